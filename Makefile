@@ -1,0 +1,73 @@
+# Every target works from a fresh clone: what it needs, it makes first.
+SHELL := /bin/bash
+.ONESHELL:
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export PYTHONPATH := tests
+PYTEST := $(BIN)/python -m pytest
+XDIST ?= -n 2
+
+.PHONY: help setup check format generate lock test demo demo-cluster peers images e2e bench fuzz clean
+
+help: ## what can be done here
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+setup: $(VENV)/.done ## .venv with everything installed, ours in editable form
+
+$(VENV)/.done: requirements.lock pyproject.toml scripts/setup
+	@scripts/setup $(PYTHON) $(VENV)
+
+check: setup ## format, lint, types, layers, unit and contract tests: under a minute
+	@$(BIN)/ruff format --check --quiet . || { echo "run 'make format'"; exit 1; }
+	$(BIN)/ruff check --quiet .
+	$(BIN)/mypy core agent csi operator cli scripts tests bench
+	$(BIN)/lint-imports --config pyproject.toml | tail -1
+	$(PYTEST) -q $(XDIST) -m "not peers and not e2e" tests
+
+format: setup ## rewrite sources in the one format
+	@$(BIN)/ruff format --quiet . && $(BIN)/ruff check --quiet --fix .
+
+generate: setup ## crds/, deploy/ and protobuf modules from their sources
+	@$(BIN)/python scripts/generate.py
+
+lock: ## requirements.lock and requirements/*.lock from pyproject.toml (needs uv)
+	@scripts/lock
+
+peers: setup ## build the real partners once, into a cache outside the repository
+	@$(BIN)/python -m testbed.peers
+	$(BIN)/python -m testbed.triton
+
+images: setup ## our container images, built once by the Dockerfiles, into the same cache (root)
+	@scripts/debian-packages
+	$(BIN)/python -m testbed.product_images
+
+test: setup ## the whole of it: check, real partners, our images, a real node
+	@scripts/debian-packages
+	$(MAKE) --no-print-directory check peers
+	@$(BIN)/python -m testbed.product_images --if-possible
+	$(PYTEST) -q -m "peers or e2e" tests
+
+demo: setup ## one cache from a registry into a mount on this machine, no cluster
+	@$(BIN)/python -m testbed.demo
+
+demo-cluster: setup peers ## the same in a real Kubernetes with a kubelet and containerd (root)
+	@scripts/debian-packages
+	$(BIN)/python -m testbed.demo_cluster
+
+e2e: setup peers ## only the tests that need a real node
+	@scripts/debian-packages
+	$(BIN)/python -m testbed.product_images --if-possible
+	$(PYTEST) -q -m e2e tests
+
+bench: setup ## figures into build/bench/*.json; one of them with BENCH=name
+	@$(BIN)/python bench/run.py $(BENCH)
+
+fuzz: setup ## fuzz every parser of outside bytes: TARGET=name, SECONDS_EACH=20
+	@$(BIN)/python tests/fuzz/fuzz_run.py
+
+clean: ## what was made in this directory (the peers' cache stays)
+	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

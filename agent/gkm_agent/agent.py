@@ -1,0 +1,185 @@
+"""The loop: compares what is wanted with what is on disk, takes the next steps, says how it stands.
+
+It is level-triggered: a turn reads everything again and depends on no event having been seen. What it keeps in memory
+(tries that failed, pulls under way) costs a repetition when it is lost, nothing else.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from threading import Event
+
+from gkm.gpus.values import Inventory
+from gkm.hoststate import pointers
+from gkm.hoststate.names import CacheRef
+from gkm.hoststate.pointers import CacheState, Pointer
+
+from gkm_agent import decisions, knowledge, logs
+from gkm_agent.collection import Collector
+from gkm_agent.decisions import Ask, Known, Say, Step, Wait
+from gkm_agent.desk import Desk, Ticket, load_pointer
+from gkm_agent.gpu_watch import GpuWatch
+from gkm_agent.images import CacheImages
+from gkm_agent.publisher import Publisher
+from gkm_agent.pull import Pull, failure_of
+from gkm_agent.source import CacheSource
+from gkm_agent.status import statuses
+from gkm_agent.tries import Tries
+from gkm_agent.values import WantedCache
+from gkm_agent.workers import Workers
+
+TURN_SECONDS = 10.0
+"""At least so often a turn is made: usage records change without telling us."""
+
+
+class Agent:
+    """One node's agent. Its methods are called by one thread only."""
+
+    def __init__(
+        self,
+        *,
+        desk: Desk,
+        source: CacheSource,
+        images: CacheImages,
+        gpus: GpuWatch,
+        publisher: Publisher,
+        policy: str,
+        wake: Event,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._desk = desk
+        self._source = source
+        self._images = images
+        self._gpus = gpus
+        self._publisher = publisher
+        self._policy = policy
+        self._wake = wake
+        self._clock = clock
+        self._workers = Workers(desk, wake)
+        self._tries = Tries(clock)
+        self._collector = Collector(desk)
+        self._next_try: float | None = None
+
+    def run(self, stop: Event) -> None:
+        """Work until `stop` is set, then end in bounded time. Whoever sets `stop` sets the wake event after it."""
+        while not stop.is_set():
+            self._wake.clear()
+            try:
+                self.turn()
+            except Exception:  # noqa: BLE001 -- a defect costs one turn, not the node
+                logs.event("a turn failed", level=logging.ERROR, exc_info=True)
+            if not stop.is_set():
+                self._wake.wait(self._until_next())
+        self._workers.end()
+
+    def settle(self, stop: Event) -> bool:
+        """Work until nothing is left that can be done now; return whether every wanted cache is Ready."""
+        while not stop.is_set():
+            self._wake.clear()
+            if self.turn():
+                break
+            self._wake.wait(TURN_SECONDS)
+        self._workers.end()
+        found = [load_pointer(self._desk.layout, wanted.ref) for wanted in self._source.caches()]
+        return self._source.synced and all(pointer and pointer.state is CacheState.READY for pointer in found)
+
+    def turn(self) -> bool:
+        """Take every step that can be taken now; return whether nothing is under way."""
+        self._next_try = None  # first: a turn that fails must not leave a time that has passed
+        for finished in self._workers.finished():
+            self._tries.ended(finished.wanted, finished.failure)
+        inventory = self._gpus.inventory
+        # Asked before the caches are: what becomes complete in between has left some out, and they are not gone.
+        complete = self._source.synced
+        wanted = {cache.ref: cache for cache in self._source.caches()}
+        self._workers.call_off(wanted)
+        self._tries.keep(wanted)
+        if complete:
+            self._forget(wanted)
+        known = knowledge.look(self._desk.layout, wanted, self._tries, complete=complete)
+        asks = {ref: ask for ref, cache in wanted.items() if (ask := self._step(cache, known, inventory)) is not None}
+        self._start(asks, wanted, known, inventory)
+        used = self._collector.read()
+        if complete:
+            named = {cache.pointer.digest for cache in known.values() if cache.pointer is not None}
+            self._collector.collect(named | {cache.digest or "" for cache in wanted.values()})
+        self._publisher.set(statuses(known, used, inventory))
+        return self._workers.idle
+
+    def _forget(self, wanted: Mapping[CacheRef, WantedCache]) -> None:
+        for ref in [ref for ref in pointers.refs(self._desk.layout) if ref not in wanted]:
+            try:
+                self._desk.forget(ref)
+            except OSError as error:
+                # The next turn tries again; until then it is no reason to leave the other caches alone.
+                logs.event("cache not forgotten", level=logging.ERROR, cache=str(ref), why=str(error))
+            else:
+                logs.event("cache deleted", cache=str(ref))
+
+    def _step(self, cache: WantedCache, known: dict[CacheRef, Known], inventory: Inventory) -> Ask | None:
+        """Take the next step for a cache if it needs nobody else; return it if it needs a worker.
+
+        What is said in the step is then what is known.
+        """
+        if self._workers.pulls(cache.ref):
+            return None
+        try:
+            step = self._decided(cache, known[cache.ref], inventory)
+            if isinstance(step, Say):
+                known[cache.ref] = replace(known[cache.ref], pointer=self._said(step.pointer))
+        except Exception as error:  # noqa: BLE001 -- whatever one cache does to us, the others go on
+            self._tries.ended(cache, failure_of(error))
+            known[cache.ref] = replace(known[cache.ref], attempt=self._tries.of(cache))
+            logs.event("no step taken", level=logging.ERROR, cache=str(cache.ref), why=str(error), exc_info=True)
+            return None
+        if isinstance(step, Wait):
+            self._next_try = min(step.until, self._next_try or step.until)
+        return step if isinstance(step, Ask) else None
+
+    def _decided(self, cache: WantedCache, known: Known, inventory: Inventory) -> Step:
+        digest = decisions.meant(cache, known.pointer, known.check)
+        size = knowledge.entry_bytes(self._desk.layout, self._images, digest, known.pointer)
+        return decisions.decide(cache, replace(known, entry_bytes=size), inventory, self._policy, self._clock())
+
+    def _said(self, pointer: Pointer) -> Pointer:
+        said = self._desk.save(pointer)
+        logs.event(
+            "cache state",
+            cache=str(said.ref),
+            state=said.state.value,
+            digest=said.digest or None,
+            reason=said.reason or None,
+            why=said.message or None,
+        )
+        return said
+
+    def _start(
+        self,
+        asks: Mapping[CacheRef, Ask],
+        wanted: Mapping[CacheRef, WantedCache],
+        known: Mapping[CacheRef, Known],
+        inventory: Inventory,
+    ) -> None:
+        """Start pulls while workers are free; whoever waited longest comes first."""
+        for ref in sorted(asks, key=self._tries.last)[: self._workers.free]:
+            pointer = known[ref].pointer
+            self._tries.began(ref)
+            self._workers.start(
+                Pull(
+                    wanted=wanted[ref],
+                    digest=asks[ref].digest,
+                    desk=self._desk,
+                    images=self._images,
+                    inventory=inventory,
+                    policy=self._policy,
+                    ticket=Ticket(ref),
+                    announced=pointer is not None
+                    and (pointer.state, pointer.image) == (CacheState.FAILED, wanted[ref].image),
+                )
+            )
+
+    def _until_next(self) -> float:
+        if self._next_try is None:
+            return TURN_SECONDS
+        return min(TURN_SECONDS, max(0.05, self._next_try - self._clock()))

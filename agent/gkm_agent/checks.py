@@ -1,0 +1,70 @@
+"""What a cache was let through for: written beside the pointer, so that a restart needs no registry.
+
+Whoever holds a check may be judged against other GPUs without asking anybody: the targets are those of the digest.
+It stands for one image, one digest and one set of policies; with any other it counts for nothing.
+"""
+
+import hashlib
+from pathlib import Path
+
+import msgspec
+from gkm.api.config import Verification
+from gkm.hoststate import files
+from gkm.hoststate.files import UnreadableState
+from gkm.hoststate.layout import Layout
+from gkm.hoststate.names import CacheRef
+from msgspec import Struct
+
+_FILE = "check.json"
+
+
+class CheckedTarget(Struct, frozen=True, rename="camel"):
+    """A GPU that the image was built for."""
+
+    backend: str
+    arch: str
+    warp_size: int
+
+
+class Check(Struct, frozen=True, rename="camel"):
+    """An image that verification let through: `notice` is what it had to say about that, if anything."""
+
+    image: str
+    digest: str
+    policy: str
+    targets: tuple[CheckedTarget, ...]
+    notice: str = ""
+
+
+def save(layout: Layout, ref: CacheRef, check: Check) -> None:
+    """Replace the check of a cache, durably."""
+    files.replace(_path(layout, ref), msgspec.json.encode(check))
+
+
+def load(layout: Layout, ref: CacheRef) -> Check | None:
+    """Return the check of a cache; None also for one that cannot be read, which costs no more than asking again."""
+    try:
+        return msgspec.json.decode(files.read_bounded(_path(layout, ref)), type=Check)
+    except (FileNotFoundError, UnreadableState, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def remove(layout: Layout, ref: CacheRef) -> None:
+    """Forget the check of a cache; idempotent."""
+    _path(layout, ref).unlink(missing_ok=True)
+
+
+def policy_of(verification: Verification) -> str:
+    """Return a name for what is demanded now, the content of its files included: a new key or root asks anew."""
+    hasher = hashlib.sha256(msgspec.json.encode(verification))
+    for path in verification.files():
+        try:
+            hasher.update(files.read_bounded(Path(path).resolve()))
+        except (OSError, UnreadableState):
+            # Verification itself will say what is wrong with the file.
+            hasher.update(b"unreadable")
+    return hasher.hexdigest()
+
+
+def _path(layout: Layout, ref: CacheRef) -> Path:
+    return layout.pointer(ref).with_name(_FILE)

@@ -1,0 +1,63 @@
+"""The GPUs as they were read last, and reading them again and again."""
+
+import logging
+from collections.abc import Callable
+from threading import Event, Lock, Thread
+
+from gkm.gpus.values import Inventory
+
+from gkm_agent import logs
+
+INTERVAL_SECONDS = 60.0
+IMPATIENT_SECONDS = 10.0
+"""A driver that is being restarted answers nothing for a few of these."""
+NOT_READ = Inventory(errors=("they have not been read yet",))
+"""Before the first reading: not "no GPU"."""
+
+
+class GpuWatch:
+    """Reads in a thread of its own, because a hanging driver must not hold up the rest."""
+
+    def __init__(self, read: Callable[[], Inventory], changed: Event, interval: float = INTERVAL_SECONDS) -> None:
+        self._read = read
+        self._changed = changed
+        self._interval = interval
+        self._lock = Lock()
+        self._inventory = NOT_READ
+        self._stop = Event()
+        self._thread = Thread(target=self._run, name="gpus", daemon=True)
+
+    @property
+    def inventory(self) -> Inventory:
+        """Return the last reading."""
+        with self._lock:
+            return self._inventory
+
+    def refresh(self) -> None:
+        """Read now; bounded in time by the reader."""
+        inventory = self._read()
+        with self._lock:
+            before, self._inventory = self._inventory, inventory
+        if before != inventory:
+            logs.event(
+                "GPUs read",
+                level=logging.WARNING if inventory.errors else logging.INFO,
+                gpus=len(inventory.gpus),
+                driver=inventory.driver_version or None,
+                errors=list(inventory.errors) or None,
+                unusable=[gpu.index for gpu in inventory.gpus if gpu.unusable] or None,
+            )
+            self._changed.set()
+
+    def start(self) -> None:
+        """Read once, then go on on the interval."""
+        self.refresh()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Read no more; a reading under way ends by itself."""
+        self._stop.set()
+
+    def _run(self) -> None:
+        while not self._stop.wait(IMPATIENT_SECONDS if self.inventory.unreadable else self._interval):
+            self.refresh()

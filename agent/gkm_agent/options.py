@@ -1,0 +1,109 @@
+"""What can be said on the command line; every flag has a twin in the environment."""
+
+import argparse
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gkm.hoststate import names
+from gkm.hoststate.layout import Layout
+from gkm.hoststate.names import InvalidName
+
+LEVELS = ("debug", "info", "warning", "error")
+LONGEST_GPU_SECONDS = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How this agent is run. `static` is None in Kubernetes; `kubeconfig` None leaves that to the environment."""
+
+    layout: Layout
+    node: str
+    static: Path | None
+    status: Path
+    once: bool
+    config: Path | None
+    kubeconfig: Path | None
+    gpu_seconds: float
+    log_level: str
+
+
+def parse(arguments: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ) -> Options:
+    """Return the options; a mistake ends the process with 2 and one line, as argparse does."""
+    parser = _parser(environment)
+    found = parser.parse_args(arguments)
+    static: Path | None = found.static
+    if not found.node and static is None:
+        parser.error("--node (or GKM_NODE) is needed in Kubernetes: give the pod spec.nodeName")
+    try:
+        node = names.cache_name(found.node or socket.gethostname().lower())
+    except InvalidName as error:
+        parser.error(f"--node: {error}")
+    return Options(
+        layout=Layout(found.state, found.run),
+        node=node,
+        static=static,
+        status=found.status or (static or Path()).resolve().parent / "nodes",
+        once=found.once,
+        config=found.config,
+        kubeconfig=found.kubeconfig,
+        gpu_seconds=found.gpu_seconds,
+        log_level=found.log_level,
+    )
+
+
+def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="gkm-agent",
+        description="Makes the caches that are wanted real on this node, and says how it stands.",
+        epilog="A flag wins over its twin in the environment, which stands in brackets.",
+    )
+
+    def flag(name: str, twin: str, text: str, *, default: object = None, **how: Any) -> None:  # noqa: ANN401 -- argparse's
+        parser.add_argument(name, default=environment.get(twin) or default, help=f"{text} [{twin}]", **how)
+
+    here = Layout()
+    flag("--static", "GKM_STATIC", "manifests here instead of Kubernetes", type=Path, metavar="DIR")
+    flag("--status", "GKM_STATUS", "with --static: node objects (../nodes)", type=Path, metavar="DIR")
+    parser.add_argument(
+        "--once",
+        action="store_true",
+        default=environment.get("GKM_ONCE") == "true",
+        help="end when all is done [GKM_ONCE=true]",
+    )
+    flag("--config", "GKM_CONFIG", "the configuration (YAML)", type=Path, metavar="FILE")
+    # $KUBECONFIG may name several files: who connects reads it.
+    parser.add_argument(
+        "--kubeconfig",
+        type=Path,
+        metavar="FILE",
+        help="default: what the pod is given, else ~/.kube/config [KUBECONFIG, one file or several]",
+    )
+    flag("--state", "GKM_STATE", "store and pointers", default=here.state, type=Path, metavar="DIR")
+    flag("--run", "GKM_RUN", "records of mounts", default=here.run, type=Path, metavar="DIR")
+    flag("--node", "GKM_NODE", "name of this node", default="", metavar="NAME")
+    flag("--gpu-seconds", "GKM_GPU_SECONDS", "between readings of GPUs", default=60.0, type=_seconds, metavar="N")
+    flag("--log-level", "GKM_LOG_LEVEL", ", ".join(LEVELS), default="info", type=_level, metavar="LEVEL")
+    return parser
+
+
+def _seconds(text: str) -> float:
+    wrong = argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 1 to {LONGEST_GPU_SECONDS:.0f}")
+    try:
+        seconds = float(text)
+    except ValueError:
+        raise wrong from None
+    # Written so that what is not a number fails as well.
+    if not 1 <= seconds <= LONGEST_GPU_SECONDS:
+        raise wrong
+    return seconds
+
+
+def _level(text: str) -> str:
+    # `choices` would not look at what comes from the environment.
+    if text not in LEVELS:
+        raise argparse.ArgumentTypeError(f"{text!r} is not one of {', '.join(LEVELS)}")
+    return text

@@ -1,0 +1,130 @@
+"""Making one cache real: verified, described, judged, fetched. The work of one thread.
+
+It trusts nobody: not the controller's verdict, not what an earlier run found. Every state it passes is on disk before
+the next begins, so that it may be killed anywhere.
+"""
+
+import errno
+import logging
+from dataclasses import dataclass, replace
+
+from gkm.api.errors import GKMError, Reason
+from gkm.gpus import preflight
+from gkm.gpus.values import Inventory
+from gkm.hoststate.files import UnreadableState
+from gkm.hoststate.pointers import CacheState, Pointer
+from gkm.images.cache import CacheImage
+from gkm.images.pull import Stage
+
+from gkm_agent import logs, withdrawal
+from gkm_agent.checks import Check, CheckedTarget
+from gkm_agent.decisions import pointer_of, verdict_pointer
+from gkm_agent.desk import Desk, Superseded, Ticket
+from gkm_agent.images import CacheImages
+from gkm_agent.values import WantedCache
+
+_STEP = 10
+"""Percentage points between two pointers of one stage: each costs two fsyncs."""
+_STATES = {Stage.DOWNLOADING: CacheState.DOWNLOADING, Stage.EXTRACTING: CacheState.EXTRACTING}
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a cache is not there; `transient`: time may mend it."""
+
+    reason: str
+    message: str
+    transient: bool
+
+
+@dataclass(slots=True)
+class Pull:
+    """One cache on its way. `digest` is "" where the reference must be resolved first."""
+
+    wanted: WantedCache
+    digest: str
+    desk: Desk
+    images: CacheImages
+    inventory: Inventory
+    policy: str
+    ticket: Ticket
+    announced: bool = False
+    """A pointer with a reason stands already: a further try does not hide it behind a Pending of seconds."""
+
+    def run(self) -> Failure | None:
+        """Bring the cache as far as it goes and write that down; return what went wrong.
+
+        Raises:
+            Superseded: nobody wants the result any more.
+        """
+        try:
+            self._run()
+        except Superseded:
+            raise
+        except Exception as error:  # noqa: BLE001 -- whatever an image does to us costs this cache, not the agent
+            failure = failure_of(error)
+            try:
+                self._say(CacheState.FAILED, failure.reason, failure.message)
+            except OSError as refused:
+                return Failure(Reason.DISK_FULL, f"{failure.message}; nor can that be noted: {refused}", transient=True)
+            return failure
+        return None
+
+    def _run(self) -> None:
+        if not self.announced:
+            self._say(CacheState.PENDING, message="looking at the image in its registry")
+        self.digest = self.digest or self.images.resolve(self.wanted.image)
+        verdict = self.images.verify(self.wanted.image, self.digest, self.wanted.ref.namespace)
+        if not verdict.allowed:
+            raise GKMError(verdict.reason, verdict.message)
+        image = self.images.describe(self.wanted.image, self.digest)
+        check = self._checked(image, "" if verdict.verified else verdict.message)
+        fit = preflight.check(image.targets, self.inventory.gpus)
+        size = self._fetch(image) if fit.fits else None
+        self.desk.save(verdict_pointer(self.wanted, check, fit, self.inventory, size), self.ticket)
+
+    def _checked(self, image: CacheImage, notice: str) -> Check:
+        targets = tuple(CheckedTarget(target.backend, target.arch, target.warp_size) for target in image.targets)
+        check = Check(self.wanted.image, self.digest, self.policy, targets, notice)
+        self.desk.save_check(check, self.ticket)
+        return check
+
+    def _fetch(self, image: CacheImage) -> int:
+        # The pointer names the digest before the store is looked at: from here on nobody collects the entry.
+        self._say(CacheState.DOWNLOADING)
+        told = (Stage.DOWNLOADING, 0)
+
+        def progress(stage: Stage, percent: int) -> None:
+            nonlocal told
+            if self.ticket.withdrawn:
+                raise Superseded(str(self.wanted.ref))
+            if stage is not told[0] or percent >= told[1] + _STEP:
+                told = (stage, percent)
+                self.desk.save(replace(self._pointer(_STATES[stage]), progress=percent), self.ticket)
+
+        with self.desk.pulling(self.digest, self.ticket):
+            try:
+                return self.images.fetch(image, progress).size_bytes
+            except UnreadableState as damage:
+                logs.event("a store entry is damaged", level=logging.ERROR, digest=self.digest, why=str(damage))
+            withdrawal.discard(self.desk, self.digest)
+            return self.images.fetch(image, progress).size_bytes
+
+    def _say(self, state: CacheState, reason: str = "", message: str = "") -> None:
+        self.desk.save(self._pointer(state, reason, message), self.ticket)
+
+    def _pointer(self, state: CacheState, reason: str = "", message: str = "") -> Pointer:
+        pointer = pointer_of(self.wanted, self.digest, state, reason, message)
+        return replace(pointer, driver_version=self.inventory.driver_version)
+
+
+def failure_of(error: Exception) -> Failure:
+    """Return what an exception means for a cache."""
+    if isinstance(error, GKMError):
+        return Failure(error.reason, str(error), error.transient)
+    if isinstance(error, OSError):
+        reason = Reason.DISK_FULL if error.errno in (errno.ENOSPC, errno.EDQUOT) else Reason.NODE_ERROR
+        return Failure(reason, f"the disk of this node refuses: {error}", transient=True)
+    if isinstance(error, UnreadableState):
+        return Failure(Reason.NODE_ERROR, f"the state of this node is damaged: {error}", transient=True)
+    return Failure(Reason.NODE_ERROR, f"the agent failed: {type(error).__name__}: {error}", transient=True)

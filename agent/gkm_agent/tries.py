@@ -1,0 +1,51 @@
+"""Tries that failed, and when each cache is tried again. In memory only: a restart tries at once."""
+
+import random
+from collections.abc import Callable, Container
+
+from gkm.hoststate.names import CacheRef
+
+from gkm_agent import decisions
+from gkm_agent.pull import Failure
+from gkm_agent.values import Attempt, WantedCache
+
+
+class Tries:
+    """At most one failed attempt a wanted cache."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._attempts: dict[CacheRef, Attempt] = {}
+        self._last: dict[CacheRef, float] = {}
+
+    def began(self, ref: CacheRef) -> None:
+        """Note that a cache has its turn now."""
+        self._last[ref] = self._clock()
+
+    def last(self, ref: CacheRef) -> float:
+        """Return when a cache last had its turn, 0 for never."""
+        return self._last.get(ref, 0.0)
+
+    def ended(self, wanted: WantedCache, failure: Failure | None) -> None:
+        """Note how a try ended."""
+        if failure is None:
+            self._attempts.pop(wanted.ref, None)
+            return
+        self._attempts[wanted.ref] = decisions.next_attempt(
+            wanted,
+            self._attempts.get(wanted.ref),
+            transient=failure.transient,
+            now=self._clock(),
+            jitter=random.random(),  # noqa: S311 -- spreads load, hides nothing
+        )
+
+    def of(self, wanted: WantedCache) -> Attempt | None:
+        """Return the failed attempt of a cache as it is wanted now."""
+        attempt = self._attempts.get(wanted.ref)
+        return attempt if attempt is not None and attempt.wanted == wanted else None
+
+    def keep(self, refs: Container[CacheRef]) -> None:
+        """Forget every cache that is not among `refs`."""
+        for memory in (self._attempts, self._last):
+            for ref in [ref for ref in memory if ref not in refs]:
+                del memory[ref]

@@ -1,0 +1,37 @@
+"""What the parts of the agent hand each other."""
+
+from dataclasses import dataclass
+
+from gkm.hoststate.names import CacheRef
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Why a wanted cache must not be fetched now: nobody has vouched for it yet, or (`final`) somebody refused it."""
+
+    reason: str
+    message: str
+    final: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WantedCache:
+    """A cache object that this node should make real.
+
+    `digest` is what the controller resolved and verified; None where there is no controller and the agent resolves by
+    itself, or while `hold` says what is waited for.
+    """
+
+    ref: CacheRef
+    image: str
+    digest: str | None = None
+    hold: Hold | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """The last try of a cache that failed: `count` in a row, `next_try` in seconds since the epoch."""
+
+    wanted: WantedCache
+    count: int
+    next_try: float

@@ -1,0 +1,89 @@
+"""From a registry on this machine to verified files: ours, oras-py with sha256 and tarfile, skopeo with tar, the floor.
+
+Two images: R, a real Triton cache many times over (over 1 GB in over 14,000 files), and N, 1 GiB that does not
+compress. The floor is the sum of what cannot be left out, each stage timed alone: receive and write the blob, hash it,
+decompress it, write the files.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from statistics import median
+
+import pull_images
+from figures import Result
+from testbed.olareg import Olareg
+
+RUNS = int(os.environ.get("RUNS", "5"))
+HERE = Path(__file__).parent
+PEERS = ("ours", "oraspy", "skopeo", "floor")
+PLACES = {"tmpfs": Path("/dev/shm"), "disk": Path(tempfile.gettempdir())}
+
+
+def run() -> Result:
+    """Measure all of it; each peer runs in a process of its own, in turn, so that the machine's drift hits all."""
+    rows: list[dict[str, float]] = []
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gkm-bench-")))
+        olareg = stack.enter_context(Olareg.start(directory / "registry"))
+        images = pull_images.push(olareg.host, directory)
+        figures: dict[str, float] = {}
+        for image in images:
+            for place, root in PLACES.items():
+                measured = _measured(olareg.host, image, root)
+                rows += [{"run": number, **row} for number, row in enumerate(measured)]
+                label = f"{image.name}_{place}"
+                for peer in PEERS:
+                    figures[f"{label}_{peer}_s"] = round(median(row[f"{peer}_s"] for row in measured), 2)
+                ours = [row["ours_s"] for row in measured]
+                figures[f"{label}_wall_over_floor"] = _ratio(ours, [row["floor_s"] for row in measured])
+                figures[f"{label}_oraspy_over_ours"] = _ratio([row["oraspy_s"] for row in measured], ours)
+                figures[f"{label}_peak_rss_mib"] = max(row["ours_rss_mib"] for row in measured)
+    figures |= {
+        "wall_over_floor": max(figures["triton_tmpfs_wall_over_floor"], figures["random_tmpfs_wall_over_floor"]),
+        "oraspy_over_ours": figures["triton_tmpfs_oraspy_over_ours"],
+        "peak_rss_mib": max(value for name, value in figures.items() if name.endswith("peak_rss_mib")),
+    }
+    return Result(figures, rows)
+
+
+def _ratio(above: list[float], below: list[float]) -> float:
+    return round(median(a / b for a, b in zip(above, below, strict=True)), 2)
+
+
+def _measured(host: str, image: pull_images.Image, root: Path) -> list[dict[str, float]]:
+    rows = []
+    for number in range(RUNS + 1):
+        row: dict[str, float] = {}
+        for peer in PEERS:
+            with tempfile.TemporaryDirectory(prefix="gkm-pull-", dir=root, ignore_cleanup_errors=True) as directory:
+                seconds, rss = _child(peer, host, image, Path(directory))
+                subprocess.run(["chmod", "-R", "u+w", directory], check=True)
+            row |= {f"{peer}_s": seconds, f"{peer}_rss_mib": rss}
+        if number:  # the first warms up
+            rows.append(row)
+    return rows
+
+
+def _child(peer: str, host: str, image: pull_images.Image, directory: Path) -> tuple[float, float]:
+    """Run a peer in its own process; return its seconds, without the interpreter's start, and its peak memory."""
+    task = {
+        "peer": peer,
+        "host": host,
+        "name": image.name,
+        "digest": image.digest,
+        "layer": image.layer,
+        "directory": str(directory),
+    }
+    words = [sys.executable, str(HERE / "pull_peer.py"), json.dumps(task)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=600, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{peer} failed: {done.stderr[-800:]}")
+    said = json.loads(done.stdout.splitlines()[-1])
+    if said["files"] != image.files:
+        raise RuntimeError(f"{peer} brought {said['files']} files, not {image.files}")
+    return float(said["seconds"]), float(said["rss_mib"])

@@ -1,0 +1,72 @@
+"""Verification of one image in a registry on loopback, requests included: by key and keyless, in both forms."""
+
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from statistics import median
+
+from figures import Result
+from gkm.api.config import Identity, Policy, Registries, RegistryHost, Verification
+from gkm.images.reference import Reference
+from gkm.images.registry import Registry
+from gkm.images.verify import Verifier
+from testbed.olareg import Olareg
+from testbed.push import Target
+from testbed.sigstore import SigningKey, payload_of, push_bundle, push_legacy
+from testbed.sigstore_keyless import Person, Service
+from testbed.sigstore_services import Sigstore
+
+RUNS = 5
+TIMES = 200
+KEY, PERSON = SigningKey(), Person()
+
+
+def run() -> Result:
+    """Measure; the first of the runs warms up (sigstore-python is loaded then) and is not counted."""
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gkm-bench-")))
+        olareg = stack.enter_context(Olareg.start(directory))
+        sigstore = Sigstore()
+        root = str(sigstore.write_trusted_root(directory))
+        by_key = Policy([KEY.public_pem.decode()], tlog="required", trusted_root=root)
+        keyless = Policy(identities=[Identity(PERSON.issuer, PERSON.subject)], trusted_root=root)
+        registry = Registry(Registries(hosts={olareg.host: RegistryHost(plain_http=True)}))
+        cases = {
+            "key_bundle": (by_key, _bundle(sigstore, KEY)),
+            "key_legacy": (by_key, _legacy(sigstore, KEY)),
+            "keyless_bundle": (keyless, _bundle(sigstore, PERSON)),
+            "keyless_legacy": (keyless, _legacy(sigstore, PERSON)),
+        }
+        prepared = {}
+        for name, (policy, sign) in cases.items():
+            target = Target(olareg.host, f"bench/{name.replace('_', '-')}")
+            digest = target.image([(name.encode(), "application/vnd.oci.image.layer.v1.tar")])
+            sign(target, digest)
+            prepared[name] = Verifier(Verification(policies=[policy])), Reference.parse(f"{target}@{digest}")
+        return Result.of([_once(registry, prepared) for _ in range(RUNS + 1)][1:])
+
+
+def _bundle(sigstore: Sigstore, by: SigningKey | Person) -> Callable[[Target, str], object]:
+    return lambda target, digest: push_bundle(target, digest, Service(sigstore).bundle(digest, by))
+
+
+def _legacy(sigstore: Sigstore, by: SigningKey | Person) -> Callable[[Target, str], object]:
+    return lambda target, digest: push_legacy(target, digest, *Service(sigstore).legacy(payload_of(target, digest), by))
+
+
+def _once(registry: Registry, prepared: dict[str, tuple[Verifier, Reference]]) -> dict[str, float]:
+    row: dict[str, float] = {}
+    every: list[float] = []
+    for name, (verifier, ref) in prepared.items():
+        taken = []
+        for _ in range(TIMES):
+            begun = time.monotonic()
+            verdict = verifier.verify(registry, ref, None)
+            taken.append((time.monotonic() - begun) * 1000)
+            if not verdict.verified:
+                raise RuntimeError(verdict.message)
+        row[f"{name}_p50_ms"] = median(taken)
+        every += taken
+    return {"verify_p50_ms": median(every), "verify_p99_ms": sorted(every)[len(every) * 99 // 100], **row}

@@ -1,0 +1,37 @@
+"""`make bench [BENCH=name]`: prints a table of figures and writes build/bench/<name>.json; their names are stable."""
+
+import importlib
+import json
+import platform
+import sys
+from pathlib import Path
+
+OUTPUT = Path("build") / "bench"
+BENCHES = ("csi", "pull", "verify")
+"""csi: memory, readiness and publish times; pull: registry to files beside its peers; verify: its signatures."""
+
+
+def main() -> int:
+    """Run the benches that were named, or all; return the exit code."""
+    wanted = sys.argv[1:] or list(BENCHES)
+    unknown = [name for name in wanted if name not in BENCHES]
+    if unknown:
+        sys.stderr.write(f"error: no bench is called {', '.join(unknown)}; there is {', '.join(BENCHES)}\n")
+        return 2
+    OUTPUT.mkdir(parents=True, exist_ok=True)
+    for name in wanted:
+        result = importlib.import_module(f"bench_{name}").run()
+        document = {"machine": machine(), "figures": result.figures, "rows": result.rows}
+        (OUTPUT / f"{name}.json").write_text(json.dumps(document, indent=1) + "\n")
+        print(f"\n{name}\n{result.table()}")
+    return 0
+
+
+def machine() -> dict[str, object]:
+    """Say where the figures come from."""
+    cores = len([line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("processor")])
+    return {"kernel": platform.release(), "python": platform.python_version(), "cores": cores}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,55 @@
+"""What a command prints: a table for people, JSON or YAML for programs (stable: fields are added, never renamed)."""
+
+import sys
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+NO = 3
+"""Exit code when the answer is "no": not verified, not compatible."""
+
+
+class Output(StrEnum):
+    """How an answer is written."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+
+
+OutputOption = Annotated[Output, typer.Option("-o", "--output", help="How the answer is written.")]
+
+
+class No(Exception):
+    """The command ran, and the answer is "no"."""
+
+
+def show(answer: Any, output: Output, people: Callable[[], object]) -> None:  # noqa: ANN401 -- any JSON
+    """Print `answer` for programs, or let `people` print it for people."""
+    if output is Output.TABLE:
+        people()
+    elif output is Output.JSON:
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(answer), indent=2).decode() + "\n")
+    else:
+        sys.stdout.write(msgspec.yaml.encode(msgspec.to_builtins(answer)).decode())
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Print rows under a header, as kubectl does; what rows hold is text, never markup."""
+    drawn = Table(box=None, pad_edge=False, header_style="", padding=(0, 2, 0, 0))
+    for column in columns:
+        drawn.add_column(column.upper(), overflow="fold")
+    for row in rows:
+        drawn.add_row(*(escape(str(cell)) for cell in row))
+    Console(soft_wrap=not sys.stdout.isatty()).print(drawn)
+
+
+def line(text: str) -> None:
+    """Print a line."""
+    sys.stdout.write(text + "\n")

@@ -1,0 +1,125 @@
+"""GKMCache and ClusterGKMCache: somebody wants the kernel cache in an image on the nodes it fits."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct, field
+
+from gkm.api.meta import API_VERSION, Condition, ObjectMeta
+
+DIGEST_PATTERN = "^sha256:[0-9a-f]{64}$"
+MAX_FAILED_NODES = 20
+"""At most so many node names a reason in status.failedNodeConditions; then a count (design/api.md)."""
+
+Count = Annotated[int, Meta(ge=0, extra_json_schema={"format": "int32"})]
+Digest = Annotated[str, Meta(pattern=DIGEST_PATTERN, description="Digest of an image manifest.")]
+DateTime = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
+
+
+class LocalObjectReference(Struct, frozen=True):
+    """A secret in the cache's own namespace."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=253)]
+
+
+class UpdatePolicy(Struct, frozen=True, omit_defaults=True):
+    """Whether a tag is resolved once or again and again."""
+
+    mode: Annotated[
+        Literal["Pinned", "Track"],
+        Meta(description="Pinned resolves a tag once; Track, on an interval (not yet: today it is as Pinned)."),
+    ] = "Pinned"
+    interval: Annotated[
+        str,
+        Meta(description="How often a tracked tag is resolved, e.g. 15m.", pattern="^([0-9]+h)?([0-9]+m)?([0-9]+s)?$"),
+    ] = "15m"
+
+
+class CacheSpec(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What is wanted."""
+
+    image: Annotated[
+        str,
+        Meta(
+            description="Reference of the cache image, with a tag and/or a digest.",
+            min_length=1,
+            max_length=525,
+            # distribution/reference: no scheme, no white space; the rest is parsed where it is used.
+            pattern="^[a-zA-Z0-9][^\\s]*$",
+            extra_json_schema={
+                "x-kubernetes-validations": [
+                    {
+                        "rule": "!self.contains('://')",
+                        "message": "image is a reference such as registry.example/team/cache:1, without a scheme",
+                    }
+                ]
+            },
+        ),
+    ]
+    image_pull_secrets: Annotated[
+        list[LocalObjectReference],
+        Meta(description="Secrets of this namespace that open the registry (not yet: none is read).", max_length=16),
+    ] = field(default_factory=list)
+    node_selector: Annotated[
+        dict[str, str],
+        Meta(description="Nodes that get the cache; default: every node with a GPU.", max_length=16),
+    ] = field(default_factory=dict)
+    update_policy: UpdatePolicy = field(default_factory=UpdatePolicy)
+
+
+class CacheStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What is; the controller is the only writer."""
+
+    observed_generation: Annotated[int, Meta(ge=0)] = 0
+    image: Annotated[str, Meta(description="spec.image that resolvedDigest was resolved from.")] = ""
+    resolved_digest: Digest | None = None
+    size_bytes: Annotated[int, Meta(ge=0)] = 0
+    total_nodes: Count = 0
+    ready_nodes: Count = 0
+    failed_nodes: Count = 0
+    pods_using: Count = 0
+    ready: Annotated[str, Meta(description="readyNodes/totalNodes, for the printer column.")] = ""
+    failed_node_conditions: Annotated[
+        dict[str, list[str]],
+        Meta(description="Nodes that failed, by reason; at most 20 names a reason, then a count."),
+    ] = field(default_factory=dict)
+    last_updated: DateTime | None = None
+    conditions: Annotated[
+        list[Condition],
+        Meta(extra_json_schema={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),
+    ] = field(default_factory=list)
+
+    def condition(self, kind: str) -> Condition | None:
+        """Return the condition of a type."""
+        return next((condition for condition in self.conditions if condition.type == kind), None)
+
+
+class GKMCache(Struct, frozen=True, rename="camel", tag_field="kind", tag="GKMCache"):
+    """A kernel cache for the pods of its namespace."""
+
+    metadata: ObjectMeta
+    spec: CacheSpec
+    status: CacheStatus = field(default_factory=CacheStatus)
+    api_version: str = API_VERSION
+
+
+class ClusterGKMCache(Struct, frozen=True, rename="camel", tag_field="kind", tag="ClusterGKMCache"):
+    """A kernel cache for pods of every namespace."""
+
+    metadata: ObjectMeta
+    spec: CacheSpec
+    status: CacheStatus = field(default_factory=CacheStatus)
+    api_version: str = API_VERSION
+
+
+Cache = GKMCache | ClusterGKMCache
+
+
+def verified_digest(cache: Cache) -> str | None:
+    """Return the digest that nodes may pull now: resolved from the image that the spec names, and verified.
+
+    None while the controller has not answered for this very image; an old answer for another image counts for nothing.
+    """
+    condition = cache.status.condition("Verified")
+    if condition is None or condition.status != "True" or cache.status.image != cache.spec.image:
+        return None
+    return cache.status.resolved_digest

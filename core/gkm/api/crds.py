@@ -1,0 +1,149 @@
+"""CustomResourceDefinitions from the typed values: what a struct says once, its schema repeats."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from gkm.api import caches, nodes
+from gkm.api.meta import GROUP, VERSION
+
+Schema = dict[str, Any]
+
+# What msgspec writes and a structural schema (apiextensions.k8s.io/v1) refuses or does not need. Defaults stay in
+# code: a default in the schema would be written into every stored object.
+_DROPPED = frozenset({"title", "default"})
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A printer column; `wide` ones are shown with -o wide."""
+
+    name: str
+    path: str
+    type: str = "string"
+    wide: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of ours: its type, its names and what `kubectl get` shows."""
+
+    type: type[msgspec.Struct]
+    plural: str
+    short: str
+    namespaced: bool
+    columns: tuple[Column, ...]
+    rules: tuple[Schema, ...] = field(default=())
+
+
+_CACHE_COLUMNS = (
+    Column("Ready", ".status.ready"),
+    Column("Verified", '.status.conditions[?(@.type=="Verified")].reason'),
+    Column("In-Use", ".status.podsUsing", "integer"),
+    Column("Age", ".metadata.creationTimestamp", "date"),
+    Column("Digest", ".status.resolvedDigest", wide=True),
+    Column("Image", ".spec.image", wide=True),
+)
+_NODE_COLUMNS = (
+    Column("Node", ".spec.nodeName"),
+    Column("Caches", f".metadata.annotations.{nodes.CURRENT_CACHES_ANNOTATION.replace('.', chr(92) + '.')}"),
+    Column("GPUs", ".status.gpus[*].gpuType"),
+    Column("Driver", ".status.gpus[0].driverVersion", wide=True),
+    Column("Age", ".metadata.creationTimestamp", "date"),
+)
+_NODE_RULES: tuple[Schema, ...] = (
+    {"rule": "self.spec.nodeName == oldSelf.spec.nodeName", "message": "spec.nodeName cannot change"},
+)
+
+KINDS = (
+    Kind(caches.GKMCache, "gkmcaches", "gkmc", namespaced=True, columns=_CACHE_COLUMNS),
+    Kind(caches.ClusterGKMCache, "clustergkmcaches", "cgkmc", namespaced=False, columns=_CACHE_COLUMNS),
+    Kind(nodes.GKMCacheNode, "gkmcachenodes", "gkmcn", namespaced=True, columns=_NODE_COLUMNS, rules=_NODE_RULES),
+    Kind(
+        nodes.ClusterGKMCacheNode,
+        "clustergkmcachenodes",
+        "cgkmcn",
+        namespaced=False,
+        columns=_NODE_COLUMNS,
+        rules=_NODE_RULES,
+    ),
+)
+
+
+def definitions() -> dict[str, Schema]:
+    """Return {file name: CustomResourceDefinition} of every kind."""
+    return {f"{GROUP}_{kind.plural}.yaml": definition(kind) for kind in KINDS}
+
+
+def definition(kind: Kind) -> Schema:
+    """Return the CustomResourceDefinition of a kind."""
+    name = kind.type.__name__
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{kind.plural}.{GROUP}"},
+        "spec": {
+            "group": GROUP,
+            "names": {
+                "kind": name,
+                "listKind": f"{name}List",
+                "plural": kind.plural,
+                "singular": name.lower(),
+                "shortNames": [kind.short],
+                "categories": ["gkm"],
+            },
+            "scope": "Namespaced" if kind.namespaced else "Cluster",
+            "versions": [
+                {
+                    "name": VERSION,
+                    "served": True,
+                    "storage": True,
+                    "subresources": {"status": {}},
+                    "additionalPrinterColumns": [_column(column) for column in kind.columns],
+                    "schema": {"openAPIV3Schema": _object_schema(kind)},
+                }
+            ],
+        },
+    }
+
+
+def _column(column: Column) -> Schema:
+    shown: Schema = {"name": column.name, "type": column.type, "jsonPath": column.path}
+    return shown | {"priority": 1} if column.wide else shown
+
+
+def _object_schema(kind: Kind) -> Schema:
+    (_,), components = msgspec.json.schema_components((kind.type,), ref_template="{name}")
+    schema: Schema = _inlined(components[kind.type.__name__], components)
+    properties = schema["properties"]
+    properties["apiVersion"] = {"type": "string"}
+    properties["kind"] = {"type": "string"}
+    properties["metadata"] = {"type": "object"}
+    schema["required"] = ["spec"]
+    if kind.rules:
+        schema["x-kubernetes-validations"] = list(kind.rules)
+    return schema
+
+
+def _inlined(node: Any, components: dict[str, Schema]) -> Any:  # noqa: ANN401 -- JSON is what it is
+    if isinstance(node, list):
+        return [_inlined(item, components) for item in node]
+    if not isinstance(node, dict):
+        return node
+    if "$ref" in node:
+        referred = _inlined(components[node["$ref"]], components)
+        return referred | ({"description": node["description"]} if "description" in node else {})
+    if "anyOf" in node:
+        # Only `X | None` is used in the API; an absent field and a null one are the same there.
+        (present,) = (item for item in node["anyOf"] if item != {"type": "null"})
+        return _inlined({key: value for key, value in node.items() if key != "anyOf"} | present, components)
+    if set(node) >= {"enum"} and "type" not in node:
+        node = node | {"type": "string"}
+    return {
+        key: {name: _inlined(schema, components) for name, schema in value.items()}
+        if key == "properties"
+        else _inlined(value, components)
+        for key, value in node.items()
+        if key not in _DROPPED and not (key == "required" and not value)
+    }

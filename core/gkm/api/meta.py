@@ -1,0 +1,71 @@
+"""What every Kubernetes object has: metadata, conditions. Only the fields that we read or write."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Annotated
+
+from msgspec import Meta, Struct, field
+
+GROUP = "gkm.io"
+VERSION = "v1alpha1"
+API_VERSION = f"{GROUP}/{VERSION}"
+
+
+class OwnerReference(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Whose garbage an object becomes."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+
+
+class ObjectMeta(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The metadata that we read or write."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    labels: dict[str, str] = field(default_factory=dict)
+    annotations: dict[str, str] = field(default_factory=dict)
+    owner_references: list[OwnerReference] = field(default_factory=list)
+    deletion_timestamp: str | None = None
+
+
+class Condition(Struct, frozen=True, rename="camel"):
+    """A condition as Kubernetes' API conventions define it; lengths are those of metav1.Condition."""
+
+    type: Annotated[str, Meta(max_length=316)]
+    status: Annotated[str, Meta(pattern="^(True|False|Unknown)$")]
+    reason: Annotated[str, Meta(min_length=1, max_length=1024)]
+    message: Annotated[str, Meta(max_length=32768)]
+    last_transition_time: Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
+    observed_generation: Annotated[int, Meta(ge=0)] = 0
+
+
+def with_condition(conditions: Iterable[Condition], new: Condition) -> list[Condition]:
+    """Return the conditions with `new` in place of its type's old one.
+
+    The transition time is kept while the status stays the same (API conventions, "Typical status properties").
+    """
+    result = []
+    for old in conditions:
+        if old.type != new.type:
+            result.append(old)
+        elif old.status == new.status:
+            new = Condition(
+                type=new.type,
+                status=new.status,
+                reason=new.reason,
+                message=new.message,
+                last_transition_time=old.last_transition_time,
+                observed_generation=new.observed_generation,
+            )
+    return sorted([*result, new], key=lambda condition: condition.type)
+
+
+def timestamp(moment: datetime | None = None) -> str:
+    """Return a moment (default: now) as the API writes it, to the second, in UTC."""
+    return (moment or datetime.now(UTC)).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

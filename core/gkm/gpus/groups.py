@@ -1,0 +1,53 @@
+"""GPUs as the API shows them: those that are alike share one group. Pure."""
+
+import re
+from collections.abc import Iterable
+
+import msgspec
+
+from gkm.api.nodes import GPUFabric, GPUGroup
+from gkm.gpus.values import Fabric, Gpu
+
+_MAX_TYPE = 63  # it is also the value of a label
+
+
+def gpu_type(model: str) -> str:
+    """Return a model in the one spelling that labels and people can use: `nvidia-a100-sxm4-80gb`."""
+    return re.sub(r"[^a-z0-9.]+", "-", model.lower())[:_MAX_TYPE].strip("-.")
+
+
+def groups(gpus: Iterable[Gpu]) -> list[GPUGroup]:
+    """Return the groups in the order of their first GPU. A lost GPU is alike with no healthy one: its arch is empty."""
+    found: list[tuple[GPUGroup, list[int]]] = []
+    for gpu in sorted(gpus, key=lambda gpu: gpu.index):
+        alike = _described(gpu)
+        for group, members in found:
+            if group == alike:
+                members.append(gpu.index)
+                break
+        else:
+            found.append((alike, [gpu.index]))
+    return [msgspec.structs.replace(group, ids=members) for group, members in found]
+
+
+def _described(gpu: Gpu) -> GPUGroup:
+    return GPUGroup(
+        ids=[],
+        gpu_type=gpu_type(gpu.model),
+        driver_version=gpu.driver_version[:64],
+        backend=gpu.backend[:16],
+        arch="" if gpu.unusable else gpu.arch[:32],
+        warp_size=gpu.warp_size,
+        memory_mib=gpu.memory_mib,
+        fabric=None if gpu.fabric is None else _fabric(gpu.fabric),
+    )
+
+
+def _fabric(fabric: Fabric) -> GPUFabric:
+    return GPUFabric(
+        cluster_uuid=fabric.cluster_uuid[:64],
+        clique_id=fabric.clique_id,
+        state=fabric.state[:64],
+        status=fabric.status[:64],
+        health=fabric.health[:256],
+    )

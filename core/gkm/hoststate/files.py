@@ -1,0 +1,114 @@
+"""Reading and replacing small files so that a reader sees the old content or the new one, never half of it."""
+
+import json
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+MAX_BYTES = 4 << 20
+"""No record, pointer or usage file of ours is larger; what is larger was not written by us."""
+
+
+class UnreadableState(ValueError):
+    """A state file is there and cannot be used; the message says which and why."""
+
+
+def replace(path: Path, data: bytes, *, durable: bool = True) -> None:
+    """Replace `path` by `data` in one step, making its directory first.
+
+    `durable` costs two fsyncs and is for what must survive a power cut; files below /run need none.
+
+    Raises:
+        OSError: the file system refused; the old content stands.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with temporary.open("xb") as file:
+            file.write(data)
+            file.flush()
+            if durable:
+                os.fsync(file.fileno())
+        temporary.rename(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    if durable:
+        sync_directory(path.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Make the names in a directory durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def remove_empty(directory: Path, levels: int = 1) -> None:
+    """Remove a directory and its parents, `levels` in all, as far as they are empty.
+
+    Whatever hinders it is fine: an empty directory that stays says nothing, and the next removal tries again.
+    """
+    for empty in (directory, *directory.parents)[:levels]:
+        try:
+            empty.rmdir()
+        except OSError:
+            return
+
+
+def names_in(directory: Path) -> list[str]:
+    """Return what a directory holds, in order. Unlike a glob it never takes what cannot be read for empty.
+
+    Raises:
+        OSError: it is not there, no directory, or cannot be read.
+    """
+    return sorted(path.name for path in directory.iterdir())
+
+
+def read_bounded(path: Path, limit: int = MAX_BYTES) -> bytes:
+    """Return the content of a regular file of at most `limit` bytes; links are not followed.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        UnreadableState: it is too large, or no regular file.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise UnreadableState(f"{path}: {error.strerror}") from error
+    with os.fdopen(descriptor, "rb") as file:
+        try:
+            data = file.read(limit + 1)
+        except OSError as error:
+            raise UnreadableState(f"{path}: {error.strerror}") from error
+    if len(data) > limit:
+        raise UnreadableState(f"{path}: larger than {limit} bytes")
+    return data
+
+
+def read_object(path: Path, limit: int = MAX_BYTES) -> dict[str, Any]:
+    """Return the JSON object in a file.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        UnreadableState: it is not a JSON object.
+    """
+    data = read_bounded(path, limit)
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise UnreadableState(f"{path}: not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise UnreadableState(f"{path}: not a JSON object")
+    return value
+
+
+def encode(value: Mapping[str, Any]) -> bytes:
+    """Return `value` as the JSON that our files hold: readable, and the same for the same value."""
+    return (json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()

@@ -1,0 +1,60 @@
+"""The lock of a store entry: shared by publishes, exclusive for garbage collection.
+
+flock(2) on a file, because agent and CSI process are separate containers that share only a file system. A process that
+dies gives its locks back.
+"""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+class Busy(Exception):
+    """Somebody holds the lock in a way that excludes us."""
+
+
+@contextmanager
+def shared(path: Path) -> Iterator[None]:
+    """Hold `path` shared, or fail at once: a publish never waits, kubelet asks again.
+
+    Raises:
+        Busy: garbage collection holds it.
+    """
+    with _held(path, fcntl.LOCK_SH | fcntl.LOCK_NB):
+        yield
+
+
+@contextmanager
+def exclusive(path: Path) -> Iterator[None]:
+    """Hold `path` alone, or fail at once.
+
+    Raises:
+        Busy: a publish or another collection holds it.
+    """
+    with _held(path, fcntl.LOCK_EX | fcntl.LOCK_NB):
+        yield
+
+
+@contextmanager
+def _held(path: Path, operation: int) -> Iterator[None]:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, operation)
+        except BlockingIOError as error:
+            raise Busy(path.name) from error
+        if not _is_still(path, descriptor):
+            # A collection removed the lock file with the entry between our open and our lock.
+            raise Busy(path.name)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _is_still(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(follow_symlinks=False), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False

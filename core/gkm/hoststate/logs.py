@@ -1,0 +1,50 @@
+"""Logs of every process: one event a line, as JSON, on standard error.
+
+Here because it is standard library only, and all that runs on a node shares this package. Requests are never logged:
+they may carry secrets.
+"""
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+
+_OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+def fields(**values: object) -> dict[str, object]:
+    """Return what `extra=` takes for an event: cache, digest, node, pod, volume. Those that are None are left out."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+class JsonLines(logging.Formatter):
+    """An event as one line of JSON."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        line: dict[str, object] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "event": record.getMessage(),
+        }
+        line |= {name: value for name, value in vars(record).items() if name not in _OWN}
+        if record.exc_info and record.exc_info[0] is not None:
+            line["traceback"] = self.formatException(record.exc_info)
+        text = json.dumps(line, ensure_ascii=False, default=str)
+        # A lone surrogate, which hostile text may hold, has no UTF-8: its escape is JSON as well.
+        return text.encode("utf-8", "backslashreplace").decode()
+
+
+def start(level: str = "info") -> None:
+    """Send every log of this process to standard error in this form.
+
+    Raises:
+        ValueError: there is no such level.
+    """
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    # It warns about every connection that a server closed while idle; that is how pools live.
+    logging.getLogger("urllib3").setLevel(logging.ERROR)

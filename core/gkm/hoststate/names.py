@@ -1,0 +1,99 @@
+"""Names that come from outside and end in a path: checked here, once, before anything is joined to them."""
+
+import re
+from dataclasses import dataclass
+
+# Namespaces and node names are DNS labels and subdomains (Kubernetes "Object Names and IDs").
+_DNS_LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
+_DNS_SUBDOMAIN = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}", re.ASCII)
+# kubelet's inline volume ids are "csi-" + 64 hex digits; others are accepted within the CSI limit of 128 bytes
+# (csi.proto, "Size Limits") as long as they are one harmless path component.
+_VOLUME_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}", re.ASCII)
+
+CLUSTER_SCOPE = "_cluster-scoped"
+"""Directory of ClusterGKMCaches: the underscore makes it a name that no namespace can have."""
+
+
+class InvalidName(ValueError):
+    """A name that must not become part of a path."""
+
+
+def namespace(value: str) -> str:
+    """Return `value` if it can name a namespace.
+
+    Raises:
+        InvalidName: it cannot.
+    """
+    return _checked(_DNS_LABEL, value, "a namespace")
+
+
+def cache_name(value: str) -> str:
+    """Return `value` if it can name a cache object.
+
+    Raises:
+        InvalidName: it cannot, or it holds "..", which the subdomain pattern alone would pass.
+    """
+    if ".." in value:
+        raise InvalidName(f"{_shown(value)} cannot be the name of a cache")
+    return _checked(_DNS_SUBDOMAIN, value, "a cache")
+
+
+def volume_id(value: str) -> str:
+    """Return `value` if it can name a volume.
+
+    Raises:
+        InvalidName: it cannot.
+    """
+    return _checked(_VOLUME_ID, value, "a volume")
+
+
+def digest(value: str) -> str:
+    """Return `value` if it is a sha256 digest in its one canonical form.
+
+    Raises:
+        InvalidName: it is not (containers/image CVE-2024-3727 is what a loose check leads to).
+    """
+    return _checked(_DIGEST, value, "a digest")
+
+
+def is_digest(value: str) -> bool:
+    """Return whether `value` is what `digest` accepts."""
+    return _DIGEST.fullmatch(value) is not None
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class CacheRef:
+    """Which cache object is meant: `namespace` is None for a ClusterGKMCache."""
+
+    namespace: str | None
+    name: str
+
+    def __post_init__(self) -> None:
+        if self.namespace is not None:
+            namespace(self.namespace)
+        cache_name(self.name)
+
+    @property
+    def kind(self) -> str:
+        """Return the kind of the object meant."""
+        return "ClusterGKMCache" if self.namespace is None else "GKMCache"
+
+    @property
+    def scope(self) -> str:
+        """Return the directory that stands for the namespace."""
+        return CLUSTER_SCOPE if self.namespace is None else self.namespace
+
+    def __str__(self) -> str:
+        """Return the reference as a person reads it: `GKMCache ml-apps/llama`."""
+        return f"{self.kind} {self.name}" if self.namespace is None else f"{self.kind} {self.namespace}/{self.name}"
+
+
+def _checked(pattern: re.Pattern[str], value: str, what: str) -> str:
+    if not pattern.fullmatch(value):
+        raise InvalidName(f"{_shown(value)} cannot be the name of {what}")
+    return value
+
+
+def _shown(value: str) -> str:
+    return repr(value if len(value) <= 80 else value[:80] + "…")  # noqa: PLR2004 -- a line a person can read

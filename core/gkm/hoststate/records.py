@@ -1,0 +1,118 @@
+"""The records of mounted volumes: written by the CSI process before each mount, read by the agent.
+
+A record says "this volume uses this entry". It exists from before the mount until after the unmount, so an entry that
+no record names is mounted nowhere. The agent trusts records, not mountinfo: its mount namespace does not see the pods'.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gkm.hoststate import files, names
+from gkm.hoststate.files import UnreadableState
+from gkm.hoststate.layout import Layout
+from gkm.hoststate.names import CacheRef, InvalidName
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeRecord:
+    """One published volume. `start_time` is RFC 3339 in UTC, `volume_size` the bytes of the mounted files."""
+
+    volume_id: str
+    target_path: str
+    pod_name: str
+    pod_namespace: str
+    pod_uid: str
+    ref: CacheRef
+    digest: str
+    volume_size: int
+    start_time: str
+
+
+def save(layout: Layout, record: VolumeRecord) -> None:
+    """Write the record of a volume. Below /run: it is gone after a reboot, as the mount is."""
+    files.replace(layout.volume_record(record.volume_id), files.encode(_to_json(record)), durable=False)
+
+
+def load(layout: Layout, volume_id: str) -> VolumeRecord | None:
+    """Return the record of a volume, None where there is none.
+
+    Raises:
+        UnreadableState: the file is there and cannot be used.
+    """
+    path = layout.volume_record(volume_id)
+    try:
+        value = files.read_object(path)
+    except FileNotFoundError:
+        return None
+    try:
+        return _from_json(volume_id, value)
+    except (KeyError, TypeError, ValueError) as error:
+        raise UnreadableState(f"{path}: {error}") from error
+
+
+def remove(layout: Layout, volume_id: str) -> None:
+    """Remove the record of a volume; idempotent."""
+    path = layout.volume_record(volume_id)
+    path.unlink(missing_ok=True)
+    for leftover in path.parent.glob(".record.json.*.tmp"):  # a writer that was killed
+        leftover.unlink(missing_ok=True)
+    files.remove_empty(path.parent)
+
+
+def volume_ids(layout: Layout) -> Iterator[str]:
+    """Yield every volume that has a directory, with or without a record in it; what we did not make is passed over.
+
+    Raises:
+        OSError: the directory of the records cannot be read.
+    """
+    for name in files.names_in(layout.volumes):
+        try:
+            yield names.volume_id(name)
+        except InvalidName:
+            continue
+
+
+def load_all(layout: Layout) -> Iterator[VolumeRecord]:
+    """Yield every record that can be read.
+
+    Raises:
+        UnreadableState: one is there and cannot be used. A caller that deletes what nobody uses must stop then.
+        OSError: the directory of the records cannot be read; the same holds.
+    """
+    for volume_id in volume_ids(layout):
+        record = load(layout, volume_id)
+        if record is not None:
+            yield record
+
+
+def _to_json(record: VolumeRecord) -> dict[str, Any]:
+    return {
+        "volumeId": record.volume_id,
+        "targetPath": record.target_path,
+        "podName": record.pod_name,
+        "podNamespace": record.pod_namespace,
+        "podUID": record.pod_uid,
+        "cacheNamespace": record.ref.namespace,
+        "cacheName": record.ref.name,
+        "digest": record.digest,
+        "volumeSize": record.volume_size,
+        "startTime": record.start_time,
+    }
+
+
+def _from_json(volume_id: str, value: Mapping[str, Any]) -> VolumeRecord:
+    if value["volumeId"] != volume_id:
+        raise ValueError(f"names volume {value['volumeId']!r}")
+    namespace = value["cacheNamespace"]
+    return VolumeRecord(
+        volume_id=volume_id,
+        target_path=str(value["targetPath"]),
+        pod_name=str(value["podName"]),
+        pod_namespace=str(value["podNamespace"]),
+        pod_uid=str(value["podUID"]),
+        ref=CacheRef(None if namespace is None else str(namespace), str(value["cacheName"])),
+        digest=names.digest(str(value["digest"])),
+        volume_size=int(value["volumeSize"]),
+        start_time=str(value["startTime"]),
+    )

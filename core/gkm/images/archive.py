@@ -1,0 +1,165 @@
+"""Reading a tar stream strictly: regular files and directories, nothing else.
+
+The tarfile module's filters let too much through and are slow (prior-art/oci-and-signatures.md, "Bottom line" 4). What
+is understood: ustar, pax `path` and `size`, GNU long names (POSIX.1-2017 pax; GNU tar manual, "Basic Tar Format").
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from gkm.api.errors import GKMError, Reason
+
+BLOCK = 512
+MAX_HEADER_BYTES = 64 << 10
+"""Bound of one pax header or long name: paths are at most 1,024 bytes, the rest of a pax header is not for us."""
+_REGULAR = frozenset({b"0", b"\0", b"7"})
+_DIRECTORY = b"5"
+_PAX, _PAX_GLOBAL, _GNU_NAME = b"x", b"g", b"L"
+_KINDS = {b"1": "a hard link", b"2": "a symbolic link", b"3": "a device", b"4": "a device", b"6": "a named pipe"}
+
+
+class Stream:
+    """Bytes of a stream in the portions that a reader asks for."""
+
+    def __init__(self, parts: Iterable[bytes]) -> None:
+        self._parts = iter(parts)
+        self._rest = memoryview(b"")
+
+    def pieces(self, count: int) -> Iterator[memoryview]:
+        """Yield exactly `count` bytes, in pieces as they come.
+
+        Raises:
+            GKMError: CONTENT_MISMATCH when the stream ends before.
+        """
+        while count:
+            if not self._rest:
+                part = next(self._parts, None)
+                if part is None:
+                    raise GKMError(Reason.CONTENT_MISMATCH, "a layer ends in the middle of a file")
+                self._rest = memoryview(part)
+            piece, self._rest = self._rest[:count], self._rest[count:]
+            count -= len(piece)
+            yield piece
+
+    def read(self, count: int) -> bytes:
+        """Return exactly `count` bytes; raises as `pieces` does."""
+        return b"".join(self.pieces(count))
+
+    def skip(self, count: int) -> None:
+        """Pass over `count` bytes; raises as `pieces` does."""
+        for _ in self.pieces(count):
+            pass
+
+    def drain(self) -> None:
+        """Read to the end, so that checks of the whole stream are made."""
+        for _ in self._parts:
+            pass
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One entry. Its content lies next in the stream: take it with `pieces(size)` before the next member."""
+
+    name: bytes
+    size: int
+    directory: bool
+    executable: bool
+
+
+def members(stream: Stream) -> Iterator[tuple[Member, Iterator[memoryview]]]:
+    """Yield each member with its content, in order; content that the caller leaves is passed over.
+
+    Raises:
+        GKMError: UNSAFE_CONTENT for what is neither a file nor a directory, CONTENT_MISMATCH for a damaged archive.
+    """
+    name: bytes | None = None
+    size: int | None = None
+    while any(header := stream.read(BLOCK)):
+        _check_sum(header)
+        kind = header[156:157]
+        stated = _number(header[124:136])
+        if kind in (_PAX, _PAX_GLOBAL, _GNU_NAME):
+            data = _extension(stream, stated)
+            if kind == _GNU_NAME:
+                name = data.rstrip(b"\0")
+            elif kind == _PAX:
+                records = _pax(data)
+                name = records.get(b"path", name)
+                size = _decimal(records[b"size"]) if b"size" in records else size
+            continue
+        member = _member(header, kind, name, stated if size is None else size)
+        name = size = None
+        content = stream.pieces(member.size)
+        yield member, content
+        for _ in content:
+            pass
+        stream.skip(-member.size % BLOCK)
+    stream.drain()
+
+
+def _member(header: bytes, kind: bytes, name: bytes | None, size: int) -> Member:
+    if kind not in _REGULAR and kind != _DIRECTORY:
+        what = _KINDS.get(kind, f"an entry of type {kind!r}")
+        raise GKMError(
+            Reason.UNSAFE_CONTENT,
+            f"the image holds {what} ({_shown(name or header[:100])}); only files and directories are accepted",
+        )
+    if name is None:
+        prefix = header[345:500].split(b"\0", 1)[0] if header[257:263] == b"ustar\0" else b""
+        name = header[:100].split(b"\0", 1)[0]
+        name = prefix + b"/" + name if prefix else name
+    # Before ustar a directory was a file whose name ends in a slash.
+    directory = kind == _DIRECTORY or (kind == b"\0" and name.endswith(b"/"))
+    executable = bool(_number(header[100:108]) & 0o111)
+    return Member(name, 0 if directory else size, directory, executable)
+
+
+def _extension(stream: Stream, size: int) -> bytes:
+    if size > MAX_HEADER_BYTES:
+        raise GKMError(Reason.UNSAFE_CONTENT, f"the image holds a header of {size} bytes")
+    data = stream.read(size)
+    stream.skip(-size % BLOCK)
+    return data
+
+
+def _pax(data: bytes) -> dict[bytes, bytes]:
+    records: dict[bytes, bytes] = {}
+    while data:
+        digits, separator, _ = data.partition(b" ")
+        length = _decimal(digits)
+        record = data[len(digits) + 1 : length]
+        if not separator or length <= len(digits) + 1 or length > len(data) or not record.endswith(b"\n"):
+            raise GKMError(Reason.CONTENT_MISMATCH, "the archive in the image is damaged: a pax header")
+        key, _, value = record[:-1].partition(b"=")
+        if key.startswith(b"GNU.sparse"):
+            raise GKMError(Reason.UNSAFE_CONTENT, "the image holds a sparse file; only plain files are accepted")
+        records[key] = value
+        data = data[length:]
+    return records
+
+
+def _check_sum(header: bytes) -> None:
+    # The checksum is computed with its own field as spaces (POSIX.1-2017 pax, "ustar Interchange Format").
+    total = sum(header) - sum(header[148:156]) + 8 * ord(" ")
+    if total != _number(header[148:156]):
+        raise GKMError(Reason.CONTENT_MISMATCH, "the archive in the image is damaged: a checksum is wrong")
+
+
+def _number(field: bytes) -> int:
+    """Return an octal number; GNU's base-256 form is for sizes over 8 GiB, where pax `size` does the same."""
+    digits = field.rstrip(b" \0").lstrip(b" ")
+    if not digits:
+        return 0
+    if not digits.isdigit() or b"8" in digits or b"9" in digits:
+        raise GKMError(Reason.CONTENT_MISMATCH, "the archive in the image is damaged: a number is not octal")
+    return int(digits, 8)
+
+
+def _decimal(digits: bytes) -> int:
+    if not digits.isdigit() or len(digits) > 18:  # noqa: PLR2004 -- more digits than 2**59
+        raise GKMError(Reason.CONTENT_MISMATCH, "the archive in the image is damaged: a number is not decimal")
+    return int(digits)
+
+
+def _shown(name: bytes) -> str:
+    return repr(name.split(b"\0", 1)[0][:80].decode("utf-8", "replace"))

@@ -1,0 +1,175 @@
+"""What a cache image says of itself, read from manifest and labels: no content is fetched for it.
+
+The format is MCV's (prior-art/gkm-02-mcv-image-format.md). Labels are hostile text: typed, bounded, never a path
+(containerd CVE-2026-53488 is what a trusted label leads to).
+"""
+
+import platform
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from msgspec import Struct, field
+
+from gkm.api.errors import GKMError, Reason
+from gkm.images.manifest import Descriptor, ImageManifest, Platform, decode
+from gkm.images.reference import Reference
+from gkm.images.registry import Registry
+
+MAX_CONFIG_BYTES = 1 << 20
+MAX_TARGETS = 256
+_BACKEND = re.compile(r"[a-z][a-z0-9_]{0,15}", re.ASCII)
+_ARCH = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:+-]{0,31}", re.ASCII)
+_MAX_WARP = 1024
+_NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)
+
+
+class Format(StrEnum):
+    """Which runtime made the cache."""
+
+    TRITON = "triton"
+    VLLM = "vllm"
+
+    @property
+    def summary_label(self) -> str:
+        """Return the label that says which GPUs the cache is for."""
+        return f"cache.{self.value}.image/summary"
+
+    @property
+    def size_label(self) -> str:
+        """Return the label that says how large the files are together."""
+        return f"cache.{self.value}.image/cache-size-bytes"
+
+    @property
+    def count_label(self) -> str:
+        """Return the label that says how many entries there are."""
+        return f"cache.{self.value}.image/entry-count"
+
+    @property
+    def content_directory(self) -> str:
+        """Return the directory of the layer that holds the cache."""
+        return f"io.{self.value}.cache"
+
+    @property
+    def manifest_path(self) -> str:
+        """Return the file of the layer that describes the entries."""
+        return f"io.{self.value}.manifest/manifest.json"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Target:
+    """A GPU that some entry was built for: `arch` is "90" or "gfx90a", without a prefix `sm_`."""
+
+    backend: str
+    arch: str
+    warp_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class CacheImage:
+    """A cache image as it describes itself. `size_bytes` and `entry_count` are claims: None where it makes none."""
+
+    ref: Reference
+    digest: str
+    format: Format
+    targets: tuple[Target, ...]
+    size_bytes: int | None
+    entry_count: int | None
+    layers: tuple[Descriptor, ...]
+    labels: dict[str, str]
+
+    @property
+    def download_bytes(self) -> int:
+        """Return how many bytes a pull fetches."""
+        return sum(layer.size for layer in self.layers)
+
+
+class _ContainerConfig(Struct):
+    labels: dict[str, str] | None = field(default=None, name="Labels")
+
+
+class _ImageConfig(Struct):
+    config: _ContainerConfig = field(default_factory=_ContainerConfig)
+
+
+class _SummaryTarget(Struct):
+    backend: str
+    arch: str | int
+    warp_size: int
+
+
+class _Summary(Struct):
+    targets: list[_SummaryTarget] | None = None
+
+
+def describe(registry: Registry, ref: Reference) -> CacheImage:
+    """Return what a pinned image says of itself; of an index, what its image for this machine says.
+
+    A signature binds the digest that was asked for. The image of an index is named by the index' own bytes, so it is
+    bound with it (signing an index does not sign its children one by one: prior-art/oci-and-signatures.md).
+
+    Raises:
+        GKMError: METADATA_MISSING when it is no cache image, METADATA_INVALID when it lies about its shape, and
+            what the registry raises.
+    """
+    manifest = registry.manifest(ref)
+    if manifest.is_index:
+        manifest = registry.manifest(ref.pinned(manifest.index().choose(this_platform(), str(ref)).digest))
+    image = manifest.image()
+    raw = registry.small_blob(ref, image.config, MAX_CONFIG_BYTES)
+    labels = decode(raw, _ImageConfig, f"configuration of {ref}").config.labels or {}
+    return of_labels(ref, image, labels)
+
+
+def this_platform() -> Platform:
+    """Return the platform of this machine, in Go's words."""
+    machine = platform.machine()
+    return Platform({"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine), "linux")
+
+
+def of_labels(ref: Reference, image: ImageManifest, labels: dict[str, str]) -> CacheImage:
+    """Return the description in the labels of an image; raises as `describe` does."""
+    kind = next((kind for kind in Format if kind.summary_label in labels), None)
+    if kind is None:
+        raise GKMError(
+            Reason.METADATA_MISSING,
+            f"{ref} has none of the labels {', '.join(kind.summary_label for kind in Format)}: it is no cache image",
+            "build one with `gkm cache build` or MCV",
+        )
+    # MCV writes `null` for caches that it cannot tell the GPU of.
+    text = labels[kind.summary_label] if labels[kind.summary_label] != "null" else "{}"
+    stated = decode(text.encode(), _Summary, f"label {kind.summary_label} of {ref}").targets or []
+    if not stated or len(stated) > MAX_TARGETS:
+        raise GKMError(
+            Reason.METADATA_INVALID,
+            f"label {kind.summary_label} of {ref} names {len(stated)} targets, not 1 to {MAX_TARGETS}",
+        )
+    return CacheImage(
+        ref=ref,
+        digest=ref.target,
+        format=kind,
+        targets=tuple(sorted({_target(target, ref) for target in stated})),
+        size_bytes=_number(labels, kind.size_label, ref),
+        entry_count=_number(labels, kind.count_label, ref),
+        layers=tuple(image.layers),
+        labels=labels,
+    )
+
+
+def _target(stated: _SummaryTarget, ref: Reference) -> Target:
+    arch = str(stated.arch).removeprefix("sm_")
+    if not _BACKEND.fullmatch(stated.backend) or not _ARCH.fullmatch(arch) or not 1 <= stated.warp_size <= _MAX_WARP:
+        raise GKMError(
+            Reason.METADATA_INVALID,
+            f"{ref} is built for a GPU that cannot be: backend {stated.backend[:40]!r}, arch {arch[:40]!r}, "
+            f"warp size {stated.warp_size}",
+        )
+    return Target(stated.backend, arch, stated.warp_size)
+
+
+def _number(labels: dict[str, str], label: str, ref: Reference) -> int | None:
+    if label not in labels:
+        return None
+    if not _NUMBER.fullmatch(labels[label]):
+        raise GKMError(Reason.METADATA_INVALID, f"label {label} of {ref} is {labels[label][:40]!r}, not a number")
+    return int(labels[label])

@@ -1,0 +1,112 @@
+"""Decompression in small steps, so that a bomb meets its bound before it meets our memory."""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from typing import Protocol
+
+from isal import igzip_lib
+
+from gkm.api.errors import GKMError, Reason
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+FEED_BYTES = 64 << 10
+"""How much compressed data is fed at once; with STEP_BYTES it bounds what one step can produce."""
+STEP_BYTES = 1 << 20
+MAX_RATIO = 100
+"""Real caches compress 9 times, single files 20 times (prior-art/oci-and-signatures.md)."""
+RATIO_SLACK_BYTES = 4 << 20
+_GZIP_MAGIC = b"\x1f\x8b"
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+_MAX_WINDOW_LOG = 27
+MAX_EMPTY_MEMBERS = 1024
+"""Members or frames that yield nothing cost time and bring no byte; writers make a few at most."""
+_DAMAGED: tuple[type[Exception], ...] = (
+    igzip_lib.error,  # type: ignore[assignment]  # isal's stub calls the class an instance
+    zstd.ZstdError,
+    EOFError,
+    ValueError,
+)
+
+
+class _Decompressor(Protocol):
+    """What isal's and zstd's decompressors have in common."""
+
+    @property
+    def eof(self) -> bool:
+        """Whether the member or frame has ended."""
+
+    @property
+    def needs_input(self) -> bool:
+        """Whether nothing more comes without more input."""
+
+    @property
+    def unused_data(self) -> bytes:
+        """What followed the end."""
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        """Return at most so many bytes; input that is not used yet is kept inside."""
+
+
+def inflated(parts: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the decompressed bytes of a layer: gzip (many members too), zstd (many frames too), or neither.
+
+    Which of them is told by the first bytes: the media type is a claim, and docker archives get it wrong.
+
+    Raises:
+        GKMError: UNSAFE_CONTENT when it grows beyond MAX_RATIO, CONTENT_MISMATCH when it is damaged or cut.
+    """
+    source = iter(parts)
+    first = next(source, b"")
+    make = _maker(first)
+    pieces = chain((first,), source)
+    return pieces if make is None else _decompressed(pieces, make)
+
+
+def _maker(first: bytes) -> Callable[[], _Decompressor] | None:
+    if first.startswith(_GZIP_MAGIC):
+        return lambda: igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP)
+    if first.startswith(_ZSTD_MAGIC):
+        options: dict[int, int] = {zstd.DecompressionParameter.window_log_max: _MAX_WINDOW_LOG}
+        return lambda: zstd.ZstdDecompressor(options=options)
+    return None
+
+
+def _decompressed(pieces: Iterable[bytes], make: Callable[[], _Decompressor]) -> Iterator[bytes]:
+    taken = produced = members = at_last_member = 0
+    decompressor = make()
+    for piece in pieces:
+        taken += len(piece)
+        data = piece
+        while True:
+            if decompressor.eof:
+                # Members and frames may follow one another (RFC 1952 section 2.2, RFC 8878 section 3.1).
+                data = decompressor.unused_data + data
+                if not data:
+                    break
+                decompressor = make()
+                members = members + 1 if produced == at_last_member else 0
+                at_last_member = produced
+                if members > MAX_EMPTY_MEMBERS:
+                    raise GKMError(Reason.UNSAFE_CONTENT, "a layer is made of empty compressed pieces")
+            chunk, data = _step(decompressor, data), b""
+            produced += len(chunk)
+            if produced > taken * MAX_RATIO + RATIO_SLACK_BYTES:
+                raise GKMError(Reason.UNSAFE_CONTENT, f"a layer grows more than {MAX_RATIO} times: it is a bomb")
+            if chunk:
+                yield chunk
+            if decompressor.needs_input and not decompressor.eof:
+                break
+    if not decompressor.eof:
+        raise GKMError(Reason.CONTENT_MISMATCH, "a layer ends in the middle of its compressed data")
+
+
+def _step(decompressor: _Decompressor, data: bytes) -> bytes:
+    try:
+        return decompressor.decompress(data, STEP_BYTES)
+    except _DAMAGED as error:
+        raise GKMError(Reason.CONTENT_MISMATCH, "a layer is damaged: it cannot be decompressed") from error

@@ -1,0 +1,146 @@
+"""Public keys and the signatures they make: ECDSA (P-256, P-384, P-521), RSA and Ed25519, as cosign uses them."""
+
+import base64
+import hashlib
+import os
+from dataclasses import dataclass
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
+
+from gkm.api.errors import GKMError, Reason
+from gkm.api.policies import is_pem
+
+SupportedKey = ec.EllipticCurvePublicKey | rsa.RSAPublicKey | ed25519.Ed25519PublicKey
+MALFORMED: tuple[type[Exception], ...] = (
+    ValueError,
+    TypeError,
+    UnsupportedAlgorithm,
+    x509.InvalidVersion,
+    x509.ExtensionNotFound,
+    x509.DuplicateExtension,
+    x509.UnsupportedGeneralNameType,
+)
+"""What cryptography raises over keys and certificates that somebody made up; not all of it is a ValueError."""
+UNREADABLE: tuple[type[Exception], ...] = (GKMError, *MALFORMED)
+MIN_RSA_BITS, MAX_RSA_BITS = 2048, 8192
+MAX_KEY_BYTES = 64 << 10
+_CURVE_HASHES: dict[str, hashes.HashAlgorithm] = {
+    "secp256r1": hashes.SHA256(),
+    "secp384r1": hashes.SHA384(),
+    "secp521r1": hashes.SHA512(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PublicKey:
+    """A key that policies name; `key_id` is what cosign writes as hint: base64 of the sha256 of the DER form."""
+
+    key: SupportedKey
+    key_id: str
+
+    @property
+    def short_id(self) -> str:
+        """Return enough of the id for a person to tell keys apart."""
+        return self.key_id[:12]
+
+    @property
+    def der(self) -> bytes:
+        """Return the SubjectPublicKeyInfo."""
+        return _der(self.key)
+
+    def verifies(self, signature: bytes, data: bytes) -> bool:
+        """Return whether this key signed `data`.
+
+        cosign hashes with SHA-256 for every RSA key and P-256; sigstore's algorithm registry pairs larger curves with
+        larger hashes, older cosign signed them with SHA-256 too, so for those curves both count.
+        """
+        return any(self._verifies(signature, data, algorithm) for algorithm in self._hashes())
+
+    def _hashes(self) -> list[hashes.HashAlgorithm]:
+        if isinstance(self.key, ec.EllipticCurvePublicKey):
+            native = _CURVE_HASHES[self.key.curve.name]
+            return [native] if isinstance(native, hashes.SHA256) else [native, hashes.SHA256()]
+        return [hashes.SHA256()]
+
+    def _verifies(self, signature: bytes, data: bytes, algorithm: hashes.HashAlgorithm) -> bool:
+        try:
+            if isinstance(self.key, ec.EllipticCurvePublicKey):
+                self.key.verify(signature, data, ec.ECDSA(algorithm))
+            elif isinstance(self.key, rsa.RSAPublicKey):
+                self.key.verify(signature, data, padding.PKCS1v15(), algorithm)
+            else:
+                self.key.verify(signature, data)
+        except InvalidSignature:
+            return False
+        return True
+
+
+def load(key: str) -> PublicKey:
+    """Return the key in a PEM text, or in the PEM file at a path.
+
+    Raises:
+        GKMError: SIGNATURE_INVALID, when there is no usable public key.
+    """
+    if is_pem(key):
+        return _from_pem(key.encode(), "the key in the policy")
+    return _from_pem(read_file(key, "public key", MAX_KEY_BYTES), f"public key {key!r}")
+
+
+def read_file(path: str, what: str, limit: int) -> bytes:
+    """Return a file that a policy names.
+
+    Raises:
+        GKMError: SIGNATURE_INVALID, when it cannot be read or is longer than `limit` bytes.
+    """
+    try:
+        # Somebody may have named a device or a FIFO: neither may hold a thread or fill the memory.
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+            raw = file.read(limit + 1) or b""
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no path"
+        raise GKMError(
+            Reason.SIGNATURE_INVALID, f"{what} {path!r} cannot be read: {why}", "name a readable file"
+        ) from error
+    if len(raw) > limit:
+        raise GKMError(Reason.SIGNATURE_INVALID, f"{what} {path!r} is longer than {limit} bytes")
+    return raw
+
+
+def _from_pem(pem: bytes, what: str) -> PublicKey:
+    try:
+        key = serialization.load_pem_public_key(pem)
+    except MALFORMED as error:
+        raise GKMError(
+            Reason.SIGNATURE_INVALID,
+            f"{what} is no PEM public key",
+            "`cosign generate-key-pair` writes one to cosign.pub",
+        ) from error
+    known = supported(key)
+    if known is None:
+        raise GKMError(
+            Reason.SIGNATURE_INVALID,
+            f"{what} is of a kind that is not trusted",
+            f"use ECDSA P-256, P-384 or P-521, Ed25519, or RSA of at least {MIN_RSA_BITS} bits",
+        )
+    return known
+
+
+def supported(key: object) -> PublicKey | None:
+    """Return a key of cryptography's as one of ours; None for a kind, curve or length that is not trusted."""
+    if isinstance(key, ec.EllipticCurvePublicKey):
+        return PublicKey(key, key_id(key)) if key.curve.name in _CURVE_HASHES else None
+    if isinstance(key, rsa.RSAPublicKey):
+        return PublicKey(key, key_id(key)) if MIN_RSA_BITS <= key.key_size <= MAX_RSA_BITS else None
+    return PublicKey(key, key_id(key)) if isinstance(key, ed25519.Ed25519PublicKey) else None
+
+
+def key_id(key: SupportedKey) -> str:
+    """Return the id that cosign gives a public key."""
+    return base64.b64encode(hashlib.sha256(_der(key)).digest()).decode()
+
+
+def _der(key: SupportedKey) -> bytes:
+    return key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)

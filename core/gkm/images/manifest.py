@@ -1,0 +1,182 @@
+"""Manifests: bytes that a digest vouches for, decoded into the few fields that we use.
+
+Types of OCI image-spec 1.1 and docker's schema 2; bounds of prior-art/oci-and-signatures.md, "Hostile suite".
+"""
+
+import hashlib
+from dataclasses import dataclass
+from typing import TypeVar
+
+import msgspec
+from msgspec import Struct, field
+
+from gkm.api.errors import GKMError, Reason
+from gkm.hoststate import names
+
+MAX_MANIFEST_BYTES = 4 << 20
+MAX_LAYERS = 64
+
+OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+OCI_INDEX = "application/vnd.oci.image.index.v1+json"
+DOCKER_MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
+DOCKER_LIST = "application/vnd.docker.distribution.manifest.list.v2+json"
+ACCEPTED = (OCI_MANIFEST, DOCKER_MANIFEST, OCI_INDEX, DOCKER_LIST)
+
+T = TypeVar("T")
+
+
+class Platform(Struct, frozen=True):
+    """What an image of an index runs on, in Go's words."""
+
+    architecture: str
+    os: str
+
+
+class Descriptor(Struct, frozen=True, rename="camel"):
+    """What a manifest says of another content: `size` in bytes, `digest` always canonical sha256."""
+
+    media_type: str
+    digest: str
+    size: int
+    annotations: dict[str, str] = field(default_factory=dict)
+    artifact_type: str = ""
+    platform: Platform | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what could not be checked later."""
+        names.digest(self.digest)
+        if self.size < 0:
+            raise ValueError(f"size {self.size} of {self.digest} is negative")
+
+
+class ImageManifest(Struct, frozen=True, rename="camel"):
+    """An image manifest, of OCI or docker schema 2."""
+
+    schema_version: int
+    config: Descriptor
+    layers: list[Descriptor]
+    media_type: str = ""
+    artifact_type: str = ""
+    subject: Descriptor | None = None
+    annotations: dict[str, str] = field(default_factory=dict)
+
+
+class Index(Struct, frozen=True, rename="camel"):
+    """An index; olareg answers `null` where a list is empty (prior-art/real-partners.md)."""
+
+    manifests: list[Descriptor] | None = None
+    media_type: str = ""
+
+    def choose(self, platform: Platform, name: str) -> Descriptor:
+        """Return the image for a platform. One that names none is for all: the files of a cache run on GPUs.
+
+        Raises:
+            GKMError: METADATA_INVALID, when there is none or too many.
+        """
+        images = [found for found in self.manifests or [] if found.media_type in (OCI_MANIFEST, DOCKER_MANIFEST)]
+        fitting = [found for found in images if found.platform == platform] or [
+            found for found in images if found.platform is None
+        ]
+        if len(fitting) == 1:
+            return fitting[0]
+        offered = sorted({f"{found.platform.os}/{found.platform.architecture}" for found in images if found.platform})
+        raise GKMError(
+            Reason.METADATA_INVALID,
+            f"{name} is an index with {len(fitting)} images for {platform.os}/{platform.architecture}"
+            + (f"; it has {', '.join(offered)[:200]}" if offered else ""),
+            "name the digest of the image that is meant",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """The bytes of a manifest, the type that the registry stated, and the digest that the bytes have."""
+
+    raw: bytes
+    media_type: str
+    digest: str
+
+    @classmethod
+    def of(cls, raw: bytes, media_type: str) -> "Manifest":
+        """Return the manifest of these bytes."""
+        return cls(raw, media_type, f"sha256:{hashlib.sha256(raw).hexdigest()}")
+
+    @property
+    def is_index(self) -> bool:
+        """Return whether the registry calls it an index of images."""
+        return self.media_type in (OCI_INDEX, DOCKER_LIST)
+
+    def index(self) -> Index:
+        """Return the index in the bytes.
+
+        Raises:
+            GKMError: METADATA_INVALID.
+        """
+        return decode(self.raw, Index, f"index {self.digest}")
+
+    def image(self) -> ImageManifest:
+        """Return the image manifest in the bytes.
+
+        Raises:
+            GKMError: METADATA_INVALID, when it is an index or no valid manifest.
+        """
+        if self.is_index:
+            raise GKMError(
+                Reason.METADATA_INVALID,
+                f"{self.digest} is an index of images, not an image",
+                "name the digest of the image inside it",
+            )
+        image = decode(self.raw, ImageManifest, f"manifest {self.digest}")
+        if image.media_type and image.media_type != self.media_type:
+            # A registry that states one type and a manifest that states another: two readers would disagree.
+            raise GKMError(
+                Reason.METADATA_INVALID,
+                f"manifest {self.digest} calls itself {image.media_type[:100]!r}, "
+                f"the registry calls it {self.media_type[:100]!r}",
+            )
+        if len(image.layers) > MAX_LAYERS:
+            raise GKMError(
+                Reason.METADATA_INVALID,
+                f"manifest {self.digest} has {len(image.layers)} layers, at most {MAX_LAYERS} are read",
+            )
+        return image
+
+
+def decode(raw: bytes, kind: type[T], what: str) -> T:
+    """Return JSON from outside as a typed value.
+
+    Raises:
+        GKMError: METADATA_INVALID, with the path of what is wrong and nothing of the content.
+    """
+    try:
+        return msgspec.json.decode(raw, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        raise GKMError(Reason.METADATA_INVALID, f"{what} cannot be read: {str(error)[:200]}") from error
+
+
+class _Referrer(Struct, rename="camel"):
+    media_type: str = ""
+    digest: str = ""
+    size: int = 0
+    artifact_type: str = ""
+
+
+class _Referrers(Struct):
+    manifests: list[_Referrer] | None = None
+
+
+def referrers_in(raw: bytes, name: str) -> list[Descriptor]:
+    """Return what refers to an image, possible signatures first; what cannot be checked (no sha256) is passed over.
+
+    Anybody who may push may add to this list, so nothing in it may hide what else is there.
+
+    Raises:
+        GKMError: METADATA_INVALID.
+    """
+    found = [
+        Descriptor(entry.media_type, entry.digest, entry.size, artifact_type=entry.artifact_type)
+        for entry in decode(raw, _Referrers, f"referrers of {name}").manifests or []
+        if names.is_digest(entry.digest) and entry.size >= 0
+    ]
+    # cosign's fallback index calls bundles "empty" (prior-art/oci-and-signatures.md): those are looked at first too.
+    return sorted(found, key=lambda entry: not any(word in entry.artifact_type for word in ("sigstore", "oci.empty")))

@@ -1,0 +1,213 @@
+"""The real API: the official client's configuration, credentials and pool; raw requests (design/runtime.md)."""
+
+import os
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+from urllib.parse import urlencode
+
+import msgspec
+from kubernetes.client.api_client import ApiClient
+from kubernetes.client.configuration import Configuration
+from kubernetes.config import ConfigException, load_incluster_config, load_kube_config
+from urllib3 import BaseHTTPResponse, PoolManager, Timeout
+from urllib3.exceptions import HTTPError
+
+from gkm.kube import decoding
+from gkm.kube.api import EVERYTHING, PAGE_LIMIT, Object, Page, Selector
+from gkm.kube.errors import NO_ANSWER, ApiError, from_body
+from gkm.kube.resources import Resource
+from gkm.kube.watches import HttpWatch
+
+T = TypeVar("T")
+
+CONNECT_SECONDS = 5.0
+READ_SECONDS = 20.0
+LIST_SECONDS = 60.0
+WATCH_SECONDS = 290
+"""How long a watch is asked to last: below the server's own minimum of 30 minutes and most proxies' idle limits."""
+
+MAX_BODY_BYTES = 64 << 20
+"""An eighth of the memory of a process that lists (deploy/base). 250 objects of 256 kB fit, and ours have a few kB; a
+page that is larger is asked for again in smaller ones, and etcd takes no object above 1.5 MB."""
+
+MAX_ERROR_BYTES = 64 << 10
+"""A metav1.Status has a few hundred; what a proxy says beyond that, nobody reads."""
+
+_TOO_LARGE = "TooLarge"
+
+_CONNECTIONS = 16
+_FIRST_ERROR_STATUS = 300
+_JSON, _MERGE, _APPLY = "application/json", "application/merge-patch+json", "application/apply-patch+yaml"
+
+
+class NotConfigured(ValueError):
+    """There is no usable kubeconfig, and we are not in a pod."""
+
+
+def connect(kubeconfig: str | None = None, context: str | None = None) -> "HttpApi":
+    """Return the API of `kubeconfig`, else of $KUBECONFIG, else of the pod we run in, else of ~/.kube/config.
+
+    No request is sent yet. Credentials refresh themselves.
+
+    Raises:
+        NotConfigured: nothing says where the API is.
+    """
+    configuration = Configuration()
+    configuration.connection_pool_maxsize = _CONNECTIONS
+    configuration.keep_alive = True
+    in_pod = "KUBERNETES_SERVICE_HOST" in os.environ
+    try:
+        if in_pod and not kubeconfig and not os.environ.get("KUBECONFIG"):
+            load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+        else:
+            load_kube_config(  # type: ignore[no-untyped-call]
+                kubeconfig, context, client_configuration=configuration, persist_config=False
+            )
+    except (ConfigException, OSError) as error:
+        raise NotConfigured(f"cannot tell where the Kubernetes API is: {error}") from error
+    return HttpApi(ApiClient(configuration))
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    method: str
+    path: str
+    query: Mapping[str, str | int]
+    body: bytes | None = None
+    content_type: str = _JSON
+    read_seconds: float = READ_SECONDS
+
+
+class HttpApi:
+    """`gkm.kube.api.Api` over HTTP. Thread-safe."""
+
+    def __init__(self, client: ApiClient) -> None:
+        self._client = client
+        self._pool: PoolManager = client.rest_client.pool_manager
+        self._host = str(client.configuration.host).rstrip("/")
+
+    def get(self, resource: Resource[T], name: str, namespace: str | None = None) -> T:
+        """Return one object."""
+        return decoding.one(resource, self._answer(_Request("GET", resource.path(namespace, name), {})))
+
+    def list_pages(
+        self, resource: Resource[T], selector: Selector = EVERYTHING, limit: int = PAGE_LIMIT
+    ) -> Iterator[Page[T]]:
+        """Yield a consistent list in pages."""
+        query: dict[str, str | int] = {**_selecting(selector), "limit": limit}
+        path = resource.path(selector.namespace)
+        while True:
+            try:
+                body = self._answer(_Request("GET", path, query, read_seconds=LIST_SECONDS))
+            except ApiError as error:
+                if error.reason != _TOO_LARGE or limit == 1:
+                    raise
+                # The token says where to go on, not how far: a smaller page may follow it.
+                limit //= 2
+                query["limit"] = limit
+                continue
+            page, more = decoding.page(resource, body)
+            yield page
+            if not more:
+                return
+            query["continue"] = more
+
+    def watch(self, resource: Resource[T], resource_version: str, selector: Selector = EVERYTHING) -> HttpWatch[T]:
+        """Return a watch; it lasts about 290 seconds, jittered so that a fleet does not come back at once."""
+        seconds = int(WATCH_SECONDS * random.uniform(0.9, 1.0))  # noqa: S311 -- spreads load, hides nothing
+        query: dict[str, str | int] = {
+            **_selecting(selector),
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": resource_version,
+            "timeoutSeconds": seconds,
+        }
+        # The server ends the watch; when it cannot say so, we end it a little later.
+        request = _Request("GET", resource.path(selector.namespace), query, read_seconds=seconds + READ_SECONDS)
+        return HttpWatch(resource, self._send(request))
+
+    def apply(self, resource: Resource[T], value: Object, *, field_manager: str, subresource: str = "") -> T:
+        """Make the fields in `value` so, and own them."""
+        plain = decoding.plain(value)
+        meta = plain["metadata"]
+        query = {"fieldManager": field_manager, "force": "true"}
+        path = resource.path(meta.get("namespace"), meta["name"], subresource)
+        return decoding.one(resource, self._answer(_Request("PATCH", path, query, msgspec.json.encode(plain), _APPLY)))
+
+    def merge(self, resource: Resource[T], name: str, patch: Object, namespace: str | None = None) -> T:
+        """Change an object by a merge patch."""
+        body = msgspec.json.encode(decoding.plain(patch))
+        request = _Request("PATCH", resource.path(namespace, name), {}, body, _MERGE)
+        return decoding.one(resource, self._answer(request))
+
+    def create(self, resource: Resource[T], value: Object) -> T:
+        """Make an object."""
+        plain = decoding.plain(value)
+        path = resource.path(plain["metadata"].get("namespace"))
+        return decoding.one(resource, self._answer(_Request("POST", path, {}, msgspec.json.encode(plain))))
+
+    def delete(self, resource: Resource[Any], name: str, namespace: str | None = None) -> None:
+        """Delete an object."""
+        self._answer(_Request("DELETE", resource.path(namespace, name), {}))
+
+    def _answer(self, request: _Request) -> bytes:
+        """Return the whole body of a successful answer."""
+        response = self._send(request)
+        try:
+            return _body(response)
+        except HTTPError as error:
+            raise ApiError(NO_ANSWER, "Broken", f"the API server broke off: {error}") from error
+
+    def _send(self, request: _Request) -> BaseHTTPResponse:
+        """Return the answer with its body unread.
+
+        Raises:
+            ApiError: the status is not 2xx, or no answer came.
+        """
+        headers = {"Accept": _JSON, "User-Agent": "gkm", "Content-Type": request.content_type}
+        try:
+            self._client.update_params_for_auth(
+                headers, [], ["BearerToken"], request.path, request.method, request.body
+            )
+            response = self._pool.request(
+                request.method,
+                f"{self._host}{request.path}" + (f"?{urlencode(request.query)}" if request.query else ""),
+                body=request.body,
+                headers=headers,
+                timeout=Timeout(connect=CONNECT_SECONDS, read=request.read_seconds),
+                retries=False,
+                redirect=False,
+                preload_content=False,
+            )
+            if response.status < _FIRST_ERROR_STATUS:
+                return response
+            raise from_body(response.status, _beginning(response), response.headers.get("Retry-After"))
+        except (HTTPError, ConfigException, OSError) as error:
+            raise ApiError(NO_ANSWER, "Unreachable", f"the API server does not answer: {error}") from error
+
+
+def _selecting(selector: Selector) -> dict[str, str]:
+    return {
+        name: value for name, value in (("labelSelector", selector.labels), ("fieldSelector", selector.fields)) if value
+    }
+
+
+def _body(response: BaseHTTPResponse) -> bytes:
+    data = response.read(MAX_BODY_BYTES + 1)
+    if len(data) > MAX_BODY_BYTES:
+        response.close()
+        raise ApiError(NO_ANSWER, _TOO_LARGE, f"the API server sends more than {MAX_BODY_BYTES} bytes")
+    response.release_conn()
+    return data
+
+
+def _beginning(response: BaseHTTPResponse) -> bytes:
+    """Return the body of an error, as much of it as is ever read."""
+    data = response.read(MAX_ERROR_BYTES + 1)
+    if len(data) > MAX_ERROR_BYTES:
+        response.close()
+    else:
+        response.release_conn()
+    return data[:MAX_ERROR_BYTES]

@@ -1,0 +1,66 @@
+"""What the API server refused, or that it did not answer: one error for both, with the server's own words."""
+
+from msgspec import DecodeError, Struct, ValidationError, json
+
+NO_ANSWER = 0
+"""The status of an error that no server sent: connection refused, time-out, broken TLS."""
+
+_NOT_FOUND, _CONFLICT, _GONE = 404, 409, 410
+_MAX_MESSAGE = 1000
+
+
+class _Details(Struct, rename="camel"):
+    retry_after_seconds: float = 0
+
+
+class _Status(Struct):
+    """metav1.Status, as far as it is read."""
+
+    reason: str = ""
+    message: str = ""
+    code: int = 0
+    details: _Details | None = None
+
+
+class ApiError(Exception):
+    """A request that did not succeed.
+
+    `status` is the HTTP status (0: no answer), `reason` the server's machine word (`NotFound`, `Conflict`, `Expired`
+    …), `message` a line for people, `retry_after` the seconds that the server asked us to wait (0: it did not).
+    """
+
+    def __init__(self, status: int, reason: str, message: str, retry_after: float = 0) -> None:
+        super().__init__(f"{reason or status}: {message}")
+        self.status = status
+        self.reason = reason
+        self.message = message
+        self.retry_after = retry_after
+
+    @property
+    def not_found(self) -> bool:
+        """Return whether the object (or its kind) is not there."""
+        return self.status == _NOT_FOUND
+
+    @property
+    def conflict(self) -> bool:
+        """Return whether somebody else was first: the object exists already, or changed meanwhile."""
+        return self.status == _CONFLICT
+
+    @property
+    def gone(self) -> bool:
+        """Return whether the resourceVersion or continue token is too old: only a new list helps (HTTP 410)."""
+        return self.status == _GONE
+
+
+def from_body(status: int, body: bytes, retry_after: str | None = None) -> ApiError:
+    """Return the error in an answer: its metav1.Status where it is one, else its first line."""
+    seconds = float(retry_after) if retry_after and retry_after.isdigit() else 0.0
+    try:
+        told = json.decode(body, type=_Status)
+    except (ValidationError, DecodeError):
+        line = body[:_MAX_MESSAGE].decode(errors="replace").strip().partition("\n")[0]
+        return ApiError(status, "", line or f"HTTP {status}", seconds)
+    asked = told.details.retry_after_seconds if told.details else 0.0
+    return ApiError(
+        told.code or status, told.reason, told.message[:_MAX_MESSAGE] or f"HTTP {status}", max(seconds, asked)
+    )

@@ -1,0 +1,52 @@
+"""Which collections of the API there are: group, version, plural, and the type that we read their objects as."""
+
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+from urllib.parse import quote
+
+from gkm.api.caches import ClusterGKMCache, GKMCache
+from gkm.api.meta import API_VERSION
+from gkm.api.nodes import ClusterGKMCacheNode, GKMCacheNode
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Resource(Generic[T]):
+    """A collection, and what its objects are decoded to.
+
+    Only the fields that `type` names are decoded, so a reader with less interest passes a smaller type:
+    `replace(GKMCACHENODES, type=MyThinNode)`.
+    """
+
+    api_version: str
+    kind: str
+    plural: str
+    namespaced: bool
+    type: type[T]
+
+    def path(self, namespace: str | None = None, name: str = "", subresource: str = "") -> str:
+        """Return the path of the collection (of one namespace, or of all), of an object, or of its subresource."""
+        root = f"/apis/{self.api_version}" if "/" in self.api_version else f"/api/{self.api_version}"
+        parts = ["namespaces", namespace] if self.namespaced and namespace else []
+        parts += [self.plural, *([name] if name else []), *([subresource] if subresource else [])]
+        return "/".join([root, *(quote(part, safe="") for part in parts)])
+
+
+GKMCACHES = Resource(API_VERSION, "GKMCache", "gkmcaches", namespaced=True, type=GKMCache)
+CLUSTERGKMCACHES = Resource(API_VERSION, "ClusterGKMCache", "clustergkmcaches", namespaced=False, type=ClusterGKMCache)
+GKMCACHENODES = Resource(API_VERSION, "GKMCacheNode", "gkmcachenodes", namespaced=True, type=GKMCacheNode)
+CLUSTERGKMCACHENODES = Resource(
+    API_VERSION, "ClusterGKMCacheNode", "clustergkmcachenodes", namespaced=False, type=ClusterGKMCacheNode
+)
+
+Json = dict[str, Any]
+NODES: Resource[Json] = Resource("v1", "Node", "nodes", namespaced=False, type=Json)
+EVENTS: Resource[Json] = Resource("events.k8s.io/v1", "Event", "events", namespaced=True, type=Json)
+VALIDATING_WEBHOOKS: Resource[Json] = Resource(
+    "admissionregistration.k8s.io/v1",
+    "ValidatingWebhookConfiguration",
+    "validatingwebhookconfigurations",
+    namespaced=False,
+    type=Json,
+)

@@ -1,0 +1,69 @@
+"""A watch over HTTP: lines of JSON from a connection that another thread may end."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from threading import Lock
+from typing import Generic, TypeVar
+
+from urllib3 import BaseHTTPResponse
+from urllib3.exceptions import HTTPError
+
+from gkm.kube import decoding
+from gkm.kube.api import WatchEvent
+from gkm.kube.errors import NO_ANSWER, ApiError
+from gkm.kube.resources import Resource
+
+T = TypeVar("T")
+
+MAX_LINE_BYTES = 16 << 20
+"""etcd takes objects of 1.5 MB; a line that grows beyond ten times that is no event."""
+
+_CHUNK_BYTES = 64 << 10
+
+
+class HttpWatch(Generic[T]):
+    """`gkm.kube.api.Watch` of one answer."""
+
+    def __init__(self, resource: Resource[T], response: BaseHTTPResponse) -> None:
+        self._resource = resource
+        self._response = response
+        self._closed = False
+        self._reading = False
+        self._lock = Lock()
+
+    def __iter__(self) -> Iterator[WatchEvent[T]]:
+        """Yield changes until the server or `close` ends the watch."""
+        with self._lock:
+            if self._closed:
+                return
+            self._reading = True
+        try:
+            for line in self._lines():
+                yield decoding.event(self._resource, line)
+        except (HTTPError, OSError, ValueError) as error:
+            # A socket that was shut down under its reader fails in many ways, ssl's ValueError among them.
+            if not self._closed:
+                raise ApiError(NO_ANSWER, "Broken", f"the watch broke off: {error}") from error
+        finally:
+            # Never back to the pool: bytes of a watch may still come.
+            self._response.close()
+
+    def close(self) -> None:
+        """End it, from any thread: the socket is shut down here, and closed by whoever reads from it."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            if not self._reading:
+                self._response.close()
+                return
+            with suppress(OSError, ValueError, RuntimeError):  # it has ended already
+                self._response.shutdown()
+
+    def _lines(self) -> Iterator[bytes]:
+        rest = b""
+        for chunk in self._response.stream(_CHUNK_BYTES):
+            *lines, rest = (rest + chunk).split(b"\n")
+            yield from (line for line in lines if line)
+            if len(rest) > MAX_LINE_BYTES:
+                raise ApiError(NO_ANSWER, "TooLarge", f"a watch event is longer than {MAX_LINE_BYTES} bytes")

@@ -1,0 +1,144 @@
+"""Keys that want work, after client-go's workqueue: each key by one worker at a time, failures with growing pauses."""
+
+import heapq
+import logging
+import time
+from collections.abc import Callable, Hashable
+from threading import Condition, Thread
+from typing import Generic, TypeVar
+
+from gkm.hoststate.logs import fields
+from gkm.kube.backoff import Backoff
+from gkm.kube.errors import ApiError
+
+K = TypeVar("K", bound=Hashable)
+_LOG = logging.getLogger(__name__)
+AT_ONCE = 0.0
+
+
+class Retry(Exception):
+    """Raised by a handler for "not yet, try again": the text is logged on one line, without a traceback."""
+
+
+class WorkQueue(Generic[K]):
+    """A level-triggered queue: a key says THAT there is something to do, the handler finds out what.
+
+    `handle(key)` returns None when all is as it should be, or the seconds after which to look again. What it raises
+    puts the key back with the pause of `backoff`. A key that is added while it is worked on runs once more after.
+    The queue holds a key at most once, so it is no longer than there are objects.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        handle: Callable[[K], float | None],
+        *,
+        workers: int = 2,
+        backoff: Backoff = Backoff(1.0, 300.0),  # noqa: B008 -- a frozen value
+    ) -> None:
+        self._name = name
+        self._handle = handle
+        self._backoff = backoff
+        self._due: dict[K, float] = {}
+        self._heap: list[tuple[float, int, K]] = []
+        self._count = 0
+        self._running: set[K] = set()
+        self._again: dict[K, float] = {}
+        self._failures: dict[K, int] = {}
+        self._stopped = False
+        self._changed = Condition()
+        self._threads = [Thread(target=self._work, name=f"{name} {n}", daemon=True) for n in range(workers)]
+
+    def __len__(self) -> int:
+        """Return how many keys wait."""
+        with self._changed:
+            return len(self._due)
+
+    @property
+    def idle(self) -> bool:
+        """Return whether no key waits or is worked on."""
+        with self._changed:
+            return not self._due and not self._running
+
+    def add(self, key: K, after: float = AT_ONCE) -> None:
+        """Ask for work on a key, `after` seconds from now at the latest; an earlier time that stands, stands."""
+        with self._changed:
+            due = time.monotonic() + after
+            if key in self._running:
+                self._again[key] = min(due, self._again.get(key, due))
+            else:
+                self._schedule(key, due)
+
+    def forget(self, key: K) -> None:
+        """Drop a key whose object has gone, with its failures; work under way is not interrupted."""
+        with self._changed:
+            for memory in (self._due, self._again, self._failures):
+                memory.pop(key, None)
+
+    def start(self) -> None:
+        """Start the workers."""
+        for thread in self._threads:
+            thread.start()
+
+    def close(self, seconds: float = 5.0) -> None:
+        """Take no more keys and wait for the workers, at most so long; their threads do not keep the process."""
+        deadline = time.monotonic() + seconds
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join(max(0.0, deadline - time.monotonic()))
+
+    def _schedule(self, key: K, due: float) -> None:
+        if due >= self._due.get(key, float("inf")):
+            return
+        self._due[key] = due
+        self._count += 1
+        heapq.heappush(self._heap, (due, self._count, key))
+        self._changed.notify()
+
+    def _work(self) -> None:
+        while (key := self._next()) is not None:
+            after = self._run(key)
+            with self._changed:
+                self._running.discard(key)
+                due = [self._again.pop(key)] if key in self._again else []
+                due += [time.monotonic() + after] if after is not None else []
+                if due:
+                    self._schedule(key, min(due))
+
+    def _next(self) -> K | None:
+        """Return the next key that is due, None when the queue is closed."""
+        with self._changed:
+            while not self._stopped:
+                # A key that was brought forward leaves its later place in the heap behind; that one is stale.
+                while self._heap and self._due.get(self._heap[0][2]) != self._heap[0][0]:
+                    heapq.heappop(self._heap)
+                now = time.monotonic()
+                if self._heap and self._heap[0][0] <= now:
+                    key = heapq.heappop(self._heap)[2]
+                    del self._due[key]
+                    self._running.add(key)
+                    return key
+                self._changed.wait(self._heap[0][0] - now if self._heap else None)
+            return None
+
+    def _run(self, key: K) -> float | None:
+        """Work on a key; return after how many seconds it wants to run again."""
+        asked = 0.0
+        try:
+            after = self._handle(key)
+        except Retry as error:
+            _LOG.info("tried again later", extra=fields(queue=self._name, key=str(key), why=str(error)))
+        except ApiError as error:
+            asked = error.retry_after
+            _LOG.warning("tried again later", extra=fields(queue=self._name, key=str(key), why=str(error)))
+        except Exception:  # noqa: BLE001 -- whatever a handler does, the worker goes on
+            _LOG.exception("handler failed", extra=fields(queue=self._name, key=str(key)))
+        else:
+            self._failures.pop(key, None)
+            return after
+        failures = self._failures.get(key, 0) + 1
+        self._failures[key] = failures
+        return self._backoff.pause(failures, asked)

@@ -1,0 +1,90 @@
+"""The Node service: requests checked, handed to who does them, and answered in the words of the specification."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gkm.hoststate.files import UnreadableState
+
+from gkm_csi import request
+from gkm_csi.identity import refuse_if_missing
+from gkm_csi.ledger import Ledger
+from gkm_csi.proto import csi_pb2 as csi
+from gkm_csi.publish import Publisher
+from gkm_csi.refusals import Code, Refusal
+from gkm_csi.unpublish import Unpublisher
+
+_RPC = csi.NodeServiceCapability.RPC
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """csi.v1.Node for the node `name`; the methods are named as in the specification."""
+
+    name: str
+    max_volumes: int
+    kubelet: Path
+    missing: Sequence[str]
+    ledger: Ledger
+    publisher: Publisher
+    unpublisher: Unpublisher
+
+    def NodeGetInfo(self, _: csi.NodeGetInfoRequest) -> csi.NodeGetInfoResponse:  # noqa: N802 -- name of the RPC
+        """Return who this node is; no topology, which would need the capability for it."""
+        return csi.NodeGetInfoResponse(node_id=self.name, max_volumes_per_node=self.max_volumes)
+
+    def NodeGetCapabilities(  # noqa: N802 -- name of the RPC
+        self, _: csi.NodeGetCapabilitiesRequest
+    ) -> csi.NodeGetCapabilitiesResponse:
+        """Return what we can: VOLUME_MOUNT_GROUP so that kubelet never chowns a cache that all pods share."""
+        return csi.NodeGetCapabilitiesResponse(
+            capabilities=[
+                csi.NodeServiceCapability(rpc=_RPC(type=kind))
+                for kind in (_RPC.VOLUME_MOUNT_GROUP, _RPC.GET_VOLUME_STATS)
+            ]
+        )
+
+    def NodePublishVolume(  # noqa: N802 -- name of the RPC
+        self, message: csi.NodePublishVolumeRequest
+    ) -> csi.NodePublishVolumeResponse:
+        """Mount a cache for a pod.
+
+        Raises:
+            Refusal: it cannot be.
+        """
+        asked = request.publish(message, self.kubelet)
+        refuse_if_missing(self.missing)
+        self.publisher.publish(asked)
+        return csi.NodePublishVolumeResponse()
+
+    def NodeUnpublishVolume(  # noqa: N802 -- name of the RPC
+        self, message: csi.NodeUnpublishVolumeRequest
+    ) -> csi.NodeUnpublishVolumeResponse:
+        """Take a volume away; OK for one that is not there.
+
+        Raises:
+            Refusal: it could not be taken away.
+        """
+        self.unpublisher.unpublish(request.place(message.volume_id, message.target_path, self.kubelet))
+        return csi.NodeUnpublishVolumeResponse()
+
+    def NodeGetVolumeStats(  # noqa: N802 -- name of the RPC
+        self, message: csi.NodeGetVolumeStatsRequest
+    ) -> csi.NodeGetVolumeStatsResponse:
+        """Return the size of a volume, from its record: a read-only volume is full, whatever the disk below says.
+
+        Raises:
+            Refusal: no such volume is at that path.
+        """
+        if not message.volume_path:
+            raise Refusal(Code.INVALID_ARGUMENT, "volume_path is missing")
+        place = request.place(message.volume_id, message.volume_path, self.kubelet)
+        try:
+            record = self.ledger.load(place.volume_id)
+        except UnreadableState as error:
+            raise Refusal(Code.NOT_FOUND, f"the record of volume {place.volume_id} is damaged") from error
+        if record is None or record.target_path != str(place.target):
+            raise Refusal(Code.NOT_FOUND, f"volume {place.volume_id} is not published at that path")
+        size = record.volume_size
+        usage = csi.VolumeUsage(unit=csi.VolumeUsage.BYTES, total=size, used=size, available=0)
+        return csi.NodeGetVolumeStatsResponse(usage=[usage])

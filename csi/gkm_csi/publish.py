@@ -1,0 +1,203 @@
+"""NodePublishVolume in its steps: entry locked, record, target, mount, usage; undone in reverse when one fails.
+
+The order is the protection: garbage collection reads records under the exclusive lock of the entry, so an entry whose
+shared lock or whose record somebody holds stays (docs/design/node-state.md).
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from gkm.hoststate import locks, pointers
+from gkm.hoststate.files import UnreadableState
+from gkm.hoststate.layout import Layout
+from gkm.hoststate.logs import fields
+from gkm.hoststate.pointers import Pointer
+from gkm.hoststate.records import VolumeRecord
+from gkm.mounts.marks import Mark
+from gkm.mounts.unmount import StillMounted
+
+from gkm_csi import answers
+from gkm_csi.ledger import Ledger
+from gkm_csi.mounting import Mounting, Spot
+from gkm_csi.refusals import Code, Refusal, invalid, is_final
+from gkm_csi.request import Publish
+from gkm_csi.underway import Underway
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Done:
+    """What must be undone when a publish fails."""
+
+    recorded: bool = False
+    made: bool = False
+    mounted: bool = False
+
+
+class Publisher:
+    """Publishes volumes on one node."""
+
+    def __init__(
+        self,
+        node: str,
+        layout: Layout,
+        *,
+        ledger: Ledger,
+        mounter: Mounting,
+        underway: Underway,
+        driver_version: Callable[[], str | None],
+    ) -> None:
+        self._node = node
+        self._layout = layout
+        self._ledger = ledger
+        self._mounter = mounter
+        self._underway = underway
+        self._driver_version = driver_version
+
+    def publish(self, asked: Publish) -> None:
+        """Mount what is asked, or find it mounted.
+
+        Raises:
+            Refusal: it cannot be, for a reason that is known; neither record nor mount is left unless the volume was
+                published before.
+        """
+        with self._underway.hold(asked.place):
+            known = self._known(asked)
+            if known is None:
+                pointer = self._pointer(asked)
+                self._settle(_record(asked, pointer), repeated=False)
+                return
+            different = answers.of_repeat(known, asked)
+            if different:
+                raise different
+            self._settle(known, repeated=True)
+
+    def _known(self, asked: Publish) -> VolumeRecord | None:
+        try:
+            return self._ledger.load(asked.place.volume_id)
+        except UnreadableState as error:
+            raise Refusal(
+                Code.FAILED_PRECONDITION,
+                f"the record of volume {asked.place.volume_id} on {self._node} is damaged; delete the pod",
+            ) from error
+
+    def _pointer(self, asked: Publish) -> Pointer:
+        try:
+            pointer = pointers.load(self._layout, asked.ref)
+        except UnreadableState as error:
+            log.exception("pointer unreadable", extra=fields(cache=str(asked.ref)))
+            raise answers.unreadable(asked.ref, self._node) from error
+        refusal = answers.of_pointer(pointer, asked.ref, self._node, self._driver_version())
+        if refusal or pointer is None:
+            raise refusal or answers.unreadable(asked.ref, self._node)
+        return pointer
+
+    def _settle(self, record: VolumeRecord, *, repeated: bool) -> None:
+        target = Path(record.target_path)
+        mark = Mark(record.volume_id, record.digest)
+        done = _Done()
+        try:
+            spot = self._look(target)
+            if repeated and spot.mounts == (mark,):
+                log.info("published already", extra=fields(**_told(record)))
+                return
+            # A record is never undone while a mount of its volume may be there.
+            done.recorded = repeated and mark not in spot.mounts
+            self._clear(target, spot, record.volume_id)
+            with self._entry(record) as entry:
+                self._mount(entry, record, done, repeated=repeated)
+        except Exception as error:
+            # After an uncertain answer kubelet comes back for a volume that it knows of: its digest must stay.
+            if not repeated or is_final(error):
+                self._undo(record, done)
+            raise
+        log.info("published", extra=fields(**_told(record)))
+
+    def _mount(self, entry: int, record: VolumeRecord, done: _Done, *, repeated: bool) -> None:
+        target = Path(record.target_path)
+        if not repeated:
+            done.recorded = True
+            self._ledger.add(record)
+        done.made = self._mounter.make(target)
+        self._mounter.mount(entry, target, Mark(record.volume_id, record.digest))
+        done.mounted = True
+        self._ledger.write_usage(record.ref)
+
+    def _look(self, target: Path) -> Spot:
+        try:
+            return self._mounter.look(target)
+        except OSError as error:
+            raise invalid(
+                f"target_path on {self._node}: its parent must exist and nothing on the way may be a link or a file "
+                f"({error.strerror})"
+            ) from error
+
+    def _clear(self, target: Path, spot: Spot, volume_id: str) -> None:
+        """Make sure that nothing of others is at the target; a mount of this volume that lost its record goes."""
+        if any(mark is None or mark.owner != volume_id for mark in spot.mounts):
+            raise Refusal(
+                Code.FAILED_PRECONDITION,
+                f"something else is mounted at the target of volume {volume_id} on {self._node}; delete the pod, and "
+                f"unmount what is left there",
+            )
+        if spot.mounts:
+            self._mounter.unmount(target)
+        elif spot.exists and not spot.empty:
+            raise Refusal(
+                Code.FAILED_PRECONDITION,
+                f"the target directory of volume {volume_id} on {self._node} is not empty; delete the pod",
+            )
+
+    @contextmanager
+    def _entry(self, record: VolumeRecord) -> Iterator[int]:
+        with ExitStack() as held:
+            try:
+                held.enter_context(locks.shared(self._layout.entry_lock(record.digest)))
+                entry = held.enter_context(self._mounter.entry(record.digest))
+            except locks.Busy as error:
+                raise answers.collected(record.ref, self._node) from error
+            except FileNotFoundError as error:
+                raise answers.without_entry(record.ref, self._node) from error
+            yield entry
+
+    def _undo(self, record: VolumeRecord, done: _Done) -> None:
+        target = Path(record.target_path)
+        try:
+            if done.mounted:
+                self._mounter.unmount(target)
+            if done.made:
+                self._mounter.remove(target)
+            if done.recorded:
+                self._ledger.remove(record.volume_id)
+                self._ledger.write_usage(record.ref)
+        except (OSError, StillMounted):
+            # What is left is a record, and a mount at most: the next publish, unpublish or start deals with both.
+            log.exception("a failed publish could not be undone", extra=fields(**_told(record)))
+
+
+def _record(asked: Publish, pointer: Pointer) -> VolumeRecord:
+    return VolumeRecord(
+        volume_id=asked.place.volume_id,
+        target_path=str(asked.place.target),
+        pod_name=asked.pod.name,
+        pod_namespace=asked.pod.namespace,
+        pod_uid=asked.pod.uid,
+        ref=asked.ref,
+        digest=pointer.digest,
+        volume_size=pointer.size_bytes,
+        start_time=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    )
+
+
+def _told(record: VolumeRecord) -> dict[str, str]:
+    return {
+        "volume": record.volume_id,
+        "cache": str(record.ref),
+        "digest": record.digest,
+        "pod": f"{record.pod_namespace}/{record.pod_name}",
+    }

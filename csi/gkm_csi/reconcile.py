@@ -1,0 +1,142 @@
+"""At the start of the process: records and mounts are held against each other, and both are mended.
+
+Killed between record and mount, or between unmount and record, a process leaves a record alone; a lost /run leaves
+mounts alone (docs/design/node-state.md).
+"""
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from gkm.hoststate import records
+from gkm.hoststate.files import UnreadableState
+from gkm.hoststate.layout import Layout, ref_of_scope
+from gkm.hoststate.logs import fields
+from gkm.hoststate.names import CacheRef, InvalidName
+from gkm.hoststate.records import VolumeRecord
+from gkm.mounts.marks import MarkedMount
+from gkm.mounts.unmount import StillMounted
+
+from gkm_csi.ledger import Ledger
+from gkm_csi.mounter import Mounter
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Mending:
+    """What is to be done: records that stand for nothing, and mounts that nobody answers for."""
+
+    records: tuple[VolumeRecord, ...]
+    mounts: tuple[MarkedMount, ...]
+
+
+def decide(
+    found: Iterable[VolumeRecord], mounts: Iterable[MarkedMount], unreadable: frozenset[str], existing: frozenset[str]
+) -> Mending:
+    """Return what to mend; pure.
+
+    `existing` holds the target paths that exist. A record without a mount whose target is there is one that kubelet
+    will ask about again, so it stays; `unreadable` are volumes with a record nobody can read: their mounts stay.
+    """
+    found, mounts = tuple(found), tuple(mounts)
+    mounted = {mount.mark.owner for mount in mounts}
+    known = {record.volume_id for record in found} | unreadable
+    return Mending(
+        records=tuple(
+            record for record in found if record.volume_id not in mounted and record.target_path not in existing
+        ),
+        mounts=tuple(mount for mount in mounts if mount.mark.owner not in known),
+    )
+
+
+def reconcile(layout: Layout, ledger: Ledger, mounter: Mounter) -> None:
+    """Make records and mounts agree, and fill the ledger.
+
+    Raises:
+        OSError: the state cannot be read at all.
+    """
+    # What a killed writer left: at the start nobody else writes here.
+    for leftover in (*layout.usage.glob("*/*/.*.tmp"), *layout.volumes.glob("*/.*.tmp")):
+        leftover.unlink(missing_ok=True)
+    found, unreadable = _read(layout)
+    existing = frozenset(record.target_path for record in found if _exists(Path(record.target_path)))
+    mending = decide(found, mounter.ours(), frozenset(unreadable), existing)
+    for record in found:
+        ledger.know(record)
+    for record in mending.records:
+        _remove(ledger, record)
+    for mount in mending.mounts:
+        _unmount(mounter, mount)
+    for ref in {record.ref for record in found} | _used(layout):
+        _write_usage(ledger, ref)
+
+
+# One volume that cannot be read or mended must not keep the node from serving the others.
+
+
+def _read(layout: Layout) -> tuple[list[VolumeRecord], list[str]]:
+    """Return the records, and the volumes whose record cannot be read; a writer's unfinished directory goes."""
+    found: list[VolumeRecord] = []
+    unreadable: list[str] = []
+    for volume_id in records.volume_ids(layout):
+        try:
+            record = records.load(layout, volume_id)
+            if record is None:
+                records.remove(layout, volume_id)
+            else:
+                found.append(record)
+        except UnreadableState:
+            log.exception("record unreadable; delete the pod", extra=fields(volume=volume_id))
+            unreadable.append(volume_id)
+        except OSError:
+            log.exception("directory without a record stays", extra=fields(volume=volume_id))
+    return found, unreadable
+
+
+def _remove(ledger: Ledger, record: VolumeRecord) -> None:
+    told = fields(volume=record.volume_id, cache=str(record.ref), target=record.target_path)
+    try:
+        ledger.remove(record.volume_id)
+    except OSError:
+        log.exception("record without a mount stays", extra=told)
+    else:
+        log.warning("record without a mount removed", extra=told)
+
+
+def _write_usage(ledger: Ledger, ref: CacheRef) -> None:
+    try:
+        ledger.write_usage(ref)
+    except OSError:
+        log.exception("usage file not written", extra=fields(cache=str(ref)))
+
+
+def _unmount(mounter: Mounter, mount: MarkedMount) -> None:
+    path = Path(mount.point)
+    told = fields(volume=mount.mark.owner, digest=mount.mark.content, target=mount.point)
+    try:
+        mounter.unmount(path)
+        mounter.remove(path)
+    except (OSError, StillMounted, ValueError):
+        log.exception("mount without a record stays", extra=told)
+    else:
+        log.warning("mount without a record removed", extra=told)
+
+
+def _exists(path: Path) -> bool:
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
+def _used(layout: Layout) -> set[CacheRef]:
+    refs = set()
+    for path in layout.usage.glob("*/*"):
+        try:
+            refs.add(ref_of_scope(path.parent.name, path.name))
+        except InvalidName:
+            continue
+    return refs

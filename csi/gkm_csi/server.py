@@ -1,0 +1,103 @@
+"""Transport: services of values on unix sockets. Every error becomes a code and a sentence, here and nowhere else.
+
+Handlers are made from the descriptors of the protocol, so no *_pb2_grpc module is loaded.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final
+
+import grpc
+from gkm.hoststate.logs import fields
+from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
+
+from gkm_csi.refusals import Code, Refusal
+
+WORKERS: Final = 4
+"""Threads. Measured: 4 answer 64 concurrent calls faster than 1 or 10; no call waits for anything but the kernel."""
+MAX_CALLS: Final = 64
+"""Calls under way and waiting for a thread. One more is answered RESOURCE_EXHAUSTED by gRPC, before it reaches us:
+kubelet counts that among the errors that are not final (csi_client.go, isFinalError), so it asks again."""
+MAX_SOCKET_PATH: Final = 107
+"""Bytes that fit into sockaddr_un, less the terminating zero."""
+
+_NEUTRAL = "csi.gkm.io could not do this; its log on the node says why"
+_OPTIONS = (
+    ("grpc.max_receive_message_length", 256 << 10),
+    ("grpc.so_reuseport", 0),
+)
+
+log = logging.getLogger(__name__)
+
+Handler = Callable[[Any], Message]
+
+
+class CannotListen(Exception):
+    """A socket cannot be made; the message says which and why."""
+
+
+def make(services: Mapping[ServiceDescriptor, object], sockets: Sequence[Path]) -> grpc.Server:
+    """Return a server, not started yet, that answers every service on every socket.
+
+    Raises:
+        CannotListen: a socket cannot be made.
+    """
+    pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="csi")
+    server = grpc.server(pool, options=_OPTIONS, maximum_concurrent_rpcs=MAX_CALLS)
+    server.add_generic_rpc_handlers([_service(descriptor, service) for descriptor, service in services.items()])
+    for path in dict.fromkeys(sockets):
+        _listen(server, path)
+    return server
+
+
+def _listen(server: grpc.Server, path: Path) -> None:
+    if len(os.fsencode(path)) > MAX_SOCKET_PATH:
+        raise CannotListen(f"{path}: longer than the {MAX_SOCKET_PATH} bytes that the name of a socket may have")
+    # The socket belongs to root: whoever can write to it mounts into pods.
+    before = os.umask(0o077)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        server.add_insecure_port(f"unix:{path}")
+    except (OSError, RuntimeError) as error:
+        raise CannotListen(
+            f"{path}: cannot listen there; is the directory writable, and no file in the way?"
+        ) from error
+    finally:
+        os.umask(before)
+
+
+def _service(descriptor: ServiceDescriptor, service: object) -> grpc.GenericRpcHandler:
+    return grpc.method_handlers_generic_handler(
+        descriptor.full_name,
+        {method.name: _method(method, getattr(service, method.name)) for method in descriptor.methods},
+    )
+
+
+def _method(descriptor: MethodDescriptor, handler: Handler) -> "grpc.RpcMethodHandler[Any, Any]":
+    return grpc.unary_unary_rpc_method_handler(
+        _guarded(descriptor.name, handler),
+        request_deserializer=GetMessageClass(descriptor.input_type).FromString,
+        response_serializer=GetMessageClass(descriptor.output_type).SerializeToString,
+    )
+
+
+def _guarded(name: str, handler: Handler) -> Callable[[Any, grpc.ServicerContext], Message]:
+    """Return `handler` with its errors as codes: gRPC would send the text of any exception into the pod's events."""
+
+    def call(message: Any, context: grpc.ServicerContext) -> Message:  # noqa: ANN401 -- one for every kind of message
+        try:
+            return handler(message)
+        except Refusal as refusal:
+            log.warning("refused", extra=fields(call=name, code=refusal.code.value, reason=refusal.message))
+            code, text = refusal.code, refusal.message
+        except Exception:
+            log.exception("failed", extra=fields(call=name))
+            code, text = Code.INTERNAL, _NEUTRAL
+        return context.abort(grpc.StatusCode[code.value], text)
+
+    return call

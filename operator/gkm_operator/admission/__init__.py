@@ -1,0 +1,1 @@
+"""The validating webhook: refuses what definitely does not hold. Holds no state that matters."""

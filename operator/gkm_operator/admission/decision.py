@@ -1,0 +1,95 @@
+"""What to answer: pure functions of the request and of what is known of its image.
+
+Only a definite failure is refused. What cannot be told now (the registry is away, slow, or closed to us) is admitted
+with a warning: nothing is pulled before the controller has verified it (design/architecture.md, "The way of a cache").
+"""
+
+from gkm.api.errors import GKMError, Reason
+from gkm.images.verify import Verdict
+
+from gkm_operator.admission.review import Object, Request, Response
+
+ADMITTED = Response(allowed=True)
+_CHECKED_OPERATIONS = frozenset({"CREATE", "UPDATE"})
+
+TRACK_UNSUPPORTED = "updatePolicy Track is not supported yet: the tag is resolved once"
+SECRETS_UNSUPPORTED = "imagePullSecrets are not read yet: the registry is read anonymously"
+
+_REFUSED_ALWAYS = frozenset({Reason.INVALID_REFERENCE, Reason.NOT_ALLOWED})
+"""Wrong whatever the signature policy says: no mode can make such a reference work."""
+
+
+def early(request: Request) -> Response | None:
+    """Return the answer where the image need not be looked at, None where it must.
+
+    An object that is being deleted must always pass, or its finalizers could never be removed; and an update that
+    leaves the image alone must not fail because a tag has moved (prior-art/gkm-05: objects that could not be edited).
+    """
+    if request.operation not in _CHECKED_OPERATIONS or request.sub_resource:
+        return ADMITTED
+    if request.object is None:
+        return Response(allowed=False, message=f"{request.operation} without an object")
+    if request.object.metadata.deletion_timestamp:
+        return ADMITTED
+    if request.old_object is not None and request.old_object.spec.image == request.object.spec.image:
+        return ADMITTED
+    return None
+
+
+def of_verdict(request: Request, verdict: Verdict) -> Response:
+    """Return the answer for an image that was looked at."""
+    if verdict.verified is True or (verdict.allowed and verdict.reason is Reason.NOT_REQUIRED):
+        return ADMITTED
+    if verdict.allowed:
+        return Response(allowed=True, warnings=(f"{_image(request)}: {verdict.message}",))
+    if verdict.verified is None:
+        return _later(request, verdict.message)
+    return _refusal(request, verdict.reason, verdict.message)
+
+
+def of_error(request: Request, error: GKMError, mode: str) -> Response:
+    """Return the answer for an image that could not be resolved; `mode` is that of verification."""
+    if error.transient or error.reason is Reason.UNAUTHORIZED:
+        # Credentials may be the agents' alone (imagePullSecrets): that we may not read it refutes nothing.
+        return _later(request, str(error))
+    if mode == "enforce" or error.reason in _REFUSED_ALWAYS:
+        return _refusal(request, error.reason, str(error))
+    return Response(allowed=True, warnings=(f"{_image(request)}: {error}",))
+
+
+def of_delay(request: Request, why: str) -> Response:
+    """Return the answer when there was no time to find out."""
+    return _later(request, why)
+
+
+def unsupported(request: Request) -> tuple[str, ...]:
+    """Return what the object asks for that nobody does yet, where it did not ask for it before.
+
+    An update that leaves that alone says nothing: controllers update objects without end, and nobody reads them.
+    """
+    if request.operation not in _CHECKED_OPERATIONS or request.sub_resource or request.object is None:
+        return ()
+    if request.object.metadata.deletion_timestamp:
+        return ()
+    before = _unsupported(request.old_object) if request.old_object is not None else ()
+    return tuple(text for text in _unsupported(request.object) if text not in before)
+
+
+def _unsupported(found: Object) -> tuple[str, ...]:
+    spec = found.spec
+    track = (TRACK_UNSUPPORTED,) if spec.update_policy and spec.update_policy.mode == "Track" else ()
+    return (*track, *((SECRETS_UNSUPPORTED,) if spec.image_pull_secrets else ()))
+
+
+def _later(request: Request, why: str) -> Response:
+    return Response(
+        allowed=True, warnings=(f"{_image(request)} is not verified yet, and not pulled before it is: {why}",)
+    )
+
+
+def _refusal(request: Request, reason: Reason, message: str) -> Response:
+    return Response(allowed=False, message=f"{_image(request)} is refused ({reason}): {message}")
+
+
+def _image(request: Request) -> str:
+    return f"image {request.image[:200]}"

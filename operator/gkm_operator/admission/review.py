@@ -1,0 +1,125 @@
+"""AdmissionReview v1, as far as we read and write it (k8s.io/api/admission/v1): hostile bytes in, values out."""
+
+from typing import Annotated
+
+import msgspec
+from gkm.api.meta import GROUP, ObjectMeta
+from gkm.hoststate.names import CacheRef, InvalidName
+from msgspec import Meta, Raw, Struct, field
+
+API_VERSION = "admission.k8s.io/v1"
+CACHE_KINDS = frozenset({"GKMCache", "ClusterGKMCache"})
+
+MAX_WARNING = 250
+"""The API server cuts warnings at 256 characters (design of KEP-1693); we cut where we know that it was cut."""
+
+
+class ReviewInvalid(ValueError):
+    """The body is no AdmissionReview; the message says where."""
+
+
+class GroupVersionKind(Struct, frozen=True):
+    """What kind of object is meant."""
+
+    group: str
+    version: str
+    kind: str
+
+
+class UpdatePolicy(Struct, frozen=True):
+    """The part of it that is read."""
+
+    mode: str = ""
+
+
+class Spec(Struct, frozen=True, rename="camel"):
+    """The part of a cache's spec that is read; the rest is the schema's."""
+
+    image: Annotated[str, Meta(max_length=4096)]
+    image_pull_secrets: list[Raw] | None = None
+    update_policy: UpdatePolicy | None = None
+
+
+class Object(Struct, frozen=True):
+    """The part of a cache that is read."""
+
+    spec: Spec
+    metadata: ObjectMeta = field(default_factory=ObjectMeta)
+
+
+class Request(Struct, frozen=True, rename="camel"):
+    """An admission request about an object of ours. `namespace` is empty for a cluster-wide one."""
+
+    uid: Annotated[str, Meta(min_length=1, max_length=128)]
+    kind: GroupVersionKind
+    operation: str
+    name: str = ""
+    namespace: str = ""
+    sub_resource: str = ""
+    dry_run: bool | None = None
+    object: Object | None = None
+    old_object: Object | None = None
+
+    @property
+    def scope(self) -> str | None:
+        """Return the namespace that policies match, None for the cluster kind."""
+        return self.namespace or None
+
+    @property
+    def image(self) -> str:
+        """Return the image that is asked for, nothing where there is no object."""
+        return self.object.spec.image if self.object else ""
+
+    @property
+    def cache(self) -> str | None:
+        """Return the cache as people read it; None for one that has no name yet (metadata.generateName)."""
+        try:
+            return str(CacheRef(self.scope, self.name))
+        except InvalidName:
+            return None
+
+
+class _Review(Struct, rename="camel"):
+    api_version: str
+    kind: str
+    request: Request
+
+
+class Response(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What we answer: a refusal has a message, a permission may have warnings."""
+
+    allowed: bool
+    message: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+def parse(body: bytes) -> Request:
+    """Return the request in an AdmissionReview.
+
+    Raises:
+        ReviewInvalid: it is none.
+    """
+    try:
+        review = msgspec.json.decode(body, type=_Review)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ReviewInvalid(f"not an AdmissionReview: {str(error)[:200]}") from error
+    if (review.api_version, review.kind) != (API_VERSION, "AdmissionReview"):
+        raise ReviewInvalid(f"not an AdmissionReview of {API_VERSION}")
+    if review.request.kind.group != GROUP or review.request.kind.kind not in CACHE_KINDS:
+        raise ReviewInvalid("this webhook judges GKMCache and ClusterGKMCache only")
+    return review.request
+
+
+def encode(uid: str, response: Response) -> bytes:
+    """Return the AdmissionReview that answers the request of this uid."""
+    answer: dict[str, object] = {"uid": uid, "allowed": response.allowed}
+    if not response.allowed:
+        answer["status"] = {"code": 403, "reason": "Forbidden", "message": response.message}
+    if response.warnings:
+        answer["warnings"] = [_warning(text) for text in response.warnings]
+    return msgspec.json.encode({"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": answer})
+
+
+def _warning(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= MAX_WARNING else line[: MAX_WARNING - 1] + "…"

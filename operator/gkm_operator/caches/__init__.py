@@ -1,0 +1,1 @@
+"""The cache controllers: resolve and verify images, aggregate what the nodes say."""

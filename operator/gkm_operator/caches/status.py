@@ -1,0 +1,105 @@
+"""The status of a cache, from its image's outcome and its nodes' sums: pure functions, and the only writer's words."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from gkm.api.caches import Cache, CacheStatus
+from gkm.api.meta import Condition, with_condition
+from msgspec import structs
+
+from gkm_operator.caches.outcome import FALSE, TRUE, Outcome
+from gkm_operator.caches.tally import Summary
+
+_MAX_MESSAGE = 2048
+
+
+def resolved(cache: Cache, outcome: Outcome | None) -> str | None:
+    """Return the digest that the cache's present image stands for, as far as it is known."""
+    if outcome is not None and outcome.image == cache.spec.image:
+        return outcome.digest or _pinned(cache)
+    return _pinned(cache)
+
+
+def wanted(cache: Cache, outcome: Outcome | None, summary: Summary, now: str) -> CacheStatus | None:
+    """Return the status that the cache should have; None while nothing is known of its present image.
+
+    `summary` is that of `resolved(cache, outcome)`. An outcome for another image than the present one counts for
+    nothing. Without one (just started) the verdict that stands in the status stands.
+    """
+    if outcome is not None and outcome.image != cache.spec.image:
+        outcome = None
+    if outcome is None and (cache.status.image != cache.spec.image or cache.status.condition("Verified") is None):
+        return None
+    status = cache.status if outcome is None else _verified(cache, outcome, now)
+    verified = status.condition("Verified")
+    conditions = status.conditions
+    for kind, (value, reason, message) in {
+        "Ready": _ready(summary, verified=verified is not None and verified.status == TRUE),
+        "Error": _error(summary),
+    }.items():
+        new = Condition(kind, value, reason, message, now, status.observed_generation)
+        conditions = with_condition(conditions, new)
+    new_status = structs.replace(
+        status,
+        total_nodes=summary.total,
+        ready_nodes=summary.ready,
+        failed_nodes=summary.failed,
+        pods_using=summary.pods,
+        ready=f"{summary.ready}/{summary.total}",
+        failed_node_conditions=dict(summary.failures),
+        conditions=conditions,
+    )
+    return new_status if new_status == cache.status else structs.replace(new_status, last_updated=now)
+
+
+def applied(cache: Cache, status: CacheStatus) -> Mapping[str, Any]:
+    """Return the object to apply to the status subresource; zeros are written out, columns show them."""
+    shown: dict[str, Any] = msgspec.to_builtins(status)
+    zeros = {"totalNodes": 0, "readyNodes": 0, "failedNodes": 0, "podsUsing": 0, "sizeBytes": 0}
+    meta = {"name": cache.metadata.name} | ({"namespace": cache.metadata.namespace} if cache.metadata.namespace else {})
+    return {
+        "apiVersion": cache.api_version,
+        "kind": type(cache).__name__,
+        "metadata": meta,
+        "status": zeros | shown,
+    }
+
+
+def _pinned(cache: Cache) -> str | None:
+    return cache.status.resolved_digest if cache.status.image == cache.spec.image else None
+
+
+def _verified(cache: Cache, outcome: Outcome, now: str) -> CacheStatus:
+    generation = cache.metadata.generation
+    condition = Condition("Verified", outcome.status, outcome.reason, outcome.message[:_MAX_MESSAGE], now, generation)
+    status = structs.replace(
+        cache.status,
+        observed_generation=generation,
+        conditions=with_condition(cache.status.conditions, condition),
+    )
+    if outcome.digest is None:
+        # Nothing was resolved. An older digest stays with the image it was resolved from: nobody takes it for this one.
+        return status
+    known = cache.status.size_bytes if cache.status.resolved_digest == outcome.digest else 0
+    return structs.replace(
+        status, image=outcome.image, resolved_digest=outcome.digest, size_bytes=outcome.size_bytes or known
+    )
+
+
+def _ready(summary: Summary, *, verified: bool) -> tuple[str, str, str]:
+    if not verified:
+        return FALSE, "NotVerified", "the image is not verified: see the condition Verified"
+    if not summary.total:
+        return FALSE, "NoMatchingNodes", "no node reports this cache"
+    counts = f"{summary.ready} of {summary.total} nodes are ready"
+    if summary.ready == summary.total:
+        return TRUE, "AllNodesReady", counts
+    return FALSE, "NodesPending", f"{counts}, {summary.failed} failed"
+
+
+def _error(summary: Summary) -> tuple[str, str, str]:
+    if not summary.failed:
+        return FALSE, "NodeFailuresPresent", "no node reports a failure"
+    reasons = ", ".join(summary.failures)
+    return TRUE, "NodeFailuresPresent", f"{summary.failed} nodes failed ({reasons}): see failedNodeConditions"

@@ -1,0 +1,81 @@
+"""`gkm-operator`: two commands, one process each."""
+
+import argparse
+import logging
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from threading import Event
+
+from gkm.api.config import Config, ConfigInvalid
+from gkm.hoststate import logs
+
+from gkm_operator import flags
+from gkm_operator.admission import options as admission_options
+from gkm_operator.caches import options as controllers_options
+
+_LOG = logging.getLogger(__name__)
+
+FAILED, MISUSED = 1, 2
+"""Exit codes: something outside is wrong; the command line or the configuration is."""
+
+Run = Callable[[argparse.Namespace, Config, Event], int]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit code."""
+    parser = _parser()
+    arguments = parser.parse_args(argv)
+    logs.start(arguments.log_level)
+    try:
+        config = flags.read_config(arguments.config)
+    except ConfigInvalid as error:
+        print(f"gkm-operator: {error}", file=sys.stderr)  # noqa: T201 -- a command line
+        return MISUSED
+    if arguments.check_config:
+        print("gkm-operator: the configuration is good")  # noqa: T201 -- a command line
+        return 0
+    if arguments.command == "admission" and (problem := admission_options.problem(arguments)):
+        parser.error(problem)
+    stop = Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    try:
+        return _command(arguments.command)(arguments, config, stop)
+    except Exception as error:  # noqa: BLE001 -- whatever it was, the process ends with it
+        # The last line of a process that ends: one that a person can act on; the traceback is for a bug report.
+        _LOG.debug("ended", exc_info=True)
+        _LOG.critical("ended", extra=logs.fields(command=arguments.command, error=type(error).__name__, why=str(error)))
+        return FAILED
+
+
+def _command(name: str) -> Run:
+    """Return what runs a command. Each loads its own half only: the two never share an interpreter."""
+    if name == "admission":
+        from gkm_operator.admission.command import run as admission  # noqa: PLC0415
+
+        return admission
+    from gkm_operator.caches.command import run as controllers  # noqa: PLC0415
+
+    return controllers
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="gkm-operator", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, text, options in (
+        ("admission", "serve the validating webhook", admission_options),
+        ("controllers", "resolve, verify and sum up caches", controllers_options),
+    ):
+        command = commands.add_parser(name, help=text, description=text)
+        flags.add(command, "--config", metavar="FILE", help="the configuration; without it, nothing unsigned passes")
+        command.add_argument("--check-config", action="store_true", help="read the configuration, say so, and end")
+        flags.add(command, "--log-level", default="info", type=flags.level, help="debug, info, warning or error")
+        command.add_argument("--kubeconfig", help="default: $KUBECONFIG, the pod's service account, ~/.kube/config")
+        command.add_argument("--context", help="the context in it")
+        options.add_flags(command)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

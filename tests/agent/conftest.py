@@ -1,0 +1,114 @@
+"""A node without a cluster: an agent over fakes of its own Protocols, on a real disk."""
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from threading import Event
+
+import pytest
+from agent.agent_fakes import FakeGpus, FakeImages, FakeSink, FakeSource, digest_of
+from agent.agent_machine import Machine, machine_in
+from fakes import nvml_library
+from gkm.api.nodes import NodeCacheStatus
+from gkm.gpus.values import Inventory
+from gkm.hoststate import pointers, records
+from gkm.hoststate.layout import Layout
+from gkm.hoststate.names import CacheRef
+from gkm.hoststate.pointers import Pointer
+from gkm.hoststate.records import VolumeRecord
+from gkm_agent import cleaning
+from gkm_agent.agent import Agent
+from gkm_agent.desk import Desk
+from gkm_agent.gpu_watch import GpuWatch
+from gkm_agent.publisher import Publisher
+from gkm_agent.values import WantedCache
+from testbed.registry import Registry
+
+IMAGE = "registry.example/team/cache:1"
+REF = CacheRef("ml-apps", "llama")
+
+
+@dataclass
+class Node:
+    """An agent and all it touches. `settle` works until nothing can be done now; `restart` forgets what it knew."""
+
+    layout: Layout
+    images: FakeImages
+    source: FakeSource = field(default_factory=FakeSource)
+    sink: FakeSink = field(default_factory=FakeSink)
+    gpus: FakeGpus = field(default_factory=FakeGpus)
+    now: float = 1_750_000_000.0
+    policy: str = "policy"
+    agent: Agent = field(init=False)
+    watch: GpuWatch = field(init=False)
+    publisher: Publisher = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.restart()
+
+    def restart(self) -> None:
+        cleaning.prepare(self.layout)
+        wake = Event()
+        self.watch = GpuWatch(self.gpus, wake)
+        self.watch.refresh()
+        self.publisher = Publisher(self.sink)
+        self.agent = Agent(
+            desk=Desk(self.layout),
+            source=self.source,
+            images=self.images,
+            gpus=self.watch,
+            publisher=self.publisher,
+            policy=self.policy,
+            wake=wake,
+            clock=lambda: self.now,
+        )
+
+    def want(self, *names: str, image: str = IMAGE, digest: str | None = None) -> None:
+        self.source.wanted = [WantedCache(CacheRef("ml-apps", name), image, digest) for name in names]
+
+    def settle(self) -> bool:
+        ready = self.agent.settle(Event())
+        self.publisher.write()
+        return ready
+
+    def read_gpus(self, inventory: Inventory) -> None:
+        self.gpus.now = inventory
+        self.watch.refresh()
+
+    def pointer(self, ref: CacheRef = REF) -> Pointer:
+        found = pointers.load(self.layout, ref)
+        assert found is not None
+        return found
+
+    def status(self, ref: CacheRef = REF) -> NodeCacheStatus:
+        return self.sink.held[ref.namespace].caches[ref.name]
+
+    def entries(self) -> set[str]:
+        return {f"sha256:{path.name}" for path in self.layout.store.iterdir()}
+
+    def mount(self, digest: str, volume_id: str = "csi-1", ref: CacheRef = REF, pod: str = "pod-foo") -> None:
+        """Record a mounted volume, as the CSI process does."""
+        record = VolumeRecord(volume_id, "/pods/x/mount", pod, "ml-apps", "uid", ref, digest, 1, "")
+        records.save(self.layout, replace(record, start_time="2026-01-01T00:00:00Z"))
+
+    def unmount(self, volume_id: str = "csi-1") -> None:
+        records.remove(self.layout, volume_id)
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    return Layout(tmp_path / "state", tmp_path / "run")
+
+
+@pytest.fixture
+def node(layout: Layout) -> Node:
+    return Node(layout, FakeImages(layout, tags={IMAGE: digest_of("one")}))
+
+
+@pytest.fixture(scope="session")
+def nvml(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return nvml_library.build(tmp_path_factory.mktemp("nvml"))
+
+
+@pytest.fixture
+def machine(tmp_path: Path, nvml: Path, registry: Registry) -> Machine:
+    return machine_in(tmp_path, nvml, registry)

@@ -1,0 +1,228 @@
+"""Caches from a directory of manifests, and the directory that says how they stand."""
+
+import os
+from pathlib import Path
+from threading import Event
+
+import pytest
+from gkm.api.nodes import GPUGroup, NodeCacheStatus, NodeStatus
+from gkm.hoststate.names import CacheRef
+from gkm_agent.manifests import BadManifest, caches_in
+from gkm_agent.sink import NotWritten
+from gkm_agent.static_sink import StaticSink
+from gkm_agent.static_source import StaticSource
+from gkm_agent.values import WantedCache
+
+CACHE = """
+apiVersion: gkm.io/v1alpha1
+kind: GKMCache
+metadata: {name: llama, namespace: ml-apps, labels: {team: a}}
+spec: {image: registry.example/team/cache:1}
+"""
+CLUSTER_CACHE = CACHE.replace("GKMCache", "ClusterGKMCache").replace(", namespace: ml-apps", "")
+LLAMA = WantedCache(CacheRef("ml-apps", "llama"), "registry.example/team/cache:1")
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+def source_of(directory: Path) -> StaticSource:
+    source = StaticSource(directory, Event())
+    source.scan()
+    return source
+
+
+def test_one_file_may_hold_several_caches_of_both_kinds() -> None:
+    assert caches_in(f"{CACHE}---\n{CLUSTER_CACHE}---\n".encode()) == (
+        LLAMA,
+        WantedCache(CacheRef(None, "llama"), "registry.example/team/cache:1"),
+    )
+
+
+def test_a_cache_without_a_namespace_is_in_the_default_one() -> None:
+    (cache,) = caches_in(CACHE.replace(", namespace: ml-apps", "").encode())
+
+    assert cache.ref == CacheRef("default", "llama")
+
+
+def test_json_is_yaml_and_an_empty_file_holds_nothing() -> None:
+    assert caches_in(b"") == ()
+    assert caches_in(
+        b'{"apiVersion": "gkm.io/v1alpha1", "kind": "GKMCache", "metadata": {"name": "llama", "namespace": "ml-apps"},'
+        b' "spec": {"image": "registry.example/team/cache:1"}}'
+    ) == (LLAMA,)
+
+
+def test_what_the_api_server_adds_to_an_object_is_passed_over() -> None:
+    exported = CACHE.replace("labels: {team: a}", "creationTimestamp: 2026-01-01T00:00:00Z, managedFields: [{a: b}]")
+
+    assert caches_in(exported.encode()) == (LLAMA,)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("{", "not YAML"),
+        ("- a list", "document 1"),
+        ("kind: Pod", "Pod"),
+        (CACHE.replace("v1alpha1", "v9"), "apiVersion"),
+        (CACHE.replace("llama", "../../etc"), "../../etc"),
+        (CACHE.replace("llama", "Llama"), "Llama"),
+        (CACHE.replace("ml-apps", "_cluster-scoped"), "_cluster-scoped"),
+        (CACHE.replace("{name: llama, namespace: ml-apps, labels: {team: a}}", "{namespace: a}"), "''"),
+        (CACHE.replace("image:", "imag:"), "image"),
+        (CACHE.replace("registry.example/team/cache:1", "'a b'"), "image"),
+        (CACHE.replace("registry.example/team/cache:1", "[1]"), "image"),
+        (CACHE + "---\nkind: Pod", "document 2"),
+        ("a: &a [x, x]\nb: [*a, *a]", "aliases"),
+        ("!!python/object/apply:os.system [id]", "not YAML"),
+        ("---\n{}\n" * 1001, "document 1"),
+        ("[" * 5000, "not YAML"),
+        ("\x00", "not YAML"),
+    ],
+)
+def test_what_is_no_cache_is_refused_with_its_place(text: str, complaint: str) -> None:
+    with pytest.raises(BadManifest, match=f".*{complaint.replace('.', '[.]')}"):
+        caches_in(text.encode())
+
+
+def test_bytes_that_are_no_text_are_refused() -> None:
+    with pytest.raises(BadManifest):
+        caches_in(b"\xff\xfe\x00\xd8")
+
+
+def test_files_come_and_go(directory: Path) -> None:
+    changed = Event()
+    source = StaticSource(directory, changed)
+    source.scan()
+    assert (source.caches(), source.synced) == ([], True)
+    (directory / "a.yaml").write_text(CACHE)
+    changed.clear()
+    source.scan()
+    assert (source.caches(), changed.is_set()) == ([LLAMA], True)
+    changed.clear()
+    source.scan()
+    assert not changed.is_set()
+    (directory / "a.yaml").unlink()
+    source.scan()
+    assert (source.caches(), changed.is_set()) == ([], True)
+
+
+def test_a_file_that_spoils_keeps_what_it_said(directory: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (directory / "a.yaml").write_text(CACHE)
+    source = source_of(directory)
+    (directory / "a.yaml").write_text("apiVers")
+    source.scan()
+
+    assert source.caches() == [LLAMA]
+    assert source.synced
+    assert [vars(line)["file"] for line in caplog.records if line.message == "manifest not understood"] == ["a.yaml"]
+
+
+def test_a_file_that_never_was_good_leaves_the_source_incomplete(directory: Path) -> None:
+    (directory / "a.yaml").write_text(CACHE)
+    (directory / "b.yaml").write_text("{")
+    source = source_of(directory)
+
+    assert source.caches() == [LLAMA]
+    assert not source.synced
+    (directory / "b.yaml").unlink()
+    source.scan()
+    assert source.synced
+
+
+def test_of_two_manifests_for_one_cache_the_first_counts(directory: Path) -> None:
+    (directory / "b.yaml").write_text(CACHE.replace("cache:1", "cache:2"))
+    (directory / "a.yaml").write_text(CACHE + "---" + CACHE.replace("cache:1", "cache:3"))
+
+    assert [cache.image for cache in source_of(directory).caches()] == ["registry.example/team/cache:1"]
+
+
+def test_only_manifests_are_read(directory: Path) -> None:
+    (directory / "README.md").write_text("nothing")
+    (directory / ".hidden.yaml").write_text("{")
+    (directory / "directory.yaml").mkdir()
+    os.mkfifo(directory / "pipe.yaml")
+    (directory / "dangling.yaml").symlink_to("nowhere")
+
+    source = source_of(directory)
+
+    assert (source.caches(), source.synced) == ([], True)
+
+
+def test_links_are_followed_as_mounted_configuration_has_them(directory: Path) -> None:
+    (directory / "..data").mkdir()
+    (directory / "..data" / "a.yaml").write_text(CACHE)
+    (directory / "a.yaml").symlink_to("..data/a.yaml")
+
+    assert source_of(directory).caches() == [LLAMA]
+
+
+def test_a_file_beyond_all_measure_is_not_read(directory: Path) -> None:
+    (directory / "a.yaml").write_text(CACHE + "#" * (1 << 20))
+
+    source = source_of(directory)
+
+    assert (source.caches(), source.synced) == ([], False)
+
+
+def test_a_directory_that_goes_away_deletes_nothing(directory: Path) -> None:
+    place = directory / "manifests"
+    place.mkdir()
+    (place / "a.yaml").write_text(CACHE)
+    source = source_of(place)
+    (place / "a.yaml").unlink()
+    place.rmdir()
+    source.scan()
+
+    assert source.caches() == [LLAMA]
+    assert not source.synced
+
+
+STATUS = NodeStatus(gpus=[GPUGroup(ids=[0], arch="90")], caches={"llama": NodeCacheStatus(state="Ready")})
+
+
+def test_a_node_object_is_written_once_while_nothing_changes(directory: Path) -> None:
+    sink = StaticSink(directory, "node-1")
+    sink.publish("ml-apps", STATUS)
+    path = directory / "ml-apps" / "node-1.yaml"
+    written = path.stat().st_mtime_ns, path.stat().st_ino
+
+    sink.publish("ml-apps", STATUS)
+
+    assert (path.stat().st_mtime_ns, path.stat().st_ino) == written
+    assert sink.scopes() == {"ml-apps"}
+
+
+def test_node_objects_of_both_scopes_are_found_and_removed(directory: Path) -> None:
+    sink = StaticSink(directory, "node-1")
+    (directory / "Not a namespace").mkdir()
+    (directory / "Not a namespace" / "node-1.yaml").write_text("")
+    for scope in ("ml-apps", None):
+        sink.publish(scope, STATUS)
+
+    assert sink.scopes() == {"ml-apps", None}
+    for scope in ("ml-apps", None, "never-there"):
+        sink.remove(scope)
+    assert sink.scopes() == set()
+    assert not (directory / "ml-apps").exists()
+
+
+def test_a_spoilt_node_object_is_written_anew(directory: Path) -> None:
+    sink = StaticSink(directory, "node-1")
+    sink.publish("ml-apps", STATUS)
+    path = directory / "ml-apps" / "node-1.yaml"
+    path.write_text("{")
+
+    sink.publish("ml-apps", STATUS)
+
+    assert "Ready" in path.read_text()
+
+
+def test_a_place_that_cannot_be_written_is_said_so(directory: Path) -> None:
+    (directory / "ml-apps").write_text("a file")
+
+    with pytest.raises(NotWritten, match="ml-apps"):
+        StaticSink(directory, "node-1").publish("ml-apps", STATUS)

@@ -1,0 +1,123 @@
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fakes import nvml_library
+from testbed import require
+from testbed.push import Target
+from testbed.registry import Registry
+from testbed.sigstore import SigningKey, sign_bundle
+
+CACHE = Path(__file__).parent.parent / "data" / "triton-cache"
+KEY = SigningKey()
+
+
+def gkm(*arguments: object, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "gkm_cli.main", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=env)
+
+
+@pytest.fixture
+def site() -> Iterator[Registry]:
+    with Registry.start() as registry:
+        yield registry
+
+
+@pytest.fixture
+def image(site: Registry) -> str:
+    ref = f"{site.host}/team/vector-add:1"
+    done = gkm("cache", "build", CACHE, "--image", ref, "--push", "--plain-http", "-o", "json")
+    assert done.returncode == 0, done.stderr
+    return f"{site.host}/team/vector-add@{json.loads(done.stdout)['digest']}"
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> Path:
+    path = tmp_path / "cosign.pub"
+    path.write_bytes(KEY.public_pem)
+    return path
+
+
+def machine(directory: Path, *gpus: nvml_library.Gpu) -> dict[str, str]:
+    require.gcc()
+    library = nvml_library.build(directory)
+    return nvml_library.environment(directory, library=library, gpus=gpus)
+
+
+def test_what_was_built_and_pushed_is_what_is_inspected(image: str) -> None:
+    done = gkm("cache", "inspect", image, "--plain-http", "-o", "json")
+    answer = json.loads(done.stdout)
+    assert done.returncode == 0
+    assert answer["format"] == "triton"
+    assert [target["arch"] for target in answer["targets"]] == ["100", "90"]
+    assert f"@{answer['digest']}" in image
+
+
+def test_people_get_a_table(image: str) -> None:
+    done = gkm("cache", "inspect", image, "--plain-http")
+    assert "BACKEND" in done.stdout
+    assert "cuda" in done.stdout
+
+
+def test_verify_says_yes_with_0_and_no_with_3(site: Registry, image: str, key: Path) -> None:
+    refused = gkm("cache", "verify", image, "--key", key, "--plain-http")
+    assert (refused.returncode, refused.stderr) == (3, "")
+    assert "no signature was found" in refused.stdout
+    sign_bundle(Target(site.host, "team/vector-add"), image.partition("@")[2], KEY)
+    accepted = gkm("cache", "verify", image, "--key", key, "--plain-http", "-o", "json")
+    assert accepted.returncode == 0
+    assert json.loads(accepted.stdout)["verified"] is True
+
+
+def test_extract_gives_the_files_as_they_were_or_nothing(site: Registry, image: str, key: Path, tmp_path: Path) -> None:
+    refused = gkm("cache", "extract", image, "--to", tmp_path / "out", "--key", key, "--plain-http")
+    assert refused.returncode == 3
+    assert not (tmp_path / "out").exists()
+    sign_bundle(Target(site.host, "team/vector-add"), image.partition("@")[2], KEY)
+    done = gkm("cache", "extract", image, "--to", tmp_path / "out", "--key", key, "--plain-http", "-o", "json")
+    assert done.returncode == 0
+    files = {path.relative_to(CACHE): path.read_bytes() for path in CACHE.rglob("*") if path.is_file()}
+    out = tmp_path / "out"
+    assert {path.relative_to(out): path.read_bytes() for path in out.rglob("*") if path.is_file()} == files
+    assert json.loads(done.stdout)["files"] == len(files)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["cosign.pub", "out"]
+    again = gkm("cache", "extract", image, "--to", out, "--key", key, "--plain-http")
+    assert (again.returncode, "exists already" in again.stderr) == (1, True)
+
+
+def test_check_says_which_gpus_fit(image: str, tmp_path: Path) -> None:
+    hopper = machine(tmp_path, nvml_library.H100)
+    done = gkm("cache", "check", image, "--plain-http", "-o", "json", env=hopper)
+    assert (done.returncode, json.loads(done.stdout)["compatibleGPUs"]) == (0, [{"ids": [0]}])
+
+
+def test_check_says_no_with_3_and_the_reason(image: str, tmp_path: Path) -> None:
+    ampere = machine(tmp_path, nvml_library.A100)
+    done = gkm("cache", "check", image, "--plain-http", "-o", "json", env=ampere)
+    (group,) = json.loads(done.stdout)["incompatibleGPUs"]
+    assert (done.returncode, group["reason"]) == (3, "ArchitectureMismatch")
+    assert "sm_80" in group["message"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["cache", "inspect", "https://registry.example/x"], 1, "a reference has no scheme"),
+        (["cache", "inspect", "127.0.0.1:1/x", "--plain-http"], 1, "refuses connections"),
+        (["cache", "verify", "registry.example/x"], 1, "nothing says whose signature is wanted"),
+        (["cache", "build", "/etc/apt", "--image", "registry.example/x"], 1, "holds no Triton kernel"),
+        (["cache", "inspect", "registry.example/x", "--config", "/nowhere"], 1, "No such file"),
+        (["cache", "inspect"], 2, "Missing argument"),
+        (["cache", "inspect", "x", "-o", "xml"], 2, "xml"),
+    ],
+)
+def test_an_error_is_one_line_that_says_what_is_wrong(arguments: list[str], code: int, words: str) -> None:
+    done = gkm(*arguments)
+    assert done.returncode == code
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+    assert code == 2 or done.stderr.startswith("error: ")
+    assert code == 2 or done.stderr.count("\n") == 1

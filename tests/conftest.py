@@ -1,0 +1,70 @@
+"""What every test may ask for by name. Nothing is started before the first test that asks."""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from testbed import require
+from testbed.cluster import Cluster
+from testbed.cosign import Cosign
+from testbed.olareg import Olareg
+from testbed.registry import Registry
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "own_node: starts a node of its own, so it runs before the shared one exists")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put tests that start nodes of their own first: a machine has room for one, and the shared one stays."""
+    items.sort(key=lambda item: item.get_closest_marker("own_node") is None)
+
+
+@pytest.fixture(scope="session")
+def short_directory() -> Iterator[Path]:
+    """A directory with a path short enough for the Unix sockets of a node."""
+    with tempfile.TemporaryDirectory(prefix="gkm-", ignore_cleanup_errors=True) as directory:
+        yield Path(directory)
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A control plane: API server, etcd, controller-manager. Shared: use namespaces of your own."""
+    for command in ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl"):
+        require.peer(command)
+    with Cluster.start(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def node_cluster(short_directory: Path) -> Iterator[Cluster]:
+    """A cluster with a scheduler and one real node. Shared: use namespaces of your own, delete your pods."""
+    require.containerd()
+    for command in ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubectl"):
+        require.peer(command)
+    with Cluster.start(short_directory / "c", node=True) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def olareg(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Olareg]:
+    """The real olareg. Shared: use repositories of your own."""
+    require.peer("olareg")
+    with Olareg.start(tmp_path_factory.mktemp("olareg")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def cosign(tmp_path_factory: pytest.TempPathFactory) -> Cosign:
+    """The real cosign 3 with a key pair."""
+    require.peer("cosign")
+    return Cosign.create(tmp_path_factory.mktemp("cosign"))
+
+
+@pytest.fixture
+def registry() -> Iterator[Registry]:
+    """A registry in this process that misbehaves on request."""
+    with Registry.start() as running:
+        yield running

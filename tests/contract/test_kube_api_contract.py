@@ -1,0 +1,247 @@
+"""One body for both: the fake API in memory and the real kube-apiserver."""
+
+import threading
+from collections.abc import Iterator
+from typing import Annotated
+
+import pytest
+from gkm.kube.api import Api, Change, Selector, WatchEvent
+from gkm.kube.client import connect
+from gkm.kube.errors import ApiError
+from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES, Json, Resource
+from kube.fake_api import FakeApi
+from msgspec import Meta, Struct
+
+IMAGE = "registry.test/team/cache:1"
+
+
+class Choosy(Struct):
+    """The part of a spec that only some caches have as it is wanted here."""
+
+    image: Annotated[str, Meta(pattern="^registry.test/")]
+
+
+class ChoosyCache(Struct):
+    """A GKMCache for a reader who cannot read every one that the schema takes."""
+
+    spec: Choosy
+
+
+CHOOSY = Resource("gkm.io/v1alpha1", "GKMCache", "gkmcaches", namespaced=True, type=ChoosyCache)
+THIN: Resource[Json] = Resource("gkm.io/v1alpha1", "GKMCache", "gkmcaches", namespaced=True, type=Json)
+
+
+@pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.peers)])
+def api(request: pytest.FixtureRequest) -> Api:
+    if request.param == "fake":
+        return FakeApi()
+    return connect(str(request.getfixturevalue("gkm_cluster").kubeconfig))
+
+
+@pytest.fixture
+def prefix(request: pytest.FixtureRequest) -> str:
+    name = str(request.node.name).partition("[")[0]
+    return name.replace("_", "-")[:50].strip("-")
+
+
+@pytest.fixture
+def wiped(api: Api, prefix: str) -> Iterator[str]:
+    """Names of this test are its own, and gone afterwards."""
+    yield prefix
+    for page in api.list_pages(THIN, Selector(namespace="default")):
+        for entry in page.entries:
+            if entry.name.startswith(prefix):
+                api.delete(THIN, entry.name, "default")
+
+
+def a_cache(name: str, image: str = IMAGE, **meta: object) -> Json:
+    return {
+        "apiVersion": "gkm.io/v1alpha1",
+        "kind": "GKMCache",
+        "metadata": {"name": name, "namespace": "default", **meta},
+        "spec": {"image": image},
+    }
+
+
+def test_what_was_created_is_got_typed(api: Api, wiped: str) -> None:
+    created = api.create(GKMCACHES, a_cache(wiped))
+    got = api.get(GKMCACHES, wiped, "default")
+    assert got == created
+    assert (got.spec.image, got.metadata.generation) == (IMAGE, 1)
+    assert got.metadata.uid
+    assert got.metadata.resource_version
+
+
+def test_creating_twice_is_a_conflict(api: Api, wiped: str) -> None:
+    api.create(GKMCACHES, a_cache(wiped))
+    with pytest.raises(ApiError) as caught:
+        api.create(GKMCACHES, a_cache(wiped))
+    assert (caught.value.conflict, caught.value.reason) == (True, "AlreadyExists")
+
+
+def test_what_is_not_there_is_not_found_for_every_verb(api: Api, wiped: str) -> None:
+    status = a_cache(wiped) | {"status": {"readyNodes": 1}}
+    for call in (
+        lambda: api.get(GKMCACHES, wiped, "default"),
+        lambda: api.delete(GKMCACHES, wiped, "default"),
+        lambda: api.merge(GKMCACHES, wiped, {"spec": {"image": IMAGE}}, "default"),
+        lambda: api.apply(GKMCACHES, status, field_manager="a", subresource="status"),
+        lambda: api.get(CLUSTERGKMCACHES, wiped),
+    ):
+        with pytest.raises(ApiError) as caught:
+            call()
+        assert caught.value.not_found
+
+
+def test_apply_makes_changes_and_takes_back_what_it_owned(api: Api, wiped: str) -> None:
+    api.apply(THIN, a_cache(wiped, labels={"a": "1", "b": "2"}), field_manager="one")
+    assert api.get(THIN, wiped, "default")["metadata"]["labels"] == {"a": "1", "b": "2"}
+    api.apply(THIN, a_cache(wiped, labels={"b": "3"}), field_manager="one")
+    assert api.get(THIN, wiped, "default")["metadata"]["labels"] == {"b": "3"}
+
+
+def test_appliers_leave_each_others_fields_alone(api: Api, wiped: str) -> None:
+    api.apply(THIN, a_cache(wiped, labels={"a": "1"}), field_manager="one")
+    api.apply(THIN, a_cache(wiped, labels={"b": "2"}), field_manager="two")
+    assert api.get(THIN, wiped, "default")["metadata"]["labels"] == {"a": "1", "b": "2"}
+
+
+def test_an_applier_takes_a_field_from_another(api: Api, wiped: str) -> None:
+    api.apply(THIN, a_cache(wiped), field_manager="one")
+    assert api.apply(GKMCACHES, a_cache(wiped, image="other.test/x:2"), field_manager="two").spec.image == (
+        "other.test/x:2"
+    )
+
+
+def test_status_and_the_rest_are_written_apart(api: Api, wiped: str) -> None:
+    api.create(GKMCACHES, a_cache(wiped) | {"status": {"readyNodes": 9}})
+    assert api.get(GKMCACHES, wiped, "default").status.ready_nodes == 0
+    changed = a_cache(wiped, image="other.test/x:2") | {"status": {"readyNodes": 3}}
+    api.apply(GKMCACHES, changed, field_manager="one", subresource="status")
+    got = api.get(GKMCACHES, wiped, "default")
+    assert (got.spec.image, got.status.ready_nodes, got.metadata.generation) == (IMAGE, 3, 1)
+
+
+def test_a_changed_spec_is_a_new_generation(api: Api, wiped: str) -> None:
+    api.create(GKMCACHES, a_cache(wiped))
+    assert api.merge(GKMCACHES, wiped, {"spec": {"image": "other.test/x:2"}}, "default").metadata.generation == 2
+
+
+def test_a_merge_with_an_old_version_is_a_conflict(api: Api, wiped: str) -> None:
+    version = api.create(GKMCACHES, a_cache(wiped)).metadata.resource_version
+    api.merge(GKMCACHES, wiped, {"metadata": {"labels": {"a": "1"}}}, "default")
+    late = {"metadata": {"resourceVersion": version, "labels": {"a": "2"}}}
+    with pytest.raises(ApiError) as caught:
+        api.merge(GKMCACHES, wiped, late, "default")
+    assert caught.value.conflict
+
+
+def test_a_write_that_changes_nothing_keeps_the_version(api: Api, wiped: str) -> None:
+    first = api.apply(GKMCACHES, a_cache(wiped), field_manager="one")
+    second = api.apply(GKMCACHES, a_cache(wiped), field_manager="one")
+    assert first.metadata.resource_version == second.metadata.resource_version
+
+
+def test_a_list_comes_in_pages_of_one_version(api: Api, wiped: str) -> None:
+    names = [f"{wiped}-{number}" for number in range(5)]
+    for name in names:
+        api.create(GKMCACHES, a_cache(name))
+    pages = list(api.list_pages(GKMCACHES, Selector(namespace="default"), limit=2))
+    found = [entry.name for page in pages for entry in page.entries if entry.name.startswith(wiped)]
+    assert found == names
+    assert len(pages) >= 3
+    assert len({page.resource_version for page in pages}) == 1
+
+
+def test_a_list_and_a_watch_take_selectors(api: Api, wiped: str) -> None:
+    api.create(GKMCACHES, a_cache(f"{wiped}-a", labels={wiped: "yes"}))
+    api.create(GKMCACHES, a_cache(f"{wiped}-b"))
+    by_label = Selector(labels=f"{wiped}=yes")
+    by_name = Selector(namespace="default", fields=f"metadata.name={wiped}-b")
+    assert [e.name for page in api.list_pages(GKMCACHES, by_label) for e in page.entries] == [f"{wiped}-a"]
+    assert [e.name for page in api.list_pages(GKMCACHES, by_name) for e in page.entries] == [f"{wiped}-b"]
+    version = next(iter(api.list_pages(GKMCACHES))).resource_version
+    watch = api.watch(GKMCACHES, version, by_name)
+    api.merge(GKMCACHES, f"{wiped}-a", {"metadata": {"labels": {"c": "1"}}}, "default")
+    api.merge(GKMCACHES, f"{wiped}-b", {"metadata": {"labels": {"c": "1"}}}, "default")
+    assert _first(watch) == [(Change.MODIFIED, f"{wiped}-b")]
+
+
+def test_what_cannot_be_read_is_named_where_it_would_stand(api: Api, wiped: str) -> None:
+    names = [f"{wiped}-{number}" for number in range(3)]
+    for name, image in zip(names, (IMAGE, "other.test/x:1", IMAGE), strict=True):
+        api.create(THIN, a_cache(name, image=image))
+    pages = list(api.list_pages(CHOOSY, Selector(namespace="default"), limit=2))
+    assert [e.name for page in pages for e in page.entries if e.name.startswith(wiped)] == [names[0], names[2]]
+    assert [key for page in pages for key in page.unreadable if key[1].startswith(wiped)] == [("default", names[1])]
+
+
+def test_a_watch_names_what_cannot_be_read_also_when_it_is_deleted(api: Api, wiped: str) -> None:
+    version = next(iter(api.list_pages(GKMCACHES))).resource_version
+    api.create(THIN, a_cache(wiped, image="other.test/x:1"))
+    api.merge(THIN, wiped, {"spec": {"image": IMAGE}}, "default")
+    api.merge(THIN, wiped, {"spec": {"image": "other.test/x:2"}}, "default")
+    api.delete(THIN, wiped, "default")
+    told = []
+    watch = api.watch(CHOOSY, version, Selector(fields=f"metadata.name={wiped}"))
+    for event in watch:
+        if event.change is not Change.BOOKMARK:
+            told.append((event.change, event.unreadable, event.entry is not None, bool(event.resource_version)))
+        if event.change is Change.DELETED:
+            break
+    watch.close()
+    key = ("default", wiped)
+    assert told == [
+        (Change.ADDED, key, False, True),
+        (Change.MODIFIED, None, True, True),
+        (Change.MODIFIED, key, False, True),
+        (Change.DELETED, key, False, True),
+    ]
+
+
+def test_a_watch_tells_what_changed_after_its_version_in_order(api: Api, wiped: str) -> None:
+    version = next(iter(api.list_pages(GKMCACHES))).resource_version
+    api.create(GKMCACHES, a_cache(wiped))
+    api.merge(GKMCACHES, wiped, {"spec": {"image": "other.test/x:2"}}, "default")
+    api.delete(GKMCACHES, wiped, "default")
+    watch = api.watch(GKMCACHES, version, Selector(namespace="default"))
+    told = _first(watch, 3)
+    assert told == [(Change.ADDED, wiped), (Change.MODIFIED, wiped), (Change.DELETED, wiped)]
+
+
+def test_a_watch_can_be_taken_up_where_it_ended(api: Api, wiped: str) -> None:
+    version = next(iter(api.list_pages(GKMCACHES))).resource_version
+    api.create(GKMCACHES, a_cache(f"{wiped}-a"))
+    api.create(GKMCACHES, a_cache(f"{wiped}-b"))
+    events: list[WatchEvent[object]] = []
+    watch = api.watch(GKMCACHES, version, Selector(namespace="default"))
+    for event in watch:
+        events.append(event)
+        break
+    watch.close()
+    again = api.watch(GKMCACHES, events[0].resource_version, Selector(namespace="default"))
+    assert _first(again) == [(Change.ADDED, f"{wiped}-b")]
+
+
+def test_closing_a_watch_ends_it_for_the_thread_that_waits_in_it(api: Api, wiped: str) -> None:
+    version = next(iter(api.list_pages(GKMCACHES))).resource_version
+    watch = api.watch(GKMCACHES, version, Selector(fields=f"metadata.name={wiped}"))
+    ended: list[object] = []
+    reader = threading.Thread(target=lambda: ended.append(list(watch)))
+    reader.start()
+    watch.close()
+    watch.close()
+    reader.join(10)
+    assert not reader.is_alive()
+    assert ended == [[]]
+
+
+def _first(watch: object, count: int = 1) -> list[tuple[Change, str]]:
+    told = []
+    for event in watch:  # type: ignore[attr-defined]
+        if event.entry:
+            told.append((event.change, event.entry.name))
+        if len(told) == count:
+            break
+    watch.close()  # type: ignore[attr-defined]
+    return told

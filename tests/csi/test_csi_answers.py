@@ -1,0 +1,117 @@
+"""The table of answers, row by row."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from gkm.hoststate.names import CacheRef
+from gkm.hoststate.pointers import CacheState, Pointer
+from gkm.hoststate.records import VolumeRecord
+from gkm_csi import answers
+from gkm_csi.refusals import Code, Refusal, is_final
+from gkm_csi.request import Place, Pod, Publish
+
+REF = CacheRef("ml-apps", "llama")
+DIGEST = "sha256:" + "0" * 64
+NODE = "node-7"
+
+
+def pointer(state: CacheState, **values: str | int) -> Pointer:
+    return Pointer(REF, "image", state, **values)  # type: ignore[arg-type]
+
+
+def answer(of: Pointer | None, driver: str | None = None) -> Refusal:
+    refusal = answers.of_pointer(of, REF, NODE, driver)
+    assert refusal is not None
+    return refusal
+
+
+@pytest.mark.parametrize(("checked", "loaded"), [("", None), ("550.1", None), ("550.1", "550.1")])
+def test_ready_is_published(checked: str, loaded: str | None) -> None:
+    ready = pointer(CacheState.READY, digest=DIGEST, driver_version=checked)
+    assert answers.of_pointer(ready, REF, NODE, loaded) is None
+
+
+@pytest.mark.parametrize(
+    ("of", "driver", "told"),
+    [
+        (None, None, "GKMCache ml-apps/llama is not known on node-7 yet"),
+        (pointer(CacheState.PENDING), None, "is Pending on node-7"),
+        (pointer(CacheState.PENDING, message="waits for Verified"), None, "waits for Verified"),
+        (pointer(CacheState.DOWNLOADING, progress=61), None, "is Downloading on node-7, 61 %"),
+        (pointer(CacheState.EXTRACTING, progress=5), None, "is Extracting on node-7, 5 %"),
+        (
+            pointer(CacheState.READY, digest=DIGEST, driver_version="550.1"),
+            "570.2",
+            "with driver 550.1, and driver 570.2",
+        ),
+        (pointer(CacheState.READY, digest=DIGEST), "570.2", "without a GPU driver"),
+        (pointer(CacheState.READY), None, "restart the agent on node-7"),
+    ],
+)
+def test_what_time_can_help_is_unavailable_and_kubelet_retries(
+    of: Pointer | None, driver: str | None, told: str
+) -> None:
+    refusal = answer(of, driver)
+
+    assert refusal.code is Code.UNAVAILABLE
+    assert told in refusal.message
+    assert refusal.message.endswith("; kubelet retries")
+    assert not is_final(refusal)
+
+
+@pytest.mark.parametrize(
+    ("of", "told"),
+    [
+        (
+            pointer(CacheState.INCOMPATIBLE, reason="NoGPU", message="no GPU"),
+            "is Incompatible on node-7: NoGPU: no GPU",
+        ),
+        (pointer(CacheState.FAILED, reason="DigestMismatch"), "is Failed on node-7: DigestMismatch"),
+        (pointer(CacheState.FAILED), "kubectl get gkmcache -n ml-apps llama"),
+        (pointer(CacheState.DELETING), "is Deleting on node-7"),
+    ],
+)
+def test_what_a_person_must_change_is_a_failed_precondition(of: Pointer, told: str) -> None:
+    refusal = answer(of)
+
+    assert refusal.code is Code.FAILED_PRECONDITION
+    assert told in refusal.message
+    assert is_final(refusal)
+
+
+def test_a_cluster_cache_is_looked_for_where_it_is() -> None:
+    refusal = answers.of_pointer(None, CacheRef(None, "shared"), NODE, None)
+    assert refusal is not None
+    assert "kubectl get clustergkmcache shared" in refusal.message
+
+
+def test_an_endless_message_is_one_short_line() -> None:
+    message = answer(pointer(CacheState.FAILED, message="line\n" * 10_000)).message
+    assert len(message) < 1000
+    assert "\n" not in message
+
+
+KNOWN = VolumeRecord("csi-1", "/k/pods/u/mount", "trainer-0", "ml-apps", "uid", REF, DIGEST, 1, "now")
+ASKED = Publish(Place("csi-1", Path("/k/pods/u/mount")), Pod("trainer-0", "ml-apps", "uid"), REF)
+
+
+def test_the_same_again_is_a_repeat() -> None:
+    assert answers.of_repeat(KNOWN, ASKED) is None
+
+
+@pytest.mark.parametrize(
+    ("asked", "code"),
+    [
+        (replace(ASKED, ref=CacheRef("ml-apps", "other")), Code.ALREADY_EXISTS),
+        (replace(ASKED, ref=CacheRef(None, "llama")), Code.ALREADY_EXISTS),
+        (replace(ASKED, pod=Pod("trainer-1", "ml-apps", "uid")), Code.ALREADY_EXISTS),
+        (replace(ASKED, pod=Pod("trainer-0", "other", "uid")), Code.ALREADY_EXISTS),
+        (replace(ASKED, pod=Pod("trainer-0", "ml-apps", "uid-2")), Code.ALREADY_EXISTS),
+        (replace(ASKED, place=Place("csi-1", Path("/k/pods/v/mount"))), Code.FAILED_PRECONDITION),
+    ],
+)
+def test_a_published_volume_is_not_published_differently(asked: Publish, code: Code) -> None:
+    refusal = answers.of_repeat(KNOWN, asked)
+    assert refusal is not None
+    assert refusal.code is code

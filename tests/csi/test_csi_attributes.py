@@ -1,0 +1,75 @@
+"""Which cache the attributes of a volume mean."""
+
+import pytest
+from gkm.hoststate.names import CacheRef
+from gkm_csi.attributes import cache_of
+from gkm_csi.refusals import Code, Refusal
+
+POD = "ml-apps"
+
+
+@pytest.mark.parametrize(
+    ("attributes", "ref"),
+    [
+        ({"cacheName": "llama"}, CacheRef("ml-apps", "llama")),
+        ({"cacheName": "llama", "cacheNamespace": "ml-apps"}, CacheRef("ml-apps", "llama")),
+        ({"cacheName": "llama", "readOnly": "true"}, CacheRef("ml-apps", "llama")),
+        ({"clusterCacheName": "shared"}, CacheRef(None, "shared")),
+        ({"csi.gkm.io/GKMCache": "llama", "csi.gkm.io/namespace": "ml-apps"}, CacheRef("ml-apps", "llama")),
+        ({"csi.gkm.io/GKMCache": "shared"}, CacheRef(None, "shared")),
+        ({"cacheName": "llama", "csi.storage.k8s.io/anything": "kubelet's"}, CacheRef("ml-apps", "llama")),
+    ],
+)
+def test_a_cache_is_named(attributes: dict[str, str], ref: CacheRef) -> None:
+    assert cache_of(attributes, POD) == ref
+
+
+@pytest.mark.parametrize(
+    ("attributes", "told"),
+    [
+        ({}, "none of them"),
+        ({"cacheNamespace": "ml-apps"}, "none of them"),
+        ({"cacheName": "a", "clusterCacheName": "b"}, "cacheName, clusterCacheName"),
+        ({"cacheName": "a", "csi.gkm.io/GKMCache": "a"}, "csi.gkm.io/GKMCache"),
+        ({"clusterCacheName": "a", "cacheNamespace": "ml-apps"}, "cacheNamespace does not go with clusterCacheName"),
+        ({"cacheName": "a", "csi.gkm.io/namespace": "ml-apps"}, "csi.gkm.io/namespace does not go with cacheName"),
+        ({"csi.gkm.io/GKMCache": "a", "cacheNamespace": "ml-apps"}, "cacheNamespace does not go with"),
+        ({"cacheName": ""}, "cacheName"),
+        ({"cacheName": "../../etc"}, "../../etc"),
+        ({"cacheName": "a..b"}, "a..b"),
+        ({"clusterCacheName": "../ml-apps/llama"}, "clusterCacheName"),
+        ({"cacheName": "a", "cacheNamespace": ".."}, "'..'"),
+        ({"cacheName": "a", "cacheNamespace": ""}, "''"),
+        ({"csi.gkm.io/GKMCache": "a", "csi.gkm.io/namespace": ""}, "''"),
+        ({"cacheName": "a", "cacheNamespace": "_cluster-scoped"}, "_cluster-scoped"),
+        ({"cacheName": "a", "readOnly": "false"}, "read-only only"),
+        ({"cacheName": "a", "readOnly": "TRUE"}, "'TRUE'"),
+        ({"cacheName": "a", "readOnly": ""}, "''"),
+        ({"cacheName": "a", "ifUnavailable": "empty"}, "ifUnavailable: this version"),
+        ({"cacheName": "a", "mountPath": "/c", "sizeLimit": "1Gi"}, "mountPath, sizeLimit: this version"),
+        ({"cacheName": "a", "capture": "true"}, "capture: this version"),
+        ({"cacheName": "a", "cachename": "b"}, "unknown volume attribute 'cachename'"),
+        ({"cacheName": "a", "x" * 1000: ""}, "…"),
+    ],
+)
+def test_what_names_no_cache_is_invalid_and_says_why(attributes: dict[str, str], told: str) -> None:
+    with pytest.raises(Refusal) as caught:
+        cache_of(attributes, POD)
+
+    assert caught.value.code is Code.INVALID_ARGUMENT
+    assert told in caught.value.message
+    assert len(caught.value.message) < 400
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"cacheName": "llama", "cacheNamespace": "other"},
+        {"csi.gkm.io/GKMCache": "llama", "csi.gkm.io/namespace": "other"},
+    ],
+)
+def test_a_cache_of_another_namespace_is_denied(attributes: dict[str, str]) -> None:
+    with pytest.raises(Refusal, match=r"GKMCache other/llama belongs to another namespace.*ml-apps") as caught:
+        cache_of(attributes, POD)
+
+    assert caught.value.code is Code.PERMISSION_DENIED

@@ -1,0 +1,62 @@
+"""The transport alone: how much it takes in at a time."""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Event
+from typing import Any
+
+import grpc
+import pytest
+from gkm_csi import server
+from gkm_csi.identity import Identity
+from gkm_csi.proto import csi_pb2 as csi
+
+DEADLINE = 60
+
+
+class Held(Identity):
+    """An identity whose Probe waits until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__(())
+        self.go_on = Event()
+
+    def Probe(self, request: csi.ProbeRequest) -> csi.ProbeResponse:  # noqa: N802 -- name of the RPC
+        assert self.go_on.wait(DEADLINE)
+        return super().Probe(request)
+
+
+@pytest.fixture
+def socket() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="gkm-csi-") as directory:
+        yield Path(directory) / "csi.sock"
+
+
+def test_one_call_more_than_fit_is_answered_at_once_and_the_others_are_served(socket: Path) -> None:
+    held = Held()
+    running = server.make({csi.DESCRIPTOR.services_by_name["Identity"]: held}, [socket])
+    running.start()
+    try:
+        with grpc.insecure_channel(f"unix:{socket}") as channel:
+            probe = channel.unary_unary(
+                "/csi.v1.Identity/Probe",
+                request_serializer=csi.ProbeRequest.SerializeToString,
+                response_deserializer=csi.ProbeResponse.FromString,
+            )
+            calls = [probe.future(csi.ProbeRequest(), timeout=DEADLINE) for _ in range(server.MAX_CALLS + 1)]
+            ended: SimpleQueue[Any] = SimpleQueue()
+            for call in calls:
+                call.add_done_callback(ended.put)
+
+            # The code is one of those after which kubelet asks again (csi_client.go, isFinalError).
+            assert ended.get(timeout=DEADLINE).code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+            held.go_on.set()
+            codes = [call.code() for call in calls]
+            assert codes.count(grpc.StatusCode.OK) == server.MAX_CALLS
+            assert calls[0].result(DEADLINE).ready.value
+    finally:
+        held.go_on.set()
+        assert running.stop(DEADLINE).wait(DEADLINE)

@@ -1,0 +1,25 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from e2e_fleet import SILENT, Fleet
+from testbed.cluster import Cluster
+from testbed.cosign import Cosign
+from testbed.installation import Installation
+from testbed.olareg import Olareg
+
+
+@pytest.fixture(scope="session")
+def fleet(node_cluster: Cluster, olareg: Olareg, cosign: Cosign, short_directory: Path) -> Iterator[Fleet]:
+    """GKM on a real node, a real registry, a real signer. Shared: use namespaces of your own."""
+    keys = [cosign.public_key.read_text()]
+    with Installation.start(node_cluster, short_directory / "gkm", keys=keys, registries=[olareg.host, SILENT]) as gkm:
+        yield Fleet(node_cluster, gkm, olareg, cosign)
+
+
+@pytest.fixture
+def namespace(fleet: Fleet) -> Iterator[str]:
+    """A namespace of the test's own, emptied afterwards."""
+    name = fleet.new_namespace()
+    yield name
+    fleet.empty(name)

@@ -1,0 +1,28 @@
+"""The NVML library, built once a session."""
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+from fakes import nvml_library
+from gkm.gpus import inventory
+from gkm.gpus.values import Inventory
+
+Reading = Callable[..., Inventory]
+
+
+@pytest.fixture(scope="session")
+def nvml(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return nvml_library.build(tmp_path_factory.mktemp("nvml"))
+
+
+@pytest.fixture
+def reading(nvml: Path, tmp_path: Path) -> Reading:
+    """Return a function that reads a machine through the real binding and the real child process."""
+
+    def read(*gpus: nvml_library.Gpu, timeout: float = 20.0, errors: Mapping[str, str] | None = None) -> Inventory:
+        variables = nvml_library.environment(tmp_path, library=nvml, gpus=gpus, errors=errors)
+        return inventory.Reader(os.environ | variables, timeout).read()
+
+    return read

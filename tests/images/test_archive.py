@@ -1,0 +1,114 @@
+import io
+import tarfile
+
+import pytest
+from gkm.api.errors import GKMError, Reason
+from gkm.images.archive import Stream, members
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+def tar(*entries: tuple[tarfile.TarInfo, bytes], style: int = tarfile.PAX_FORMAT) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=style) as archive:
+        for info, data in entries:
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    return buffer.getvalue()
+
+
+def entry(name: str, kind: bytes = tarfile.REGTYPE, mode: int = 0o644) -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type, info.mode = kind, mode
+    if kind in (tarfile.SYMTYPE, tarfile.LNKTYPE):
+        info.linkname = "/etc/passwd"
+    return info
+
+
+def read(data: bytes, step: int = 700) -> list[tuple[bytes, bytes, bool]]:
+    parts = [data[start : start + step] for start in range(0, len(data), step)]
+    return [(member.name, b"".join(content), member.executable) for member, content in members(Stream(parts))]
+
+
+@pytest.mark.parametrize("style", [tarfile.USTAR_FORMAT, tarfile.PAX_FORMAT, tarfile.GNU_FORMAT])
+def test_files_and_directories_are_read_whatever_the_writer(style: int) -> None:
+    long = "d" * 90 + "/" + "f" * 90
+    data = tar(
+        (entry("d", tarfile.DIRTYPE, 0o755), b""),
+        (entry("d/a"), b"x" * 1500),
+        (entry("d/tool", mode=0o755), b""),
+        (entry(long), b"deep"),
+        style=style,
+    )
+    assert [(name.rstrip(b"/"), content, executable) for name, content, executable in read(data)] == [
+        (b"d", b"", True),
+        (b"d/a", b"x" * 1500, False),
+        (b"d/tool", b"", True),
+        (long.encode(), b"deep", False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "word"),
+    [
+        (tarfile.SYMTYPE, "symbolic link"),
+        (tarfile.LNKTYPE, "hard link"),
+        (tarfile.CHRTYPE, "device"),
+        (tarfile.BLKTYPE, "device"),
+        (tarfile.FIFOTYPE, "pipe"),
+        (b"S", "type"),
+        (b"V", "type"),
+    ],
+)
+def test_what_is_neither_file_nor_directory_is_refused_by_name(kind: bytes, word: str) -> None:
+    with pytest.raises(GKMError, match=word) as caught:
+        read(tar((entry("evil", kind), b"")))
+    assert caught.value.reason is Reason.UNSAFE_CONTENT
+    assert "evil" in caught.value.message
+
+
+def test_a_sparse_file_is_refused() -> None:
+    info = entry("sparse")
+    info.pax_headers = {"GNU.sparse.major": "1"}
+    with pytest.raises(GKMError, match="sparse"):
+        read(tar((info, b"")))
+
+
+def test_a_huge_header_is_refused_before_it_is_read() -> None:
+    info = entry("x")
+    info.pax_headers = {"comment": "y" * (65 << 10)}
+    with pytest.raises(GKMError, match="header of"):
+        read(tar((info, b"")))
+
+
+@pytest.mark.parametrize("position", [0, 100, 124, 148, 156])
+def test_a_damaged_header_is_refused(position: int) -> None:
+    data = bytearray(tar((entry("a"), b"content")))
+    data[position] ^= 0x15
+    with pytest.raises(GKMError) as caught:
+        read(bytes(data))
+    assert caught.value.reason is Reason.CONTENT_MISMATCH
+
+
+@pytest.mark.parametrize("size", [b"\x80" + b"\xff" * 11, b"-0000000001\x00", b"99999999999\x00"])
+def test_sizes_that_are_not_octal_are_refused(size: bytes) -> None:
+    header = bytearray(tar((entry("a"), b"")))[:512]
+    header[124:136] = size
+    total = sum(header) - sum(header[148:156]) + 8 * 32
+    header[148:156] = b"%06o\x00 " % total
+    with pytest.raises(GKMError, match="octal"):
+        read(bytes(header) + bytes(1024))
+
+
+@pytest.mark.parametrize("cut", [1, 511, 513, 1000])
+def test_a_cut_archive_is_refused(cut: int) -> None:
+    with pytest.raises(GKMError, match="ends in the middle"):
+        read(tar((entry("a"), b"x" * 600))[:cut])
+
+
+@given(st.binary(max_size=4096))
+def test_any_bytes_are_an_archive_or_an_error_of_ours(data: bytes) -> None:
+    try:
+        read(data)
+    except GKMError as error:
+        assert error.reason in (Reason.CONTENT_MISMATCH, Reason.UNSAFE_CONTENT)

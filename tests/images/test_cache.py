@@ -1,0 +1,91 @@
+import json
+
+import pytest
+from gkm.api.errors import GKMError, Reason
+from gkm.images.cache import CacheImage, Format, Target, of_labels
+from gkm.images.manifest import Descriptor, ImageManifest
+from gkm.images.reference import Reference
+
+DIGEST = "sha256:" + "1" * 64
+REF = Reference("registry.example", "cache", None, DIGEST)
+IMAGE = ImageManifest(2, Descriptor("c", "sha256:" + "2" * 64, 10), [Descriptor("l", "sha256:" + "3" * 64, 100)], "m")
+
+
+def described(**labels: str) -> CacheImage:
+    return of_labels(
+        REF, IMAGE, {f"cache.triton.image/{key.replace('_', '-')}": value for key, value in labels.items()}
+    )
+
+
+def summary(*targets: object) -> str:
+    return json.dumps({"targets": targets})
+
+
+SM90 = {"backend": "cuda", "arch": "90", "warp_size": 32}
+
+
+def test_labels_of_mcv_are_understood() -> None:
+    image = described(
+        summary='{"targets":[{"backend":"hip","arch":"gfx90a","warp_size":64}]}',
+        cache_size_bytes="80415",
+        entry_count="1",
+    )
+    assert image.format is Format.TRITON
+    assert image.targets == (Target("hip", "gfx90a", 64),)
+    assert (image.size_bytes, image.entry_count, image.download_bytes) == (80415, 1, 100)
+
+
+def test_vllm_labels_are_understood_with_their_extra_keys_and_prefix() -> None:
+    target = {"backend": "cuda", "arch": "sm_75", "warp_size": 32, "ptx_version": 590, "cuda_version": "12.9"}
+    image = of_labels(REF, IMAGE, {"cache.vllm.image/summary": summary(target)})
+    assert image.format is Format.VLLM
+    assert image.targets == (Target("cuda", "75", 32),)
+    assert image.size_bytes is None
+
+
+def test_the_order_of_targets_means_nothing() -> None:
+    other = {"backend": "hip", "arch": "gfx90a", "warp_size": 64}
+    assert described(summary=summary(SM90, other)).targets == described(summary=summary(other, SM90, SM90)).targets
+
+
+def test_an_image_without_the_labels_is_no_cache() -> None:
+    with pytest.raises(GKMError) as caught:
+        of_labels(REF, IMAGE, {"maintainer": "x"})
+    assert caught.value.reason is Reason.METADATA_MISSING
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "null",
+        "[]",
+        "{}",
+        "{",
+        '{"targets":[]}',
+        '{"targets":null}',
+        '{"targets":[{}]}',
+        '{"targets":"cuda"}',
+        summary({"backend": "cuda", "arch": "90", "warp_size": "32"}),
+        summary({"backend": "cuda", "arch": "90", "warp_size": 0}),
+        summary({"backend": "cuda", "arch": "90", "warp_size": 10**30}),
+        summary({"backend": "../../etc", "arch": "90", "warp_size": 32}),
+        summary({"backend": "cuda", "arch": "90\n", "warp_size": 32}),
+        summary({"backend": "cuda", "arch": "x" * 33, "warp_size": 32}),
+        summary({"backend": "cuda", "arch": "", "warp_size": 32}),
+        summary(*[SM90] * 257),
+        "[" * 100_000,
+    ],
+)
+def test_a_summary_that_lies_about_its_shape_is_refused(text: str) -> None:
+    with pytest.raises(GKMError) as caught:
+        described(summary=text)
+    assert caught.value.reason is Reason.METADATA_INVALID
+    assert len(str(caught.value)) < 600
+
+
+@pytest.mark.parametrize("text", ["", "-1", "1e9", "0x10", "9" * 19, "1 ", "१"])
+def test_a_size_that_is_no_number_is_refused(text: str) -> None:
+    with pytest.raises(GKMError) as caught:
+        described(summary=summary(SM90), cache_size_bytes=text)
+    assert caught.value.reason is Reason.METADATA_INVALID

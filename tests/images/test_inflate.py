@@ -1,0 +1,82 @@
+import gzip
+import random
+import sys
+from collections.abc import Callable
+
+import pytest
+from gkm.api.errors import GKMError, Reason
+from gkm.images.inflate import STEP_BYTES, inflated
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+Pack = Callable[[bytes], bytes]
+TEXT = random.Random(7).randbytes(3000) * 500
+
+
+def parts(data: bytes, step: int = 4096) -> list[bytes]:
+    return [data[start : start + step] for start in range(0, len(data), step)]
+
+
+@pytest.mark.parametrize(
+    "packed",
+    [
+        TEXT,
+        gzip.compress(TEXT),
+        gzip.compress(TEXT[:1000]) + gzip.compress(TEXT[1000:]),
+        zstd.compress(TEXT),
+        zstd.compress(TEXT[:1000]) + zstd.compress(TEXT[1000:]),
+    ],
+    ids=["plain", "gzip", "gzip members", "zstd", "zstd frames"],
+)
+@pytest.mark.parametrize("step", [1000, 65536, 10_000_000])
+def test_a_layer_is_decompressed_whatever_it_is_packed_with(packed: bytes, step: int) -> None:
+    chunks = list(inflated(parts(packed, step)))
+    assert b"".join(chunks) == TEXT
+    assert packed is TEXT or max(map(len, chunks)) <= STEP_BYTES
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zstd.compress])
+def test_a_bomb_is_stopped_long_before_its_end(pack: Pack) -> None:
+    bomb = pack(bytes(200 << 20))
+    chunks: list[int] = []
+    with pytest.raises(GKMError, match="bomb") as caught:
+        chunks.extend(map(len, inflated(parts(bomb))))
+    assert caught.value.reason is Reason.UNSAFE_CONTENT
+    assert sum(chunks) < 32 << 20
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zstd.compress])
+def test_a_cut_layer_is_refused(pack: Pack) -> None:
+    with pytest.raises(GKMError) as caught:
+        list(inflated(parts(pack(TEXT)[:-5])))
+    assert caught.value.reason is Reason.CONTENT_MISMATCH
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zstd.compress])
+def test_a_damaged_layer_is_refused(pack: Pack) -> None:
+    data = bytearray(pack(TEXT))
+    data[len(data) // 2] ^= 0xFF
+    with pytest.raises(GKMError) as caught:
+        list(inflated(parts(bytes(data) + b"garbage behind the end")))
+    assert caught.value.reason is Reason.CONTENT_MISMATCH
+
+
+def test_a_frame_that_wants_a_huge_window_is_refused() -> None:
+    options: dict[int, int] = {
+        zstd.CompressionParameter.window_log: 30,
+        zstd.CompressionParameter.enable_long_distance_matching: 1,
+    }
+    compressor = zstd.ZstdCompressor(options=options)
+    data = compressor.compress(b"x" * (1 << 20)) + compressor.flush()
+    with pytest.raises(GKMError, match="damaged"):
+        list(inflated([data]))
+
+
+@pytest.mark.parametrize("empty", [b"\x50\x2a\x4d\x18\0\0\0\0", zstd.compress(b"")])
+def test_a_layer_of_empty_frames_is_refused(empty: bytes) -> None:
+    with pytest.raises(GKMError, match="empty compressed pieces") as caught:
+        list(inflated(parts(zstd.compress(b"x") + empty * 100_000)))
+    assert caught.value.reason is Reason.UNSAFE_CONTENT

@@ -1,0 +1,264 @@
+"""A Kubernetes API in memory behind `gkm.kube.api.Api`; it holds to tests/contract/test_kube_api_contract.py."""
+
+import copy
+import itertools
+import json
+from collections.abc import Callable, Iterator, Mapping
+from queue import Queue
+from threading import RLock
+from typing import Any, TypeVar
+
+from gkm.kube import decoding
+from gkm.kube.api import EVERYTHING, PAGE_LIMIT, Change, Object, Page, Selector, WatchEvent
+from gkm.kube.errors import ApiError
+from gkm.kube.resources import Resource
+
+T = TypeVar("T")
+Json = dict[str, Any]
+Key = tuple[str, str, str]
+
+
+class FakeApi:
+    """Objects by (plural, namespace, name), a history that watches replay, and faults on request."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, str, str]] = []
+        self.fault: Callable[[str, str], ApiError | None] = lambda _verb, _plural: None
+        self._objects: dict[Key, Json] = {}
+        self._applied: dict[tuple[Key, str, str], Json] = {}
+        self._history: list[tuple[int, str, Change, Json]] = []
+        self._forgotten = 0
+        self._version = 0
+        self._uids = itertools.count(1)
+        self._watches: list[FakeWatch[Any]] = []
+        self._lock = RLock()
+
+    # what the Protocol says
+
+    def get(self, resource: Resource[T], name: str, namespace: str | None = None) -> T:
+        with self._lock:
+            self._called("get", resource, name)
+            return _typed(resource, self._found(resource, namespace, name))
+
+    def list_pages(
+        self, resource: Resource[T], selector: Selector = EVERYTHING, limit: int = PAGE_LIMIT
+    ) -> Iterator[Page[T]]:
+        with self._lock:
+            self._called("list", resource, "")
+            found = [value for key, value in sorted(self._objects.items()) if _selected(resource, selector, key, value)]
+            listed = copy.deepcopy(found)
+            metadata = {"resourceVersion": str(self._version)}
+        for start in range(0, max(len(listed), 1), limit):
+            # Read as the real one is: what cannot be read as the type that is asked for is told so.
+            part = {"metadata": metadata, "items": listed[start : start + limit]}
+            yield decoding.page(resource, json.dumps(part).encode())[0]
+
+    def watch(self, resource: Resource[T], resource_version: str, selector: Selector = EVERYTHING) -> "FakeWatch[T]":
+        with self._lock:
+            self._called("watch", resource, resource_version)
+            started: FakeWatch[T] = FakeWatch(resource, selector)
+            if int(resource_version) < self._forgotten:
+                started.fail(ApiError(410, "Expired", f"too old resource version: {resource_version}"))
+            for version, plural, change, value in self._history:
+                if version > int(resource_version) and plural == resource.plural:
+                    started.offer(change, value)
+            self._watches.append(started)
+            return started
+
+    def apply(self, resource: Resource[T], value: Object, *, field_manager: str, subresource: str = "") -> T:
+        with self._lock:
+            plain: Json = json.loads(json.dumps(decoding.plain(value)))
+            meta = plain["metadata"]
+            self._called("apply", resource, meta["name"])
+            key = (resource.plural, meta.get("namespace", "") if resource.namespaced else "", meta["name"])
+            old = self._objects.get(key)
+            if old is None and subresource:
+                raise _not_found(resource, meta["name"])
+            wanted = {part: plain[part] for part in plain if (part == "status") == (subresource == "status")}
+            wanted.pop("apiVersion", None)
+            wanted.pop("kind", None)
+            mine = (key, field_manager, subresource)
+            new = copy.deepcopy(old) if old else {"apiVersion": resource.api_version, "kind": resource.kind}
+            _remove(new, self._applied.get(mine, {}), wanted)
+            _merge(new, wanted)
+            self._applied[mine] = wanted
+            return _typed(resource, self._store(resource, key, old, new))
+
+    def merge(self, resource: Resource[T], name: str, patch: Object, namespace: str | None = None) -> T:
+        with self._lock:
+            self._called("merge", resource, name)
+            old = self._found(resource, namespace, name)
+            plain: Json = json.loads(json.dumps(decoding.plain(patch)))
+            wanted = plain.get("metadata", {}).get("resourceVersion")
+            if wanted and wanted != old["metadata"]["resourceVersion"]:
+                raise ApiError(409, "Conflict", "the object has been modified")
+            new = copy.deepcopy(old)
+            part = {p: plain[p] for p in plain if p != "status"}
+            return _typed(resource, self._store(resource, _key(resource, namespace, name), old, _merge(new, part)))
+
+    def create(self, resource: Resource[T], value: Object) -> T:
+        with self._lock:
+            new: Json = json.loads(json.dumps(decoding.plain(value)))
+            name = new["metadata"]["name"]
+            self._called("create", resource, name)
+            key = _key(resource, new["metadata"].get("namespace"), name)
+            if key in self._objects:
+                raise ApiError(409, "AlreadyExists", f"{resource.plural} {name!r} already exists")
+            new.pop("status", None)
+            return _typed(resource, self._store(resource, key, None, new))
+
+    def delete(self, resource: Resource[Any], name: str, namespace: str | None = None) -> None:
+        with self._lock:
+            self._called("delete", resource, name)
+            old = self._found(resource, namespace, name)
+            key = _key(resource, namespace, name)
+            del self._objects[key]
+            for mine in [mine for mine in self._applied if mine[0] == key]:
+                del self._applied[mine]
+            self._record(resource, Change.DELETED, old)
+
+    # what tests do to it
+
+    def cut(self, error: ApiError | None = None) -> None:
+        """End every watch that runs: cleanly, or as a broken connection."""
+        with self._lock:
+            watches, self._watches = self._watches, []
+        for running in watches:
+            if error:
+                running.fail(error)
+            running.close()
+
+    def forget_history(self) -> None:
+        """Compact: a watch from before now is answered 410."""
+        with self._lock:
+            self._version += 1
+            self._forgotten = self._version
+            self._history.clear()
+
+    def bookmark(self) -> None:
+        """Send a bookmark to every watch."""
+        with self._lock:
+            self._version += 1
+            for running in self._watches:
+                running.put(WatchEvent(Change.BOOKMARK, str(self._version)))
+
+    def _called(self, verb: str, resource: Resource[Any], detail: str) -> None:
+        self.calls.append((verb, resource.plural, detail))
+        if error := self.fault(verb, resource.plural):
+            raise error
+
+    def _found(self, resource: Resource[Any], namespace: str | None, name: str) -> Json:
+        try:
+            return self._objects[_key(resource, namespace, name)]
+        except KeyError:
+            raise _not_found(resource, name) from None
+
+    def _store(self, resource: Resource[Any], key: Key, old: Json | None, new: Json) -> Json:
+        meta = new["metadata"]
+        if old is not None and _without_version(old) == _without_version(new):
+            return old
+        meta.setdefault("uid", f"uid-{next(self._uids)}")
+        if old is None:
+            meta["generation"] = 1
+        elif old.get("spec") != new.get("spec"):
+            meta["generation"] = old["metadata"]["generation"] + 1
+        self._objects[key] = new
+        self._record(resource, Change.MODIFIED if old else Change.ADDED, new)
+        return new
+
+    def _record(self, resource: Resource[Any], change: Change, value: Json) -> None:
+        self._version += 1
+        value = copy.deepcopy(value) if change is Change.DELETED else value
+        value["metadata"]["resourceVersion"] = str(self._version)
+        kept = copy.deepcopy(value)
+        self._history.append((self._version, resource.plural, change, kept))
+        for running in self._watches:
+            if running.resource.plural == resource.plural:
+                running.offer(change, kept)
+
+
+class FakeWatch(Iterator[WatchEvent[T]]):
+    """A watch that is fed by the fake."""
+
+    def __init__(self, resource: Resource[T], selector: Selector) -> None:
+        self.resource = resource
+        self._selector = selector
+        self._queue: Queue[WatchEvent[T] | ApiError | None] = Queue()
+
+    def __iter__(self) -> "FakeWatch[T]":
+        return self
+
+    def __next__(self) -> WatchEvent[T]:
+        got = self._queue.get(timeout=30)
+        if isinstance(got, ApiError):
+            raise got
+        if got is None:
+            self._queue.put(None)
+            raise StopIteration
+        return got
+
+    def offer(self, change: Change, value: Json) -> None:
+        meta = value["metadata"]
+        key = (self.resource.plural, meta.get("namespace", ""), meta["name"])
+        if _selected(self.resource, self._selector, key, value):
+            self.put(decoding.event(self.resource, json.dumps({"type": change, "object": value}).encode()))
+
+    def put(self, event: WatchEvent[T]) -> None:
+        self._queue.put(event)
+
+    def fail(self, error: ApiError) -> None:
+        self._queue.put(error)
+
+    def close(self) -> None:
+        self._queue.put(None)
+
+
+def _typed(resource: Resource[T], value: Json) -> T:
+    return decoding.one(resource, json.dumps(value).encode())
+
+
+def _key(resource: Resource[Any], namespace: str | None, name: str) -> Key:
+    return resource.plural, (namespace or "") if resource.namespaced else "", name
+
+
+def _not_found(resource: Resource[Any], name: str) -> ApiError:
+    return ApiError(404, "NotFound", f"{resource.plural} {name!r} not found")
+
+
+def _selected(resource: Resource[Any], selector: Selector, key: Key, value: Json) -> bool:
+    labels = dict(pair.split("=") for pair in selector.labels.split(",") if pair)
+    fields = dict(pair.split("=") for pair in selector.fields.split(",") if pair)
+    return (
+        key[0] == resource.plural
+        and selector.namespace in ("", key[1])
+        and labels.items() <= value["metadata"].get("labels", {}).items()
+        and fields.get("metadata.name", key[2]) == key[2]
+    )
+
+
+def _merge(target: Json, patch: Mapping[str, Any]) -> Json:
+    for name, value in patch.items():
+        if value is None:
+            target.pop(name, None)
+        elif isinstance(value, dict):
+            inner = target.get(name)
+            target[name] = _merge(inner if isinstance(inner, dict) else {}, value)
+        else:
+            target[name] = value
+    return target
+
+
+def _remove(target: Json, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    for name, value in before.items():
+        if isinstance(value, dict) and isinstance(target.get(name), dict):
+            inner = now.get(name)
+            _remove(target[name], value, inner if isinstance(inner, dict) else {})
+            if name not in now and not target[name]:
+                del target[name]
+        elif name not in now:
+            target.pop(name, None)
+
+
+def _without_version(value: Json) -> Json:
+    meta = {name: item for name, item in value["metadata"].items() if name != "resourceVersion"}
+    return value | {"metadata": meta}

@@ -1,0 +1,101 @@
+"""The real client against a server that answers as it is told: how much it takes, and of what it makes errors."""
+
+import json
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from gkm.kube import client
+from gkm.kube.client import HttpApi
+from gkm.kube.errors import ApiError
+from gkm.kube.resources import GKMCACHES, Json
+from kubernetes.client.api_client import ApiClient
+from kubernetes.client.configuration import Configuration
+
+Answering = Callable[[dict[str, str]], tuple[int, bytes]]
+
+
+class Server:
+    """What it answers to a query is set by a test; what it was asked is kept."""
+
+    def __init__(self) -> None:
+        self.answer: Answering = lambda _: (200, b"{}")
+        self.asked: list[dict[str, str]] = []
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                query = {name: values[0] for name, values in parse_qs(urlsplit(self.path).query).items()}
+                server.asked.append(query)
+                status, body = server.answer(query)
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: object) -> None:
+                """Say nothing."""
+
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.thread = Thread(target=self.http.serve_forever, daemon=True)
+
+    def api(self) -> HttpApi:
+        return HttpApi(ApiClient(Configuration(host=f"http://127.0.0.1:{self.http.server_port}")))
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    made = Server()
+    made.thread.start()
+    yield made
+    made.http.shutdown()
+    made.http.server_close()
+
+
+def a_cache(number: int) -> Json:
+    return {"metadata": {"name": f"x{number}", "resourceVersion": "1"}, "spec": {"image": "i" * 500}}
+
+
+def lists(count: int) -> Answering:
+    """Answer as an API server that holds so many caches."""
+
+    def answer(query: dict[str, str]) -> tuple[int, bytes]:
+        start, limit = int(query.get("continue", 0)), int(query["limit"])
+        metadata = {"resourceVersion": "9"} | ({"continue": str(start + limit)} if start + limit < count else {})
+        items = [a_cache(number) for number in range(start, min(count, start + limit))]
+        return 200, json.dumps({"metadata": metadata, "items": items}).encode()
+
+    return answer
+
+
+def test_a_page_that_is_too_large_is_asked_for_in_smaller_ones(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "MAX_BODY_BYTES", 4000)
+    server.answer = lists(20)
+    pages = list(server.api().list_pages(GKMCACHES, limit=16))
+    assert [entry.name for page in pages for entry in page.entries] == [f"x{number}" for number in range(20)]
+    assert [(query["limit"], query.get("continue")) for query in server.asked[:4]] == [
+        ("16", None),
+        ("8", None),
+        ("4", None),
+        ("4", "4"),
+    ]
+
+
+def test_one_object_that_is_too_large_is_an_error(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "MAX_BODY_BYTES", 400)
+    server.answer = lists(5)
+    with pytest.raises(ApiError, match="more than 400 bytes"):
+        list(server.api().list_pages(GKMCACHES, limit=4))
+    assert [query["limit"] for query in server.asked] == ["4", "2", "1"]
+
+
+def test_of_an_error_without_end_the_beginning_is_read(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "MAX_BODY_BYTES", client.MAX_ERROR_BYTES)
+    server.answer = lambda _: (404, b"not here\n" + b"x" * (client.MAX_ERROR_BYTES * 3))
+    api = server.api()
+    for _ in range(2):
+        with pytest.raises(ApiError) as caught:
+            api.get(GKMCACHES, "x", "a")
+        assert (caught.value.not_found, caught.value.message) == (True, "not here")

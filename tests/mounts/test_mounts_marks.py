@@ -1,0 +1,46 @@
+"""Which mounts are ours, and which only look so."""
+
+from dataclasses import replace
+
+import pytest
+from gkm.mounts.marks import Mark, MarkedMount, mark_of, marked
+from gkm.mounts.mountinfo import Mount
+
+MARK = Mark("csi-1", "sha256:00ff")
+OURS = Mount(root="/", point="/k/t", kind="overlay", source="gkm:csi-1@sha256:00ff")
+
+
+def test_a_mark_is_read_as_it_was_written() -> None:
+    assert Mark.parse(str(MARK)) == MARK
+
+
+def test_our_mounts_are_found_among_others() -> None:
+    others = [replace(OURS, source="overlay"), Mount("/", "/", "ext4", "/dev/vda")]
+    assert list(marked([others[0], OURS, others[1]])) == [MarkedMount("/k/t", MARK)]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "",
+        "overlay",
+        "gkm:",
+        "gkm:csi-1",
+        "gkm:@sha256:00",
+        "gkm:csi-1@",
+        "gkm:a/b@sha256:00",
+        "gkm:csi-1@sha256:XY",
+        "gkm:csi-1@sha256:00\n",
+        " gkm:csi-1@sha256:00",
+        "gkm:csi-1@sha256:00@sha256:00",
+        "gkm:" + "x" * 129 + "@sha256:00",
+        "gkm:é@sha256:00",
+    ],
+)
+def test_what_is_no_mark_is_none(source: str) -> None:
+    assert Mark.parse(source) is None
+
+
+@pytest.mark.parametrize("other", [replace(OURS, kind="tmpfs"), replace(OURS, root="/sub")])
+def test_another_kind_and_a_bind_of_a_part_are_not_ours(other: Mount) -> None:
+    assert mark_of(other) is None

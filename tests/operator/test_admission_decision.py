@@ -1,0 +1,312 @@
+"""What admission answers: every branch of the decision, and the bounded way to it."""
+
+import json
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from threading import Event
+from typing import Any
+
+import msgspec
+import pytest
+from gkm.api.errors import GKMError, Reason
+from gkm.images.verify import Verdict
+from gkm_operator.admission import decision
+from gkm_operator.admission.bounded import Bounded, NoAnswer
+from gkm_operator.admission.judge import Judge
+from gkm_operator.admission.review import MAX_WARNING, Request, Response, ReviewInvalid, encode, parse
+from hypothesis import given
+from hypothesis import strategies as st
+from operator_images import AWAY, DIGEST, GOOD, OFF, UNKNOWN, UNSIGNED, WARNED, FakeImages
+
+IMAGE = "registry.test/team/cache:1"
+
+
+def review(**changes: Any) -> dict[str, Any]:  # noqa: ANN401 -- JSON
+    request: dict[str, Any] = {
+        "uid": "u-1",
+        "kind": {"group": "gkm.io", "version": "v1alpha1", "kind": "GKMCache"},
+        "operation": "CREATE",
+        "name": "x",
+        "namespace": "a",
+        "object": {"metadata": {"name": "x"}, "spec": {"image": IMAGE}},
+        "oldObject": None,
+        "userInfo": {"username": "somebody"},
+    }
+    return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request | changes}
+
+
+def request(**changes: Any) -> Request:  # noqa: ANN401 -- JSON
+    return parse(json.dumps(review(**changes)).encode())
+
+
+def an_object(image: str, **meta: object) -> dict[str, Any]:
+    return {"metadata": {"name": "x", **meta}, "spec": {"image": image}}
+
+
+def test_a_review_is_read() -> None:
+    read = request(dryRun=True)
+    assert (read.uid, read.scope, read.dry_run) == ("u-1", "a", True)
+    assert read.object
+    assert read.object.spec.image == IMAGE
+    assert request(namespace="").scope is None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b"{",
+        b"\xff\xfe\x00",
+        b"[" * 100_000,
+        json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}).encode(),
+        json.dumps(review() | {"kind": "Pod"}).encode(),
+        json.dumps(review() | {"apiVersion": "admission.k8s.io/v1beta1"}).encode(),
+        json.dumps(review(uid="")).encode(),
+        json.dumps(review(kind={"group": "", "version": "v1", "kind": "Pod"})).encode(),
+        json.dumps(review(kind={"group": "gkm.io", "version": "v1", "kind": "GKMCacheNode"})).encode(),
+        json.dumps(review(object={"spec": {}})).encode(),
+        json.dumps(review(object={"spec": {"image": 7}})).encode(),
+        json.dumps(review(object={"spec": {"image": "x" * 5000}})).encode(),
+        json.dumps(review(object=an_object(IMAGE, labels=[]))).encode(),
+    ],
+)
+def test_what_is_no_review_of_ours_is_refused_as_such(body: bytes) -> None:
+    with pytest.raises(ReviewInvalid) as caught:
+        parse(body)
+    assert len(str(caught.value)) < 400
+
+
+@given(st.binary(max_size=200) | st.recursive(st.none() | st.text(), st.lists).map(lambda v: json.dumps(v).encode()))
+def test_no_bytes_do_worse_than_that(body: bytes) -> None:
+    with pytest.raises(ReviewInvalid):
+        parse(body)
+
+
+@given(st.sampled_from(sorted(review()["request"])), st.none() | st.integers() | st.text() | st.lists(st.text()))
+def test_no_field_of_another_kind_does_worse_either(field: str, value: object) -> None:
+    try:
+        parse(json.dumps(review(**{field: value})).encode())
+    except ReviewInvalid as error:
+        assert str(error)
+
+
+def test_an_answer_carries_uid_message_and_warnings() -> None:
+    assert msgspec.json.decode(encode("u", Response(allowed=True)))["response"] == {"uid": "u", "allowed": True}
+    refused = msgspec.json.decode(encode("u", Response(allowed=False, message="no")))
+    assert refused["response"]["status"] == {"code": 403, "reason": "Forbidden", "message": "no"}
+    warned = msgspec.json.decode(encode("u", Response(allowed=True, warnings=("a\nb\t c", "x" * 999))))
+    assert warned["response"]["warnings"][0] == "a b c"
+    assert len(warned["response"]["warnings"][1]) == MAX_WARNING
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"operation": "DELETE", "object": None},
+        {"operation": "CONNECT"},
+        {"subResource": "status"},
+        {"operation": "UPDATE", "object": an_object("other", deletionTimestamp="2026-01-01T00:00:00Z")},
+        {"operation": "UPDATE", "oldObject": an_object(IMAGE)},
+    ],
+)
+def test_some_requests_pass_before_anything_is_looked_at(changes: dict[str, Any]) -> None:
+    assert decision.early(request(**changes)) == Response(allowed=True)
+
+
+@pytest.mark.parametrize("changes", [{}, {"operation": "UPDATE", "oldObject": an_object("other")}])
+def test_a_new_image_is_looked_at(changes: dict[str, Any]) -> None:
+    assert decision.early(request(**changes)) is None
+
+
+def test_a_create_without_an_object_is_refused() -> None:
+    answer = decision.early(request(object=None))
+    assert answer
+    assert not answer.allowed
+
+
+@pytest.mark.parametrize(
+    ("verdict", "allowed", "said"),
+    [
+        (GOOD, True, ""),
+        (OFF, True, ""),
+        (UNSIGNED, False, "(SignatureMissing): no signature was found"),
+        (WARNED, True, "no signature (only warns)"),
+        (UNKNOWN, True, "not verified yet"),
+        (replace(UNKNOWN, allowed=True), True, "1: no answer"),
+    ],
+)
+def test_the_verdict_decides(verdict: Verdict, allowed: bool, said: str) -> None:  # noqa: FBT001 -- a parameter
+    answer = decision.of_verdict(request(), verdict)
+    assert answer.allowed is allowed
+    told = answer.message + "".join(answer.warnings)
+    assert (said in told) if said else not told
+    assert (IMAGE in told) == bool(told)
+
+
+@pytest.mark.parametrize(
+    ("reason", "mode", "allowed", "silent"),
+    [
+        (Reason.REGISTRY_UNAVAILABLE, "enforce", True, False),
+        (Reason.UNAUTHORIZED, "enforce", True, False),
+        (Reason.NOT_FOUND, "enforce", False, False),
+        (Reason.DIGEST_MISMATCH, "enforce", False, False),
+        (Reason.NOT_FOUND, "warn", True, False),
+        (Reason.NOT_FOUND, "off", True, False),
+        (Reason.INVALID_REFERENCE, "enforce", False, False),
+        (Reason.INVALID_REFERENCE, "off", False, False),
+        (Reason.NOT_ALLOWED, "warn", False, False),
+    ],
+)
+def test_only_a_definite_failure_is_refused(reason: Reason, mode: str, allowed: bool, silent: bool) -> None:  # noqa: FBT001
+    answer = decision.of_error(request(), GKMError(reason, "what was found", "what to do"), mode)
+    assert answer.allowed is allowed
+    assert bool(answer.warnings or answer.message) is not silent
+    assert "what was found; what to do" in answer.message + "".join(answer.warnings)
+
+
+def judged(images: FakeImages, mode: str = "enforce", **changes: Any) -> Response:  # noqa: ANN401 -- JSON
+    return Judge(images, mode, seconds=10).answer(request(**changes))
+
+
+def test_the_digest_that_the_tag_names_is_what_is_verified_in_the_namespace_of_the_object() -> None:
+    images = FakeImages({IMAGE: DIGEST}, {DIGEST: GOOD})
+    assert judged(images) == Response(allowed=True)
+    assert images.asked == [("resolve", IMAGE), ("verify", IMAGE, DIGEST, "a")]
+    images.asked.clear()
+    judged(images, namespace="", kind={"group": "gkm.io", "version": "v1alpha1", "kind": "ClusterGKMCache"})
+    assert images.asked[-1] == ("verify", IMAGE, DIGEST, "None")
+
+
+def test_what_the_registry_raises_is_decided_too() -> None:
+    assert not judged(FakeImages()).allowed
+    assert judged(FakeImages({IMAGE: AWAY})).allowed
+    assert judged(FakeImages({IMAGE: DIGEST}, {DIGEST: AWAY})).allowed
+
+
+def test_a_request_that_needs_no_look_asks_nobody() -> None:
+    images = FakeImages()
+    assert judged(images, operation="DELETE", object=None).allowed
+    assert images.asked == []
+
+
+TRACK, SECRETS = (
+    "updatePolicy Track is not supported yet: the tag is resolved once",
+    "imagePullSecrets are not read yet: the registry is read anonymously",
+)
+
+
+def asking(*secrets: str, mode: str = "Pinned", **meta: object) -> dict[str, Any]:
+    """Return an object with these pull secrets and this update policy."""
+    made = an_object(IMAGE, **meta)
+    made["spec"] |= {"imagePullSecrets": [{"name": name} for name in secrets], "updatePolicy": {"mode": mode}}
+    return made
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"object": asking()}, ()),
+        ({"object": asking(mode="Track")}, (TRACK,)),
+        ({"object": asking("pull")}, (SECRETS,)),
+        ({"object": asking("pull", mode="Track")}, (TRACK, SECRETS)),
+        ({"operation": "UPDATE", "object": asking(mode="Track"), "oldObject": an_object(IMAGE)}, (TRACK,)),
+        ({"operation": "UPDATE", "object": asking(mode="Track"), "oldObject": asking(mode="Track")}, ()),
+        ({"operation": "UPDATE", "object": asking("b", mode="Track"), "oldObject": asking("a")}, (TRACK,)),
+        ({"operation": "UPDATE", "object": asking("a", deletionTimestamp="2026-01-01T00:00:00Z")}, ()),
+        ({"operation": "DELETE", "object": None, "oldObject": asking("a")}, ()),
+        ({"subResource": "status", "object": asking("a")}, ()),
+    ],
+)
+def test_what_nobody_does_yet_is_told_where_it_is_asked_for_first(
+    changes: dict[str, Any], told: tuple[str, ...]
+) -> None:
+    images = FakeImages({IMAGE: DIGEST}, {DIGEST: GOOD})
+    assert judged(images, **changes) == Response(allowed=True, warnings=told)
+
+
+def test_a_refusal_says_why_and_nothing_else() -> None:
+    answer = judged(FakeImages({IMAGE: DIGEST}), object=asking("pull", mode="Track"))
+    assert (answer.allowed, answer.warnings) == (False, ())
+
+
+def test_warnings_about_the_image_and_about_the_rest_stand_together() -> None:
+    answer = judged(FakeImages({IMAGE: AWAY}), object=asking(mode="Track"))
+    assert (answer.allowed, len(answer.warnings), answer.warnings[-1]) == (True, 2, TRACK)
+
+
+def test_a_log_line_names_the_cache_as_every_process_does(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    images = FakeImages({IMAGE: DIGEST}, {DIGEST: GOOD})
+    judged(images)
+    judged(images, namespace="")
+    judged(images, name="")
+    judged(images, operation="DELETE", object=None, name="../x")
+    lines = [vars(record) for record in caplog.records]
+    assert [line["message"] for line in lines] == ["admitted"] * 4
+    assert [line.get("cache") for line in lines] == ["GKMCache a/x", "ClusterGKMCache x", None, None]
+    assert [line.get("image") for line in lines] == [IMAGE, IMAGE, IMAGE, None]
+
+
+class SlowImages(FakeImages):
+    """A registry that does not answer before it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__({IMAGE: DIGEST}, {DIGEST: GOOD})
+        self.go = Event()
+
+    def resolve(self, image: str) -> str:
+        self.go.wait(30)
+        return super().resolve(image)
+
+
+def test_a_slow_registry_is_not_waited_for() -> None:
+    images = SlowImages()
+    answer = Judge(images, "enforce", seconds=0.01).answer(request())
+    assert answer.allowed
+    assert "did not answer within 0.01 s" in answer.warnings[0]
+    images.go.set()
+
+
+def test_slow_registries_take_no_more_than_their_threads() -> None:
+    images = SlowImages()
+    judge = Judge(images, "enforce", seconds=0.01, threads=2)
+    warnings = [judge.answer(request()).warnings[0] for _ in range(4)]
+    assert ["too many registries are slow" in warning for warning in warnings] == [False, False, True, True]
+    images.go.set()
+
+
+def too_late() -> object:
+    raise TimeoutError("the registry's own")
+
+
+@pytest.mark.parametrize("work", [lambda: 1 // 0, lambda: int("x"), too_late])
+def test_what_bounded_work_raises_is_raised_where_it_is_waited_for(work: Callable[[], object]) -> None:
+    bounded: Bounded[object] = Bounded(1, 10)
+    for _ in range(3):
+        with pytest.raises((ZeroDivisionError, ValueError, TimeoutError)):
+            bounded.run(work)
+    assert bounded.run(lambda: 7) == 7
+
+
+def test_a_thread_is_free_again_when_its_late_work_ends() -> None:
+    bounded: Bounded[int] = Bounded(1, 0.01)
+    go, done = Event(), Event()
+
+    def late() -> int:
+        go.wait(30)
+        done.set()
+        return 1
+
+    with pytest.raises(NoAnswer):
+        bounded.run(late)
+    with pytest.raises(NoAnswer, match="too many"):
+        bounded.run(lambda: 1)
+    go.set()
+    assert done.wait(10)
+    with bounded._free:
+        pass
+    patient: Bounded[int] = Bounded(1, 10)
+    assert patient.run(lambda: 2) == 2

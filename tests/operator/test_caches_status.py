@@ -1,0 +1,205 @@
+"""What the status of a cache says, for every outcome of its image and every sum of its nodes."""
+
+import pytest
+from gkm.api.caches import CacheSpec, CacheStatus, ClusterGKMCache, GKMCache, verified_digest
+from gkm.api.errors import GKMError, Reason
+from gkm.api.meta import Condition, ObjectMeta
+from gkm.images.verify import Verdict
+from gkm_operator.caches.outcome import Outcome, look, of_error, of_verdict
+from gkm_operator.caches.status import applied, resolved, wanted
+from gkm_operator.caches.tally import Summary
+from gkm_operator.caches.telling import regarding, told
+from msgspec import structs
+from operator_images import AWAY, DIGEST, GOOD, OFF, OTHER, UNKNOWN, UNSIGNED, WARNED, FakeImages
+
+IMAGE = "registry.test/team/cache:1"
+THEN, NOW = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
+NOBODY = Summary()
+AWAY_BUT_ALLOWED = Verdict(verified=None, allowed=True, reason=Reason.REGISTRY_UNAVAILABLE, message="away")
+
+
+def cache(status: CacheStatus | None = None, image: str = IMAGE, generation: int = 1) -> GKMCache:
+    meta = ObjectMeta(name="x", namespace="a", uid="u", generation=generation)
+    return GKMCache(meta, CacheSpec(image), status or CacheStatus())
+
+
+def settled(summary: Summary = NOBODY) -> CacheStatus:
+    """Return the status of a cache whose image was good."""
+    status = wanted(cache(), of_verdict(IMAGE, DIGEST, GOOD, 7), summary, THEN)
+    assert status
+    return status
+
+
+def shown(status: CacheStatus, kind: str) -> tuple[str, str]:
+    condition = status.condition(kind)
+    assert condition
+    return condition.status, condition.reason
+
+
+@pytest.mark.parametrize(
+    ("verdict", "status", "reason", "settled"),
+    [
+        (GOOD, "True", "CosignSuccess", True),
+        (UNSIGNED, "False", "SignatureMissing", False),
+        (UNKNOWN, "Unknown", "RegistryUnavailable", False),
+        (WARNED, "True", "NotRequired", True),
+        (AWAY_BUT_ALLOWED, "True", "NotRequired", False),
+        (OFF, "True", "NotRequired", True),
+    ],
+)
+def test_the_verdict_becomes_a_condition(verdict: Verdict, status: str, reason: str, settled: bool) -> None:  # noqa: FBT001
+    outcome = of_verdict(IMAGE, DIGEST, verdict, 7)
+    assert (outcome.status, outcome.reason, outcome.settled) == (status, reason, settled)
+    assert outcome.message == verdict.message
+
+
+@pytest.mark.parametrize(
+    ("reason", "status"),
+    [
+        (Reason.REGISTRY_UNAVAILABLE, "Unknown"),
+        (Reason.UNAUTHORIZED, "Unknown"),
+        (Reason.NOT_FOUND, "False"),
+        (Reason.NOT_ALLOWED, "False"),
+        (Reason.INVALID_REFERENCE, "False"),
+    ],
+)
+def test_an_error_becomes_a_condition_and_is_tried_again(reason: Reason, status: str) -> None:
+    outcome = of_error(IMAGE, None, GKMError(reason, "what"))
+    assert (outcome.status, outcome.reason, outcome.settled) == (status, reason, False)
+
+
+def test_an_image_is_resolved_once_and_verified_each_time() -> None:
+    images = FakeImages({IMAGE: OTHER}, {DIGEST: GOOD}, {DIGEST: 7})
+    assert look(images, IMAGE, DIGEST, "a") == Outcome(IMAGE, DIGEST, "True", Reason.COSIGN_SUCCESS, GOOD.message, 7)
+    assert [call[0] for call in images.asked] == ["verify", "size"]
+    assert look(images, IMAGE, None, "a").digest == OTHER
+
+
+def test_what_was_resolved_stays_when_the_registry_fails_after_it() -> None:
+    outcome = look(FakeImages({IMAGE: DIGEST}, {DIGEST: AWAY}), IMAGE, None, None)
+    assert (outcome.digest, outcome.status) == (DIGEST, "Unknown")
+
+
+@pytest.mark.parametrize(
+    ("error", "settled"), [(AWAY, False), (GKMError(Reason.METADATA_MISSING, "no cache image"), True)]
+)
+def test_a_size_that_cannot_be_read_refutes_no_signature(error: GKMError, settled: bool) -> None:  # noqa: FBT001
+    outcome = look(FakeImages({IMAGE: DIGEST}, {DIGEST: GOOD}, {DIGEST: error}), IMAGE, None, None)
+    assert (outcome.status, outcome.size_bytes, outcome.settled) == ("True", 0, settled)
+
+
+def test_a_new_cache_gets_everything_at_once() -> None:
+    status = settled(Summary(total=3, ready=1, failed=1, pods=2, failures={"NoGPU": ["n"]}))
+    assert (status.image, status.resolved_digest, status.size_bytes) == (IMAGE, DIGEST, 7)
+    assert (status.total_nodes, status.ready_nodes, status.failed_nodes, status.pods_using) == (3, 1, 1, 2)
+    assert (status.ready, status.failed_node_conditions) == ("1/3", {"NoGPU": ["n"]})
+    assert (status.observed_generation, status.last_updated) == (1, THEN)
+    assert [condition.type for condition in status.conditions] == ["Error", "Ready", "Verified"]
+    assert all(condition.observed_generation == 1 for condition in status.conditions)
+    assert verified_digest(cache(status)) == DIGEST
+
+
+@pytest.mark.parametrize(
+    ("summary", "ready", "error"),
+    [
+        (NOBODY, ("False", "NoMatchingNodes"), "False"),
+        (Summary(total=2, ready=2), ("True", "AllNodesReady"), "False"),
+        (Summary(total=2, ready=1), ("False", "NodesPending"), "False"),
+        (Summary(total=2, ready=1, failed=1, failures={"NoGPU": ["n"]}), ("False", "NodesPending"), "True"),
+    ],
+)
+def test_sums_become_conditions(summary: Summary, ready: tuple[str, str], error: str) -> None:
+    status = settled(summary)
+    assert shown(status, "Ready") == ready
+    assert shown(status, "Error") == (error, "NodeFailuresPresent")
+
+
+def test_without_a_good_verdict_nothing_is_ready() -> None:
+    status = wanted(cache(), of_verdict(IMAGE, DIGEST, UNSIGNED, 0), Summary(total=1, ready=1), NOW)
+    assert status
+    assert shown(status, "Ready") == ("False", "NotVerified")
+    assert verified_digest(cache(status)) is None
+
+
+def test_nothing_is_written_when_nothing_changed() -> None:
+    status = settled()
+    assert wanted(cache(status), of_verdict(IMAGE, DIGEST, GOOD, 7), NOBODY, NOW) == status
+
+
+def test_times_move_with_what_they_are_about() -> None:
+    status = wanted(cache(settled()), of_verdict(IMAGE, DIGEST, GOOD, 7), Summary(total=1, pods=1), NOW)
+    assert status
+    assert status.last_updated == NOW
+    times = {condition.type: condition.last_transition_time for condition in status.conditions}
+    assert times == {"Verified": THEN, "Error": THEN, "Ready": THEN}
+    changed = wanted(cache(status), of_verdict(IMAGE, DIGEST, UNSIGNED, 0), Summary(total=1, pods=1), NOW)
+    assert changed
+    verified = changed.condition("Verified")
+    assert verified
+    assert verified.last_transition_time == NOW
+
+
+def test_after_a_restart_the_verdict_that_stands_stands_until_there_is_another() -> None:
+    status = wanted(cache(settled()), None, Summary(total=1, ready=1), NOW)
+    assert status
+    assert shown(status, "Verified") == ("True", "CosignSuccess")
+    assert status.ready == "1/1"
+
+
+def test_nothing_is_said_of_an_image_that_nobody_looked_at() -> None:
+    assert wanted(cache(), None, NOBODY, NOW) is None
+    moved = cache(settled(), image="registry.test/other:2", generation=2)
+    assert wanted(moved, None, NOBODY, NOW) is None
+    assert wanted(moved, of_verdict(IMAGE, DIGEST, GOOD, 7), NOBODY, NOW) is None
+
+
+def test_an_old_digest_is_never_taken_for_the_new_image() -> None:
+    moved = cache(settled(), image="registry.test/other:2", generation=2)
+    outcome = of_error("registry.test/other:2", None, AWAY)
+    assert resolved(moved, outcome) is None
+    status = wanted(moved, outcome, NOBODY, NOW)
+    assert status
+    assert (status.image, status.resolved_digest) == (IMAGE, DIGEST)
+    assert (status.observed_generation, shown(status, "Verified")) == (2, ("Unknown", "RegistryUnavailable"))
+    assert verified_digest(cache(status, image="registry.test/other:2")) is None
+
+
+def test_the_pinned_digest_is_that_of_the_present_image() -> None:
+    good = of_verdict(IMAGE, OTHER, GOOD, 7)
+    assert resolved(cache(), None) is None
+    assert resolved(cache(), good) == OTHER
+    assert resolved(cache(settled()), None) == DIGEST
+    assert resolved(cache(settled(), image="other"), good) is None
+
+
+def test_a_known_size_survives_a_look_that_found_none() -> None:
+    status = wanted(cache(settled()), of_verdict(IMAGE, DIGEST, GOOD, 0), NOBODY, NOW)
+    assert status
+    assert status.size_bytes == 7
+
+
+def test_zeros_are_written_out_and_names_are_whole() -> None:
+    written = applied(cache(), settled())
+    assert (written["apiVersion"], written["kind"]) == ("gkm.io/v1alpha1", "GKMCache")
+    assert written["metadata"] == {"name": "x", "namespace": "a"}
+    zeros = {name: written["status"][name] for name in ("totalNodes", "readyNodes", "failedNodes", "podsUsing")}
+    assert set(zeros.values()) == {0}
+    assert "spec" not in written
+    cluster = ClusterGKMCache(ObjectMeta(name="x"), CacheSpec(IMAGE))
+    assert applied(cluster, settled())["metadata"] == {"name": "x"}
+
+
+def condition(status: str, reason: str) -> Condition:
+    return Condition("Verified", status, reason, "message", THEN)
+
+
+def test_only_a_changed_verdict_is_told() -> None:
+    good, bad = condition("True", "CosignSuccess"), condition("False", "SignatureInvalid")
+    assert told(None, None) is None
+    assert told(good, structs.replace(good, message="other words")) is None
+    first, second = told(None, good), told(good, bad)
+    assert first
+    assert second
+    assert (first.kind, first.reason) == ("Normal", "CosignSuccess")
+    assert (second.kind, second.reason, second.note) == ("Warning", "SignatureInvalid", "message")
+    assert regarding(cache()).kind == "GKMCache"

@@ -1,0 +1,160 @@
+"""`gkm-operator controllers` as a process, with the account and the roles that ship, on a real kube-apiserver."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+from gkm.kube.client import connect
+from gkm.kube.resources import CLUSTERGKMCACHENODES, CLUSTERGKMCACHES, GKMCACHENODES, GKMCACHES, Json, Resource
+from operator_site import SIZE, Shelf, cache, node, operator
+from testbed import ports
+from testbed.cluster import Cluster
+from testbed.registry_faults import status as answering
+
+pytestmark = pytest.mark.peers
+NAMESPACE = "controlled"
+
+
+class Controlled:
+    """A cluster with running controllers."""
+
+    def __init__(self, cluster: Cluster, images: Shelf) -> None:
+        self.cluster = cluster
+        self.images = images
+        self.api = connect(str(cluster.kubeconfig))
+
+    def create(self, name: str, image: str, namespace: str | None = NAMESPACE) -> None:
+        resource: Resource[Any] = GKMCACHES if namespace else CLUSTERGKMCACHES
+        self.api.create(resource, cache(name, image, namespace))
+
+    def report(self, name: str, caches: Mapping[str, Mapping[str, Any]], namespace: str | None = NAMESPACE) -> None:
+        """Say what an agent would."""
+        resource: Resource[Any] = GKMCACHENODES if namespace else CLUSTERGKMCACHENODES
+        whole = node(name, caches, namespace)
+        self.api.apply(resource, {k: v for k, v in whole.items() if k != "status"}, field_manager="test")
+        self.api.apply(resource, whole, field_manager="test", subresource="status")
+
+    def until(self, name: str, good: Callable[[Json], bool], namespace: str | None = NAMESPACE) -> Json:
+        """Wait until the status of a cache is so."""
+        kind = "gkmcache" if namespace else "clustergkmcache"
+
+        def probe() -> Json | None:
+            found: Json = self.cluster.get(kind, name, namespace).get("status", {})
+            return found if found and good(found) else None
+
+        return self.cluster.until(probe, f"the status of {name}")
+
+
+def condition(status: Json, kind: str) -> tuple[str, str]:
+    """Return status and reason of a condition."""
+    return next(((c["status"], c["reason"]) for c in status.get("conditions", []) if c["type"] == kind), ("", ""))
+
+
+@pytest.fixture(scope="module")
+def running(gkm_cluster: Cluster, images: Shelf, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Controlled]:
+    gkm_cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+    directory = tmp_path_factory.mktemp("controllers")
+    config = directory / "config.yaml"
+    config.write_text(images.config(), encoding="utf-8")
+    arguments = (
+        "controllers",
+        f"--config={config}",
+        f"--health=127.0.0.1:{ports.free()}",
+        f"--kubeconfig={gkm_cluster.kubeconfig_for('system:serviceaccount:gkm-system:gkm-controllers')}",
+    )
+    with operator(directory, *arguments) as process:
+        log = process.log
+        process.ready(lambda: '"event": "synced"' in log.read_text(encoding="utf-8"), "it is synced")
+        yield Controlled(gkm_cluster, images)
+        process.stop()
+        assert process.popen.returncode == 0, process.tail()
+        assert "forbidden" not in log.read_text(encoding="utf-8").lower()
+
+
+def test_a_signed_image_is_resolved_and_verified(running: Controlled) -> None:
+    image, digest = running.images.push("good")
+    running.create("good", image)
+    status = running.until("good", lambda status: bool(status.get("conditions")))
+    assert condition(status, "Verified") == ("True", "CosignSuccess")
+    assert condition(status, "Ready") == ("False", "NoMatchingNodes")
+    assert condition(status, "Error") == ("False", "NodeFailuresPresent")
+    kept = {"image": image, "resolvedDigest": digest, "sizeBytes": SIZE, "observedGeneration": 1, "ready": "0/0"}
+    assert kept.items() <= status.items()
+    assert status["podsUsing"] == 0
+    assert status["lastUpdated"].endswith("Z")
+
+
+def test_an_unsigned_image_is_not_verified_and_is_when_somebody_signs_it(running: Controlled) -> None:
+    image, digest = running.images.push("unsigned", flaw=None)
+    running.create("unsigned", image)
+    status = running.until("unsigned", lambda status: bool(status.get("conditions")))
+    assert condition(status, "Verified") == ("False", "SignatureMissing")
+    assert condition(status, "Ready") == ("False", "NotVerified")
+    running.images.sign("unsigned", digest)
+    running.until("unsigned", lambda status: condition(status, "Verified") == ("True", "CosignSuccess"))
+
+
+def test_a_registry_that_is_away_is_asked_again(running: Controlled) -> None:
+    image, digest = running.images.push("away")
+    running.images.registry.misbehave(answering("/v2/team/away/", 503))
+    try:
+        running.create("away", image)
+        status = running.until("away", lambda status: bool(status.get("conditions")))
+        assert condition(status, "Verified") == ("Unknown", "RegistryUnavailable")
+        assert "resolvedDigest" not in status
+    finally:
+        running.images.registry.behave()
+    status = running.until("away", lambda status: condition(status, "Verified")[0] == "True")
+    assert status["resolvedDigest"] == digest
+
+
+def test_what_nodes_report_is_summed_up(running: Controlled) -> None:
+    image, digest = running.images.push("summed")
+    for namespace in (NAMESPACE, None):
+        running.create("summed", image, namespace)
+        pod = {"namespace": "a", "name": "p", "volumeId": "v", "digest": digest}
+        running.report("node-a", {"summed": {"state": "Ready", "digest": digest, "pods": [pod]}}, namespace)
+        failed = {"state": "Incompatible", "digest": digest, "reason": "ArchitectureMismatch"}
+        running.report("node-b", {"summed": failed}, namespace)
+        status = running.until("summed", lambda status: status.get("totalNodes") == 2, namespace)
+        expected = {
+            "totalNodes": 2,
+            "readyNodes": 1,
+            "failedNodes": 1,
+            "podsUsing": 1,
+            "ready": "1/2",
+            "failedNodeConditions": {"ArchitectureMismatch": ["node-b"]},
+        }
+        assert expected.items() <= status.items()
+        assert condition(status, "Ready") == ("False", "NodesPending")
+        assert condition(status, "Error") == ("True", "NodeFailuresPresent")
+        running.report("node-b", {"summed": {"state": "Ready", "digest": digest}}, namespace)
+        status = running.until("summed", lambda status: status["ready"] == "2/2", namespace)
+        assert condition(status, "Ready") == ("True", "AllNodesReady")
+        assert "failedNodeConditions" not in status
+
+
+def test_a_pinned_tag_stays_where_it_was_and_a_new_image_is_looked_up(running: Controlled) -> None:
+    image, digest = running.images.push("pinned")
+    running.create("pinned", image)
+    running.until("pinned", lambda status: condition(status, "Verified")[0] == "True")
+    running.images.push("pinned", salt="moved")
+    other, other_digest = running.images.push("pinned-other")
+    running.api.merge(GKMCACHES, "pinned", {"metadata": {"labels": {"touched": "yes"}}}, NAMESPACE)
+    assert running.api.get(GKMCACHES, "pinned", NAMESPACE).status.resolved_digest == digest
+    running.api.merge(GKMCACHES, "pinned", {"spec": {"image": other}}, NAMESPACE)
+    status = running.until("pinned", lambda status: status.get("image") == other)
+    assert (status["resolvedDigest"], status["observedGeneration"]) == (other_digest, 2)
+
+
+def test_people_see_it_in_columns_and_events(running: Controlled) -> None:
+    image, _ = running.images.push("seen")
+    running.create("seen", image)
+    running.until("seen", lambda status: bool(status.get("conditions")))
+    shown = running.cluster.kubectl("get", "gkmcache", "seen", "--namespace", NAMESPACE).split()
+    assert shown[:10] == ["NAME", "READY", "VERIFIED", "IN-USE", "AGE", "seen", "0/0", "CosignSuccess", "0", shown[9]]
+    told = running.cluster.until(
+        lambda: running.cluster.kubectl("events", "--for=gkmcache/seen", "--namespace", NAMESPACE, "--no-headers"),
+        "an event",
+    )
+    assert "CosignSuccess" in told

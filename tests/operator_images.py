@@ -1,0 +1,47 @@
+"""`Images` in memory: what tests say of references and digests."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from gkm.api.errors import GKMError, Reason
+from gkm.images.verify import Verdict
+
+T = TypeVar("T")
+
+DIGEST = "sha256:" + "a" * 64
+OTHER = "sha256:" + "b" * 64
+GOOD = Verdict(verified=True, allowed=True, reason=Reason.COSIGN_SUCCESS, message="signed by key k")
+UNSIGNED = Verdict(verified=False, allowed=False, reason=Reason.SIGNATURE_MISSING, message="no signature was found")
+WARNED = Verdict(verified=False, allowed=True, reason=Reason.SIGNATURE_MISSING, message="no signature (only warns)")
+UNKNOWN = Verdict(verified=None, allowed=False, reason=Reason.REGISTRY_UNAVAILABLE, message="no answer")
+OFF = Verdict(verified=None, allowed=True, reason=Reason.NOT_REQUIRED, message="verification is switched off")
+AWAY = GKMError(Reason.REGISTRY_UNAVAILABLE, "the registry does not answer")
+
+
+@dataclass
+class FakeImages:
+    """Answers as it was told; what it was not told of is not found. An error among the answers is raised."""
+
+    digests: dict[str, str | GKMError] = field(default_factory=dict)
+    verdicts: dict[str, Verdict | GKMError] = field(default_factory=dict)
+    sizes: Mapping[str, int | GKMError] = field(default_factory=dict)
+    asked: list[tuple[str, ...]] = field(default_factory=list)
+
+    def resolve(self, image: str) -> str:
+        self.asked.append(("resolve", image))
+        return _or_raise(self.digests.get(image, GKMError(Reason.NOT_FOUND, f"{image} is not there")))
+
+    def verify(self, image: str, digest: str, namespace: str | None) -> Verdict:
+        self.asked.append(("verify", image, digest, str(namespace)))
+        return _or_raise(self.verdicts.get(digest, UNSIGNED))
+
+    def size(self, image: str, digest: str) -> int:
+        self.asked.append(("size", image, digest))
+        return _or_raise(self.sizes.get(digest, 0))
+
+
+def _or_raise(answer: T | GKMError) -> T:
+    if isinstance(answer, GKMError):
+        raise answer
+    return answer

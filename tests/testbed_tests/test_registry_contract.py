@@ -1,0 +1,17 @@
+"""Our registry and the real one keep the same contract, so what is tested against ours holds for real ones."""
+
+import pytest
+from testbed.olareg import Olareg
+from testbed.registry import Registry
+from testbed.registry_contract import STATEMENTS, Contract
+
+
+@pytest.mark.parametrize("statement", STATEMENTS)
+def test_ours(registry: Registry, statement: str) -> None:
+    getattr(Contract(registry.host), statement)()
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("statement", STATEMENTS)
+def test_olareg(olareg: Olareg, statement: str) -> None:
+    getattr(Contract(olareg.host), statement)()
