@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gkm.api.config import Registries, RegistryHost
+from gkm.images import push as pushing
+from gkm.images.packed import PackedBlob
 from gkm.images.reference import Reference
 from gkm.images.registry import Registry
 from isal import igzip
@@ -81,7 +83,7 @@ def _push(host: str, name: str, packed: tuple[Path, int, int]) -> Image:
     summary = json.dumps({"targets": [{"backend": "cuda", "arch": "90", "warp_size": 32}]})
     labels = {"cache.triton.image/summary": summary, "cache.triton.image/cache-size-bytes": str(size)}
     config = json.dumps({"config": {"Labels": labels}}).encode()
-    digests = [client.push_blob(ref, blob) for blob in (layer, config)]
+    digests = [pushing.blob(client, ref, PackedBlob.of(blob, "")) for blob in (layer, config)]
     manifest = {
         "schemaVersion": 2,
         "mediaType": OCI_MANIFEST,
@@ -101,5 +103,5 @@ def _push(host: str, name: str, packed: tuple[Path, int, int]) -> Image:
         ],
     }
     raw = json.dumps(manifest).encode()
-    client.push_manifest(ref, raw, OCI_MANIFEST)
+    pushing.manifest(client, ref, raw, OCI_MANIFEST)
     return Image(name, f"sha256:{hashlib.sha256(raw).hexdigest()}", digests[0], files)

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from gkm.api.errors import GKMError, Reason
 from gkm.hoststate.layout import Layout
-from gkm.images import cache, download, pull
+from gkm.images import cache, download, pull, push
 from gkm.images.build import BuiltImage
 from gkm.images.cache import CacheImage
+from gkm.images.packed import PackedBlob
 from gkm.images.reference import Reference
 from images_archives import image_of_layers, tree
 from images_site import Site
@@ -27,9 +28,9 @@ def described(site: Site) -> CacheImage:
 
 def pushed(site: Site, image: BuiltImage) -> Reference:
     for blob in image.blobs.values():
-        site.client.push_blob(site.ref, blob)
+        push.blob(site.client, site.ref, PackedBlob.of(blob, ""))
     ref = site.ref.tagged("layers")
-    return ref.pinned(site.client.push_manifest(ref, image.manifest, image.media_type))
+    return ref.pinned(push.manifest(site.client, ref, image.manifest, image.media_type))
 
 
 def test_a_failed_pull_leaves_its_part_and_the_next_one_takes_it_up(site: Site, layout: Layout) -> None:

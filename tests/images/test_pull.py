@@ -6,6 +6,7 @@ import pytest
 from gkm.api.errors import GKMError, Reason
 from gkm.hoststate.layout import Layout
 from gkm.images import cache, entry, pull
+from gkm.images import push as pushing
 from gkm.images.build import BuiltImage, push
 from gkm.images.pull import Stage
 from gkm.images.reference import Reference
@@ -161,7 +162,7 @@ def index_of(site: Site, *platforms: str | None) -> Reference:
     manifests = [image | ({"platform": {"architecture": name, "os": "linux"}} if name else {}) for name in platforms]
     raw = json.dumps({"schemaVersion": 2, "manifests": manifests}).encode()
     ref = site.ref.tagged("index")
-    return ref.pinned(site.client.push_manifest(ref, raw, "application/vnd.oci.image.index.v1+json"))
+    return ref.pinned(pushing.manifest(site.client, ref, raw, "application/vnd.oci.image.index.v1+json"))
 
 
 @pytest.mark.parametrize("platforms", [(None,), ("s390x", cache.this_platform().architecture), ("s390x", None)])
@@ -184,7 +185,7 @@ def test_an_index_without_one_image_for_this_machine_is_refused(site: Site, plat
 def test_an_index_in_an_index_is_refused(site: Site) -> None:
     inner = {"mediaType": site.image.media_type, "digest": index_of(site, None).target, "size": 1}
     raw = json.dumps({"schemaVersion": 2, "manifests": [inner]}).encode()
-    digest = site.client.push_manifest(site.ref.tagged("outer"), raw, "application/vnd.oci.image.index.v1+json")
+    digest = pushing.manifest(site.client, site.ref.tagged("outer"), raw, "application/vnd.oci.image.index.v1+json")
     with pytest.raises(GKMError, match="index of images"):
         cache.describe(site.client, site.ref.pinned(digest))
 

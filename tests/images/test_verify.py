@@ -7,7 +7,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from gkm.api.config import Policy, Verification
 from gkm.api.errors import GKMError, Reason
-from gkm.images import keys
+from gkm.images import keys, push
 from gkm.images.verify import Verdict, Verifier
 from images_site import Site
 from testbed import registry_faults as faults
@@ -69,7 +69,7 @@ def test_the_signature_of_another_image_attached_to_this_one_is_refused(site: Si
 
 def test_a_referrer_listed_for_an_image_that_it_does_not_name_is_refused(site: Site) -> None:
     other = site.ref.tagged("other")
-    digest = site.client.push_manifest(other, site.image.manifest + b" ", site.image.media_type)
+    digest = push.manifest(site.client, other, site.image.manifest + b" ", site.image.media_type)
     sign_bundle(target(site), digest, KEY, Flaw.NONE)
     listed = msgspec.json.encode({"schemaVersion": 2, "manifests": site.client.referrers(site.ref.pinned(digest))})
     site.real.misbehave(faults.tampered(f"referrers/{site.ref.target}", lambda _: listed))
@@ -97,7 +97,7 @@ def test_warn_lets_an_unsigned_image_pass_and_says_so(site: Site) -> None:
 def test_off_asks_nobody(site: Site) -> None:
     site.real.requests.clear()
     answer = verdict(site, mode="off")
-    assert (answer.allowed, answer.reason) == (True, Reason.NOT_REQUIRED)
+    assert (answer.verified, answer.allowed, answer.reason) == (None, True, Reason.NOT_REQUIRED)
     assert site.real.requests == []
 
 

@@ -21,13 +21,16 @@ def cache(name: str, namespace: str | None, image: str) -> Object:
 
 
 def pod(name: str, namespace: str, attributes: Mapping[str, str], script: str) -> Object:
-    """A pod that mounts a cache at MOUNT and runs a shell script once."""
+    """A pod that mounts a cache at MOUNT and runs a shell script once.
+
+    What it prints and what it complains about go into one stream: of two streams, nobody knows which line came first.
+    """
     volume = {"name": "kernels", "csi": {"driver": "csi.gkm.io", "volumeAttributes": dict(attributes)}}
     container = {
         "name": "app",
         "image": BUSYBOX,
         "imagePullPolicy": "Never",
-        "command": ["/bin/sh", "-c", script],
+        "command": ["/bin/sh", "-c", f"exec 2>&1; {script}"],
         "volumeMounts": [{"name": "kernels", "mountPath": MOUNT}],
     }
     return {

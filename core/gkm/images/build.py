@@ -17,8 +17,10 @@ import msgspec
 from msgspec import Struct
 
 from gkm.api.errors import GKMError, Reason
+from gkm.images import push as pushing
 from gkm.images.cache import Format, Target
 from gkm.images.manifest import DOCKER_MANIFEST
+from gkm.images.packed import PackedBlob, PackedImage
 from gkm.images.reference import Reference
 from gkm.images.registry import Registry
 
@@ -92,9 +94,8 @@ def push(registry: Registry, ref: Reference, image: BuiltImage) -> str:
     Raises:
         GKMError: what the registry raises.
     """
-    for blob in image.blobs.values():
-        registry.push_blob(ref, blob)
-    return registry.push_manifest(ref, image.manifest, image.media_type)
+    blobs = tuple(PackedBlob.of(data, "") for data in image.blobs.values())
+    return pushing.image(registry, ref, PackedImage(image.manifest, image.media_type, blobs, image.labels))
 
 
 def _kernel(path: Path) -> _Kernel | None:

@@ -1,38 +1,26 @@
 """Registries, by the OCI distribution specification 1.1; every byte is checked before it is handed out."""
 
-import hashlib
 import re
 import time
-from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
-from fnmatch import fnmatchcase
-from threading import Lock
-from urllib.parse import quote, urljoin
 
 from urllib3 import BaseHTTPResponse
 
 from gkm.api.config import Registries
 from gkm.api.errors import GKMError, Reason
-from gkm.images.auth import Anonymous, Authorizer, Credentials
+from gkm.images.auth import Credentials
 from gkm.images.blobs import Arrival, wrong_blob
 from gkm.images.bodies import chunks, read_body
+from gkm.images.hosts import NOT_FOUND, OK, Hosts, failure
 from gkm.images.manifest import ACCEPTED, MAX_MANIFEST_BYTES, OCI_INDEX, Descriptor, Manifest, referrers_in
 from gkm.images.reference import Reference
-from gkm.images.transport import Limits, Request, Transport
-
-MAX_HOSTS = 64
-"""Hosts are named by users: so many are remembered with their connections and tokens, the least used goes first."""
+from gkm.images.transport import Limits, Request
 
 MAX_RESUMES = 5
 """How often a blob that broke off is taken up again; a try that brought bytes is not a failed one."""
 
-MAX_STORED_ANSWER = 64 << 10
-"""Nothing of it is used; it is read so that the connection can be used again."""
-
-_OK, _CREATED, _ACCEPTED, _PARTIAL = 200, 201, 202, 206
-_UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND = 401, 403, 404
+_PARTIAL = 206
 MAX_REFERRER_PAGES = 8
 _NO_REFERRERS_API = frozenset({400, 405, 406, 501})
 """What registries without the referrers API answer besides 404."""
@@ -49,11 +37,7 @@ class Registry:
         credentials: Credentials | None = None,
         limits: Limits | None = None,
     ) -> None:
-        self._config = config or Registries()
-        self._credentials = credentials or Anonymous()
-        self._limits = limits or Limits()
-        self._hosts: OrderedDict[str, tuple[Transport, Authorizer]] = OrderedDict()
-        self._lock = Lock()
+        self.hosts = Hosts(config, credentials, limits)
 
     def resolve(self, ref: Reference) -> str:
         """Return the digest that a reference names now: of the bytes, never of a header alone.
@@ -69,7 +53,7 @@ class Registry:
         Raises:
             GKMError: as `resolve`; DIGEST_MISMATCH when the registry answers with other bytes.
         """
-        deadline = self._deadline()
+        deadline = self.hosts.deadline()
         with self._read(ref, f"manifests/{ref.target}", {"Accept": ", ".join(ACCEPTED)}, deadline) as response:
             media_type = response.headers.get("Content-Type", "").partition(";")[0].strip()
             manifest = Manifest.of(read_body(response, MAX_MANIFEST_BYTES, deadline), media_type)
@@ -125,7 +109,7 @@ class Registry:
         found: list[Descriptor] = []
         path = f"referrers/{ref.target}"
         for _ in range(MAX_REFERRER_PAGES):
-            deadline = self._deadline()
+            deadline = self.hosts.deadline()
             try:
                 with self._read(ref, path, {"Accept": OCI_INDEX}, deadline) as response:
                     raw = read_body(response, MAX_MANIFEST_BYTES, deadline)
@@ -149,43 +133,13 @@ class Registry:
             raise
         return referrers_in(manifest.raw, str(ref))
 
-    def push_blob(self, ref: Reference, data: bytes) -> str:
-        """Store a blob in one piece (distribution-spec, "POST then PUT") and return its digest.
-
-        Raises:
-            GKMError: UNAUTHORIZED or REGISTRY_UNAVAILABLE.
-        """
-        deadline = self._deadline(len(data))
-        digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
-        uploads = self._url(ref, "blobs/uploads/")
-        location = urljoin(uploads, self._write(ref, Request("POST", uploads, body=b""), deadline, _ACCEPTED))
-        separator = "&" if "?" in location else "?"
-        request = Request(
-            "PUT",
-            f"{location}{separator}digest={quote(digest)}",
-            {"Content-Type": "application/octet-stream"},
-            body=data,
-        )
-        self._write(ref, request, deadline, _CREATED)
-        return digest
-
-    def push_manifest(self, ref: Reference, raw: bytes, media_type: str) -> str:
-        """Store a manifest under the tag or digest of `ref` and return its digest.
-
-        Raises:
-            GKMError: UNAUTHORIZED or REGISTRY_UNAVAILABLE.
-        """
-        url = self._url(ref, f"manifests/{ref.target}")
-        self._write(ref, Request("PUT", url, {"Content-Type": media_type}, body=raw), self._deadline(), _CREATED)
-        return Manifest.of(raw, media_type).digest
-
     def _rest(self, ref: Reference, arrival: Arrival) -> None:
         """Bring what is missing of a blob, as far as one answer goes."""
-        deadline = self._deadline(arrival.missing)
+        deadline = self.hosts.deadline(arrival.missing)
         headers = {"Range": f"bytes={arrival.seen}-"} if arrival.seen else {}
         with self._read(ref, f"blobs/{arrival.descriptor.digest}", headers, deadline) as response:
             before = arrival.seen
-            known = before if response.status == _OK else 0
+            known = before if response.status == OK else 0
             if response.status == _PARTIAL and _start(response) != arrival.seen:
                 raise wrong_blob(ref.name, arrival.descriptor, "answered with another part of it than was asked for")
             try:
@@ -207,100 +161,30 @@ class Registry:
         Raises:
             GKMError: REGISTRY_UNAVAILABLE.
         """
-        if count < (seconds - self._limits.request) * self._limits.min_rate:
+        if count < (seconds - self.hosts.limits.request) * self.hosts.limits.min_rate:
             raise GKMError(Reason.REGISTRY_UNAVAILABLE, "the registry sends too slowly")
-
-    def _deadline(self, size: int = 0) -> float:
-        return time.monotonic() + self._limits.request + size / self._limits.min_rate
-
-    def _url(self, ref: Reference, rest: str) -> str:
-        transport, _ = self._host(ref.registry)
-        self._check_allowed(ref)
-        return f"{transport.base}/v2/{ref.repository}/{rest}"
-
-    def _check_allowed(self, ref: Reference) -> None:
-        allow = self._config.allow
-        if allow and not any(fnmatchcase(ref.name, pattern) for pattern in allow):
-            raise GKMError(
-                Reason.NOT_ALLOWED,
-                f"{ref.name} is not among the allowed registries ({', '.join(allow)[:200]})",
-                "ask an administrator to add it to registries.allow",
-            )
-
-    def _host(self, registry: str) -> tuple[Transport, Authorizer]:
-        with self._lock:
-            if registry not in self._hosts:
-                transport = Transport(self._config, registry, self._limits)
-                self._hosts[registry] = transport, Authorizer(transport, self._credentials)
-                if len(self._hosts) > MAX_HOSTS:
-                    self._hosts.popitem(last=False)
-            self._hosts.move_to_end(registry)
-            return self._hosts[registry]
-
-    def _sources(self, ref: Reference) -> list[str]:
-        """Return the hosts that may have it: the mirrors of its registry, then the registry itself."""
-        self._check_allowed(ref)
-        configured = self._config.hosts.get(ref.registry)
-        return [*(configured.mirrors if configured else []), ref.registry]
 
     @contextmanager
     def _read(self, ref: Reference, path: str, headers: dict[str, str], deadline: float) -> Iterator[BaseHTTPResponse]:
         """Give the answer of the first source that has it. The last one is the registry: its failure is the failure."""
-        for source in self._sources(ref):
+        for source in self.hosts.sources(ref):
             last = source == ref.registry
             with ExitStack() as stack:
                 try:
-                    transport, _ = self._host(source)
-                    request = Request("GET", f"{transport.base}/v2/{ref.repository}/{path}", headers)
-                    response = stack.enter_context(self._send(source, ref.repository, request, "pull", deadline))
+                    request = Request("GET", self.hosts.url(source, ref.repository, path), headers)
+                    sent = self.hosts.send(source, ref.repository, request, "pull", deadline)
+                    response = stack.enter_context(sent)
                 except GKMError:
                     if last:
                         raise
                     continue
-                if response.status in (_OK, _PARTIAL):
+                if response.status in (OK, _PARTIAL):
                     yield response
                     return
                 missing = path.startswith("referrers/") and response.status in _NO_REFERRERS_API
-                failure = self._failure(ref, _NOT_FOUND if missing else response.status, "read")
+                answered = failure(ref, NOT_FOUND if missing else response.status, "read")
             if last:
-                raise failure
-
-    def _write(self, ref: Reference, request: Request, deadline: float, expected: int) -> str:
-        """Send what stores something; return where it lies, or where to go on."""
-        with self._send(ref.registry, ref.repository, request, "pull,push", deadline) as response:
-            if response.status != expected:
-                raise self._failure(ref, response.status, "written")
-            read_body(response, MAX_STORED_ANSWER, deadline)
-            return response.headers.get("Location", "")
-
-    @contextmanager
-    def _send(
-        self, host: str, repository: str, request: Request, actions: str, deadline: float
-    ) -> Iterator[BaseHTTPResponse]:
-        """Send a request, with a token when one is asked for."""
-        transport, authorizer = self._host(host)
-        secret = authorizer.known(repository, actions)
-        with transport.send(replace(request, secret=secret), deadline) as response:
-            if response.status != _UNAUTHORIZED:
-                yield response
-                return
-            challenge = response.headers.get("WWW-Authenticate", "")
-        secret = authorizer.answer(challenge, repository, actions, deadline)
-        with transport.send(replace(request, secret=secret), deadline) as response:
-            yield response
-
-    def _failure(self, ref: Reference, status: int, verb: str) -> GKMError:
-        if status in (_UNAUTHORIZED, _FORBIDDEN):
-            return GKMError(
-                Reason.UNAUTHORIZED,
-                f"{ref} cannot be {verb}: the registry answers {status}",
-                "check the credentials of this registry",
-            )
-        if status == _NOT_FOUND:
-            return GKMError(
-                Reason.NOT_FOUND, f"{ref} does not exist in its registry", "check repository, tag and digest"
-            )
-        return GKMError(Reason.REGISTRY_UNAVAILABLE, f"{ref} cannot be {verb}: the registry answers {status}")
+                raise answered
 
 
 def _start(response: BaseHTTPResponse) -> int | None:

@@ -1,7 +1,7 @@
 """HTTP to one registry host: bounded in time and bytes, redirects and credentials by rule, messages without bodies."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,13 +39,16 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request; `url` is absolute, `secret` the Authorization value that only the registry's own host may see."""
+    """One request; `url` is absolute, `secret` the Authorization value that only the registry's own host may see.
+
+    A `body` that is made anew for each try needs a Content-Length among the headers.
+    """
 
     method: str
     url: str
     headers: Mapping[str, str] = field(default_factory=dict)
     secret: str = field(default="", repr=False)
-    body: bytes | None = field(default=None, repr=False)
+    body: bytes | Callable[[], Iterable[bytes]] | None = field(default=None, repr=False)
 
 
 class Transport:
@@ -135,7 +138,7 @@ class Transport:
                 request.method,
                 url,
                 headers=headers,
-                body=request.body,
+                body=request.body() if callable(request.body) else request.body,
                 redirect=False,
                 preload_content=False,
                 decode_content=False,

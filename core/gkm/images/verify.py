@@ -23,9 +23,9 @@ SHOWN = 4
 class Verdict:
     """What verification came to.
 
-    `verified` is None when the registry could not say. `allowed` says whether the image may be used under the
-    configured mode; a person reads `message`, which says what was looked for and what was found. `findings` has every
-    signature once for each policy that covers the image.
+    `verified` is None when nobody looked, or the registry could not say. `allowed` says whether the image may be used
+    under the configured mode; a person reads `message`, which says what was looked for and what was found. `findings`
+    has every signature once for each policy that covers the image.
     """
 
     verified: bool | None
@@ -52,9 +52,7 @@ class Verifier:
         Never raises for what a registry or an image does: that is a verdict too.
         """
         if self._config.mode == "off":
-            return Verdict(
-                verified=True, allowed=True, reason=Reason.NOT_REQUIRED, message="verification is switched off"
-            )
+            return Verdict(None, allowed=True, reason=Reason.NOT_REQUIRED, message="verification is switched off")
         try:
             verdict = self._verdict(registry, ref, namespace)
         except GKMError as error:

@@ -1,0 +1,60 @@
+"""An image that is ready to be stored: its manifest, and where the bytes of each blob lie on this machine."""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from gkm.images.manifest import Descriptor
+
+PIECE_BYTES = 256 << 10
+Report = Callable[[int, int], object]
+"""Told how many bytes are done, of how many."""
+
+
+@dataclass(frozen=True, slots=True)
+class PackedBlob:
+    """A blob of `descriptor.size` bytes: in memory, or in a file from `offset` on (archives hold several)."""
+
+    descriptor: Descriptor
+    source: bytes | Path
+    offset: int = 0
+
+    @classmethod
+    def of(cls, data: bytes, media_type: str) -> "PackedBlob":
+        """Return the blob of bytes in memory."""
+        return cls(Descriptor(media_type, f"sha256:{hashlib.sha256(data).hexdigest()}", len(data)), data)
+
+    def pieces(self) -> Iterator[bytes]:
+        """Yield its bytes in order.
+
+        Raises:
+            OSError: the file cannot be read, or ends too early.
+        """
+        if isinstance(self.source, bytes):
+            yield self.source
+            return
+        missing = self.descriptor.size
+        with self.source.open("rb") as file:
+            file.seek(self.offset)
+            while missing:
+                piece = file.read(min(PIECE_BYTES, missing))
+                if not piece:
+                    raise OSError(f"{self.source} ends {missing} bytes before the blob {self.descriptor.digest} does")
+                missing -= len(piece)
+                yield piece
+
+
+@dataclass(frozen=True, slots=True)
+class PackedImage:
+    """An image on disk: `blobs` are its configuration and its layers, `labels` those of the configuration."""
+
+    manifest: bytes
+    media_type: str
+    blobs: tuple[PackedBlob, ...]
+    labels: dict[str, str]
+
+    @property
+    def digest(self) -> str:
+        """Return the digest of the manifest."""
+        return f"sha256:{hashlib.sha256(self.manifest).hexdigest()}"
