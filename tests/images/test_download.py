@@ -1,15 +1,21 @@
+import fcntl
+import hashlib
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from gkm.api.errors import GKMError, Reason
 from gkm.hoststate.layout import Layout
-from gkm.images import cache, download, pull, push
+from gkm.images import blob_files, cache, pull, push
+from gkm.images.blob_files import BlobFiles
 from gkm.images.build import BuiltImage
 from gkm.images.cache import CacheImage
 from gkm.images.packed import PackedBlob
@@ -20,6 +26,22 @@ from testbed import registry_faults as faults
 from testbed.waiting import until
 
 MAX = 1 << 30
+
+
+def never() -> None:
+    raise AssertionError("nobody else holds it")
+
+
+def disk_with(monkeypatch: pytest.MonkeyPatch, free: Callable[[], int]) -> None:
+    """Make disks have so many free bytes."""
+    real = os.statvfs("/")
+
+    def measured(_path: Path) -> os.statvfs_result:
+        values = list(real)
+        values[1], values[4] = 1, free()  # f_frsize, f_bavail
+        return os.statvfs_result(values)
+
+    monkeypatch.setattr(os, "statvfs", measured)
 
 
 def described(site: Site) -> CacheImage:
@@ -39,22 +61,22 @@ def test_a_failed_pull_leaves_its_part_and_the_next_one_takes_it_up(site: Site, 
     site.real.misbehave(faults.truncated(f"blobs/{layer.digest}", 3000, times=1), faults.status(layer.digest, 500))
     with pytest.raises(GKMError):
         pull.fetch(site.client, image, layout, max_bytes=MAX)
-    assert [path.stat().st_size for path in layout.partial.iterdir()] == [3000]
+    (part,) = layout.blobs.iterdir()
+    assert (part.suffix, part.stat().st_size) == (blob_files.PART, 3000)
     site.real.behave()
     site.real.requests.clear()
     assert pull.fetch(site.client, image, layout, max_bytes=MAX).files
     (asked,) = site.real.seen("GET", layer.digest)
     assert asked.headers["range"] == "bytes=3000-"
-    assert not list(layout.partial.iterdir())
+    assert [path.suffix for path in layout.blobs.iterdir()] == [""]
 
 
 @pytest.mark.parametrize("spoil", [lambda part: b"x" * len(part), lambda part: part + b"x" * 10_000_000])
 def test_a_part_that_somebody_spoilt_costs_one_try(site: Site, layout: Layout, spoil: object) -> None:
     image = described(site)
     blob = site.image.blobs[image.layers[0].digest]
-    layout.partial.mkdir(parents=True, exist_ok=True)
-    part = layout.partial / image.layers[0].digest.removeprefix("sha256:")
-    part.write_bytes(spoil(blob[:1000]))  # type: ignore[operator]
+    with BlobFiles(layout.blobs).held(image.ref, image.layers[0], never) as held:
+        held.path.write_bytes(spoil(blob[:1000]))  # type: ignore[operator]
     with pytest.raises(GKMError) as caught:
         pull.fetch(site.client, image, layout, max_bytes=MAX)
     assert caught.value.reason is Reason.DIGEST_MISMATCH
@@ -66,16 +88,70 @@ def test_changed_bytes_leave_no_part(site: Site, layout: Layout) -> None:
     site.real.misbehave(faults.tampered(f"blobs/{image.layers[0].digest}"))
     with pytest.raises(GKMError):
         pull.fetch(site.client, image, layout, max_bytes=MAX)
-    assert not list(layout.partial.iterdir())
+    assert not list(layout.blobs.iterdir())
 
 
-def test_parts_that_nobody_adds_to_are_swept(layout: Layout) -> None:
-    layout.partial.mkdir(parents=True, exist_ok=True)
-    for name, age in (("old", download.STALE_SECONDS + 60), ("young", 60.0)):
-        (layout.partial / name).write_bytes(b"")
-        os.utime(layout.partial / name, (time.time() - age,) * 2)
-    download.sweep(layout.partial)
-    assert [path.name for path in layout.partial.iterdir()] == ["young"]
+def test_what_nobody_uses_is_swept(layout: Layout) -> None:
+    layout.blobs.mkdir()
+    for name, age in (("old.part", blob_files.STALE_SECONDS + 60), ("young.part", 60.0), ("whole", 30.0)):
+        (layout.blobs / name).write_bytes(b"")
+        os.utime(layout.blobs / name, (time.time() - age,) * 2)
+    BlobFiles(layout.blobs).sweep()
+    assert {path.name for path in layout.blobs.iterdir()} == {"young.part", "whole"}
+
+
+def test_whole_blobs_are_kept_up_to_a_bound_the_last_used_first(layout: Layout) -> None:
+    layout.blobs.mkdir()
+    for number, name in enumerate(("a", "b", "c", "d.part")):
+        with (layout.blobs / name).open("wb") as file:
+            file.truncate(blob_files.KEPT_BYTES // 2)
+        os.utime(layout.blobs / name, (time.time() - number,) * 2)
+    BlobFiles(layout.blobs).sweep()
+    assert {path.name for path in layout.blobs.iterdir()} == {"a", "b", "d.part"}
+
+
+def test_blobs_that_are_only_kept_give_way_to_a_pull(
+    site: Site, layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = described(site)
+    layout.blobs.mkdir()
+    (layout.blobs / "kept").write_bytes(b"x")
+    (layout.blobs / "part.part").write_bytes(b"x")
+    wanted = image.download_bytes + (image.size_bytes or 0)
+    disk_with(monkeypatch, lambda: 0 if (layout.blobs / "kept").exists() else wanted)
+    assert pull.fetch(site.client, image, layout, max_bytes=MAX).files
+    assert (layout.blobs / "part.part").exists()
+
+
+def test_a_blob_that_another_pull_works_on_is_waited_for(site: Site, layout: Layout) -> None:
+    image = described(site)
+    files = BlobFiles(layout.blobs)
+    with ThreadPoolExecutor() as pool, files.held(image.ref, image.layers[0], never) as held:
+        other = pool.submit(pull.fetch, site.client, image, layout, max_bytes=MAX)
+        until(lambda: list(layout.work.iterdir()), "the other pull to begin", 20)
+        held.path.write_bytes(site.image.blobs[image.layers[0].digest])
+        fcntl.flock(held.descriptor, fcntl.LOCK_UN)
+        assert other.result(timeout=20).files
+    assert site.real.seen("GET", image.layers[0].digest) == []
+
+
+def test_images_of_one_repository_fetch_what_they_share_once(site: Site, layout: Layout) -> None:
+    shared, own = (tree((f"io.triton.cache/{name}", name.encode())) for name in ("shared", "own"))
+    for layers in ((shared,), (shared, own), (own, shared)):
+        ref = pushed(site, image_of_layers(*layers))
+        pull.fetch(site.client, cache.describe(site.client, ref), layout, max_bytes=MAX)
+    for layer in (shared, own):
+        assert len(site.real.seen("GET", f"blobs/sha256:{hashlib.sha256(layer).hexdigest()}")) == 1
+
+
+def test_another_repository_gets_nothing_that_it_cannot_fetch(site: Site, layout: Layout) -> None:
+    image = described(site)
+    pull.fetch(site.client, image, layout, max_bytes=MAX)
+    elsewhere = Reference.parse(f"{site.ref.registry}/stranger/image@{image.digest}")
+    stranger = replace(image, ref=elsewhere, digest="sha256:" + "0" * 64)
+    with pytest.raises(GKMError) as caught:
+        pull.fetch(site.client, stranger, layout, max_bytes=MAX)
+    assert caught.value.reason is Reason.NOT_FOUND
 
 
 def test_many_layers_come_at_once_and_land_in_their_order(site: Site, layout: Layout) -> None:
@@ -118,9 +194,12 @@ def test_a_pull_that_was_killed_is_taken_up(site: Site, layout: Layout) -> None:
     layer = image.layers[0].digest
     site.real.misbehave(faults.stalled(f"blobs/{layer}", after=4000, times=1))
     command = [sys.executable, "-c", PULLER, str(site.ref), str(layout.state), str(layout.run)]
-    part = layout.partial / layer.removeprefix("sha256:")
+
+    def stands() -> bool:
+        return [path.stat().st_size for path in layout.blobs.glob("*.part")] == [4000]
+
     with subprocess.Popen(command, stdout=subprocess.PIPE) as puller:
-        until(lambda: part.exists() and part.stat().st_size == 4000, "the part to come", 20)
+        until(stands, "the part to come", 20)
         puller.send_signal(signal.SIGKILL)
     site.real.requests.clear()
     pull.fetch(site.client, image, layout, max_bytes=MAX)
@@ -130,16 +209,9 @@ def test_a_pull_that_was_killed_is_taken_up(site: Site, layout: Layout) -> None:
 def test_two_pulls_do_not_promise_the_same_room(site: Site, layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
     image = described(site)
     needed = image.download_bytes + (image.size_bytes or 0)
-    real = os.statvfs(layout.state)
-
-    def nearly_full(_path: Path) -> os.statvfs_result:
-        values = list(real)
-        values[1], values[4] = 1, needed + needed // 2  # f_frsize, f_bavail
-        return os.statvfs_result(values)
-
-    monkeypatch.setattr(os, "statvfs", nearly_full)
-    with pull._room(layout.state, image, MAX), pytest.raises(GKMError) as caught, pull._room(layout.state, image, MAX):
+    disk_with(monkeypatch, lambda: needed + needed // 2)
+    with pull._room(layout, image, MAX), pytest.raises(GKMError) as caught, pull._room(layout, image, MAX):
         pass
     assert caught.value.reason is Reason.DISK_FULL
-    with pull._room(layout.state, image, MAX):
+    with pull._room(layout, image, MAX):
         pass

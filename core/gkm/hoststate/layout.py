@@ -30,9 +30,9 @@ class Layout:
         return self.state / "work"
 
     @property
-    def partial(self) -> Path:
-        """Return where blobs lie that have not come whole; the next try takes them up, also after a restart."""
-        return self.state / "partial"
+    def blobs(self) -> Path:
+        """Return where blobs lie as registries sent them, whole or in part; also after a restart."""
+        return self.state / "blobs"
 
     def relocated(self, digest: str) -> Path:
         """Return where the files of an entry lie that name the path it is mounted at, by that path."""

@@ -16,6 +16,7 @@ from threading import Lock
 from gkm.api.errors import GKMError, Reason
 from gkm.hoststate.layout import Layout
 from gkm.images import entry
+from gkm.images.blob_files import BlobFiles
 from gkm.images.cache import CacheImage
 from gkm.images.download import Download, Meter
 from gkm.images.entry import Entry, FileList
@@ -51,7 +52,7 @@ def fetch(
         return present
     work = Path(tempfile.mkdtemp(prefix=f"{layout.entry(image.digest).name[:16]}-", dir=layout.work))
     try:
-        with _room(layout.state, image, max_bytes):
+        with _room(layout, image, max_bytes):
             extraction = extract(registry, image, layout, work, max_bytes=max_bytes, progress=progress)
             return entry.publish(layout, work, file_list(image, extraction), extraction.manifest)
     except OSError as error:
@@ -79,7 +80,7 @@ def extract(
     """
     tell = progress or _silent
     meter = Meter(lambda percent: tell(Stage.DOWNLOADING, percent), image.download_bytes)
-    blobs = Download(registry, image.ref, layout.partial, work, meter).run(image.layers)
+    blobs = Download(registry, image.ref, BlobFiles(layout.blobs), work, meter).run(image.layers)
     destination = work / entry.CONTENT
     destination.mkdir()
     extraction = Extraction(destination, image.format, max_bytes)
@@ -102,8 +103,8 @@ _promises = Lock()
 
 
 @contextmanager
-def _room(state: Path, image: CacheImage, max_bytes: int) -> Iterator[None]:
-    """Hold the room that an image needs on the disk of `state`.
+def _room(layout: Layout, image: CacheImage, max_bytes: int) -> Iterator[None]:
+    """Hold the room that an image needs on the disk of the state; blobs that are only kept give way.
 
     Raises:
         GKMError: TOO_LARGE or DISK_FULL.
@@ -116,18 +117,24 @@ def _room(state: Path, image: CacheImage, max_bytes: int) -> Iterator[None]:
             "raise store.maxImageBytes if it is meant",
         )
     wanted = image.download_bytes + (image.size_bytes or 0)
-    device = state.stat().st_dev
+    device = layout.state.stat().st_dev
     with _promises:
-        disk = os.statvfs(state)
-        free = disk.f_bavail * disk.f_frsize - _promised.get(device, 0)
+        if wanted > _free(layout.state, device):
+            BlobFiles(layout.blobs).make_room()
+        free = _free(layout.state, device)
         if wanted > free:
-            raise _disk_full(f"{image.ref} needs {wanted} bytes on {state}, {max(0, free)} are free")
+            raise _disk_full(f"{image.ref} needs {wanted} bytes on {layout.state}, {max(0, free)} are free")
         _promised[device] = _promised.get(device, 0) + wanted
     try:
         yield
     finally:
         with _promises:
             _promised[device] -= wanted
+
+
+def _free(state: Path, device: int) -> int:
+    disk = os.statvfs(state)
+    return disk.f_bavail * disk.f_frsize - _promised.get(device, 0)
 
 
 def _parts(blob: Path, meter: Meter) -> Iterator[bytes]:
