@@ -13,6 +13,7 @@ from gkm.kube.resources import CLUSTERGKMCACHENODES, GKMCACHENODES, Resource
 from gkm_agent.kube_source import NodeView
 from gkm_agent.node_objects import HOSTNAME_LABEL, manifest, node_label, node_object
 from gkm_agent.sink import NotWritten
+from gkm_agent.status_size import fitted
 
 FIELD_MANAGER = "gkm-agent"
 
@@ -47,6 +48,7 @@ class KubeSink:
         owner = self._owner()
         if owner is None:
             raise NotWritten(f"the Node {self._node} is not known yet")
+        status = fitted(status)
         said, moment = self._said.get(scope, (None, ""))
         moment = moment if said == status and moment else timestamp()
         whole = manifest(

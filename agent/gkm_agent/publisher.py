@@ -14,6 +14,8 @@ from gkm_agent import logs
 from gkm_agent.sink import NotWritten, StatusSink
 
 BACKOFF = Backoff(1.0, 60.0)
+PACE = Backoff(1.0, 1.0)
+"""Between two rounds of writing: the first change is said at once, what follows it is said together."""
 REFRESH_SECONDS = 600.0
 """About so often everything is written again: somebody may have deleted or changed an object of ours. Nothing is listed
 for that: a list costs the API server what there are nodes, and there are as many agents."""
@@ -22,9 +24,10 @@ for that: a list costs the API server what there are nodes, and there are as man
 class Publisher:
     """Holds at most one status a scope; a newer one takes the place of one that is not written yet."""
 
-    def __init__(self, sink: StatusSink, backoff: Backoff = BACKOFF) -> None:
+    def __init__(self, sink: StatusSink, backoff: Backoff = BACKOFF, pace: Backoff = PACE) -> None:
         self._sink = sink
         self._backoff = backoff
+        self._pace = pace
         self._asked = 0.0
         self._wanted: Mapping[str | None, NodeStatus] | None = None
         self._written: dict[str | None, NodeStatus | None] | None = None
@@ -125,6 +128,7 @@ class Publisher:
                 done = False
             if done:
                 failures = 0
+                self._stop.wait(self._pace.pause(1))
                 with self._condition:
                     left = max(0.0, refresh - time.monotonic())
                     self._condition.wait_for(lambda: self._stop.is_set() or self._is_behind(), left)

@@ -86,7 +86,7 @@ def test_one_scope_that_fails_keeps_no_other_from_being_written() -> None:
 
 def test_its_thread_writes_what_is_set_and_tries_again() -> None:
     sink = FakeSink(away=True)
-    publisher = Publisher(sink, SOON)
+    publisher = Publisher(sink, SOON, SOON)
     publisher.start()
     try:
         publisher.set({"a": READY})
@@ -111,7 +111,7 @@ def test_a_defect_in_a_sink_does_not_end_the_reporting() -> None:
             super().publish(scope, status)
 
     sink = Defective()
-    publisher = Publisher(sink, SOON)
+    publisher = Publisher(sink, SOON, SOON)
     publisher.start()
     try:
         publisher.set({"a": READY})
