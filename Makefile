@@ -8,8 +8,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 export PYTHONPATH := tests
-PYTEST := $(BIN)/python -m pytest
-XDIST ?= -n 2
+# One order, so that two runs can be compared; SEED=default shuffles anew.
+SEED ?= 1
+PYTEST := $(BIN)/python -m pytest --randomly-seed=$(SEED)
+XDIST ?= -n 4
 
 .PHONY: help setup check format generate lock test demo demo-cluster peers images e2e bench fuzz clean
 

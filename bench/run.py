@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 
 OUTPUT = Path("build") / "bench"
-BENCHES = ("csi", "pull", "verify")
-"""csi: memory, readiness and publish times; pull: registry to files beside its peers; verify: its signatures."""
+BENCHES = ("agent", "csi", "pull", "verify")
+"""agent: starts with 200 caches, and idleness; csi: memory, readiness and publish times; pull: registry to files
+beside its peers; verify: its signatures."""
 
 
 def main() -> int:

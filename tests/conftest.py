@@ -1,15 +1,23 @@
 """What every test may ask for by name. Nothing is started before the first test that asks."""
 
+import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from testbed import require
 from testbed.cluster import Cluster
 from testbed.cosign import Cosign
+from testbed.distribution import Distribution
 from testbed.olareg import Olareg
 from testbed.registry import Registry
+
+# The same examples each time, so that a change is judged by what it changed; GKM_RANDOM=1 looks for new ones.
+settings.register_profile("repeatable", derandomize=True)
+settings.register_profile("random", max_examples=1000)
+settings.load_profile("random" if os.environ.get("GKM_RANDOM") else "repeatable")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -53,6 +61,14 @@ def olareg(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Olareg]:
     """The real olareg. Shared: use repositories of your own."""
     require.peer("olareg")
     with Olareg.start(tmp_path_factory.mktemp("olareg")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def distribution(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Distribution]:
+    """The real distribution, which has no referrers API. Shared: use repositories of your own."""
+    require.peer("distribution")
+    with Distribution.start(tmp_path_factory.mktemp("distribution")) as running:
         yield running
 
 

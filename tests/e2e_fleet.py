@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gkm.api.config import Registries, RegistryHost
-from gkm.images.build import BuiltImage, build_triton, push
+from gkm.images import push
+from gkm.images.packed import PackedImage
 from gkm.images.reference import Reference
 from gkm.images.registry import Registry
+from images_archives import cache_image
 from testbed import gkm_objects as objects
 from testbed.cluster import Cluster
 from testbed.cosign import Cosign
@@ -49,10 +51,10 @@ class Fleet:
     def registry(self) -> Registry:
         return Registry(Registries(hosts={self.olareg.host: RegistryHost(plain_http=True)}))
 
-    def image(self, name: str, *, signed: bool = True, built: BuiltImage | None = None) -> Reference:
+    def image(self, name: str, *, signed: bool = True, built: PackedImage | None = None) -> Reference:
         """Push an image under a name of its own; return it pinned."""
         ref = Reference.parse(f"{self.olareg.host}/e2e/{name}-{next(self._numbers)}:1")
-        pinned = ref.pinned(push(self.registry, ref, built or build_triton(CACHE, name)))
+        pinned = ref.pinned(push.image(self.registry, ref, built or cache_image(name)))
         if signed:
             self.cosign.sign(str(pinned))
         return pinned

@@ -1,15 +1,20 @@
 """Archives for tests of images: tars of any name and type, as an attacker writes them, and the image that MCV built."""
 
-import hashlib
 import io
 import json
 import tarfile
+import tempfile
+from dataclasses import replace
 from pathlib import Path
 
-from gkm.images.build import BuiltImage
-from gkm.images.manifest import DOCKER_MANIFEST, OCI_MANIFEST
+from gkm.images.build.image import build
+from gkm.images.made import OCI_CONFIG, OCI_LAYER
+from gkm.images.manifest import OCI_MANIFEST
+from gkm.images.packed import PackedBlob, PackedImage
+from gkm.images.sources import open_image
 
 DATA = Path(__file__).parent / "data"
+MCV_ARCHIVE = DATA / "mcv" / "mcv-built-vector-add-cache-rocm.docker-archive.tar"
 Member = tuple[tarfile.TarInfo, bytes]
 
 
@@ -28,51 +33,45 @@ def tree(*members: Member | tuple[str, bytes]) -> bytes:
     return buffer.getvalue()
 
 
-def image_of_layers(*layers: bytes, labels: dict[str, str] | None = None) -> BuiltImage:
+def packed(*layers: bytes, config: bytes = b"{}", media_type: str = OCI_MANIFEST, kind: str = OCI_LAYER) -> PackedImage:
+    """An image in memory, of layers whose bytes are taken as they are."""
+    blobs = [PackedBlob.of(config, OCI_CONFIG), *(PackedBlob.of(layer, kind) for layer in layers)]
+    stated = [
+        {"mediaType": blob.descriptor.media_type, "size": blob.descriptor.size, "digest": blob.descriptor.digest}
+        for blob in blobs
+    ]
+    manifest = {"schemaVersion": 2, "mediaType": media_type, "config": stated[0], "layers": stated[1:]}
+    return PackedImage(json.dumps(manifest).encode(), media_type, tuple(blobs), {})
+
+
+def image_of_layers(*layers: bytes, labels: dict[str, str] | None = None) -> PackedImage:
     """An image around any layers, with labels that pass."""
     summary = json.dumps({"targets": [{"backend": "cuda", "arch": "90", "warp_size": 32}]})
-    config = json.dumps({"config": {"Labels": {"cache.triton.image/summary": summary} | (labels or {})}}).encode()
-
-    def described(blob: bytes, kind: str) -> dict[str, object]:
-        return {"mediaType": kind, "size": len(blob), "digest": f"sha256:{hashlib.sha256(blob).hexdigest()}"}
-
-    manifest = {
-        "schemaVersion": 2,
-        "mediaType": OCI_MANIFEST,
-        "config": described(config, "application/vnd.oci.image.config.v1+json"),
-        "layers": [described(layer, "application/vnd.oci.image.layer.v1.tar+gzip") for layer in layers],
-    }
-    blobs = {f"sha256:{hashlib.sha256(blob).hexdigest()}": blob for blob in (*layers, config)}
-    return BuiltImage(json.dumps(manifest).encode(), OCI_MANIFEST, blobs, {})
+    stated = {"config": {"Labels": {"cache.triton.image/summary": summary} | (labels or {})}}
+    return packed(*layers, config=json.dumps(stated).encode())
 
 
-def mcv_image() -> BuiltImage:
-    """The image that MCV built, as `docker push` would send it: the archive's layer is a plain tar."""
-    with tarfile.open(DATA / "mcv" / "mcv-built-vector-add-cache-rocm.docker-archive.tar") as archive:
-        (listed,) = json.loads(_read(archive, "manifest.json"))
-        config, layer = _read(archive, listed["Config"]), _read(archive, listed["Layers"][0])
-    digest = {name: f"sha256:{name.split('.')[0]}" for name in (listed["Config"], listed["Layers"][0])}
-    manifest = {
-        "schemaVersion": 2,
-        "mediaType": DOCKER_MANIFEST,
-        "config": {
-            "mediaType": "application/vnd.docker.container.image.v1+json",
-            "size": len(config),
-            "digest": digest[listed["Config"]],
-        },
-        "layers": [
-            {
-                "mediaType": "application/vnd.docker.image.rootfs.diff.tar",
-                "size": len(layer),
-                "digest": digest[listed["Layers"][0]],
-            }
-        ],
-    }
-    blobs = {digest[listed["Config"]]: config, digest[listed["Layers"][0]]: layer}
-    return BuiltImage(json.dumps(manifest).encode(), DOCKER_MANIFEST, blobs, {})
+def cache_image(title: str = "vector-add", directory: Path = DATA / "triton-cache") -> PackedImage:
+    """The image of a real cache, in memory."""
+    with tempfile.TemporaryDirectory() as work:
+        return in_memory(build(directory, title, Path(work)))
 
 
-def _read(archive: tarfile.TarFile, name: str) -> bytes:
-    member = archive.extractfile(name)
-    assert member is not None
-    return member.read()
+def mcv_image() -> PackedImage:
+    """The image that MCV built, as it is pushed: the archive's layer is a plain tar, and is compressed."""
+    with tempfile.TemporaryDirectory() as work:
+        return in_memory(open_image(MCV_ARCHIVE, Path(work)))
+
+
+def in_memory(image: PackedImage) -> PackedImage:
+    """The same image; the files that its layers lie in are needed no more."""
+    return replace(image, blobs=tuple(replace(blob, source=content(blob), offset=0) for blob in image.blobs))
+
+
+def content(blob: PackedBlob) -> bytes:
+    return b"".join(blob.pieces())
+
+
+def blob_of(image: PackedImage, digest: str) -> bytes:
+    (found,) = (blob for blob in image.blobs if blob.descriptor.digest == digest)
+    return content(found)

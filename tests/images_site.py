@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from gkm.api.config import Registries, RegistryHost
-from gkm.images.build import BuiltImage, push
+from gkm.images import push
+from gkm.images.packed import PackedImage
 from gkm.images.reference import Reference
 from gkm.images.registry import Registry
 from gkm.images.transport import Limits
@@ -21,7 +22,7 @@ def client_of(real: RealRegistry, allow: list[str] | None = None) -> Registry:
 class Site:
     real: RealRegistry
     client: Registry
-    image: BuiltImage
+    image: PackedImage
     ref: Reference
     """The image, pinned."""
 
@@ -29,7 +30,7 @@ class Site:
         return client_of(self.real, allow)
 
 
-def filled(real: RealRegistry, image: BuiltImage) -> Site:
+def filled(real: RealRegistry, image: PackedImage) -> Site:
     client = client_of(real)
     ref = Reference.parse(f"{real.host}/team/vector-add:1")
-    return Site(real, client, image, ref.pinned(push(client, ref, image)))
+    return Site(real, client, image, ref.pinned(push.image(client, ref, image)))

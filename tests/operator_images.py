@@ -1,6 +1,6 @@
 """`Images` in memory: what tests say of references and digests."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -26,7 +26,16 @@ class FakeImages:
     digests: dict[str, str | GKMError] = field(default_factory=dict)
     verdicts: dict[str, Verdict | GKMError] = field(default_factory=dict)
     sizes: Mapping[str, int | GKMError] = field(default_factory=dict)
+    closed: GKMError | None = None
+    """Why the credentials of caches cannot be read."""
     asked: list[tuple[str, ...]] = field(default_factory=list)
+
+    def opened_for(self, namespace: str | None, secrets: Sequence[str]) -> "FakeImages":
+        if self.closed is not None:
+            raise self.closed
+        if secrets:
+            self.asked.append(("opened for", str(namespace), *secrets))
+        return self
 
     def resolve(self, image: str) -> str:
         self.asked.append(("resolve", image))

@@ -10,8 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from threading import Event
 
+from gkm.api.config import Store
+from gkm.api.errors import Reason
 from gkm.gpus.values import Inventory
-from gkm.hoststate import pointers
+from gkm.hoststate import pointers, waiting
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState, Pointer
 
@@ -20,12 +22,17 @@ from gkm_agent.collection import Collector
 from gkm_agent.decisions import Ask, Known, Say, Step, Wait
 from gkm_agent.desk import Desk, Ticket, load_pointer
 from gkm_agent.gpu_watch import GpuWatch
+from gkm_agent.health import Pulse
 from gkm_agent.images import CacheImages
+from gkm_agent.inspection import Inspector
 from gkm_agent.publisher import Publisher
-from gkm_agent.pull import Pull, failure_of
+from gkm_agent.pull import Failure, Pull, failure_of
+from gkm_agent.room import Room
 from gkm_agent.source import CacheSource
 from gkm_agent.status import statuses
 from gkm_agent.tries import Tries
+from gkm_agent.turn_metrics import TurnMetrics
+from gkm_agent.unsaid import Unsaid
 from gkm_agent.values import WantedCache
 from gkm_agent.workers import Workers
 
@@ -47,7 +54,11 @@ class Agent:
         policy: str,
         wake: Event,
         clock: Callable[[], float] = time.time,
+        pulse: Pulse | None = None,
+        bounds: Store | None = None,
+        tell_ready: Callable[[Mapping[CacheRef, str]], object] = lambda _ready: None,
     ) -> None:
+        bounds = bounds or Store()
         self._desk = desk
         self._source = source
         self._images = images
@@ -58,19 +69,31 @@ class Agent:
         self._clock = clock
         self._workers = Workers(desk, wake)
         self._tries = Tries(clock)
-        self._collector = Collector(desk)
+        self._memory = knowledge.Memory(desk.layout)
+        self._unsaid = Unsaid(desk.layout)
+        self._room = Room(desk, bounds, clock)
+        self._collector = Collector(desk, self._room, bounds, clock)
+        self._inspector = Inspector(desk, wake, bounds.check_interval, clock=clock)
         self._next_try: float | None = None
+        self._pulse = pulse or Pulse()
+        self._metrics = TurnMetrics()
+        self._tell_ready = tell_ready
 
     def run(self, stop: Event) -> None:
         """Work until `stop` is set, then end in bounded time. Whoever sets `stop` sets the wake event after it."""
+        self._inspector.start()
         while not stop.is_set():
             self._wake.clear()
             try:
                 self.turn()
             except Exception:  # noqa: BLE001 -- a defect costs one turn, not the node
                 logs.event("a turn failed", level=logging.ERROR, exc_info=True)
+                self._pulse.beat(well=False)
+            else:
+                self._pulse.beat(well=True)
             if not stop.is_set():
                 self._wake.wait(self._until_next())
+        self._inspector.stop()
         self._workers.end()
 
     def settle(self, stop: Event) -> bool:
@@ -88,29 +111,50 @@ class Agent:
         """Take every step that can be taken now; return whether nothing is under way."""
         self._next_try = None  # first: a turn that fails must not leave a time that has passed
         for finished in self._workers.finished():
-            self._tries.ended(finished.wanted, finished.failure)
+            self._ended(finished.wanted, finished.failure)
+        for ref in self._room.eased():
+            self._tries.again(ref)
         inventory = self._gpus.inventory
         # Asked before the caches are: what becomes complete in between has left some out, and they are not gone.
         complete = self._source.synced
-        wanted = {cache.ref: cache for cache in self._source.caches()}
+        wanted = {cache.ref: cache for cache in self._source.caches() if self._is_for_us(cache, inventory)}
         self._workers.call_off(wanted)
-        self._tries.keep(wanted)
+        for memory in (self._tries, self._unsaid, self._room):
+            memory.keep(wanted)
         if complete:
             self._forget(wanted)
-        known = knowledge.look(self._desk.layout, wanted, self._tries, complete=complete)
+        known = knowledge.look(self._memory, wanted, self._tries, complete=complete)
         asks = {ref: ask for ref, cache in wanted.items() if (ask := self._step(cache, known, inventory)) is not None}
         self._start(asks, wanted, known, inventory)
         used = self._collector.read()
+        self._collector.collect(known, wanted, complete=complete)
+        told = statuses(self._unsaid.shown(known), used, inventory)
+        self._publisher.set(told)
         if complete:
-            named = {cache.pointer.digest for cache in known.values() if cache.pointer is not None}
-            self._collector.collect(named | {cache.digest or "" for cache in wanted.values()})
-        self._publisher.set(statuses(known, used, inventory))
+            self._tell_ready(_ready(known))
+        stored = sum(note.size_bytes for note in self._desk.holdings.notes().values())
+        self._metrics.turned(told, mounts=len(used), store_bytes=stored)
         return self._workers.idle
+
+    def _ended(self, wanted: WantedCache, failure: Failure | None) -> None:
+        self._tries.ended(wanted, failure)
+        self._unsaid.ended(wanted, failure)
+        if failure is not None and failure.reason == Reason.DISK_FULL:
+            self._room.refused(wanted.ref)
+
+    def _is_for_us(self, cache: WantedCache, inventory: Inventory) -> bool:
+        """Return whether a node with such GPUs has a cache.
+
+        One that is here stays: a driver that is being replaced looks like a machine without GPUs.
+        """
+        has_gpus = bool(inventory.gpus or inventory.errors)
+        return cache.selected or has_gpus or load_pointer(self._desk.layout, cache.ref) is not None
 
     def _forget(self, wanted: Mapping[CacheRef, WantedCache]) -> None:
         for ref in [ref for ref in pointers.refs(self._desk.layout) if ref not in wanted]:
             try:
                 self._desk.forget(ref)
+                waiting.forget(self._desk.layout, ref)
             except OSError as error:
                 # The next turn tries again; until then it is no reason to leave the other caches alone.
                 logs.event("cache not forgotten", level=logging.ERROR, cache=str(ref), why=str(error))
@@ -129,7 +173,7 @@ class Agent:
             if isinstance(step, Say):
                 known[cache.ref] = replace(known[cache.ref], pointer=self._said(step.pointer))
         except Exception as error:  # noqa: BLE001 -- whatever one cache does to us, the others go on
-            self._tries.ended(cache, failure_of(error))
+            self._ended(cache, replace(failure_of(error), noted=False))
             known[cache.ref] = replace(known[cache.ref], attempt=self._tries.of(cache))
             logs.event("no step taken", level=logging.ERROR, cache=str(cache.ref), why=str(error), exc_info=True)
             return None
@@ -139,7 +183,7 @@ class Agent:
 
     def _decided(self, cache: WantedCache, known: Known, inventory: Inventory) -> Step:
         digest = decisions.meant(cache, known.pointer, known.check)
-        size = knowledge.entry_bytes(self._desk.layout, self._images, digest, known.pointer)
+        size = knowledge.entry_bytes(self._desk, self._images, digest, known.pointer)
         return decisions.decide(cache, replace(known, entry_bytes=size), inventory, self._policy, self._clock())
 
     def _said(self, pointer: Pointer) -> Pointer:
@@ -161,8 +205,9 @@ class Agent:
         known: Mapping[CacheRef, Known],
         inventory: Inventory,
     ) -> None:
-        """Start pulls while workers are free; whoever waited longest comes first."""
-        for ref in sorted(asks, key=self._tries.last)[: self._workers.free]:
+        """Start pulls while workers are free: what pods wait for first, then whoever waited longest."""
+        pods_wait = {ref: waiting.is_waited_for(self._desk.layout, ref) for ref in asks}
+        for ref in sorted(asks, key=lambda ref: (not pods_wait[ref], self._tries.last(ref)))[: self._workers.free]:
             pointer = known[ref].pointer
             self._tries.began(ref)
             self._workers.start(
@@ -174,6 +219,7 @@ class Agent:
                     inventory=inventory,
                     policy=self._policy,
                     ticket=Ticket(ref),
+                    room=self._room,
                     announced=pointer is not None
                     and (pointer.state, pointer.image) == (CacheState.FAILED, wanted[ref].image),
                 )
@@ -183,3 +229,9 @@ class Agent:
         if self._next_try is None:
             return TURN_SECONDS
         return min(TURN_SECONDS, max(0.05, self._next_try - self._clock()))
+
+
+def _ready(known: Mapping[CacheRef, Known]) -> dict[CacheRef, str]:
+    """Return the digests of the caches that pods can mount now."""
+    pointed = ((ref, cache.pointer) for ref, cache in known.items())
+    return {ref: pointer.digest for ref, pointer in pointed if pointer and pointer.state is CacheState.READY}

@@ -15,7 +15,7 @@ from gkm.hoststate.layout import Layout
 from gkm.hoststate.names import CacheRef
 from msgspec import Struct
 
-_FILE = "check.json"
+FILE = "check.json"
 
 
 class CheckedTarget(Struct, frozen=True, rename="camel"):
@@ -24,6 +24,8 @@ class CheckedTarget(Struct, frozen=True, rename="camel"):
     backend: str
     arch: str
     warp_size: int
+    ptx_version: int = 0
+    cuda_version: str = ""
 
 
 class Check(Struct, frozen=True, rename="camel"):
@@ -67,4 +69,4 @@ def policy_of(verification: Verification) -> str:
 
 
 def _path(layout: Layout, ref: CacheRef) -> Path:
-    return layout.pointer(ref).with_name(_FILE)
+    return layout.pointer(ref).with_name(FILE)

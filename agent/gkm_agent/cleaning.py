@@ -1,14 +1,29 @@
-"""What a killed agent leaves behind, removed when the next one starts."""
+"""What a killed agent leaves behind, and what belongs to nothing any more, removed when the next one starts.
 
-from gkm.hoststate import files
-from gkm.hoststate.layout import Layout
+Only what we made is touched, and it is known by its place and its name; what anybody else put there stays.
+"""
+
+import logging
+from pathlib import Path
+
+from gkm.hoststate import files, locks, names
+from gkm.hoststate.layout import Layout, ref_of_scope
+from gkm.hoststate.names import InvalidName
+from gkm.images.blob_files import BlobFiles
 from gkm.images.entry import remove_tree
+from gkm.mounts import relocation
+
+from gkm_agent import checks, holdings, logs
+
+_HALVES = (".cache.json.*.tmp", ".check.json.*.tmp")
+"""What a writer that was killed leaves of a file that it was about to replace."""
 
 
 def prepare(layout: Layout) -> None:
-    """Make the directories; empty what holds unfinished and withdrawn things; drop halves of replaced files.
+    """Make the directories, and remove what is stale.
 
-    Call it before anything else works on the state, and only while holding the agent's lock.
+    Call it before anything else works on the state, and only while holding the agent's lock. Entries that nobody names
+    are left for the collection, which knows what is wanted.
 
     Raises:
         OSError: the state cannot be written.
@@ -17,7 +32,75 @@ def prepare(layout: Layout) -> None:
     for directory in (layout.work, layout.trash):
         for path in directory.iterdir():
             remove_tree(path)
-    for leftover in layout.caches.glob("*/*/.*.tmp"):
-        leftover.unlink(missing_ok=True)
-    for directory in (*layout.caches.glob("*/*"), *layout.caches.glob("*")):
-        files.remove_empty(directory)
+    for half in layout.state.glob(f".{holdings.FILE}.*.tmp"):
+        half.unlink(missing_ok=True)
+    for scope in _directories(layout.caches):
+        for directory in _directories(scope):
+            _clean_cache(directory, known=_can_be(scope.name, directory.name))
+        files.remove_empty(scope)
+    for step in (_sweep_blobs, _remove_relocated, _remove_locks):
+        try:
+            step(layout)
+        except OSError as error:
+            # What is stale costs room, not truth: the agent works with it.
+            logs.event("stale files stay", level=logging.WARNING, why=str(error))
+
+
+def _clean_cache(directory: Path, *, known: bool) -> None:
+    """Remove halves of files, a check without its pointer, and all that is ours under a name that cannot be."""
+    stale = [half for pattern in _HALVES for half in directory.glob(pattern)]
+    pointer, check = directory / "cache.json", directory / checks.FILE
+    if not known:
+        stale += [pointer, check]
+    elif not pointer.exists():
+        stale.append(check)
+    for path in stale:
+        if not path.is_dir():
+            path.unlink(missing_ok=True)
+    files.remove_empty(directory)
+
+
+def _can_be(scope: str, name: str) -> bool:
+    try:
+        ref_of_scope(scope, name)
+    except InvalidName:
+        return False
+    return True
+
+
+def _sweep_blobs(layout: Layout) -> None:
+    BlobFiles(layout.blobs).sweep()
+
+
+def _remove_relocated(layout: Layout) -> None:
+    """Remove the rewritten files of entries that are gone."""
+    for digest in _digests(layout.state / "relocated"):
+        _remove_of_gone(layout, digest, trees=True)
+
+
+def _remove_locks(layout: Layout) -> None:
+    """Remove the locks of entries that are gone: a publish that came too late makes one anew."""
+    for digest in _digests(layout.state / "locks"):
+        _remove_of_gone(layout, digest, trees=False)
+
+
+def _remove_of_gone(layout: Layout, digest: str, *, trees: bool) -> None:
+    if layout.entry(digest).exists():
+        return
+    try:
+        with locks.exclusive(layout.entry_lock(digest)):
+            # Nobody makes an entry while an agent starts, so it is gone for good.
+            if trees:
+                relocation.remove(layout.relocated(digest))
+            layout.entry_lock(digest).unlink(missing_ok=True)
+    except locks.Busy:
+        return
+
+
+def _digests(directory: Path) -> list[str]:
+    found = [f"sha256:{name}" for name in files.names_in(directory)] if directory.is_dir() else []
+    return [digest for digest in found if names.is_digest(digest)]
+
+
+def _directories(path: Path) -> list[Path]:
+    return [one for one in path.iterdir() if one.is_dir() and not one.is_symlink()]

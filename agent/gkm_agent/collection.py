@@ -1,25 +1,35 @@
 """Which pods use what, and withdrawing the entries that nobody names."""
 
 import logging
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 
+from gkm.api.config import Store
 from gkm.hoststate import files, names, records
 from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.layout import Layout
-from gkm.hoststate.names import InvalidName
+from gkm.hoststate.names import CacheRef, InvalidName
 from gkm.hoststate.records import VolumeRecord
+from gkm.images import entry
 
-from gkm_agent import logs, withdrawal
+from gkm_agent import eviction, logs, withdrawal
+from gkm_agent.decisions import Known
 from gkm_agent.desk import Desk
+from gkm_agent.room import Room
+from gkm_agent.values import WantedCache
 
 
 class Collector:
     """Reads the records of mounted volumes; what cannot be read stops collection, and is said once."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: Desk, room: Room, bounds: Store, clock: Callable[[], float]) -> None:
         self._desk = desk
+        self._room = room
+        self._bounds = bounds
+        self._clock = clock
         self._complaint = ""
         self._records: list[VolumeRecord] = []
+        self._mounted: set[str] = set()
         self._readable = False
 
     def read(self) -> list[VolumeRecord]:
@@ -32,24 +42,59 @@ class Collector:
             self._complain(f"a volume record cannot be read, so nothing is collected: {error}")
         return self._records
 
-    def collect(self, wanted: AbstractSet[str]) -> list[str]:
-        """Collect every entry whose digest is not wanted and stands in no record; return their digests.
+    def collect(
+        self, known: Mapping[CacheRef, Known], wanted: Mapping[CacheRef, WantedCache], *, complete: bool
+    ) -> list[str]:
+        """Collect every entry that nobody names, after its time, and keep the store in its bounds; return the first.
 
-        What is handed in and was read may have changed since: it is looked at again under the entry's lock.
+        While not all that is wanted is known (`complete`), everything may be. What is handed in and was read may have
+        changed since: it is looked at again under the entry's lock.
         """
-        collected: list[str] = []
-        if not self._readable:
-            return collected
-        used = wanted | {record.digest for record in self._records}
         try:
-            for digest in sorted(_entries(self._desk.layout) - used):
-                if withdrawal.collect(self._desk, digest):
-                    collected.append(digest)
-                    logs.event("entry collected", digest=digest)
-            self._complaint = ""
+            return self._collect(known, wanted, complete=complete and self._readable)
         except (UnreadableState, OSError) as error:
             self._complain(f"collection stopped: {error}")
+            return []
+        finally:
+            self._desk.holdings.save()
+
+    def _collect(
+        self, known: Mapping[CacheRef, Known], wanted: Mapping[CacheRef, WantedCache], *, complete: bool
+    ) -> list[str]:
+        entries, now = _entries(self._desk.layout), self._clock()
+        self._look(entries, known, now)
+        if not complete:
+            self._room.spare = frozenset()
+            return []
+        named = eviction.named(known.values(), wanted.values()) | self._mounted
+        self._desk.holdings.name(named, now)
+        self._room.spare = frozenset(entries - eviction.held(known, wanted.values()) - self._mounted)
+        collected = []
+        for digest in eviction.expired(self._desk.holdings.notes(), entries - named, now, self._bounds.keep_seconds):
+            if withdrawal.collect(self._desk, digest):
+                collected.append(digest)
+                logs.event("entry collected", digest=digest)
+        self._room.relieve()
+        self._complaint = ""
         return collected
+
+    def _look(self, entries: AbstractSet[str], known: Mapping[CacheRef, Known], now: float) -> None:
+        """Note which entries there are, and which of them are mounted."""
+        pointers = [cache.pointer for cache in known.values() if cache.pointer is not None]
+        sizes = {pointer.digest: pointer.size_bytes for pointer in pointers}
+        mounted = {record.digest for record in self._records}
+        self._desk.holdings.see(entries, mounted, now, lambda digest: sizes.get(digest) or self._size(digest))
+        self._desk.holdings.unmounted(self._mounted - mounted, now)
+        self._mounted = mounted
+
+    def _size(self, digest: str) -> int:
+        """Return the size of an entry that is new to us; its lock is made, for a full disk cannot make it later."""
+        try:
+            self._desk.layout.entry_lock(digest).touch(0o600)
+            found = entry.find(self._desk.layout, digest)
+        except (OSError, UnreadableState):
+            return 0
+        return found.size_bytes if found is not None else 0
 
     def _complain(self, why: str) -> None:
         if why != self._complaint:

@@ -21,6 +21,7 @@ from gkm.images import entry
 
 from gkm_agent import checks
 from gkm_agent.checks import Check
+from gkm_agent.holdings import Holdings
 
 _WAIT_SECONDS = 1.0
 
@@ -39,12 +40,21 @@ class Ticket:
 
 @dataclass(slots=True)
 class Desk:
-    """Writes the pointers of one node; `naming` is held by whoever writes one, or withdraws an entry."""
+    """Writes the pointers of one node; `naming` is held by whoever writes one, or withdraws an entry.
+
+    `emptying` is held by whoever deletes what lies in the trash, `holdings` are the notes about the entries.
+    """
 
     layout: Layout
     naming: Lock = field(default_factory=Lock)
+    emptying: Lock = field(default_factory=Lock)
+    holdings: Holdings = field(init=False)
     _pulling: Condition = field(default_factory=Condition)
     _pulled: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        """Read the notes."""
+        self.holdings = Holdings(self.layout)
 
     def save(self, pointer: Pointer, ticket: Ticket | None = None) -> Pointer:
         """Write a pointer and return it as it was written.
@@ -59,13 +69,18 @@ class Desk:
 
     def write(self, pointer: Pointer) -> Pointer:
         """Write a pointer as `save` does; for who holds `naming`."""
-        if pointer.state is CacheState.READY and not entry.is_there(self.layout, pointer.digest):
-            raise FileNotFoundError(
-                errno.ENOENT, "the entry has been withdrawn", str(self.layout.entry(pointer.digest))
-            )
+        if pointer.state is CacheState.READY:
+            self._check_entry(pointer.digest)
         written = replace(pointer, updated=timestamp())
         pointers.save(self.layout, written)
         return written
+
+    def _check_entry(self, digest: str) -> None:
+        path = str(self.layout.entry(digest))
+        if not entry.is_there(self.layout, digest):
+            raise FileNotFoundError(errno.ENOENT, "the entry has been withdrawn", path)
+        if self.holdings.damaged(digest):
+            raise OSError(errno.EIO, "the entry has been found damaged", path)
 
     def save_check(self, check: Check, ticket: Ticket) -> None:
         """Write a check; raises as `save`."""
@@ -81,8 +96,12 @@ class Desk:
     def forget(self, ref: CacheRef) -> None:
         """Remove what is known of a cache: the check first, so that what is left always has a pointer."""
         with self.naming:
-            checks.remove(self.layout, ref)
-            pointers.remove(self.layout, ref)
+            self.drop(ref)
+
+    def drop(self, ref: CacheRef) -> None:
+        """Remove what is known of a cache as `forget` does; for who holds `naming`."""
+        checks.remove(self.layout, ref)
+        pointers.remove(self.layout, ref)
 
     @contextmanager
     def pulling(self, digest: str, ticket: Ticket) -> Iterator[None]:

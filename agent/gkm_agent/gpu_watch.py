@@ -1,9 +1,11 @@
 """The GPUs as they were read last, and reading them again and again."""
 
 import logging
+import time
 from collections.abc import Callable
 from threading import Event, Lock, Thread
 
+from gkm.gpus.steadiness import Steadiness
 from gkm.gpus.values import Inventory
 
 from gkm_agent import logs
@@ -18,10 +20,18 @@ NOT_READ = Inventory(errors=("they have not been read yet",))
 class GpuWatch:
     """Reads in a thread of its own, because a hanging driver must not hold up the rest."""
 
-    def __init__(self, read: Callable[[], Inventory], changed: Event, interval: float = INTERVAL_SECONDS) -> None:
+    def __init__(
+        self,
+        read: Callable[[], Inventory],
+        changed: Event,
+        interval: float = INTERVAL_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._read = read
         self._changed = changed
         self._interval = interval
+        self._clock = clock
+        self._steadiness = Steadiness()
         self._lock = Lock()
         self._inventory = NOT_READ
         self._stop = Event()
@@ -33,12 +43,17 @@ class GpuWatch:
         with self._lock:
             return self._inventory
 
+    @property
+    def pause(self) -> float:
+        """Return the seconds until the next reading: fewer while GPUs are away, which for some time may soon end."""
+        return min(IMPATIENT_SECONDS, self._interval) if self._steadiness.waits(self._clock()) else self._interval
+
     def refresh(self) -> None:
         """Read now; bounded in time by the reader."""
-        inventory = self._read()
+        inventory = self._steadiness.settled(self._read(), self._clock())
         with self._lock:
             before, self._inventory = self._inventory, inventory
-        if before != inventory:
+        if before.settled != inventory.settled:
             logs.event(
                 "GPUs read",
                 level=logging.WARNING if inventory.errors else logging.INFO,
@@ -59,5 +74,5 @@ class GpuWatch:
         self._stop.set()
 
     def _run(self) -> None:
-        while not self._stop.wait(IMPATIENT_SECONDS if self.inventory.unreadable else self._interval):
+        while not self._stop.wait(self.pause):
             self.refresh()

@@ -1,23 +1,36 @@
 """What the agent needs of images, and gkm.images as what stands behind it."""
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from gkm.api.config import Config
 from gkm.hoststate.layout import Layout
 from gkm.images import cache, entry, pull
+from gkm.images.blobs import Arrival
 from gkm.images.cache import CacheImage
 from gkm.images.entry import Entry
 from gkm.images.pull import Stage
+from gkm.images.pull_secrets import PullSecrets
 from gkm.images.reference import Reference
 from gkm.images.registry import Registry
 from gkm.images.verify import Verdict, Verifier
+
+from gkm_agent import metrics, stages
+from gkm_agent.values import WantedCache
 
 Progress = Callable[[Stage, int], None]
 
 
 class CacheImages(Protocol):
     """From a reference to an entry of the store. Called from several threads; bounded in time and bytes."""
+
+    def opened_for(self, wanted: WantedCache) -> "CacheImages":
+        """Return the same with the credentials of one cache.
+
+        Raises:
+            GKMError: they cannot be read, or are none.
+        """
 
     def resolve(self, image: str) -> str:
         """Return the digest that a reference names now.
@@ -52,31 +65,59 @@ class CacheImages(Protocol):
         """
 
 
+class _CountedRegistry(Registry):
+    """A registry that counts what comes."""
+
+    def blob(self, ref: Reference, arrival: Arrival) -> None:
+        """See Registry."""
+        before = arrival.seen
+        try:
+            super().blob(ref, arrival)
+        finally:
+            metrics.PULL_BYTES.inc(arrival.seen - before)
+
+
+@dataclass(frozen=True, slots=True)
 class RegistryImages:
     """The CacheImages of gkm.images."""
 
-    def __init__(self, config: Config, layout: Layout) -> None:
-        self._registry = Registry(config.registries)
-        self._verifier = Verifier(config.verification)
-        self._max_bytes = config.store.max_image_bytes
-        self._layout = layout
+    registry: Registry
+    verifier: Verifier
+    layout: Layout
+    max_bytes: int
+    secrets: PullSecrets | None
+
+    @classmethod
+    def of(cls, config: Config, layout: Layout, secrets: PullSecrets | None = None) -> "RegistryImages":
+        """Return images as they are configured; without `secrets` registries are read anonymously."""
+        verifier = Verifier(config.verification)
+        return cls(_CountedRegistry(config.registries), verifier, layout, config.store.max_image_bytes, secrets)
+
+    def opened_for(self, wanted: WantedCache) -> CacheImages:
+        """See CacheImages."""
+        found = self.secrets.credentials(wanted.ref.namespace, wanted.pull_secrets) if self.secrets else None
+        return self if found is None else replace(self, registry=self.registry.with_credentials(found))
 
     def resolve(self, image: str) -> str:
         """See CacheImages."""
-        return self._registry.resolve(Reference.parse(image))
+        with stages.stage("resolve"):
+            return self.registry.resolve(Reference.parse(image))
 
     def verify(self, image: str, digest: str, namespace: str | None) -> Verdict:
         """See CacheImages."""
-        return self._verifier.verify(self._registry, Reference.parse(image).pinned(digest), namespace)
+        pinned = Reference.parse(image).pinned(digest)
+        return stages.verified(lambda: self.verifier.verify(self.registry, pinned, namespace))
 
     def describe(self, image: str, digest: str) -> CacheImage:
         """See CacheImages."""
-        return cache.describe(self._registry, Reference.parse(image).pinned(digest))
+        with stages.stage("describe"):
+            return cache.describe(self.registry, Reference.parse(image).pinned(digest))
 
     def fetch(self, image: CacheImage, progress: Progress) -> Entry:
         """See CacheImages."""
-        return pull.fetch(self._registry, image, self._layout, max_bytes=self._max_bytes, progress=progress)
+        with stages.Fetching(progress) as watched:
+            return pull.fetch(self.registry, image, self.layout, max_bytes=self.max_bytes, progress=watched.tell)
 
     def find(self, digest: str) -> Entry | None:
         """See CacheImages."""
-        return entry.find(self._layout, digest)
+        return entry.find(self.layout, digest)

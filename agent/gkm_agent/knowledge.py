@@ -1,6 +1,8 @@
 """What this node has of each cache, read from the disk: once a turn, so that all of a turn goes by the same."""
 
-from collections.abc import Mapping
+import os
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
 
 from gkm.hoststate import pointers
 from gkm.hoststate.files import UnreadableState
@@ -10,15 +12,64 @@ from gkm.hoststate.pointers import Pointer
 from gkm.images import entry
 
 from gkm_agent import checks
+from gkm_agent.checks import Check
 from gkm_agent.decisions import Known
-from gkm_agent.desk import load_pointer
+from gkm_agent.desk import Desk, load_pointer
 from gkm_agent.images import CacheImages
 from gkm_agent.tries import Tries
-from gkm_agent.values import WantedCache
+from gkm_agent.values import Attempt, WantedCache
+
+_Stamp = tuple[int, int, int] | None
+"""Inode, time and size of a file, None where there is none: ours are replaced as a whole, others' hands show too."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What two files said, and what they were then."""
+
+    stamps: tuple[_Stamp, _Stamp]
+    pointer: Pointer | None
+    check: Check | None
+
+
+class Memory:
+    """The pointers and checks of a node, read again only when their files change: a turn comes every few seconds."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self._paths: dict[CacheRef, tuple[str, str]] = {}
+        self._read: dict[CacheRef, _Read] = {}
+
+    def of(self, ref: CacheRef, attempt: Attempt | None = None) -> Known:
+        """Return what is known of a cache now, but for its entry."""
+        if ref not in self._paths:
+            pointer = self.layout.pointer(ref)
+            self._paths[ref] = (str(pointer), str(pointer.with_name(checks.FILE)))
+        # Before they are read: what changes in between is read once more.
+        stamps = (_stamp(self._paths[ref][0]), _stamp(self._paths[ref][1]))
+        read = self._read.get(ref)
+        if read is None or read.stamps != stamps:
+            read = _Read(stamps, load_pointer(self.layout, ref), checks.load(self.layout, ref))
+            self._read[ref] = read
+        return Known(read.pointer, read.check, attempt=attempt)
+
+    def keep(self, refs: Container[CacheRef]) -> None:
+        """Forget every cache that is not among `refs`."""
+        for ref in [ref for ref in self._paths if ref not in refs]:
+            del self._paths[ref]
+            self._read.pop(ref, None)
+
+
+def _stamp(path: str) -> _Stamp:
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def look(
-    layout: Layout, wanted: Mapping[CacheRef, WantedCache], tries: Tries, *, complete: bool
+    memory: Memory, wanted: Mapping[CacheRef, WantedCache], tries: Tries, *, complete: bool
 ) -> dict[CacheRef, Known]:
     """Return what is known of every cache that is wanted; where `wanted` is not complete, of all that lie here.
 
@@ -28,16 +79,18 @@ def look(
         OSError: the directory of the pointers cannot be read.
     """
     # While the source is not complete, what lies here is as true as what is wanted.
-    others = [] if complete else [ref for ref in pointers.refs(layout) if ref not in wanted]
-    known = {ref: Known(load_pointer(layout, ref), checks.load(layout, ref)) for ref in others}
+    others = [] if complete else [ref for ref in pointers.refs(memory.layout) if ref not in wanted]
+    known = {ref: memory.of(ref) for ref in others}
     for ref, cache in wanted.items():
-        known[ref] = Known(load_pointer(layout, ref), checks.load(layout, ref), attempt=tries.of(cache))
+        known[ref] = memory.of(ref, tries.of(cache))
+    memory.keep(known)
     return known
 
 
-def entry_bytes(layout: Layout, images: CacheImages, digest: str, pointer: Pointer | None) -> int | None:
+def entry_bytes(desk: Desk, images: CacheImages, digest: str, pointer: Pointer | None) -> int | None:
     """Return the size of the entry of a digest; None where there is none of any use, which a pull sets right."""
-    if not digest:
+    layout = desk.layout
+    if not digest or desk.holdings.damaged(digest):
         return None
     # The list of an entry's files may be long: it is read once, and its size then stands in the pointer.
     if pointer is not None and pointer.digest == digest and pointer.size_bytes:

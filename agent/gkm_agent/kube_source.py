@@ -18,7 +18,7 @@ from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES, NODES, Resource
 from msgspec import Struct
 
 from gkm_agent import logs
-from gkm_agent.values import Hold, WantedCache
+from gkm_agent.values import Hold, WantedCache, pull_secrets
 
 MAX_SHOWN = 20
 """Names of caches in one line of the log."""
@@ -134,7 +134,9 @@ def wanted_of(cache: Cache) -> WantedCache | None:
         logs.event("cache passed over", level=logging.WARNING, why=str(error))
         return None
     digest = verified_digest(cache)
-    wanted = WantedCache(ref, cache.spec.image, digest)
+    wanted = WantedCache(
+        ref, cache.spec.image, digest, selected=bool(cache.spec.node_selector), pull_secrets=pull_secrets(cache)
+    )
     return wanted if digest is not None else replace(wanted, hold=_hold(cache))
 
 

@@ -14,35 +14,36 @@ from gkm.gpus.inventory import Reader
 from gkm.gpus.values import Inventory
 from gkm.hoststate import locks
 from gkm.hoststate.files import UnreadableState, read_bounded
+from gkm.hoststate.layout import Layout
 from gkm.hoststate.logs import start as start_logs
+from gkm.images.pull_secrets import PullSecrets
 
-from gkm_agent import cleaning, logs, options
+from gkm_agent import cleaning, logs, metrics, options
 from gkm_agent.agent import Agent
 from gkm_agent.checks import policy_of
+from gkm_agent.connected import NotConnected, connect
 from gkm_agent.desk import Desk
-from gkm_agent.gpu_watch import GpuWatch
+from gkm_agent.gpu_watch import NOT_READ, GpuWatch
+from gkm_agent.health import Pulse
 from gkm_agent.images import CacheImages, RegistryImages
 from gkm_agent.options import Options
 from gkm_agent.publisher import Publisher
-from gkm_agent.sink import StatusSink
-from gkm_agent.source import CacheSource
-from gkm_agent.static_sink import StaticSink
-from gkm_agent.static_source import StaticSource
+from gkm_agent.serving import served
 
 OK, FAILED, NOT_READY = 0, 1, 3
-FLUSH_SECONDS = 10.0
 SYNC_SECONDS = 30.0
-
-
-class NotConnected(Exception):
-    """There is neither a cluster nor a directory to take wishes from."""
+FLUSH_SECONDS = 10.0
+PUBLISHER_SECONDS = 2.0
+END_SECONDS = 25
+"""From SIGTERM on, whatever hangs: less than kubelet gives a pod (deploy/base). What is cut off then is found and
+finished by the next start, as after any death."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """What lies outside this process: registries, and the GPUs."""
+    """What lies outside this process: registries, read with the Secrets that open them, and the GPUs."""
 
-    images: CacheImages
+    images: Callable[[PullSecrets], CacheImages]
     read_gpus: Callable[[], Inventory]
 
 
@@ -55,6 +56,7 @@ def main(arguments: list[str] | None = None) -> None:
     def end(*_: object) -> None:
         stop.set()
         wake.set()
+        signal.alarm(END_SECONDS)
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
@@ -63,7 +65,7 @@ def main(arguments: list[str] | None = None) -> None:
         with_lock = chosen.layout.state / "locks" / "agent"
         with_lock.parent.mkdir(parents=True, exist_ok=True)
         with locks.exclusive(with_lock):
-            status = work(chosen, config, Outside(RegistryImages(config, chosen.layout), Reader().read), stop, wake)
+            status = work(chosen, config, outside_of(config, chosen.layout), stop, wake)
         sys.exit(status)
     except locks.Busy:
         logs.event("another agent works on this state", level=logging.ERROR, state=str(chosen.layout.state))
@@ -75,52 +77,53 @@ def main(arguments: list[str] | None = None) -> None:
 def work(chosen: Options, config: Config, outside: Outside, stop: Event, wake: Event) -> int:
     """Run until `stop`, or until all is done with --once; return the exit status."""
     cleaning.prepare(chosen.layout)
-    source, sink = source_and_sink(chosen, wake)
+    connected = connect(chosen, wake)
+    source, publisher = connected.source, Publisher(connected.sink)
     gpus = GpuWatch(outside.read_gpus, wake, chosen.gpu_seconds)
-    publisher = Publisher(sink)
+    fabric = connected.fabric(config.fabric, gpus)
+    pulse = Pulse()
     agent = Agent(
         desk=Desk(chosen.layout),
         source=source,
-        images=outside.images,
+        images=outside.images(PullSecrets(connected.secrets, config.registries, connected.namespace)),
         gpus=gpus,
         publisher=publisher,
         policy=policy_of(config.verification),
         wake=wake,
+        pulse=pulse,
+        bounds=config.store,
+        tell_ready=fabric.ready,
     )
     logs.event("agent starts", node=chosen.node, state=str(chosen.layout.state))
-    for part in (source, gpus, publisher):
-        part.start()
-    try:
-        ready = True
-        if chosen.once:
-            ready = source.wait(SYNC_SECONDS) and agent.settle(stop)
-        else:
-            agent.run(stop)
-        written = publisher.flush(FLUSH_SECONDS)
-    finally:
-        gpus.stop()
-        source.stop()
-        publisher.stop(FLUSH_SECONDS)
+    with served(chosen, lambda: pulse.vitals(listed=source.wait(0), gpus=gpus.inventory != NOT_READ)):
+        for part in (source, gpus, publisher, fabric):
+            part.start()
+        try:
+            ready = True
+            if chosen.once:
+                ready = source.wait(SYNC_SECONDS) and agent.settle(stop)
+            else:
+                agent.run(stop)
+            written = publisher.flush(FLUSH_SECONDS)
+        finally:
+            gpus.stop()
+            fabric.stop()
+            source.stop()
+            publisher.stop(PUBLISHER_SECONDS)
     logs.event("agent ends", node=chosen.node)
     return OK if not chosen.once or (ready and written) else NOT_READY
 
 
-def source_and_sink(chosen: Options, wake: Event) -> tuple[CacheSource, StatusSink]:
-    """Return where wishes come from and where status goes."""
-    if chosen.static is not None:
-        return StaticSource(chosen.static, wake), StaticSink(chosen.status, chosen.node)
-    # The official client is the heaviest import of all, and without Kubernetes nobody needs it.
-    from gkm.kube.client import NotConfigured, connect  # noqa: PLC0415
+def outside_of(config: Config, layout: Layout) -> Outside:
+    """Return the registries of the configuration, and the GPUs of this machine."""
+    reader = Reader()
 
-    from gkm_agent.kube_sink import KubeSink  # noqa: PLC0415
-    from gkm_agent.kube_source import KubeSource  # noqa: PLC0415
+    def read_gpus() -> Inventory:
+        inventory = reader.read()
+        metrics.gpus_read(inventory)
+        return inventory
 
-    try:
-        api = connect(str(chosen.kubeconfig) if chosen.kubeconfig else None)
-    except NotConfigured as error:
-        raise NotConnected(f"{error}; without Kubernetes use --static DIR") from error
-    source = KubeSource(api, chosen.node, wake)
-    return source, KubeSink(api, chosen.node, lambda: source.node)
+    return Outside(lambda secrets: RegistryImages.of(config, layout, secrets), read_gpus)
 
 
 def read_config(path: Path | None) -> Config:

@@ -11,6 +11,7 @@ from typing import Any
 from gkm.hoststate import names
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.names import InvalidName
+from gkm.probes import addresses
 
 LEVELS = ("debug", "info", "warning", "error")
 LONGEST_GPU_SECONDS = 86_400.0
@@ -18,7 +19,10 @@ LONGEST_GPU_SECONDS = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How this agent is run. `static` is None in Kubernetes; `kubeconfig` None leaves that to the environment."""
+    """How this agent is run. `static` is None in Kubernetes; `kubeconfig` None leaves that to the environment.
+
+    `health` None serves nothing.
+    """
 
     layout: Layout
     node: str
@@ -29,6 +33,7 @@ class Options:
     kubeconfig: Path | None
     gpu_seconds: float
     log_level: str
+    health: tuple[str, int] | None = None
 
 
 def parse(arguments: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ) -> Options:
@@ -52,6 +57,7 @@ def parse(arguments: Sequence[str] | None = None, environment: Mapping[str, str]
         kubeconfig=found.kubeconfig,
         gpu_seconds=found.gpu_seconds,
         log_level=found.log_level,
+        health=found.health,
     )
 
 
@@ -86,6 +92,13 @@ def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     flag("--run", "GKM_RUN", "records of mounts", default=here.run, type=Path, metavar="DIR")
     flag("--node", "GKM_NODE", "name of this node", default="", metavar="NAME")
     flag("--gpu-seconds", "GKM_GPU_SECONDS", "between readings of GPUs", default=60.0, type=_seconds, metavar="N")
+    flag(
+        "--health",
+        "GKM_HEALTH",
+        "serve /healthz, /readyz and /metrics there, by plain HTTP; 127.0.0.1:8081, or :8081 for every address (none)",
+        type=_address,
+        metavar="HOST:PORT",
+    )
     flag("--log-level", "GKM_LOG_LEVEL", ", ".join(LEVELS), default="info", type=_level, metavar="LEVEL")
     return parser
 
@@ -100,6 +113,13 @@ def _seconds(text: str) -> float:
     if not 1 <= seconds <= LONGEST_GPU_SECONDS:
         raise wrong
     return seconds
+
+
+def _address(text: str) -> tuple[str, int]:
+    try:
+        return addresses.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _level(text: str) -> str:

@@ -32,6 +32,7 @@ class Publisher:
         self._wanted: Mapping[str | None, NodeStatus] | None = None
         self._written: dict[str | None, NodeStatus | None] | None = None
         self._settled = False
+        self._waited_for = False
         self._condition = Condition()
         self._stop = Event()
         self._thread = Thread(target=self._run, name="publisher", daemon=True)
@@ -59,6 +60,8 @@ class Publisher:
     def flush(self, timeout: float) -> bool:
         """Wait until the sink holds what was set last; return whether it does."""
         with self._condition:
+            self._waited_for = True
+            self._condition.notify_all()
             return self._condition.wait_for(lambda: self._settled or self._wanted is None, timeout)
 
     def write(self) -> bool:
@@ -128,8 +131,8 @@ class Publisher:
                 done = False
             if done:
                 failures = 0
-                self._stop.wait(self._pace.pause(1))
                 with self._condition:
+                    self._condition.wait_for(lambda: self._stop.is_set() or self._waited_for, self._pace.pause(1))
                     left = max(0.0, refresh - time.monotonic())
                     self._condition.wait_for(lambda: self._stop.is_set() or self._is_behind(), left)
             else:

@@ -6,7 +6,7 @@ the next begins, so that it may be killed anywhere.
 
 import errno
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from gkm.api.errors import GKMError, Reason
 from gkm.gpus import preflight
@@ -21,6 +21,7 @@ from gkm_agent.checks import Check, CheckedTarget
 from gkm_agent.decisions import pointer_of, verdict_pointer
 from gkm_agent.desk import Desk, Superseded, Ticket
 from gkm_agent.images import CacheImages
+from gkm_agent.room import Room
 from gkm_agent.values import WantedCache
 
 _STEP = 10
@@ -35,6 +36,8 @@ class Failure:
     reason: str
     message: str
     transient: bool
+    noted: bool = True
+    """Whether the pointer says so; a full disk cannot take it."""
 
 
 @dataclass(slots=True)
@@ -48,6 +51,7 @@ class Pull:
     inventory: Inventory
     policy: str
     ticket: Ticket
+    room: Room
     announced: bool = False
     """A pointer with a reason stands already: a further try does not hide it behind a Pending of seconds."""
 
@@ -66,13 +70,15 @@ class Pull:
             try:
                 self._say(CacheState.FAILED, failure.reason, failure.message)
             except OSError as refused:
-                return Failure(Reason.DISK_FULL, f"{failure.message}; nor can that be noted: {refused}", transient=True)
+                message = f"{failure.message}; nor can that be noted: {refused}"
+                return Failure(failure_of(refused).reason, message, transient=True, noted=False)
             return failure
         return None
 
     def _run(self) -> None:
         if not self.announced:
             self._say(CacheState.PENDING, message="looking at the image in its registry")
+        self.images = self.images.opened_for(self.wanted)
         self.digest = self.digest or self.images.resolve(self.wanted.image)
         verdict = self.images.verify(self.wanted.image, self.digest, self.wanted.ref.namespace)
         if not verdict.allowed:
@@ -84,7 +90,7 @@ class Pull:
         self.desk.save(verdict_pointer(self.wanted, check, fit, self.inventory, size), self.ticket)
 
     def _checked(self, image: CacheImage, notice: str) -> Check:
-        targets = tuple(CheckedTarget(target.backend, target.arch, target.warp_size) for target in image.targets)
+        targets = tuple(CheckedTarget(**asdict(target)) for target in image.targets)
         check = Check(self.wanted.image, self.digest, self.policy, targets, notice)
         self.desk.save_check(check, self.ticket)
         return check
@@ -102,7 +108,9 @@ class Pull:
                 told = (stage, percent)
                 self.desk.save(replace(self._pointer(_STATES[stage]), progress=percent), self.ticket)
 
-        with self.desk.pulling(self.digest, self.ticket):
+        with self.desk.pulling(self.digest, self.ticket), self.room.held(self.wanted.ref, image):
+            if self.desk.holdings.damaged(self.digest):
+                withdrawal.discard(self.desk, self.digest)
             try:
                 return self.images.fetch(image, progress).size_bytes
             except UnreadableState as damage:

@@ -12,9 +12,10 @@ from pathlib import Path
 from threading import Event, Lock, Thread
 
 from gkm.hoststate.files import UnreadableState, read_bounded
+from gkm.kube.secrets import KnownSecrets
 
 from gkm_agent import logs
-from gkm_agent.manifests import BadManifest, caches_in
+from gkm_agent.manifests import BadManifest, Manifests, manifests_in
 from gkm_agent.values import WantedCache
 
 SCAN_SECONDS = 2.0
@@ -25,10 +26,10 @@ _SUFFIXES = {".yaml", ".yml", ".json"}
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A file as it was read: `caches` is None while it never could be."""
+    """A file as it was read: `held` is None while it never could be."""
 
     stamp: tuple[int, int, int]
-    caches: tuple[WantedCache, ...] | None
+    held: Manifests | None
 
 
 class StaticSource:
@@ -48,13 +49,21 @@ class StaticSource:
     def synced(self) -> bool:
         """See CacheSource."""
         with self._lock:
-            return self._listed and all(file.caches is not None for file in self._files.values())
+            return self._listed and all(file.held is not None for file in self._files.values())
 
     def caches(self) -> list[WantedCache]:
         """See CacheSource; of two manifests for one cache the first file's counts."""
         with self._lock:
-            last_first = [file.caches or () for _, file in sorted(self._files.items(), reverse=True)]
+            last_first = [file.held.caches for _, file in sorted(self._files.items(), reverse=True) if file.held]
         return list({cache.ref: cache for caches in last_first for cache in reversed(caches)}.values())
+
+    def data(self, namespace: str, name: str) -> dict[str, str]:
+        """See Secrets: those among the manifests; of two with one name the first file's counts."""
+        with self._lock:
+            last_first = [file.held.secrets for _, file in sorted(self._files.items(), reverse=True) if file.held]
+        return KnownSecrets({key: data for secrets in last_first for key, data in secrets.items()}).data(
+            namespace, name
+        )
 
     def start(self) -> None:
         """Read the directory once, then go on looking."""
@@ -95,10 +104,10 @@ class StaticSource:
         if before is not None and before.stamp == stamp:
             return before
         try:
-            return _File(stamp, caches_in(read_bounded((self._directory / name).resolve(), MAX_BYTES)))
+            return _File(stamp, manifests_in(read_bounded((self._directory / name).resolve(), MAX_BYTES)))
         except (OSError, UnreadableState, BadManifest) as error:
             logs.event("manifest not understood", level=logging.ERROR, file=name, why=str(error))
-            return _File(stamp, before.caches if before is not None else None)
+            return _File(stamp, before.held if before is not None else None)
 
     def _run(self) -> None:
         while not self._stop.wait(self._interval):

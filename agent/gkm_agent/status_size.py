@@ -6,8 +6,8 @@ import msgspec
 from gkm.api.nodes import NodeCacheStatus, NodeStatus
 
 MAX_BYTES = 384 << 10
-"""Of a status as JSON. An object has at most 1.5 MiB in etcd, and server-side apply keeps the path of every field in it:
-as much again for short values."""
+"""Of a status as JSON. An object has at most 1.5 MiB in etcd, and server-side apply keeps the path of every field in
+it: as much again for short values."""
 
 _Shorten = Callable[[NodeCacheStatus], NodeCacheStatus]
 

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Container
+from dataclasses import replace
 
 from gkm.hoststate.names import CacheRef
 
@@ -38,6 +39,11 @@ class Tries:
             now=self._clock(),
             jitter=random.random(),  # noqa: S311 -- spreads load, hides nothing
         )
+
+    def again(self, ref: CacheRef) -> None:
+        """Let a cache be tried at once: what it failed for has passed."""
+        if attempt := self._attempts.get(ref):
+            self._attempts[ref] = replace(attempt, next_try=self._clock())
 
     def of(self, wanted: WantedCache) -> Attempt | None:
         """Return the failed attempt of a cache as it is wanted now."""

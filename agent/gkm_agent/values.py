@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from gkm.api.caches import Cache
 from gkm.hoststate.names import CacheRef
 
 
@@ -19,13 +20,21 @@ class WantedCache:
     """A cache object that this node should make real.
 
     `digest` is what the controller resolved and verified; None where there is no controller and the agent resolves by
-    itself, or while `hold` says what is waited for.
+    itself, or while `hold` says what is waited for. `selected` is false for a cache that does not choose its nodes:
+    that one is for every node with a GPU.
     """
 
     ref: CacheRef
     image: str
     digest: str | None = None
     hold: Hold | None = None
+    selected: bool = True
+    pull_secrets: tuple[str, ...] = ()
+
+
+def pull_secrets(cache: Cache) -> tuple[str, ...]:
+    """Return the names of the Secrets of its namespace that open the registry of a cache."""
+    return tuple(reference.name for reference in cache.spec.image_pull_secrets)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Taking entries out of the store: those that nobody names, and those that are damaged.
+"""Taking entries out of the store: those that nobody names or has a use for, and those that are damaged.
 
 Always the same way: alone with the entry's lock, for records are complete only under it (a publish writes its record
 while it holds the lock shared), and alone with the desk, for nothing may begin to name what goes. One rename to the
@@ -6,8 +6,9 @@ trash withdraws the entry; only then it is deleted.
 """
 
 import errno
+import logging
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -16,11 +17,14 @@ from gkm.api.errors import GKMError, Reason
 from gkm.hoststate import locks, pointers, records
 from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.layout import Layout
-from gkm.hoststate.pointers import CacheState
+from gkm.hoststate.pointers import CacheState, Pointer
 from gkm.hoststate.records import VolumeRecord
 from gkm.images import entry
+from gkm.mounts import relocation
 
+from gkm_agent import integrity, logs, metrics
 from gkm_agent.desk import Desk, load_pointer
+from gkm_agent.eviction import gives_way
 
 _SHOWN_PODS = 5
 
@@ -32,16 +36,25 @@ def collect(desk: Desk, digest: str) -> bool:
         UnreadableState: a record or a pointer cannot be read; nothing is collected then.
         OSError: the disk refused.
     """
+    return _collected(desk, digest, lambda _: True)
+
+
+def evict(desk: Desk, digest: str) -> bool:
+    """Withdraw an entry as `collect` does, also one that only caches name which fit no GPU of this node."""
+    return _collected(desk, digest, lambda pointer: not gives_way(pointer))
+
+
+def _collected(desk: Desk, digest: str, keeps: Callable[[Pointer], bool]) -> bool:
     try:
         with _alone(desk, digest):
-            if digest in _named(desk.layout) or _mounting(desk.layout, digest):
+            if digest in _named(desk.layout, keeps) or _mounting(desk.layout, digest):
                 return False
-            trash = _withdrawn(desk.layout, digest)
+            trash = _withdrawn(desk, digest)
     except locks.Busy:
         return False
     if trash is None:
         return False
-    entry.remove_tree(trash)
+    _delete(desk, trash)
     return True
 
 
@@ -57,7 +70,7 @@ def discard(desk: Desk, digest: str) -> None:
     """
     try:
         with _alone(desk, digest):
-            damage = _damage(desk.layout, digest)
+            damage = _damage(desk, digest)
             if not damage:
                 return
             if users := _mounting(desk.layout, digest):
@@ -68,7 +81,7 @@ def discard(desk: Desk, digest: str) -> None:
                     "delete these pods: it is fetched again when the last of them has gone",
                 )
             _take_back(desk, digest)
-            trash = _withdrawn(desk.layout, digest)
+            trash = _withdrawn(desk, digest)
     except locks.Busy as error:
         raise GKMError(
             Reason.NODE_ERROR,
@@ -76,7 +89,24 @@ def discard(desk: Desk, digest: str) -> None:
             "it is tried again",
         ) from error
     if trash is not None:
-        entry.remove_tree(trash)
+        _delete(desk, trash)
+
+
+def take_back(desk: Desk, digest: str) -> None:
+    """Make no pointer say Ready of a digest: its entry is damaged, and no further pod is to be given it.
+
+    Raises:
+        OSError: the disk refused.
+    """
+    with desk.naming:
+        _take_back(desk, digest)
+
+
+def empty_trash(desk: Desk) -> None:
+    """Delete what an earlier withdrawal could not; raises OSError when it still cannot be."""
+    with desk.emptying:
+        for left in desk.layout.trash.iterdir():
+            entry.remove_tree(left)
 
 
 @contextmanager
@@ -86,8 +116,9 @@ def _alone(desk: Desk, digest: str) -> Iterator[None]:
         yield
 
 
-def _withdrawn(layout: Layout, digest: str) -> Path | None:
+def _withdrawn(desk: Desk, digest: str) -> Path | None:
     """Rename an entry to the trash and return where it lies there, None where there is none."""
+    layout = desk.layout
     path = layout.entry(digest)
     trash = layout.trash / f"{path.name}.{secrets.token_hex(4)}"
     try:
@@ -96,32 +127,60 @@ def _withdrawn(layout: Layout, digest: str) -> Path | None:
         if error.errno == errno.ENOENT:
             return None
         raise
+    if note := desk.holdings.notes().get(digest):
+        metrics.GC_BYTES.inc(note.size_bytes)
+    desk.holdings.forget(digest)
+    try:
+        relocation.remove(layout.relocated(digest))
+    except OSError as error:
+        # They are derived and right for the same digest; the next start of the agent takes them away.
+        logs.event("relocated files stay", level=logging.WARNING, digest=digest, why=str(error))
     # While it is held: whoever opened it before finds that it is no longer the lock of anything.
     layout.entry_lock(digest).unlink(missing_ok=True)
     return trash
+
+
+def _delete(desk: Desk, trash: Path) -> None:
+    with desk.emptying:
+        entry.remove_tree(trash)
 
 
 def _take_back(desk: Desk, digest: str) -> None:
     """Make no pointer say Ready of this digest; one that cannot be read says nothing."""
     for ref in pointers.refs(desk.layout):
         pointer = load_pointer(desk.layout, ref)
-        if pointer is not None and pointer.digest == digest and pointer.state is CacheState.READY:
-            why = "its files on this node were damaged and are fetched again"
+        if pointer is None or pointer.digest != digest or pointer.state is not CacheState.READY:
+            continue
+        why = "its files on this node were damaged and are fetched again"
+        try:
             desk.write(replace(pointer, state=CacheState.PENDING, message=why, progress=0, size_bytes=0))
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            # Nothing can be written, but a cache of which nothing is known is not Ready either.
+            desk.drop(ref)
 
 
-def _damage(layout: Layout, digest: str) -> str:
+def _damage(desk: Desk, digest: str) -> str:
     try:
-        entry.find(layout, digest)
+        if entry.find(desk.layout, digest) is None:
+            return ""
     except UnreadableState as damage:
         return str(damage)
-    return ""
+    path = desk.holdings.damaged(digest)
+    if not path:
+        return ""
+    found = integrity.still(desk.layout, digest, path)
+    if found is None:
+        desk.holdings.clear(digest)
+        return ""
+    return f"{found.path}: {found.why}"
 
 
-def _named(layout: Layout) -> set[str]:
-    """Return the digests that pointers name; UnreadableState where one cannot be read, so that nobody can say."""
+def _named(layout: Layout, keeps: Callable[[Pointer], bool]) -> set[str]:
+    """Return the digests that pointers keep; UnreadableState where one cannot be read, so that nobody can say."""
     found = (pointers.load(layout, ref) for ref in pointers.refs(layout))
-    return {pointer.digest for pointer in found if pointer is not None}
+    return {pointer.digest for pointer in found if pointer is not None and keeps(pointer)}
 
 
 def _mounting(layout: Layout, digest: str) -> list[VolumeRecord]:

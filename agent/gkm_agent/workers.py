@@ -60,7 +60,7 @@ class Workers:
 
     def finished(self) -> list[Finished]:
         """Return the pulls that have ended since the last call."""
-        ended = [running for running in self._running.values() if not running.thread.is_alive()]
+        ended = [running for running in self._running.values() if running.done]
         for running in ended:
             del self._running[running.pull.wanted.ref]
         return [Finished(running.pull.wanted, running.failure) for running in ended if not running.superseded]
@@ -80,6 +80,7 @@ class _Running:
         self.pull = pull
         self.failure: Failure | None = None
         self.superseded = False
+        self.done = False
         self._wake = wake
         self.thread = Thread(target=self._run, name=f"pull {pull.wanted.ref}", daemon=True)
         self.thread.start()
@@ -103,4 +104,6 @@ class _Running:
                 reason=str(self.failure.reason) if self.failure else None,
                 why=self.failure.message if self.failure else None,
             )
+            # Not "the thread has ended": whoever is woken would look before it has, and then wait for a whole turn.
+            self.done = True
             self._wake.set()

@@ -6,8 +6,9 @@ import typer
 from gkm.api.config import ConfigInvalid
 from gkm.api.errors import GKMError
 
-from gkm_cli import cache, node
+from gkm_cli import node
 from gkm_cli.answers import NO, No
+from gkm_cli.cache.commands import app as cache
 
 app = typer.Typer(
     name="gkm",
@@ -16,7 +17,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.add_typer(cache.app, name="cache")
+app.add_typer(cache, name="cache")
 app.add_typer(node.app, name="node")
 
 FAILED = 1

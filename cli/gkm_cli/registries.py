@@ -1,56 +1,65 @@
 """The options with which commands reach registries, and what they make of them."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 from gkm.api import config
-from gkm.api.config import Config, Policy, Registries, RegistryHost, Verification
-from gkm.api.errors import GKMError, Reason
+from gkm.api.config import Config, Registries, RegistryHost
+from gkm.images import cache
+from gkm.images.cache import CacheImage
 from gkm.images.reference import Reference
 from gkm.images.registry import Registry
 
+from gkm_cli.credential_helpers import credentials_from_environment
+
+RefArgument = Annotated[str, typer.Argument(metavar="REF", help="registry/repository:tag or @sha256:…")]
 ConfigOption = Annotated[Path | None, typer.Option("--config", help="A GKM configuration file.")]
 PlainHTTPOption = Annotated[bool, typer.Option("--plain-http", help="Speak http, not https, to this registry.")]
 CAFileOption = Annotated[Path | None, typer.Option("--ca-file", help="Trust this certificate authority.")]
-KeyOption = Annotated[list[str] | None, typer.Option("--key", help="A public key that must have signed; repeatable.")]
 
 
-def read_config(path: Path | None) -> Config:
-    """Return the configuration in a file, or the default one.
+@dataclass(frozen=True)
+class Access:
+    """How a command reaches registries: `plain_http` and `ca_file` are for the one that it names."""
 
-    Raises:
-        ConfigInvalid: it cannot be used.
-        OSError: it cannot be read.
-    """
-    return config.parse(path.read_bytes()) if path else Config()
+    config: Config
+    plain_http: bool
+    ca_file: Path | None
 
+    @classmethod
+    def of(cls, config_file: Path | None, *, plain_http: bool, ca_file: Path | None) -> "Access":
+        """Return what the options say.
 
-def registry_for(ref: Reference, configured: Config, *, plain_http: bool, ca_file: Path | None) -> Registry:
-    """Return a client; naming the registry on the command line is leave enough to use it."""
-    hosts = dict(configured.registries.hosts)
-    if plain_http or ca_file or ref.registry not in hosts:
-        known = hosts.get(ref.registry, RegistryHost())
-        hosts[ref.registry] = RegistryHost(
-            plain_http=plain_http or known.plain_http,
-            ca_file=str(ca_file) if ca_file else known.ca_file,
-            auth_hosts=known.auth_hosts,
-        )
-    return Registry(Registries(allow=configured.registries.allow, hosts=hosts))
+        Raises:
+            ConfigInvalid: the configuration cannot be used.
+            OSError: it cannot be read.
+        """
+        configured = config.parse(config_file.read_bytes()) if config_file else Config()
+        return cls(configured, plain_http, ca_file)
 
+    def registry(self, ref: Reference) -> Registry:
+        """Return a client; naming the registry on the command line is leave enough to use it."""
+        hosts = dict(self.config.registries.hosts)
+        if self.plain_http or self.ca_file or ref.registry not in hosts:
+            known = hosts.get(ref.registry, RegistryHost())
+            hosts[ref.registry] = msgspec.structs.replace(
+                known,
+                plain_http=self.plain_http or known.plain_http,
+                ca_file=str(self.ca_file) if self.ca_file else known.ca_file,
+            )
+        allowed = Registries(allow=self.config.registries.allow, hosts=hosts)
+        return Registry(allowed, credentials_from_environment())
 
-def verification_for(keys: list[str] | None, configured: Config) -> Verification:
-    """Return what must be signed: by the keys named here, or else by the configured policies.
+    def pinned(self, reference: str) -> tuple[Registry, Reference]:
+        """Resolve once; what follows is about exactly that digest."""
+        ref = Reference.parse(reference)
+        registry = self.registry(ref)
+        return registry, ref.pinned(registry.resolve(ref))
 
-    Raises:
-        GKMError: nothing says what must be signed.
-    """
-    if keys:
-        return Verification(policies=[Policy(keys=keys)])
-    if not configured.verification.policies and configured.verification.mode == "enforce":
-        raise GKMError(
-            Reason.SIGNATURE_MISSING,
-            "nothing says whose signature is wanted",
-            "name a public key with --key, or policies with --config",
-        )
-    return configured.verification
+    def described(self, reference: str) -> tuple[Registry, CacheImage]:
+        """Return what an image says of itself."""
+        registry, pinned = self.pinned(reference)
+        return registry, cache.describe(registry, pinned)

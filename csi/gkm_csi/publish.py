@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from gkm.hoststate import locks, pointers
+from gkm.hoststate import locks, pointers, waiting
 from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.logs import fields
@@ -94,8 +94,17 @@ class Publisher:
             raise answers.unreadable(asked.ref, self._node) from error
         refusal = answers.of_pointer(pointer, asked.ref, self._node, self._driver_version())
         if refusal or pointer is None:
+            self._note_waiting(pointer, refusal)
             raise refusal or answers.unreadable(asked.ref, self._node)
         return pointer
+
+    def _note_waiting(self, pointer: Pointer | None, refusal: Refusal | None) -> None:
+        # Only of caches that are known here: names that pods make up leave no files.
+        if pointer is not None and refusal is not None and refusal.code is Code.UNAVAILABLE:
+            try:
+                waiting.note(self._layout, pointer.ref)
+            except OSError:
+                log.exception("it cannot be noted that a pod waits", extra=fields(cache=str(pointer.ref)))
 
     def _settle(self, record: VolumeRecord, *, repeated: bool) -> None:
         target = Path(record.target_path)

@@ -5,6 +5,7 @@ Handlers are made from the descriptors of the protocol, so no *_pb2_grpc module 
 
 import logging
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -35,13 +36,21 @@ _OPTIONS = (
 log = logging.getLogger(__name__)
 
 Handler = Callable[[Any], Message]
+Observe = Callable[[str, str, float], None]
+"""Told of every call that has ended: its name, the code of gRPC, and the seconds it took."""
 
 
 class CannotListen(Exception):
     """A socket cannot be made; the message says which and why."""
 
 
-def make(services: Mapping[ServiceDescriptor, object], sockets: Sequence[Path]) -> grpc.Server:
+def _silent(call: str, code: str, seconds: float) -> None:
+    """Tell nobody."""
+
+
+def make(
+    services: Mapping[ServiceDescriptor, object], sockets: Sequence[Path], observe: Observe = _silent
+) -> grpc.Server:
     """Return a server, not started yet, that answers every service on every socket.
 
     Raises:
@@ -49,7 +58,8 @@ def make(services: Mapping[ServiceDescriptor, object], sockets: Sequence[Path]) 
     """
     pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="csi")
     server = grpc.server(pool, options=_OPTIONS, maximum_concurrent_rpcs=MAX_CALLS)
-    server.add_generic_rpc_handlers([_service(descriptor, service) for descriptor, service in services.items()])
+    handlers = [_service(descriptor, service, observe) for descriptor, service in services.items()]
+    server.add_generic_rpc_handlers(handlers)
     for path in dict.fromkeys(sockets):
         _listen(server, path)
     return server
@@ -71,33 +81,37 @@ def _listen(server: grpc.Server, path: Path) -> None:
         os.umask(before)
 
 
-def _service(descriptor: ServiceDescriptor, service: object) -> grpc.GenericRpcHandler:
+def _service(descriptor: ServiceDescriptor, service: object, observe: Observe) -> grpc.GenericRpcHandler:
     return grpc.method_handlers_generic_handler(
         descriptor.full_name,
-        {method.name: _method(method, getattr(service, method.name)) for method in descriptor.methods},
+        {method.name: _method(method, getattr(service, method.name), observe) for method in descriptor.methods},
     )
 
 
-def _method(descriptor: MethodDescriptor, handler: Handler) -> "grpc.RpcMethodHandler[Any, Any]":
+def _method(descriptor: MethodDescriptor, handler: Handler, observe: Observe) -> "grpc.RpcMethodHandler[Any, Any]":
     return grpc.unary_unary_rpc_method_handler(
-        _guarded(descriptor.name, handler),
+        _guarded(descriptor.name, handler, observe),
         request_deserializer=GetMessageClass(descriptor.input_type).FromString,
         response_serializer=GetMessageClass(descriptor.output_type).SerializeToString,
     )
 
 
-def _guarded(name: str, handler: Handler) -> Callable[[Any, grpc.ServicerContext], Message]:
+def _guarded(name: str, handler: Handler, observe: Observe) -> Callable[[Any, grpc.ServicerContext], Message]:
     """Return `handler` with its errors as codes: gRPC would send the text of any exception into the pod's events."""
 
     def call(message: Any, context: grpc.ServicerContext) -> Message:  # noqa: ANN401 -- one for every kind of message
+        began = time.monotonic()
         try:
-            return handler(message)
+            answer = handler(message)
+            observe(name, "OK", time.monotonic() - began)
+            return answer
         except Refusal as refusal:
             log.warning("refused", extra=fields(call=name, code=refusal.code.value, reason=refusal.message))
             code, text = refusal.code, refusal.message
         except Exception:
             log.exception("failed", extra=fields(call=name))
             code, text = Code.INTERNAL, _NEUTRAL
+        observe(name, code.value, time.monotonic() - began)
         return context.abort(grpc.StatusCode[code.value], text)
 
     return call

@@ -25,6 +25,7 @@ class Settings:
     driver_version_file: Path
     max_volumes: int
     log_level: str
+    probe: bool
 
 
 def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
@@ -52,6 +53,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
     )
     flag("--max-volumes", "GKM_CSI_MAX_VOLUMES", "1024", "volumes that this node may have")
     flag("--log-level", "GKM_LOG_LEVEL", "info", "debug, info, warning or error")
+    parser.add_argument("--probe", action="store_true", help="ask the driver that runs here whether it answers; end")
     given = parser.parse_args(arguments)
 
     if not given.node or len(given.node.encode()) > _MAX_NODE_ID:
@@ -73,6 +75,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
         driver_version_file=Path(given.driver_version_file),
         max_volumes=int(given.max_volumes),
         log_level=given.log_level,
+        probe=given.probe,
     )
 
 

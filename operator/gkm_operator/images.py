@@ -1,9 +1,12 @@
 """What the operator asks about images, as a Protocol, and its answer on gkm.images."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from gkm.api.config import Config
 from gkm.images import cache
+from gkm.images.pull_secrets import PullSecrets
 from gkm.images.reference import Reference
 from gkm.images.registry import Registry
 from gkm.images.transport import Limits
@@ -12,6 +15,14 @@ from gkm.images.verify import Verdict, Verifier
 
 class Images(Protocol):
     """Registry and policy. Thread-safe, bounded in time; raises GKMError."""
+
+    def opened_for(self, namespace: str | None, secrets: Sequence[str]) -> "Images":
+        """Return the same with the credentials of a cache that names Secrets of its namespace.
+
+        Raises:
+            GKMError: one of them cannot be read, or holds none.
+        """
+        ...
 
     def resolve(self, image: str) -> str:
         """Return the digest that a reference names now.
@@ -38,21 +49,32 @@ class Images(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
 class RegistryImages:
     """`Images` by gkm.images."""
 
-    def __init__(self, config: Config, limits: Limits | None = None) -> None:
-        self._registry = Registry(config.registries, limits=limits)
-        self._verifier = Verifier(config.verification)
+    registry: Registry
+    verifier: Verifier
+    secrets: PullSecrets | None
+
+    @classmethod
+    def of(cls, config: Config, limits: Limits | None = None, secrets: PullSecrets | None = None) -> "RegistryImages":
+        """Return images as they are configured; without `secrets` registries are read anonymously."""
+        return cls(Registry(config.registries, limits=limits), Verifier(config.verification), secrets)
+
+    def opened_for(self, namespace: str | None, secrets: Sequence[str]) -> "RegistryImages":
+        """Return the same with the credentials of a cache."""
+        found = self.secrets.credentials(namespace, secrets) if self.secrets else None
+        return self if found is None else replace(self, registry=self.registry.with_credentials(found))
 
     def resolve(self, image: str) -> str:
         """Return the digest that a reference names now."""
-        return self._registry.resolve(Reference.parse(image))
+        return self.registry.resolve(Reference.parse(image))
 
     def verify(self, image: str, digest: str, namespace: str | None) -> Verdict:
         """Return the verdict on this digest."""
-        return self._verifier.verify(self._registry, Reference.parse(image).pinned(digest), namespace)
+        return self.verifier.verify(self.registry, Reference.parse(image).pinned(digest), namespace)
 
     def size(self, image: str, digest: str) -> int:
         """Return the size of the files as the image claims it."""
-        return cache.describe(self._registry, Reference.parse(image).pinned(digest)).size_bytes or 0
+        return cache.describe(self.registry, Reference.parse(image).pinned(digest)).size_bytes or 0

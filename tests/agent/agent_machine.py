@@ -15,9 +15,10 @@ from gkm.hoststate import pointers
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState, Pointer
-from gkm.images.build import build_triton, push
+from gkm.images import push
 from gkm.images.reference import Reference
 from gkm.images.registry import Registry
+from images_archives import cache_image
 from testbed.push import Target
 from testbed.registry import Registry as RealRegistry
 from testbed.sigstore import SigningKey, sign_bundle
@@ -45,6 +46,7 @@ class Machine:
         configuration = {
             "registries": {"hosts": {self.registry.host: {"plainHTTP": True}}},
             "verification": {"policies": [{"keys": [self.key.public_pem.decode()]}]},
+            "store": {"minFreePercent": 0},
         }
         (self.root / "config.yaml").write_text(yaml.safe_dump(configuration))
         self.declare(REF.name)
@@ -100,7 +102,7 @@ def machine_in(root: Path, nvml: Path, registry: RealRegistry) -> Machine:
     """Return a machine whose registry holds a real cache, signed by the key it trusts."""
     key = SigningKey()
     client = Registry(Registries(hosts={registry.host: RegistryHost(plain_http=True)}))
-    digest = push(client, Reference.parse(f"{registry.host}/{REPOSITORY}:1"), build_triton(CACHE, "vector-add"))
+    digest = push.image(client, Reference.parse(f"{registry.host}/{REPOSITORY}:1"), cache_image())
     sign_bundle(Target(registry.host, REPOSITORY), digest, key)
     return Machine(root, registry, nvml, key, digest)
 

@@ -1,5 +1,6 @@
 """A node without a cluster: an agent over fakes of its own Protocols, on a real disk."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event
@@ -8,6 +9,7 @@ import pytest
 from agent.agent_fakes import FakeGpus, FakeImages, FakeSink, FakeSource, digest_of
 from agent.agent_machine import Machine, machine_in
 from fakes import nvml_library
+from gkm.api.config import Store
 from gkm.api.nodes import NodeCacheStatus
 from gkm.gpus.values import Inventory
 from gkm.hoststate import pointers, records
@@ -15,16 +17,20 @@ from gkm.hoststate.layout import Layout
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import Pointer
 from gkm.hoststate.records import VolumeRecord
+from gkm.kube.resources import NODES
 from gkm_agent import cleaning
 from gkm_agent.agent import Agent
 from gkm_agent.desk import Desk
 from gkm_agent.gpu_watch import GpuWatch
+from gkm_agent.kube_source import KubeSource
 from gkm_agent.publisher import Publisher
 from gkm_agent.values import WantedCache
+from kube.fake_api import FakeApi
 from testbed.registry import Registry
 
 IMAGE = "registry.example/team/cache:1"
 REF = CacheRef("ml-apps", "llama")
+LABELS = {"kubernetes.io/hostname": "host-1", "pool": "gpu"}
 
 
 @dataclass
@@ -60,6 +66,7 @@ class Node:
             policy=self.policy,
             wake=wake,
             clock=lambda: self.now,
+            bounds=Store(min_free_percent=0),  # how full this machine's disk is decides no test
         )
 
     def want(self, *names: str, image: str = IMAGE, digest: str | None = None) -> None:
@@ -112,3 +119,24 @@ def nvml(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def machine(tmp_path: Path, nvml: Path, registry: Registry) -> Machine:
     return machine_in(tmp_path, nvml, registry)
+
+
+@pytest.fixture
+def api() -> FakeApi:
+    api = FakeApi()
+    api.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1", "labels": LABELS}})
+    return api
+
+
+@pytest.fixture
+def changed() -> Event:
+    return Event()
+
+
+@pytest.fixture
+def source(api: FakeApi, changed: Event) -> Iterator[KubeSource]:
+    source = KubeSource(api, "node-1", changed)
+    source.start()
+    assert source.wait(10)
+    yield source
+    source.stop()

@@ -21,7 +21,7 @@ from pathlib import Path
 from threading import Event
 
 from agent.agent_fakes import H100, FakeGpus, FakeImages, digest_of
-from gkm.api.config import Config
+from gkm.api.config import Config, Store
 from gkm.gpus.values import Inventory
 from gkm.hoststate import pointers, records
 from gkm.hoststate.files import UnreadableState
@@ -81,8 +81,8 @@ def run(root: Path, wanted: dict[str, str]) -> int:
     (manifests / "all.yaml").write_text("\n---\n".join(json.dumps(value) for value in objects))
     arguments = ["--static", manifests, "--state", root / "state", "--run", root / "run", "--node", "n", "--once"]
     chosen = options.parse([str(argument) for argument in arguments], {})
-    outside = main.Outside(FakeImages(chosen.layout), FakeGpus(Inventory((H100,))))
-    return main.work(chosen, Config(), outside, Event(), Event())
+    outside = main.Outside(lambda _secrets: FakeImages(chosen.layout), FakeGpus(Inventory((H100,))))
+    return main.work(chosen, Config(store=Store(min_free_percent=0)), outside, Event(), Event())
 
 
 def in_child(action: Callable[[], int], kill_at: int, root: Path) -> int:

@@ -9,12 +9,14 @@ from gkm.api.config import Policy, Verification
 from gkm.api.errors import Reason
 from gkm.gpus import preflight
 from gkm.gpus.values import Gpu, Inventory
+from gkm.hoststate.layout import Layout
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState
-from gkm_agent import decisions
+from gkm_agent import checks, decisions
 from gkm_agent.checks import Check, CheckedTarget, policy_of
 from gkm_agent.decisions import Ask, Keep, Known, Say, Wait, decide
 from gkm_agent.values import Attempt, Hold, WantedCache
+from msgspec import structs
 
 ONE, TWO = digest_of("one"), digest_of("two")
 WANTED = WantedCache(CacheRef("ml-apps", "llama"), "registry.example/team/cache:1")
@@ -143,3 +145,14 @@ def test_a_key_file_with_another_key_is_another_policy(tmp_path: Path) -> None:
         names.append(policy_of(verification))
 
     assert len(set(names)) == 3
+
+
+def test_what_the_label_says_of_versions_counts_also_after_a_restart(tmp_path: Path) -> None:
+    layout = Layout(tmp_path / "state", tmp_path / "run")
+    compiled = structs.replace(CHECK, targets=(CheckedTarget("cuda", "90", 32, cuda_version="13.0"),))
+    checks.save(layout, WANTED.ref, compiled)
+    old = structs.replace(H100, driver_version="470.82.01")
+    found = step(WANTED, Known(READY, checks.load(layout, WANTED.ref), 71), old)
+    assert isinstance(found, Say)
+    assert (found.pointer.state, found.pointer.reason) == (CacheState.INCOMPATIBLE, "DriverTooOld")
+    assert "470.82.01" in found.pointer.message

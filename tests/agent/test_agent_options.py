@@ -15,13 +15,14 @@ from gkm_agent.main import read_config
 def test_every_flag_has_a_twin_in_the_environment() -> None:
     by_flag = options.parse(
         ["--static", "m", "--state", "s", "--run", "r", "--node", "n", "--config", "c", "--status", "t", "--once",
-         "--gpu-seconds", "5", "--log-level", "debug"],
+         "--gpu-seconds", "5", "--log-level", "debug", "--health", "127.0.0.1:8081"],
         {},
     )  # fmt: skip
     by_environment = options.parse(
         [],
         {"GKM_STATIC": "m", "GKM_STATE": "s", "GKM_RUN": "r", "GKM_NODE": "n", "GKM_CONFIG": "c", "GKM_STATUS": "t",
-         "GKM_ONCE": "true", "GKM_GPU_SECONDS": "5", "GKM_LOG_LEVEL": "debug"},
+         "GKM_ONCE": "true", "GKM_GPU_SECONDS": "5", "GKM_LOG_LEVEL": "debug",
+         "GKM_HEALTH": "127.0.0.1:8081"},
     )  # fmt: skip
 
     assert by_flag == by_environment
@@ -43,7 +44,7 @@ def test_the_help_names_every_twin(capsys: pytest.CaptureFixture[str]) -> None:
         options.parse(["--help"], {})
 
     shown = capsys.readouterr().out
-    for twin in ("STATIC", "STATUS", "ONCE", "CONFIG", "STATE", "RUN", "NODE", "GPU_SECONDS", "LOG_LEVEL"):
+    for twin in ("STATIC", "STATUS", "ONCE", "CONFIG", "STATE", "RUN", "NODE", "GPU_SECONDS", "LOG_LEVEL", "HEALTH"):
         assert f"GKM_{twin}" in shown
     assert "[KUBECONFIG" in shown
 
@@ -71,6 +72,22 @@ def test_a_level_that_logging_does_not_have_is_refused(*, by_flag: bool, capsys:
 
     assert ended.value.code == 2
     assert "--log-level: 'loud' is not one of debug, info, warning, error" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("by_flag", [True, False])
+def test_health_is_served_on_an_address_and_on_nothing_else(
+    *, by_flag: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def parsed(text: str) -> tuple[str, int] | None:
+        arguments, environment = ([f"--health={text}"], {}) if by_flag else ([], {"GKM_HEALTH": text})
+        return options.parse(["--static", "m", "--node", "n", *arguments], environment).health
+
+    assert parsed(":8081") == ("", 8081)
+    assert options.parse(["--static", "m", "--node", "n"], {}).health is None
+    with pytest.raises(SystemExit) as ended:
+        parsed("localhost:8081")
+    assert ended.value.code == 2
+    assert "--health: 'localhost:8081': 'localhost' is not an IP address" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

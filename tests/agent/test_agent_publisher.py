@@ -5,7 +5,7 @@ from threading import Event
 from typing import ClassVar
 
 import pytest
-from agent.agent_fakes import H100, FakeGpus, FakeSink
+from agent.agent_fakes import A100, H100, FakeGpus, FakeSink
 from gkm.api.nodes import NodeCacheStatus, NodeStatus
 from gkm.gpus.values import Inventory
 from gkm.kube.backoff import Backoff
@@ -190,8 +190,8 @@ def test_gpus_are_read_on_an_interval_and_a_change_wakes_the_agent() -> None:
     try:
         assert watch.inventory == Inventory((H100,))
         changed.clear()
-        gpus.now = Inventory()
+        gpus.now = Inventory((A100,))
         assert changed.wait(10)
-        assert watch.inventory == Inventory()
+        assert watch.inventory == Inventory((A100,))
     finally:
         watch.stop()

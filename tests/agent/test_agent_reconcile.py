@@ -78,7 +78,8 @@ def test_for_a_gpu_that_does_not_fit_nothing_is_fetched(node: Node) -> None:
 
 
 def test_on_a_node_without_gpus_the_reason_is_just_that(node: Node) -> None:
-    node.read_gpus(Inventory())
+    node.gpus.now = Inventory()
+    node.restart()
     node.want("llama")
 
     node.settle()

@@ -12,9 +12,10 @@ from agent.agent_machine import CACHE, REF, Machine, is_ready
 from fakes.nvml_library import A100
 from gkm.api.config import Registries, RegistryHost
 from gkm.hoststate.pointers import CacheState
-from gkm.images.build import build_triton, push
+from gkm.images import push
 from gkm.images.reference import Reference
 from gkm.images.registry import Registry
+from images_archives import cache_image
 from testbed.push import Target
 from testbed.registry_faults import Fault, status, tampered
 from testbed.sigstore import SigningKey, sign_legacy
@@ -49,7 +50,7 @@ def test_a_signed_cache_becomes_ready_and_the_node_says_so(machine: Machine) -> 
 def test_the_old_form_of_a_signature_counts_too(machine: Machine) -> None:
     client = Registry(Registries(hosts={machine.registry.host: RegistryHost(plain_http=True)}))
     ref = Reference.parse(f"{machine.registry.host}/team/old:1")
-    digest = push(client, ref, build_triton(CACHE, "old"))
+    digest = push.image(client, ref, cache_image("old"))
     sign_legacy(Target(machine.registry.host, "team/old"), digest, machine.key)
     value = yaml.safe_load((machine.manifests / "GKMCache-vector-add.yaml").read_text())
     value["spec"]["image"] = str(ref)

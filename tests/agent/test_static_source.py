@@ -7,7 +7,7 @@ from threading import Event
 import pytest
 from gkm.api.nodes import GPUGroup, NodeCacheStatus, NodeStatus
 from gkm.hoststate.names import CacheRef
-from gkm_agent.manifests import BadManifest, caches_in
+from gkm_agent.manifests import BadManifest, manifests_in
 from gkm_agent.sink import NotWritten
 from gkm_agent.static_sink import StaticSink
 from gkm_agent.static_source import StaticSource
@@ -35,30 +35,30 @@ def source_of(directory: Path) -> StaticSource:
 
 
 def test_one_file_may_hold_several_caches_of_both_kinds() -> None:
-    assert caches_in(f"{CACHE}---\n{CLUSTER_CACHE}---\n".encode()) == (
+    assert manifests_in(f"{CACHE}---\n{CLUSTER_CACHE}---\n".encode()).caches == (
         LLAMA,
         WantedCache(CacheRef(None, "llama"), "registry.example/team/cache:1"),
     )
 
 
 def test_a_cache_without_a_namespace_is_in_the_default_one() -> None:
-    (cache,) = caches_in(CACHE.replace(", namespace: ml-apps", "").encode())
+    (cache,) = manifests_in(CACHE.replace(", namespace: ml-apps", "").encode()).caches
 
     assert cache.ref == CacheRef("default", "llama")
 
 
 def test_json_is_yaml_and_an_empty_file_holds_nothing() -> None:
-    assert caches_in(b"") == ()
-    assert caches_in(
+    assert manifests_in(b"").caches == ()
+    assert manifests_in(
         b'{"apiVersion": "gkm.io/v1alpha1", "kind": "GKMCache", "metadata": {"name": "llama", "namespace": "ml-apps"},'
         b' "spec": {"image": "registry.example/team/cache:1"}}'
-    ) == (LLAMA,)
+    ).caches == (LLAMA,)
 
 
 def test_what_the_api_server_adds_to_an_object_is_passed_over() -> None:
     exported = CACHE.replace("labels: {team: a}", "creationTimestamp: 2026-01-01T00:00:00Z, managedFields: [{a: b}]")
 
-    assert caches_in(exported.encode()) == (LLAMA,)
+    assert manifests_in(exported.encode()).caches == (LLAMA,)
 
 
 @pytest.mark.parametrize(
@@ -85,12 +85,12 @@ def test_what_the_api_server_adds_to_an_object_is_passed_over() -> None:
 )
 def test_what_is_no_cache_is_refused_with_its_place(text: str, complaint: str) -> None:
     with pytest.raises(BadManifest, match=f".*{complaint.replace('.', '[.]')}"):
-        caches_in(text.encode())
+        manifests_in(text.encode())
 
 
 def test_bytes_that_are_no_text_are_refused() -> None:
     with pytest.raises(BadManifest):
-        caches_in(b"\xff\xfe\x00\xd8")
+        manifests_in(b"\xff\xfe\x00\xd8")
 
 
 def test_files_come_and_go(directory: Path) -> None:

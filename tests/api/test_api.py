@@ -88,3 +88,17 @@ def test_a_wrong_configuration_is_refused_with_the_path_of_what_is_wrong(text: s
     with pytest.raises(ConfigInvalid) as caught:
         config.parse(text)
     assert path in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["verification: {mode: off}", "verification:\n  mode: 'off'\n"])
+def test_off_is_a_word_also_without_quotes(text: str) -> None:
+    assert config.parse(text).verification.mode == "off"
+
+
+def test_a_namespace_may_be_called_no() -> None:
+    found = config.parse("verification: {policies: [{keys: [k], namespaces: [no, yes, on]}]}")
+    assert found.verification.policies[0].namespaces == ["no", "yes", "on"]
+
+
+def test_true_is_still_true() -> None:
+    assert config.parse("registries: {hosts: {a.example: {plainHTTP: true}}}").registries.hosts["a.example"].plain_http

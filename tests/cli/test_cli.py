@@ -1,44 +1,13 @@
 import json
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from cli_site import CACHE, KEY, content, gkm
 from fakes import nvml_library
 from testbed import require
 from testbed.push import Target
 from testbed.registry import Registry
-from testbed.sigstore import SigningKey, sign_bundle
-
-CACHE = Path(__file__).parent.parent / "data" / "triton-cache"
-KEY = SigningKey()
-
-
-def gkm(*arguments: object, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "gkm_cli.main", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=env)
-
-
-@pytest.fixture
-def site() -> Iterator[Registry]:
-    with Registry.start() as registry:
-        yield registry
-
-
-@pytest.fixture
-def image(site: Registry) -> str:
-    ref = f"{site.host}/team/vector-add:1"
-    done = gkm("cache", "build", CACHE, "--image", ref, "--push", "--plain-http", "-o", "json")
-    assert done.returncode == 0, done.stderr
-    return f"{site.host}/team/vector-add@{json.loads(done.stdout)['digest']}"
-
-
-@pytest.fixture
-def key(tmp_path: Path) -> Path:
-    path = tmp_path / "cosign.pub"
-    path.write_bytes(KEY.public_pem)
-    return path
+from testbed.sigstore import sign_bundle
 
 
 def machine(directory: Path, *gpus: nvml_library.Gpu) -> dict[str, str]:
@@ -79,9 +48,8 @@ def test_extract_gives_the_files_as_they_were_or_nothing(site: Registry, image: 
     sign_bundle(Target(site.host, "team/vector-add"), image.partition("@")[2], KEY)
     done = gkm("cache", "extract", image, "--to", tmp_path / "out", "--key", key, "--plain-http", "-o", "json")
     assert done.returncode == 0
-    files = {path.relative_to(CACHE): path.read_bytes() for path in CACHE.rglob("*") if path.is_file()}
-    out = tmp_path / "out"
-    assert {path.relative_to(out): path.read_bytes() for path in out.rglob("*") if path.is_file()} == files
+    files, out = content(CACHE), tmp_path / "out"
+    assert content(out) == files
     assert json.loads(done.stdout)["files"] == len(files)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cosign.pub", "out"]
     again = gkm("cache", "extract", image, "--to", out, "--key", key, "--plain-http")
@@ -108,7 +76,7 @@ def test_check_says_no_with_3_and_the_reason(image: str, tmp_path: Path) -> None
         (["cache", "inspect", "https://registry.example/x"], 1, "a reference has no scheme"),
         (["cache", "inspect", "127.0.0.1:1/x", "--plain-http"], 1, "refuses connections"),
         (["cache", "verify", "registry.example/x"], 1, "nothing says whose signature is wanted"),
-        (["cache", "build", "/etc/apt", "--image", "registry.example/x"], 1, "holds no Triton kernel"),
+        (["cache", "build", "/etc/apt", "--image", "registry.example/x"], 1, "holds neither a Triton cache"),
         (["cache", "inspect", "registry.example/x", "--config", "/nowhere"], 1, "No such file"),
         (["cache", "inspect"], 2, "Missing argument"),
         (["cache", "inspect", "x", "-o", "xml"], 2, "xml"),

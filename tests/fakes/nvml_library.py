@@ -29,6 +29,23 @@ A100: Gpu = {
     "memory_mib": 81920,
     "mig": 0,
 }
+MIG_A100: Gpu = {
+    **A100,
+    "mig": 1,
+    "mig_devices": [
+        {
+            "name": "NVIDIA A100-SXM4-80GB MIG 3g.40gb",
+            "uuid": "MIG-0e2b5a0c-6a51-5f34-a2cf-3f3ff2b0d001",
+            "memory_mib": 40192,
+        },
+        None,
+        {
+            "name": "NVIDIA A100-SXM4-80GB MIG 1g.10gb",
+            "uuid": "MIG-0e2b5a0c-6a51-5f34-a2cf-3f3ff2b0d002",
+            "memory_mib": 9728,
+        },
+    ],
+}
 GB200: Gpu = {
     "name": "NVIDIA GB200",
     "compute_capability": [10, 0],
@@ -105,8 +122,24 @@ def describe(
     cuda_driver_version: int = 12080,
     errors: Mapping[str, str] | None = None,
 ) -> None:
-    """Replace the description: what the next nvmlInit sees. Keys that a GPU leaves out get values of its own."""
-    machine = {
+    """Replace the description: what the next nvmlInit sees."""
+    machine = described(
+        gpus=gpus, driver_version=driver_version, cuda_driver_version=cuda_driver_version, errors=errors
+    )
+    unfinished = description.with_suffix(".tmp")
+    unfinished.write_text(json.dumps(machine, indent=1))
+    unfinished.rename(description)
+
+
+def described(
+    *,
+    gpus: Sequence[Gpu],
+    driver_version: str = "570.86.15",
+    cuda_driver_version: int = 12080,
+    errors: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """Return a machine as the library reads it. Keys that a GPU leaves out get values of its own."""
+    return {
         "driver_version": driver_version,
         "cuda_driver_version": cuda_driver_version,
         "errors": dict(errors or {}),
@@ -119,6 +152,3 @@ def describe(
             for index, gpu in enumerate(gpus)
         ],
     }
-    unfinished = description.with_suffix(".tmp")
-    unfinished.write_text(json.dumps(machine, indent=1))
-    unfinished.rename(description)

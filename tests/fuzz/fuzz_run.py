@@ -32,7 +32,7 @@ def _fuzz(name: str) -> int:
     import atheris  # noqa: PLC0415 -- only here: it is not for every platform
 
     with atheris.instrument_imports(include=["gkm"]):
-        from fuzz_targets import TARGETS, quiet  # noqa: PLC0415
+        from fuzz_targets import MUTATORS, TARGETS, quiet  # noqa: PLC0415
 
     found = BUILD / name
     found.mkdir(parents=True, exist_ok=True)
@@ -40,9 +40,14 @@ def _fuzz(name: str) -> int:
     seconds = os.environ.get("SECONDS_EACH", "20")
     options = [f"-max_total_time={seconds}", "-max_len=65536", "-rss_limit_mb=1024", "-timeout=10", "-verbosity=0"]
     corpora = [str(found), *([str(seeds)] if seeds.exists() else [])]
-    atheris.Setup(
-        [name, *options, "-print_final_stats=1", f"-artifact_prefix={found}-", *corpora], quiet(TARGETS[name])
+    # `atheris.Mutate` is another function once Fuzz has begun, so it is looked up when it is called.
+    changed = (
+        {"custom_mutator": MUTATORS[name](lambda data, most: atheris.Mutate(data[:most], most))}
+        if name in MUTATORS
+        else {}
     )
+    options += ["-print_final_stats=1", f"-artifact_prefix={found}-"]
+    atheris.Setup([name, *options, *corpora], quiet(TARGETS[name]), **changed)
     atheris.Fuzz()
     return 0
 

@@ -1,62 +1,27 @@
 """What is fuzzed: every parser that reads bytes from outside. A target returns, or raises an error of ours."""
 
 from collections.abc import Callable
-from pathlib import Path
 
+import fuzz_images
+from fuzz_mutators import Blind, Mutator, of_json, of_tar, of_words
 from gkm.api import config
 from gkm.api.config import ConfigInvalid
 from gkm.api.errors import GKMError
-from gkm.images import cache, entry_body, keyless, transparency, trusted_root
-from gkm.images.archive import Stream, members
+from gkm.images import entry_body, keyless, transparency, trusted_root
 from gkm.images.certificates import Untrusted
 from gkm.images.entry_body import Logged
-from gkm.images.extract import checked_path
 from gkm.images.inflate import inflated
-from gkm.images.manifest import ACCEPTED, Descriptor, ImageManifest, Index, Manifest, decode
 from gkm.images.material import Material
-from gkm.images.reference import Reference
-from gkm.images.signatures import parse_bundle, parse_legacy
 from gkm.images.transparency import Entry, Proof
 from gkm.mounts import relocation_triton, relocation_vllm
-from msgspec import Struct
 
 OURS = (GKMError, ConfigInvalid, Untrusted)
-_ROOT = Material().root(str(Path(__file__).parent / "corpus" / "trusted-root" / "root.json"))
-_REF = Reference("registry.example", "cache", None, "sha256:" + "1" * 64)
-_IMAGE = ImageManifest(2, Descriptor("c", "sha256:" + "2" * 64, 1), [])
-
-
-class _Legacy(Struct):
-    annotations: dict[str, str]
-    payload: str
-
-
-def _reference(data: bytes) -> None:
-    Reference.parse(data.decode("utf-8", "replace"))
-
-
-def _manifest(data: bytes) -> None:
-    Manifest.of(data, ACCEPTED[0]).image()
-    decode(data, Index, "index")
-
-
-def _labels(data: bytes) -> None:
-    text = data.decode("utf-8", "replace")
-    cache.of_labels(_REF, _IMAGE, {"cache.triton.image/summary": text, "cache.triton.image/entry-count": text[:20]})
-
-
-def _signature(data: bytes) -> None:
-    for parse in (parse_bundle, lambda raw: parse_legacy(raw, {"dev.cosignproject.cosign/signature": "AA=="})):
-        try:
-            parse(data)
-        except GKMError:
-            continue
+_ROOT = Material().root(fuzz_images.ROOT)
 
 
 def _keyless(data: bytes) -> None:
     """Judge a bundle, or an object of payload and annotations, as far as it goes; the seeds are good ones."""
-    seed = decode(data, _Legacy, "seed") if b'"annotations"' in data[:99] else None
-    found = parse_legacy(seed.payload.encode(), seed.annotations) if seed else parse_bundle(data)
+    found = fuzz_images.signature_in(data)
     if found.certificate:
         keyless.signer(found, _ROOT)
     elif found.entry:
@@ -77,13 +42,6 @@ def _trusted_root(data: bytes) -> None:
     trusted_root.parse(data, "trusted root")
 
 
-def _tar(data: bytes) -> None:
-    for member, content in members(Stream([data[:777], data[777:]])):
-        checked_path(member.name)
-        for _ in content:
-            pass
-
-
 def _layer(data: bytes) -> None:
     for _ in inflated([data[:99], data[99:]]):
         pass
@@ -98,15 +56,15 @@ def _index(data: bytes) -> None:
 
 
 TARGETS: dict[str, Callable[[bytes], None]] = {
-    "reference": _reference,
-    "manifest": _manifest,
-    "labels": _labels,
-    "signature": _signature,
+    "reference": fuzz_images.reference,
+    "manifest": fuzz_images.manifest,
+    "labels": fuzz_images.labels,
+    "signature": fuzz_images.signature,
     "keyless": _keyless,
     "log-entry": _log_entry,
     "checkpoint": _checkpoint,
     "trusted-root": _trusted_root,
-    "tar": _tar,
+    "tar": fuzz_images.tar,
     "layer": _layer,
     "triton-group": _group,
     "vllm-index": _index,
@@ -114,12 +72,25 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
 }
 
 
+MUTATORS: dict[str, Callable[[Blind], Mutator]] = {
+    "reference": of_words,
+    "tar": of_tar,
+    **dict.fromkeys(
+        ("manifest", "labels", "signature", "keyless", "log-entry", "trusted-root", "triton-group", "vllm-index"),
+        of_json,
+    ),
+}
+"""How the inputs of a target are changed; without an entry, blindly."""
+
+
 def quiet(target: Callable[[bytes], None]) -> Callable[[bytes], None]:
-    """Return the target with our own errors taken as answers; anything else is a finding."""
+    """Return the target with our own errors taken as answers, if a person can read them; the rest is a finding."""
 
     def run(data: bytes) -> None:
         try:
             target(data)
+        except GKMError as error:
+            fuzz_images.check_message(error)
         except OURS:
             return
 

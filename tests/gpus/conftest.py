@@ -1,11 +1,12 @@
 """The NVML library, built once a session."""
 
 import os
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from fakes import nvml_library
+from fakes import nvml_library, pci_devices
 from gkm.gpus import inventory
 from gkm.gpus.values import Inventory
 
@@ -19,10 +20,22 @@ def nvml(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def reading(nvml: Path, tmp_path: Path) -> Reading:
-    """Return a function that reads a machine through the real binding and the real child process."""
+    """Return a function that reads a machine through the real binding and the real child process.
 
-    def read(*gpus: nvml_library.Gpu, timeout: float = 20.0, errors: Mapping[str, str] | None = None) -> Inventory:
+    Its PCI bus shows one GPU that the driver `held_by` holds; None is a bus without GPUs.
+    """
+    devices = tmp_path / "pci"
+
+    def read(
+        *gpus: nvml_library.Gpu,
+        timeout: float = 20.0,
+        errors: Mapping[str, str] | None = None,
+        held_by: str | None = "nvidia",
+    ) -> Inventory:
+        shutil.rmtree(devices, ignore_errors=True)
+        if held_by is not None:
+            pci_devices.plug(devices, pci_devices.NVIDIA, driver=held_by)
         variables = nvml_library.environment(tmp_path, library=nvml, gpus=gpus, errors=errors)
-        return inventory.Reader(os.environ | variables, timeout).read()
+        return inventory.Reader(os.environ | variables, timeout, devices).read()
 
     return read

@@ -38,9 +38,9 @@ def test_gpus_that_are_alike_share_a_group(reading: Reading) -> None:
 
 
 def test_a_lost_gpu_is_never_in_the_group_of_a_healthy_one() -> None:
-    lost = Gpu(1, "cuda", arch="90", faults=(Fault("nvmlDeviceGetName", "GPU_IS_LOST", ""),))
+    lost = Gpu(1, "cuda", arch="90", warp_size=32, faults=(Fault("nvmlDeviceGetName", "GPU_IS_LOST", ""),))
 
-    assert [group.ids for group in groups([Gpu(0, "cuda", arch="90"), lost])] == [[0], [1]]
+    assert [group.ids for group in groups([Gpu(0, "cuda", arch="90", warp_size=32), lost])] == [[0], [1]]
 
 
 def test_no_gpu_makes_no_group() -> None:

@@ -1,26 +1,14 @@
 """Which GPUs a cache fits, and the sentence that says why not."""
 
-from dataclasses import dataclass
-
+import msgspec
 import pytest
 from gkm.api.errors import Reason
 from gkm.gpus import preflight
 from gkm.gpus.preflight import MAX_MESSAGE
-from gkm.gpus.values import Fault, Gpu
+from gkm.gpus.values import Gpu, MigDevice
+from gpus.preflight_values import Target, gpu, with_driver
 from hypothesis import given
 from hypothesis import strategies as st
-
-
-@dataclass(frozen=True)
-class Target:
-    backend: str = "cuda"
-    arch: str = "90"
-    warp_size: int = 32
-
-
-def gpu(index: int = 0, arch: str = "90", backend: str = "cuda", warp_size: int = 32, fault: str = "") -> Gpu:
-    faults = (Fault("nvmlDeviceGetName", fault, "GPU is lost"),) if fault else ()
-    return Gpu(index, backend, arch=arch, warp_size=warp_size, faults=faults)
 
 
 def test_a_gpu_fits_when_one_of_the_targets_does() -> None:
@@ -125,13 +113,94 @@ def test_a_label_that_shouts_is_cut_down_to_a_line() -> None:
     assert "194 more" in message
 
 
+@pytest.mark.parametrize("arch", ["90", "sm_90", "sm90", "sm_90a", "90a", "sm_90f"])
+def test_every_spelling_of_a_cuda_architecture_is_the_same_gpu(arch: str) -> None:
+    assert preflight.check([Target(arch=arch)], [gpu()]).fits
+
+
+@pytest.mark.parametrize("arch", ["9", "900", "sm_9x", "compute_90", "sm_sm_90", "90 ", "gfx90a"])
+def test_what_is_not_the_architecture_of_the_gpu_does_not_fit(arch: str) -> None:
+    assert preflight.check([Target(arch=arch)], [gpu()]).reason is Reason.ARCHITECTURE_MISMATCH
+
+
+def test_a_cubin_of_the_same_generation_is_not_looked_up_by_triton_and_does_not_fit() -> None:
+    verdict = preflight.check([Target(arch="80")], [gpu(arch="86")])
+
+    assert verdict.message == "GPU 0: built for sm_80, this GPU is sm_86"
+
+
+def test_rocm_is_what_nodes_call_hip() -> None:
+    assert preflight.check([Target("rocm", "gfx942", 64)], [gpu(0, "gfx942", "hip", 64)]).fits
+
+
+def test_features_of_a_processor_are_not_another_processor() -> None:
+    assert preflight.check([Target("hip", "gfx90a:sramecc+:xnack-", 64)], [gpu(0, "gfx90a", "hip", 64)]).fits
+
+
+def test_the_64_that_mcv_writes_for_every_amd_gpu_says_nothing_of_rdna() -> None:
+    assert preflight.check([Target("hip", "gfx1100", 64)], [gpu(0, "gfx1100", "hip", 32)]).fits
+    assert preflight.check([Target("hip", "gfx1100", 32)], [gpu(0, "gfx1100", "hip", 32)]).fits
+
+
+def test_a_warp_size_that_a_processor_cannot_have_does_not_fit() -> None:
+    verdict = preflight.check([Target("hip", "gfx942", 32)], [gpu(0, "gfx942", "hip", 64)])
+
+    assert verdict.reason is Reason.WARP_SIZE_MISMATCH
+    assert verdict.message == "GPU 0: built for a warp size of 32, this GPU has 64"
+
+
+@pytest.mark.parametrize(("backend", "warp_size"), [("tpu", 128), ("cpu", 1), ("hpu", 32), ("xpu", 32)])
+def test_what_was_built_for_something_else_than_gpus_fits_none(backend: str, warp_size: int) -> None:
+    verdict = preflight.check([Target(backend, "v5e", warp_size)], [gpu(), gpu(1, "gfx942", "hip", 64)])
+
+    assert verdict.reason is Reason.BACKEND_MISMATCH
+    assert [miss.message for miss in verdict.incompatible] == [
+        f"built for {backend}, this GPU is cuda",
+        f"built for {backend}, this GPU is hip",
+    ]
+
+
+@pytest.mark.parametrize(
+    "target", [Target("", "90", 32), Target("cuda", "", 32), Target("cuda", "sm_", 32), Target("cuda", "90", 0),
+               Target("cuda", "90", -32), Target("cuda", "90", 1 << 40), Target(" ", " ", 32)],
+)  # fmt: skip
+def test_targets_that_no_gpu_can_be_are_invalid(target: Target) -> None:
+    verdict = preflight.check([target], [gpu()])
+
+    assert verdict.reason is Reason.METADATA_INVALID
+    assert "the image was built for a GPU that cannot be: backend " in verdict.message
+
+
+def test_an_invalid_target_beside_a_valid_one_is_passed_over() -> None:
+    assert preflight.check([Target("", "", 0), Target()], [gpu()]).fits
+
+
+def test_a_mig_gpu_is_judged_as_the_gpu_that_it_is() -> None:
+    parent = msgspec.structs.replace(gpu(), mig=True, mig_devices=(MigDevice("1g.10gb", "MIG-1", 9728),))
+
+    assert preflight.check([Target()], [parent]).compatible[0].ids == [0]
+
+
 text = st.text(max_size=40)
-targets = st.builds(Target, st.sampled_from(["cuda", "hip"]) | text, st.sampled_from(["90", "sm_90", "80"]) | text,
-                    st.sampled_from([32, 64]) | st.integers())  # fmt: skip
-gpus = st.lists(st.builds(gpu, st.integers(0, 63), st.sampled_from(["90", "80", "gfx90a", ""]),
-                          st.sampled_from(["cuda", "hip"]), st.sampled_from([32, 64]),
-                          st.sampled_from(["", "GPU_IS_LOST", "TIMEOUT"])), max_size=8,
-                unique_by=lambda gpu: gpu.index)  # fmt: skip
+targets = st.builds(Target, st.sampled_from(["cuda", "hip", "rocm"]) | text,
+                    st.sampled_from(["90", "sm_90", "80", "gfx90a"]) | text, st.sampled_from([32, 64]) | st.integers(),
+                    st.none() | st.integers(), st.sampled_from(["", "12.9", "13.0"]) | text)  # fmt: skip
+drivers = st.sampled_from(["", "470.57.02", "570.86.15"]) | st.text("0123456789.", max_size=12)
+
+
+@st.composite
+def some_gpu(draw: st.DrawFn) -> Gpu:
+    return with_driver(
+        draw(drivers),
+        index=draw(st.integers(0, 63)),
+        arch=draw(st.sampled_from(["90", "80", "gfx90a", ""])),
+        backend=draw(st.sampled_from(["cuda", "hip"])),
+        warp_size=draw(st.sampled_from([32, 64, 0])),
+        fault=draw(st.sampled_from(["", "GPU_IS_LOST", "TIMEOUT"])),
+    )
+
+
+gpus = st.lists(some_gpu(), max_size=8, unique_by=lambda gpu: gpu.index)
 
 
 @given(st.lists(targets, max_size=6), gpus)
@@ -148,16 +217,17 @@ def test_every_gpu_has_exactly_one_verdict_and_a_printable_reason(built: list[Ta
 
 
 @given(st.lists(targets, max_size=6), gpus)
-def test_what_fits_has_a_target_that_agrees_in_all_three(built: list[Target], present: list[Gpu]) -> None:
+def test_what_fits_is_usable_and_has_a_target_that_agrees_in_all_three(built: list[Target], present: list[Gpu]) -> None:
     fitting = {index for group in preflight.check(built, present).compatible for index in group.ids}
 
-    for gpu in present:
-        agrees = any(
-            (target.backend, target.warp_size) == (gpu.backend, gpu.warp_size)
-            and (target.arch.removeprefix("sm_") if gpu.backend == "cuda" else target.arch) == gpu.arch
+    for found in present:
+        agreeing = {
+            ("hip" if target.backend == "rocm" else target.backend, target.arch.removeprefix("sm_"), target.warp_size)
             for target in built
-        )
-        assert (gpu.index in fitting) == (agrees and gpu.unusable is None)
+        }
+        if found.index in fitting:
+            assert found.unusable is None
+            assert (found.backend, found.arch, found.warp_size) in agreeing
 
 
 @given(st.lists(targets, max_size=5), targets, gpus)

@@ -78,6 +78,15 @@ def test_a_named_pipe_does_not_hang_the_reader(tmp_path: Path) -> None:
         files.read_object(tmp_path / "state.json")
 
 
+def test_a_directory_is_no_file_and_costs_no_descriptor(tmp_path: Path) -> None:
+    (tmp_path / "state.json").mkdir()
+    before = list(Path("/proc/self/fd").iterdir())
+    for _ in range(3):
+        with pytest.raises(UnreadableState, match="no regular file"):
+            files.read_bounded(tmp_path / "state.json")
+    assert len(list(Path("/proc/self/fd").iterdir())) == len(before)
+
+
 def test_a_huge_file_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "state.json"
     path.write_bytes(b"x" * 101)

@@ -3,32 +3,30 @@ from pathlib import Path
 
 import pytest
 from gkm.hoststate.layout import Layout
-from gkm.images.build import BuiltImage, build_triton
-from images_archives import mcv_image
+from gkm.images.packed import PackedImage
+from images_archives import cache_image, mcv_image
 from images_site import Site, filled
 from testbed.registry import Registry as RealRegistry
 
-DATA = Path(__file__).parent.parent / "data"
+
+@pytest.fixture(scope="session")
+def built() -> PackedImage:
+    return cache_image()
 
 
 @pytest.fixture(scope="session")
-def built() -> BuiltImage:
-    return build_triton(DATA / "triton-cache", "vector-add")
-
-
-@pytest.fixture(scope="session")
-def mcv() -> BuiltImage:
+def mcv() -> PackedImage:
     return mcv_image()
 
 
 @pytest.fixture
-def site(built: BuiltImage) -> Iterator[Site]:
+def site(built: PackedImage) -> Iterator[Site]:
     with RealRegistry.start() as real:
         yield filled(real, built)
 
 
 @pytest.fixture
-def site_without_referrers(built: BuiltImage) -> Iterator[Site]:
+def site_without_referrers(built: PackedImage) -> Iterator[Site]:
     with RealRegistry.start(referrers=False) as real:
         yield filled(real, built)
 

@@ -106,6 +106,81 @@ def test_a_cut_archive_is_refused(cut: int) -> None:
         read(tar((entry("a"), b"x" * 600))[:cut])
 
 
+def sealed(header: bytearray) -> bytes:
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+    return bytes(header)
+
+
+def extension(kind: bytes, data: bytes) -> bytes:
+    return tar((entry("pax", kind), data))[: 512 + -(-len(data) // 512) * 512]
+
+
+def record(key: bytes, value: bytes) -> bytes:
+    body = b" " + key + b"=" + value + b"\n"
+    length = len(body) + 1
+    while len(b"%d" % length) + len(body) != length:
+        length += 1
+    return b"%d" % length + body
+
+
+def test_something_behind_the_end_is_refused() -> None:
+    hidden = tar((entry("hidden"), b"x"))
+    assert read(tar((entry("a"), b"1")) + bytes(20_000)) == [(b"a", b"1", False)]
+    with pytest.raises(GKMError, match="behind the end") as caught:
+        read(tar((entry("a"), b"1")) + hidden)
+    assert caught.value.reason is Reason.UNSAFE_CONTENT
+
+
+def test_a_directory_with_content_is_refused() -> None:
+    header = bytearray(tar((entry("d", tarfile.DIRTYPE), b"")))[:512]
+    header[124:136] = b"%011o\0" % 512
+    with pytest.raises(GKMError, match="a directory with content"):
+        read(sealed(header) + bytes(2048))
+
+
+@pytest.mark.parametrize(("stated", "fine"), [(3, True), (0, True), (0o77777777777, True), (2, False), (1024, False)])
+def test_two_sizes_of_one_file_are_refused(stated: int, fine: bool) -> None:  # noqa: FBT001 -- a column
+    header = bytearray(tar((entry("a"), b"")))[:512]
+    header[124:136] = b"%011o\0" % stated
+    data = extension(b"x", record(b"size", b"3")) + sealed(header) + b"abc".ljust(512, b"\0") + bytes(1024)
+    if fine:
+        assert read(data) == [(b"a", b"abc", False)]
+        return
+    with pytest.raises(GKMError, match="a file of two sizes"):
+        read(data)
+
+
+@pytest.mark.parametrize("key", [b"path", b"size", b"linkpath"])
+def test_a_header_that_names_all_files_is_refused(key: bytes) -> None:
+    whole = tar((entry("a"), b"1"))
+    assert read(extension(b"g", record(b"comment", b"git")) + whole) == [(b"a", b"1", False)]
+    with pytest.raises(GKMError, match="names all of its files"):
+        read(extension(b"g", record(key, b"1")) + whole)
+
+
+def test_headers_that_go_on_and_on_are_refused() -> None:
+    one, whole = extension(b"x", record(b"mtime", b"1")), tar((entry("a"), b"1"))
+    assert read((one * 4 + whole[:1024]) * 3 + bytes(1024)) == [(b"a", b"1", False)] * 3
+    with pytest.raises(GKMError, match="more than 4 headers in a row"):
+        read(one * 5 + whole)
+
+
+@pytest.mark.parametrize(
+    "records", [[record(b"k%d" % number, b"") for number in range(65)], [record(b"path", b"a"), record(b"path", b"b")]]
+)
+def test_a_header_with_many_records_or_one_of_them_twice_is_refused(records: list[bytes]) -> None:
+    with pytest.raises(GKMError, match="more than 64 records, or one of them twice"):
+        read(extension(b"x", b"".join(records)) + tar((entry("a"), b"1")))
+
+
+@pytest.mark.parametrize("data", [b"9 a=b", b"5 a=b\n", b"0 a\n", b"6a=bcd\n", b"-6 a=b\n", b"6 a=b\n0", b"9" * 40])
+def test_a_damaged_pax_header_is_refused(data: bytes) -> None:
+    with pytest.raises(GKMError) as caught:
+        read(extension(b"x", data) + tar((entry("a"), b"1")))
+    assert caught.value.reason is Reason.CONTENT_MISMATCH
+
+
 @given(st.binary(max_size=4096))
 def test_any_bytes_are_an_archive_or_an_error_of_ours(data: bytes) -> None:
     try:

@@ -39,7 +39,7 @@ def test_vllm_labels_are_understood_with_their_extra_keys_and_prefix() -> None:
     target = {"backend": "cuda", "arch": "sm_75", "warp_size": 32, "ptx_version": 590, "cuda_version": "12.9"}
     image = of_labels(REF, IMAGE, {"cache.vllm.image/summary": summary(target)})
     assert image.format is Format.VLLM
-    assert image.targets == (Target("cuda", "75", 32),)
+    assert image.targets == (Target("cuda", "75", 32, 590, "12.9"),)
     assert image.size_bytes is None
 
 
@@ -88,4 +88,35 @@ def test_a_summary_that_lies_about_its_shape_is_refused(text: str) -> None:
 def test_a_size_that_is_no_number_is_refused(text: str) -> None:
     with pytest.raises(GKMError) as caught:
         described(summary=summary(SM90), cache_size_bytes=text)
+    assert caught.value.reason is Reason.METADATA_INVALID
+
+
+def artifact(*types: str) -> ImageManifest:
+    """The legacy variant: its layers have types of their own (gkm-02, `"oci" (artifact) variant`)."""
+    return ImageManifest(2, IMAGE.config, [Descriptor(kind, "sha256:" + "3" * 64, 100) for kind in types])
+
+
+TRITON_ARTIFACT = "application/cache.triton.content.layer.v1+triton"
+VLLM_ARTIFACT = "application/cache.vllm.content.layer.v1+vllm"
+
+
+@pytest.mark.parametrize(("kind", "layer"), [(Format.TRITON, TRITON_ARTIFACT), (Format.VLLM, VLLM_ARTIFACT)])
+def test_an_artifact_with_labels_is_read_like_any_image(kind: Format, layer: str) -> None:
+    image = of_labels(REF, artifact(layer), {kind.summary_label: summary(SM90)})
+    assert (image.format, image.targets) == (kind, (Target("cuda", "90", 32),))
+
+
+@pytest.mark.parametrize("layer", [TRITON_ARTIFACT, VLLM_ARTIFACT])
+def test_an_artifact_without_labels_is_refused_by_its_name_because_nothing_says_its_gpus(layer: str) -> None:
+    with pytest.raises(GKMError) as caught:
+        of_labels(REF, artifact(layer), {})
+    assert caught.value.reason is Reason.METADATA_MISSING
+    assert layer in caught.value.message
+    assert "build it again" in caught.value.hint
+
+
+@pytest.mark.parametrize("types", [(TRITON_ARTIFACT, TRITON_ARTIFACT), (VLLM_ARTIFACT,), (TRITON_ARTIFACT, "other")])
+def test_an_artifact_that_mcv_would_not_read_is_refused(types: tuple[str, ...]) -> None:
+    with pytest.raises(GKMError) as caught:
+        of_labels(REF, artifact(*types), {Format.TRITON.summary_label: summary(SM90)})
     assert caught.value.reason is Reason.METADATA_INVALID

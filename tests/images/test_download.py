@@ -16,11 +16,10 @@ from gkm.api.errors import GKMError, Reason
 from gkm.hoststate.layout import Layout
 from gkm.images import blob_files, cache, pull, push
 from gkm.images.blob_files import BlobFiles
-from gkm.images.build import BuiltImage
 from gkm.images.cache import CacheImage
-from gkm.images.packed import PackedBlob
+from gkm.images.packed import PackedImage
 from gkm.images.reference import Reference
-from images_archives import image_of_layers, tree
+from images_archives import blob_of, image_of_layers, tree
 from images_site import Site
 from testbed import registry_faults as faults
 from testbed.waiting import until
@@ -48,9 +47,9 @@ def described(site: Site) -> CacheImage:
     return cache.describe(site.client, site.ref)
 
 
-def pushed(site: Site, image: BuiltImage) -> Reference:
-    for blob in image.blobs.values():
-        push.blob(site.client, site.ref, PackedBlob.of(blob, ""))
+def pushed(site: Site, image: PackedImage) -> Reference:
+    for blob in image.blobs:
+        push.blob(site.client, site.ref, blob)
     ref = site.ref.tagged("layers")
     return ref.pinned(push.manifest(site.client, ref, image.manifest, image.media_type))
 
@@ -74,7 +73,7 @@ def test_a_failed_pull_leaves_its_part_and_the_next_one_takes_it_up(site: Site, 
 @pytest.mark.parametrize("spoil", [lambda part: b"x" * len(part), lambda part: part + b"x" * 10_000_000])
 def test_a_part_that_somebody_spoilt_costs_one_try(site: Site, layout: Layout, spoil: object) -> None:
     image = described(site)
-    blob = site.image.blobs[image.layers[0].digest]
+    blob = blob_of(site.image, image.layers[0].digest)
     with BlobFiles(layout.blobs).held(image.ref, image.layers[0], never) as held:
         held.path.write_bytes(spoil(blob[:1000]))  # type: ignore[operator]
     with pytest.raises(GKMError) as caught:
@@ -129,7 +128,7 @@ def test_a_blob_that_another_pull_works_on_is_waited_for(site: Site, layout: Lay
     with ThreadPoolExecutor() as pool, files.held(image.ref, image.layers[0], never) as held:
         other = pool.submit(pull.fetch, site.client, image, layout, max_bytes=MAX)
         until(lambda: list(layout.work.iterdir()), "the other pull to begin", 20)
-        held.path.write_bytes(site.image.blobs[image.layers[0].digest])
+        held.path.write_bytes(blob_of(site.image, image.layers[0].digest))
         fcntl.flock(held.descriptor, fcntl.LOCK_UN)
         assert other.result(timeout=20).files
     assert site.real.seen("GET", image.layers[0].digest) == []

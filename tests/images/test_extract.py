@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 from gkm.api.errors import GKMError, Reason
+from gkm.images import extract
 from gkm.images.cache import Format
 from gkm.images.extract import MAX_DEPTH, Extraction, checked_path
+from gkm.images.pace import GRACE_SECONDS, MIN_BYTES_PER_SECOND, Pace
 from hypothesis import given
 from hypothesis import strategies as st
 from images_archives import file, tree
@@ -36,7 +38,7 @@ def test_a_leading_dot_slash_means_the_same_name(tmp_path: Path) -> None:
 def test_files_have_no_write_bits_and_keep_only_the_executable_bit(tmp_path: Path) -> None:
     made = extraction(tmp_path / "cache")
     made.layer(
-        [tree(file("io.triton.cache/lib.so", b"", mode=0o4777), file("io.triton.cache/k.json", b"", mode=0o666))]
+        [tree(file("io.triton.cache/lib.so", b"", mode=0o1777), file("io.triton.cache/k.json", b"", mode=0o666))]
     )
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in made.destination.iterdir()}
     assert modes == {"lib.so": 0o555, "k.json": 0o444}
@@ -46,7 +48,8 @@ def test_every_file_is_listed_with_its_hash(tmp_path: Path) -> None:
     made = extraction(tmp_path / "cache")
     made.layer([tree(("io.triton.cache/a", b""))])
     # sha256 of nothing, FIPS 180-4
-    assert made.files[0].sha256 == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+    (listed,) = made.files
+    assert listed.sha256 == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
 
 @pytest.mark.parametrize(
@@ -95,6 +98,8 @@ def test_a_name_that_is_accepted_stays_below_its_directory(name: bytes) -> None:
         ("a", "a/b"),
         ("a/b", "a"),
         ("a/", "a"),
+        ("a", "a/"),
+        ("a/b/c", "a/b"),
     ],
 )
 def test_two_things_of_one_name_are_refused(tmp_path: Path, names: tuple[str, str]) -> None:
@@ -119,9 +124,73 @@ def test_a_planted_link_is_not_followed(tmp_path: Path) -> None:
     made = extraction(tmp_path / "cache")
     (tmp_path / "victim").write_text("mine")
     (made.destination / "a").symlink_to(tmp_path / "victim")
-    with pytest.raises(OSError, match="exists"):
+    with pytest.raises(GKMError, match="twice"):
         made.layer([tree(("io.triton.cache/a", b"theirs"))])
     assert (tmp_path / "victim").read_text() == "mine"
+
+
+def test_a_directory_may_be_named_again(tmp_path: Path) -> None:
+    made = extraction(tmp_path / "cache")
+    directory = file("io.triton.cache/d/", b"", kind=tarfile.DIRTYPE, mode=0o2755)
+    made.layer([tree(directory, ("io.triton.cache/d/a", b"1"), directory)])
+    made.layer([tree(directory, ("io.triton.cache/d/b", b"2"))])
+    assert sorted(path.name for path in (made.destination / "d").iterdir()) == ["a", "b"]
+
+
+@pytest.mark.parametrize("mode", [0o4755, 0o2755, 0o6644])
+def test_a_file_that_changes_who_runs_it_is_refused(tmp_path: Path, mode: int) -> None:
+    with pytest.raises(GKMError, match="setuid or setgid") as caught:
+        extraction(tmp_path / "cache").layer([tree(file("io.triton.cache/a", b"", mode=mode))])
+    assert caught.value.reason is Reason.UNSAFE_CONTENT
+
+
+def test_a_file_in_the_place_of_the_cache_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(GKMError, match=r"a file where io\.triton\.cache/ must be"):
+        extraction(tmp_path / "cache").layer([tree(("io.triton.cache", b"x"), ("io.triton.cache/a", b"1"))])
+
+
+def test_a_second_description_of_the_entries_is_refused(tmp_path: Path) -> None:
+    made = extraction(tmp_path / "cache")
+    made.layer([tree(("io.triton.manifest/manifest.json", b"{}"))])
+    with pytest.raises(GKMError, match="twice"):
+        made.layer([tree(("io.triton.manifest/manifest.json", b"[]"))])
+
+
+def test_entries_outside_the_cache_are_counted_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extract, "MAX_MEMBERS", 5)
+    made = extraction(tmp_path / "cache")
+    made.layer([tree(*[(f"elsewhere/{number}", b"") for number in range(5)])])
+    with pytest.raises(GKMError, match="more than 5 entries") as caught:
+        made.layer([tree(("elsewhere/6", b""))])
+    assert caught.value.reason is Reason.TOO_LARGE
+
+
+def test_bytes_outside_the_cache_are_counted_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extract, "OVERHEAD_BYTES", 20_000)
+    made = extraction(tmp_path / "cache", max_bytes=10_000)
+    made.layer([tree(("elsewhere/1", bytes(9_000)))])
+    with pytest.raises(GKMError, match="unpacks to more than 30000 bytes") as caught:
+        made.layer([tree(("elsewhere/2", bytes(20_000)))])
+    assert caught.value.reason is Reason.TOO_LARGE
+
+
+def test_an_extraction_that_does_not_come_on_is_ended(tmp_path: Path) -> None:
+    hours = iter(range(0, 1_000_000, 3600))
+    made = extraction(tmp_path / "cache")
+    made.pace = Pace(lambda: float(next(hours)))
+    with pytest.raises(GKMError, match="takes too long") as caught:
+        made.layer([tree(("io.triton.cache/a", b"x"))])
+    assert caught.value.transient
+
+
+def test_an_extraction_that_comes_on_may_take_its_time() -> None:
+    now = [0.0]
+    pace = Pace(lambda: now[0])
+    now[0] = GRACE_SECONDS + 99 + 40
+    pace.check(400 * MIN_BYTES_PER_SECOND // 4, 2000)
+    now[0] += 2
+    with pytest.raises(GKMError, match=f"{100 * MIN_BYTES_PER_SECOND} bytes in 2000 files"):
+        pace.check(100 * MIN_BYTES_PER_SECOND, 2000)
 
 
 def test_more_bytes_than_allowed_are_refused_before_they_are_written(tmp_path: Path) -> None:

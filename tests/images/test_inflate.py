@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 from gkm.api.errors import GKMError, Reason
+from gkm.images import inflate
 from gkm.images.inflate import STEP_BYTES, inflated
 
 if sys.version_info >= (3, 14):
@@ -71,12 +72,30 @@ def test_a_frame_that_wants_a_huge_window_is_refused() -> None:
     }
     compressor = zstd.ZstdCompressor(options=options)
     data = compressor.compress(b"x" * (1 << 20)) + compressor.flush()
-    with pytest.raises(GKMError, match="damaged"):
+    with pytest.raises(GKMError, match="wants more memory"):
         list(inflated([data]))
+
+
+def test_the_window_that_every_decoder_has_is_enough() -> None:
+    options: dict[int, int] = {zstd.CompressionParameter.window_log: 23}
+    compressor = zstd.ZstdCompressor(options=options)
+    data = compressor.compress(TEXT) + compressor.flush()
+    assert b"".join(inflated([data])) == TEXT
 
 
 @pytest.mark.parametrize("empty", [b"\x50\x2a\x4d\x18\0\0\0\0", zstd.compress(b"")])
 def test_a_layer_of_empty_frames_is_refused(empty: bytes) -> None:
-    with pytest.raises(GKMError, match="empty compressed pieces") as caught:
+    with pytest.raises(GKMError, match="empty or tiny compressed pieces") as caught:
         list(inflated(parts(zstd.compress(b"x") + empty * 100_000)))
+    assert caught.value.reason is Reason.UNSAFE_CONTENT
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zstd.compress])
+def test_a_layer_of_tiny_pieces_is_refused(pack: Pack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inflate, "MAX_MEMBERS", 100)
+    assert b"".join(inflated(parts(pack(b"x") * 100))) == b"x" * 100
+    large = pack(bytes(inflate.MEMBER_BYTES))
+    assert sum(map(len, inflated(parts((pack(b"x") + large) * 80)))) == 80 * (1 + inflate.MEMBER_BYTES)
+    with pytest.raises(GKMError, match="empty or tiny compressed pieces") as caught:
+        list(inflated(parts(pack(b"x") * 102)))
     assert caught.value.reason is Reason.UNSAFE_CONTENT

@@ -34,10 +34,10 @@ def signer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return Cosign.create(tmp_path_factory.mktemp(request.param), request.param)
 
 
-@pytest.fixture(params=["olareg", "fallback tag"])
+@pytest.fixture(params=["olareg", "distribution", "fallback tag"])
 def host(request: pytest.FixtureRequest) -> Iterator[str]:
-    if request.param == "olareg":
-        yield str(request.getfixturevalue("olareg").host)
+    if request.param != "fallback tag":
+        yield str(request.getfixturevalue(request.param).host)
         return
     with Registry.start(referrers=False) as registry:
         yield registry.host

@@ -7,7 +7,7 @@ from gkm.api.errors import GKMError, Reason
 from gkm.hoststate.layout import Layout
 from gkm.images import cache, entry, pull
 from gkm.images import push as pushing
-from gkm.images.build import BuiltImage, push
+from gkm.images.packed import PackedImage
 from gkm.images.pull import Stage
 from gkm.images.reference import Reference
 from images_archives import file, image_of_layers, tree
@@ -27,9 +27,9 @@ def nothing_is_left(layout: Layout) -> bool:
     return not list(layout.work.iterdir()) and not list(layout.store.iterdir())
 
 
-def pushed(site: Site, image: BuiltImage) -> Reference:
+def pushed(site: Site, image: PackedImage) -> Reference:
     ref = site.ref.tagged("other")
-    return ref.pinned(push(site.client, ref, image))
+    return ref.pinned(pushing.image(site.client, ref, image))
 
 
 def test_a_real_cache_arrives_as_it_was(site: Site, layout: Layout) -> None:
@@ -77,7 +77,7 @@ def test_whoever_is_told_can_call_a_pull_off(site: Site, layout: Layout, stage: 
     assert nothing_is_left(layout)
 
 
-def test_an_image_that_mcv_built_is_accepted_as_it_is(site: Site, layout: Layout, mcv: BuiltImage) -> None:
+def test_an_image_that_mcv_built_is_accepted_as_it_is(site: Site, layout: Layout, mcv: PackedImage) -> None:
     made = fetch(site, layout, pushed(site, mcv))
     assert made.size_bytes == 80415
     assert (layout.entry(made.digest) / "cache" / "CHN6BLIJ7AJJRKY2IETERW2O7JXTFBUD3PH2WE3USNVKZEKXG64Q").is_dir()

@@ -9,8 +9,8 @@ import pytest
 from gkm.api.config import Policy, Registries, RegistryHost, Verification
 from gkm.api.errors import Reason
 from gkm.hoststate.layout import Layout
-from gkm.images import cache, pull
-from gkm.images.build import BuiltImage, push
+from gkm.images import cache, pull, push
+from gkm.images.packed import PackedImage
 from gkm.images.reference import Reference
 from gkm.images.registry import Registry
 from gkm.images.verify import Verifier
@@ -26,9 +26,9 @@ def client(olareg: Olareg) -> Registry:
     return Registry(Registries(hosts={olareg.host: RegistryHost(plain_http=True)}))
 
 
-def pushed(client: Registry, olareg: Olareg, image: BuiltImage, repository: str) -> Reference:
+def pushed(client: Registry, olareg: Olareg, image: PackedImage, repository: str) -> Reference:
     ref = Reference.parse(f"{olareg.host}/{repository}:1")
-    return ref.pinned(push(client, ref, image))
+    return ref.pinned(push.image(client, ref, image))
 
 
 def by(key: Path) -> Verifier:
@@ -36,7 +36,7 @@ def by(key: Path) -> Verifier:
 
 
 def test_what_cosign_signs_today_is_verified(
-    client: Registry, olareg: Olareg, cosign: Cosign, built: BuiltImage
+    client: Registry, olareg: Olareg, cosign: Cosign, built: PackedImage
 ) -> None:
     ref = pushed(client, olareg, built, "bundle")
     cosign.sign(str(ref))
@@ -45,7 +45,7 @@ def test_what_cosign_signs_today_is_verified(
 
 
 def test_what_cosign_signed_before_bundles_is_verified(
-    client: Registry, olareg: Olareg, cosign: Cosign, built: BuiltImage
+    client: Registry, olareg: Olareg, cosign: Cosign, built: PackedImage
 ) -> None:
     ref = pushed(client, olareg, built, "legacy")
     cosign.sign_legacy(str(ref))
@@ -54,7 +54,7 @@ def test_what_cosign_signed_before_bundles_is_verified(
 
 
 def test_a_signature_of_cosign_by_another_key_is_refused(
-    client: Registry, olareg: Olareg, cosign: Cosign, built: BuiltImage, tmp_path: Path
+    client: Registry, olareg: Olareg, cosign: Cosign, built: PackedImage, tmp_path: Path
 ) -> None:
     ref = pushed(client, olareg, built, "other-key")
     cosign.sign(str(ref))
@@ -65,7 +65,7 @@ def test_a_signature_of_cosign_by_another_key_is_refused(
 
 
 def test_an_image_is_fetched_from_a_real_registry(
-    client: Registry, olareg: Olareg, built: BuiltImage, layout: Layout
+    client: Registry, olareg: Olareg, built: PackedImage, layout: Layout
 ) -> None:
     ref = pushed(client, olareg, built, "fetch")
     made = pull.fetch(client, cache.describe(client, ref), layout, max_bytes=1 << 30)
@@ -73,7 +73,7 @@ def test_an_image_is_fetched_from_a_real_registry(
 
 
 def test_the_command_line_says_whose_signature_counts(
-    client: Registry, olareg: Olareg, cosign: Cosign, built: BuiltImage, tmp_path: Path
+    client: Registry, olareg: Olareg, cosign: Cosign, built: PackedImage, tmp_path: Path
 ) -> None:
     ref = pushed(client, olareg, built, "command-line")
     cosign.sign(str(ref))

@@ -32,6 +32,7 @@ def test_a_reference_is_understood(text: str, expected: Reference) -> None:
         "",
         "https://registry.example/cache",
         "registry.example/UPPER",
+        "Registry/prod/x",
         "registry.example/a b",
         "registry.example/a:",
         "registry.example/a@",
@@ -78,6 +79,10 @@ def test_any_text_is_a_reference_or_an_error_of_ours(text: str) -> None:
         ("registry-1.docker.io/team/x", "docker.io/team/x"),
         ("docker.io/x", "docker.io/library/x"),
         ("registry.example:5000/prod/x", "registry.example:5000/prod/x"),
+        ("LOCALHOST/x", "localhost/x"),
+        ("registry:443/prod/x", "registry:443/prod/x"),  # without its port it would be docker.io's
+        ("Registry:443/prod/x", "registry:443/prod/x"),
+        ("[::1]:443/x", "[::1]/x"),
     ],
 )
 def test_a_registry_has_one_name_whatever_the_spelling(spelling: str, name: str) -> None:

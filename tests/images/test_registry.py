@@ -6,12 +6,14 @@ from pathlib import Path
 import pytest
 from gkm.api.config import Registries, RegistryHost
 from gkm.api.errors import GKMError, Reason
+from gkm.images import push
 from gkm.images.auth import Login
 from gkm.images.blobs import Arrival
-from gkm.images.build import BuiltImage, push
 from gkm.images.manifest import Descriptor
+from gkm.images.packed import PackedImage
 from gkm.images.reference import Reference
 from gkm.images.registry import MAX_REFERRER_PAGES, Registry
+from images_archives import blob_of
 from images_site import LIMITS, Site, client_of
 from testbed import registry_faults as faults
 from testbed.push import Target
@@ -24,8 +26,8 @@ SECRET = "s3cret-passw0rd"
 class Fixed:
     """Credentials that are the same everywhere, so that a leak would be seen."""
 
-    def login(self, registry: str, repository: str) -> Login:  # noqa: ARG002 -- the Protocol's names
-        return Login("robot", SECRET)
+    def logins(self, registry: str, repository: str) -> list[Login]:  # noqa: ARG002 -- the Protocol's names
+        return [Login("robot", SECRET)]
 
 
 def layer_of(site: Site) -> Descriptor:
@@ -39,11 +41,11 @@ def fetched(client: Registry, ref: Reference, descriptor: Descriptor) -> bytes:
 
 
 @pytest.mark.parametrize("bearer", [True, False])
-def test_credentials_open_what_is_private(built: BuiltImage, bearer: bool) -> None:  # noqa: FBT001 -- a column
+def test_credentials_open_what_is_private(built: PackedImage, bearer: bool) -> None:  # noqa: FBT001 -- a column
     with RealRegistry.start(auth=Auth("robot", SECRET, bearer=bearer)) as real:
         config = Registries(hosts={real.host: RegistryHost(plain_http=True)})
         ref = Reference.parse(f"{real.host}/team/private:1")
-        digest = push(Registry(config, Fixed(), LIMITS), ref, built)
+        digest = push.image(Registry(config, Fixed(), LIMITS), ref, built)
         assert Registry(config, Fixed(), LIMITS).resolve(ref) == digest
         with pytest.raises(GKMError) as caught:
             Registry(config, limits=LIMITS).resolve(ref)
@@ -51,34 +53,34 @@ def test_credentials_open_what_is_private(built: BuiltImage, bearer: bool) -> No
         assert SECRET not in str(caught.value)
 
 
-def test_a_token_that_was_revoked_is_asked_for_again(built: BuiltImage) -> None:
+def test_a_token_that_was_revoked_is_asked_for_again(built: PackedImage) -> None:
     auth = Auth("robot", SECRET)
     with RealRegistry.start(auth=auth) as real:
         client = Registry(Registries(hosts={real.host: RegistryHost(plain_http=True)}), Fixed(), LIMITS)
         ref = Reference.parse(f"{real.host}/team/private:1")
-        digest = push(client, ref, built)
+        digest = push.image(client, ref, built)
         auth.revoke()
         assert client.resolve(ref) == digest
 
 
-def test_credentials_never_go_to_a_realm_on_another_host(built: BuiltImage) -> None:
+def test_credentials_never_go_to_a_realm_on_another_host(built: PackedImage) -> None:
     with RealRegistry.start() as thief, RealRegistry.start(auth=Auth("robot", SECRET, realm=f"{thief.url}/t")) as real:
         client = Registry(Registries(hosts={real.host: RegistryHost(plain_http=True)}), Fixed(), LIMITS)
         with pytest.raises(GKMError) as caught:
-            push(client, Reference.parse(f"{real.host}/team/x:1"), built)
+            push.image(client, Reference.parse(f"{real.host}/team/x:1"), built)
         assert caught.value.reason is Reason.NOT_ALLOWED
         assert "authHosts" in caught.value.hint
         assert thief.requests == []
 
 
-def test_credentials_do_not_follow_a_redirect_to_another_host(built: BuiltImage) -> None:
+def test_credentials_do_not_follow_a_redirect_to_another_host(built: PackedImage) -> None:
     with RealRegistry.start() as other, RealRegistry.start(auth=Auth("robot", SECRET, bearer=False)) as real:
         hosts = {host: RegistryHost(plain_http=True) for host in (real.host, other.host)}
         client = Registry(Registries(hosts=hosts), Fixed(), LIMITS)
         ref = Reference.parse(f"{real.host}/team/x:1")
-        pinned = ref.pinned(push(client, ref, built))
+        pinned = ref.pinned(push.image(client, ref, built))
         layer = client.manifest(pinned).image().layers[0]
-        elsewhere = Target(other.host, "team/x").blob(built.blobs[layer.digest])
+        elsewhere = Target(other.host, "team/x").blob(blob_of(built, layer.digest))
         real.misbehave(faults.redirected(f"blobs/{layer.digest}", f"{other.url}/v2/team/x/blobs/{elsewhere['digest']}"))
         with pytest.raises(GKMError, match="redirects to"):
             fetched(client, pinned, layer)  # loopback, as an address of a redirect, is refused
@@ -86,11 +88,11 @@ def test_credentials_do_not_follow_a_redirect_to_another_host(built: BuiltImage)
 
 
 def test_a_registry_with_its_own_authority_is_reached_when_that_is_configured(
-    tmp_path: Path, built: BuiltImage
+    tmp_path: Path, built: PackedImage
 ) -> None:
     with RealRegistry.start(tls=tmp_path) as real:
         ref = Reference.parse(f"{real.host}/team/x:1")
-        digest = push(client_of(real), ref, built)
+        digest = push.image(client_of(real), ref, built)
         assert client_of(real).resolve(ref) == digest
         stranger = Registry(Registries(hosts={real.host: RegistryHost()}), limits=LIMITS)
         with pytest.raises(GKMError, match="certificate is not trusted"):
@@ -107,7 +109,7 @@ def test_an_authority_that_cannot_be_read_is_named() -> None:
 def test_a_blob_that_breaks_off_is_taken_up_where_it_was(site: Site, times: int) -> None:
     layer = layer_of(site)
     site.real.misbehave(faults.truncated(f"blobs/{layer.digest}", 2000, times=times))
-    assert fetched(site.client, site.ref, layer) == site.image.blobs[layer.digest]
+    assert fetched(site.client, site.ref, layer) == blob_of(site.image, layer.digest)
     asked = [request.headers.get("range") for request in site.real.seen("GET", f"blobs/{layer.digest}")]
     assert asked == [None, *(f"bytes={2000 * number}-" for number in range(1, times + 1))]
 
@@ -134,7 +136,7 @@ def test_a_part_that_is_another_than_was_asked_for_is_refused(site: Site) -> Non
 
 def test_a_registry_without_ranges_sends_it_again_from_the_start(site: Site) -> None:
     layer = layer_of(site)
-    body = site.image.blobs[layer.digest]
+    body = blob_of(site.image, layer.digest)
     site.real.misbehave(
         faults.truncated(f"blobs/{layer.digest}", 2000, times=1),
         faults.Fault(f"blobs/{layer.digest}", lambda _: faults.Answer(200, {}, body)),
@@ -142,7 +144,7 @@ def test_a_registry_without_ranges_sends_it_again_from_the_start(site: Site) -> 
     assert fetched(site.client, site.ref, layer) == body
 
 
-def test_a_mirror_is_asked_first_and_the_registry_when_it_fails(site: Site, built: BuiltImage) -> None:
+def test_a_mirror_is_asked_first_and_the_registry_when_it_fails(site: Site, built: PackedImage) -> None:
     with RealRegistry.start() as mirror:
         hosts = {
             site.real.host: RegistryHost(plain_http=True, mirrors=[mirror.host]),
@@ -150,7 +152,7 @@ def test_a_mirror_is_asked_first_and_the_registry_when_it_fails(site: Site, buil
         }
         client = Registry(Registries(hosts=hosts), limits=LIMITS)
         assert client.manifest(site.ref).digest == site.ref.digest  # the mirror has nothing yet
-        push(client_of(mirror), Reference.parse(f"{mirror.host}/{site.ref.repository}:1"), built)
+        push.image(client_of(mirror), Reference.parse(f"{mirror.host}/{site.ref.repository}:1"), built)
         site.real.requests.clear()
         assert client.manifest(site.ref).digest == site.ref.digest
         assert site.real.requests == []

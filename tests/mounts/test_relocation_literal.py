@@ -6,7 +6,7 @@ import pprint
 import pytest
 from gkm.mounts import relocation_literal
 from gkm.mounts.relocation_literal import MAX_NESTING, NotPlain, parse
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 ATOMS = st.none() | st.booleans() | st.integers(0, 10**18 - 1) | st.text("ab '\"\\/ü(,{:", max_size=120)
@@ -27,6 +27,7 @@ def test_what_pprint_writes_is_read_back(value: object) -> None:
     assert parse(repr(value)) == value
 
 
+@example(["'", "'", "'a'"])
 @given(st.lists(st.sampled_from([*"()[]{},:01\n ", "'a'", '"b"', "None", "True", "\\", "'", "-"]), max_size=12))
 def test_what_is_read_is_what_python_reads(tokens: list[str]) -> None:
     text = "".join(tokens)

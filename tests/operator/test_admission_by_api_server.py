@@ -120,11 +120,10 @@ def test_an_image_that_is_not_there_is_refused(webhook: Webhooked) -> None:
 def test_what_is_not_done_yet_is_said_to_who_asks_for_it(webhook: Webhooked) -> None:
     image, _ = webhook.images.push("asking")
     asking = cache("adm-asking", image, NAMESPACE)
-    asking["spec"] |= {"updatePolicy": {"mode": "Track"}, "imagePullSecrets": [{"name": "pull"}]}
+    asking["spec"] |= {"updatePolicy": {"mode": "Track"}}
     code, said = webhook.apply(asking)
     assert code == 0, said
     assert "Warning: updatePolicy Track is not supported yet: the tag is resolved once" in said
-    assert "Warning: imagePullSecrets are not read yet: the registry is read anonymously" in said
 
 
 def test_an_image_of_a_registry_that_is_away_is_admitted_with_a_warning(webhook: Webhooked) -> None:

@@ -192,10 +192,7 @@ def test_a_request_that_needs_no_look_asks_nobody() -> None:
     assert images.asked == []
 
 
-TRACK, SECRETS = (
-    "updatePolicy Track is not supported yet: the tag is resolved once",
-    "imagePullSecrets are not read yet: the registry is read anonymously",
-)
+TRACK = "updatePolicy Track is not supported yet: the tag is resolved once"
 
 
 def asking(*secrets: str, mode: str = "Pinned", **meta: object) -> dict[str, Any]:
@@ -210,8 +207,8 @@ def asking(*secrets: str, mode: str = "Pinned", **meta: object) -> dict[str, Any
     [
         ({"object": asking()}, ()),
         ({"object": asking(mode="Track")}, (TRACK,)),
-        ({"object": asking("pull")}, (SECRETS,)),
-        ({"object": asking("pull", mode="Track")}, (TRACK, SECRETS)),
+        ({"object": asking("pull")}, ()),
+        ({"object": asking("pull", mode="Track")}, (TRACK,)),
         ({"operation": "UPDATE", "object": asking(mode="Track"), "oldObject": an_object(IMAGE)}, (TRACK,)),
         ({"operation": "UPDATE", "object": asking(mode="Track"), "oldObject": asking(mode="Track")}, ()),
         ({"operation": "UPDATE", "object": asking("b", mode="Track"), "oldObject": asking("a")}, (TRACK,)),
@@ -227,8 +224,16 @@ def test_what_nobody_does_yet_is_told_where_it_is_asked_for_first(
     assert judged(images, **changes) == Response(allowed=True, warnings=told)
 
 
+def test_what_only_others_may_see_is_not_taken_for_missing() -> None:
+    missing = FakeImages()
+    answer = judged(missing, object=asking("pull"))
+    assert answer.allowed
+    assert "not pulled before it is" in answer.warnings[0]
+    assert not judged(missing, object=asking()).allowed
+
+
 def test_a_refusal_says_why_and_nothing_else() -> None:
-    answer = judged(FakeImages({IMAGE: DIGEST}), object=asking("pull", mode="Track"))
+    answer = judged(FakeImages({IMAGE: DIGEST}), object=asking(mode="Track"))
     assert (answer.allowed, answer.warnings) == (False, ())
 
 

@@ -1,7 +1,7 @@
 """What the status of a cache says, for every outcome of its image and every sum of its nodes."""
 
 import pytest
-from gkm.api.caches import CacheSpec, CacheStatus, ClusterGKMCache, GKMCache, verified_digest
+from gkm.api.caches import CacheSpec, CacheStatus, ClusterGKMCache, GKMCache, LocalObjectReference, verified_digest
 from gkm.api.errors import GKMError, Reason
 from gkm.api.meta import Condition, ObjectMeta
 from gkm.images.verify import Verdict
@@ -70,13 +70,28 @@ def test_an_error_becomes_a_condition_and_is_tried_again(reason: Reason, status:
 
 def test_an_image_is_resolved_once_and_verified_each_time() -> None:
     images = FakeImages({IMAGE: OTHER}, {DIGEST: GOOD}, {DIGEST: 7})
-    assert look(images, IMAGE, DIGEST, "a") == Outcome(IMAGE, DIGEST, "True", Reason.COSIGN_SUCCESS, GOOD.message, 7)
+    assert look(images, cache(), DIGEST) == Outcome(IMAGE, DIGEST, "True", Reason.COSIGN_SUCCESS, GOOD.message, 7)
     assert [call[0] for call in images.asked] == ["verify", "size"]
-    assert look(images, IMAGE, None, "a").digest == OTHER
+    assert look(images, cache(), None).digest == OTHER
+
+
+def test_the_registry_is_asked_with_the_secrets_that_the_cache_names() -> None:
+    images = FakeImages({IMAGE: OTHER}, {OTHER: GOOD})
+    private = cache()
+    private = structs.replace(
+        private, spec=structs.replace(private.spec, image_pull_secrets=[LocalObjectReference("pull")])
+    )
+    assert look(images, private, None).status == "True"
+    assert images.asked[0] == ("opened for", "a", "pull")
+
+
+def test_secrets_that_cannot_be_read_leave_the_question_open() -> None:
+    outcome = look(FakeImages(closed=GKMError(Reason.UNAUTHORIZED, "Secret a/pull does not exist")), cache(), None)
+    assert (outcome.status, outcome.reason, outcome.settled) == ("Unknown", Reason.UNAUTHORIZED, False)
 
 
 def test_what_was_resolved_stays_when_the_registry_fails_after_it() -> None:
-    outcome = look(FakeImages({IMAGE: DIGEST}, {DIGEST: AWAY}), IMAGE, None, None)
+    outcome = look(FakeImages({IMAGE: DIGEST}, {DIGEST: AWAY}), cache(), None)
     assert (outcome.digest, outcome.status) == (DIGEST, "Unknown")
 
 
@@ -84,7 +99,7 @@ def test_what_was_resolved_stays_when_the_registry_fails_after_it() -> None:
     ("error", "settled"), [(AWAY, False), (GKMError(Reason.METADATA_MISSING, "no cache image"), True)]
 )
 def test_a_size_that_cannot_be_read_refutes_no_signature(error: GKMError, settled: bool) -> None:  # noqa: FBT001
-    outcome = look(FakeImages({IMAGE: DIGEST}, {DIGEST: GOOD}, {DIGEST: error}), IMAGE, None, None)
+    outcome = look(FakeImages({IMAGE: DIGEST}, {DIGEST: GOOD}, {DIGEST: error}), cache(), None)
     assert (outcome.status, outcome.size_bytes, outcome.settled) == ("True", 0, settled)
 
 

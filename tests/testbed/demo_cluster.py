@@ -7,9 +7,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from gkm.api.config import Registries, RegistryHost
-from gkm.images.build import build_triton, push
+from gkm.images import push
 from gkm.images.reference import Reference
 from gkm.images.registry import Registry
+from images_archives import cache_image
 from testbed import gkm_objects as objects
 from testbed.cluster import Cluster, KubectlFailed
 from testbed.cosign import Cosign
@@ -19,7 +20,6 @@ from testbed.olareg import Olareg
 from testbed.processes import ProcessFailed
 from testbed.story import Story, StoryBroken, expect
 
-CACHE = Path(__file__).parent.parent / "data" / "triton-cache"
 NAMESPACE = "ml-apps"
 SCRIPT = f"""
 cd {objects.MOUNT} && find . -type f | wc -l && find . -name '*.cubin' -exec sha256sum {{}} +
@@ -74,10 +74,10 @@ def tell(story: Story, stack: ExitStack, directory: Path) -> None:
 def images_are_made(story: Story, olareg: Olareg, cosign: Cosign) -> tuple[Reference, Reference]:
     """Push the cache twice and sign one of them."""
     registry = Registry(Registries(hosts={olareg.host: RegistryHost(plain_http=True)}))
-    image = build_triton(CACHE, "vector-add")
+    image = cache_image()
     signed, unsigned = (Reference.parse(f"{olareg.host}/{NAMESPACE}/{name}:1") for name in ("vector-add", "unsigned"))
-    story.tell("a real Triton cache is pushed as an image", lambda: push(registry, signed, image) and None)
-    push(registry, unsigned, image)
+    story.tell("a real Triton cache is pushed as an image", lambda: push.image(registry, signed, image) and None)
+    push.image(registry, unsigned, image)
     story.tell("cosign sign", lambda: cosign.sign(str(signed.pinned(image.digest))))
     return signed, unsigned
 

@@ -62,6 +62,7 @@ class Place:
         home.mkdir()
         config = {
             "verification": {"policies": [{"keys": [self.key.public_pem.decode()]}]},
+            "store": {"minFreePercent": 0},
             "registries": {"hosts": {self.registry.host: {"plainHTTP": True}}},
         }
         (home / "config.yaml").write_text(yaml.safe_dump(config))

@@ -56,6 +56,7 @@ class Deployment:
         nvml_library.describe(driver / "nvml.json", gpus=gpus)
         config = {
             "verification": {"policies": [{"keys": list(keys)}]},
+            "store": {"minFreePercent": 0},
             "registries": {"hosts": {host: {"plainHTTP": True} for host in registries}},
         }
         self.cluster.kubectl("label", "node", self.cluster.node_name, GPU_NODE_LABEL)

@@ -51,7 +51,11 @@ class Installation:
         library = nvml_library.build(peers.cache_directory().parent)
         made = cls(cluster, directory, nvml_library.environment(directory, library=library, gpus=gpus))
         hosts = {host: {"plainHTTP": True} for host in registries}
-        config = {"verification": {"policies": [{"keys": list(keys)}]}, "registries": {"hosts": hosts}}
+        config = {
+            "verification": {"policies": [{"keys": list(keys)}]},
+            "registries": {"hosts": hosts},
+            "store": {"minFreePercent": 0},
+        }
         made.config.write_text(yaml.safe_dump(config))
         with ExitStack() as stack:
             stack.callback(made.stop)

@@ -7,7 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PEERS = Path(__file__).resolve().parent.parent / "peers"
-SERVER_NAMES = {"go.etcd.io/etcd/server/v3": "etcd", "github.com/sigstore/cosign/v2/cmd/cosign": "cosign2"}
+SERVER_NAMES = {
+    "go.etcd.io/etcd/server/v3": "etcd",
+    "github.com/sigstore/cosign/v2/cmd/cosign": "cosign2",
+    "github.com/distribution/distribution/v3/cmd/registry": "distribution",
+}
 """Commands whose package path does not end in the name people know, or in one that another partner has."""
 STAMP = "k8s.io/component-base/version"
 

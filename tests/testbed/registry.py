@@ -91,7 +91,7 @@ class Registry:
         if self.auth is None:
             return self.routes.answer(request)
         if request.plain_path == TOKEN_PATH:
-            token = self.auth.issue(request.headers, request.query)
+            token = self.auth.issue(request)
             if token is None:
                 return refusal(401, "UNAUTHORIZED", "wrong user or password")
             return Answer(200, {"Content-Type": "application/json"}, f'{{"token":"{token}","expires_in":300}}'.encode())

@@ -1,10 +1,15 @@
-"""Who may use the testbed's registry: nobody asked, HTTP Basic, or Bearer tokens from an endpoint of its own."""
+"""Who may use the testbed's registry: nobody asked, HTTP Basic, or Bearer tokens from an endpoint of its own.
+
+Tokens are handed out as distribution's specification says: for Basic by GET, for a refresh token by POST (OAuth2).
+"""
 
 import base64
 import secrets
 import urllib.parse
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+from testbed.registry_http import Request
 
 TOKEN_PATH = "/token"
 SERVICE = "gkm-testbed"
@@ -21,6 +26,10 @@ class Auth:
     """Where the challenge sends clients; default: this registry. Another host makes it a credential thief."""
     repositories: str | None = None
     """A prefix of repository names that a token may be used for; None: all."""
+    tenants: Mapping[str, str] = field(default_factory=dict)
+    """More users, with the same password: each may use the repositories below one prefix only."""
+    identity_token: str | None = None
+    """A refresh token that stands for `user`."""
     _tokens: dict[str, str] = field(default_factory=dict)
 
     def challenge(self, base_url: str, repository: str, action: str) -> str:
@@ -35,30 +44,42 @@ class Auth:
         """Tell whether the request may touch `repository`."""
         kind, _, value = headers.get("authorization", "").partition(" ")
         if not self.bearer:
-            return kind.lower() == "basic" and self._known(value)
+            user = self._known(value) if kind.lower() == "basic" else None
+            return user is not None and self._may(user, f"repository:{repository}:")
         scope = self._tokens.get(value) if kind.lower() == "bearer" else None
         return scope is not None and (not repository or f"repository:{repository}:" in scope)
 
-    def issue(self, headers: Mapping[str, str], query: str) -> str | None:
+    def issue(self, request: Request) -> str | None:
         """Return a token for the scopes asked for, or None when the credentials are wrong."""
-        kind, _, value = headers.get("authorization", "").partition(" ")
-        if kind.lower() != "basic" or not self._known(value):
+        asked = request.body.decode() if request.method == "POST" else request.query
+        fields = urllib.parse.parse_qs(asked)
+        user = self._by_identity_token(fields) if request.method == "POST" else self._by_basic(request.headers)
+        if user is None:
             return None
-        scopes = urllib.parse.parse_qs(query).get("scope", [])
-        allowed = [scope for scope in scopes if self._may(scope)]
         token = secrets.token_urlsafe(24)
-        self._tokens[token] = " ".join(allowed)
+        self._tokens[token] = " ".join(scope for scope in fields.get("scope", []) if self._may(user, scope))
         return token
 
     def revoke(self) -> None:
         """Forget every token, as an expiry would."""
         self._tokens.clear()
 
-    def _may(self, scope: str) -> bool:
-        return self.repositories is None or scope.startswith(f"repository:{self.repositories}")
+    def _may(self, user: str, scope: str) -> bool:
+        prefix = self.tenants.get(user, self.repositories)
+        return prefix is None or scope.startswith(f"repository:{prefix}")
 
-    def _known(self, value: str) -> bool:
+    def _by_basic(self, headers: Mapping[str, str]) -> str | None:
+        kind, _, value = headers.get("authorization", "").partition(" ")
+        return self._known(value) if kind.lower() == "basic" else None
+
+    def _by_identity_token(self, fields: Mapping[str, list[str]]) -> str | None:
+        right = fields.get("grant_type") == ["refresh_token"] and fields.get("service") == [SERVICE]
+        return self.user if right and fields.get("refresh_token") == [self.identity_token] else None
+
+    def _known(self, value: str) -> str | None:
+        """Return the user of Basic credentials, None when they are wrong."""
         try:
-            return base64.b64decode(value).decode() == f"{self.user}:{self.password}"
+            user, _, password = base64.b64decode(value).decode().partition(":")
         except ValueError:
-            return False
+            return None
+        return user if user in (self.user, *self.tenants) and password == self.password else None

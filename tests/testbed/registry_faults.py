@@ -32,6 +32,8 @@ class Fault:
     skip: int = 0
     cut_after: int | None = None
     """Send so many bytes of the body, then close the connection."""
+    reset: bool = False
+    """Cut by a reset (RST), which throws away what was on its way, not by an orderly end."""
     stall_after: int | None = None
     """Send so many bytes of the body, then wait `stall_seconds`, then the rest; -1: wait before the headers."""
     stall_seconds: float = 3600.0
@@ -60,6 +62,11 @@ def tampered(path: str, how: Callable[[bytes], bytes] = flipped) -> Fault:
 def truncated(path: str, after: int, *, times: int = ALWAYS) -> Fault:
     """The connection ends after `after` bytes of the body, whatever Content-Length said."""
     return Fault(path, methods=frozenset({"GET"}), cut_after=after, times=times)
+
+
+def reset(path: str, after: int, *, times: int = ALWAYS) -> Fault:
+    """The connection is reset when `after` bytes of the body were sent."""
+    return Fault(path, methods=frozenset({"GET"}), cut_after=after, reset=True, times=times)
 
 
 def wrong_length(path: str, length: int) -> Fault:

@@ -1,6 +1,10 @@
 """The wire side of the testbed's registry: reading requests, sending (spoiled) answers. Routes are registry_routes."""
 
+import fcntl
+import socket
+import struct
 import sys
+import termios
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -134,6 +138,13 @@ class Handler(BaseHTTPRequestHandler):
                 return
             self.wfile.write(view[start : start + piece])
         self.wfile.flush()
+        if fault and fault.reset:
+            # Closed with the linger time 0, which is a reset (socket(7), SO_LINGER); it drops what is not sent yet.
+            while int.from_bytes(fcntl.ioctl(self.connection, termios.TIOCOUTQ, bytes(4)), sys.byteorder):
+                if self.service.stopping.wait(0.005):
+                    break
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.connection.close()
 
 
 class Server(ThreadingHTTPServer):

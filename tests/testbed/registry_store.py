@@ -27,7 +27,7 @@ class Stored:
         """Return the manifest as an object; what is no JSON object is an empty one."""
         try:
             value = json.loads(self.data)
-        except ValueError:
+        except (ValueError, RecursionError):
             return {}
         return value if isinstance(value, dict) else {}
 

@@ -1,6 +1,7 @@
 """Our registry and the real one keep the same contract, so what is tested against ours holds for real ones."""
 
 import pytest
+from testbed.distribution import Distribution
 from testbed.olareg import Olareg
 from testbed.registry import Registry
 from testbed.registry_contract import STATEMENTS, Contract
@@ -15,3 +16,9 @@ def test_ours(registry: Registry, statement: str) -> None:
 @pytest.mark.parametrize("statement", STATEMENTS)
 def test_olareg(olareg: Olareg, statement: str) -> None:
     getattr(Contract(olareg.host), statement)()
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("statement", [name for name in STATEMENTS if "referrers" not in name])
+def test_distribution(distribution: Distribution, statement: str) -> None:
+    getattr(Contract(distribution.host), statement)()

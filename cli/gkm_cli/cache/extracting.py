@@ -1,22 +1,40 @@
 """Content into a directory that a person named: beside it first, then one rename; a bar shows how far it is."""
 
+import os
 import shutil
-import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
+from gkm.api.errors import GKMError, Reason
 from gkm.hoststate.layout import Layout
 from gkm.images import entry, pull
 from gkm.images.cache import CacheImage
-from gkm.images.extract import Extraction
 from gkm.images.pull import Stage
 from gkm.images.registry import Registry
-from rich.console import Console
-from rich.progress import Progress
+from gkm.mounts import relocation_tree
+from gkm.mounts.relocation_paths import MountPath
+from gkm.mounts.relocation_tree import Counts, Unrelocatable
+
+from gkm_cli.bars import bars
 
 
-def extract(registry: Registry, image: CacheImage, to: Path, max_bytes: int) -> Extraction:
-    """Return what was extracted into the new directory `to`; on any failure it is not there.
+@dataclass(frozen=True)
+class Extracted:
+    """What lies in the directory now: `rewritten` files name paths, `incomplete` of them files that are not there.
+
+    `manifest` is what the image says of its entries.
+    """
+
+    files: int
+    size_bytes: int
+    rewritten: int
+    incomplete: int
+    manifest: bytes
+
+
+def extract(registry: Registry, image: CacheImage, to: Path, max_bytes: int, path: MountPath | None) -> Extracted:
+    """Put the content into the new directory `to`, to be seen at `path`; on any failure it is not there.
 
     Raises:
         GKMError: as gkm.images.pull.
@@ -25,21 +43,20 @@ def extract(registry: Registry, image: CacheImage, to: Path, max_bytes: int) -> 
     to.parent.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix=f".{to.name}-", dir=to.parent))
     try:
-        # A bar on a terminal only: it goes to standard error, and into no pipe.
-        with Progress(console=Console(stderr=True), disable=not sys.stderr.isatty(), transient=True) as progress:
-            bars = {stage: progress.add_task(stage.value, total=100) for stage in Stage}
+        with bars(*(stage.value for stage in Stage)) as tell:
             made = pull.extract(
                 registry,
                 image,
                 Layout(work / "state", work / "run"),
                 work,
                 max_bytes=max_bytes,
-                progress=lambda stage, percent: progress.update(bars[stage], completed=percent),
+                progress=lambda stage, percent: tell(stage.value, percent, 100),
             )
         content = work / entry.CONTENT
         _open(content)
+        counts = _relocate(content, work / "relocated", path) if path else Counts(0, 0)
         content.rename(to)
-        return made
+        return Extracted(len(made.files), made.size_bytes, counts.rewritten, counts.incomplete, made.manifest)
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
@@ -48,3 +65,19 @@ def _open(directory: Path) -> None:
     """Give the files a person's usual modes: this is a copy, not the store."""
     for path in [directory, *directory.rglob("*")]:
         path.chmod(path.stat().st_mode | (0o755 if path.is_dir() else 0o644))
+
+
+def _relocate(content: Path, tree: Path, path: MountPath) -> Counts:
+    """Put the files that name paths, rewritten, in the place of the original ones."""
+    descriptor = os.open(content, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        counts = relocation_tree.write(descriptor, tree, path)
+    except Unrelocatable as error:
+        raise GKMError(Reason.UNSAFE_CONTENT, f"the paths in the cache cannot be rewritten: {error}") from error
+    finally:
+        os.close(descriptor)
+    for rewritten in tree.rglob("*"):
+        if rewritten.is_file():
+            rewritten.chmod(0o644)
+            rewritten.replace(content / rewritten.relative_to(tree))
+    return counts

@@ -57,7 +57,7 @@ class CacheSpec(Struct, frozen=True, rename="camel", omit_defaults=True):
     ]
     image_pull_secrets: Annotated[
         list[LocalObjectReference],
-        Meta(description="Secrets of this namespace that open the registry (not yet: none is read).", max_length=16),
+        Meta(description="Secrets of this namespace that open the registry.", max_length=16),
     ] = field(default_factory=list)
     node_selector: Annotated[
         dict[str, str],

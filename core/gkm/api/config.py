@@ -1,15 +1,19 @@
 """The one configuration file (ConfigMap gkm-config), read into one frozen value; unknown keys are refused by path."""
 
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import msgspec
+import yaml
 from msgspec import Meta, Struct, field
 
+from gkm.api import documents
+from gkm.api.fabric_settings import Fabric
 from gkm.api.policies import Identity, Policy, Verification
 
 __all__ = (
     "Config",
     "ConfigInvalid",
+    "Fabric",
     "Identity",
     "Policy",
     "Registries",
@@ -17,7 +21,10 @@ __all__ = (
     "Store",
     "Verification",
     "parse",
+    "parse_verification",
 )
+
+T = TypeVar("T")
 
 
 class ConfigInvalid(ValueError):
@@ -28,13 +35,15 @@ class RegistryHost(Struct, frozen=True, rename="camel", forbid_unknown_fields=Tr
     """How one registry host is reached.
 
     `mirrors` are hosts that are asked first, under the same repository names; what they answer is checked like any
-    answer. `auth_hosts` are further hosts that may see the credentials.
+    answer. `auth_hosts` are further hosts that may see the credentials. `credentials_secret` is the name of a Secret
+    in GKM's own namespace whose credentials (.dockerconfigjson) every cache may use.
     """
 
     mirrors: list[str] = field(default_factory=list)
     plain_http: bool = field(default=False, name="plainHTTP")
     ca_file: str = ""
     auth_hosts: list[str] = field(default_factory=list)
+    credentials_secret: str = ""
 
 
 class Registries(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -45,9 +54,19 @@ class Registries(Struct, frozen=True, rename="camel", forbid_unknown_fields=True
 
 
 class Store(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Bounds of the store on a node, in bytes."""
+    """Bounds of the store on a node, in bytes and seconds.
+
+    `max_bytes` bounds the files of all caches together, None leaves it to the disk. `keep_seconds` is how long an entry
+    stays that no cache names any more. Below `min_free_percent` of free disk what can be fetched again goes, and
+    nothing new is fetched: kubelet evicts pods below 10 % (nodefs.available) and 15 % (imagefs.available), so this
+    comes first. Every entry's content is compared with its hashes once in `check_interval` seconds; 0 is never.
+    """
 
     max_image_bytes: Annotated[int, Meta(gt=0)] = 64 << 30
+    max_bytes: Annotated[int, Meta(gt=0)] | None = None
+    keep_seconds: Annotated[float, Meta(ge=0)] = 0.0
+    min_free_percent: Annotated[float, Meta(ge=0, le=90)] = 20.0
+    check_interval: Annotated[float, Meta(ge=0)] = 86_400.0
 
 
 class Config(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -56,6 +75,7 @@ class Config(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     verification: Verification = field(default_factory=Verification)
     registries: Registries = field(default_factory=Registries)
     store: Store = field(default_factory=Store)
+    fabric: Fabric = field(default_factory=Fabric)
 
 
 def parse(text: str | bytes) -> Config:
@@ -64,11 +84,18 @@ def parse(text: str | bytes) -> Config:
     Raises:
         ConfigInvalid: not YAML, an unknown key, or a value of the wrong kind.
     """
+    return _read(text, Config, "configuration") if text.strip() else Config()
+
+
+def parse_verification(text: str | bytes) -> Verification:
+    """Return the section `verification` of a configuration, in a YAML text of its own; raises as `parse` does."""
+    return _read(text, Verification, "verification")
+
+
+def _read(text: str | bytes, kind: type[T], what: str) -> T:
     try:
-        if not text.strip():
-            return Config()
-        return msgspec.yaml.decode(text, type=Config)
+        return documents.decode(text, kind)
     except msgspec.ValidationError as error:
-        raise ConfigInvalid(f"configuration: {error}") from error
-    except msgspec.DecodeError as error:
-        raise ConfigInvalid(f"configuration is not YAML: {error}") from error
+        raise ConfigInvalid(f"{what}: {error}") from error
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        raise ConfigInvalid(f"{what} is not YAML: {error}") from error

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from gkm.api import caches, nodes
+from gkm.api import caches, fabrics, nodes
 from gkm.api.meta import GROUP, VERSION
 
 Schema = dict[str, Any]
@@ -55,6 +55,16 @@ _NODE_COLUMNS = (
 _NODE_RULES: tuple[Schema, ...] = (
     {"rule": "self.spec.nodeName == oldSelf.spec.nodeName", "message": "spec.nodeName cannot change"},
 )
+_FABRIC_COLUMNS = (
+    Column("Domain", ".status.domain"),
+    Column("Health", ".status.health"),
+    Column("IB", ".status.infinibandPorts"),
+    Column("Age", ".metadata.creationTimestamp", "date"),
+    Column("Message", ".status.message", wide=True),
+)
+_FABRIC_RULES: tuple[Schema, ...] = (
+    {"rule": "self.spec.nodeName == self.metadata.name", "message": "spec.nodeName must be the name of the object"},
+)
 
 KINDS = (
     Kind(caches.GKMCache, "gkmcaches", "gkmc", namespaced=True, columns=_CACHE_COLUMNS),
@@ -68,6 +78,7 @@ KINDS = (
         columns=_NODE_COLUMNS,
         rules=_NODE_RULES,
     ),
+    Kind(fabrics.NodeFabric, "nodefabrics", "nf", namespaced=False, columns=_FABRIC_COLUMNS, rules=_FABRIC_RULES),
 )
 
 

@@ -65,6 +65,9 @@ class Policy(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     entry in a log of the trusted root; `optional` (the default) refuses a signature whose entry is bad, where there
     is a trusted root to tell by, and accepts one without entry; `ignored` never looks. A keyless signature always
     needs its entry, because the log is the witness of when its certificate, good for minutes, was used.
+
+    `tlogLookup` lets us ask the logs of the trusted root (at their `baseUrl`) for the entry of a keyless signature that
+    came without it, as signatures in the legacy form may. Nothing else is ever asked of them.
     """
 
     keys: Annotated[list[str], Meta(max_length=MAX_SIGNERS)] = field(default_factory=list)
@@ -74,6 +77,7 @@ class Policy(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     identities: Annotated[list[Identity], Meta(max_length=MAX_SIGNERS)] = field(default_factory=list)
     tlog: Literal["required", "optional", "ignored"] = "optional"
     trusted_root: _Text = ""
+    tlog_lookup: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what could never be satisfied, or would be by nobody."""
@@ -86,6 +90,8 @@ class Policy(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
             raise ValueError("`identities` need `trustedRoot`, the path of a trusted_root.json")
         if self.tlog == "required" and not self.trusted_root:
             raise ValueError("`tlog: required` needs `trustedRoot`, the path of a trusted_root.json")
+        if self.tlog_lookup and not self.identities:
+            raise ValueError("`tlogLookup` is for `identities`: a signature by key is not looked up")
         if self.tlog == "ignored" and not self.keys:
             raise ValueError("`tlog: ignored` is for keys: a keyless signature is nothing without the log")
 

@@ -41,6 +41,8 @@ def decode(
         state=_STATES.get(state, f"Unknown({state})"),
         status=status if state == COMPLETED else "",
         health=health(mask, summary),
+        health_mask=mask,
+        health_summary=_SUMMARIES.get(summary, ""),
     )
 
 

@@ -7,9 +7,11 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
+from pathlib import Path
 
 import msgspec
 
+from gkm.gpus import pci
 from gkm.gpus.values import Inventory
 
 TIMEOUT_SECONDS = 30.0
@@ -23,12 +25,18 @@ class Reader:
     """Reads the GPUs, never with two children at a time.
 
     A child that a hung driver holds in the kernel cannot be killed; until it is gone no other is started, so that a
-    broken driver does not gather processes.
+    broken driver does not gather processes. `devices` is the directory of PCI devices.
     """
 
-    def __init__(self, environment: Mapping[str, str] | None = None, timeout: float = TIMEOUT_SECONDS) -> None:
+    def __init__(
+        self,
+        environment: Mapping[str, str] | None = None,
+        timeout: float = TIMEOUT_SECONDS,
+        devices: Path = pci.DEVICES,
+    ) -> None:
         self._environment = environment
         self._timeout = timeout
+        self._devices = devices
         self._stuck: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
 
@@ -41,7 +49,7 @@ class Reader:
             return self._read()
 
     def _read(self) -> Inventory:
-        command = [sys.executable, "-P", "-m", "gkm.gpus.probe"]
+        command = [sys.executable, "-P", "-m", "gkm.gpus.probe", str(self._devices)]
         try:
             process = subprocess.Popen(  # noqa: S603 -- our own module by our own interpreter
                 command,

@@ -1,41 +1,41 @@
 """NVIDIA GPUs by NVML. Runs in the probe's process only: it loads the driver's library and holds it until it ends."""
 
 import ctypes
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import TypeVar
+from pathlib import Path
 
 import pynvml
 
-from gkm.gpus import fabric
-from gkm.gpus.values import MAX_GPUS, Fabric, Fault, Gpu, Inventory, printable
+from gkm.gpus import fabric, pci
+from gkm.gpus.asking import Caller
+from gkm.gpus.nvidia_mig import mig_devices
+from gkm.gpus.values import MAX_GPUS, Fabric, Gpu, Inventory, printable
 
 BACKEND = "cuda"
+DRIVER = "nvidia"
 WARP_SIZE = 32
 """Of every NVIDIA GPU so far (CUDA C++ Programming Guide, "Compute Capabilities"); NVML does not say it."""
 
-_T = TypeVar("_T")
+_MAX_MODEL = 96
 _CODES = {
     number: name.removeprefix("NVML_ERROR_")
     for name, number in vars(pynvml).items()
     if name.startswith("NVML_ERROR_") and isinstance(number, int)
 }
 # Answers of older drivers and of GPUs that lack the thing: no fault of the GPU.
-_ABSENT = frozenset({"NOT_SUPPORTED", "FUNCTION_NOT_FOUND", "ARGUMENT_VERSION_MISMATCH", "INVALID_ARGUMENT"})
+ABSENT = frozenset({"NOT_SUPPORTED", "FUNCTION_NOT_FOUND", "ARGUMENT_VERSION_MISMATCH", "INVALID_ARGUMENT"})
 
 
 class Nvidia:
     """The Vendor of NVML."""
 
-    def read(self) -> Inventory:
-        """Return the GPUs that NVML shows. No library means no NVIDIA driver here, which is no error."""
+    def read(self, devices: Path) -> Inventory:
+        """Return the GPUs that NVML shows. Without GPUs, and without a driver, that is no error."""
         try:
             pynvml.nvmlInit()
         except pynvml.NVMLError as error:
-            if code_of(error) == "LIBRARY_NOT_FOUND":
-                return Inventory()
-            return Inventory(errors=(f"nvmlInit: {text_of(error)}",))
+            return _without_nvml(error, devices)
         try:
             return _inventory()
         finally:
@@ -43,45 +43,67 @@ class Nvidia:
                 pynvml.nvmlShutdown()
 
 
+def _without_nvml(error: pynvml.NVMLError, devices: Path) -> Inventory:
+    """Return what it means that NVML does not start: whether it should is for the PCI bus to say."""
+    code = code_of(error)
+    drivers = pci.drivers_of_gpus(pci.NVIDIA, devices)
+    if code == "LIBRARY_NOT_FOUND":
+        if DRIVER not in drivers:
+            return Inventory()
+        why = "the NVIDIA driver holds GPUs here, but its library libnvidia-ml.so.1 is not visible to this process"
+        return Inventory(errors=(f"nvmlInit: {why}; run the container with runtimeClassName nvidia",))
+    if code == "DRIVER_NOT_LOADED" and not any(driver in ("", DRIVER) for driver in drivers):
+        # The library alone (an image for all nodes), or GPUs that belong to virtual machines.
+        return Inventory()
+    return Inventory(errors=(f"nvmlInit: {text_of(error)}",))
+
+
 def _inventory() -> Inventory:
-    system = _Caller()
+    system = Caller(named, ABSENT)
     driver = system.ask("nvmlSystemGetDriverVersion", pynvml.nvmlSystemGetDriverVersion, "")
-    cuda = system.ask("nvmlSystemGetCudaDriverVersion", pynvml.nvmlSystemGetCudaDriverVersion_v2, 0)
+    cuda = system.ask("nvmlSystemGetCudaDriverVersion", pynvml.nvmlSystemGetCudaDriverVersion_v2, 0, optional=True)
     count = system.ask("nvmlDeviceGetCount", pynvml.nvmlDeviceGetCount, 0)
     gpus = tuple(_gpu(index, printable(driver), cuda_version(cuda)) for index in range(min(count, MAX_GPUS)))
-    return Inventory(gpus=gpus, errors=tuple(f"{fault.call}: {fault.message}" for fault in system.faults))
+    return Inventory(gpus=gpus, errors=system.errors)
 
 
 def _gpu(index: int, driver: str, cuda: str) -> Gpu:
-    caller = _Caller()
-    handle: object = caller.ask("nvmlDeviceGetHandleByIndex", lambda: pynvml.nvmlDeviceGetHandleByIndex(index), None)
+    caller = Caller(named, ABSENT)
+    ask = caller.ask
+    handle: object = ask("nvmlDeviceGetHandleByIndex", lambda: pynvml.nvmlDeviceGetHandleByIndex(index), None)
     if handle is None:
-        return Gpu(index, BACKEND, driver_version=driver, cuda_driver_version=cuda, faults=tuple(caller.faults))
-    major, minor = caller.ask(
+        return Gpu(index, BACKEND, driver_version=driver, cuda_driver_version=cuda, faults=caller.faults)
+    major, minor = ask(
         "nvmlDeviceGetCudaComputeCapability", lambda: pynvml.nvmlDeviceGetCudaComputeCapability(handle), (0, 0)
     )
+    uuid = ask("nvmlDeviceGetUUID", lambda: pynvml.nvmlDeviceGetUUID(handle), "")
+    model = ask("nvmlDeviceGetName", lambda: pynvml.nvmlDeviceGetName(handle), "")
+    memory = ask("nvmlDeviceGetMemoryInfo", lambda: pynvml.nvmlDeviceGetMemoryInfo(handle).total, 0)
+    address = ask("nvmlDeviceGetPciInfo", lambda: str(pynvml.nvmlDeviceGetPciInfo(handle).busId), "", optional=True)
+    power = ask("nvmlDeviceGetPowerState", lambda: pynvml.nvmlDeviceGetPowerState(handle), -1, optional=True)
+    mig = ask("nvmlDeviceGetMigMode", lambda: pynvml.nvmlDeviceGetMigMode(handle)[0], 0, optional=True) == 1
+    parts = mig_devices(caller, handle) if mig else ()
+    attached = _fabric(caller, handle)
     return Gpu(
         index=index,
         backend=BACKEND,
-        uuid=printable(caller.ask("nvmlDeviceGetUUID", lambda: pynvml.nvmlDeviceGetUUID(handle), "")),
-        model=printable(caller.ask("nvmlDeviceGetName", lambda: pynvml.nvmlDeviceGetName(handle), ""), 96),
+        uuid=printable(uuid),
+        model=printable(model, _MAX_MODEL),
         driver_version=driver,
         cuda_driver_version=cuda,
         arch=f"{major}{minor}" if major > 0 and minor >= 0 else "",
         warp_size=WARP_SIZE,
-        memory_mib=caller.ask("nvmlDeviceGetMemoryInfo", lambda: pynvml.nvmlDeviceGetMemoryInfo(handle).total, 0) >> 20,
-        pci_address=printable(caller.ask("nvmlDeviceGetPciInfo", lambda: _pci_address(handle), "", optional=True)),
-        mig=caller.ask("nvmlDeviceGetMigMode", lambda: pynvml.nvmlDeviceGetMigMode(handle)[0], 0, optional=True) == 1,
-        fabric=_fabric(caller, handle),
-        faults=tuple(caller.faults),
+        memory_mib=memory >> 20,
+        pci_address=pci.normalised(address),
+        mig=mig,
+        mig_devices=parts,
+        power_state=f"P{power}" if pynvml.NVML_PSTATE_0 <= power <= pynvml.NVML_PSTATE_15 else "",
+        fabric=attached,
+        faults=caller.faults,
     )
 
 
-def _pci_address(handle: object) -> str:
-    return str(pynvml.nvmlDeviceGetPciInfo(handle).busId).lower()
-
-
-def _fabric(caller: "_Caller", handle: object) -> Fabric | None:
+def _fabric(caller: Caller, handle: object) -> Fabric | None:
     for structure, function in (
         (pynvml.c_nvmlGpuFabricInfo_v3_t, pynvml.nvmlDeviceGetGpuFabricInfoV),
         (pynvml.c_nvmlGpuFabricInfo_v2_t, pynvml.nvmlDeviceGetGpuFabricInfoV),
@@ -103,22 +125,9 @@ def _fabric(caller: "_Caller", handle: object) -> Fabric | None:
     return None
 
 
-class _Caller:
-    """Makes calls about one thing and keeps what failed, so that one bad answer costs one field."""
-
-    def __init__(self) -> None:
-        self.faults: list[Fault] = []
-
-    def ask(self, call: str, function: Callable[[], _T], otherwise: _T, *, optional: bool = False) -> _T:
-        try:
-            return function()
-        except pynvml.NVMLError as error:
-            if not (optional and code_of(error) in _ABSENT):
-                self.faults.append(Fault(call, code_of(error), text_of(error)))
-        except UnicodeDecodeError:
-            # pynvml decodes names as UTF-8; a garbled VBIOS string must not hide the GPU.
-            self.faults.append(Fault(call, "UNREADABLE", "the answer is not text"))
-        return otherwise
+def named(error: Exception) -> tuple[str, str] | None:
+    """Return NVML's code and words for an error of its own."""
+    return (code_of(error), text_of(error)) if isinstance(error, pynvml.NVMLError) else None
 
 
 def code_of(error: pynvml.NVMLError) -> str:

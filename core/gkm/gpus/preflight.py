@@ -1,37 +1,26 @@
 """Whether a cache fits the GPUs of this machine: what it was built for against what is here. Pure.
 
 The rule is that of upstream's check of the summary label (MCV preflightcheck): a GPU fits if ANY target has its
-backend, its architecture (for cuda without "sm_") and its warp size. Targets come from labels that anybody may have
-written: whatever of them reaches a message is bounded and printable.
+backend, its architecture and its warp size; and its driver must be able to run what was built (gkm.gpus.cuda_drivers).
+What is in doubt fits: a cache that turns out useless costs a compilation, a wrong refusal costs it on every pod.
+docs/design/preflight.md says it as a table.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from functools import lru_cache
 
 from gkm.api.errors import Reason
 from gkm.api.nodes import CompatibleGPUs, IncompatibleGPUs
+from gkm.gpus import cuda_drivers
+from gkm.gpus.targets import Built, Target, built, shown_arch
 from gkm.gpus.values import Gpu, printable
 
 MAX_MESSAGE = 512
+_REMEMBERED = 512
+"""Verdicts: an agent asks for the same ones of its caches every few seconds."""
 _SHOWN_TARGETS = 6
 _SHOWN_LENGTH = 24
-
-
-class Target(Protocol):
-    """What a cache was built for."""
-
-    @property
-    def backend(self) -> str:
-        """Return `cuda`, `hip`, ..."""
-
-    @property
-    def arch(self) -> str:
-        """Return `90` or `sm_90` for cuda, `gfx942` for hip."""
-
-    @property
-    def warp_size(self) -> int:
-        """Return the number of threads that run together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +40,11 @@ class Preflight:
 
 def check(targets: Iterable[Target], gpus: Iterable[Gpu]) -> Preflight:
     """Return which GPUs can use what was built for `targets`, and why the others cannot."""
-    wanted = tuple(targets)
+    return _checked(tuple(dict.fromkeys(built(target) for target in targets)), tuple(gpus))
+
+
+@lru_cache(_REMEMBERED)
+def _checked(wanted: tuple[Built, ...], gpus: tuple[Gpu, ...]) -> Preflight:
     fitting: list[int] = []
     misses: dict[tuple[Reason, str], list[int]] = {}
     for gpu in sorted(gpus, key=lambda gpu: gpu.index):
@@ -75,43 +68,49 @@ def check(targets: Iterable[Target], gpus: Iterable[Gpu]) -> Preflight:
 # Of several reasons the nearest miss is the one to act on.
 _NEARNESS = (
     Reason.GPU_LOST,
+    Reason.DRIVER_TOO_OLD,
+    Reason.PTX_TOO_NEW,
     Reason.WARP_SIZE_MISMATCH,
     Reason.ARCHITECTURE_MISMATCH,
     Reason.BACKEND_MISMATCH,
+    Reason.METADATA_INVALID,
     Reason.METADATA_MISSING,
 )
 
 
-def _miss(targets: Sequence[Target], gpu: Gpu) -> tuple[Reason, str] | None:
+def _miss(targets: Sequence[Built], gpu: Gpu) -> tuple[Reason, str] | None:
     """Return why a GPU does not fit: what the target that comes closest lacks. None: it fits."""
     fault = gpu.unusable
     if fault is not None:
         return Reason.GPU_LOST, printable(f"this GPU cannot be used ({fault.call}: {fault.message})", MAX_MESSAGE)
     if not targets:
         return Reason.METADATA_MISSING, "the image does not say which GPUs it was built for"
-    same_backend = [target for target in targets if target.backend == gpu.backend]
+    possible = [target for target in targets if target.possible]
+    if not possible:
+        return Reason.METADATA_INVALID, f"the image was built for a GPU that cannot be: {targets[0].described}"
+    return _unlike(possible, gpu)
+
+
+def _unlike(possible: Sequence[Built], gpu: Gpu) -> tuple[Reason, str] | None:
+    """Return what keeps a GPU from using any of the targets: backend, architecture, warp size or driver."""
+    same_backend = [target for target in possible if target.backend == gpu.backend]
     if not same_backend:
-        built = _listed(target.backend for target in targets)
-        return Reason.BACKEND_MISMATCH, f"built for {built}, this GPU is {gpu.backend}"
-    same_arch = [target for target in same_backend if _plain_arch(target) == gpu.arch]
+        backends = _listed(target.backend for target in possible)
+        return Reason.BACKEND_MISMATCH, f"built for {backends}, this GPU is {gpu.backend}"
+    same_arch = [target for target in same_backend if target.arch == gpu.arch]
     if not same_arch:
-        return Reason.ARCHITECTURE_MISMATCH, f"{_built_for(same_backend)}, this GPU is {_shown(gpu.backend, gpu.arch)}"
-    if all(target.warp_size != gpu.warp_size for target in same_arch):
+        found = shown_arch(gpu.backend, gpu.arch)
+        return Reason.ARCHITECTURE_MISMATCH, f"{_built_for(same_backend)}, this GPU is {found}"
+    same_warps = [target for target in same_arch if target.runs_in_warps_of(gpu)]
+    if not same_warps:
         sizes = _listed(str(target.warp_size) for target in same_arch)
         return Reason.WARP_SIZE_MISMATCH, f"built for a warp size of {sizes}, this GPU has {gpu.warp_size}"
-    return None
+    refusals = [cuda_drivers.refused(target, gpu) for target in same_warps]
+    return None if None in refusals else refusals[0]
 
 
-def _plain_arch(target: Target) -> str:
-    return target.arch.removeprefix("sm_") if target.backend == "cuda" else target.arch
-
-
-def _shown(backend: str, arch: str) -> str:
-    return f"sm_{arch}" if backend == "cuda" else arch
-
-
-def _built_for(targets: Iterable[Target]) -> str:
-    archs = {_shown(target.backend, _plain_arch(target)) for target in targets}
+def _built_for(targets: Iterable[Built]) -> str:
+    archs = {target.shown for target in targets}
     in_order = sorted(archs, key=lambda arch: (len(arch), arch))  # sm_90 before sm_100
     return f"built for {_listed(in_order)}" if archs else "built for no GPU it names"
 

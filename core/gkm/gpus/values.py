@@ -3,19 +3,25 @@
 from typing import Annotated
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 MAX_GPUS = 1024
+MAX_MIG_DEVICES = 64
 # The probe's output comes from drivers and firmware: bounded, printable ASCII, or the reading as a whole is refused.
 Text = Annotated[str, Meta(max_length=256, pattern=r"^[\x20-\x7e]*\Z")]
 Index = Annotated[int, Meta(ge=0, lt=MAX_GPUS)]
 Size = Annotated[int, Meta(ge=0, lt=1 << 40)]
 
-FATAL_CODES = frozenset({"GPU_IS_LOST", "RESET_REQUIRED"})
+MAX_FAULTS = 32
+FATAL_CODES = frozenset({"GPU_IS_LOST", "RESET_REQUIRED", "INSUFFICIENT_POWER", "GPU_NOT_FOUND"})
 """NVML says so of a GPU that runs nothing until somebody acts, however much of it can still be read."""
 
 
 class Fault(Struct, frozen=True):
-    """A call about one GPU that failed: `code` is NVML's name without NVML_ERROR_, `message` NVML's own words."""
+    """A call about one GPU that failed: `code` is the vendor's name of the error, `message` the vendor's own words.
+
+    Names lose their prefix: NVML_ERROR_GPU_IS_LOST is GPU_IS_LOST, AMDSMI_STATUS_BUSY is BUSY.
+    """
 
     call: Text
     code: Text
@@ -23,20 +29,33 @@ class Fault(Struct, frozen=True):
 
 
 class Fabric(Struct, frozen=True):
-    """How a GPU is attached to NVLink (nvml.h, nvmlGpuFabricInfo_v3_t); texts are empty where NVML does not say."""
+    """How a GPU is attached to NVLink (nvml.h, nvmlGpuFabricInfo_v3_t); texts are empty where NVML does not say.
+
+    `health` is for people; `health_mask` and `health_summary` are what it was made from.
+    """
 
     cluster_uuid: Text = ""
     clique_id: Annotated[int, Meta(ge=0, lt=1 << 32)] = 0
     state: Text = ""
     status: Text = ""
     health: Text = ""
+    health_mask: Annotated[int, Meta(ge=0, lt=1 << 32)] = 0
+    health_summary: Text = ""
+
+
+class MigDevice(Struct, frozen=True):
+    """A part of an NVIDIA GPU that is handed out on its own: `profile` is `1g.10gb`, `uuid` begins with `MIG-`."""
+
+    profile: Text = ""
+    uuid: Text = ""
+    memory_mib: Size = 0
 
 
 class Gpu(Struct, frozen=True):
-    """One GPU. `arch` is the compute capability without a dot ("90" for sm_90); empty when it could not be read.
+    """One GPU. `arch` is "90" for sm_90, or "gfx942"; empty when it could not be read.
 
-    `uuid`, `pci_address`, `mig` and `cuda_driver_version` are part of what detection reports (issue 5); no decision
-    of the agent reads them yet.
+    `pci_address` is written as sysfs does (`0000:01:00.0`). A GPU in MIG mode is still one GPU: its MIG devices run
+    what it runs, so they have no architecture of their own and share its index. `power_state` is P0 (busy) to P15.
     """
 
     index: Index
@@ -50,16 +69,18 @@ class Gpu(Struct, frozen=True):
     memory_mib: Size = 0
     pci_address: Text = ""
     mig: bool = False
+    mig_devices: Annotated[tuple[MigDevice, ...], Meta(max_length=MAX_MIG_DEVICES)] = ()
+    power_state: Text = ""
     fabric: Fabric | None = None
-    faults: Annotated[tuple[Fault, ...], Meta(max_length=32)] = ()
+    faults: Annotated[tuple[Fault, ...], Meta(max_length=MAX_FAULTS)] = ()
 
     @property
     def unusable(self) -> Fault | None:
         """Return why nothing can be promised of this GPU: it is lost, or what it is could not be read."""
         fatal = next((fault for fault in self.faults if fault.code in FATAL_CODES), None)
-        if fatal is not None or self.arch:
+        if fatal is not None or (self.backend and self.arch and self.warp_size):
             return fatal
-        return next(iter(self.faults), Fault("nvmlDeviceGetCudaComputeCapability", "NO_DATA", "no answer"))
+        return next(iter(self.faults), Fault("reading", "NO_DATA", "what kind of GPU it is was not said"))
 
 
 class Inventory(Struct, frozen=True):
@@ -76,7 +97,12 @@ class Inventory(Struct, frozen=True):
     @property
     def unreadable(self) -> bool:
         """Return whether the reading failed as a whole: that there is no GPU is not what it says."""
-        return not self.gpus and bool(self.errors)
+        return bool(self.errors) and all(gpu.unusable for gpu in self.gpus)
+
+    @property
+    def settled(self) -> "Inventory":
+        """Return this reading without what changes from second to second: whether two of them say the same."""
+        return replace(self, gpus=tuple(replace(gpu, power_state="") for gpu in self.gpus))
 
 
 def printable(text: str, limit: int = 256) -> str:

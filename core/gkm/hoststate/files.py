@@ -3,6 +3,7 @@
 import json
 import os
 import secrets
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,10 @@ def read_bounded(path: Path, limit: int = MAX_BYTES) -> bytes:
         raise
     except OSError as error:
         raise UnreadableState(f"{path}: {error.strerror}") from error
+    # Python refuses to open a directory, and leaves its descriptor open then.
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise UnreadableState(f"{path}: no regular file")
     with os.fdopen(descriptor, "rb") as file:
         try:
             data = file.read(limit + 1)

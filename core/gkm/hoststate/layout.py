@@ -60,7 +60,7 @@ class Layout:
 
     def entry(self, digest: str) -> Path:
         """Return the directory of one store entry: `cache/` is what pods see, `files.json` what it must hold."""
-        return self.store / names.digest(digest).removeprefix("sha256:")
+        return self.state.joinpath("store", "sha256", names.digest(digest).removeprefix("sha256:"))
 
     def entry_lock(self, digest: str) -> Path:
         """Return the lock file of an entry; it lies outside the entry, which is sealed and renamed as a whole."""
@@ -68,7 +68,8 @@ class Layout:
 
     def pointer(self, ref: CacheRef) -> Path:
         """Return the file that says what a cache object points to on this node."""
-        return self.caches / ref.scope / ref.name / "cache.json"
+        # In one step: a turn of the agent asks for it several times for each of hundreds of caches.
+        return self.state.joinpath("caches", ref.scope, ref.name, "cache.json")
 
     def volume_record(self, volume_id: str) -> Path:
         """Return THE record of a mounted volume."""
@@ -77,6 +78,10 @@ class Layout:
     def usage_file(self, ref: CacheRef) -> Path:
         """Return the usage file of a cache, derived from the records."""
         return self.usage / ref.scope / ref.name / "usage.json"
+
+    def waiting_file(self, ref: CacheRef) -> Path:
+        """Return the file whose age says when a pod last waited for a cache."""
+        return self.run / "waiting" / ref.scope / ref.name
 
     def make(self) -> None:
         """Make the directories; idempotent, and each process may be the first.

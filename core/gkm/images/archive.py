@@ -6,15 +6,28 @@ is understood: ustar, pax `path` and `size`, GNU long names (POSIX.1-2017 pax; G
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 from gkm.api.errors import GKMError, Reason
 
 BLOCK = 512
 MAX_HEADER_BYTES = 64 << 10
 """Bound of one pax header or long name: paths are at most 1,024 bytes, the rest of a pax header is not for us."""
+MAX_RECORDS = 64
+"""Of one pax header; writers make a dozen. Each costs time and brings nothing."""
+MAX_EXTENSIONS = 4
+"""Headers of that kind before one member: a global one, a pax header, a long name, a long link."""
+MAX_DIGITS = 18
+"""Of a decimal number: less than 2**60."""
 _REGULAR = frozenset({b"0", b"\0", b"7"})
 _DIRECTORY = b"5"
+_LINKS = frozenset({b"1", b"2"})
 _PAX, _PAX_GLOBAL, _GNU_NAME = b"x", b"g", b"L"
+_SET_ID = 0o6000
+_LARGEST_OCTAL = 0o77777777777
+"""What some writers put into the field of a size that does not fit in it."""
+_FOR_ALL = frozenset({b"path", b"size", b"linkpath"})
+"""What a global pax header must not say: readers disagree on what it then means for which member."""
 _KINDS = {b"1": "a hard link", b"2": "a symbolic link", b"3": "a device", b"4": "a device", b"6": "a named pipe"}
 
 
@@ -24,6 +37,7 @@ class Stream:
     def __init__(self, parts: Iterable[bytes]) -> None:
         self._parts = iter(parts)
         self._rest = memoryview(b"")
+        self.position = 0
 
     def pieces(self, count: int) -> Iterator[memoryview]:
         """Yield exactly `count` bytes, in pieces as they come.
@@ -39,6 +53,7 @@ class Stream:
                 self._rest = memoryview(part)
             piece, self._rest = self._rest[:count], self._rest[count:]
             count -= len(piece)
+            self.position += len(piece)
             yield piece
 
     def read(self, count: int) -> bytes:
@@ -51,9 +66,14 @@ class Stream:
             pass
 
     def drain(self) -> None:
-        """Read to the end, so that checks of the whole stream are made."""
-        for _ in self._parts:
-            pass
+        """Read to the end, so that checks of the whole stream are made; behind an archive there are only zeros.
+
+        Raises:
+            GKMError: UNSAFE_CONTENT for anything else: another reader would go on and find more files.
+        """
+        for part in chain((self._rest,), self._parts):
+            if bytes(part).strip(b"\0"):
+                raise GKMError(Reason.UNSAFE_CONTENT, "the image holds something behind the end of an archive")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,28 +86,42 @@ class Member:
     executable: bool
 
 
-def members(stream: Stream) -> Iterator[tuple[Member, Iterator[memoryview]]]:
+def members(stream: Stream, *, pass_links: bool = False) -> Iterator[tuple[Member, Iterator[memoryview]]]:
     """Yield each member with its content, in order; content that the caller leaves is passed over.
+
+    Links are passed over with `pass_links`, for archives of which single members are read in place: nothing is ever
+    made of a link.
 
     Raises:
         GKMError: UNSAFE_CONTENT for what is neither a file nor a directory, CONTENT_MISMATCH for a damaged archive.
     """
     name: bytes | None = None
     size: int | None = None
+    extensions = 0
     while any(header := stream.read(BLOCK)):
         _check_sum(header)
         kind = header[156:157]
         stated = _number(header[124:136])
         if kind in (_PAX, _PAX_GLOBAL, _GNU_NAME):
+            extensions += 1
+            if extensions > MAX_EXTENSIONS:
+                raise GKMError(Reason.UNSAFE_CONTENT, f"the image holds more than {MAX_EXTENSIONS} headers in a row")
             data = _extension(stream, stated)
             if kind == _GNU_NAME:
                 name = data.rstrip(b"\0")
-            elif kind == _PAX:
-                records = _pax(data)
+                continue
+            records = _pax(data)
+            if kind == _PAX:
                 name = records.get(b"path", name)
                 size = _decimal(records[b"size"]) if b"size" in records else size
+            elif not _FOR_ALL.isdisjoint(records):
+                raise GKMError(Reason.UNSAFE_CONTENT, "the image holds a header that names all of its files at once")
             continue
-        member = _member(header, kind, name, stated if size is None else size)
+        extensions = 0
+        if pass_links and kind in _LINKS and not stated:
+            name = size = None
+            continue
+        member = _member(header, kind, name, _size(stated, size))
         name = size = None
         content = stream.pieces(member.size)
         yield member, content
@@ -110,8 +144,26 @@ def _member(header: bytes, kind: bytes, name: bytes | None, size: int) -> Member
         name = prefix + b"/" + name if prefix else name
     # Before ustar a directory was a file whose name ends in a slash.
     directory = kind == _DIRECTORY or (kind == b"\0" and name.endswith(b"/"))
-    executable = bool(_number(header[100:108]) & 0o111)
-    return Member(name, 0 if directory else size, directory, executable)
+    if directory and size:
+        # Some readers pass over such content, some take it for the next headers.
+        raise GKMError(Reason.UNSAFE_CONTENT, f"the image holds a directory with content ({_shown(name)})")
+    mode = _number(header[100:108])
+    if mode & _SET_ID and not directory:
+        raise GKMError(Reason.UNSAFE_CONTENT, f"the image holds a setuid or setgid file ({_shown(name)})")
+    return Member(name, size, directory, bool(mode & 0o111))
+
+
+def _size(stated: int, pax: int | None) -> int:
+    """Return the size of a member; two that differ hide headers from one reader or another (CVE-2025-62518).
+
+    Raises:
+        GKMError: UNSAFE_CONTENT.
+    """
+    if pax is None:
+        return stated
+    if stated not in (0, pax, _LARGEST_OCTAL):
+        raise GKMError(Reason.UNSAFE_CONTENT, f"the image holds a file of two sizes, {stated} and {pax} bytes")
+    return pax
 
 
 def _extension(stream: Stream, size: int) -> bytes:
@@ -124,17 +176,23 @@ def _extension(stream: Stream, size: int) -> bytes:
 
 def _pax(data: bytes) -> dict[bytes, bytes]:
     records: dict[bytes, bytes] = {}
-    while data:
-        digits, separator, _ = data.partition(b" ")
-        length = _decimal(digits)
-        record = data[len(digits) + 1 : length]
-        if not separator or length <= len(digits) + 1 or length > len(data) or not record.endswith(b"\n"):
+    start = 0
+    while start < len(data):
+        # Never a copy of the rest: it would take time by the square of the header's length.
+        space = data.find(b" ", start, start + MAX_DIGITS + 1)
+        end = start + (_decimal(data[start:space]) if space >= 0 else 0)
+        if space < 0 or not space < end <= len(data) or data[end - 1 : end] != b"\n":
             raise GKMError(Reason.CONTENT_MISMATCH, "the archive in the image is damaged: a pax header")
-        key, _, value = record[:-1].partition(b"=")
+        key, _, value = data[space + 1 : end - 1].partition(b"=")
         if key.startswith(b"GNU.sparse"):
             raise GKMError(Reason.UNSAFE_CONTENT, "the image holds a sparse file; only plain files are accepted")
+        if key in records or len(records) >= MAX_RECORDS:
+            raise GKMError(
+                Reason.UNSAFE_CONTENT,
+                f"the image holds a header with more than {MAX_RECORDS} records, or one of them twice",
+            )
         records[key] = value
-        data = data[length:]
+        start = end
     return records
 
 
@@ -156,7 +214,7 @@ def _number(field: bytes) -> int:
 
 
 def _decimal(digits: bytes) -> int:
-    if not digits.isdigit() or len(digits) > 18:  # noqa: PLR2004 -- more digits than 2**59
+    if not digits.isdigit() or len(digits) > MAX_DIGITS:
         raise GKMError(Reason.CONTENT_MISMATCH, "the archive in the image is damaged: a number is not decimal")
     return int(digits)
 

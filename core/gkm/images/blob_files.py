@@ -7,6 +7,7 @@ its digest: whoever reaches the blob here has been shown a manifest of the same 
 import fcntl
 import hashlib
 import os
+import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -87,9 +88,11 @@ def _by_use(directory: Path) -> list[tuple[Path, os.stat_result]]:
     found = []
     for path in directory.iterdir() if directory.is_dir() else ():
         try:
-            found.append((path, path.lstat()))
+            status = path.lstat()
         except FileNotFoundError:
             continue
+        if stat.S_ISREG(status.st_mode):
+            found.append((path, status))
     return sorted(found, key=lambda entry: entry[1].st_mtime, reverse=True)
 
 

@@ -18,6 +18,8 @@ from gkm.images.registry import Registry
 
 MAX_CONFIG_BYTES = 1 << 20
 MAX_TARGETS = 256
+MAX_VERSION = 32
+"""Characters of a version; what cannot be read as one later says nothing."""
 _BACKEND = re.compile(r"[a-z][a-z0-9_]{0,15}", re.ASCII)
 _ARCH = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:+-]{0,31}", re.ASCII)
 _MAX_WARP = 1024
@@ -55,14 +57,24 @@ class Format(StrEnum):
         """Return the file of the layer that describes the entries."""
         return f"io.{self.value}.manifest/manifest.json"
 
+    @property
+    def artifact_layer(self) -> str:
+        """Return the type of the one layer in the legacy artifact variant, which nobody writes any more."""
+        return f"application/cache.{self.value}.content.layer.v1+{self.value}"
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Target:
-    """A GPU that some entry was built for: `arch` is "90" or "gfx90a", without a prefix `sm_`."""
+    """A GPU that some entry was built for: `arch` is "90" or "gfx90a", without a prefix `sm_`.
+
+    `ptx_version` and `cuda_version` are what the label says of them, 0 and "" where it does not.
+    """
 
     backend: str
     arch: str
     warp_size: int
+    ptx_version: int = 0
+    cuda_version: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +108,8 @@ class _SummaryTarget(Struct):
     backend: str
     arch: str | int
     warp_size: int
+    ptx_version: int | None = None
+    cuda_version: str | None = None
 
 
 class _Summary(Struct):
@@ -116,9 +130,16 @@ def describe(registry: Registry, ref: Reference) -> CacheImage:
     if manifest.is_index:
         manifest = registry.manifest(ref.pinned(manifest.index().choose(this_platform(), str(ref)).digest))
     image = manifest.image()
-    raw = registry.small_blob(ref, image.config, MAX_CONFIG_BYTES)
-    labels = decode(raw, _ImageConfig, f"configuration of {ref}").config.labels or {}
-    return of_labels(ref, image, labels)
+    return of_labels(ref, image, labels_in(registry.small_blob(ref, image.config, MAX_CONFIG_BYTES), str(ref)))
+
+
+def labels_in(config: bytes, name: str) -> dict[str, str]:
+    """Return the labels in the configuration of an image.
+
+    Raises:
+        GKMError: METADATA_INVALID.
+    """
+    return decode(config, _ImageConfig, f"configuration of {name}").config.labels or {}
 
 
 def this_platform() -> Platform:
@@ -131,11 +152,8 @@ def of_labels(ref: Reference, image: ImageManifest, labels: dict[str, str]) -> C
     """Return the description in the labels of an image; raises as `describe` does."""
     kind = next((kind for kind in Format if kind.summary_label in labels), None)
     if kind is None:
-        raise GKMError(
-            Reason.METADATA_MISSING,
-            f"{ref} has none of the labels {', '.join(kind.summary_label for kind in Format)}: it is no cache image",
-            "build one with `gkm cache build` or MCV",
-        )
+        raise _without_labels(ref, image)
+    _check_artifact(ref, image, kind)
     # MCV writes `null` for caches that it cannot tell the GPU of.
     text = labels[kind.summary_label] if labels[kind.summary_label] != "null" else "{}"
     stated = decode(text.encode(), _Summary, f"label {kind.summary_label} of {ref}").targets or []
@@ -156,15 +174,61 @@ def of_labels(ref: Reference, image: ImageManifest, labels: dict[str, str]) -> C
     )
 
 
-def _target(stated: _SummaryTarget, ref: Reference) -> Target:
-    arch = str(stated.arch).removeprefix("sm_")
-    if not _BACKEND.fullmatch(stated.backend) or not _ARCH.fullmatch(arch) or not 1 <= stated.warp_size <= _MAX_WARP:
+def _without_labels(ref: Reference, image: ImageManifest) -> GKMError:
+    """Return why an image without labels cannot be used.
+
+    The artifact variant of the format (prior-art/gkm-02-mcv-image-format.md, "oci") may have none. Its layer would tell
+    the GPUs, but what fits no GPU of a node is not fetched, and whether it fits is decided before anything is fetched:
+    so it is refused instead of guessed.
+    """
+    variant = next(
+        (kind for kind in Format if any(layer.media_type == kind.artifact_layer for layer in image.layers)), None
+    )
+    if variant is not None:
+        return GKMError(
+            Reason.METADATA_MISSING,
+            f"{ref} is of the legacy artifact variant ({variant.artifact_layer}) and has no label "
+            f"{variant.summary_label}: nothing says which GPUs it is for",
+            "unpack its layer and build it again with `gkm cache build` or MCV",
+        )
+    return GKMError(
+        Reason.METADATA_MISSING,
+        f"{ref} has none of the labels {', '.join(kind.summary_label for kind in Format)}: it is no cache image",
+        "build one with `gkm cache build` or MCV",
+    )
+
+
+def _check_artifact(ref: Reference, image: ImageManifest, kind: Format) -> None:
+    """Refuse artifact layers that MCV would not read: it takes exactly one, of the cache's own type."""
+    types = [layer.media_type for layer in image.layers]
+    if any(other.artifact_layer in types for other in Format) and types != [kind.artifact_layer]:
         raise GKMError(
             Reason.METADATA_INVALID,
-            f"{ref} is built for a GPU that cannot be: backend {stated.backend[:40]!r}, arch {arch[:40]!r}, "
-            f"warp size {stated.warp_size}",
+            f"{ref} is labelled as a {kind.value} cache, but its {len(types)} layers are not one {kind.artifact_layer}",
         )
-    return Target(stated.backend, arch, stated.warp_size)
+
+
+def can_be(target: Target) -> bool:
+    """Return whether there can be such a GPU, as far as its words tell."""
+    named = _BACKEND.fullmatch(target.backend) and _ARCH.fullmatch(target.arch)
+    return bool(named) and 1 <= target.warp_size <= _MAX_WARP
+
+
+def _target(stated: _SummaryTarget, ref: Reference) -> Target:
+    target = Target(
+        stated.backend,
+        str(stated.arch).removeprefix("sm_"),
+        stated.warp_size,
+        stated.ptx_version or 0,
+        (stated.cuda_version or "")[:MAX_VERSION],
+    )
+    if not can_be(target):
+        raise GKMError(
+            Reason.METADATA_INVALID,
+            f"{ref} is built for a GPU that cannot be: backend {target.backend[:40]!r}, arch {target.arch[:40]!r}, "
+            f"warp size {target.warp_size}",
+        )
+    return target
 
 
 def _number(labels: dict[str, str], label: str, ref: Reference) -> int | None:

@@ -26,6 +26,7 @@ class _Exchange:
     """What holds for the connections of this thread at the moment."""
 
     internal: Container[str]
+    stall: float
     sockets: list[socket.socket] = field(default_factory=list)
 
     def watch(self, connection: socket.socket) -> None:
@@ -46,14 +47,14 @@ _here = threading.local()
 
 
 @contextmanager
-def exchange(deadline: float, *, internal: Container[str]) -> Iterator[None]:
-    """End what the connections of this thread do at `deadline` (time.monotonic()).
+def exchange(deadline: float, *, internal: Container[str], stall: float) -> Iterator[None]:
+    """End what the connections of this thread do at `deadline` (time.monotonic()), a standstill after `stall` seconds.
 
     Only the hosts in `internal` (host or host:port) may lie on this machine or its links; what counts is the address
     that was connected to, however it was spelt.
     """
-    current = _Exchange(internal)
-    timer = threading.Timer(max(0.0, deadline - time.monotonic()), current.shut)
+    current = _Exchange(internal, stall)
+    timer = threading.Timer(min(max(0.0, deadline - time.monotonic()), threading.TIMEOUT_MAX), current.shut)
     timer.daemon = True
     timer.start()
     outer = getattr(_here, "exchange", None)
@@ -75,6 +76,8 @@ class _Watched(HTTPConnection):
         current: _Exchange | None = getattr(_here, "exchange", None)
         if current is not None:
             current.watch(made)
+            # Sending is under the socket's own timeout, until here that of connecting: an upload may pause longer.
+            made.settimeout(current.stall)
             # A proxy is an address that the administrator chose; what it reaches is for it to say.
             configured = self.host in current.internal or f"{self.host}:{self.port}" in current.internal
             if not configured and not self.proxy and is_internal(made.getpeername()[0]):

@@ -7,39 +7,21 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-from msgspec import Struct
-
 from gkm.hoststate import files
 from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.layout import Layout
+from gkm.images import listing
+from gkm.images.listing import FileList, ListedFile
+
+__all__ = ("Entry", "FileList", "ListedFile", "find", "is_there", "publish", "remove_tree")
 
 CONTENT = "cache"
 """Directory of an entry that pods see."""
 FILE_LIST = "files.json"
 MANIFEST = "manifest.json"
-MAX_LIST_BYTES = 512 << 20
 _SEALED_DIRECTORY = 0o555
 _SEALED_FILE = 0o444
 _OPEN_DIRECTORY = 0o755
-
-
-class ListedFile(Struct, frozen=True, omit_defaults=True):
-    """A file of an entry: `path` relative to the cache, `size` in bytes."""
-
-    path: str
-    size: int
-    sha256: str
-    executable: bool = False
-
-
-class FileList(Struct, frozen=True, rename="camel"):
-    """files.json: what an entry must hold, so that a change of it can be found."""
-
-    digest: str
-    format: str
-    size_bytes: int
-    files: list[ListedFile]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,20 +42,16 @@ def find(layout: Layout, digest: str) -> Entry | None:
     """
     path = layout.entry(digest)
     try:
-        raw = files.read_bounded(path / FILE_LIST, MAX_LIST_BYTES)
+        listed, count = listing.read(path / FILE_LIST)
     except FileNotFoundError as error:
         if os.path.lexists(path):
             raise UnreadableState(f"{path}: an entry without {FILE_LIST}") from error
         return None
-    try:
-        listed = msgspec.json.decode(raw, type=FileList)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise UnreadableState(f"{path / FILE_LIST}: {error}") from error
     if listed.digest != digest:
         raise UnreadableState(f"{path / FILE_LIST}: it is the list of another entry")
     if not is_there(layout, digest):
         raise UnreadableState(f"{path}: an entry without {CONTENT}/")
-    return Entry(digest, path, listed.size_bytes, len(listed.files))
+    return Entry(digest, path, listed.size_bytes, count)
 
 
 def is_there(layout: Layout, digest: str) -> bool:
@@ -88,8 +66,9 @@ def publish(layout: Layout, work: Path, listed: FileList, manifest: bytes) -> En
     Raises:
         OSError: the disk refused.
     """
-    for name, data in ((MANIFEST, manifest), (FILE_LIST, msgspec.json.encode(listed))):
-        (work / name).write_bytes(data)
+    (work / MANIFEST).write_bytes(manifest)
+    listing.write(work / FILE_LIST, listed)
+    for name in (MANIFEST, FILE_LIST):
         (work / name).chmod(_SEALED_FILE)
     _seal(work / CONTENT)
     # The entry's own directory stays writable for its owner: a directory without write bits cannot be renamed by an

@@ -1,12 +1,13 @@
 """The hosts behind references: which may be asked, in what order, with whose token."""
 
+import math
 import time
-from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from threading import Lock
+from functools import partial
+from threading import local
 
 from urllib3 import BaseHTTPResponse
 
@@ -14,12 +15,10 @@ from gkm.api.config import Registries
 from gkm.api.errors import GKMError, Reason
 from gkm.images.auth import Anonymous, Authorizer, Credentials
 from gkm.images.reference import Reference
+from gkm.images.remembered import Remembered
 from gkm.images.transport import Limits, Request, Transport
 
-MAX_HOSTS = 64
-"""Hosts are named by users: so many are remembered with their connections and tokens, the least used goes first."""
-
-OK, UNAUTHORIZED, FORBIDDEN, NOT_FOUND = 200, 401, 403, 404
+OK, UNAUTHORIZED, FORBIDDEN, NOT_FOUND, TOO_MANY = 200, 401, 403, 404, 429
 
 
 class Hosts:
@@ -30,16 +29,33 @@ class Hosts:
         config: Registries | None = None,
         credentials: Credentials | None = None,
         limits: Limits | None = None,
+        transports: Remembered[Transport] | None = None,
     ) -> None:
         self._config = config or Registries()
         self._credentials = credentials or Anonymous()
         self.limits = limits or Limits()
-        self._known: OrderedDict[str, tuple[Transport, Authorizer]] = OrderedDict()
-        self._lock = Lock()
+        self._transports = transports or Remembered(partial(Transport, self._config, limits=self.limits))
+        self._authorizers = Remembered(self._authorizer)
+        self._whole = local()
+
+    def with_credentials(self, credentials: Credentials) -> "Hosts":
+        """Return the same hosts for somebody else: connections are shared, credentials and tokens are not."""
+        return Hosts(self._config, credentials, self.limits, self._transports)
 
     def deadline(self, size: int = 0) -> float:
         """Return when an exchange with a body of `size` bytes that begins now must have ended (time.monotonic())."""
-        return time.monotonic() + self.limits.request + size / self.limits.min_rate
+        own = time.monotonic() + self.limits.request + size / self.limits.min_rate
+        return min(own, getattr(self._whole, "end", own))
+
+    @contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        """Let all exchanges of this thread in the block together end within `seconds`, however many they are."""
+        outer = getattr(self._whole, "end", math.inf)
+        self._whole.end = min(outer, time.monotonic() + seconds)
+        try:
+            yield
+        finally:
+            self._whole.end = outer
 
     def sources(self, ref: Reference) -> list[str]:
         """Return the hosts that may have it: the mirrors of its registry, then the registry itself.
@@ -67,33 +83,34 @@ class Hosts:
 
     def url(self, host: str, repository: str, rest: str) -> str:
         """Return an address below a repository's part of the API (distribution-spec 1.1, "Endpoints")."""
-        return f"{self._host(host)[0].base}/v2/{repository}/{rest}"
+        return f"{self._transports.get(host).base}/v2/{repository}/{rest}"
+
+    def location(self, host: str, origin: str, location: str) -> str:
+        """Return where a host's Location header leads to from `origin`; raises as Transport.redirected does."""
+        return self._transports.get(host).redirected(origin, location)
 
     @contextmanager
     def send(
         self, host: str, repository: str, request: Request, actions: str, deadline: float
     ) -> Iterator[BaseHTTPResponse]:
         """Send a request, with a token when one is asked for; raises as Transport.send and Authorizer.answer do."""
-        transport, authorizer = self._host(host)
+        transport, authorizer = self._transports.get(host), self._authorizers.get(host)
         secret = authorizer.known(repository, actions)
         with transport.send(replace(request, secret=secret), deadline) as response:
             if response.status != UNAUTHORIZED:
                 yield response
                 return
             challenge = response.headers.get("WWW-Authenticate", "")
-        secret = authorizer.answer(challenge, repository, actions, deadline)
-        with transport.send(replace(request, secret=secret), deadline) as response:
-            yield response
+        for answer in authorizer.answers(challenge, repository, actions, deadline):
+            with transport.send(replace(request, secret=answer.value), deadline) as response:
+                if response.status not in (UNAUTHORIZED, FORBIDDEN):
+                    authorizer.remember(repository, actions, answer)
+                    yield response
+                    return
+        raise authorizer.unauthorized(repository)
 
-    def _host(self, registry: str) -> tuple[Transport, Authorizer]:
-        with self._lock:
-            if registry not in self._known:
-                transport = Transport(self._config, registry, self.limits)
-                self._known[registry] = transport, Authorizer(transport, self._credentials)
-                if len(self._known) > MAX_HOSTS:
-                    self._known.popitem(last=False)
-            self._known.move_to_end(registry)
-            return self._known[registry]
+    def _authorizer(self, host: str) -> Authorizer:
+        return Authorizer(self._transports.get(host), self._credentials)
 
 
 def failure(ref: Reference, status: int, verb: str) -> GKMError:
@@ -106,4 +123,5 @@ def failure(ref: Reference, status: int, verb: str) -> GKMError:
         )
     if status == NOT_FOUND:
         return GKMError(Reason.NOT_FOUND, f"{ref} does not exist in its registry", "check repository, tag and digest")
-    return GKMError(Reason.REGISTRY_UNAVAILABLE, f"{ref} cannot be {verb}: the registry answers {status}")
+    hint = "it limits how often it is asked: try again later, or log in" if status == TOO_MANY else ""
+    return GKMError(Reason.REGISTRY_UNAVAILABLE, f"{ref} cannot be {verb}: the registry answers {status}", hint)

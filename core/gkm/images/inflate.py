@@ -20,11 +20,16 @@ STEP_BYTES = 1 << 20
 MAX_RATIO = 100
 """Real caches compress 9 times, single files 20 times (prior-art/oci-and-signatures.md)."""
 RATIO_SLACK_BYTES = 4 << 20
-_GZIP_MAGIC = b"\x1f\x8b"
+GZIP_MAGIC = b"\x1f\x8b"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
-_MAX_WINDOW_LOG = 27
+_MAX_WINDOW_LOG = 23
+"""8 MiB, what every decoder should have (RFC 8878, 3.1.1.1.2); the window is memory of ours."""
 MAX_EMPTY_MEMBERS = 1024
-"""Members or frames that yield nothing cost time and bring no byte; writers make a few at most."""
+"""Members or frames in a row that yield nothing cost time and bring no byte; writers make a few at most."""
+MAX_MEMBERS = 400_000
+MEMBER_BYTES = 4096
+"""Each costs 20 microseconds, whatever it yields. Layers that can be read in parts (eStargz) have two for a file and
+one for some megabytes of a large one: MAX_MEMBERS, and one more for every MEMBER_BYTES that come out."""
 _DAMAGED: tuple[type[Exception], ...] = (
     igzip_lib.error,  # type: ignore[assignment]  # isal's stub calls the class an instance
     zstd.ZstdError,
@@ -68,7 +73,7 @@ def inflated(parts: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _maker(first: bytes) -> Callable[[], _Decompressor] | None:
-    if first.startswith(_GZIP_MAGIC):
+    if first.startswith(GZIP_MAGIC):
         return lambda: igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP)
     if first.startswith(_ZSTD_MAGIC):
         options: dict[int, int] = {zstd.DecompressionParameter.window_log_max: _MAX_WINDOW_LOG}
@@ -77,7 +82,7 @@ def _maker(first: bytes) -> Callable[[], _Decompressor] | None:
 
 
 def _decompressed(pieces: Iterable[bytes], make: Callable[[], _Decompressor]) -> Iterator[bytes]:
-    taken = produced = members = at_last_member = 0
+    taken = produced = members = empty = at_last_member = 0
     decompressor = make()
     for piece in pieces:
         taken += len(piece)
@@ -89,10 +94,11 @@ def _decompressed(pieces: Iterable[bytes], make: Callable[[], _Decompressor]) ->
                 if not data:
                     break
                 decompressor = make()
-                members = members + 1 if produced == at_last_member else 0
+                members += 1
+                empty = empty + 1 if produced == at_last_member else 0
                 at_last_member = produced
-                if members > MAX_EMPTY_MEMBERS:
-                    raise GKMError(Reason.UNSAFE_CONTENT, "a layer is made of empty compressed pieces")
+                if empty > MAX_EMPTY_MEMBERS or members > MAX_MEMBERS + produced // MEMBER_BYTES:
+                    raise GKMError(Reason.UNSAFE_CONTENT, "a layer is made of empty or tiny compressed pieces")
             chunk, data = _step(decompressor, data), b""
             produced += len(chunk)
             if produced > taken * MAX_RATIO + RATIO_SLACK_BYTES:
@@ -109,4 +115,7 @@ def _step(decompressor: _Decompressor, data: bytes) -> bytes:
     try:
         return decompressor.decompress(data, STEP_BYTES)
     except _DAMAGED as error:
-        raise GKMError(Reason.CONTENT_MISMATCH, "a layer is damaged: it cannot be decompressed") from error
+        raise GKMError(
+            Reason.CONTENT_MISMATCH,
+            "a layer cannot be decompressed: it is damaged, or wants more memory than decoders must have",
+        ) from error

@@ -1,9 +1,8 @@
-"""Keyless signatures: whose certificate made this, given a trusted root? Offline; nothing is ever fetched.
+"""Keyless signatures: whose certificate made this, given a trusted root? Offline; nothing is fetched here.
 
 The legacy form (annotations, with the log's signed timestamp) is checked here, with the parts that we have for log
 entries of keys. Bundles are checked by sigstore-python (`keyless_bundle`), which is loaded when the first one comes.
-The online form, a legacy signature whose entry must be asked for from the log, is not accepted: a verdict would hang
-on a service outside the cluster, and on what that service says today.
+A legacy signature that comes without its entry does not count, unless the policy lets us ask the log (`log_lookup`).
 """
 
 from cryptography import x509

@@ -51,6 +51,11 @@ class PublicKey:
         """Return the SubjectPublicKeyInfo."""
         return _der(self.key)
 
+    @property
+    def pem(self) -> bytes:
+        """Return the same as PEM text."""
+        return self.key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+
     def verifies(self, signature: bytes, data: bytes) -> bool:
         """Return whether this key signed `data`.
 

@@ -15,6 +15,8 @@ from gkm.hoststate import names
 
 MAX_MANIFEST_BYTES = 4 << 20
 MAX_LAYERS = 64
+MAX_SIZE = 1 << 63
+"""Of a blob, in bytes: what readers in other languages can count to (OCI image-spec, "Descriptor": an int64)."""
 
 OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 OCI_INDEX = "application/vnd.oci.image.index.v1+json"
@@ -45,8 +47,8 @@ class Descriptor(Struct, frozen=True, rename="camel"):
     def __post_init__(self) -> None:
         """Refuse what could not be checked later."""
         names.digest(self.digest)
-        if self.size < 0:
-            raise ValueError(f"size {self.size} of {self.digest} is negative")
+        if not 0 <= self.size < MAX_SIZE:
+            raise ValueError(f"a size of {self.digest} is negative, or more than any disk has")
 
 
 class ImageManifest(Struct, frozen=True, rename="camel"):
@@ -83,7 +85,7 @@ class Index(Struct, frozen=True, rename="camel"):
         raise GKMError(
             Reason.METADATA_INVALID,
             f"{name} is an index with {len(fitting)} images for {platform.os}/{platform.architecture}"
-            + (f"; it has {', '.join(offered)[:200]}" if offered else ""),
+            + (f"; it has {', '.join(offered)[:200]!r}" if offered else ""),
             "name the digest of the image that is meant",
         )
 
@@ -176,7 +178,7 @@ def referrers_in(raw: bytes, name: str) -> list[Descriptor]:
     found = [
         Descriptor(entry.media_type, entry.digest, entry.size, artifact_type=entry.artifact_type)
         for entry in decode(raw, _Referrers, f"referrers of {name}").manifests or []
-        if names.is_digest(entry.digest) and entry.size >= 0
+        if names.is_digest(entry.digest) and 0 <= entry.size < MAX_SIZE
     ]
     # cosign's fallback index calls bundles "empty" (prior-art/oci-and-signatures.md): those are looked at first too.
     return sorted(found, key=lambda entry: not any(word in entry.artifact_type for word in ("sigstore", "oci.empty")))

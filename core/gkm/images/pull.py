@@ -78,6 +78,7 @@ def extract(
         GKMError: as `fetch`. What was made in `work` is then of no use.
         OSError: the disk refused.
     """
+    _check_size(image, max_bytes)
     tell = progress or _silent
     meter = Meter(lambda percent: tell(Stage.DOWNLOADING, percent), image.download_bytes)
     blobs = Download(registry, image.ref, BlobFiles(layout.blobs), work, meter).run(image.layers)
@@ -109,13 +110,7 @@ def _room(layout: Layout, image: CacheImage, max_bytes: int) -> Iterator[None]:
     Raises:
         GKMError: TOO_LARGE or DISK_FULL.
     """
-    largest = max(image.download_bytes, image.size_bytes or 0)
-    if largest > max_bytes:
-        raise GKMError(
-            Reason.TOO_LARGE,
-            f"{image.ref} has {largest} bytes, at most {max_bytes} are allowed",
-            "raise store.maxImageBytes if it is meant",
-        )
+    _check_size(image, max_bytes)
     wanted = image.download_bytes + (image.size_bytes or 0)
     device = layout.state.stat().st_dev
     with _promises:
@@ -130,6 +125,16 @@ def _room(layout: Layout, image: CacheImage, max_bytes: int) -> Iterator[None]:
     finally:
         with _promises:
             _promised[device] -= wanted
+
+
+def _check_size(image: CacheImage, max_bytes: int) -> None:
+    largest = max(image.download_bytes, image.size_bytes or 0)
+    if largest > max_bytes:
+        raise GKMError(
+            Reason.TOO_LARGE,
+            f"{image.ref} has {largest} bytes, at most {max_bytes} are allowed",
+            "raise store.maxImageBytes if it is meant",
+        )
 
 
 def _free(state: Path, device: int) -> int:

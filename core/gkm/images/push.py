@@ -1,16 +1,18 @@
 """Storing in a registry: blobs in one piece each, then the manifest (distribution-spec 1.1, "Pushing")."""
 
+import time
 from collections.abc import Callable, Iterator
-from functools import partial
-from urllib.parse import quote, urljoin
+from urllib.parse import quote
 
+from gkm.api.errors import GKMError, Reason
 from gkm.images.bodies import read_body
 from gkm.images.hosts import NOT_FOUND, OK, failure
 from gkm.images.manifest import Descriptor, Manifest
-from gkm.images.packed import PackedBlob, PackedImage, Report
+from gkm.images.packed import PIECE_BYTES, PackedBlob, PackedImage, Report
+from gkm.images.pauses import pause_before
 from gkm.images.reference import Reference
 from gkm.images.registry import Registry
-from gkm.images.transport import Request
+from gkm.images.transport import MAX_TRIES, RETRIED, Request
 
 MAX_STORED_ANSWER = 64 << 10
 """Nothing of it is used; it is read so that the connection can be used again."""
@@ -21,9 +23,10 @@ _ACTIONS = "pull,push"
 def image(registry: Registry, ref: Reference, packed: PackedImage, report: Report = lambda _done, _of: None) -> str:
     """Store an image under a reference and return its digest; blobs that are there already are not sent.
 
+    `report` is told what has been sent; that goes back when an upload broke off and is made again.
+
     Raises:
-        GKMError: UNAUTHORIZED, NOT_ALLOWED or REGISTRY_UNAVAILABLE.
-        OSError: a blob cannot be read.
+        GKMError: UNAUTHORIZED, NOT_ALLOWED or REGISTRY_UNAVAILABLE; NODE_ERROR when a blob cannot be read here.
     """
     total = sum(blob.descriptor.size for blob in packed.blobs)
     done = 0
@@ -37,13 +40,13 @@ def image(registry: Registry, ref: Reference, packed: PackedImage, report: Repor
         if is_there(registry, ref, blob.descriptor):
             sent(blob.descriptor.size)
         else:
-            _store(registry, ref, blob.descriptor, partial(_counted, blob, sent))
+            _store(registry, ref, blob, sent)
     return manifest(registry, ref, packed.manifest, packed.media_type)
 
 
 def blob(registry: Registry, ref: Reference, packed: PackedBlob) -> str:
     """Store a blob and return its digest; raises as `image` does."""
-    _store(registry, ref, packed.descriptor, packed.pieces)
+    _store(registry, ref, packed, lambda _count: None)
     return packed.descriptor.digest
 
 
@@ -67,33 +70,80 @@ def is_there(registry: Registry, ref: Reference, descriptor: Descriptor) -> bool
         return bool(response.status == OK)
 
 
-def _store(registry: Registry, ref: Reference, descriptor: Descriptor, body: Callable[[], Iterator[bytes]]) -> None:
-    hosts = registry.hosts
-    hosts.check_allowed(ref)
-    deadline = hosts.deadline(descriptor.size)
-    uploads = hosts.url(ref.registry, ref.repository, "blobs/uploads/")
-    location = urljoin(uploads, _write(registry, ref, Request("POST", uploads, body=b""), deadline, _ACCEPTED))
-    separator = "&" if "?" in location else "?"
-    request = Request(
-        "PUT",
-        f"{location}{separator}digest={quote(descriptor.digest)}",
-        {"Content-Type": "application/octet-stream", "Content-Length": str(descriptor.size)},
-        body=body,
-    )
-    _write(registry, ref, request, deadline, _CREATED)
+class _Counted:
+    """The body of an upload; each try begins anew, and takes back what the one before it told."""
+
+    def __init__(self, blob: PackedBlob, sent: Callable[[int], None]) -> None:
+        self._blob = blob
+        self._sent = sent
+        self._told = 0
+
+    def __call__(self) -> Iterator[bytes]:
+        """Yield the bytes in pieces that each go out within the time that a standstill may last."""
+        self._sent(-self._told)
+        self._told = 0
+        for part in _read(self._blob):
+            for start in range(0, len(part), PIECE_BYTES):
+                piece = part[start : start + PIECE_BYTES]
+                yield piece
+                self._told += len(piece)
+                self._sent(len(piece))
 
 
-def _counted(blob: PackedBlob, sent: Callable[[int], None]) -> Iterator[bytes]:
-    """Yield a blob; a try that breaks off, and is made again, takes back what it told."""
-    told = 0
+def _read(blob: PackedBlob) -> Iterator[bytes]:
     try:
-        for piece in blob.pieces():
-            yield piece
-            told += len(piece)
-            sent(len(piece))
-    except GeneratorExit:
-        sent(-told)
-        raise
+        yield from blob.pieces()
+    except OSError as error:
+        # As an OSError it would be taken for one of the connection, and tried again.
+        raise GKMError(Reason.NODE_ERROR, f"blob {blob.descriptor.digest} cannot be read: {error}") from error
+
+
+class _Busy(GKMError):
+    """The registry did not take an upload for now; `wish` is its Retry-After."""
+
+    def __init__(self, cause: GKMError, wish: str) -> None:
+        super().__init__(cause.reason, cause.message, "try again later: what is stored already is not sent again")
+        self.wish = wish
+
+
+def _store(registry: Registry, ref: Reference, blob: PackedBlob, sent: Callable[[int], None]) -> None:
+    """Store a blob; each try has a session of its own.
+
+    One that broke off cannot be begun again: distribution 3 answers 416, olareg breaks the connection.
+    """
+    registry.hosts.check_allowed(ref)
+    deadline = registry.hosts.deadline(blob.descriptor.size)
+    body = _Counted(blob, sent)
+    headers = {"Content-Type": "application/octet-stream", "Content-Length": str(blob.descriptor.size)}
+    for attempt in range(1, MAX_TRIES + 1):
+        session = _session(registry, ref, deadline)
+        url = f"{session}{'&' if '?' in session else '?'}digest={quote(blob.descriptor.digest)}"
+        try:
+            _upload(registry, ref, Request("PUT", url, headers, body=body, tries=1), deadline)
+            return
+        except GKMError as error:
+            pause = pause_before(attempt + 1, error.wish if isinstance(error, _Busy) else "")
+            late = time.monotonic() + pause >= deadline
+            if error.reason is not Reason.REGISTRY_UNAVAILABLE or attempt == MAX_TRIES or late:
+                raise
+        time.sleep(pause)
+
+
+def _session(registry: Registry, ref: Reference, deadline: float) -> str:
+    """Return where an upload may be sent to; another host than the registry's gets no credentials there."""
+    uploads = registry.hosts.url(ref.registry, ref.repository, "blobs/uploads/")
+    location = _write(registry, ref, Request("POST", uploads, body=b""), deadline, _ACCEPTED)
+    return registry.hosts.location(ref.registry, uploads, location)
+
+
+def _upload(registry: Registry, ref: Reference, request: Request, deadline: float) -> None:
+    """Send a blob, once."""
+    with registry.hosts.send(ref.registry, ref.repository, request, _ACTIONS, deadline) as response:
+        if response.status in RETRIED:
+            raise _Busy(failure(ref, response.status, "written"), response.headers.get("Retry-After", ""))
+        if response.status != _CREATED:
+            raise failure(ref, response.status, "written")
+        read_body(response, MAX_STORED_ANSWER, deadline)
 
 
 def _write(registry: Registry, ref: Reference, request: Request, deadline: float, expected: int) -> str:

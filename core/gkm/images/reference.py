@@ -86,14 +86,23 @@ class Reference:
 
 def _split_host(text: str) -> tuple[str, str]:
     host, separator, path = text.partition("/")
-    is_host = separator and ("." in host or ":" in host or host == "localhost" or host != host.lower())
+    is_host = separator and (_is_host(host) or host != host.lower())
     if not is_host:
         return _DEFAULT_REGISTRY, text
     if not _HOST.fullmatch(host):
         raise _invalid(text, f"{host[:80]!r} cannot be a registry")
     # One registry has one name: policies and allow-lists match names, and another spelling must not slip past them.
-    host = host.lower().removesuffix(":443")
+    # A name must also read as a host when it is written again: `registry:443/x` without its port is docker.io's.
+    host = host.lower()
+    bare = host.removesuffix(":443")
+    host = bare if _is_host(bare) else host
+    if not _is_host(host):
+        raise _invalid(text, f"{host[:80]!r} can be a registry or a repository: a registry of one word needs its port")
     return (_DEFAULT_REGISTRY if host in _ALIASES else host), path
+
+
+def _is_host(first: str) -> bool:
+    return "." in first or ":" in first or first == "localhost"
 
 
 def _digest(text: str, digest: str) -> str:

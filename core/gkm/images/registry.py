@@ -4,6 +4,7 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from copy import copy
 
 from urllib3 import BaseHTTPResponse
 
@@ -38,6 +39,15 @@ class Registry:
         limits: Limits | None = None,
     ) -> None:
         self.hosts = Hosts(config, credentials, limits)
+
+    def with_credentials(self, credentials: Credentials) -> "Registry":
+        """Return the same registries for somebody else: connections are shared, credentials and tokens are not.
+
+        It costs no request, but its tokens live as long as it does: keep one for each namespace that is at work.
+        """
+        other = copy(self)
+        other.hosts = self.hosts.with_credentials(credentials)
+        return other
 
     def resolve(self, ref: Reference) -> str:
         """Return the digest that a reference names now: of the bytes, never of a header alone.

@@ -5,8 +5,6 @@ Bundle v0.3: a Sigstore bundle around a DSSE envelope of an in-toto statement (a
 Source: prior-art/oci-and-signatures.md, "What cosign stores"; sigstore/protobuf-specs, sigstore_bundle.proto.
 """
 
-import base64
-import binascii
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -16,20 +14,22 @@ from cryptography.hazmat.primitives import serialization
 from msgspec import UNSET, Struct, field
 
 from gkm.api.errors import GKMError, Reason
-from gkm.images.bundles import BUNDLE_PREFIX, Bundle, LogEntry
+from gkm.images import log_entries
+from gkm.images.bundles import BUNDLE_PREFIX, Bundle
 from gkm.images.keys import MALFORMED
+from gkm.images.log_entries import MAX_ANNOTATION, unbase64
 from gkm.images.manifest import decode
-from gkm.images.transparency import Entry, Proof
+from gkm.images.transparency import Entry
 
 SIMPLE_SIGNING = "application/vnd.dev.cosign.simplesigning.v1+json"
 SIMPLE_SIGNING_TYPE = "cosign container image signature"
 IN_TOTO = "application/vnd.in-toto+json"
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 SIGN_PREDICATE = "https://sigstore.dev/cosign/sign/v1"
-MAX_ANNOTATION = 64 << 10
-_SIGNATURE = "dev.cosignproject.cosign/signature"
-_CERTIFICATE = "dev.sigstore.cosign/certificate"
-_ENTRY = "dev.sigstore.cosign/bundle"
+SIGNATURE_ANNOTATION = "dev.cosignproject.cosign/signature"
+CERTIFICATE_ANNOTATION = "dev.sigstore.cosign/certificate"
+CHAIN_ANNOTATION = "dev.sigstore.cosign/chain"
+ENTRY_ANNOTATION = "dev.sigstore.cosign/bundle"
 
 
 class Form(StrEnum):
@@ -72,18 +72,6 @@ class _SimpleSigning(Struct):
     critical: _Critical
 
 
-class _RekorPayload(Struct, rename="camel"):
-    body: str
-    integrated_time: int
-    log_index: int
-    log_id: str = field(name="logID")
-
-
-class _RekorBundle(Struct, rename="pascal"):
-    signed_entry_timestamp: str
-    payload: _RekorPayload
-
-
 class _Subject(Struct):
     digest: dict[str, str]
 
@@ -100,14 +88,14 @@ def parse_legacy(payload: bytes, annotations: dict[str, str]) -> Signature:
     Raises:
         GKMError: METADATA_INVALID.
     """
-    signature = _base64(annotations.get(_SIGNATURE, ""), "signature")
+    signature = unbase64(annotations.get(SIGNATURE_ANNOTATION, ""), "signature")
     claim = decode(payload, _SimpleSigning, "signature payload").critical
     if claim.type != SIMPLE_SIGNING_TYPE:
         return Signature(Form.LEGACY, problem=f"it signs a {claim.type[:60]!r}, not an image")
     # The chain beside the certificate is what the signer says of himself: whom we trust is in the trusted root.
-    pem = annotations.get(_CERTIFICATE, "")
+    pem = annotations.get(CERTIFICATE_ANNOTATION, "")
     certificate = _der(pem) if pem else b""
-    entry = _legacy_entry(annotations[_ENTRY]) if _ENTRY in annotations else None
+    entry = log_entries.of_annotation(annotations[ENTRY_ANNOTATION]) if ENTRY_ANNOTATION in annotations else None
     return Signature(Form.LEGACY, payload, signature, (claim.image.digest,), certificate=certificate, entry=entry)
 
 
@@ -129,7 +117,7 @@ def parse_bundle(raw: bytes) -> Signature:
     entries = material.tlog_entries
     if len(entries) > 1:
         return Signature(Form.BUNDLE, problem="it has more than one log entry")
-    payload = _base64(envelope.payload, "statement")
+    payload = unbase64(envelope.payload, "statement")
     statement = decode(payload, _Statement, "signed statement")
     if statement.type != STATEMENT_TYPE or statement.predicate_type != SIGN_PREDICATE:
         # Attestations have the same shape; one of them must not pass for a signature (cosign CVE-2022-36056's kin).
@@ -137,11 +125,11 @@ def parse_bundle(raw: bytes) -> Signature:
     return Signature(
         Form.BUNDLE,
         pre_authentication_encoding(IN_TOTO, payload),
-        _base64(envelope.signatures[0].sig, "signature"),
+        unbase64(envelope.signatures[0].sig, "signature"),
         tuple(f"sha256:{subject.digest['sha256']}" for subject in statement.subject if "sha256" in subject.digest),
         payload,
-        _base64(material.certificate.raw_bytes, "certificate") if material.certificate else b"",
-        _entry(entries[0]) if entries else None,
+        unbase64(material.certificate.raw_bytes, "certificate") if material.certificate else b"",
+        log_entries.of_bundle(entries[0]) if entries else None,
         msgspec.json.encode(bundle),
     )
 
@@ -149,44 +137,6 @@ def parse_bundle(raw: bytes) -> Signature:
 def pre_authentication_encoding(payload_type: str, payload: bytes) -> bytes:
     """Return the bytes that a DSSE signature covers (DSSE 1.0, "PAE")."""
     return b"DSSEv1 %d %s %d %s" % (len(payload_type), payload_type.encode(), len(payload), payload)
-
-
-def _legacy_entry(annotation: str) -> Entry:
-    if len(annotation) > MAX_ANNOTATION:
-        raise GKMError(Reason.METADATA_INVALID, f"its log entry has more than {MAX_ANNOTATION} characters")
-    bundle = decode(annotation.encode(), _RekorBundle, "log entry")
-    try:
-        log_id = bytes.fromhex(bundle.payload.log_id)
-    except ValueError as error:
-        raise GKMError(Reason.METADATA_INVALID, "the id of a log is not hexadecimal") from error
-    return Entry(
-        log_id,
-        bundle.payload.log_index,
-        bundle.payload.integrated_time,
-        _base64(bundle.payload.body, "log entry"),
-        _base64(bundle.signed_entry_timestamp, "log's signature"),
-    )
-
-
-def _entry(entry: LogEntry) -> Entry:
-    proof = entry.inclusion_proof
-    promise = entry.inclusion_promise
-    return Entry(
-        _base64(entry.log_id.key_id, "log's id"),
-        int(entry.log_index),
-        int(entry.integrated_time),
-        _base64(entry.canonicalized_body, "log entry"),
-        _base64(promise.signed_entry_timestamp, "log's signature") if promise else b"",
-        Proof(
-            int(proof.log_index),
-            int(proof.tree_size),
-            _base64(proof.root_hash, "root hash"),
-            tuple(_base64(text, "proof") for text in proof.hashes),
-            proof.checkpoint.envelope,
-        )
-        if proof
-        else None,
-    )
 
 
 def _der(pem: str) -> bytes:
@@ -197,10 +147,3 @@ def _der(pem: str) -> bytes:
     except MALFORMED as error:
         raise GKMError(Reason.METADATA_INVALID, "its certificate cannot be read") from error
     return certificate.public_bytes(serialization.Encoding.DER)
-
-
-def _base64(text: str, what: str) -> bytes:
-    try:
-        return base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise GKMError(Reason.METADATA_INVALID, f"the {what} of a signature is not base64") from error

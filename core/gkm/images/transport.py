@@ -5,23 +5,24 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-from urllib.parse import SplitResult, urljoin, urlsplit
-from urllib.request import getproxies, proxy_bypass
 
-import urllib3
-from urllib3 import BaseHTTPResponse, PoolManager, ProxyManager, Timeout
+from urllib3 import BaseHTTPResponse, PoolManager, Timeout
 from urllib3.exceptions import HTTPError
 
 from gkm.api.config import Registries, RegistryHost
 from gkm.api.errors import GKMError, Reason
-from gkm.images.connections import Pool, TLSPool, exchange, is_internal
+from gkm.images import addresses
+from gkm.images.addresses import Address
+from gkm.images.connections import exchange, is_internal
+from gkm.images.pauses import pause_before
+from gkm.images.pools import Pools, cause_of
 
 MAX_TRIES = 3
 MAX_REDIRECTS = 3
-MAX_PAUSE_SECONDS = 5.0
-_RETRIED = frozenset({429, 500, 502, 503, 504})
+RETRIED = frozenset({429, 500, 502, 503, 504})
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_REDIRECTS_WITH_BODY = frozenset({307, 308})
+"""The others turn what stores something into a GET, which no registry can mean."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class Limits:
 class Request:
     """One request; `url` is absolute, `secret` the Authorization value that only the registry's own host may see.
 
-    A `body` that is made anew for each try needs a Content-Length among the headers.
+    A `body` that is made anew for each of at most `tries` tries needs a Content-Length among the headers.
     """
 
     method: str
@@ -49,6 +50,7 @@ class Request:
     headers: Mapping[str, str] = field(default_factory=dict)
     secret: str = field(default="", repr=False)
     body: bytes | Callable[[], Iterable[bytes]] | None = field(default=None, repr=False)
+    tries: int = MAX_TRIES
 
 
 class Transport:
@@ -58,8 +60,10 @@ class Transport:
         self.registry = registry
         self.limits = limits
         self.host = registries.hosts.get(registry, RegistryHost())
-        self._internal = frozenset(registries.hosts)
-        if registry not in registries.hosts and is_internal(urlsplit(self.base).hostname or ""):
+        self._base = self._own_address()
+        self._internal = frozenset((*registries.hosts, *self.host.auth_hosts))
+        self._secret_origins = {self._base.origin, *self._auth_origins(registries)}
+        if registry not in registries.hosts and is_internal(self._base.host):
             raise GKMError(
                 Reason.NOT_ALLOWED,
                 f"registry {registry} is an address of this machine or its network, not of a registry",
@@ -67,7 +71,7 @@ class Transport:
             )
         if self.host.ca_file and not Path(self.host.ca_file).is_file():
             raise self.unavailable(f"its certificate authority {self.host.ca_file} cannot be read")
-        self._pool = self._pools()
+        self._pools = Pools(self.host.ca_file)
 
     @property
     def base(self) -> str:
@@ -75,6 +79,14 @@ class Transport:
         # docker.io is the name of an index; its registry answers elsewhere.
         host = "registry-1.docker.io" if self.registry == "docker.io" else self.registry
         return f"{'http' if self.host.plain_http else 'https'}://{host}"
+
+    def _own_address(self) -> Address:
+        try:
+            return addresses.read(self.base)
+        except addresses.NoAddress as error:
+            raise GKMError(
+                Reason.INVALID_REFERENCE, f"{self.registry} cannot be a registry: it is no address"
+            ) from error
 
     @contextmanager
     def send(self, request: Request, deadline: float) -> Iterator[BaseHTTPResponse]:
@@ -86,7 +98,7 @@ class Transport:
         Raises:
             GKMError: REGISTRY_UNAVAILABLE, or NOT_ALLOWED for a redirect that must not be followed.
         """
-        with exchange(deadline, internal=self._internal):
+        with exchange(deadline, internal=self._internal, stall=self.limits.stall):
             response = self._answer(request, deadline)
             try:
                 yield response
@@ -94,128 +106,109 @@ class Transport:
                 # A connection with unread bytes must not go back to the pool.
                 response.release_conn() if response.closed else response.close()
 
-    def _pools(self) -> PoolManager:
-        proxy = _proxy_for(self.base)
-        options: dict[str, Any] = {
-            "num_pools": 4,
-            "maxsize": 4,
-            "retries": False,
-            "headers": {"User-Agent": "gkm", "Accept-Encoding": "identity"},
-            "ca_certs": self.host.ca_file or None,
-        }
-        pools = ProxyManager(proxy, **options) if proxy else PoolManager(**options)
-        pools.pool_classes_by_scheme = {"http": Pool, "https": TLSPool}
-        return pools
-
-    def _answer(self, request: Request, deadline: float) -> BaseHTTPResponse:
-        for attempt in range(1, MAX_TRIES + 1):
-            try:
-                response = self._follow(request, deadline)
-            except HTTPError as error:
-                if attempt == MAX_TRIES or time.monotonic() >= deadline:
-                    raise self.unavailable(_cause(error)) from error
-                pause = 0.2 * attempt
-            else:
-                if response.status not in _RETRIED or attempt == MAX_TRIES:
-                    return response
-                pause = _retry_after(response.headers.get("Retry-After", "")) or 0.2 * attempt
-                response.close()
-            if time.monotonic() + pause >= deadline:
-                raise self.unavailable("it did not answer in time")
-            time.sleep(pause)
-        raise AssertionError("the last attempt returns or raises")
-
-    def _follow(self, request: Request, deadline: float) -> BaseHTTPResponse:
-        url = request.url
-        for _ in range(MAX_REDIRECTS + 1):
-            remaining = deadline - time.monotonic()
-            if remaining <= 0:
-                raise self.unavailable("it did not answer in time")
-            headers = dict(request.headers)
-            if request.secret and self.may_see_secret(url):
-                headers["Authorization"] = request.secret
-            response = self._pool.request(
-                request.method,
-                url,
-                headers=headers,
-                body=request.body() if callable(request.body) else request.body,
-                redirect=False,
-                preload_content=False,
-                decode_content=False,
-                timeout=Timeout(connect=min(self.limits.connect, remaining), read=min(self.limits.stall, remaining)),
-            )
-            if response.status not in _REDIRECTS or request.method not in ("GET", "HEAD"):
-                return response
-            response.close()
-            url = self._redirected(url, response.headers.get("Location", ""))
-        raise self.unavailable(f"it redirected more than {MAX_REDIRECTS} times")
-
     def may_see_secret(self, url: str) -> bool:
-        """Return whether credentials of this registry may go to `url`: its own host, or one that is configured."""
-        target = self._parsed(url)
-        base = urlsplit(self.base)
-        return (target.scheme, target.netloc) == (base.scheme, base.netloc) or (
-            target.scheme == "https" and target.netloc in self.auth_hosts
-        )
+        """Return whether credentials of this registry may go to `url`: its own server, or one that is configured."""
+        try:
+            return addresses.read(url).origin in self._secret_origins
+        except addresses.NoAddress:
+            return False
 
-    @property
-    def auth_hosts(self) -> tuple[str, ...]:
-        """Return the hosts beside the registry's own that hand out tokens for it."""
-        return (*self.host.auth_hosts, *(("auth.docker.io",) if self.registry == "docker.io" else ()))
-
-    def _redirected(self, origin: str, location: str) -> str:
-        here, there = urlsplit(origin), self._parsed(location, origin)
-        if here.scheme == "https" and there.scheme != "https":
-            raise GKMError(Reason.NOT_ALLOWED, f"{self.registry} redirects from https to {there.scheme[:10]!r}")
-        if there.scheme not in ("http", "https") or not there.hostname:
-            raise GKMError(Reason.NOT_ALLOWED, f"{self.registry} redirects to something that is no http address")
-        if there.netloc != here.netloc and is_internal(there.hostname):
-            raise GKMError(
-                Reason.NOT_ALLOWED,
-                f"{self.registry} redirects to {there.hostname[:100]}, an address that no registry has",
-            )
-        return there.geturl()
-
-    def _parsed(self, address: str, base: str = "") -> SplitResult:
-        """Return an address that the registry sent.
+    def redirected(self, origin: str, location: str) -> str:
+        """Return where a Location header leads to.
 
         Raises:
-            GKMError: REGISTRY_UNAVAILABLE, when it is none.
+            GKMError: NOT_ALLOWED for a place that must not be gone to, REGISTRY_UNAVAILABLE when it is none.
         """
+        here = addresses.read(origin)
+        if not location:
+            raise self.unavailable("it sends us on without saying where")
         try:
-            parsed = urlsplit(urljoin(base, address))
-            _ = parsed.port
-        except ValueError as error:
+            there = addresses.read(location, origin)
+        except addresses.NotHTTP as error:
+            raise GKMError(
+                Reason.NOT_ALLOWED, f"{self.registry} redirects to {str(error)!r}, something that is no http address"
+            ) from error
+        except addresses.NoAddress as error:
             raise self.unavailable("it sent an address that is none") from error
-        return parsed
+        if here.scheme == "https" and there.scheme != "https":
+            raise GKMError(Reason.NOT_ALLOWED, f"{self.registry} redirects from https to {there.scheme}")
+        if there.origin != here.origin and is_internal(there.host):
+            raise GKMError(
+                Reason.NOT_ALLOWED,
+                f"{self.registry} redirects to {there.host[:100]}, an address that no registry has",
+            )
+        return there.url
 
     def unavailable(self, why: str) -> GKMError:
         """Return the error for a registry that does not answer as it should."""
         return GKMError(Reason.REGISTRY_UNAVAILABLE, f"registry {self.registry} is not available: {why}")
 
+    def _auth_origins(self, registries: Registries) -> Iterator[tuple[str, str, int]]:
+        """Yield the servers beside the registry's own that hand out tokens for it; over http only if that is said."""
+        if self.registry == "docker.io":
+            yield "https", "auth.docker.io", 443
+        for host in self.host.auth_hosts:
+            plain = registries.hosts.get(host, RegistryHost()).plain_http
+            try:
+                yield addresses.read(f"{'http' if plain else 'https'}://{host}").origin
+            except addresses.NoAddress as error:
+                raise self.unavailable(f"authHosts names {host[:100]!r}, which is no host") from error
 
-def _proxy_for(base: str) -> str | None:
-    """Return the proxy of the environment for a host (HTTPS_PROXY and its kin, NO_PROXY honoured)."""
-    parts = urlsplit(base)
-    if is_internal(parts.hostname or "") or proxy_bypass(parts.hostname or ""):
-        return None
-    return getproxies().get(parts.scheme)
+    def _answer(self, request: Request, deadline: float) -> BaseHTTPResponse:
+        for attempt in range(1, request.tries + 1):
+            pause = pause_before(attempt + 1)
+            try:
+                response = self._follow(request, deadline)
+            except HTTPError as error:
+                if attempt == request.tries or time.monotonic() + pause >= deadline:
+                    raise self.unavailable(cause_of(error)) from error
+            else:
+                pause = pause_before(attempt + 1, response.headers.get("Retry-After", ""))
+                late = time.monotonic() + pause >= deadline
+                if response.status not in RETRIED or attempt == request.tries or late:
+                    return response
+                response.close()
+            time.sleep(pause)
+        raise AssertionError("the last attempt returns or raises")
 
+    def _follow(self, request: Request, deadline: float) -> BaseHTTPResponse:
+        reading = request.method in ("GET", "HEAD")
+        url = request.url
+        for _ in range(MAX_REDIRECTS + 1):
+            response = self._sent(request, url, deadline)
+            if response.status not in (_REDIRECTS if reading else _REDIRECTS_WITH_BODY):
+                return response
+            response.close()
+            url = self.redirected(url, response.headers.get("Location", ""))
+            if not reading and not self.may_see_secret(url):
+                # A token request carries its secret in the body, and nobody but the registry asked for an upload.
+                there = addresses.read(url).host[:100]
+                raise GKMError(Reason.NOT_ALLOWED, f"{self.registry} redirects what it is sent to {there}")
+        raise self.unavailable(f"it redirected more than {MAX_REDIRECTS} times")
 
-def _retry_after(value: str) -> float:
-    return min(float(value), MAX_PAUSE_SECONDS) if value.isascii() and value.isdigit() else 0.0
+    def _sent(self, request: Request, url: str, deadline: float) -> BaseHTTPResponse:
+        """Send the request once, to `url`, and return what it brings."""
+        remaining = deadline - time.monotonic()
+        if remaining <= 0:
+            raise self.unavailable("it did not answer in time")
+        headers = dict(request.headers)
+        if request.secret and self.may_see_secret(url):
+            headers["Authorization"] = request.secret
+        # A registry that was sent a blob reads it again before it answers.
+        silence = self.limits.request if request.body is not None else self.limits.stall
+        return self._pool(url).request(
+            request.method,
+            url,
+            headers=headers,
+            body=request.body() if callable(request.body) else request.body,
+            redirect=False,
+            preload_content=False,
+            decode_content=False,
+            timeout=Timeout(connect=min(self.limits.connect, remaining), read=min(silence, remaining)),
+        )
 
-
-def _cause(error: HTTPError) -> str:
-    match error:
-        case urllib3.exceptions.NameResolutionError():
-            return "its name cannot be resolved"
-        case urllib3.exceptions.SSLError():
-            return "its certificate is not trusted, or it does not speak TLS (registries.hosts: caFile, plainHTTP)"
-        case urllib3.exceptions.ProxyError():
-            return "its proxy does not answer"
-        case urllib3.exceptions.NewConnectionError():  # a kind of ConnectTimeoutError, so it comes first
-            return "it refuses connections"
-        case urllib3.exceptions.ConnectTimeoutError() | urllib3.exceptions.ReadTimeoutError():
-            return "it did not answer in time"
-    return "the connection broke"
+    def _pool(self, url: str) -> PoolManager:
+        try:
+            return self._pools.towards(addresses.read(url))
+        except ValueError as error:
+            raise self.unavailable(f"the environment's proxy cannot be used: {error}") from error

@@ -39,6 +39,7 @@ class _KeyId(Struct, rename="camel"):
 class _Log(Struct, rename="camel"):
     public_key: _Key
     log_id: _KeyId | None = None
+    base_url: str = ""
 
 
 class _Certificate(Struct, rename="camel"):
@@ -79,11 +80,12 @@ class Period:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """A log's key and the ids that name it: what the file says, and the sha256 of the key."""
+    """A log's key and the ids that name it: what the file says, and the sha256 of the key; it answers at `url`."""
 
     key: PublicKey
     ids: frozenset[bytes]
     period: Period
+    url: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +145,8 @@ def _logs(logs: Iterable[_Log]) -> Iterable[Log]:
             # A kind of key that we do not know vouches for nothing; the other logs still do.
             continue
         stated = frozenset({_bytes(log.log_id.key_id)} if log.log_id else ())
-        yield Log(key, stated | {hashlib.sha256(der).digest()}, _period(log.public_key.valid_for))
+        ids = stated | {hashlib.sha256(der).digest()}
+        yield Log(key, ids, _period(log.public_key.valid_for), log.base_url)
 
 
 def _period(period: _Period) -> Period:

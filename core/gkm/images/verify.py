@@ -1,14 +1,16 @@
 """Is this image signed by whom the policies name? One verdict, with the reason a person reads."""
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from gkm.api.config import Policy, Verification
 from gkm.api.errors import GKMError, Reason
-from gkm.images.found import find
+from gkm.images.found import find, may_pass
 from gkm.images.judging import Finding, Trust
 from gkm.images.keys import PublicKey
+from gkm.images.log_lookup import Lookups
 from gkm.images.material import Material
 from gkm.images.reference import Reference
 from gkm.images.registry import Registry
@@ -17,15 +19,17 @@ __all__ = ("Finding", "Verdict", "Verifier")
 
 SHOWN = 4
 """So many signers and findings stand in a message: a line stays a line."""
+VERIFY_SECONDS = 60.0
+"""How long the signatures of one image may take to arrive, all together: each answer has its own limit besides."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """What verification came to.
 
-    `verified` is None when nobody looked, or the registry could not say. `allowed` says whether the image may be used
-    under the configured mode; a person reads `message`, which says what was looked for and what was found. `findings`
-    has every signature once for each policy that covers the image.
+    `verified` is None when nobody looked, or the registry could not say: then what it did show does not suffice.
+    `allowed` says whether the image may be used under the configured mode; a person reads `message`, which says what
+    was looked for and what was found. `findings` has every signature once for each policy that covers the image.
     """
 
     verified: bool | None
@@ -42,8 +46,9 @@ class Verifier:
     would do: the answer says why each counts or not, at the cost of some milliseconds each, for at most 128 of them.
     """
 
-    def __init__(self, config: Verification) -> None:
+    def __init__(self, config: Verification, seconds: float = VERIFY_SECONDS) -> None:
         self._config = config
+        self._seconds = seconds
         self._material = Material()
 
     def verify(self, registry: Registry, ref: Reference, namespace: str | None) -> Verdict:
@@ -56,8 +61,7 @@ class Verifier:
         try:
             verdict = self._verdict(registry, ref, namespace)
         except GKMError as error:
-            unknown = error.transient or error.reason is Reason.UNAUTHORIZED
-            verdict = Verdict(None if unknown else False, allowed=False, reason=error.reason, message=str(error))
+            verdict = _cannot_say(error) if may_pass(error) else _refused(error.reason, str(error))
         if self._config.mode == "warn" and not verdict.allowed:
             return replace(verdict, allowed=True, message=f"{verdict.message} (allowed: verification only warns)")
         return verdict
@@ -73,12 +77,22 @@ class Verifier:
                 Reason.SIGNATURE_MISSING,
                 f"no verification policy covers {ref.name}" + (f" in namespace {namespace}" if namespace else ""),
             )
-        signatures = list(find(registry, ref))
-        judged = [(trust, tuple(trust.judge(each, ref.target) for each in signatures)) for trust in trusts]
-        findings = tuple(finding for _, found in judged for finding in found)
-        for trust, found in judged:
-            if not trust.satisfied(found):
-                return _refused(_reason(trust, found), _wanted(ref, trust, len(trusts)) + _found(found), findings)
+        lookups = Lookups(time.monotonic() + self._seconds)
+        with registry.hosts.within(self._seconds):
+            found = find(registry, ref)
+        judged = [
+            (trust, tuple(trust.judge(lookups.completed(each, trust), ref.target) for each in found.signatures))
+            for trust in trusts
+        ]
+        unread = found.unread or lookups.unread
+        findings = tuple(finding for _, of_policy in judged for finding in of_policy)
+        for trust, of_policy in judged:
+            if not trust.satisfied(of_policy):
+                if unread is not None:
+                    # A good signature may lie where we could not look: that is no refusal.
+                    return _cannot_say(unread, findings)
+                wanted = _wanted(ref, trust, len(trusts))
+                return _refused(_reason(trust, of_policy), wanted + _found(of_policy), findings)
         by = _list(sorted({finding.signer for finding in findings if finding.ok}), ", ")
         return Verdict(
             verified=True,
@@ -134,6 +148,10 @@ def _by(finding: Finding) -> str:
 def _list(texts: Sequence[str], separator: str) -> str:
     more = f"{separator}and {len(texts) - SHOWN} more" if len(texts) > SHOWN else ""
     return separator.join(texts[:SHOWN]) + more
+
+
+def _cannot_say(error: GKMError, findings: tuple[Finding, ...] = ()) -> Verdict:
+    return Verdict(verified=None, allowed=False, reason=error.reason, message=str(error), findings=findings)
 
 
 def _refused(reason: Reason, message: str, findings: tuple[Finding, ...] = ()) -> Verdict:

@@ -2,7 +2,7 @@
 
 import os
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import urlencode
@@ -42,11 +42,19 @@ _FIRST_ERROR_STATUS = 300
 _JSON, _MERGE, _APPLY = "application/json", "application/merge-patch+json", "application/apply-patch+yaml"
 
 
+Observe = Callable[[str, int], None]
+"""Told of every answer: the verb as the API's audit log has it, and the status; 0 where none came."""
+
+
+def _silent(verb: str, status: int) -> None:
+    """Tell nobody."""
+
+
 class NotConfigured(ValueError):
     """There is no usable kubeconfig, and we are not in a pod."""
 
 
-def connect(kubeconfig: str | None = None, context: str | None = None) -> "HttpApi":
+def connect(kubeconfig: str | None = None, context: str | None = None, observe: Observe = _silent) -> "HttpApi":
     """Return the API of `kubeconfig`, else of $KUBECONFIG, else of the pod we run in, else of ~/.kube/config.
 
     No request is sent yet. Credentials refresh themselves.
@@ -67,11 +75,12 @@ def connect(kubeconfig: str | None = None, context: str | None = None) -> "HttpA
             )
     except (ConfigException, OSError) as error:
         raise NotConfigured(f"cannot tell where the Kubernetes API is: {error}") from error
-    return HttpApi(ApiClient(configuration))
+    return HttpApi(ApiClient(configuration), observe)
 
 
 @dataclass(frozen=True, slots=True)
 class _Request:
+    verb: str
     method: str
     path: str
     query: Mapping[str, str | int]
@@ -83,14 +92,15 @@ class _Request:
 class HttpApi:
     """`gkm.kube.api.Api` over HTTP. Thread-safe."""
 
-    def __init__(self, client: ApiClient) -> None:
+    def __init__(self, client: ApiClient, observe: Observe = _silent) -> None:
         self._client = client
+        self._observe = observe
         self._pool: PoolManager = client.rest_client.pool_manager
         self._host = str(client.configuration.host).rstrip("/")
 
     def get(self, resource: Resource[T], name: str, namespace: str | None = None) -> T:
         """Return one object."""
-        return decoding.one(resource, self._answer(_Request("GET", resource.path(namespace, name), {})))
+        return decoding.one(resource, self._answer(_Request("get", "GET", resource.path(namespace, name), {})))
 
     def list_pages(
         self, resource: Resource[T], selector: Selector = EVERYTHING, limit: int = PAGE_LIMIT
@@ -100,7 +110,7 @@ class HttpApi:
         path = resource.path(selector.namespace)
         while True:
             try:
-                body = self._answer(_Request("GET", path, query, read_seconds=LIST_SECONDS))
+                body = self._answer(_Request("list", "GET", path, query, read_seconds=LIST_SECONDS))
             except ApiError as error:
                 if error.reason != _TOO_LARGE or limit == 1:
                     raise
@@ -125,7 +135,9 @@ class HttpApi:
             "timeoutSeconds": seconds,
         }
         # The server ends the watch; when it cannot say so, we end it a little later.
-        request = _Request("GET", resource.path(selector.namespace), query, read_seconds=seconds + READ_SECONDS)
+        request = _Request(
+            "watch", "GET", resource.path(selector.namespace), query, read_seconds=seconds + READ_SECONDS
+        )
         return HttpWatch(resource, self._send(request))
 
     def apply(self, resource: Resource[T], value: Object, *, field_manager: str, subresource: str = "") -> T:
@@ -134,23 +146,24 @@ class HttpApi:
         meta = plain["metadata"]
         query = {"fieldManager": field_manager, "force": "true"}
         path = resource.path(meta.get("namespace"), meta["name"], subresource)
-        return decoding.one(resource, self._answer(_Request("PATCH", path, query, msgspec.json.encode(plain), _APPLY)))
+        request = _Request("apply", "PATCH", path, query, msgspec.json.encode(plain), _APPLY)
+        return decoding.one(resource, self._answer(request))
 
     def merge(self, resource: Resource[T], name: str, patch: Object, namespace: str | None = None) -> T:
         """Change an object by a merge patch."""
         body = msgspec.json.encode(decoding.plain(patch))
-        request = _Request("PATCH", resource.path(namespace, name), {}, body, _MERGE)
+        request = _Request("patch", "PATCH", resource.path(namespace, name), {}, body, _MERGE)
         return decoding.one(resource, self._answer(request))
 
     def create(self, resource: Resource[T], value: Object) -> T:
         """Make an object."""
         plain = decoding.plain(value)
         path = resource.path(plain["metadata"].get("namespace"))
-        return decoding.one(resource, self._answer(_Request("POST", path, {}, msgspec.json.encode(plain))))
+        return decoding.one(resource, self._answer(_Request("create", "POST", path, {}, msgspec.json.encode(plain))))
 
     def delete(self, resource: Resource[Any], name: str, namespace: str | None = None) -> None:
         """Delete an object."""
-        self._answer(_Request("DELETE", resource.path(namespace, name), {}))
+        self._answer(_Request("delete", "DELETE", resource.path(namespace, name), {}))
 
     def _answer(self, request: _Request) -> bytes:
         """Return the whole body of a successful answer."""
@@ -181,10 +194,12 @@ class HttpApi:
                 redirect=False,
                 preload_content=False,
             )
+            self._observe(request.verb, response.status)
             if response.status < _FIRST_ERROR_STATUS:
                 return response
             raise from_body(response.status, _beginning(response), response.headers.get("Retry-After"))
         except (HTTPError, ConfigException, OSError) as error:
+            self._observe(request.verb, NO_ANSWER)
             raise ApiError(NO_ANSWER, "Unreachable", f"the API server does not answer: {error}") from error
 
 

@@ -11,10 +11,10 @@ from typing import Final
 MAX_TOKENS: Final = 100_000
 MAX_NESTING: Final = 16
 
-# No operators, no prefixes of strings, no escapes but those of quotes and of the backslash itself.
+# No operators, no prefixes of strings, no triple quotes, no escapes but those of quotes and of the backslash itself.
 _TOKEN: Final = re.compile(
     r"""\s*([(){}\[\],:]|None|True|False|(?:0|[1-9][0-9]{0,17})(?![0-9])"""
-    r"""|'(?:[^'\\\n]|\\[\\'"])*'|"(?:[^"\\\n]|\\[\\'"])*")\s*"""
+    r"""|'(?:[^'\\\n]|\\[\\'"])*'(?!')|"(?:[^"\\\n]|\\[\\'"])*"(?!"))\s*"""
 )
 _ESCAPED: Final = re.compile(r"\\(.)")
 _CLOSING: Final = {"(": ")", "[": "]", "{": "}"}

@@ -26,7 +26,7 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
         certificate, key, ca_bundle = issued.certificate, issued.key, issued.ca_bundle
     # A thread that nobody waits for any more must not hang on for the half minute that a pull may take.
     limits = Limits(connect=arguments.budget, stall=arguments.budget, request=2 * arguments.budget)
-    judge = Judge(RegistryImages(config, limits), config.verification.mode, seconds=arguments.budget)
+    judge = Judge(RegistryImages.of(config, limits), config.verification.mode, seconds=arguments.budget)
     server = AdmissionServer(judge, arguments.listen, certificate, key)
     server.start()
     serving = fields(port=server.port, mode=config.verification.mode)

@@ -13,7 +13,6 @@ ADMITTED = Response(allowed=True)
 _CHECKED_OPERATIONS = frozenset({"CREATE", "UPDATE"})
 
 TRACK_UNSUPPORTED = "updatePolicy Track is not supported yet: the tag is resolved once"
-SECRETS_UNSUPPORTED = "imagePullSecrets are not read yet: the registry is read anonymously"
 
 _REFUSED_ALWAYS = frozenset({Reason.INVALID_REFERENCE, Reason.NOT_ALLOWED})
 """Wrong whatever the signature policy says: no mode can make such a reference work."""
@@ -49,8 +48,13 @@ def of_verdict(request: Request, verdict: Verdict) -> Response:
 
 def of_error(request: Request, error: GKMError, mode: str) -> Response:
     """Return the answer for an image that could not be resolved; `mode` is that of verification."""
-    if error.transient or error.reason is Reason.UNAUTHORIZED:
-        # Credentials may be the agents' alone (imagePullSecrets): that we may not read it refutes nothing.
+    if (
+        error.transient
+        or error.reason is Reason.UNAUTHORIZED
+        or (error.reason is Reason.NOT_FOUND and _private(request))
+    ):
+        # We ask as nobody: that we may not read an image, or do not see it, refutes nothing. The controllers have the
+        # credentials that the object names.
         return _later(request, str(error))
     if mode == "enforce" or error.reason in _REFUSED_ALWAYS:
         return _refusal(request, error.reason, str(error))
@@ -76,9 +80,13 @@ def unsupported(request: Request) -> tuple[str, ...]:
 
 
 def _unsupported(found: Object) -> tuple[str, ...]:
-    spec = found.spec
-    track = (TRACK_UNSUPPORTED,) if spec.update_policy and spec.update_policy.mode == "Track" else ()
-    return (*track, *((SECRETS_UNSUPPORTED,) if spec.image_pull_secrets else ()))
+    policy = found.spec.update_policy
+    return (TRACK_UNSUPPORTED,) if policy and policy.mode == "Track" else ()
+
+
+def _private(request: Request) -> bool:
+    """Return whether the image is opened by pull secrets; registries hide what is private as if it were not there."""
+    return request.object is not None and bool(request.object.spec.image_pull_secrets)
 
 
 def _later(request: Request, why: str) -> Response:

@@ -8,10 +8,12 @@ from typing import Any
 
 from gkm.api.config import Config
 from gkm.hoststate.logs import fields
+from gkm.images.pull_secrets import PullSecrets
 from gkm.kube.api import Api
 from gkm.kube.client import connect
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import CLUSTERGKMCACHENODES, CLUSTERGKMCACHES, GKMCACHENODES, GKMCACHES, Resource
+from gkm.kube.secrets import KubeSecrets, own_namespace
 
 from gkm_operator.caches.controller import CachesController
 from gkm_operator.health import HealthServer
@@ -35,7 +37,11 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
     """
     api = connect(arguments.kubeconfig, arguments.context)
     check_kinds(api)
-    controller = CachesController(api, RegistryImages(config), instance=socket.gethostname())
+    controller = CachesController(
+        api,
+        RegistryImages.of(config, secrets=PullSecrets(KubeSecrets(api), config.registries, own_namespace())),
+        instance=socket.gethostname(),
+    )
     health = HealthServer(arguments.health, lambda: controller.synced)
     health.start()
     try:

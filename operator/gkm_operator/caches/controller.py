@@ -110,7 +110,7 @@ class CachesController:
         known = self._outcomes.get(uid)
         if known is not None and known.image == cache.spec.image and known.settled:
             return
-        outcome = look(self._images, cache.spec.image, status.resolved(cache, known), key.namespace or None)
+        outcome = look(self._images, cache, status.resolved(cache, known))
         _LOG.info(
             "looked at image",
             extra=fields(
@@ -167,7 +167,7 @@ class CachesController:
             old = None
         if new is None:
             return
-        if old is None or old.spec.image != new.spec.image:
+        if old is None or _asked(old) != _asked(new):
             self._verify.add(key)
         self._status.add(key, self._debounce)
 
@@ -177,6 +177,11 @@ class CachesController:
         namespace, name = node.metadata.namespace, node.metadata.name
         for key in self._fleet.change(namespace, name, of_node(old), of_node(new)):
             self._status.add(key, self._debounce)
+
+
+def _asked(cache: Cache) -> tuple[object, ...]:
+    """Return what of a cache the registry is asked about, and as whom."""
+    return cache.spec.image, cache.spec.image_pull_secrets
 
 
 def _resource(key: CacheKey) -> Resource[Any]:

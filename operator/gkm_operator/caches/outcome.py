@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from gkm.api.caches import Cache
 from gkm.api.errors import GKMError, Reason
 from gkm.images.verify import Verdict
 
@@ -27,13 +28,14 @@ class Outcome:
     settled: bool = True
 
 
-def look(images: Images, image: str, pinned: str | None, namespace: str | None) -> Outcome:
-    """Return the outcome for an image; `pinned` is what it was resolved to before, for good."""
-    digest = pinned
+def look(images: Images, cache: Cache, pinned: str | None) -> Outcome:
+    """Return the outcome for the image of a cache; `pinned` is what it was resolved to before, for good."""
+    digest, image, namespace = pinned, cache.spec.image, cache.metadata.namespace or None
     try:
-        digest = pinned or images.resolve(image)
-        verdict = images.verify(image, digest, namespace)
-        size_bytes, sized = _size(images, image, digest) if verdict.allowed else (0, True)
+        opened = images.opened_for(namespace, [reference.name for reference in cache.spec.image_pull_secrets])
+        digest = pinned or opened.resolve(image)
+        verdict = opened.verify(image, digest, namespace)
+        size_bytes, sized = _size(opened, image, digest) if verdict.allowed else (0, True)
     except GKMError as error:
         return of_error(image, digest, error)
     return of_verdict(image, digest, verdict, size_bytes, sized=sized)

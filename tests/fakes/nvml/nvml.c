@@ -2,7 +2,8 @@
  *
  * The file is named by GKM_FAKE_NVML and read at every nvmlInit, as a new driver is seen by a new process:
  *   {"driver_version": "570.86.15", "cuda_driver_version": 12080, "errors": {CALL: ERROR},
- *    "gpus": [{"name", "uuid", "compute_capability": [9, 0], "memory_mib", "pci", "mig",
+ *    "gpus": [{"name", "uuid", "compute_capability": [9, 0], "memory_mib", "pci", "mig", "power_state",
+ *              "mig_devices": [{"name", "uuid", "memory_mib", "errors": {CALL: ERROR}}, null],
  *              "fabric": {"cluster_uuid", "clique_id", "state", "status", "health_mask", "health_summary", "version"},
  *              "errors": {CALL: ERROR}}]}
  * CALL is a function's name as in nvml.h; ERROR a name such as NVML_ERROR_GPU_IS_LOST, or HANG, or CRASH.
@@ -187,6 +188,30 @@ EXPORT int nvmlDeviceGetMigMode(const char *gpu, unsigned *current, unsigned *pe
     const char *mode = result ? NULL : json_member(gpu, "mig");
     if (result || !mode) return result ? result : NOT_SUPPORTED;
     *current = *pending = (unsigned)json_number(mode, 0);
+    return SUCCESS;
+}
+
+EXPORT int nvmlDeviceGetPowerState(const char *gpu, unsigned *state) {
+    int result = device_call(gpu, "nvmlDeviceGetPowerState");
+    const char *said = result ? NULL : json_member(gpu, "power_state");
+    if (result || !said || *said == 'n') return result ? result : NOT_SUPPORTED; /* n: null */
+    *state = (unsigned)json_number(said, 0);
+    return SUCCESS;
+}
+
+EXPORT int nvmlDeviceGetMaxMigDeviceCount(const char *gpu, unsigned *count) {
+    int result = device_call(gpu, "nvmlDeviceGetMaxMigDeviceCount");
+    if (result == SUCCESS) *count = json_count(json_member(gpu, "mig_devices"));
+    return result;
+}
+
+/* A MIG device is an object of its own, so the calls about a GPU answer for it as well; null is an empty place. */
+EXPORT int nvmlDeviceGetMigDeviceHandleByIndex(const char *gpu, unsigned index, const char **device) {
+    int result = device_call(gpu, "nvmlDeviceGetMigDeviceHandleByIndex");
+    const char *part = result ? NULL : json_item(json_member(gpu, "mig_devices"), index);
+    if (result || !part) return result ? result : INVALID_ARGUMENT;
+    if (*part != '{') return NOT_FOUND;
+    *device = part;
     return SUCCESS;
 }
 

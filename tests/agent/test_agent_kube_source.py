@@ -1,25 +1,20 @@
 """Wishes from the Kubernetes API and status into it, over an API in memory that the contract tests hold to the real."""
 
-from collections.abc import Callable, Iterator
 from threading import Event
 from typing import Any
 
 import pytest
 from agent.agent_fakes import digest_of
 from agent.conftest import Node
-from gkm.api.nodes import GPUGroup, NodeCacheStatus, NodeStatus
+from gkm.api.nodes import NodeStatus
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState
-from gkm.kube.errors import ApiError
-from gkm.kube.resources import CLUSTERGKMCACHENODES, CLUSTERGKMCACHES, GKMCACHENODES, GKMCACHES, NODES, Resource
-from gkm_agent.kube_sink import FIELD_MANAGER, KubeSink
+from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES, NODES, Resource
+from gkm_agent.kube_sink import KubeSink
 from gkm_agent.kube_source import KubeSource
-from gkm_agent.node_objects import node_label
-from gkm_agent.publisher import Publisher
 from gkm_agent.sink import NotWritten
 from gkm_agent.values import Hold, WantedCache
 from kube.fake_api import FakeApi
-from msgspec import structs
 from testbed.waiting import until
 
 REF = CacheRef("ml-apps", "llama")
@@ -28,11 +23,6 @@ WHOLE, CLUSTER_WHOLE = (
     for found in (GKMCACHES, CLUSTERGKMCACHES)
 )
 IMAGE, ONE = "registry.example/team/cache:1", digest_of("one")
-LABELS = {"kubernetes.io/hostname": "host-1", "pool": "gpu"}
-STATUS = NodeStatus(
-    gpus=[GPUGroup(ids=[0], gpu_type="nvidia-h100", arch="90")],
-    caches={"llama": NodeCacheStatus(state="Ready", digest=ONE), "other": NodeCacheStatus(state="Failed")},
-)
 
 
 def cache(name: str = "llama", namespace: str = "ml-apps", **spec: Any) -> dict[str, Any]:  # noqa: ANN401 -- JSON
@@ -65,39 +55,13 @@ def put(api: FakeApi, value: dict[str, Any]) -> None:
         api.apply(resource, said, field_manager="controller", subresource="status")
 
 
-@pytest.fixture
-def api() -> FakeApi:
-    api = FakeApi()
-    api.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1", "labels": LABELS}})
-    return api
-
-
-@pytest.fixture
-def changed() -> Event:
-    return Event()
-
-
-@pytest.fixture
-def source(api: FakeApi, changed: Event) -> Iterator[KubeSource]:
-    source = KubeSource(api, "node-1", changed)
-    source.start()
-    assert source.wait(10)
-    yield source
-    source.stop()
-
-
-@pytest.fixture
-def sink(api: FakeApi, source: KubeSource) -> KubeSink:
-    return KubeSink(api, "node-1", lambda: source.node)
-
-
 def test_a_verified_cache_is_wanted_by_its_digest(api: FakeApi, source: KubeSource, changed: Event) -> None:
     put(api, verified(cache()))
     put(api, verified(cache("everywhere", "")))
 
     expected = [
-        WantedCache(CacheRef(None, "everywhere"), IMAGE, ONE),
-        WantedCache(CacheRef("ml-apps", "llama"), IMAGE, ONE),
+        WantedCache(CacheRef(None, "everywhere"), IMAGE, ONE, selected=False),
+        WantedCache(CacheRef("ml-apps", "llama"), IMAGE, ONE, selected=False),
     ]
 
     until(lambda: source.caches() == expected, "both are seen as they are")
@@ -125,7 +89,7 @@ def test_until_it_is_verified_a_cache_is_held(
 ) -> None:
     put(api, value)
 
-    until(lambda: source.caches() == [WantedCache(REF, IMAGE, None, hold)], "it is seen as it is")
+    until(lambda: source.caches() == [WantedCache(REF, IMAGE, None, hold, selected=False)], "it is seen as it is")
 
 
 def test_caches_meant_for_other_nodes_and_deleted_ones_are_not_wanted(api: FakeApi, source: KubeSource) -> None:
@@ -156,7 +120,7 @@ def test_without_its_node_nothing_is_wanted_or_forgotten_and_nothing_written(api
         assert source.caches() == []
         assert not source.synced
         with pytest.raises(NotWritten, match="another"):
-            KubeSink(api, "another", lambda: source.node).publish(None, STATUS)
+            KubeSink(api, "another", lambda: source.node).publish(None, NodeStatus())
     finally:
         source.stop()
 
@@ -179,7 +143,7 @@ def test_a_cache_that_cannot_be_read_any_more_is_wanted_as_it_was(
     gone: bool,  # noqa: FBT001 -- a parameter
 ) -> None:
     put(api, verified(cache()))
-    expected = [WantedCache(REF, IMAGE, ONE)]
+    expected = [WantedCache(REF, IMAGE, ONE, selected=False)]
     until(lambda: source.caches() == expected, "it is seen as it is")
     api.merge(WHOLE, "llama", {"spec": {"image": 7}}, "ml-apps")
     if gone:
@@ -236,107 +200,3 @@ def test_an_agent_that_starts_while_its_cache_cannot_be_read_keeps_all_it_has(ap
         assert node.entries() == set()
     finally:
         source.stop()
-
-
-def test_a_node_object_says_whose_it_is(api: FakeApi, sink: KubeSink) -> None:
-    sink.publish("ml-apps", STATUS)
-
-    found = api.get(GKMCACHENODES, "node-1", "ml-apps")
-    assert found.status == STATUS
-    assert found.spec.node_name == "node-1"
-    assert found.metadata.labels == {"gkm.node": "node-1", "kubernetes.io/hostname": "host-1"}
-    assert found.metadata.annotations["gkm.io/currentCaches"] == "1 Ready, 1 Failed"
-    (owner,) = found.metadata.owner_references
-    assert (owner.kind, owner.name) == ("Node", "node-1")
-    assert owner.uid
-
-
-def test_the_cluster_wide_object_has_no_namespace(api: FakeApi, sink: KubeSink) -> None:
-    sink.publish(None, STATUS)
-
-    assert api.get(CLUSTERGKMCACHENODES, "node-1").metadata.namespace == ""
-
-
-def test_what_is_no_longer_so_leaves_the_object(api: FakeApi, sink: KubeSink) -> None:
-    sink.publish("ml-apps", STATUS)
-    sink.publish("ml-apps", NodeStatus(caches={"llama": NodeCacheStatus(state="Ready")}))
-
-    found = api.get(GKMCACHENODES, "node-1", "ml-apps").status
-    assert list(found.caches) == ["llama"]
-    assert (found.caches["llama"].digest, found.gpus) == (None, [])
-
-
-def test_saying_the_same_after_a_restart_changes_nothing(api: FakeApi, sink: KubeSink, source: KubeSource) -> None:
-    sink.publish("ml-apps", STATUS)
-    sink.publish(None, STATUS)
-    before = api.get(GKMCACHENODES, "node-1", "ml-apps").metadata
-    after_restart = KubeSink(api, "node-1", lambda: source.node)
-
-    assert after_restart.scopes() == {"ml-apps", None}
-    after_restart.publish("ml-apps", STATUS)
-
-    assert api.get(GKMCACHENODES, "node-1", "ml-apps").metadata == before
-
-
-def test_what_somebody_deleted_or_changed_is_repaired_without_a_list(api: FakeApi, sink: KubeSink) -> None:
-    publisher = Publisher(sink)
-    publisher.set({"ml-apps": STATUS, None: STATUS})
-    assert publisher.write()
-    api.delete(GKMCACHENODES, "node-1", "ml-apps")
-    forged = api.get(CLUSTERGKMCACHENODES, "node-1")
-    api.apply(CLUSTERGKMCACHENODES, structs.replace(forged, status=NodeStatus()), field_manager=FIELD_MANAGER)
-    api.calls.clear()
-
-    publisher._doubt()
-    assert publisher.write()
-
-    assert api.get(GKMCACHENODES, "node-1", "ml-apps").status == STATUS
-    assert api.get(CLUSTERGKMCACHENODES, "node-1").status == STATUS
-    assert "list" not in {verb for verb, _, _ in api.calls}
-
-
-def test_objects_of_other_nodes_are_none_of_ours(api: FakeApi, sink: KubeSink, source: KubeSource) -> None:
-    del source
-    api.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-2"}})
-    other = KubeSource(api, "node-2", Event())
-    other.start()
-    try:
-        assert other.wait(10)
-        KubeSink(api, "node-2", lambda: other.node).publish("ml-apps", STATUS)
-        assert sink.scopes() == set()
-    finally:
-        other.stop()
-
-
-def test_removing_is_idempotent(sink: KubeSink) -> None:
-    sink.publish("ml-apps", STATUS)
-    for _ in range(2):
-        sink.remove("ml-apps")
-
-    assert sink.scopes() == set()
-
-
-@pytest.mark.parametrize("verb", ["list", "get", "apply", "delete"])
-def test_an_api_server_that_is_away_is_said_so(api: FakeApi, sink: KubeSink, verb: str) -> None:
-    api.fault = lambda called, _: ApiError(0, "Unreachable", "no answer") if called == verb else None
-    calls: dict[str, Callable[[], object]] = {
-        "list": sink.scopes,
-        "get": sink.scopes,
-        "apply": lambda: sink.publish("ml-apps", STATUS),
-        "delete": lambda: sink.remove("ml-apps"),
-    }
-
-    with pytest.raises(NotWritten, match="no answer"):
-        calls[verb]()
-
-
-def test_the_label_of_a_long_node_name_is_cut_and_stays_unique() -> None:
-    one, two = ("n" * 80 + end for end in ("a", "b"))
-
-    assert node_label("node-1") == "node-1"
-    assert len(node_label(one)) <= 63
-    assert node_label(one) != node_label(two)
-
-
-def test_the_field_manager_is_named_after_the_agent() -> None:
-    assert FIELD_MANAGER == "gkm-agent"

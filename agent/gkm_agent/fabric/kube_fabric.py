@@ -1,0 +1,126 @@
+"""NodeFabric, the labels of our Node and the survey of the subnet in the Kubernetes API: written on change only.
+
+NodeFabric and the ConfigMap by server-side apply; the labels by a merge patch that names our keys and no others, so
+that labels which somebody changed or removed are seen in the Node as it is, and mended.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from gkm.api.fabrics import NodeFabric, NodeFabricStatus
+from gkm.api.meta import API_VERSION, timestamp
+from gkm.kube.api import Api
+from gkm.kube.errors import NO_ANSWER, ApiError
+from gkm.kube.resources import NODES, Json, Resource
+from msgspec import structs
+
+from gkm_agent import logs
+from gkm_agent.fabric.labels import Wanted, changes
+from gkm_agent.fabric.objects import fabric_object, manifest, survey_name, survey_object
+from gkm_agent.fabric.report import Report
+from gkm_agent.kube_sink import FIELD_MANAGER
+from gkm_agent.kube_source import NodeView
+from gkm_agent.sink import NotWritten
+
+NODEFABRICS: Resource[NodeFabric] = Resource(
+    API_VERSION, "NodeFabric", "nodefabrics", namespaced=False, type=NodeFabric
+)
+CONFIGMAPS: Resource[Json] = Resource("v1", "ConfigMap", "configmaps", namespaced=True, type=Json)
+_OWN_NODE: Resource[NodeView] = Resource(NODES.api_version, NODES.kind, NODES.plural, namespaced=False, type=NodeView)
+
+
+class KubeFabric:
+    """The FabricSink of the Kubernetes API. `owner` returns our Node as it was last seen, None when it is not known."""
+
+    def __init__(self, api: Api, node: str, owner: Callable[[], NodeView | None]) -> None:
+        self._api = api
+        self._node = node
+        self._owner = owner
+        self._said: tuple[NodeFabricStatus, str, str] | None = None
+        self._asked = False
+        self._patched: tuple[str, Wanted] | None = None
+        self._kept = ""
+
+    def publish(self, report: Report) -> None:
+        """See FabricSink."""
+        owner = self._known_owner()
+        with _written():
+            # The labels first: they are what schedulers act on.
+            self._label(owner, report.labels)
+            self._say(owner, report.status)
+
+    def doubt(self) -> None:
+        """See FabricSink."""
+        self._said = self._said and (self._said[0], self._said[1], "")
+        self._patched = None
+        self._kept = ""
+
+    def survey(self, packed: bytes) -> None:
+        """See FabricSink."""
+        owner = self._known_owner()
+        digest = f"{owner.metadata.uid} {hashlib.sha256(packed).hexdigest()}"
+        if digest == self._kept:
+            return
+        name = survey_name(self._node)
+        if name is None:
+            raise NotWritten(f"the name of the Node {self._node[:60]}… is too long for a ConfigMap of its own")
+        with _written():
+            value = survey_object(self._node, name, packed, owner.metadata.uid)
+            self._api.apply(CONFIGMAPS, value, field_manager=FIELD_MANAGER)
+        self._kept = digest
+
+    def _known_owner(self) -> NodeView:
+        owner = self._owner()
+        if owner is None:
+            raise NotWritten(f"the Node {self._node} is not known yet")
+        return owner
+
+    def _label(self, owner: NodeView, wanted: Wanted) -> None:
+        seen = owner.metadata.resource_version
+        if self._patched == (seen, wanted):
+            # Our own patch has not come back through the watch yet.
+            return
+        changed = changes(owner.metadata.labels, wanted)
+        if changed:
+            self._api.merge(_OWN_NODE, self._node, {"metadata": {"labels": changed}})
+            logs.event("labels of the Node written", labels=changed)
+            self._patched = (seen, wanted)
+
+    def _say(self, owner: NodeView, status: NodeFabricStatus) -> None:
+        if not self._asked:
+            self._said, self._asked = self._found(owner), True
+        said, moment, uid = self._said or (None, "", "")
+        if said == status and uid == owner.metadata.uid:
+            return
+        moment = moment if said == status and moment else timestamp()
+        whole = manifest(fabric_object(self._node, status, moment, owner.metadata.uid))
+        kind = {key: whole[key] for key in ("apiVersion", "kind")}
+        self._apply({**kind, "metadata": whole["metadata"], "spec": whole["spec"]})
+        self._apply({**kind, "metadata": {"name": self._node}, "status": whole["status"]}, "status")
+        self._said = (status, moment, owner.metadata.uid)
+
+    def _found(self, owner: NodeView) -> tuple[NodeFabricStatus, str, str] | None:
+        """Return what the object says since before we started, so that saying it again changes nothing."""
+        try:
+            there = self._api.get(NODEFABRICS, self._node)
+        except ApiError as error:
+            # One that cannot be read (an older schema) is written anew.
+            if error.not_found or (error.status == NO_ANSWER and error.reason == "Unreadable"):
+                return None
+            raise
+        owned = any(reference.uid == owner.metadata.uid for reference in there.metadata.owner_references)
+        status = structs.replace(there.status, last_updated=None)
+        return status, there.status.last_updated or "", owner.metadata.uid if owned else ""
+
+    def _apply(self, value: dict[str, Any], subresource: str = "") -> None:
+        self._api.apply(NODEFABRICS, value, field_manager=FIELD_MANAGER, subresource=subresource)
+
+
+@contextmanager
+def _written() -> Iterator[None]:
+    try:
+        yield
+    except ApiError as error:
+        raise NotWritten(str(error)) from error

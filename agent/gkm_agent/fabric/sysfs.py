@@ -1,0 +1,130 @@
+"""Reading sysfs: InfiniBand ports and kinds of network interfaces, below a root that nothing leads out of.
+
+Names and contents come from drivers; so counts and sizes are bounded, and links are followed only beneath the root
+(openat2, RESOLVE_BENEATH): entries of /sys/class are links into /sys/devices.
+"""
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from gkm.api.fabrics import DEVICE_PATTERN, MAX_PORTS, InfiniBandPort
+from gkm.gpus.values import printable
+from gkm.mounts import syscalls
+
+from gkm_agent.fabric.infiniband import FILES_OF_DEVICE, FILES_OF_PORT, decode
+
+ROOT = Path("/sys")
+MAX_TEXT = 4096
+"""A page: no attribute of sysfs is larger (Documentation/filesystems/sysfs.rst)."""
+MAX_ENTRIES = 4096
+MAX_PROBLEMS = 16
+
+_BENEATH = syscalls.RESOLVE_BENEATH | syscalls.RESOLVE_NO_MAGICLINKS
+_NAME = re.compile(DEVICE_PATTERN, re.ASCII)
+_NUMBER = re.compile(r"[1-9][0-9]{0,2}", re.ASCII)
+_LARGEST_PORT = 254
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """The InfiniBand ports of a machine in the order of their names, and what could not be read."""
+
+    ports: tuple[InfiniBandPort, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+def ports(root: Path = ROOT) -> Ports:
+    """Return the InfiniBand ports; a machine without any has none, and that is no problem."""
+    found: list[InfiniBandPort] = []
+    problems: list[str] = []
+    for device, number in _named(root, problems):
+        if len(found) == MAX_PORTS:
+            problems.append(f"more than {MAX_PORTS} InfiniBand ports: the rest is not read")
+            break
+        base = f"class/infiniband/{device}"
+        paths = {name: f"{base}/{name}" for name in FILES_OF_DEVICE}
+        paths |= {name: f"{base}/ports/{number}/{name}" for name in FILES_OF_PORT}
+        texts = {name: text(root, path) for name, path in paths.items()}
+        reading = decode(device, number, {name: read for name, read in texts.items() if read is not None})
+        problems.extend(reading.problems)
+        if reading.port is not None:
+            found.append(reading.port)
+    return Ports(tuple(found), tuple(problems[:MAX_PROBLEMS]))
+
+
+def is_hardware(interface: str, root: Path = ROOT) -> bool:
+    """Return whether a network interface is a port of an adapter: no virtual function, bridge, bond or loop.
+
+    A virtual function has `device/physfn` (PCI SR-IOV); what has no `device` is made by software.
+    """
+    base = f"class/net/{interface}/device"
+    return bool(_NAME.fullmatch(interface)) and _is_directory(root, base) and not _is_directory(root, f"{base}/physfn")
+
+
+def addresses(root: Path = ROOT) -> frozenset[str]:
+    """Return the MAC addresses of this machine's interfaces, as `02:00:00:00:00:01`."""
+    names = [name for name in _names(root, "class/net") if _NAME.fullmatch(name)]
+    found = {(text(root, f"class/net/{name}/address") or "").strip().lower() for name in names}
+    return frozenset(address for address in found if address.strip("0:"))
+
+
+def text(root: Path, path: str) -> str | None:
+    """Return what a file beneath `root` says; None for one that is missing, unreadable, too large or not text."""
+    try:
+        with _opened(root, path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY) as descriptor:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return None
+            data = os.read(descriptor, MAX_TEXT + 1)
+    except OSError:
+        return None
+    try:
+        return data.decode("ascii") if len(data) <= MAX_TEXT else None
+    except UnicodeDecodeError:
+        return None
+
+
+def _named(root: Path, problems: list[str]) -> Iterator[tuple[str, int]]:
+    """Yield the names of devices with the numbers of their ports."""
+    for device in _names(root, "class/infiniband"):
+        if not _NAME.fullmatch(device):
+            problems.append(f"an InfiniBand device is called {printable(device, 80)!r}: not read")
+            continue
+        numbers = [name for name in _names(root, f"class/infiniband/{device}/ports") if _NUMBER.fullmatch(name)]
+        for number in sorted(map(int, numbers)):
+            if number <= _LARGEST_PORT:
+                yield device, number
+
+
+def _names(root: Path, path: str) -> list[str]:
+    """Return what a directory beneath `root` holds, at most MAX_ENTRIES of it; nothing where there is none."""
+    try:
+        with _opened(root, path, os.O_RDONLY | os.O_DIRECTORY) as descriptor, os.scandir(descriptor) as entries:
+            return sorted(entry.name for _, entry in zip(range(MAX_ENTRIES), entries, strict=False))
+    except OSError:
+        return []
+
+
+def _is_directory(root: Path, path: str) -> bool:
+    try:
+        with _opened(root, path, os.O_PATH | os.O_DIRECTORY):
+            return True
+    except OSError:
+        return False
+
+
+@contextmanager
+def _opened(root: Path, path: str, flags: int) -> Iterator[int]:
+    top = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        descriptor = syscalls.openat2(top, path, flags, _BENEATH)
+    finally:
+        os.close(top)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,234 @@
+"""Room for what comes: the budget of the store, and a disk that stays clear of kubelet's thresholds.
+
+A pull begins only with room for all of it. What is short of room is made up for in this order: blobs that are only
+kept, the trash, then entries that nobody has a use for, the least recently mounted first. Nothing else ever goes.
+"""
+
+import logging
+import os
+import time
+from collections.abc import Callable, Container, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from threading import Lock
+
+from gkm.api.config import Store
+from gkm.api.errors import GKMError, Reason
+from gkm.hoststate.files import UnreadableState
+from gkm.hoststate.names import CacheRef
+from gkm.images import entry
+from gkm.images.blob_files import STALE_SECONDS, BlobFiles
+from gkm.images.cache import CacheImage
+
+from gkm_agent import eviction, logs, withdrawal
+from gkm_agent.desk import Desk
+
+_AGAIN_BYTES = 1 << 20
+"""So much must be free before what a full disk ended in the middle is tried again out of its turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Bytes that a pull needs: `store` of the budget, for good; `disk` while it runs, blobs and files side by side."""
+
+    store: int = 0
+    disk: int = 0
+
+    @classmethod
+    def of(cls, image: CacheImage) -> "Need":
+        """Return what an image needs. One that does not say its size is taken for as large as its blobs."""
+        size = image.download_bytes if image.size_bytes is None else image.size_bytes
+        return cls(size, image.download_bytes + size)
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """How it stands, in bytes: entries with what pulls will add, free disk without what they will take, all of it."""
+
+    store: int
+    free: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """By how many bytes a need exceeds what may be used; nothing is lacking where neither is above 0."""
+
+    store: int
+    disk: int
+
+    @property
+    def bytes(self) -> int:
+        """Return how many bytes of entries would have to go."""
+        return max(0, self.store, self.disk)
+
+
+def lack(figures: Figures, need: Need, bounds: Store) -> Lack:
+    """Return what is lacking for a need. Pure."""
+    over = figures.store + need.store - bounds.max_bytes if bounds.max_bytes is not None else 0
+    return Lack(over, least_free(figures.total, bounds) + need.disk - figures.free)
+
+
+def least_free(total: int, bounds: Store) -> int:
+    """Return how many bytes of a disk must stay free."""
+    return int(total * bounds.min_free_percent / 100)
+
+
+class Room:
+    """The room of one node. Thread-safe: pulls ask for it, the agent's own thread keeps it."""
+
+    def __init__(self, desk: Desk, bounds: Store, clock: Callable[[], float]) -> None:
+        self._desk = desk
+        self._bounds = bounds
+        self._clock = clock
+        self._lock = Lock()
+        self._promised: dict[str, Need] = {}
+        self._refused: dict[CacheRef, tuple[Need, bool]] = {}
+        self._complaint = ""
+        self.spare: frozenset[str] = frozenset()
+        """Digests of entries that nobody mounts and no cache of this node has a use for, as of the last turn."""
+
+    @contextmanager
+    def held(self, ref: CacheRef, image: CacheImage) -> Iterator[None]:
+        """Hold room for an image while it is pulled, making it first; an entry that is there needs none.
+
+        Raises:
+            GKMError: DISK_FULL with the figures; nothing was evicted in vain.
+        """
+        need, made = Need.of(image), not entry.is_there(self._desk.layout, image.digest)
+        with self._lock:
+            if made:
+                self._make(ref, need)
+            else:
+                need = Need()
+            self._refused.pop(ref, None)
+            self._promised[image.digest] = need
+        try:
+            yield
+            if made:
+                self._arrived(image)
+        finally:
+            with self._lock:
+                self._promised.pop(image.digest, None)
+
+    def relieve(self) -> None:
+        """Bring store and disk back within their bounds, as far as there is anything that may go."""
+        with self._lock:
+            short = self._lack(Need())
+            if short.bytes:
+                short = self._shed(short)
+            why = self._figures_text(Need()) if short.bytes else ""
+        if bool(why) != bool(self._complaint):
+            level = logging.WARNING if why else logging.INFO
+            logs.event("room is short" if why else "room is there again", level=level, why=why or None)
+        self._complaint = why
+
+    def refused(self, ref: CacheRef) -> None:
+        """Note that the disk refused a cache in the middle: it is worth a try when there is room again."""
+        with self._lock:
+            if ref not in self._refused:
+                need = Need(disk=_AGAIN_BYTES)
+                self._refused[ref] = (need, self._fits(need))
+
+    def eased(self) -> list[CacheRef]:
+        """Return the caches for which there was no room when last looked at, and is now."""
+        with self._lock:
+            now = {ref: (need, self._fits(need)) for ref, (need, _) in self._refused.items()}
+            came = [ref for ref, (_, fits) in now.items() if fits and not self._refused[ref][1]]
+            self._refused = {ref: entry for ref, entry in now.items() if ref not in came}
+        return came
+
+    def keep(self, refs: Container[CacheRef]) -> None:
+        """Forget the refusals of every cache that is not among `refs`."""
+        with self._lock:
+            self._refused = {ref: refusal for ref, refusal in self._refused.items() if ref in refs}
+
+    def figures(self) -> Figures:
+        """Return how it stands now."""
+        notes = self._desk.holdings.notes()
+        promised = dict(self._promised)
+        pending = [need for digest, need in promised.items() if digest not in notes]
+        disk = os.statvfs(self._desk.layout.state)
+        return Figures(
+            store=sum(note.size_bytes for note in notes.values()) + sum(need.store for need in pending),
+            free=disk.f_bavail * disk.f_frsize - sum(need.disk for need in promised.values()),
+            total=disk.f_blocks * disk.f_frsize,
+        )
+
+    def _arrived(self, image: CacheImage) -> None:
+        with suppress(OSError, UnreadableState):
+            # The lock is made now, for a full disk cannot make it when the entry must go.
+            self._desk.layout.entry_lock(image.digest).touch(0o600)
+            found = entry.find(self._desk.layout, image.digest)
+            if found is not None:
+                self._desk.holdings.arrived(image.digest, found.size_bytes, self._clock())
+
+    def _fits(self, need: Need) -> bool:
+        return self._lack(need).bytes <= eviction.size_of(self._desk.holdings.notes(), self.spare)
+
+    def _lack(self, need: Need) -> Lack:
+        return lack(self.figures(), need, self._bounds)
+
+    def _make(self, ref: CacheRef, need: Need) -> None:
+        short = self._lack(need)
+        if short.disk > 0:
+            self._clear(need)
+            short = self._lack(need)
+        if short.bytes and short.bytes <= eviction.size_of(self._desk.holdings.notes(), self.spare):
+            short = self._evict(need)
+        if short.bytes:
+            self._refused[ref] = (need, False)
+            raise GKMError(Reason.DISK_FULL, self._figures_text(need), "it is begun when there is room")
+
+    def _shed(self, short: Lack) -> Lack:
+        if short.disk > 0:
+            self._clear(Need())
+        return self._evict(Need())
+
+    def _evict(self, need: Need) -> Lack:
+        """Evict until a need fits, and return what is lacking then."""
+        spare = set(self.spare)
+        short = self._lack(need)
+        for digest in eviction.to_go(self._desk.holdings.notes(), spare, 1 << 62):
+            if not short.bytes:
+                break
+            try:
+                if withdrawal.evict(self._desk, digest):
+                    logs.event("entry evicted", digest=digest, lack=short.bytes)
+            except (UnreadableState, OSError) as error:
+                logs.event("entry not evicted", level=logging.ERROR, digest=digest, why=str(error))
+            short = self._lack(need)
+        return short
+
+    def _clear(self, need: Need) -> None:
+        """Remove what is kept only because there was room; last the parts of blobs, which a pull would go on with."""
+        blobs = BlobFiles(self._desk.layout.blobs)
+        try:
+            blobs.make_room()
+            withdrawal.empty_trash(self._desk)
+            if self._lack(need).disk > 0:
+                blobs.sweep(time.time() + 2 * STALE_SECONDS)  # nobody adds to them now, so they are as good as stale
+        except OSError as error:
+            logs.event("blobs or trash not removed", level=logging.ERROR, why=str(error))
+
+    def _figures_text(self, need: Need) -> str:
+        """Return what is lacking, in figures. Whose caches they are is not said: each namespace reads its own."""
+        figures, bounds = self.figures(), self._bounds
+        short = lack(figures, need, bounds)
+        spare = eviction.size_of(self._desk.holdings.notes(), self.spare)
+        texts = []
+        if short.store > 0:
+            texts.append(
+                f"the store of this node may hold {bounds.max_bytes} bytes (store.maxBytes): it holds {figures.store}, "
+                f"{need.store} more are needed"
+            )
+        if short.disk > 0:
+            texts.append(
+                f"the disk of {self._desk.layout.state} has {max(0, figures.free)} of {figures.total} bytes free, of "
+                f"which {least_free(figures.total, bounds)} must stay free (store.minFreePercent "
+                f"{bounds.min_free_percent:g}): {need.disk} more are needed"
+            )
+        return (
+            f"{'; '.join(texts)}; {spare} bytes of caches that nobody uses can go, "
+            f"{max(0, short.bytes - spare)} bytes more would have to"
+        )

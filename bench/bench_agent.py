@@ -1,0 +1,150 @@
+"""The agent with 200 caches: all of them fetched, all of them on disk at a start, and nothing to do.
+
+Without Kubernetes, over the real registry double, as a process of its own; its GPUs are the NVML library for tests.
+Starts are from exec to the moment in which the node object says that all are Ready.
+"""
+
+import os
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+from agent.store_images import files_of, put_image
+from fakes import nvml_library
+from figures import Result
+from testbed.processes import Process
+from testbed.registry import Registry
+
+RUNS = int(os.environ.get("RUNS", "5"))
+CACHES = 200
+FILES, FILE_BYTES = 50, 2000
+IDLE_SECONDS = 30.0
+LONGEST_SECONDS = 600.0
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine without Kubernetes below `root`."""
+
+    root: Path
+    variables: dict[str, str]
+
+    def start(self) -> Process:
+        places: list[str | Path] = ["--static", self.root / "manifests", "--config", self.root / "config.yaml"]
+        places += ["--state", self.root / "state", "--run", self.root / "run", "--node", "bench"]
+        words = [sys.executable, "-m", "gkm_agent.main", *places, "--log-level", "warning"]
+        return Process.start("gkm-agent", words, self.root / "agent.log", self.variables)
+
+    @property
+    def said(self) -> Path:
+        return self.root / "nodes" / "bench" / "bench.yaml"
+
+    def all_ready(self) -> bool:
+        """Return whether the node object says that all are Ready; as text, for reading YAML takes longer than that."""
+        try:
+            return self.said.read_text().count("state: Ready") == CACHES
+        except FileNotFoundError:
+            return False
+
+
+def run() -> Result:
+    """Measure; every run begins with an empty disk."""
+    with tempfile.TemporaryDirectory(prefix="gkm-bench-") as directory, Registry.start() as registry:
+        library = nvml_library.build(Path(directory))
+        digests = [put_image(registry.store, "bench/cache", files_of(str(n), FILES, FILE_BYTES)) for n in range(CACHES)]
+        return Result.of([_once(library, registry.host, digests) for _ in range(RUNS)])
+
+
+def _once(library: Path, host: str, digests: list[str]) -> dict[str, float]:
+    with ExitStack() as stack:
+        root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gkm-bench-", ignore_cleanup_errors=True)))
+        machine = Machine(root, nvml_library.environment(root, library=library, gpus=(nvml_library.H100,)))
+        _declare(root, host, digests)
+        cold = _started(machine, stack)[1]
+        warm, seconds = _started(machine, stack)
+        time.sleep(2.0)  # what follows a start is not idle
+        idle = _idle(machine, warm.pid)
+        warm.stop()
+        return {"cold_start_s": cold, "warm_start_s": seconds, **idle}
+
+
+def _started(machine: Machine, stack: ExitStack) -> tuple[Process, float]:
+    """Start an agent where none runs; return it, and the seconds until all is Ready. A cold one is ended again."""
+    cold = not machine.said.exists()
+    machine.said.unlink(missing_ok=True)
+    began = time.monotonic()
+    process = machine.start()
+    stack.callback(process.stop)
+    process.ready(machine.all_ready, "all caches are Ready", LONGEST_SECONDS)
+    took = time.monotonic() - began
+    if cold:
+        process.stop()
+    return process, took
+
+
+def _idle(machine: Machine, pid: int) -> dict[str, float]:
+    before, files, writes = _cpu_seconds(pid), _files(machine.root), _written(pid)
+    objects = machine.said.stat().st_ino
+    began = time.monotonic()
+    time.sleep(IDLE_SECONDS)
+    took = time.monotonic() - began
+    changed = sum(1 for path, stamp in _files(machine.root).items() if files.get(path) != stamp)
+    return {
+        "idle_cpu_percent": 100 * (_cpu_seconds(pid) - before) / took,
+        "rss_mib": _rss_mib(pid),
+        "peak_rss_mib": _rss_mib(pid, "VmHWM"),
+        "files_changed_per_minute": 60 * changed / took,
+        "bytes_written_per_minute": 60 * (_written(pid) - writes) / took,
+        "object_writes_per_minute": 60 * (machine.said.stat().st_ino != objects) / took,
+    }
+
+
+def _declare(root: Path, host: str, digests: list[str]) -> None:
+    config = {
+        "registries": {"hosts": {host: {"plainHTTP": True}}},
+        "verification": {"mode": "off"},
+        "store": {"minFreePercent": 0},
+    }
+    (root / "config.yaml").write_text(yaml.safe_dump(config))
+    (root / "manifests").mkdir()
+    for number, digest in enumerate(digests):
+        cache = {
+            "apiVersion": "gkm.io/v1alpha1",
+            "kind": "GKMCache",
+            "metadata": {"name": f"cache-{number}", "namespace": "bench"},
+            "spec": {"image": f"{host}/bench/cache@{digest}"},
+        }
+        (root / "manifests" / f"{number}.yaml").write_text(yaml.safe_dump(cache))
+
+
+def _files(root: Path) -> dict[str, tuple[int, int]]:
+    """Return inode and time of what the agent may write; files in the store's entries do not change."""
+    found = {}
+    for directory, names, files in os.walk(root):
+        if directory.endswith("store"):
+            names.clear()
+        for path in (Path(directory) / name for name in files if name != "agent.log"):
+            status = path.stat()
+            found[str(path)] = (status.st_ino, status.st_mtime_ns)
+    return found
+
+
+def _cpu_seconds(pid: int) -> float:
+    """Return what a process and the children it has collected took: NVML is read in children."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(int(value) for value in fields[11:15]) / _TICKS
+
+
+def _written(pid: int) -> int:
+    lines = dict(line.split(": ") for line in Path(f"/proc/{pid}/io").read_text().splitlines())
+    return int(lines["write_bytes"])
+
+
+def _rss_mib(pid: int, what: str = "VmRSS") -> float:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith(what)) / 1024

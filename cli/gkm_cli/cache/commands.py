@@ -1,0 +1,21 @@
+"""The commands of `gkm cache`, in the order in which a cache goes through them."""
+
+import typer
+
+from gkm_cli.cache.build import build
+from gkm_cli.cache.check import check
+from gkm_cli.cache.extract import extract
+from gkm_cli.cache.inspect import inspect
+from gkm_cli.cache.push import push
+from gkm_cli.cache.sign import sign
+from gkm_cli.cache.verify import verify
+
+app = typer.Typer(help="Cache images: build, push, sign, verify, inspect, check, extract.", no_args_is_help=True)
+_IMAGE = "registry.example/team/llama:1"
+app.command(epilog=f"Example: gkm cache build ~/.triton/cache --image {_IMAGE} --push")(build)
+app.command(epilog=f"Example: gkm cache push ./llama.oci {_IMAGE}")(push)
+app.command(epilog=f"Example: gkm cache sign {_IMAGE} --key cosign.key")(sign)
+app.command(epilog=f"Example: gkm cache verify {_IMAGE} --key cosign.pub")(verify)
+app.command(epilog=f"Example: gkm cache inspect {_IMAGE} -o json")(inspect)
+app.command(epilog=f"Example: gkm cache check {_IMAGE}")(check)
+app.command(epilog=f"Example: gkm cache extract {_IMAGE} --to ./cache --key cosign.pub")(extract)

@@ -1,0 +1,83 @@
+"""`gkm cache inspect`: what is in an image."""
+
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from gkm.images.cache import CacheImage
+from gkm.images.cache_entries import CacheEntry, entries_in
+from gkm.images.registry import Registry
+
+from gkm_cli.answers import Output, OutputOption, line, show, table
+from gkm_cli.cache import extracting
+from gkm_cli.registries import Access, CAFileOption, ConfigOption, PlainHTTPOption, RefArgument
+
+EntriesOption = Annotated[
+    bool,
+    typer.Option("--entries", help="Fetch the content and list every entry: labels say only which GPUs there are."),
+]
+
+
+def inspect(
+    reference: RefArgument,
+    *,
+    entries: EntriesOption = False,
+    plain_http: PlainHTTPOption = False,
+    ca_file: CAFileOption = None,
+    config: ConfigOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Say what is in an image. Its labels say most of it: content is fetched only for --entries."""
+    access = Access.of(config, plain_http=plain_http, ca_file=ca_file)
+    registry, image = access.described(reference)
+    found, files = _content(registry, image, access.config.store.max_image_bytes) if entries else (None, None)
+    answer = {
+        "digest": image.digest,
+        "format": image.format.value,
+        "size": image.size_bytes,
+        "entryCount": image.entry_count,
+        "entries": [_entry(entry) for entry in found] if found is not None else _of_labels(image),
+        "files": files,
+        "targets": [{"backend": t.backend, "arch": t.arch, "warpSize": t.warp_size} for t in image.targets],
+        "labels": image.labels,
+    }
+    show(answer, output, lambda: _tell(image, found))
+
+
+def _content(registry: Registry, image: CacheImage, max_bytes: int) -> tuple[list[CacheEntry], int]:
+    """Fetch the content into a temporary directory; return its entries and the number of its files."""
+    with tempfile.TemporaryDirectory(prefix="gkm-inspect-") as directory:
+        made = extracting.extract(registry, image, Path(directory) / "content", max_bytes, None)
+    return entries_in(made.manifest), made.files
+
+
+def _entry(entry: CacheEntry) -> dict[str, Any]:
+    return {
+        "form": entry.form,
+        "hash": entry.hash or None,
+        "backend": entry.backend or None,
+        "arch": entry.arch or None,
+        "warpSize": entry.warp_size,
+        "ptxVersion": entry.ptx_version,
+        "dummyKey": entry.dummy_key or None,
+    }
+
+
+def _of_labels(image: CacheImage) -> list[dict[str, Any]]:
+    """Return what the labels say of entries: one for each kind of GPU, without the hashes."""
+    return [
+        _entry(CacheEntry(image.format.value, "", target.backend, target.arch, target.warp_size, None, ""))
+        for target in image.targets
+    ]
+
+
+def _tell(image: CacheImage, entries: list[CacheEntry] | None) -> None:
+    size = f"{image.size_bytes} bytes" if image.size_bytes is not None else "unknown size"
+    count = f"{image.entry_count} entries" if image.entry_count is not None else "an unknown number of entries"
+    line(f"{image.ref}\n{image.format.value} cache, {count}, {size}, {image.download_bytes} bytes to fetch")
+    if entries is None:
+        table(("backend", "arch", "warp size"), [(t.backend, t.arch, t.warp_size) for t in image.targets])
+    else:
+        rows = [(e.form, e.backend, e.arch, e.warp_size or "", e.hash) for e in entries]
+        table(("form", "backend", "arch", "warp size", "hash"), rows)

@@ -1,0 +1,34 @@
+"""`gkm cache push`: an image on this machine to a registry."""
+
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from gkm.images import push as pushing
+from gkm.images import sources
+from gkm.images.reference import Reference
+
+from gkm_cli.answers import Output, OutputOption, line, show
+from gkm_cli.bars import bars
+from gkm_cli.registries import Access, CAFileOption, ConfigOption, PlainHTTPOption, RefArgument
+
+PathArgument = Annotated[Path, typer.Argument(metavar="PATH", help="An OCI layout or a docker-archive.")]
+
+
+def push(
+    path: PathArgument,
+    reference: RefArgument,
+    *,
+    plain_http: PlainHTTPOption = False,
+    ca_file: CAFileOption = None,
+    config: ConfigOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Push the image in PATH, an OCI layout or a docker-archive, as REF."""
+    ref = Reference.parse(reference)
+    registry = Access.of(config, plain_http=plain_http, ca_file=ca_file).registry(ref)
+    with tempfile.TemporaryDirectory(prefix="gkm-push-") as work, bars("Pushing") as tell:
+        image = sources.open_image(path, Path(work))
+        digest = pushing.image(registry, ref, image, lambda done, of: tell("Pushing", done, of))
+    show({"image": str(ref), "digest": digest}, output, lambda: line(f"{ref.name}@{digest} pushed"))

@@ -1,0 +1,92 @@
+"""`gkm cache sign`: a signature that cosign 2, cosign 3 and gkm verify."""
+
+import os
+import sys
+from getpass import getpass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from gkm.api.errors import GKMError, Reason
+from gkm.images import signing, signing_keyless, signing_keys
+from gkm.images.rekor import Rekor
+from gkm.images.signing_forms import Signer
+from gkm.images.signing_keyless import MAX_TOKEN_BYTES, Authority
+from gkm.images.sigstore_services import PUBLIC_FULCIO, PUBLIC_REKOR, Service
+
+from gkm_cli.answers import Output, OutputOption, line, show
+from gkm_cli.registries import Access, CAFileOption, ConfigOption, PlainHTTPOption, RefArgument
+from gkm_cli.signers import TrustedRootOption
+
+PASSWORD = "COSIGN_PASSWORD"  # noqa: S105 -- the name of the variable that cosign reads
+KeyFileOption = Annotated[
+    str, typer.Option("--key", metavar="FILE", help=f"A private key; its password is asked for, or in {PASSWORD}.")
+]
+TokenOption = Annotated[
+    Path | None, typer.Option("--identity-token", metavar="FILE", help="Sign as whom this OpenID token names.")
+]
+FulcioOption = Annotated[
+    str, typer.Option("--fulcio-url", metavar="URL", help="Who certifies identities, with --identity-token.")
+]
+RekorOption = Annotated[
+    str,
+    typer.Option("--rekor-url", metavar="URL", help="The log that is written to; with --key none is, unless named."),
+]
+
+
+def sign(
+    reference: RefArgument,
+    *,
+    key: KeyFileOption = "",
+    identity_token: TokenOption = None,
+    fulcio_url: FulcioOption = PUBLIC_FULCIO,
+    rekor_url: RekorOption = "",
+    trusted_root: TrustedRootOption = None,
+    plain_http: PlainHTTPOption = False,
+    ca_file: CAFileOption = None,
+    config: ConfigOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Sign the digest that REF names now, by a key or as an identity."""
+    if bool(key) == bool(identity_token):
+        raise GKMError(Reason.NOT_ALLOWED, "exactly one of --key and --identity-token is needed", "name one")
+    access = Access.of(config, plain_http=plain_http, ca_file=ca_file)
+    if identity_token:
+        signer = _by_identity(identity_token, fulcio_url, rekor_url or PUBLIC_REKOR, trusted_root)
+    else:
+        signer = _by_key(key, rekor_url, trusted_root)
+    registry, pinned = access.pinned(reference)
+    signed = signing.sign(registry, pinned, signer)
+    stored = {form.value: where for form, where in signed.stored.items()}
+    answer = {"digest": signed.digest, "signature": {"form": signed.form, "stored": stored}}
+    show(answer, output, lambda: line(f"{pinned} signed ({signed.form})"))
+
+
+def _by_key(key: str, rekor_url: str, trusted_root: Path | None) -> Signer:
+    if rekor_url and not trusted_root:
+        raise GKMError(Reason.NOT_ALLOWED, "--rekor-url needs --trusted-root", "name the file with the log's key")
+    private = signing_keys.read(key, _password(key))
+    if not rekor_url:
+        return Signer.by_key(private)
+    return Signer.by_key(private, Rekor(Service("Rekor", rekor_url)), str(trusted_root))
+
+
+def _password(key: str) -> bytes:
+    """Return the password of a key: cosign's variable, or what the person at the terminal types."""
+    known = os.environ.get(PASSWORD)
+    if known is None and sys.stdin.isatty():
+        known = getpass(f"password of {key} (empty for none): ")
+    return (known or "").encode()
+
+
+def _by_identity(token: Path, fulcio_url: str, rekor_url: str, trusted_root: Path | None) -> Signer:
+    if not trusted_root:
+        raise GKMError(
+            Reason.NOT_ALLOWED,
+            "--identity-token needs --trusted-root",
+            "for the public Sigstore, `cosign trusted-root create --with-default-services` writes the file",
+        )
+    with token.open("rb") as file:
+        text = file.read(MAX_TOKEN_BYTES + 1).decode("ascii", "replace").strip()
+    authority = Authority(Service("Fulcio", fulcio_url), str(trusted_root))
+    return signing_keyless.signer(authority, text, Rekor(Service("Rekor", rekor_url)))

@@ -1,0 +1,74 @@
+"""`gkm cache verify`: every signature of an image, and why it counts or not."""
+
+from typing import Any
+
+from gkm.api.errors import GKMError, Reason
+from gkm.images.verify import Finding, Verdict, Verifier
+
+from gkm_cli.answers import No, Output, OutputOption, line, show, table
+from gkm_cli.registries import Access, CAFileOption, ConfigOption, PlainHTTPOption, RefArgument
+from gkm_cli.signers import (
+    IdentityOption,
+    IssuerOption,
+    KeyOption,
+    PolicyOption,
+    Signers,
+    TrustedRootOption,
+    verification,
+)
+
+
+def verify(
+    reference: RefArgument,
+    *,
+    key: KeyOption = None,
+    identity: IdentityOption = "",
+    issuer: IssuerOption = "",
+    trusted_root: TrustedRootOption = None,
+    policy: PolicyOption = None,
+    plain_http: PlainHTTPOption = False,
+    ca_file: CAFileOption = None,
+    config: ConfigOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Resolve REF and say of every signature whether it counts, and why; exit 3 when the image is not verified."""
+    access = Access.of(config, plain_http=plain_http, ca_file=ca_file)
+    wanted = verification(Signers(key, identity, issuer, trusted_root, policy), access.config)
+    registry, pinned = access.pinned(reference)
+    verdict = Verifier(wanted).verify(registry, pinned, None)
+    if verdict.verified is None and verdict.reason is not Reason.NOT_REQUIRED:
+        raise GKMError(verdict.reason, verdict.message)
+    answer = {
+        "digest": pinned.digest,
+        "verified": bool(verdict.verified),
+        "message": verdict.message,
+        "matched": _matched(verdict),
+        "signatures": [_signature(found) for found in verdict.findings],
+    }
+    show(answer, output, lambda: _tell(verdict))
+    if not verdict.verified:
+        raise No
+
+
+def _matched(verdict: Verdict) -> dict[str, Any] | None:
+    """Return the first signature that counts, with the index of the policy that it counts for."""
+    found = next((finding for finding in verdict.findings if finding.ok), None)
+    if not verdict.verified or found is None:
+        return None
+    return {"policy": found.policy, "form": found.form.value, "identity": found.identity or found.key_id}
+
+
+def _signature(found: Finding) -> dict[str, Any]:
+    who = {"identity": found.identity, "issuer": found.issuer} if found.identity else {"keyid": found.key_id}
+    return {"policy": found.policy, "form": found.form.value, **who, "ok": found.ok, "reason": found.reason}
+
+
+def _tell(verdict: Verdict) -> None:
+    line(("verified: " if verdict.verified else "not verified: ") + verdict.message)
+    if verdict.findings:
+        rows = [(f.form.value, _who(f), "yes" if f.ok else "no", f.reason) for f in verdict.findings]
+        table(("form", "signer", "counts", "why"), rows)
+
+
+def _who(found: Finding) -> str:
+    return f"{found.identity} of {found.issuer}" if found.identity else found.key_id[:12]

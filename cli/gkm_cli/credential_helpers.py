@@ -1,0 +1,110 @@
+"""Credentials of the person at the terminal: what docker and podman have written, and the helper programs they name.
+
+Only the command line runs programs for credentials; no process in a cluster does.
+"""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from threading import Lock
+
+from gkm.api.errors import GKMError, Reason
+from gkm.images.auth import Credentials, Login
+from gkm.images.credentials import MAX_CONFIG_BYTES, DockerConfig, parse, placed
+from gkm.images.keyring import DOCKER_HUB, Keyring
+
+from gkm_cli import helper_programs
+
+DOCKER_HUB_SERVER = "https://index.docker.io/v1/"
+"""What helpers know Docker Hub by."""
+
+
+def credentials_from_environment(environment: Mapping[str, str] = os.environ) -> Credentials:
+    """Return the credentials of this person; the files are read now, helpers run when a registry asks.
+
+    Raises:
+        GKMError: UNAUTHORIZED, a file cannot be used.
+    """
+    return PersonalCredentials([config for path in places(environment) if (config := _read(path))])
+
+
+def places(environment: Mapping[str, str]) -> Iterator[Path]:
+    """Yield the files that are looked at: the one of REGISTRY_AUTH_FILE, or docker's and then podman's.
+
+    Raises:
+        GKMError: UNAUTHORIZED, when the file that was named does not exist.
+    """
+    if named := environment.get("REGISTRY_AUTH_FILE"):
+        if not Path(named).is_file():
+            raise GKMError(
+                Reason.UNAUTHORIZED, f"REGISTRY_AUTH_FILE names {named}, which is no file", "log in, or unset it"
+            )
+        yield Path(named)
+        return
+    home = Path(environment.get("HOME") or Path.home())
+    yield Path(environment.get("DOCKER_CONFIG") or home / ".docker") / "config.json"
+    if runtime := environment.get("XDG_RUNTIME_DIR"):
+        yield Path(runtime) / "containers" / "auth.json"
+    yield Path(environment.get("XDG_CONFIG_HOME") or home / ".config") / "containers" / "auth.json"
+    yield home / ".dockercfg"
+
+
+class PersonalCredentials:
+    """The Credentials in some files and of the helpers that they name, asked once each. Thread-safe."""
+
+    def __init__(self, configs: Sequence[DockerConfig]) -> None:
+        self._configs = configs
+        self._keyring = Keyring(configs)
+        self._told: dict[tuple[str, str], Login | None] = {}
+        self._lock = Lock()
+
+    def logins(self, registry: str, repository: str) -> Sequence[Login]:
+        """Return what helpers and files have for a repository.
+
+        Raises:
+            GKMError: UNAUTHORIZED, when a helper failed and nothing else has anything.
+        """
+        found: list[Login] = []
+        failed: GKMError | None = None
+        for name, server in dict.fromkeys(_helpers(self._configs, registry)):
+            try:
+                found += [login for login in [self._asked(name, server)] if login]
+            except GKMError as error:
+                failed = failed or error
+        found += self._keyring.logins(registry, repository)
+        if failed and not found:
+            raise failed
+        return found
+
+    def _asked(self, name: str, server: str) -> Login | None:
+        with self._lock:  # a helper may ask the person something: once, not once for each thread
+            if (name, server) not in self._told:
+                self._told[name, server] = helper_programs.ask(name, server)
+            return self._told[name, server]
+
+
+def _helpers(configs: Sequence[DockerConfig], registry: str) -> Iterator[tuple[str, str]]:
+    """Yield which helpers to ask, and for which server: the one of the registry, or else the one for all."""
+    server = DOCKER_HUB_SERVER if registry == DOCKER_HUB else registry
+    for config in configs:
+        special = [name for place, name in config.helpers.items() if _same(place, registry)]
+        for name in special or filter(None, [config.store]):
+            yield name, server
+
+
+def _same(place: str, registry: str) -> bool:
+    known = [placed(registry)[:2]] + ([("index.docker.io", "")] if registry == DOCKER_HUB else [])
+    return placed(place)[:2] in known and placed(place)[2] == ""
+
+
+def _read(path: Path) -> DockerConfig | None:
+    if not path.is_file():
+        return None
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MAX_CONFIG_BYTES + 1)
+    except OSError as error:
+        raise GKMError(
+            Reason.UNAUTHORIZED, f"{path} cannot be read: {error.strerror}", "check its owner and mode"
+        ) from error
+    return parse(raw, str(path)) if raw.strip() else None

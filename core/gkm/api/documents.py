@@ -1,0 +1,35 @@
+"""YAML as people mean it: `off`, `no` and `yes` are words, as in YAML 1.2; only true and false are truth values.
+
+PyYAML reads YAML 1.1, where `mode: off` says false, and a namespace called `no` is none.
+"""
+
+import re
+from typing import TypeVar
+
+import msgspec
+import yaml
+
+T = TypeVar("T")
+_BOOL = "tag:yaml.org,2002:bool"
+
+
+class _Loader(yaml.CSafeLoader):
+    """The safe loader, with the truth values of YAML 1.2 (core schema, section 10.3.2)."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 -- PyYAML's own
+        first: [(tag, pattern) for tag, pattern in found if tag != _BOOL]
+        for first, found in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+_Loader.add_implicit_resolver(_BOOL, re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF"))
+
+
+def decode(text: str | bytes, kind: type[T]) -> T:
+    """Return a YAML text as a typed value.
+
+    Raises:
+        msgspec.ValidationError: it is YAML of another shape.
+        yaml.YAMLError, RecursionError, UnicodeDecodeError: it is no YAML.
+    """
+    return msgspec.convert(yaml.load(text, _Loader), type=kind)  # noqa: S506 -- a safe loader

@@ -1,0 +1,51 @@
+"""The section `fabric` of the configuration: what is read, how sure a bad reading must be, who surveys InfiniBand."""
+
+import re
+from typing import Annotated
+
+from msgspec import Meta, Struct, field
+
+_SPAN = re.compile(r"(?:(\d{1,3})h)?(?:(\d{1,4})m)?(?:(\d{1,5})s)?", re.ASCII)
+SHORTEST_SECONDS, LONGEST_SECONDS = 60, 7 * 86_400
+
+# Absolute, and without "..": a program that is run as root is not looked for.
+Program = Annotated[str, Meta(max_length=255, pattern=r"^(/[A-Za-z0-9_+-][A-Za-z0-9_.+-]*)*\Z")]
+LabelText = Annotated[str, Meta(max_length=63)]
+
+
+class Settle(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """How long a change for the worse, or to another domain, must last before it is told: both must be reached."""
+
+    readings: Annotated[int, Meta(ge=1, le=100)] = 3
+    seconds: Annotated[float, Meta(ge=0, le=3600)] = 90.0
+
+
+class Ibnetdiscover(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """On which nodes ibnetdiscover is run, and how often (`30m`, `1h30m`). One node of each subnet is enough."""
+
+    nodes: Annotated[list[Annotated[str, Meta(max_length=253)]], Meta(max_length=1000)] = field(default_factory=list)
+    node_selector: Annotated[dict[Annotated[str, Meta(max_length=317)], LabelText], Meta(max_length=16)] = field(
+        default_factory=dict
+    )
+    interval: Annotated[str, Meta(max_length=16, pattern=r"^([0-9]{1,3}h)?([0-9]{1,4}m)?([0-9]{1,5}s)?\Z")] = "1h"
+    command: Program = ""
+
+    def __post_init__(self) -> None:
+        if not SHORTEST_SECONDS <= self.interval_seconds <= LONGEST_SECONDS:
+            raise ValueError(f"interval is {self.interval!r}; it must be from 1m to {LONGEST_SECONDS // 3600}h")
+
+    @property
+    def interval_seconds(self) -> int:
+        """Return the interval in seconds."""
+        found = _SPAN.fullmatch(self.interval)
+        hours, minutes, seconds = (int(part or 0) for part in found.groups()) if found else (0, 0, 0)
+        return hours * 3600 + minutes * 60 + seconds
+
+
+class Fabric(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """What the agent does about the fabric of its node. An empty command is looked for where Debian and RHEL put it."""
+
+    cache_labels: bool = False
+    lldpcli: Program = ""
+    settle: Settle = field(default_factory=Settle)
+    ibnetdiscover: Ibnetdiscover = field(default_factory=Ibnetdiscover)

@@ -1,0 +1,103 @@
+"""NodeFabric: how one node is wired, as its agent reads it: NVLink, InfiniBand, Ethernet."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct, field
+
+from gkm.api.caches import DateTime
+from gkm.api.meta import API_VERSION, ObjectMeta
+from gkm.api.nodes import NodeSpec
+
+MAX_PORTS = 512
+"""Ports, and as many Ethernet interfaces, of one node: some 100 kB of an object, and more than any machine has."""
+
+# A uuid as RFC 4122 writes it; a clique is an unsigned 32-bit number (nvml.h, nvmlGpuFabricInfo_v3_t).
+UUID_PATTERN = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"
+DOMAIN_PATTERN = f"{UUID_PATTERN[:-1]}[.][0-9]{{1,10}}$"
+GUID_PATTERN = "^[0-9a-f]{16}$"
+# A name in sysfs or of a network interface (IB_DEVICE_NAME_MAX is 64, IFNAMSIZ 16), as one path component.
+DEVICE_PATTERN = "^[A-Za-z0-9][A-Za-z0-9_.:@-]{0,62}$"
+
+Unsigned32 = Annotated[int, Meta(ge=0, le=(1 << 32) - 1, extra_json_schema={"format": "int64"})]
+GUID = Annotated[str, Meta(pattern=GUID_PATTERN, description="64 bits in hexadecimal, as ibnetdiscover writes them.")]
+Device = Annotated[str, Meta(pattern=DEVICE_PATTERN)]
+Word = Annotated[str, Meta(max_length=64, pattern="^[ -~]*$")]
+Name = Annotated[str, Meta(max_length=255, pattern="^[ -~]*$")]
+HealthName = Literal["healthy", "degraded", "unhealthy", "none"]
+
+
+class NVLinkHealth(Struct, frozen=True, omit_defaults=True):
+    """NVML's health mask over all GPUs of the node, the worst of each field, and what it complains about in words."""
+
+    mask: Unsigned32 = 0
+    decoded: Annotated[list[Word], Meta(max_length=16)] = field(default_factory=list)
+
+
+class NVLink(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """How the GPUs of the node are attached to NVLink: of the GPU that decides, where they differ."""
+
+    cluster_uuid: Annotated[str, Meta(pattern=f"{UUID_PATTERN}|^$")] = field(default="", name="clusterUUID")
+    clique_id: Unsigned32 = field(default=0, name="cliqueID")
+    state: Word = ""
+    status: Name = ""
+    health: NVLinkHealth = field(default_factory=NVLinkHealth)
+
+
+class InfiniBandPort(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A port of a host channel adapter. `port_guid` is what a cable's end is called in the subnet."""
+
+    device: Device
+    port: Annotated[int, Meta(ge=1, le=254)]
+    node_guid: GUID | None = field(default=None, name="nodeGUID")
+    port_guid: GUID | None = field(default=None, name="portGUID")
+    lid: Annotated[int, Meta(ge=0, le=65535)] = 0
+    state: Word = ""
+    rate: Word = ""
+
+
+class Neighbour(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Who is at the other end of an Ethernet cable, as it says by LLDP (IEEE 802.1AB)."""
+
+    chassis_id: Annotated[Name, Meta(min_length=1)] = field(name="chassisID")
+    port_id: Annotated[Name, Meta(min_length=1)] = field(name="portID")
+    system_name: Name = ""
+
+
+class EthernetLink(Struct, frozen=True):
+    """An interface of the node with its neighbour."""
+
+    interface: Device
+    neighbour: Neighbour
+
+
+class NodeFabricStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What is. `domain` and `health` are what the labels of the Node say: a reading that flaps does not move them."""
+
+    observed_generation: Annotated[int, Meta(ge=0)] = 0
+    domain: Annotated[
+        str, Meta(description="<clusterUUID>.<cliqueID>, empty for none.", pattern=f"{DOMAIN_PATTERN}|^$")
+    ] = ""
+    health: HealthName | None = None
+    message: Annotated[
+        str, Meta(description="Why the health is not healthy, or the domain is empty.", max_length=512)
+    ] = ""
+    infiniband_ports: Annotated[
+        str, Meta(description="Active ports/ports, for the printer column.", pattern="^([0-9]{1,4}/[0-9]{1,4})?$")
+    ] = ""
+    nvlink: NVLink | None = None
+    infiniband: Annotated[list[InfiniBandPort], Meta(max_length=MAX_PORTS)] = field(default_factory=list)
+    ethernet: Annotated[list[EthernetLink], Meta(max_length=MAX_PORTS)] = field(default_factory=list)
+    problems: Annotated[
+        list[Annotated[str, Meta(max_length=256)]],
+        Meta(description="What could not be read, and why.", max_length=16),
+    ] = field(default_factory=list)
+    last_updated: DateTime | None = None
+
+
+class NodeFabric(Struct, frozen=True, rename="camel", tag_field="kind", tag="NodeFabric"):
+    """How one node is wired."""
+
+    metadata: ObjectMeta
+    spec: NodeSpec
+    status: NodeFabricStatus = field(default_factory=NodeFabricStatus)
+    api_version: str = API_VERSION

@@ -1,0 +1,127 @@
+"""AMD GPUs by the Python binding of AMD SMI. Runs in the probe's process only.
+
+The binding comes with ROCm (docs of AMD SMI 6.4.1 and 7.2.3, "AMD SMI Python API reference"; `amdsmi_interface.py`
+of ROCm/amdsmi) and is no dependency of ours: where it is not installed, there are no AMD GPUs for us. It must match
+the library beside it, so it is taken as it is found.
+"""
+
+import importlib
+import re
+from contextlib import suppress
+from pathlib import Path
+from types import ModuleType
+
+from gkm.gpus import pci
+from gkm.gpus.asking import Caller
+from gkm.gpus.values import MAX_GPUS, Gpu, Inventory, printable
+
+BACKEND = "hip"
+BINDING = "amdsmi"
+DRIVER = "amdgpu"
+# What LLVM calls a processor: gfx90a, gfx942, gfx1100. The last two digits are minor version and stepping.
+_ARCH = re.compile(r"gfx([0-9]{1,2})[0-9a-f]{2}", re.ASCII)
+_FIRST_WAVE32 = 10
+_MAX_MODEL = 96
+
+
+class Amd:
+    """The Vendor of AMD SMI."""
+
+    def read(self, devices: Path) -> Inventory:
+        """Return the GPUs that AMD SMI shows; without binding, driver or GPUs none, which is no error."""
+        try:
+            smi = importlib.import_module(BINDING)
+        except Exception as error:  # noqa: BLE001 -- it loads a library when imported, and fails in ways of its own
+            if isinstance(error, ModuleNotFoundError) and error.name == BINDING:
+                return Inventory()
+            return _away(devices, f"{BINDING} cannot be imported: {error}")
+        try:
+            smi.amdsmi_init()
+        except Exception as error:  # noqa: BLE001 -- see gkm.gpus.asking
+            code, message = named(error) or (type(error).__name__, str(error))
+            return _away(devices, f"amdsmi_init: {code}: {message}")
+        try:
+            return _inventory(smi)
+        finally:
+            with suppress(Exception):
+                smi.amdsmi_shut_down()
+
+
+def _away(devices: Path, why: str) -> Inventory:
+    """Return what it means that AMD SMI does not start: an error only where its driver holds, or could hold, a GPU."""
+    if any(driver in ("", DRIVER) for driver in pci.drivers_of_gpus(pci.AMD, devices)):
+        return Inventory(errors=(printable(why),))
+    return Inventory()
+
+
+def _inventory(smi: ModuleType) -> Inventory:
+    system = Caller(named)
+    nothing: list[object] = []
+    handles = system.ask("amdsmi_get_processor_handles", lambda: list(smi.amdsmi_get_processor_handles()), nothing)
+    gpus = tuple(_gpu(smi, index, handle) for index, handle in enumerate(handles[:MAX_GPUS]))
+    return Inventory(gpus=gpus, errors=system.errors)
+
+
+def _gpu(smi: ModuleType, index: int, handle: object) -> Gpu:
+    caller = Caller(named)
+    ask = caller.ask
+    nothing: dict[str, object] = {}
+    asic = ask("amdsmi_get_gpu_asic_info", lambda: dict(smi.amdsmi_get_gpu_asic_info(handle)), nothing)
+    arch = ask("amdsmi_get_gpu_asic_info", lambda: _arch(asic), "") if asic else ""
+    uuid = ask("amdsmi_get_gpu_device_uuid", lambda: str(smi.amdsmi_get_gpu_device_uuid(handle)), "")
+    driver = ask(
+        "amdsmi_get_gpu_driver_info", lambda: str(smi.amdsmi_get_gpu_driver_info(handle)["driver_version"]), ""
+    )
+    address = ask("amdsmi_get_gpu_device_bdf", lambda: str(smi.amdsmi_get_gpu_device_bdf(handle)), "")
+    # In bytes, where the two calls that tell more of the memory count in MB.
+    memory = ask(
+        "amdsmi_get_gpu_memory_total",
+        lambda: int(smi.amdsmi_get_gpu_memory_total(handle, smi.AmdSmiMemoryType.VRAM)),
+        0,
+    )
+    return Gpu(
+        index=index,
+        backend=BACKEND,
+        uuid=printable(uuid),
+        model=printable(str(asic.get("market_name", "")), _MAX_MODEL),
+        driver_version=printable(driver),
+        arch=arch,
+        warp_size=warp_size(arch),
+        memory_mib=max(0, memory) >> 20,
+        pci_address=pci.normalised(address),
+        faults=caller.faults,
+    )
+
+
+def _arch(asic: dict[str, object]) -> str:
+    """Return the processor; the market name tells nothing of it (MCV guesses it from there, and often wrongly).
+
+    Raises:
+        ValueError: what is said is no processor.
+    """
+    said = str(asic["target_graphics_version"]).lower()
+    plain = said.partition(":")[0]
+    if not _ARCH.fullmatch(plain):
+        raise ValueError(f"target_graphics_version {said[:32]!r} names no processor")
+    return plain
+
+
+def warp_size(arch: str) -> int:
+    """Return how many threads run together, 0 for no processor; AMD SMI does not say it.
+
+    64 up to gfx9 (GCN, CDNA), 32 from gfx10 on (RDNA): LLVM's FEATURE_WAVE32, which is also what HIP compiles for
+    unless somebody asks for the other (llvm D88370, clang/test/Driver/hip-wavefront-size.hip).
+    """
+    found = _ARCH.fullmatch(arch)
+    if found is None:
+        return 0
+    return 32 if int(found[1]) >= _FIRST_WAVE32 else 64
+
+
+def named(error: Exception) -> tuple[str, str] | None:
+    """Return AMD SMI's code and words for an error of its library: "AMDSMI_STATUS_BUSY - Device busy"."""
+    said = getattr(error, "err_info", None)
+    if not isinstance(said, str):
+        return None
+    code, _, words = said.partition(" - ")
+    return code.removeprefix("AMDSMI_STATUS_").strip(), words.strip() or code

@@ -1,0 +1,48 @@
+"""What the PCI bus says: whether there is a GPU at all that a driver could speak for."""
+
+import re
+from pathlib import Path
+
+DEVICES = Path("/sys/bus/pci/devices")
+NVIDIA, AMD = "0x10de", "0x1002"
+_CLASSES = ("0x03", "0x12")
+"""Display controllers and processing accelerators: https://pci-ids.ucw.cz/read/PD."""
+_ADDRESS = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])", re.ASCII | re.IGNORECASE)
+
+
+def drivers_of_gpus(vendor: str, devices: Path) -> list[str]:
+    """Return for each GPU of a vendor the driver that holds it, "" where none does; [] where there is no such bus."""
+    try:
+        found = sorted(devices.iterdir())
+    except OSError:
+        return []
+    return [
+        _driver(device) for device in found if _read(device / "vendor") == vendor and _is_gpu(_read(device / "class"))
+    ]
+
+
+def normalised(address: str) -> str:
+    """Return an address as sysfs writes it: NVML's `00000000:01:00.0` is `0000:01:00.0`; "" for what is no address."""
+    found = _ADDRESS.fullmatch(address)
+    if found is None:
+        return ""
+    domain, bus, device, function = found.groups()
+    return f"{int(domain, 16):04x}:{bus}:{device}.{function}".lower()
+
+
+def _is_gpu(device_class: str) -> bool:
+    return device_class.startswith(_CLASSES)
+
+
+def _driver(device: Path) -> str:
+    try:
+        return (device / "driver").readlink().name
+    except OSError:
+        return ""
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text("ascii", errors="replace").strip()
+    except OSError:
+        return ""

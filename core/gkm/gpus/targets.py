@@ -1,0 +1,107 @@
+"""What a cache was built for, as preflight compares it: one spelling for each kind of GPU. Pure.
+
+Targets come from labels that anybody may have written, and that MCV writes in its own ways (docs/design/preflight.md).
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Protocol
+
+from gkm.gpus.values import Gpu, printable
+
+CUDA, HIP = "cuda", "hip"
+_BACKENDS = {"rocm": HIP}
+"""vLLM's word for what Triton and nodes call hip (VLLM_TARGET_DEVICE)."""
+_MAX_WARP = 1024
+# "90", "sm_90", and "sm_90a" or "sm_100f", which run on the GPU they are named after.
+_CUDA_ARCH = re.compile(r"(?:sm_?)?([0-9]{2,3})[af]?", re.ASCII)
+# gfx10 and later: RDNA, whose threads run in groups of 32.
+_RDNA = re.compile(r"gfx1[0-9][0-9a-f]{2}", re.ASCII)
+_RDNA_WARP, _CLAIMED_WARP = 32, 64
+_SHOWN_LENGTH = 24
+
+
+class Target(Protocol):
+    """What a cache was built for."""
+
+    @property
+    def backend(self) -> str:
+        """Return `cuda`, `hip`, ..."""
+
+    @property
+    def arch(self) -> str:
+        """Return `90` or `sm_90` for cuda, `gfx942` for hip."""
+
+    @property
+    def warp_size(self) -> int:
+        """Return the number of threads that run together."""
+
+    @property
+    def ptx_version(self) -> int:
+        """Return the version of PTX without its dot (84), or the major version of a driver (590); 0 where unsaid."""
+
+    @property
+    def cuda_version(self) -> str:
+        """Return `12.9`, "" where it is not said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A target in our spelling: cuda's architecture without a prefix, hip's without features."""
+
+    backend: str
+    arch: str
+    warp_size: int
+    ptx_version: int = 0
+    cuda_version: str = ""
+
+    @property
+    def possible(self) -> bool:
+        """Return whether there can be such a GPU."""
+        return bool(self.backend.strip() and self.arch.strip()) and 1 <= self.warp_size <= _MAX_WARP
+
+    @property
+    def described(self) -> str:
+        """Return all three facts, whatever they are."""
+        backend, arch = printable(self.backend, _SHOWN_LENGTH), printable(self.arch, _SHOWN_LENGTH)
+        return f"backend {backend!r}, architecture {arch!r}, warp size {self.warp_size}"
+
+    @property
+    def shown(self) -> str:
+        """Return the architecture as people write it."""
+        return printable(shown_arch(self.backend, self.arch), _SHOWN_LENGTH)
+
+    def runs_in_warps_of(self, gpu: Gpu) -> bool:
+        """Return whether the warp sizes agree, of a target for this very architecture.
+
+        MCV writes 64 for every AMD GPU, also for RDNA, whose size is 32 (prior-art/gkm-03-compat-check.md): there
+        its 64 says nothing, and the architecture has said it already.
+        """
+        if _RDNA.fullmatch(self.arch) and (gpu.warp_size, self.warp_size) == (_RDNA_WARP, _CLAIMED_WARP):
+            return True
+        return self.warp_size == gpu.warp_size
+
+
+def built(target: Target) -> Built:
+    """Return a target in our spelling."""
+    backend = _BACKENDS.get(target.backend, target.backend)
+    return Built(
+        backend,
+        _arch(backend, target.arch),
+        target.warp_size,
+        target.ptx_version,
+        target.cuda_version,
+    )
+
+
+def shown_arch(backend: str, arch: str) -> str:
+    """Return an architecture as people write it."""
+    return f"sm_{arch}" if backend == CUDA else arch
+
+
+def _arch(backend: str, arch: str) -> str:
+    if backend == CUDA:
+        found = _CUDA_ARCH.fullmatch(arch)
+        return found[1] if found else arch.removeprefix("sm_")
+    # "gfx90a:sramecc+:xnack-": which features are on is the compiler's matter, Triton names the processor alone.
+    return arch.partition(":")[0] if backend == HIP else arch

@@ -1,0 +1,111 @@
+"""The files of a cache directory, in the order that Go's filepath.Walk visits them; no link is ever followed.
+
+Two passes are made, one that looks and one that packs: memory is bounded by the largest single directory.
+"""
+
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from gkm.api.errors import GKMError, Reason
+from gkm.images.extract import MAX_FILES, MAX_PATHS_BYTES, checked_path
+
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+"""Not blocking: what was a file a moment ago may be a pipe now."""
+_PIECE_BYTES = 256 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file or directory at `path`, relative and with slashes. `size` in bytes, 0 for directories."""
+
+    path: str
+    directory: bool
+    size: int
+    executable: bool
+    _parent: int
+    """Descriptor of the directory that holds it: open only until the next entry is asked for."""
+
+    @property
+    def name(self) -> str:
+        """Return the last part of the path."""
+        return self.path.rpartition("/")[2]
+
+    def pieces(self) -> Iterator[bytes]:
+        """Yield the bytes of a file, exactly `size` of them.
+
+        Raises:
+            GKMError: CONTENT_MISMATCH, the file changed since it was listed.
+            OSError: it cannot be read.
+        """
+        descriptor = os.open(self.name, _READ, dir_fd=self._parent)
+        with os.fdopen(descriptor, "rb", buffering=0) as file:
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode) or found.st_size != self.size:
+                raise self._changed()
+            missing = self.size
+            while missing:
+                piece = file.read(min(_PIECE_BYTES, missing))
+                if not piece:
+                    raise self._changed()
+                missing -= len(piece)
+                yield piece
+            if file.read(1):
+                raise self._changed()
+
+    def read(self) -> bytes:
+        """Return the bytes of a small file; raises as `pieces`."""
+        return b"".join(self.pieces())
+
+    def _changed(self) -> GKMError:
+        return GKMError(
+            Reason.CONTENT_MISMATCH,
+            f"{self.path} changed while it was read",
+            "build when nothing writes to the cache any more",
+        )
+
+
+def walk(root: Path) -> Iterator[Entry]:
+    """Yield what is in `root`. Use each entry before the next is asked for.
+
+    Raises:
+        GKMError: UNSAFE_CONTENT for links, devices and names that no node would extract, TOO_LARGE for too many files.
+        OSError: it cannot be read.
+    """
+    length = 0
+    descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    for files, entry in enumerate(_walk(descriptor, ""), start=1):
+        length += len(entry.path)
+        if files > MAX_FILES or length > MAX_PATHS_BYTES:
+            raise GKMError(
+                Reason.TOO_LARGE,
+                f"{root} holds more than {MAX_FILES} files, or more than {MAX_PATHS_BYTES} bytes of names",
+                "remove what is no longer used",
+            )
+        yield entry
+
+
+def _walk(directory: int, prefix: str) -> Iterator[Entry]:
+    """Walk an open directory, and close it."""
+    try:
+        for name in sorted(os.listdir(directory), key=os.fsencode):
+            path = f"{prefix}{name}"
+            checked_path(os.fsencode(f"io.triton.cache/{path}"))
+            found = os.stat(name, dir_fd=directory, follow_symlinks=False)
+            if stat.S_ISDIR(found.st_mode):
+                yield Entry(path, directory=True, size=0, executable=True, _parent=directory)
+                child = os.open(name, _READ | os.O_DIRECTORY, dir_fd=directory)
+                yield from _walk(child, f"{path}/")
+            elif stat.S_ISREG(found.st_mode):
+                executable = bool(found.st_mode & stat.S_IXUSR)
+                yield Entry(path, directory=False, size=found.st_size, executable=executable, _parent=directory)
+            else:
+                raise GKMError(
+                    Reason.UNSAFE_CONTENT,
+                    f"{path} is neither a file nor a directory; no node would accept it",
+                    "remove it, or put the file itself in its place",
+                )
+    finally:
+        os.close(directory)

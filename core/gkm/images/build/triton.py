@@ -1,0 +1,95 @@
+"""Kernels as Triton's own metadata states them, and what MCV's manifest says of each.
+
+Source: prior-art/gkm-02-mcv-image-format.md. Proven byte for byte (manifest, labels, dummy_key) against the image that
+MCV itself built, tests/data/mcv.
+"""
+
+import hashlib
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+from gkm.images.build.go_json import marshal
+from gkm.images.build.tree import Entry
+from gkm.images.cache import Target, can_be
+
+MAX_METADATA_BYTES = 4 << 20
+UNKNOWN_TRITON_KEY = "unknown-triton-key"
+"""What MCV writes where Triton cannot be asked. We never ask: it would be another answer on every machine."""
+
+_Hash = Annotated[str, Meta(max_length=256)]
+_Word = Annotated[str, Meta(max_length=32)]
+_Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+
+
+class _Target(Struct):
+    backend: _Word
+    arch: _Word | _Count
+    warp_size: _Count
+
+
+class Kernel(Struct):
+    """The metadata that Triton keeps for a kernel; the fields that MCV's manifest repeats."""
+
+    target: _Target
+    hash: _Hash = ""
+    num_stages: _Count | None = None
+    num_warps: _Count | None = None
+    ptx_version: _Count | None = None
+    debug: bool | None = None
+
+    @property
+    def built_for(self) -> Target:
+        """Return the GPU that it was compiled for."""
+        return Target(self.target.backend, str(self.target.arch), self.target.warp_size)
+
+
+def kernel_in(entry: Entry) -> Kernel | None:
+    """Return the kernel that a file describes; None where it is another file.
+
+    Raises:
+        GKMError: CONTENT_MISMATCH, it changed while it was read.
+        OSError: it cannot be read.
+    """
+    if entry.directory or not entry.name.endswith(".json") or entry.name.startswith("__grp__"):
+        return None
+    if entry.size > MAX_METADATA_BYTES:
+        return None
+    try:
+        kernel = msgspec.json.decode(entry.read(), type=Kernel)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    return kernel if kernel.hash and can_be(kernel.built_for) else None
+
+
+def manifest_entry(kernel: Kernel) -> dict[str, Any]:
+    """Return what MCV's manifest says of a kernel, in its order of fields, without those that are zero."""
+    optional = {
+        "ptx_version": kernel.ptx_version,
+        "num_stages": kernel.num_stages,
+        "num_warps": kernel.num_warps,
+        "debug": kernel.debug,
+    }
+    return {
+        "hash": kernel.hash,
+        "dummy_key": _dummy_key(kernel),
+        **{key: value for key, value in optional.items() if value},
+        "backend": kernel.target.backend,
+        "arch": str(kernel.target.arch),
+        "warp_size": kernel.target.warp_size,
+    }
+
+
+def _dummy_key(kernel: Kernel) -> str:
+    """Return MCV's stand-in for Triton's own key, as MCV computes it without Triton at hand."""
+    options = {
+        "debug": bool(kernel.debug),
+        "num_stages": kernel.num_stages or 0,
+        "num_warps": kernel.num_warps or 0,
+        "ptx": kernel.ptx_version or 0,
+    }
+    target = f"{kernel.target.backend}-{kernel.target.arch}-{kernel.target.warp_size}"
+    parts = ("dummy_source_content", target, marshal(options), "{}")
+    text = "-".join([UNKNOWN_TRITON_KEY, *(hashlib.sha256(part.encode()).hexdigest() for part in parts)])
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,72 @@
+"""What a person states of the programs that made a cache: `--dependency-version name=version`.
+
+`cuda` and `ptx` are keys that MCV's summary has for each target (`cuda_version`, a text, and `ptx_version`, a number):
+they go there, into every target of backend cuda. Anything else (`triton`, `torch`, `vllm`, `rocm`, `driver`…) has no
+place in MCV's format and becomes a label of ours, `gkm.io/dependency-version.<name>`; readers that do not know it pass
+over it. They are claims of whoever built the image; `cuda` and `ptx` are held against the driver of a node
+(docs/design/preflight.md).
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from gkm.api.errors import GKMError, Reason
+
+LABEL_PREFIX = "gkm.io/dependency-version."
+MAX_VERSIONS = 32
+_NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}", re.ASCII)
+_VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+~:-]{0,63}", re.ASCII)
+_PTX = re.compile(r"[1-9][0-9]{0,3}", re.ASCII)
+_CUDA = "cuda"
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """Versions by the name of what they are of."""
+
+    cuda: str = ""
+    ptx: int = 0
+    others: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, pairs: Iterable[str]) -> "Versions":
+        """Return what `name=version` pairs say.
+
+        Raises:
+            GKMError: METADATA_INVALID.
+        """
+        stated: dict[str, str] = {}
+        for pair in pairs:
+            name, separator, version = pair.partition("=")
+            name = {"cuda_version": _CUDA, "ptx_version": "ptx"}.get(name, name)
+            if not separator or not _NAME.fullmatch(name) or not _VERSION.fullmatch(version):
+                raise _invalid(f"{pair[:80]!r} is not name=version", "write triton=3.5.1 or cuda=12.9")
+            if name in stated:
+                raise _invalid(f"the version of {name} is stated twice", "state it once")
+            stated[name] = version
+        if len(stated) > MAX_VERSIONS:
+            raise _invalid(f"{len(stated)} versions are stated, at most {MAX_VERSIONS} are written", "state fewer")
+        ptx = stated.pop("ptx", "")
+        if ptx and not _PTX.fullmatch(ptx):
+            raise _invalid(f"{ptx!r} is no version of PTX", "write it as MCV does, without a dot: ptx=84")
+        return cls(stated.pop(_CUDA, ""), int(ptx or 0), stated)
+
+    def target(self, backend: str, arch: str, warp_size: int, cuda: str = "") -> dict[str, Any]:
+        """Return one target of a summary; `cuda` is what the cache itself says, a person's word comes first."""
+        stated: dict[str, Any] = {"backend": backend, "arch": arch, "warp_size": warp_size}
+        if backend == _CUDA and self.ptx:
+            stated["ptx_version"] = self.ptx
+        if backend == _CUDA and (self.cuda or cuda):
+            stated["cuda_version"] = self.cuda or cuda
+        return stated
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Return the labels of ours."""
+        return {f"{LABEL_PREFIX}{name}": version for name, version in sorted(self.others.items())}
+
+
+def _invalid(what: str, hint: str) -> GKMError:
+    return GKMError(Reason.METADATA_INVALID, what, hint)

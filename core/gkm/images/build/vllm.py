@@ -1,0 +1,176 @@
+"""What vLLM leaves under `torch_compile_cache`, seen entry by entry as the directory is walked.
+
+Layouts and rules: prior-art/gkm-02-mcv-image-format.md ("Detection rules") and MCV's docs/vllm-binary-cache.md. No
+image of a vLLM cache that MCV built was at hand: manifest and labels follow the documented structures and example
+values; what is proven is the JSON encoding they share with Triton's (go_json, tests/data/mcv). MCV lists the kernels of
+the last `triton_cache` of a hash only; here those of every rank are listed, which is the same for one rank.
+"""
+
+import re
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+from gkm.images.build.go_json import as_map
+from gkm.images.build.tree import Entry
+from gkm.images.build.triton import Kernel, manifest_entry
+
+ROOT = "torch_compile_cache"
+AOT = "torch_aot_compile"
+MAX_FACTORS_BYTES = 4 << 20
+_MARKS = ("inductor_cache", "fxgraph", AOT)
+_RANK = re.compile(r"rank_[0-9]+_[0-9]+", re.ASCII)
+_FACTORS = "cache_key_factors.json"
+_ARTIFACT = "artifact_compile_range_"
+_Hash = Annotated[str, Meta(max_length=1024)]
+
+
+class Factors(Struct):
+    """cache_key_factors.json: what vLLM made the key of a compilation from."""
+
+    code_hash: _Hash | None = None
+    compiler_hash: _Hash | None = None
+    config_hash: _Hash | None = None
+    env: dict[str, Any] | None = None
+
+    def variable(self, name: str) -> str:
+        """Return an environment variable; empty where it is none, or no text."""
+        value = (self.env or {}).get(name)
+        return value if isinstance(value, str) else ""
+
+
+@dataclass(slots=True)
+class Prefix:
+    """One component of a model on one rank: `rank_0_0/backbone`."""
+
+    rank: str
+    name: str
+    factors: Factors | None = None
+    artifacts: list[str] = field(default_factory=list)
+    unpacked: bool = False
+
+    @property
+    def complete(self) -> bool:
+        """Return whether it is in the binary format."""
+        return self.factors is not None and bool(self.artifacts)
+
+
+@dataclass(slots=True)
+class HashDirectory:
+    """One compiled model."""
+
+    prefixes: dict[tuple[str, str], Prefix] = field(default_factory=dict)
+    kernels: list[Kernel] = field(default_factory=list)
+    models: list[str] = field(default_factory=list)
+    """Ranks that hold a mega-AOT bundle."""
+
+    @property
+    def binaries(self) -> list[Prefix]:
+        """Return what is in the binary format, in the order of names."""
+        return [prefix for prefix in self.prefixes.values() if prefix.complete]
+
+
+@dataclass(slots=True)
+class Seen:
+    """What has been seen of a directory so far."""
+
+    marked: bool = False
+    rooted: bool = False
+    hashes: dict[str, HashDirectory] = field(default_factory=dict)
+    bundles: dict[str, HashDirectory] = field(default_factory=dict)
+
+    @property
+    def is_vllm(self) -> bool:
+        """Return whether MCV would call the directory a cache of vLLM."""
+        return self.marked and self.rooted
+
+    def see(self, entry: Entry, kernel: Kernel | None) -> None:
+        """Take note of an entry; raises as reading it does."""
+        parts = entry.path.split("/")
+        directories = parts if entry.directory else parts[:-1]
+        if not any(part.startswith(".") or "vendor" in part for part in directories):
+            self.marked |= parts[-1].endswith("vllm_compile_cache.py") or any(mark in entry.path for mark in _MARKS)
+        match parts:
+            case [root] if root == ROOT:
+                self.rooted |= entry.directory
+            case [root, aot, hashed, *inside] if root == ROOT and aot == AOT:
+                _see_bundle(self.bundles.setdefault(hashed, HashDirectory()), inside, entry)
+            case [root, hashed, *inside] if root == ROOT and hashed != AOT and (inside or entry.directory):
+                _see_hash(self.hashes.setdefault(hashed, HashDirectory()), inside, entry, kernel)
+
+    @property
+    def count(self) -> int:
+        """Return the number of hash directories, as MCV counts them."""
+        return len(self.hashes) + sum(1 for found in self.bundles.values() if found.models)
+
+    @property
+    def entries(self) -> list[dict[str, Any]]:
+        """Return what MCV's manifest lists, in the order of names, bundles last."""
+        listed = [_hash_entry(name, found) for name, found in self.hashes.items() if found.binaries or found.kernels]
+        return listed + [_bundle_entry(name, found) for name, found in self.bundles.items() if found.models]
+
+
+def _see_bundle(bundle: HashDirectory, inside: list[str], entry: Entry) -> None:
+    if len(inside) == 2 and _RANK.fullmatch(inside[0]) and inside[1] == "model" and not entry.directory:  # noqa: PLR2004
+        bundle.models.append(inside[0])
+
+
+def _see_hash(found: HashDirectory, inside: list[str], entry: Entry, kernel: Kernel | None) -> None:
+    if kernel is not None and "triton_cache" in inside[:-1]:
+        found.kernels.append(kernel)
+    match inside:
+        case [rank, prefix] if _RANK.fullmatch(rank) and entry.directory:
+            found.prefixes[rank, prefix] = Prefix(rank, prefix)
+        case [rank, prefix, name] if (rank, prefix) in found.prefixes:
+            component = found.prefixes[rank, prefix]
+            if name == _FACTORS and not entry.directory:
+                component.factors = _factors(entry)
+            elif name.startswith(_ARTIFACT):
+                component.unpacked |= entry.directory and not component.artifacts
+                component.artifacts.append(name)
+
+
+def _factors(entry: Entry) -> Factors | None:
+    if entry.size > MAX_FACTORS_BYTES:
+        return None
+    try:
+        factors = msgspec.json.decode(entry.read(), type=Factors)
+        factors.env = {key: as_map(value) for key, value in sorted((factors.env or {}).items())}
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError):
+        return None
+    return factors
+
+
+def _hash_entry(name: str, found: HashDirectory) -> dict[str, Any]:
+    if found.binaries:
+        return {"vllmHash": name, "cacheFormat": "binary", "binary": [_binary(prefix) for prefix in found.binaries]}
+    return {"vllmHash": name, "cacheFormat": "triton", "triton": [manifest_entry(kernel) for kernel in found.kernels]}
+
+
+def _bundle_entry(name: str, found: HashDirectory) -> dict[str, Any]:
+    binaries = [
+        {"rank": rank, "prefix": "", "artifact_count": 1, "artifact_names": ["model"], "cache_save_format": "mega-aot"}
+        for rank in found.models
+    ]
+    return {"vllmHash": name, "cacheFormat": "binary", "binary": binaries}
+
+
+def _binary(prefix: Prefix) -> dict[str, Any]:
+    factors = prefix.factors or Factors()
+    optional = {
+        "code_hash": factors.code_hash,
+        "config_hash": factors.config_hash,
+        "compiler_hash": factors.compiler_hash,
+        "cache_save_format": "unpacked" if prefix.unpacked else "binary",
+        "target_device": factors.variable("VLLM_TARGET_DEVICE"),
+        "env": factors.env,
+    }
+    return {
+        "rank": prefix.rank,
+        "prefix": prefix.name,
+        "artifact_count": len(prefix.artifacts),
+        "artifact_names": prefix.artifacts,
+        **{key: value for key, value in optional.items() if value},
+    }

@@ -1,0 +1,95 @@
+"""The entries of a cache, as the manifest in its content lists them (prior-art/gkm-02-mcv-image-format.md)."""
+
+from dataclasses import dataclass
+
+from msgspec import Struct, field
+
+from gkm.api.errors import GKMError, Reason
+from gkm.images.manifest import decode
+
+MAX_ENTRIES = 200_000
+"""As many as an entry of the store may have files."""
+
+
+@dataclass(frozen=True, slots=True)
+class CacheEntry:
+    """One kernel, or one compiled artifact of vLLM. Texts are claims of whoever built the image; "" where it has none.
+
+    `form` is how it is stored: "triton", or of vLLM "binary" or "aot_compile".
+    """
+
+    form: str
+    hash: str
+    backend: str
+    arch: str
+    warp_size: int | None
+    ptx_version: int | None
+    dummy_key: str
+
+
+class _Kernel(Struct):
+    hash: str = ""
+    backend: str = ""
+    arch: str | int = ""
+    warp_size: int | None = None
+    ptx_version: int | None = None
+    dummy_key: str = ""
+
+
+class _Binary(Struct):
+    code_hash: str = ""
+    target_device: str = ""
+
+
+class _AheadOfTime(Struct):
+    hash: str = ""
+
+
+class _Graphs(Struct):
+    """What vLLM keeps under one hash."""
+
+    hash: str = field(default="", name="vllmHash")
+    triton: list[_Kernel] = field(default_factory=list)
+    binary: list[_Binary] = field(default_factory=list)
+    ahead: list[_AheadOfTime] = field(default_factory=list, name="aot_compile")
+
+
+class _Manifest(Struct):
+    triton: list[_Kernel] | None = None
+    vllm: list[_Graphs] | None = None
+
+
+def entries_in(manifest: bytes) -> list[CacheEntry]:
+    """Return what a cache manifest lists; of none, nothing.
+
+    Raises:
+        GKMError: METADATA_INVALID; TOO_LARGE beyond MAX_ENTRIES.
+    """
+    if not manifest:
+        return []
+    found = decode(manifest, _Manifest, "the cache manifest")
+    entries = [_kernel(kernel) for kernel in found.triton or []]
+    for graphs in found.vllm or []:
+        entries += [_kernel(kernel) for kernel in graphs.triton]
+        entries += [
+            CacheEntry("binary", each.code_hash or graphs.hash, each.target_device, "", None, None, "")
+            for each in graphs.binary
+        ]
+        entries += [
+            CacheEntry("aot_compile", each.hash or graphs.hash, "", "", None, None, "") for each in graphs.ahead
+        ]
+    if len(entries) > MAX_ENTRIES:
+        raise GKMError(Reason.TOO_LARGE, f"the cache manifest lists {len(entries)} entries, at most {MAX_ENTRIES}")
+    return entries
+
+
+def _kernel(kernel: _Kernel) -> CacheEntry:
+    return CacheEntry(
+        "triton",
+        kernel.hash,
+        kernel.backend,
+        str(kernel.arch),
+        kernel.warp_size,
+        kernel.ptx_version,
+        kernel.dummy_key,
+    )

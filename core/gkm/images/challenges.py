@@ -1,0 +1,29 @@
+"""What a registry asks for with a 401: the WWW-Authenticate header (RFC 9110, section 11), read within bounds."""
+
+import re
+from dataclasses import dataclass
+
+_SCHEME = re.compile(r"(?:^|,)\s{0,8}(bearer|basic)(?=\s|$)", re.IGNORECASE)
+_PARAMETER = re.compile(r'([A-Za-z_]{1,32})\s{0,8}=\s{0,8}(?:"([^"\x00-\x1f]{0,1024})"|([^\s",]{1,1024}))')
+_MAX_HEADER = 8 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Challenge:
+    """Basic, or a Bearer token that `realm` hands out for `service`; what scope it needs, we know ourselves."""
+
+    bearer: bool
+    realm: str = ""
+    service: str | None = None
+
+    @classmethod
+    def parse(cls, header: str) -> "Challenge | None":
+        """Return the challenge that is answered: Bearer where there is one, else Basic; None for anything else."""
+        header = header[:_MAX_HEADER]
+        found = {match[1].lower(): match for match in reversed(list(_SCHEME.finditer(header)))}
+        if match := found.get("bearer"):
+            following = _SCHEME.search(header, match.end())
+            text = header[match.end() : following.start() if following else None]
+            parameters = {name.lower(): quoted or plain for name, quoted, plain in _PARAMETER.findall(text)}
+            return cls(bearer=True, realm=parameters.get("realm", ""), service=parameters.get("service"))
+        return cls(bearer=False) if "basic" in found else None

@@ -1,0 +1,57 @@
+"""The configuration and the manifest of images that we make, always the same bytes for the same content."""
+
+import json
+from collections.abc import Sequence
+
+from gkm.api.errors import GKMError, Reason
+from gkm.images.cache import MAX_CONFIG_BYTES
+from gkm.images.manifest import OCI_MANIFEST, Descriptor, Platform
+from gkm.images.packed import PackedBlob, PackedImage
+
+OCI_CONFIG = "application/vnd.oci.image.config.v1+json"
+OCI_LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
+
+
+def configuration(platform: Platform, labels: dict[str, str], diff_ids: list[str]) -> bytes:
+    """Return a configuration (OCI image-spec 1.1, "Image Configuration"): docker reads the same fields.
+
+    It has no time of creation: the same content is to have the same digest.
+
+    Raises:
+        GKMError: TOO_LARGE when the labels are more than a reader of ours takes.
+    """
+    stated = {
+        "architecture": platform.architecture,
+        "os": platform.os,
+        "config": {"Labels": dict(sorted(labels.items()))},
+        "rootfs": {"type": "layers", "diff_ids": diff_ids},
+        "history": [{"created_by": "gkm"}],
+    }
+    raw = _compact(stated)
+    if len(raw) > MAX_CONFIG_BYTES:
+        raise GKMError(
+            Reason.TOO_LARGE,
+            f"the configuration of the image would have {len(raw)} bytes, at most {MAX_CONFIG_BYTES} are read",
+            "build several images",
+        )
+    return raw
+
+
+def image_of(config: bytes, layers: Sequence[PackedBlob], labels: dict[str, str]) -> PackedImage:
+    """Return the image of a configuration and its layers."""
+    packed = PackedBlob.of(config, OCI_CONFIG)
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": OCI_MANIFEST,
+        "config": _stated(packed.descriptor),
+        "layers": [_stated(layer.descriptor) for layer in layers],
+    }
+    return PackedImage(_compact(manifest), OCI_MANIFEST, (packed, *layers), labels)
+
+
+def _stated(descriptor: Descriptor) -> dict[str, object]:
+    return {"mediaType": descriptor.media_type, "digest": descriptor.digest, "size": descriptor.size}
+
+
+def _compact(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()

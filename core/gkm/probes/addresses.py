@@ -1,0 +1,31 @@
+"""Where to listen, as it stands on a command line: `host:port`, `[::1]:port`, or `:port` for every address."""
+
+import ipaddress
+
+MAX_PORT = 65_535
+
+
+def parse(text: str) -> tuple[str, int]:
+    """Return host and port; the host is "" for every address of this machine, of both families where it has them.
+
+    Raises:
+        ValueError: it is neither an address with a port, nor a port. A name is not looked up: it may mean another
+            address tomorrow.
+    """
+    host, separator, port = text.rpartition(":")
+    if not separator or not (port.isascii() and port.isdecimal()) or len(port) > len(str(MAX_PORT)):
+        raise ValueError(f"{text!r} is not host:port")
+    if int(port) > MAX_PORT:
+        raise ValueError(f"{text!r}: the last port is {MAX_PORT}")
+    if not host:
+        return "", int(port)
+    bare = host.removeprefix("[").removesuffix("]")
+    bracketed = host == f"[{bare}]"
+    try:
+        address = ipaddress.ip_address(bare)
+    except ValueError:
+        raise ValueError(f"{text!r}: {bare!r} is not an IP address") from None
+    # Without brackets nobody can tell the port of an IPv6 address from its last group.
+    if bracketed != (address.version == 6):  # noqa: PLR2004 -- IPv6
+        raise ValueError(f"{text!r} is not host:port; an IPv6 address stands in brackets")
+    return str(address), int(port)

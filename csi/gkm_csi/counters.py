@@ -1,0 +1,81 @@
+"""Counting publishes for the agent to export: in memory, and at most once a second to the file they share."""
+
+import logging
+import threading
+
+from gkm.hoststate import counters
+from gkm.hoststate.counters import Histogram
+from gkm.hoststate.files import UnreadableState
+from gkm.hoststate.layout import Layout
+from gkm.hoststate.logs import fields
+
+PAUSE_SECONDS = 1.0
+PUBLISH = "NodePublishVolume"
+_STOP_SECONDS = 2.0
+
+log = logging.getLogger(__name__)
+
+
+class Counters:
+    """What was counted since the node started: a restart of this process goes on from the file.
+
+    Killed between two writes it forgets at most a second of counts, which Prometheus takes for a reset at worst.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._lock = threading.Lock()
+        self._publishes = _earlier(layout)
+        self._changed = threading.Event()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="counters", daemon=True)
+
+    def start(self) -> None:
+        """Begin to write; returns at once."""
+        self._changed.set()  # the file is there from the start on, and good
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Write what is counted, and end."""
+        self._stop.set()
+        self._changed.set()
+        if self._thread.is_alive():
+            self._thread.join(_STOP_SECONDS)
+
+    def observe(self, call: str, code: str, seconds: float) -> None:
+        """Count a call that has ended with a code of gRPC; all but publishes are passed over."""
+        if call != PUBLISH or code not in counters.CODES:
+            return
+        with self._lock:
+            before = self._publishes.get(code, Histogram())
+            self._publishes[code] = before.plus(max(0.0, seconds))
+        self._changed.set()
+
+    def write(self) -> None:
+        """Write what is counted; that it cannot be is said, and costs no call anything."""
+        with self._lock:
+            now = dict(self._publishes)
+        try:
+            counters.save(self._layout, now)
+        except OSError as error:
+            log.warning("counters not written", extra=fields(path=str(counters.path(self._layout)), reason=str(error)))
+
+    def _run(self) -> None:
+        # Idle, it wakes nobody.
+        while not self._stop.is_set():
+            self._changed.wait()
+            self._changed.clear()
+            self.write()
+            self._stop.wait(PAUSE_SECONDS)
+        if self._changed.is_set():
+            self.write()
+
+
+def _earlier(layout: Layout) -> dict[str, Histogram]:
+    for leftover in counters.path(layout).parent.glob(".*.tmp"):  # a writer that was killed
+        leftover.unlink(missing_ok=True)
+    try:
+        return dict(counters.load(layout))
+    except UnreadableState as error:
+        log.warning("counters begin anew", extra=fields(reason=str(error)))
+        return {}

@@ -1,0 +1,31 @@
+"""The FabricSink of lists."""
+
+from dataclasses import dataclass, field
+
+from gkm_agent.fabric.report import Report
+from gkm_agent.sink import NotWritten
+
+
+@dataclass
+class FakeFabricSink:
+    """Keeps what it is told; `away` makes it refuse."""
+
+    away: bool = False
+    reports: list[Report] = field(default_factory=list)
+    surveys: list[bytes] = field(default_factory=list)
+    doubts: int = 0
+
+    def publish(self, report: Report) -> None:
+        self._reachable()
+        self.reports.append(report)
+
+    def doubt(self) -> None:
+        self.doubts += 1
+
+    def survey(self, packed: bytes) -> None:
+        self._reachable()
+        self.surveys.append(packed)
+
+    def _reachable(self) -> None:
+        if self.away:
+            raise NotWritten("the sink is away")

@@ -1,0 +1,104 @@
+"""What the tests of the store start from: a node with bounds, entries of known sizes, a tmpfs that is really full."""
+
+import ctypes
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from threading import Event
+
+from agent.agent_fakes import FakeImages, digest_of
+from agent.conftest import IMAGE, Node
+from gkm.api.config import Store
+from gkm.hoststate.layout import Layout
+from gkm.hoststate.names import CacheRef
+from gkm.images.cache import CacheImage
+from gkm_agent.agent import Agent
+from gkm_agent.desk import Desk
+from gkm_agent.inspection import Inspector
+from gkm_agent.values import WantedCache
+
+ENTRY_BYTES = 71
+"""Size of what the fake registry's images hold: their own digest."""
+
+
+class SizedImages(FakeImages):
+    """Images that say how large they are, as real ones do."""
+
+    def describe(self, image: str, digest: str) -> CacheImage:
+        return replace(super().describe(image, digest), size_bytes=ENTRY_BYTES)
+
+
+def bounded(node: Node, bounds: Store) -> Desk:
+    """Start the node's agent anew with bounds; return its desk."""
+    node.restart()
+    desk = Desk(node.layout)
+    node.agent = Agent(
+        desk=desk,
+        source=node.source,
+        images=node.images,
+        gpus=node.watch,
+        publisher=node.publisher,
+        policy=node.policy,
+        wake=Event(),
+        clock=lambda: node.now,
+        bounds=bounds,
+    )
+    return desk
+
+
+def want(node: Node, *names: str) -> None:
+    """Want caches whose image is named as they are."""
+    node.source.wanted = [WantedCache(CacheRef("ml-apps", name), IMAGE, digest_of(name)) for name in names]
+
+
+def names_of(node: Node, *names: str) -> set[str]:
+    """Return which of these images are in the store."""
+    return {name for name in names if digest_of(name) in node.entries()}
+
+
+def inspector(node: Node, desk: Desk, interval: float = 3600.0) -> Inspector:
+    """Return an inspector that does not wait between pieces."""
+    return Inspector(desk, Event(), interval, clock=lambda: node.now, rate=1e15)
+
+
+def node_in(root: Path) -> Node:
+    layout = Layout(root / "state", root / "run")
+    return Node(layout, SizedImages(layout))
+
+
+@contextmanager
+def tmpfs(path: Path, size: str) -> Iterator[None]:
+    """Mount a small file system; the caller is in a mount namespace of its own.
+
+    Raises:
+        OSError: the kernel refused.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    path.mkdir(parents=True, exist_ok=True)
+    if libc.mount(b"gkm-test", bytes(path), b"tmpfs", 0, f"size={size}".encode()) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    try:
+        yield
+    finally:
+        libc.umount2(bytes(path), 2)
+
+
+def fill(path: Path) -> None:
+    """Write to `path` until there is no byte left."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+    try:
+        for piece in (1 << 16, 1 << 12, 1):
+            while _written(descriptor, piece):
+                pass
+    finally:
+        os.close(descriptor)
+
+
+def _written(descriptor: int, count: int) -> bool:
+    try:
+        return os.write(descriptor, bytes(count)) > 0
+    except OSError:
+        return False

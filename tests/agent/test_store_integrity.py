@@ -1,0 +1,284 @@
+"""Bits that flip on a disk: found by the slow check, mended by fetching again, never under a pod."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from threading import Event
+
+import pytest
+from agent.agent_fakes import digest_of
+from agent.conftest import IMAGE, REF, Node
+from agent.store_site import bounded, inspector
+from gkm.api.config import Store
+from gkm.api.errors import Reason
+from gkm.hoststate.pointers import CacheState
+from gkm.images import entry
+from gkm_agent import inspection, integrity
+from gkm_agent.desk import Desk
+from gkm_agent.holdings import Note
+from gkm_agent.inspection import Due, Inspector, Stopped, due
+
+ONE = digest_of("one")
+FREE = Store(min_free_percent=0)
+
+
+def flip_a_bit(content: Path) -> None:
+    path = content / "kernel.cubin"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    status = path.stat()
+    path.chmod(0o644)
+    path.write_bytes(data)
+    path.chmod(0o444)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def cut_a_file(content: Path) -> None:
+    os.truncate(content / "kernel.cubin", 3)
+
+
+def remove_a_file(content: Path) -> None:
+    (content / "kernel.cubin").unlink()
+
+
+def add_a_file(content: Path) -> None:
+    (content / "extra.py").write_text("print()")
+
+
+def put_a_link(content: Path) -> None:
+    remove_a_file(content)
+    (content / "kernel.cubin").symlink_to("/etc/hostname")
+
+
+def spoil_the_list(content: Path) -> None:
+    path = content.parent / entry.FILE_LIST
+    path.chmod(0o644)
+    path.write_text("{")
+
+
+MEASURABLE = [cut_a_file, remove_a_file, add_a_file, put_a_link, spoil_the_list]
+
+
+def ready(node: Node) -> Desk:
+    desk = bounded(node, FREE)
+    node.want("llama", digest=ONE)
+    assert node.settle()
+    node.images.calls.clear()
+    return desk
+
+
+def content_of(node: Node) -> Path:
+    return node.layout.entry(ONE) / entry.CONTENT
+
+
+def inspected(node: Node, desk: Desk) -> None:
+    """Let the check run until nothing is due, a day later."""
+    node.now += 86_400
+    looking = inspector(node, desk)
+    while looking.step():
+        pass
+
+
+def is_whole(node: Node) -> bool:
+    return integrity.read(node.layout, ONE) is None
+
+
+def test_a_flipped_bit_is_found_and_mended(node: Node) -> None:
+    desk = ready(node)
+    flip_a_bit(content_of(node))
+
+    inspected(node, desk)
+
+    assert node.pointer().state is CacheState.PENDING  # no further pod is given it
+    assert node.settle()
+    assert is_whole(node)
+    assert node.images.steps() == ["verify", "describe", "fetch", "publish"]
+    assert not list(node.layout.trash.iterdir())
+
+
+@pytest.mark.parametrize("spoil", MEASURABLE)
+def test_after_a_boot_names_and_sizes_are_checked(node: Node, spoil: Callable[[Path], None]) -> None:
+    ready(node)
+    spoil(content_of(node))
+    desk = bounded(node, FREE)
+    desk.holdings.boot = "another"
+    looking = inspector(node, desk)
+
+    assert looking.step()
+    assert desk.holdings.damaged(ONE)
+    node.now += 60
+    assert node.settle()
+    assert is_whole(node)
+
+
+def test_a_whole_entry_is_found_whole_and_left_alone(node: Node) -> None:
+    desk = ready(node)
+
+    inspected(node, desk)
+
+    assert desk.holdings.damaged(ONE) == ""
+    assert node.settle()
+    assert node.images.steps() == []
+    assert not inspector(node, desk).step()
+
+
+def test_damage_under_a_pod_is_said_and_not_touched(node: Node) -> None:
+    desk = ready(node)
+    node.mount(ONE)
+    flip_a_bit(content_of(node))
+    spoilt = (content_of(node) / "kernel.cubin").read_bytes()
+
+    inspected(node, desk)
+    assert not node.settle()
+
+    pointer = node.pointer()
+    assert (pointer.state, pointer.reason) == (CacheState.FAILED, Reason.NODE_ERROR)
+    assert "kernel.cubin: its content has changed" in pointer.message
+    assert "pods still mount them: ml-apps/pod-foo; delete these pods" in pointer.message
+    assert (content_of(node) / "kernel.cubin").read_bytes() == spoilt
+    node.unmount()
+    node.now += 3600
+    assert node.settle()
+    assert is_whole(node)
+
+
+def test_damage_is_remembered_over_a_restart(node: Node) -> None:
+    desk = ready(node)
+    node.mount(ONE)
+    flip_a_bit(content_of(node))
+    inspected(node, desk)
+    node.settle()
+    bounded(node, FREE)
+
+    assert not node.settle()
+    assert node.pointer().state is CacheState.FAILED
+
+
+def test_what_was_mended_by_hand_is_not_fetched_again(node: Node) -> None:
+    desk = ready(node)
+    flip_a_bit(content_of(node))
+    inspected(node, desk)
+    flip_a_bit(content_of(node))
+
+    assert node.settle()
+    assert "fetch" not in node.images.steps()
+    assert desk.holdings.damaged(ONE) == ""
+
+
+def test_a_damaged_entry_that_no_cache_names_is_kept_no_longer(node: Node) -> None:
+    desk = bounded(node, Store(min_free_percent=0, keep_seconds=1e9))
+    node.want("llama", digest=ONE)
+    node.settle()
+    node.want()
+    node.settle()
+    assert node.entries() == {ONE}
+    flip_a_bit(content_of(node))
+
+    inspected(node, desk)
+    node.settle()
+    assert node.entries() == set()
+
+
+def test_ready_is_not_written_about_a_damaged_entry(node: Node) -> None:
+    desk = ready(node)
+    pointer = node.pointer()
+    flip_a_bit(content_of(node))
+    inspected(node, desk)
+
+    with pytest.raises(OSError, match="damaged"):
+        desk.save(pointer)
+
+
+def test_on_demand_everything_is_read_at_once(node: Node) -> None:
+    desk = ready(node)
+    flip_a_bit(content_of(node))
+    looking = inspector(node, desk, interval=0)
+    assert not looking.step()
+    (node.layout.state / inspection.REQUEST).touch()
+
+    assert looking.step()
+    assert desk.holdings.damaged(ONE) == "kernel.cubin"
+    assert not looking.step()
+    assert not (node.layout.state / inspection.REQUEST).exists()
+
+
+def test_an_entry_that_is_collected_while_it_is_checked_is_no_damage(node: Node) -> None:
+    desk = ready(node)
+
+    class Collected(Inspector):
+        def _pay(self, cost: int) -> None:
+            del cost
+            entry.remove_tree(node.layout.entry(ONE))
+
+    node.now += 86_400
+    assert Collected(desk, Event(), 3600, clock=lambda: node.now).step()
+    assert desk.holdings.notes() == {}
+    assert node.pointer().state is CacheState.READY
+
+
+def test_a_check_is_slow_and_ends_when_the_agent_does(node: Node) -> None:
+    desk = ready(node)
+    node.now += 86_400
+    slow = Inspector(desk, Event(), 3600, clock=lambda: node.now, rate=1.0)
+    slow.stop()
+
+    with pytest.raises(Stopped):
+        slow.step()
+
+
+def test_a_list_that_leads_elsewhere_is_damage_and_is_not_followed(node: Node) -> None:
+    ready(node)
+    path = node.layout.entry(ONE) / entry.FILE_LIST
+    path.chmod(0o644)
+    path.write_text(path.read_text().replace("kernel.cubin", "../../../../etc/passwd"))
+
+    found = integrity.read(node.layout, ONE)
+    assert found is not None
+    assert found.path == entry.FILE_LIST
+
+
+def test_an_entry_that_is_not_there_cannot_be_checked(node: Node) -> None:
+    with pytest.raises(FileNotFoundError):
+        integrity.read(node.layout, ONE)
+
+
+NOW = 1_000_000.0
+
+
+@pytest.mark.parametrize(
+    ("notes", "expected"),
+    [
+        ({}, None),
+        ({"a": Note(1, checked=NOW - 5, boot="b")}, None),
+        ({"a": Note(1, checked=NOW - 5, boot="old")}, Due("a", content=False)),
+        ({"a": Note(1, checked=NOW - 5000, boot="b")}, Due("a", content=True)),
+        (
+            {"a": Note(1, checked=NOW - 5000, boot="b"), "b": Note(1, checked=NOW - 6000, boot="b")},
+            Due("b", content=True),
+        ),
+        (
+            {"a": Note(1, checked=NOW - 5000, boot="b"), "b": Note(1, checked=NOW, boot="old")},
+            Due("b", content=False),
+        ),
+        ({"a": Note(1, checked=NOW + 50, boot="b")}, Due("a", content=True)),
+        ({"a": Note(1, checked=0, boot="b", damage="x")}, None),
+    ],
+)
+def test_what_is_due_next(notes: dict[str, Note], expected: Due | None) -> None:
+    assert due(notes, NOW, 1000, "b") == expected
+
+
+def test_without_an_interval_nothing_is_read_again() -> None:
+    assert due({"a": Note(1, checked=0, boot="b")}, NOW, 0, "b") is None
+
+
+def test_two_caches_of_a_damaged_entry_are_both_taken_back(node: Node) -> None:
+    desk = ready(node)
+    node.want("llama", "copy", image=IMAGE, digest=ONE)
+    assert node.settle()
+    flip_a_bit(content_of(node))
+    inspected(node, desk)
+
+    assert node.pointer(REF).state is CacheState.PENDING
+    assert node.settle()
+    assert node.images.steps().count("fetch") == 1

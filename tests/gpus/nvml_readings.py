@@ -1,0 +1,30 @@
+"""A process that reads one machine after the other by the real binding: `nvml_readings.py MACHINES PCI-DEVICES`.
+
+MACHINES is a JSON list of machines as the NVML library for tests reads them. It prints the readings as a JSON list. One
+process for all, because every combination of a call and an error is one machine.
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import msgspec
+from gkm.gpus.nvidia import Nvidia
+from gkm.gpus.probe import reading_of
+
+DESCRIPTION = "GKM_FAKE_NVML"
+
+
+def main() -> None:
+    """Read every machine."""
+    machines, devices = (Path(argument) for argument in sys.argv[1:])
+    readings = []
+    for machine in json.loads(machines.read_text()):
+        Path(os.environ[DESCRIPTION]).write_text(json.dumps(machine))
+        readings.append(reading_of(Nvidia(), devices))
+    sys.stdout.buffer.write(msgspec.json.encode(readings))
+
+
+if __name__ == "__main__":
+    main()

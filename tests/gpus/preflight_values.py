@@ -1,0 +1,25 @@
+"""Targets as labels state them, and GPUs to hold against them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from gkm.gpus.values import Fault, Gpu
+
+
+@dataclass(frozen=True)
+class Target:
+    backend: str = "cuda"
+    arch: str = "90"
+    warp_size: int = 32
+    ptx_version: int = 0
+    cuda_version: str = ""
+
+
+def gpu(index: int = 0, arch: str = "90", backend: str = "cuda", warp_size: int = 32, fault: str = "") -> Gpu:
+    faults = (Fault("nvmlDeviceGetName", fault, "GPU is lost"),) if fault else ()
+    return Gpu(index, backend, arch=arch, warp_size=warp_size, faults=faults)
+
+
+def with_driver(version: str, cuda: str = "", **facts: Any) -> Gpu:  # noqa: ANN401 -- as `gpu` takes them
+    return msgspec.structs.replace(gpu(**facts), driver_version=version, cuda_driver_version=cuda)

@@ -1,0 +1,136 @@
+"""A series of readings: GPUs that vanish together are away, with the reason, until that has lasted."""
+
+from gkm.gpus.steadiness import GONE_SECONDS, Steadiness
+from gkm.gpus.values import Fabric, Gpu, Inventory
+from hypothesis import given
+from hypothesis import strategies as st
+
+H100S = Inventory(tuple(Gpu(index, "cuda", uuid=f"GPU-{index}", arch="90", warp_size=32) for index in range(2)))
+MI300X = Gpu(0, "hip", arch="gfx942", warp_size=64)
+NOT_LOADED = Inventory(errors=("nvmlInit: Driver Not Loaded",))
+NOTHING = Inventory()
+
+
+def series(*readings: tuple[float, Inventory]) -> list[Inventory]:
+    steadiness = Steadiness()
+    return [steadiness.settled(reading, now) for now, reading in readings]
+
+
+def test_gpus_of_a_driver_that_is_away_are_named_with_the_reason() -> None:
+    *_, found = series((0, H100S), (60, NOT_LOADED))
+
+    assert found.unreadable
+    assert found.errors == NOT_LOADED.errors
+    assert [gpu.index for gpu in found.gpus] == [0, 1]
+    fault = found.gpus[0].unusable
+    assert fault is not None
+    assert (fault.code, fault.message) == ("NOT_READY", "nvmlInit: Driver Not Loaded")
+
+
+def test_a_library_that_is_being_replaced_is_not_a_machine_without_gpus() -> None:
+    *_, found = series((0, H100S), (60, NOTHING))
+
+    assert found.unreadable
+    assert found.errors == ("2 GPUs were here and are not seen any more",)
+
+
+def test_nothing_stale_is_said_of_gpus_that_are_away() -> None:
+    attached = Inventory((Gpu(0, "cuda", arch="100", warp_size=32, power_state="P0", fabric=Fabric("uuid", 1)),))
+
+    *_, found = series((0, attached), (60, NOT_LOADED))
+
+    assert (found.gpus[0].arch, found.gpus[0].fabric, found.gpus[0].power_state) == ("", None, "")
+
+
+def test_gpus_that_come_back_are_as_they_are_read_at_once() -> None:
+    upgraded = Inventory(tuple(Gpu(0, "cuda", arch="90", warp_size=32, driver_version="580.65.06") for _ in range(1)))
+
+    assert series((0, H100S), (60, NOT_LOADED), (70, upgraded))[-1] == upgraded
+
+
+def test_gpus_that_stay_away_are_gone_in_the_end() -> None:
+    found = series((0, H100S), (60, NOTHING), (59 + GONE_SECONDS, NOTHING), (60 + GONE_SECONDS, NOTHING))
+
+    assert [reading.unreadable for reading in found] == [False, True, True, False]
+    assert found[-1] == NOTHING
+
+
+def test_the_time_away_begins_anew_with_each_absence() -> None:
+    found = series((0, H100S), (60, NOTHING), (200, H100S), (299, NOTHING), (299 + GONE_SECONDS - 1, NOTHING))
+
+    assert found[-1].unreadable
+
+
+def test_an_error_that_lasts_is_still_an_error_when_its_gpus_are_given_up() -> None:
+    *_, found = series((0, H100S), (60, NOT_LOADED), (60 + GONE_SECONDS, NOT_LOADED))
+
+    assert found == NOT_LOADED
+    assert found.unreadable
+
+
+def test_one_gpu_less_among_others_is_believed_at_once() -> None:
+    one = Inventory(H100S.gpus[:1])
+
+    assert series((0, H100S), (60, one))[-1] == one
+
+
+def test_a_machine_that_never_had_a_gpu_is_quiet_from_the_start() -> None:
+    assert series((0, NOTHING), (60, NOTHING)) == [NOTHING, NOTHING]
+
+
+def test_while_one_vendor_is_away_the_gpus_of_the_other_keep_their_indices() -> None:
+    both = Inventory((*H100S.gpus, Gpu(2, "hip", arch="gfx942", warp_size=64)))
+
+    *_, found = series((0, both), (60, Inventory((MI300X,), NOT_LOADED.errors)))
+
+    assert [(gpu.index, gpu.backend, gpu.unusable is None) for gpu in found.gpus] == [
+        (0, "cuda", False),
+        (1, "cuda", False),
+        (2, "hip", True),
+    ]
+    assert not found.unreadable
+
+
+def test_both_vendors_away_are_both_named() -> None:
+    both = Inventory((*H100S.gpus, Gpu(2, "hip", arch="gfx942", warp_size=64)))
+
+    *_, found = series((0, both), (60, Inventory((MI300X,), NOT_LOADED.errors)), (70, NOTHING))
+
+    assert [gpu.index for gpu in found.gpus] == [0, 1, 2]
+    assert found.unreadable
+
+
+def test_one_waits_eagerly_only_for_as_long_as_it_may_soon_end() -> None:
+    steadiness = Steadiness()
+    steadiness.settled(NOT_LOADED, 0)
+
+    assert steadiness.waits(GONE_SECONDS - 1)
+    assert not steadiness.waits(GONE_SECONDS)
+    steadiness.settled(H100S, GONE_SECONDS)
+    assert not steadiness.waits(GONE_SECONDS)
+
+
+vendors = st.sampled_from([(), H100S.gpus, H100S.gpus[1:]])
+readings = st.builds(
+    lambda cuda, hip, errors: Inventory(
+        (*cuda, *(Gpu(len(cuda) and cuda[-1].index + 1, "hip", arch="gfx942", warp_size=64) for _ in range(hip))),
+        errors,
+    ),
+    vendors,
+    st.integers(0, 1),
+    st.sampled_from([(), ("nvmlInit: Driver Not Loaded",)]),
+)
+
+
+@given(st.lists(st.tuples(st.floats(0, 200), readings), max_size=12))
+def test_whatever_the_series_nothing_is_named_twice_and_only_what_was_read_is_usable(
+    steps: list[tuple[float, Inventory]],
+) -> None:
+    steadiness, now = Steadiness(), 0.0
+    for pause, reading in steps:
+        now += pause
+        found = steadiness.settled(reading, now)
+        assert len({gpu.index for gpu in found.gpus}) == len(found.gpus)
+        usable = [(gpu.backend, gpu.arch) for gpu in found.gpus if not gpu.unusable]
+        assert usable == [(gpu.backend, gpu.arch) for gpu in reading.gpus]
+        assert not reading.errors or found.errors == reading.errors

@@ -1,0 +1,147 @@
+"""The file of what the CSI process counted: written whole, and trusted in nothing."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gkm.hoststate import counters
+from gkm.hoststate.counters import BOUNDS, CODES, Histogram
+from gkm.hoststate.files import UnreadableState
+from gkm.hoststate.layout import Layout
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    return Layout(tmp_path / "state", tmp_path / "run")
+
+
+def good() -> dict[str, Any]:
+    return {
+        "version": 1,
+        "bounds": list(BOUNDS),
+        "publish": {"OK": {"counts": [1] * (len(BOUNDS) + 1), "seconds": 2.5}},
+    }
+
+
+def test_what_was_counted_is_read_as_it_was_written(layout: Layout) -> None:
+    counted = {"OK": Histogram().plus(0.002).plus(0.003).plus(99.0), "ABORTED": Histogram().plus(0.0)}
+
+    counters.save(layout, counted)
+
+    assert counters.load(layout) == counted
+    assert [path.name for path in counters.path(layout).parent.iterdir()] == ["counters.json"]
+
+
+def test_without_a_file_nothing_was_counted(layout: Layout) -> None:
+    assert counters.load(layout) == {}
+
+
+@pytest.mark.parametrize(("seconds", "bucket"), [(0.0, 0), (0.001, 0), (0.0011, 1), (10.0, 11), (10.1, 12), (1e9, 12)])
+def test_a_time_belongs_to_the_first_bucket_that_is_not_below_it(seconds: float, bucket: int) -> None:
+    counts = Histogram().plus(seconds).counts
+
+    assert [number for number, count in enumerate(counts) if count] == [bucket]
+    assert len(counts) == len(BOUNDS) + 1
+
+
+@given(st.lists(st.floats(0, 1e6), max_size=50))
+def test_nothing_that_is_counted_is_lost(times: list[float]) -> None:
+    histogram = Histogram()
+    for seconds in times:
+        histogram = histogram.plus(seconds)
+
+    assert sum(histogram.counts) == len(times)
+    assert histogram.seconds == pytest.approx(math.fsum(times))
+
+
+def _changed(*way: str | int, to: object) -> dict[str, Any]:
+    value: Any = good()
+    inner = value
+    for step in way[:-1]:
+        inner = inner[step]
+    inner[way[-1]] = to
+    return dict(value)
+
+
+HISTOGRAM = ("publish", "OK")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {},
+        _changed("version", to=2),
+        _changed("bounds", to=[1, 2]),
+        _changed("bounds", to=None),
+        _changed("publish", to=[]),
+        _changed("publish", to={"my-namespace/my-pod": good()["publish"]["OK"]}),
+        _changed("publish", to={"OK": []}),
+        _changed("publish", to={"OK": {}}),
+        _changed(*HISTOGRAM, "counts", to=[1]),
+        _changed(*HISTOGRAM, "counts", to="1" * (len(BOUNDS) + 1)),
+        _changed(*HISTOGRAM, "counts", 0, to=-1),
+        _changed(*HISTOGRAM, "counts", 0, to=1.5),
+        _changed(*HISTOGRAM, "counts", 0, to=True),
+        _changed(*HISTOGRAM, "counts", 0, to="1"),
+        _changed(*HISTOGRAM, "counts", 0, to=1 << 53),
+        _changed(*HISTOGRAM, "counts", 0, to=10**400),
+        _changed(*HISTOGRAM, "seconds", to=-0.1),
+        _changed(*HISTOGRAM, "seconds", to=math.nan),
+        _changed(*HISTOGRAM, "seconds", to=math.inf),
+        _changed(*HISTOGRAM, "seconds", to="1"),
+        _changed(*HISTOGRAM, "seconds", to=True),
+        _changed(*HISTOGRAM, "seconds", to=10**400),
+    ],
+)
+def test_what_we_did_not_write_is_refused_with_its_path(layout: Layout, value: dict[str, Any]) -> None:
+    path = counters.path(layout)
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(value))
+
+    with pytest.raises(UnreadableState, match=r"counters\.json"):
+        counters.load(layout)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"[]", b"null", b"{", b"\xff", b"[" * 60_000, b'{"version": 1' + b"1" * 70_000 + b"}", b" " * (65 << 10)],
+)
+def test_what_is_no_object_or_too_long_is_refused(layout: Layout, content: bytes) -> None:
+    path = counters.path(layout)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content)
+
+    with pytest.raises(UnreadableState, match=r"counters\.json"):
+        counters.load(layout)
+
+
+def test_a_link_or_a_directory_in_its_place_is_refused(layout: Layout, tmp_path: Path) -> None:
+    path = counters.path(layout)
+    path.parent.mkdir(parents=True)
+    (tmp_path / "elsewhere").write_text(json.dumps(good()))
+    path.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UnreadableState):
+        counters.load(layout)
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(UnreadableState):
+        counters.load(layout)
+
+
+def test_a_file_in_the_place_of_its_directory_is_refused(layout: Layout) -> None:
+    layout.run.mkdir()
+    counters.path(layout).parent.write_text("")
+    with pytest.raises(UnreadableState):
+        counters.load(layout)
+
+
+def test_with_every_code_it_stays_within_what_is_read(layout: Layout) -> None:
+    most = Histogram(tuple([(1 << 53) - 1] * (len(BOUNDS) + 1)), 123456789.123456789)
+
+    counters.save(layout, dict.fromkeys(CODES, most))
+
+    assert len(counters.load(layout)) == len(CODES)

@@ -1,0 +1,84 @@
+"""How long a registry may take, and how long it is waited for."""
+
+import socket
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import pytest
+from gkm.api.config import Registries, RegistryHost
+from gkm.api.errors import GKMError, Reason
+from gkm.images.pauses import MAX_PAUSE_SECONDS, pause_before
+from gkm.images.reference import Reference
+from gkm.images.registry import Registry as Client
+from gkm.images.transport import Limits
+from images_private import as_user, client, image_of, private
+from testbed import registry_faults as faults
+
+
+@pytest.mark.parametrize(
+    ("attempt", "wish", "seconds"),
+    [
+        (2, "", 0.2),
+        (3, "", 0.4),
+        (2, "3", 3.0),
+        (2, "0", 0.2),
+        (2, "60", MAX_PAUSE_SECONDS),
+        (2, "9" * 50, MAX_PAUSE_SECONDS),
+        (2, "-1", 0.2),
+        (2, "soon", 0.2),
+        (2, "٣", 0.2),
+        (2, "Fri, 31 Dec 1999 23:59:59 GMT", 0.2),
+        (2, "Fri, 99 Dec 1999 23:59:59 GMT", 0.2),
+        pytest.param(2, "x" * 100_000, 0.2, id="much too long"),
+    ],
+)
+def test_a_pause_is_what_the_registry_wishes_within_bounds(attempt: int, wish: str, seconds: float) -> None:
+    assert pause_before(attempt, wish) == seconds
+
+
+def test_a_registry_may_name_the_moment() -> None:
+    tomorrow = format_datetime(datetime.now(UTC) + timedelta(days=1))
+    assert pause_before(2, tomorrow) == MAX_PAUSE_SECONDS
+
+
+@pytest.mark.parametrize("wish", ["", "0", "60", "Fri, 31 Dec 2100 23:59:59 GMT"])
+def test_a_registry_that_is_always_busy_is_given_up_with_its_answer(wish: str) -> None:
+    with private() as registry:
+        registry.auth = None
+        registry.misbehave(faults.status("manifests/", 429, headers={"Retry-After": wish}))
+        with pytest.raises(GKMError, match=r"answers 429; .*try again later") as caught:
+            client(None, registry).resolve(image_of(registry))
+        assert caught.value.reason is Reason.REGISTRY_UNAVAILABLE
+        assert len(registry.requests) == (3 if wish in ("", "0") else 1)  # no pause goes beyond the deadline
+
+
+def test_a_registry_that_takes_no_connection_is_given_up() -> None:
+    with socket.socket() as full, ExitStack() as others:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        for _ in range(4):  # its queue is full now: the kernel drops whoever comes next
+            other = others.enter_context(socket.socket())
+            other.settimeout(0)
+            other.connect_ex(full.getsockname())
+        host = f"127.0.0.1:{full.getsockname()[1]}"
+        limits = Limits(connect=0.2, stall=30.0, request=30.0)
+        ours = Client(Registries(hosts={host: RegistryHost(plain_http=True)}), limits=limits)
+        with pytest.raises(GKMError, match="did not answer in time") as caught:
+            ours.resolve(Reference.parse(f"{host}/team/x:1"))
+        assert caught.value.reason is Reason.REGISTRY_UNAVAILABLE
+
+
+def test_a_registry_that_says_nothing_is_given_up() -> None:
+    with private() as registry:
+        registry.misbehave(faults.stalled("manifests/"))
+        with pytest.raises(GKMError, match="did not answer in time"):
+            client(None, registry).resolve(image_of(registry))
+
+
+def test_a_token_server_that_says_nothing_is_given_up() -> None:
+    with private() as registry:
+        registry.misbehave(faults.stalled("/token"))
+        with pytest.raises(GKMError) as caught:
+            client(as_user(registry, "robot"), registry).resolve(image_of(registry))
+        assert caught.value.reason is Reason.REGISTRY_UNAVAILABLE

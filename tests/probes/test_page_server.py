@@ -1,0 +1,239 @@
+"""The server of probes and metrics, under clients that mean no good."""
+
+import errno
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+import pytest
+from gkm.probes import addresses
+from gkm.probes.messages import MAX_REQUEST_BYTES, Page
+from gkm.probes.server import PageServer
+
+DEADLINE = 30
+
+
+def broken() -> Page:
+    raise ValueError("a secret of the process")
+
+
+PAGES = {"/ok": lambda: Page(b"ok\n"), "/broken": broken, "/large": lambda: Page(b"x" * (8 << 20))}
+
+
+@contextmanager
+def serving(**how: float) -> Iterator[PageServer]:
+    server = PageServer(("127.0.0.1", 0), PAGES, **how)  # type: ignore[arg-type]
+    server.start()
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+@pytest.fixture
+def server() -> Iterator[PageServer]:
+    with serving() as server:
+        yield server
+
+
+def connect(server: PageServer) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", server.port), timeout=DEADLINE)
+
+
+def whole(peer: socket.socket) -> bytes:
+    return b"".join(iter(lambda: peer.recv(1 << 16), b""))
+
+
+def ask(server: PageServer, request: bytes) -> bytes:
+    with connect(server) as peer:
+        peer.sendall(request)
+        return whole(peer)
+
+
+def get(server: PageServer, path: str = "/ok") -> bytes:
+    return ask(server, f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+
+
+def is_cut_off(peer: socket.socket) -> bool:
+    try:
+        return peer.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def test_a_page_is_served_with_its_length_and_the_connection_ends(server: PageServer) -> None:
+    head, _, body = get(server).partition(b"\r\n\r\n")
+
+    assert head.splitlines()[0] == b"HTTP/1.1 200 OK"
+    assert {b"Content-Length: 3", b"Connection: close", b"Content-Type: text/plain; charset=utf-8"} <= set(
+        head.splitlines()
+    )
+    assert body == b"ok\n"
+
+
+def test_a_query_does_not_matter_and_head_has_no_body(server: PageServer) -> None:
+    assert get(server, "/ok?verbose=1").endswith(b"ok\n")
+    answer = ask(server, b"HEAD /ok HTTP/1.1\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert answer.endswith(b"\r\n\r\n")
+
+
+def test_a_request_may_come_in_single_bytes(server: PageServer) -> None:
+    with connect(server) as peer:
+        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for byte in b"GET /ok HTTP/1.1\r\nHost: x\r\n\r\n":
+            peer.sendall(bytes([byte]))
+        assert whole(peer).endswith(b"ok\n")
+
+
+@pytest.mark.parametrize(
+    ("request_line", "status"),
+    [
+        (b"GET /nothing HTTP/1.1", b"404 Not Found"),
+        (b"POST /ok HTTP/1.1", b"405 Method Not Allowed"),
+        (b"GET ok HTTP/1.1", b"400 Bad Request"),
+        (b"GET /ok HTTP/2.0", b"400 Bad Request"),
+        (b"GET /ok HTTP/1.1 ", b"400 Bad Request"),
+        (b"GET /ok\x00 HTTP/1.1", b"400 Bad Request"),
+        (b"GET /\xff HTTP/1.1", b"400 Bad Request"),
+        (b"GET /" + b"x" * 300 + b" HTTP/1.1", b"400 Bad Request"),
+        (b"get /ok HTTP/1.1", b"400 Bad Request"),
+        (b"GET\t/ok\tHTTP/1.1", b"400 Bad Request"),
+        (b"GET http://elsewhere/ok HTTP/1.1", b"400 Bad Request"),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b"400 Bad Request"),
+        (b"", b"400 Bad Request"),
+        (b"GET /broken HTTP/1.1", b"500 Internal Server Error"),
+    ],
+)
+def test_what_is_no_good_request_is_refused_and_quoted_to_nobody(
+    server: PageServer, request_line: bytes, status: bytes
+) -> None:
+    answer = ask(server, request_line + b"\r\nHost: x\r\n\r\n")
+
+    assert answer.startswith(b"HTTP/1.1 " + status + b"\r\n")
+    assert b"secret" not in answer
+    assert b"elsewhere" not in answer
+    assert get(server).endswith(b"ok\n")
+
+
+def test_a_request_without_end_is_refused_before_it_fills_the_memory(server: PageServer) -> None:
+    with connect(server) as peer:
+        peer.sendall(b"GET /ok HTTP/1.1\r\nX: " + b"x" * (2 * MAX_REQUEST_BYTES))
+        assert whole(peer).startswith(b"HTTP/1.1 431 ")
+
+
+def test_who_drips_is_cut_off_at_the_deadline() -> None:
+    with serving(seconds=0.5) as hasty, connect(hasty) as silent, connect(hasty) as dripping:
+        until = time.monotonic() + DEADLINE
+        dripping.settimeout(0.05)
+        cut = False
+        while not cut and time.monotonic() < until:
+            try:
+                dripping.sendall(b"G")
+                cut = dripping.recv(1) == b""
+            except TimeoutError:
+                continue
+            except OSError:
+                cut = True
+        assert cut
+        assert is_cut_off(silent)
+        assert get(hasty).endswith(b"ok\n")
+
+
+def test_who_never_reads_its_answer_is_cut_off_at_the_deadline() -> None:
+    with serving(seconds=0.5) as hasty, connect(hasty) as lazy:
+        lazy.sendall(b"GET /large HTTP/1.1\r\n\r\n")
+        assert get(hasty).endswith(b"ok\n")
+        until = time.monotonic() + DEADLINE
+        while hasty._open and time.monotonic() < until:
+            time.sleep(0.02)
+        assert not hasty._open
+        try:
+            received = len(whole(lazy))
+        except ConnectionResetError:
+            received = 0
+        assert received < 8 << 20
+
+
+def test_however_many_drip_who_asks_at_once_is_answered() -> None:
+    with serving(connections=4) as small, ExitStack() as held:
+        silent = [held.enter_context(connect(small)) for _ in range(40)]
+        assert get(small).endswith(b"ok\n")
+        assert is_cut_off(silent[0])
+        assert len(small._open) <= 4
+
+
+def test_who_leaves_in_the_middle_harms_nobody(server: PageServer) -> None:
+    for request in (b"", b"GET /", b"GET /large HTTP/1.1\r\n\r\n"):
+        with connect(server) as peer:
+            peer.sendall(request)
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    assert get(server).endswith(b"ok\n")
+
+
+def test_an_address_that_is_taken_is_told(server: PageServer) -> None:
+    second = PageServer(("127.0.0.1", server.port), PAGES)
+    with pytest.raises(OSError, match=r".") as caught:
+        second.start()
+    assert caught.value.errno == errno.EADDRINUSE
+    second.close()
+
+
+def test_once_closed_it_listens_no_more_and_holds_nobody(server: PageServer) -> None:
+    with connect(server) as silent:
+        port = server.port
+        server.close()
+        assert is_cut_off(silent)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), timeout=DEADLINE)
+    server.close()
+
+
+def test_without_a_host_every_address_is_served() -> None:
+    server = PageServer(("", 0), PAGES)
+    server.start()
+    try:
+        assert get(server).endswith(b"ok\n")
+    finally:
+        server.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        (":8081", ("", 8081)),
+        ("127.0.0.1:0", ("127.0.0.1", 0)),
+        ("[::1]:65535", ("::1", 65535)),
+        ("[fd00::7]:80", ("fd00::7", 80)),
+    ],
+)
+def test_an_address_is_read(text: str, address: tuple[str, int]) -> None:
+    assert addresses.parse(text) == address
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "8081", "localhost:80", "127.0.0.1", "127.0.0.1:", "127.0.0.1:65536", "127.0.0.1:-1", "127.0.0.1:٣", "::1:80",
+     "[127.0.0.1]:80", "[::1:80", "::1]:80", "1.2.3:80", ":99999999999999999999", "a b:1", ":1e3"],
+)  # fmt: skip
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"host:port|last port|not an IP address"):
+        addresses.parse(text)
+
+
+def test_pages_are_made_anew_for_each_who_asks() -> None:
+    asked: list[int] = []
+
+    def counting() -> Page:
+        asked.append(1)
+        return Page(str(len(asked)).encode())
+
+    make: Callable[[], Page] = counting
+    server = PageServer(("127.0.0.1", 0), {"/": make})
+    server.start()
+    try:
+        assert get(server, "/").endswith(b"\r\n\r\n1")
+        assert get(server, "/").endswith(b"\r\n\r\n2")
+    finally:
+        server.close()

@@ -1,0 +1,106 @@
+"""A TCP relay before any server: it cuts what clients send, reads slowly, speaks TLS for it, or is an HTTP proxy.
+
+`with Relay.start(target) as relay:`; real partners misbehave on a network, not by themselves.
+"""
+
+import re
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+
+PIECE = 16 << 10
+ENDED = b"HTTP/1.1 200 Connection established\r\n\r\n"
+MAX_HEAD = 64 << 10
+
+
+@dataclass
+class Relay:
+    """A relay on a free loopback port."""
+
+    target: str
+    """host:port that everything goes to, whatever a client of a proxy asks for."""
+    host: str = ""
+    tls: ssl.SSLContext | None = None
+    proxy: bool = False
+    """Read a request for an HTTP proxy first: CONNECT, or any other with an absolute address."""
+    cuts: list[int] = field(default_factory=list)
+    """For the next connections: after how many bytes from the client they break."""
+    pause: float = 0.0
+    """Wait so many seconds once, after the first piece of a body from the client has come."""
+    heads: list[str] = field(default_factory=list)
+    """What clients of a proxy asked for, with their headers."""
+    _stopping: threading.Event = field(default_factory=threading.Event)
+
+    @classmethod
+    @contextmanager
+    def start(cls, target: str, *, tls: ssl.SSLContext | None = None, proxy: bool = False) -> Iterator["Relay"]:
+        relay = cls(target, tls=tls, proxy=proxy)
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            relay.host = f"127.0.0.1:{listener.getsockname()[1]}"
+            listener.settimeout(0.1)
+            thread = threading.Thread(target=relay._accept, args=(listener,), name="relay", daemon=True)
+            thread.start()
+            try:
+                yield relay
+            finally:
+                relay._stopping.set()
+                thread.join()
+
+    def _accept(self, listener: socket.socket) -> None:
+        while not self._stopping.is_set():
+            try:
+                client, _ = listener.accept()
+            except TimeoutError:
+                continue
+            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        host, _, port = self.target.rpartition(":")
+        with suppress(OSError), client, socket.create_connection((host, int(port)), 10) as server:
+            client.settimeout(20)
+            server.settimeout(20)
+            if self.proxy:
+                server.sendall(self._head_for_proxy(client))
+            if self.tls:
+                client = self.tls.wrap_socket(client, server_side=True)
+            threading.Thread(target=_pump, args=(server, client), daemon=True).start()
+            self._pump_from(client, server, self.cuts.pop(0) if self.cuts else None)
+
+    def _head_for_proxy(self, client: socket.socket) -> bytes:
+        """Return what the server is to see of a client's first request; a tunnel hides it all."""
+        head = b""
+        while b"\r\n\r\n" not in head and len(head) < MAX_HEAD:
+            head += client.recv(1)
+        self.heads.append(head.decode())
+        if head.startswith(b"CONNECT "):
+            client.sendall(ENDED)
+            return b""
+        return re.sub(rb"^(\S+) https?://[^/ ]+", rb"\1 ", head, count=1)
+
+    def _pump_from(self, client: socket.socket, server: socket.socket, cut: int | None) -> None:
+        passed = 0
+        while data := client.recv(PIECE if cut is None else min(PIECE, cut - passed)):
+            server.sendall(data)
+            passed += len(data)
+            if passed == cut:
+                break
+            if self.pause and passed > PIECE:
+                self._stopping.wait(self.pause)
+                self.pause = 0.0
+        _end(client, server)
+
+
+def _pump(source: socket.socket, target: socket.socket) -> None:
+    with suppress(OSError):
+        while data := source.recv(PIECE):
+            target.sendall(data)
+    _end(source, target)
+
+
+def _end(*sockets: socket.socket) -> None:
+    for each in sockets:
+        with suppress(OSError):
+            each.shutdown(socket.SHUT_RDWR)
