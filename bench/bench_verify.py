@@ -10,8 +10,8 @@ from statistics import median
 from figures import Result
 from gkm.api.config import Identity, Policy, Registries, RegistryHost, Verification
 from gkm.images.reference import Reference
-from gkm.images.registry import Registry
-from gkm.images.verify import Verifier
+from gkm.images.registries.registry import Registry
+from gkm.images.signatures.verify import Verifier
 from testbed.olareg import Olareg
 from testbed.push import Target
 from testbed.sigstore import SigningKey, payload_of, push_bundle, push_legacy

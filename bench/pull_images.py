@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gkm.api.config import Registries, RegistryHost
-from gkm.images import push as pushing
 from gkm.images.packed import PackedBlob
 from gkm.images.reference import Reference
-from gkm.images.registry import Registry
+from gkm.images.registries import push as pushing
+from gkm.images.registries.registry import Registry
 from isal import igzip
 
 DATA = Path(__file__).parent.parent / "tests" / "data" / "triton" / "triton-3.9-caches.tar.xz"

@@ -18,9 +18,10 @@ def ours(task: Task) -> Callable[[], None]:
     """Return our pull: manifest and labels, blobs checked, files hashed and sealed, one rename."""
     from gkm.api.config import Registries, RegistryHost
     from gkm.hoststate.layout import Layout
-    from gkm.images import cache, pull
+    from gkm.images import cache
+    from gkm.images.pulling import pull
     from gkm.images.reference import Reference
-    from gkm.images.registry import Registry
+    from gkm.images.registries.registry import Registry
 
     layout = Layout(Path(task["directory"]) / "state", Path(task["directory"]) / "run")
     layout.make()

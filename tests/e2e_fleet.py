@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gkm.api.config import Registries, RegistryHost
-from gkm.images import push
 from gkm.images.packed import PackedImage
 from gkm.images.reference import Reference
-from gkm.images.registry import Registry
+from gkm.images.registries import push
+from gkm.images.registries.registry import Registry
 from images_archives import cache_image
 from testbed import gkm_objects as objects
 from testbed.cluster import Cluster

@@ -7,11 +7,11 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+from gkm.images.archives.sources import open_image
 from gkm.images.build.image import build
 from gkm.images.made import OCI_CONFIG, OCI_LAYER
 from gkm.images.manifest import OCI_MANIFEST
 from gkm.images.packed import PackedBlob, PackedImage
-from gkm.images.sources import open_image
 
 DATA = Path(__file__).parent / "data"
 MCV_ARCHIVE = DATA / "mcv" / "mcv-built-vector-add-cache-rocm.docker-archive.tar"

@@ -10,12 +10,12 @@ from typing import Any
 
 from gkm.api.config import Registries, RegistryHost
 from gkm.api.policies import Policy
-from gkm.images.auth import Login
 from gkm.images.manifest import OCI_INDEX, OCI_MANIFEST
 from gkm.images.packed import PackedImage
 from gkm.images.reference import Reference
-from gkm.images.registry import Registry
-from gkm.images.transport import Limits
+from gkm.images.registries.auth import Login
+from gkm.images.registries.registry import Registry
+from gkm.images.registries.transport import Limits
 from images_archives import content, image_of_layers, tree
 from testbed.push import Target
 from testbed.registry import Registry as RealRegistry

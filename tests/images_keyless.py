@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from gkm.api.config import Identity, Policy
-from gkm.images.judging import Finding, Trust
-from gkm.images.material import Material
-from gkm.images.signatures import parse_bundle
+from gkm.images.signatures.judging import Finding, Trust
+from gkm.images.signatures.material import Material
+from gkm.images.signatures.parsing import parse_bundle
 from testbed.sigstore_keyless import Person
 from testbed.sigstore_services import Sigstore
 

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 import pytest
 from gkm.api.config import Registries, RegistryHost
 from gkm.api.errors import GKMError, Reason
-from gkm.images.auth import Credentials
-from gkm.images.credentials import parse
-from gkm.images.keyring import Keyring
 from gkm.images.reference import Reference
-from gkm.images.registry import Registry as Client
+from gkm.images.registries.auth import Credentials
+from gkm.images.registries.credentials import parse
+from gkm.images.registries.keyring import Keyring
+from gkm.images.registries.registry import Registry as Client
 from images_site import LIMITS
 from testbed.registry import Registry
 from testbed.registry_auth import Auth

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
-from gkm.images import signing_keys
-from gkm.images.signing_keys import PrivateKey, SupportedPrivateKey
+from gkm.images.signing import keys as signing_keys
+from gkm.images.signing.keys import PrivateKey, SupportedPrivateKey
 
 PASSWORD = b"correct horse"
 KINDS: dict[str, Callable[[], SupportedPrivateKey]] = {

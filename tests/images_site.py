@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 from gkm.api.config import Registries, RegistryHost
-from gkm.images import push
 from gkm.images.packed import PackedImage
 from gkm.images.reference import Reference
-from gkm.images.registry import Registry
-from gkm.images.transport import Limits
+from gkm.images.registries import push
+from gkm.images.registries.registry import Registry
+from gkm.images.registries.transport import Limits
 from testbed.registry import Registry as RealRegistry
 
 LIMITS = Limits(connect=1.0, stall=0.5, request=3.0)

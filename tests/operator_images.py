@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from gkm.api.errors import GKMError, Reason
-from gkm.images.verify import Verdict
+from gkm.images.signatures.verify import Verdict
 
 T = TypeVar("T")
 

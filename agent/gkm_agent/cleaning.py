@@ -9,8 +9,8 @@ from pathlib import Path
 from gkm.hoststate import files, locks, names
 from gkm.hoststate.layout import Layout, ref_of_scope
 from gkm.hoststate.names import InvalidName
-from gkm.images.blob_files import BlobFiles
-from gkm.images.entry import remove_tree
+from gkm.images.pulling.blob_files import BlobFiles
+from gkm.images.pulling.entry import remove_tree
 from gkm.mounts import relocation
 
 from gkm_agent import checks, holdings, logs

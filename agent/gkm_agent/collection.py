@@ -10,7 +10,7 @@ from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.names import CacheRef, InvalidName
 from gkm.hoststate.records import VolumeRecord
-from gkm.images import entry
+from gkm.images.pulling import entry
 
 from gkm_agent import eviction, logs, withdrawal
 from gkm_agent.decisions import Known

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from threading import Event
 
 from gkm.api.fabric_settings import Fabric
-from gkm.images.pull_secrets import Secrets
+from gkm.images.registries.pull_secrets import Secrets
 
 from gkm_agent import metrics
 from gkm_agent.fabric import starting

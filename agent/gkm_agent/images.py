@@ -6,15 +6,16 @@ from typing import Protocol
 
 from gkm.api.config import Config
 from gkm.hoststate.layout import Layout
-from gkm.images import cache, entry, pull
-from gkm.images.blobs import Arrival
+from gkm.images import cache
 from gkm.images.cache import CacheImage
-from gkm.images.entry import Entry
-from gkm.images.pull import Stage
-from gkm.images.pull_secrets import PullSecrets
+from gkm.images.pulling import entry, pull
+from gkm.images.pulling.entry import Entry
+from gkm.images.pulling.pull import Stage
 from gkm.images.reference import Reference
-from gkm.images.registry import Registry
-from gkm.images.verify import Verdict, Verifier
+from gkm.images.registries.blobs import Arrival
+from gkm.images.registries.pull_secrets import PullSecrets
+from gkm.images.registries.registry import Registry
+from gkm.images.signatures.verify import Verdict, Verifier
 
 from gkm_agent import metrics, stages
 from gkm_agent.values import WantedCache

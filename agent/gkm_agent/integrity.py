@@ -14,8 +14,8 @@ from pathlib import Path
 import msgspec
 from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.layout import Layout
-from gkm.images import entry, listing
-from gkm.images.listing import ListedFile
+from gkm.images.pulling import entry, listing
+from gkm.images.pulling.listing import ListedFile
 
 FILE_COST = 4096
 """What opening a file costs beside its bytes, in bytes read: a cache can have 200,000 small ones."""

@@ -9,7 +9,7 @@ from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import Pointer
-from gkm.images import entry
+from gkm.images.pulling import entry
 
 from gkm_agent import checks
 from gkm_agent.checks import Check

@@ -16,7 +16,7 @@ from gkm.hoststate import locks
 from gkm.hoststate.files import UnreadableState, read_bounded
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.logs import start as start_logs
-from gkm.images.pull_secrets import PullSecrets
+from gkm.images.registries.pull_secrets import PullSecrets
 
 from gkm_agent import cleaning, logs, metrics, options
 from gkm_agent.agent import Agent

@@ -14,7 +14,7 @@ from gkm.gpus.values import Inventory
 from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.pointers import CacheState, Pointer
 from gkm.images.cache import CacheImage
-from gkm.images.pull import Stage
+from gkm.images.pulling.pull import Stage
 
 from gkm_agent import logs, withdrawal
 from gkm_agent.checks import Check, CheckedTarget

@@ -16,9 +16,9 @@ from gkm.api.config import Store
 from gkm.api.errors import GKMError, Reason
 from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.names import CacheRef
-from gkm.images import entry
-from gkm.images.blob_files import STALE_SECONDS, BlobFiles
 from gkm.images.cache import CacheImage
+from gkm.images.pulling import entry
+from gkm.images.pulling.blob_files import STALE_SECONDS, BlobFiles
 
 from gkm_agent import eviction, logs, withdrawal
 from gkm_agent.desk import Desk

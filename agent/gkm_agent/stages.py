@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Self
 
-from gkm.images.pull import Progress, Stage
-from gkm.images.verify import Verdict
+from gkm.images.pulling.pull import Progress, Stage
+from gkm.images.signatures.verify import Verdict
 
 from gkm_agent import metrics
 

@@ -19,7 +19,7 @@ from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.pointers import CacheState, Pointer
 from gkm.hoststate.records import VolumeRecord
-from gkm.images import entry
+from gkm.images.pulling import entry
 from gkm.mounts import relocation
 
 from gkm_agent import integrity, logs, metrics

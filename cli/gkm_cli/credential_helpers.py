@@ -9,9 +9,9 @@ from pathlib import Path
 from threading import Lock
 
 from gkm.api.errors import GKMError, Reason
-from gkm.images.auth import Credentials, Login
-from gkm.images.credentials import MAX_CONFIG_BYTES, DockerConfig, parse, placed
-from gkm.images.keyring import DOCKER_HUB, Keyring
+from gkm.images.registries.auth import Credentials, Login
+from gkm.images.registries.credentials import MAX_CONFIG_BYTES, DockerConfig, parse, placed
+from gkm.images.registries.keyring import DOCKER_HUB, Keyring
 
 from gkm_cli import helper_programs
 

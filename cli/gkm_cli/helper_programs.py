@@ -14,7 +14,7 @@ from typing import IO
 
 import msgspec
 from gkm.api.errors import GKMError, Reason
-from gkm.images.auth import Login
+from gkm.images.registries.auth import Login
 from msgspec import Struct
 
 SECONDS = 60.0

@@ -11,7 +11,7 @@ from gkm.api.config import Config, Registries, RegistryHost
 from gkm.images import cache
 from gkm.images.cache import CacheImage
 from gkm.images.reference import Reference
-from gkm.images.registry import Registry
+from gkm.images.registries.registry import Registry
 
 from gkm_cli.credential_helpers import credentials_from_environment
 

@@ -6,11 +6,11 @@ from typing import Protocol
 
 from gkm.api.config import Config
 from gkm.images import cache
-from gkm.images.pull_secrets import PullSecrets
 from gkm.images.reference import Reference
-from gkm.images.registry import Registry
-from gkm.images.transport import Limits
-from gkm.images.verify import Verdict, Verifier
+from gkm.images.registries.pull_secrets import PullSecrets
+from gkm.images.registries.registry import Registry
+from gkm.images.registries.transport import Limits
+from gkm.images.signatures.verify import Verdict, Verifier
 
 
 class Images(Protocol):

@@ -11,12 +11,12 @@ from gkm.api.errors import GKMError, Reason
 from gkm.api.nodes import NodeStatus
 from gkm.gpus.values import Gpu, Inventory
 from gkm.hoststate.layout import Layout
-from gkm.images import entry
 from gkm.images.cache import CacheImage, Format, Target
-from gkm.images.entry import Entry, FileList, ListedFile
-from gkm.images.pull import Stage
+from gkm.images.pulling import entry
+from gkm.images.pulling.entry import Entry, FileList, ListedFile
+from gkm.images.pulling.pull import Stage
 from gkm.images.reference import Reference
-from gkm.images.verify import Verdict
+from gkm.images.signatures.verify import Verdict
 from gkm_agent.images import Progress
 from gkm_agent.sink import NotWritten
 from gkm_agent.values import WantedCache

@@ -15,9 +15,9 @@ from gkm.hoststate import pointers
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState, Pointer
-from gkm.images import push
 from gkm.images.reference import Reference
-from gkm.images.registry import Registry
+from gkm.images.registries import push
+from gkm.images.registries.registry import Registry
 from images_archives import cache_image
 from testbed.push import Target
 from testbed.registry import Registry as RealRegistry

@@ -19,8 +19,8 @@ from agent.store_site import SizedImages, bounded, fill, inspector, node_in, tmp
 from gkm.api.config import Config, Registries, RegistryHost, Store, Verification
 from gkm.api.nodes import NodeCacheStatus
 from gkm.hoststate.names import CacheRef
-from gkm.images import entry
 from gkm.images.cache import CacheImage
+from gkm.images.pulling import entry
 from gkm_agent import integrity
 from gkm_agent.images import RegistryImages
 from gkm_agent.values import WantedCache

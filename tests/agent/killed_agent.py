@@ -29,7 +29,7 @@ from gkm.hoststate.layout import Layout
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState
 from gkm.hoststate.records import VolumeRecord
-from gkm.images import entry
+from gkm.images.pulling import entry
 from gkm_agent import main, options
 
 ONE, TWO = digest_of("one"), digest_of("two")

@@ -12,7 +12,7 @@ from gkm.api.errors import Reason
 from gkm.hoststate import locks, pointers
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState
-from gkm.images import entry
+from gkm.images.pulling import entry
 from gkm_agent.values import WantedCache
 
 ONE = digest_of("one")

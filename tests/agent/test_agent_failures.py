@@ -9,7 +9,7 @@ from gkm.api.errors import GKMError, Reason
 from gkm.gpus.values import Fault, Inventory
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState
-from gkm.images.verify import Verdict
+from gkm.images.signatures.verify import Verdict
 from gkm_agent.values import Hold, WantedCache
 from msgspec import structs
 

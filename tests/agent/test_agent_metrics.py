@@ -13,8 +13,8 @@ from gkm.gpus.values import Fault, Inventory
 from gkm.hoststate import counters
 from gkm.hoststate.counters import BOUNDS, Histogram
 from gkm.hoststate.layout import Layout
-from gkm.images.pull import Stage
-from gkm.images.verify import Verdict
+from gkm.images.pulling.pull import Stage
+from gkm.images.signatures.verify import Verdict
 from gkm_agent import metrics, stages
 from gkm_agent.csi_metrics import CsiMetrics
 from msgspec import structs

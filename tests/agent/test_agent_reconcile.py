@@ -10,7 +10,7 @@ from gkm.gpus.values import Inventory
 from gkm.hoststate import pointers
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState
-from gkm.images.verify import Verdict
+from gkm.images.signatures.verify import Verdict
 from gkm_agent.desk import Desk
 from gkm_agent.values import Hold, WantedCache
 from msgspec import structs

@@ -8,7 +8,7 @@ from agent.conftest import IMAGE
 from gkm.api.config import Registries, RegistryHost
 from gkm.api.errors import GKMError, Reason
 from gkm.hoststate.names import CacheRef
-from gkm.images.pull_secrets import PullSecrets
+from gkm.images.registries.pull_secrets import PullSecrets
 from gkm.kube.errors import ApiError
 from gkm.kube.secrets import SECRETS, KubeSecrets
 from gkm_agent.manifests import BadManifest, manifests_in

@@ -12,9 +12,9 @@ from agent.agent_machine import CACHE, REF, Machine, is_ready
 from fakes.nvml_library import A100
 from gkm.api.config import Registries, RegistryHost
 from gkm.hoststate.pointers import CacheState
-from gkm.images import push
 from gkm.images.reference import Reference
-from gkm.images.registry import Registry
+from gkm.images.registries import push
+from gkm.images.registries.registry import Registry
 from images_archives import cache_image
 from testbed.push import Target
 from testbed.registry_faults import Fault, status, tampered

@@ -12,7 +12,7 @@ from agent.store_site import bounded, inspector
 from gkm.api.config import Store
 from gkm.api.errors import Reason
 from gkm.hoststate.pointers import CacheState
-from gkm.images import entry
+from gkm.images.pulling import entry
 from gkm_agent import inspection, integrity
 from gkm_agent.desk import Desk
 from gkm_agent.holdings import Note

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from gkm.api.errors import GKMError, Reason
-from gkm.images.auth import Login
+from gkm.images.registries.auth import Login
 from gkm_cli.credential_helpers import credentials_from_environment
 from gkm_cli.helper_programs import MAX_ANSWER_BYTES, ask
 

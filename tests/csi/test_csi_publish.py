@@ -14,8 +14,8 @@ from csi_harness.rig import Rig
 from gkm.hoststate import records
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState
-from gkm.images import entry
-from gkm.images.entry import FileList
+from gkm.images.pulling import entry
+from gkm.images.pulling.entry import FileList
 from gkm_csi.proto import csi_pb2
 
 pytestmark = pytest.mark.mounts

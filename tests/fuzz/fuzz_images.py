@@ -7,9 +7,8 @@ from gkm.api.errors import GKMError
 from gkm.api.policies import Policy
 from gkm.hoststate import names
 from gkm.images import cache
+from gkm.images.archives.member_names import MAX_DEPTH, MAX_PATH_BYTES
 from gkm.images.cache import Format
-from gkm.images.extract import MAX_DEPTH, MAX_PATH_BYTES, Extraction
-from gkm.images.judging import Trust
 from gkm.images.manifest import (
     ACCEPTED,
     MAX_LAYERS,
@@ -21,9 +20,11 @@ from gkm.images.manifest import (
     decode,
     referrers_in,
 )
-from gkm.images.material import Material
+from gkm.images.pulling.extract import Extraction
 from gkm.images.reference import Reference
-from gkm.images.signatures import Signature, parse_bundle, parse_legacy
+from gkm.images.signatures.judging import Trust
+from gkm.images.signatures.material import Material
+from gkm.images.signatures.parsing import Signature, parse_bundle, parse_legacy
 from msgspec import Struct
 
 CORPUS = Path(__file__).parent / "corpus"

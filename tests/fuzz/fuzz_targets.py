@@ -7,12 +7,12 @@ from fuzz_mutators import Blind, Mutator, of_json, of_tar, of_words
 from gkm.api import config
 from gkm.api.config import ConfigInvalid
 from gkm.api.errors import GKMError
-from gkm.images import entry_body, keyless, transparency, trusted_root
-from gkm.images.certificates import Untrusted
-from gkm.images.entry_body import Logged
-from gkm.images.inflate import inflated
-from gkm.images.material import Material
-from gkm.images.transparency import Entry, Proof
+from gkm.images.archives.inflate import inflated
+from gkm.images.signatures import entry_body, keyless, transparency, trusted_root
+from gkm.images.signatures.certificates import Untrusted
+from gkm.images.signatures.entry_body import Logged
+from gkm.images.signatures.material import Material
+from gkm.images.signatures.transparency import Entry, Proof
 from gkm.mounts import relocation_triton, relocation_vllm
 
 OURS = (GKMError, ConfigInvalid, Untrusted)

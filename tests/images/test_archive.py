@@ -3,7 +3,7 @@ import tarfile
 
 import pytest
 from gkm.api.errors import GKMError, Reason
-from gkm.images.archive import Stream, members
+from gkm.images.archives.archive import Stream, members
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -5,8 +5,8 @@ from urllib.parse import parse_qs
 
 import pytest
 from gkm.api.errors import GKMError, Reason
-from gkm.images.auth import MAX_LOGINS, Login
-from gkm.images.challenges import Challenge
+from gkm.images.registries.auth import MAX_LOGINS, Login
+from gkm.images.registries.challenges import Challenge
 from images_private import SECRET, as_user, client, image_of, keyring, private
 from testbed import registry_faults as faults
 from testbed.registry import Registry

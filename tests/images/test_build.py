@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 from gkm.api.errors import GKMError, Reason
-from gkm.images import extract
+from gkm.images.archives import member_names
+from gkm.images.archives.inflate import inflated
 from gkm.images.build.image import build
 from gkm.images.build.tree import walk
 from gkm.images.build.versions import Versions
 from gkm.images.cache import Format
-from gkm.images.extract import Extraction
-from gkm.images.inflate import inflated
 from gkm.images.packed import PackedImage
+from gkm.images.pulling.extract import Extraction
 from images_archives import DATA, MCV_ARCHIVE, content, mcv_image
 
 CACHE = DATA / "triton-cache"
@@ -194,7 +194,7 @@ def test_a_name_that_no_node_would_extract_is_refused_when_it_is_built(cache: Pa
 
 
 def test_more_directories_than_a_node_would_make_are_refused(cache: Path, work: Path) -> None:
-    (cache / "/".join("d" * (extract.MAX_DEPTH + 1))).mkdir(parents=True)
+    (cache / "/".join("d" * (member_names.MAX_DEPTH + 1))).mkdir(parents=True)
     assert refused(cache, work).reason is Reason.UNSAFE_CONTENT
 
 

@@ -1,8 +1,8 @@
 """vLLM's layouts, from prior-art/gkm-02-mcv-image-format.md and MCV's documentation; real kernels where it has some."""
 
 import json
-from dataclasses import replace
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,8 @@ from gkm.images.build.contents import Contents, look
 from gkm.images.build.image import build
 from gkm.images.build.versions import Versions
 from gkm.images.cache import Format, Target, of_labels
-from gkm.images.extract import Extraction
 from gkm.images.manifest import Manifest
+from gkm.images.pulling.extract import Extraction
 from gkm.images.reference import Reference
 from images_archives import DATA, content
 

@@ -4,9 +4,9 @@ import random
 from collections.abc import Iterator
 
 import pytest
-from gkm.images import deflate
-from gkm.images.deflate import BLOCK_BYTES, deflated
-from gkm.images.inflate import inflated
+from gkm.images.archives import deflate
+from gkm.images.archives.deflate import BLOCK_BYTES, deflated
+from gkm.images.archives.inflate import inflated
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from backports import zstd
 from gkm.api.errors import GKMError, Reason
-from gkm.images import docker_archive, docker_archive_writing
-from gkm.images.archive_index import MAX_MEMBERS
+from gkm.images.archives import docker_archive, docker_archive_writing
+from gkm.images.archives.archive_index import MAX_MEMBERS
+from gkm.images.archives.inflate import inflated
 from gkm.images.cache import Format
-from gkm.images.extract import Extraction
-from gkm.images.inflate import inflated
 from gkm.images.packed import PackedImage
+from gkm.images.pulling.extract import Extraction
 from gkm.images.reference import Reference
 from images_archives import MCV_ARCHIVE, Member, cache_image, content, file, tree
 

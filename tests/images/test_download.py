@@ -14,11 +14,13 @@ from pathlib import Path
 import pytest
 from gkm.api.errors import GKMError, Reason
 from gkm.hoststate.layout import Layout
-from gkm.images import blob_files, cache, pull, push
-from gkm.images.blob_files import BlobFiles
+from gkm.images import cache
 from gkm.images.cache import CacheImage
 from gkm.images.packed import PackedImage
+from gkm.images.pulling import blob_files, pull
+from gkm.images.pulling.blob_files import BlobFiles
 from gkm.images.reference import Reference
+from gkm.images.registries import push
 from images_archives import blob_of, image_of_layers, tree
 from images_site import Site
 from testbed import registry_faults as faults
@@ -177,9 +179,10 @@ import sys
 from pathlib import Path
 from gkm.api.config import Registries, RegistryHost
 from gkm.hoststate.layout import Layout
-from gkm.images import cache, pull
+from gkm.images import cache
+from gkm.images.pulling import pull
 from gkm.images.reference import Reference
-from gkm.images.registry import Registry
+from gkm.images.registries.registry import Registry
 ref = Reference.parse(sys.argv[1])
 client = Registry(Registries(hosts={ref.registry: RegistryHost(plain_http=True)}))
 image = cache.describe(client, ref)

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.layout import Layout
-from gkm.images import cache, entry, pull
+from gkm.images import cache
+from gkm.images.pulling import entry, pull
 from images_site import Site
 
 MAX = 1 << 30

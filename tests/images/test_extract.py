@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 from gkm.api.errors import GKMError, Reason
-from gkm.images import extract
+from gkm.images.archives.member_names import MAX_DEPTH, checked_path
 from gkm.images.cache import Format
-from gkm.images.extract import MAX_DEPTH, Extraction, checked_path
-from gkm.images.pace import GRACE_SECONDS, MIN_BYTES_PER_SECOND, Pace
+from gkm.images.pulling import extract
+from gkm.images.pulling.extract import Extraction
+from gkm.images.pulling.pace import GRACE_SECONDS, MIN_BYTES_PER_SECOND, Pace
 from hypothesis import given
 from hypothesis import strategies as st
 from images_archives import file, tree

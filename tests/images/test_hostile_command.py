@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from gkm.api.config import Verification
-from gkm.images import hosts
+from gkm.images.registries import hosts
 from gkm_cli import main
 from images_archives import tree
 from images_hostile import MAX_BYTES, ROWS, Row
@@ -50,7 +50,7 @@ def test_what_is_hostile_is_one_line_and_no_directory(
     row: Row, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name, value in row.bounds.items():
-        module, _, bound = name.partition(".")
+        module, _, bound = name.rpartition(".")
         monkeypatch.setattr(import_module(f"gkm.images.{module}"), bound, value)
     with scene(tmp_path, tls=row.tls) as site:
         row.place(site)

@@ -8,9 +8,11 @@ import pytest
 from gkm.api.config import Registries, RegistryHost
 from gkm.api.errors import GKMError, Reason
 from gkm.hoststate.layout import Layout
-from gkm.images import cache, pull, push
+from gkm.images import cache
+from gkm.images.pulling import pull
 from gkm.images.reference import Reference
-from gkm.images.registry import Registry
+from gkm.images.registries import push
+from gkm.images.registries.registry import Registry
 from images_archives import image_of_layers, tree
 from images_hostile_row import MAX_BYTES
 from images_hostile_scene import LIMITS, SECRET, USER, Fixed, Scene, scene

@@ -13,9 +13,10 @@ import pytest
 from gkm.api.config import Verification
 from gkm.api.errors import GKMError
 from gkm.hoststate.layout import Layout
-from gkm.images import cache, pull
-from gkm.images.entry import Entry
-from gkm.images.verify import Verifier
+from gkm.images import cache
+from gkm.images.pulling import pull
+from gkm.images.pulling.entry import Entry
+from gkm.images.signatures.verify import Verifier
 from images_hostile import CVES, MAX_BYTES, ROWS, Row
 from images_hostile_scene import GOOD, SECRET, Scene, scene
 
@@ -34,7 +35,7 @@ def pulled(site: Scene, layout: Layout) -> Entry:
 
 def lowered(monkeypatch: pytest.MonkeyPatch, row: Row) -> None:
     for name, value in row.bounds.items():
-        module, _, bound = name.partition(".")
+        module, _, bound = name.rpartition(".")
         monkeypatch.setattr(import_module(f"gkm.images.{module}"), bound, value)
 
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 from gkm.api.errors import GKMError, Reason
-from gkm.images import inflate
-from gkm.images.inflate import STEP_BYTES, inflated
+from gkm.images.archives import inflate
+from gkm.images.archives.inflate import STEP_BYTES, inflated
 
 if sys.version_info >= (3, 14):
     from compression import zstd

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from gkm.api.config import Identity, Policy, Verification
 from gkm.api.errors import Reason
-from gkm.images.signatures import parse_legacy
-from gkm.images.verify import Verdict, Verifier
+from gkm.images.signatures.parsing import parse_legacy
+from gkm.images.signatures.verify import Verdict, Verifier
 from images_keyless import ALICE, DIGEST, SIGSTORE, judged, trust
 from images_site import Site
 from testbed.push import Target
@@ -147,8 +147,8 @@ def test_policies_of_keys_never_load_sigstore(site: Site) -> None:
 import sys
 from gkm.api.config import Policy, Registries, RegistryHost, Verification
 from gkm.images.reference import Reference
-from gkm.images.registry import Registry
-from gkm.images.verify import Verifier
+from gkm.images.registries.registry import Registry
+from gkm.images.signatures.verify import Verifier
 registry = Registry(Registries(hosts={{{site.real.host!r}: RegistryHost(plain_http=True)}}))
 verifier = Verifier(Verification(policies=[Policy(keys=[{key.public_pem.decode()!r}])]))
 answer = verifier.verify(registry, Reference.parse({str(site.ref)!r}), None)

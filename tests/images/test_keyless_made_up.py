@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from gkm.api.errors import GKMError, Reason
-from gkm.images.material import Material
-from gkm.images.signatures import parse_bundle, parse_legacy
+from gkm.images.signatures.material import Material
+from gkm.images.signatures.parsing import parse_bundle, parse_legacy
 from hypothesis import given, settings, strategies
 from images_keyless import ALICE, DIGEST, SIGSTORE, judged, trust
 from testbed.push import Target

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from gkm.hoststate.files import UnreadableState
-from gkm.images import listing
-from gkm.images.listing import FileList, ListedFile, Listing
+from gkm.images.pulling import listing
+from gkm.images.pulling.listing import FileList, ListedFile, Listing
 
 FILES = [ListedFile("K/a.cubin", 3, "a" * 64), ListedFile('K/"ö\\.so', 0, "b" * 64, executable=True)]
 
@@ -77,8 +77,8 @@ def test_what_is_no_regular_file_is_damage(tmp_path: Path) -> None:
 LARGEST = """
 import resource, sys
 from pathlib import Path
-from gkm.images import listing
-from gkm.images.listing import FileList, ListedFile, Listing
+from gkm.images.pulling import listing
+from gkm.images.pulling.listing import FileList, ListedFile, Listing
 directory = Path(sys.argv[1])
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 files = Listing(directory)

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from gkm.api.config import Identity, Policy, Registries, RegistryHost, Verification
 from gkm.images.reference import Reference
-from gkm.images.registry import Registry as Client
-from gkm.images.verify import Verdict, Verifier
+from gkm.images.registries.registry import Registry as Client
+from gkm.images.signatures.verify import Verdict, Verifier
 from images_matrix import ACCEPTED, LAYER, REFUSED, Ground, Row
 from testbed import require
 from testbed.cosign import PLAIN, Cosign

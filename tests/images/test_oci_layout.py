@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from gkm.api.errors import GKMError, Reason
-from gkm.images import oci_layout
-from gkm.images.cache import MAX_CONFIG_BYTES
+from gkm.images.archives import oci_layout
+from gkm.images.configuration import MAX_CONFIG_BYTES
 from gkm.images.packed import PackedImage
 from gkm.images.reference import Reference
 from images_archives import cache_image, content, image_of_layers, packed, tree

@@ -5,11 +5,12 @@ from pathlib import Path
 import pytest
 from gkm.api.errors import GKMError, Reason
 from gkm.hoststate.layout import Layout
-from gkm.images import cache, entry, pull
-from gkm.images import push as pushing
+from gkm.images import cache
 from gkm.images.packed import PackedImage
-from gkm.images.pull import Stage
+from gkm.images.pulling import entry, pull
+from gkm.images.pulling.pull import Stage
 from gkm.images.reference import Reference
+from gkm.images.registries import push as pushing
 from images_archives import file, image_of_layers, tree
 from images_site import Site
 from testbed import registry_faults as faults
@@ -191,7 +192,7 @@ def test_an_index_in_an_index_is_refused(site: Site) -> None:
 
 
 def test_a_loopback_registry_that_nobody_configured_is_refused(site: Site) -> None:
-    from gkm.images.registry import Registry  # noqa: PLC0415 -- the unconfigured one is the exception here
+    from gkm.images.registries.registry import Registry  # noqa: PLC0415 -- the unconfigured one is the exception here
 
     with pytest.raises(GKMError, match="an address of this machine") as caught:
         Registry().manifest(site.ref)

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from gkm.api.config import Registries, RegistryHost
 from gkm.api.errors import GKMError, Reason
-from gkm.images import push
 from gkm.images.packed import PackedBlob, PackedImage
 from gkm.images.reference import Reference
-from gkm.images.registry import Registry as Client
-from gkm.images.transport import Limits
+from gkm.images.registries import push
+from gkm.images.registries.registry import Registry as Client
+from gkm.images.registries.transport import Limits
 from images_private import SECRET, as_user, client, everything_by_proxy, fill, private
 from images_site import LIMITS
 from testbed import registry_faults as faults

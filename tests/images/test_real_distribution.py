@@ -7,12 +7,14 @@ import pytest
 from gkm.api.config import Registries, RegistryHost
 from gkm.api.errors import GKMError, Reason
 from gkm.hoststate.layout import Layout
-from gkm.images import cache, pull, push
-from gkm.images.auth import Credentials
-from gkm.images.blobs import Arrival
+from gkm.images import cache
 from gkm.images.packed import PackedBlob, PackedImage
+from gkm.images.pulling import pull
 from gkm.images.reference import Reference
-from gkm.images.registry import Registry
+from gkm.images.registries import push
+from gkm.images.registries.auth import Credentials
+from gkm.images.registries.blobs import Arrival
+from gkm.images.registries.registry import Registry
 from images_private import keyring
 from testbed import require
 from testbed.distribution import PASSWORD, USER, Distribution

@@ -9,11 +9,13 @@ import pytest
 from gkm.api.config import Policy, Registries, RegistryHost, Verification
 from gkm.api.errors import Reason
 from gkm.hoststate.layout import Layout
-from gkm.images import cache, pull, push
+from gkm.images import cache
 from gkm.images.packed import PackedImage
+from gkm.images.pulling import pull
 from gkm.images.reference import Reference
-from gkm.images.registry import Registry
-from gkm.images.verify import Verifier
+from gkm.images.registries import push
+from gkm.images.registries.registry import Registry
+from gkm.images.signatures.verify import Verifier
 from testbed.cosign import Cosign
 from testbed.olareg import Olareg
 from testbed.sigstore import SigningKey

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from gkm.api.config import Registries, RegistryHost
 from gkm.api.errors import GKMError, Reason
-from gkm.images import push
-from gkm.images.auth import Login
-from gkm.images.blobs import Arrival
 from gkm.images.manifest import Descriptor
 from gkm.images.packed import PackedImage
 from gkm.images.reference import Reference
-from gkm.images.registry import MAX_REFERRER_PAGES, Registry
+from gkm.images.registries import push
+from gkm.images.registries.auth import Login
+from gkm.images.registries.blobs import Arrival
+from gkm.images.registries.registry import MAX_REFERRER_PAGES, Registry
 from images_archives import blob_of
 from images_site import LIMITS, Site, client_of
 from testbed import registry_faults as faults

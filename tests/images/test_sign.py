@@ -6,14 +6,15 @@ from collections.abc import Iterator
 import pytest
 from gkm.api.config import Policy, Verification
 from gkm.api.errors import GKMError, Reason
-from gkm.images import found, signing
-from gkm.images.found import find
 from gkm.images.reference import Reference
-from gkm.images.signatures import Form
-from gkm.images.signing import Signed
-from gkm.images.signing_forms import Signer
-from gkm.images.signing_keys import PrivateKey
-from gkm.images.verify import Verdict, Verifier
+from gkm.images.signatures import found
+from gkm.images.signatures.found import find
+from gkm.images.signatures.parsing import Form
+from gkm.images.signatures.verify import Verdict, Verifier
+from gkm.images.signing import sign as signing
+from gkm.images.signing.forms import Signer
+from gkm.images.signing.keys import PrivateKey
+from gkm.images.signing.sign import Signed
 from images_matrix import LAYER
 from images_signers import private_key
 from images_site import client_of

@@ -5,14 +5,17 @@ from pathlib import Path
 
 import pytest
 from gkm.api.config import Identity, Policy, Registries, RegistryHost, Verification
-from gkm.images import keys, signing, signing_keyless, signing_keys
 from gkm.images.reference import Reference
-from gkm.images.registry import Registry as Client
-from gkm.images.rekor import Rekor
-from gkm.images.signing_forms import Signer
-from gkm.images.signing_keyless import Authority
-from gkm.images.sigstore_services import Service
-from gkm.images.verify import Verdict, Verifier
+from gkm.images.registries.registry import Registry as Client
+from gkm.images.signatures import keys
+from gkm.images.signatures.rekor import Rekor
+from gkm.images.signatures.sigstore_services import Service
+from gkm.images.signatures.verify import Verdict, Verifier
+from gkm.images.signing import keyless as signing_keyless
+from gkm.images.signing import keys as signing_keys
+from gkm.images.signing import sign as signing
+from gkm.images.signing.forms import Signer
+from gkm.images.signing.keyless import Authority
 from images_matrix import LAYER
 from images_signers import private_key
 from testbed import require

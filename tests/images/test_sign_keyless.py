@@ -10,17 +10,18 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from gkm.api.config import Identity, Policy, Verification
 from gkm.api.errors import GKMError, Reason
-from gkm.images import signing, signing_keyless
-from gkm.images.bundles import LogEntry
-from gkm.images.found import find
 from gkm.images.reference import Reference
-from gkm.images.rekor import ENTRIES, Rekor
-from gkm.images.signatures import Form
-from gkm.images.signing_forms import Signer
-from gkm.images.signing_keyless import Authority
-from gkm.images.sigstore_services import Service
-from gkm.images.transport import Limits
-from gkm.images.verify import Verdict, Verifier
+from gkm.images.registries.transport import Limits
+from gkm.images.signatures.bundles import LogEntry
+from gkm.images.signatures.found import find
+from gkm.images.signatures.parsing import Form
+from gkm.images.signatures.rekor import ENTRIES, Rekor
+from gkm.images.signatures.sigstore_services import Service
+from gkm.images.signatures.verify import Verdict, Verifier
+from gkm.images.signing import keyless as signing_keyless
+from gkm.images.signing import sign as signing
+from gkm.images.signing.forms import Signer
+from gkm.images.signing.keyless import Authority
 from images_matrix import LAYER
 from images_signers import private_key
 from images_site import client_of

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric import dsa, ec, rsa
 from gkm.api.errors import GKMError, Reason
-from gkm.images import keys, signing_keys
-from gkm.images.signing_keys import SupportedPrivateKey
+from gkm.images.signatures import keys
+from gkm.images.signing import keys as signing_keys
+from gkm.images.signing.keys import SupportedPrivateKey
 from images_signers import KINDS, PASSWORD, pem
 from testbed import require
 from testbed.cosign import Cosign

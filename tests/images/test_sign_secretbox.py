@@ -1,5 +1,5 @@
 import pytest
-from gkm.images.signing_secretbox import WrongKey, opened
+from gkm.images.signing.secretbox import WrongKey, opened
 
 # The worked example of "Cryptography in NaCl" (D. J. Bernstein, 2009), sections 8 to 10.
 KEY = bytes.fromhex("1b27556473e985d462cd51197a9a46c76009549eac6474f206c4ee0844f68389")

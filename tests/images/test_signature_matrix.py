@@ -7,7 +7,7 @@ import pytest
 from gkm.api.config import Verification
 from gkm.api.errors import Reason
 from gkm.images.reference import Reference
-from gkm.images.verify import Verdict, Verifier
+from gkm.images.signatures.verify import Verdict, Verifier
 from images_matrix import ACCEPTED, REFUSED, Ground, Row, relisted
 from images_site import client_of
 from testbed.push import Target

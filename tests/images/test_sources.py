@@ -4,9 +4,12 @@ from pathlib import Path
 import pytest
 from gkm.api.errors import GKMError, Reason
 from gkm.hoststate.layout import Layout
-from gkm.images import cache, docker_archive_writing, oci_layout, pull, push
+from gkm.images import cache
+from gkm.images.archives import docker_archive_writing, oci_layout
+from gkm.images.archives.sources import open_image
+from gkm.images.pulling import pull
 from gkm.images.reference import Reference
-from gkm.images.sources import open_image
+from gkm.images.registries import push
 from images_archives import MCV_ARCHIVE, cache_image
 from images_site import Site
 

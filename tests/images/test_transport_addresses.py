@@ -2,8 +2,8 @@
 
 import pytest
 from gkm.api.config import Registries, RegistryHost
-from gkm.images import addresses
-from gkm.images.transport import Transport
+from gkm.images.registries import addresses
+from gkm.images.registries.transport import Transport
 from images_site import LIMITS
 
 

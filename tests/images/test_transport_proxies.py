@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from gkm.api.config import Registries, RegistryHost
 from gkm.api.errors import GKMError, Reason
-from gkm.images import addresses
-from gkm.images.proxies import is_excepted, proxy_for
 from gkm.images.reference import Reference
-from gkm.images.registry import Registry as Client
+from gkm.images.registries import addresses
+from gkm.images.registries.proxies import is_excepted, proxy_for
+from gkm.images.registries.registry import Registry as Client
 from images_private import SECRET, everything_by_proxy, fill, image_of, reason_of
 from images_site import LIMITS
 from testbed.certificates import Authority

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from gkm.api.config import Registries, RegistryHost
 from gkm.api.errors import GKMError, Reason
-from gkm.images.blobs import Arrival
-from gkm.images.registry import Registry as Client
+from gkm.images.registries.blobs import Arrival
+from gkm.images.registries.registry import Registry as Client
 from images_private import SECRET, as_user, client, everything_by_proxy, fill, image_of, keyring, private, reason_of
 from images_site import LIMITS
 from testbed import registry_faults as faults

@@ -8,10 +8,10 @@ from email.utils import format_datetime
 import pytest
 from gkm.api.config import Registries, RegistryHost
 from gkm.api.errors import GKMError, Reason
-from gkm.images.pauses import MAX_PAUSE_SECONDS, pause_before
 from gkm.images.reference import Reference
-from gkm.images.registry import Registry as Client
-from gkm.images.transport import Limits
+from gkm.images.registries.pauses import MAX_PAUSE_SECONDS, pause_before
+from gkm.images.registries.registry import Registry as Client
+from gkm.images.registries.transport import Limits
 from images_private import as_user, client, image_of, private
 from testbed import registry_faults as faults
 

@@ -7,8 +7,9 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from gkm.api.config import Policy, Verification
 from gkm.api.errors import GKMError, Reason
-from gkm.images import keys, push
-from gkm.images.verify import Verdict, Verifier
+from gkm.images.registries import push
+from gkm.images.signatures import keys
+from gkm.images.signatures.verify import Verdict, Verifier
 from images_site import Site
 from testbed import registry_faults as faults
 from testbed.push import Target

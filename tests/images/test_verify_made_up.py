@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from gkm.api.config import Identity, Policy, Verification
-from gkm.images.verify import Verdict, Verifier
+from gkm.images.signatures.verify import Verdict, Verifier
 from images_site import Site
 from testbed import registry_faults as faults
 from testbed.push import Target

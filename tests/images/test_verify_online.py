@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from gkm.api.config import Identity, Policy, Verification
 from gkm.api.errors import Reason
-from gkm.images.log_lookup import MAX_LOOKUPS
 from gkm.images.reference import Reference
-from gkm.images.rekor import RETRIEVE, Rekor, hashed
-from gkm.images.sigstore_services import Service as HTTPService
-from gkm.images.verify import Verdict, Verifier
+from gkm.images.signatures.log_lookup import MAX_LOOKUPS
+from gkm.images.signatures.rekor import RETRIEVE, Rekor, hashed
+from gkm.images.signatures.sigstore_services import Service as HTTPService
+from gkm.images.signatures.verify import Verdict, Verifier
 from images_matrix import LAYER
 from images_signers import private_key
 from images_site import client_of

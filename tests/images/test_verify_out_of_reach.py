@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from gkm.api.config import Policy, Verification
 from gkm.api.errors import Reason
-from gkm.images.verify import Verdict, Verifier
+from gkm.images.signatures.verify import Verdict, Verifier
 from images_site import Site
 from testbed import registry_faults as faults
 from testbed.push import Target

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from gkm.api.config import ConfigInvalid, Identity, Policy, Verification, parse
 from gkm.api.errors import Reason
-from gkm.images.judging import pairs
-from gkm.images.verify import Verdict, Verifier
+from gkm.images.signatures.judging import pairs
+from gkm.images.signatures.verify import Verdict, Verifier
 from images_site import Site
 from testbed.push import Target
 from testbed.sigstore import SigningKey, payload_of, push_bundle, push_legacy, sign_bundle

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 from gkm.api.errors import GKMError, Reason
-from gkm.images.verify import Verdict
+from gkm.images.signatures.verify import Verdict
 from gkm_operator.admission import decision
 from gkm_operator.admission.bounded import Bounded, NoAnswer
 from gkm_operator.admission.judge import Judge

@@ -4,7 +4,7 @@ import pytest
 from gkm.api.caches import CacheSpec, CacheStatus, ClusterGKMCache, GKMCache, LocalObjectReference, verified_digest
 from gkm.api.errors import GKMError, Reason
 from gkm.api.meta import Condition, ObjectMeta
-from gkm.images.verify import Verdict
+from gkm.images.signatures.verify import Verdict
 from gkm_operator.caches.outcome import Outcome, look, of_error, of_verdict
 from gkm_operator.caches.status import applied, resolved, wanted
 from gkm_operator.caches.tally import Summary

@@ -7,9 +7,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from gkm.api.config import Registries, RegistryHost
-from gkm.images import push
 from gkm.images.reference import Reference
-from gkm.images.registry import Registry
+from gkm.images.registries import push
+from gkm.images.registries.registry import Registry
 from images_archives import cache_image
 from testbed import gkm_objects as objects
 from testbed.cluster import Cluster, KubectlFailed

@@ -8,13 +8,13 @@ from typing import Annotated
 import typer
 from gkm.api.errors import GKMError, Reason
 from gkm.gpus import inventory
-from gkm.images import docker_archive_writing, oci_layout
-from gkm.images import push as pushing
+from gkm.images.archives import docker_archive_writing, oci_layout
 from gkm.images.build.image import build as build_image
 from gkm.images.build.versions import Versions
 from gkm.images.cache import Target
 from gkm.images.packed import PackedImage
 from gkm.images.reference import Reference
+from gkm.images.registries import push as pushing
 
 from gkm_cli.answers import Output, OutputOption, line, show
 from gkm_cli.bars import bars

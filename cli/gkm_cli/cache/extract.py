@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from gkm.api.errors import GKMError, Reason
 from gkm.images import cache
-from gkm.images.verify import Verifier
+from gkm.images.signatures.verify import Verifier
 from gkm.mounts.relocation_paths import InvalidMountPath, MountPath
 
 from gkm_cli.answers import No, Output, OutputOption, line, show

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from gkm.api.errors import GKMError, Reason
 from gkm.hoststate.layout import Layout
-from gkm.images import entry, pull
 from gkm.images.cache import CacheImage
-from gkm.images.pull import Stage
-from gkm.images.registry import Registry
+from gkm.images.pulling import entry, pull
+from gkm.images.pulling.pull import Stage
+from gkm.images.registries.registry import Registry
 from gkm.mounts import relocation_tree
 from gkm.mounts.relocation_paths import MountPath
 from gkm.mounts.relocation_tree import Counts, Unrelocatable
@@ -37,7 +37,7 @@ def extract(registry: Registry, image: CacheImage, to: Path, max_bytes: int, pat
     """Put the content into the new directory `to`, to be seen at `path`; on any failure it is not there.
 
     Raises:
-        GKMError: as gkm.images.pull.
+        GKMError: as gkm.images.pulling.pull.
         OSError: the disk refused.
     """
     to.parent.mkdir(parents=True, exist_ok=True)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from gkm.images.cache import CacheImage
 from gkm.images.cache_entries import CacheEntry, entries_in
-from gkm.images.registry import Registry
+from gkm.images.registries.registry import Registry
 
 from gkm_cli.answers import Output, OutputOption, line, show, table
 from gkm_cli.cache import extracting

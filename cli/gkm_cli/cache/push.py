@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from gkm.images import push as pushing
-from gkm.images import sources
+from gkm.images.archives import sources
 from gkm.images.reference import Reference
+from gkm.images.registries import push as pushing
 
 from gkm_cli.answers import Output, OutputOption, line, show
 from gkm_cli.bars import bars

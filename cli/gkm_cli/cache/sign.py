@@ -8,11 +8,13 @@ from typing import Annotated
 
 import typer
 from gkm.api.errors import GKMError, Reason
-from gkm.images import signing, signing_keyless, signing_keys
-from gkm.images.rekor import Rekor
-from gkm.images.signing_forms import Signer
-from gkm.images.signing_keyless import MAX_TOKEN_BYTES, Authority
-from gkm.images.sigstore_services import PUBLIC_FULCIO, PUBLIC_REKOR, Service
+from gkm.images.signatures.rekor import Rekor
+from gkm.images.signatures.sigstore_services import PUBLIC_FULCIO, PUBLIC_REKOR, Service
+from gkm.images.signing import keyless as signing_keyless
+from gkm.images.signing import keys as signing_keys
+from gkm.images.signing import sign as signing
+from gkm.images.signing.forms import Signer
+from gkm.images.signing.keyless import MAX_TOKEN_BYTES, Authority
 
 from gkm_cli.answers import Output, OutputOption, line, show
 from gkm_cli.registries import Access, CAFileOption, ConfigOption, PlainHTTPOption, RefArgument

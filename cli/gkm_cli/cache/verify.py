@@ -3,7 +3,7 @@
 from typing import Any
 
 from gkm.api.errors import GKMError, Reason
-from gkm.images.verify import Finding, Verdict, Verifier
+from gkm.images.signatures.verify import Finding, Verdict, Verifier
 
 from gkm_cli.answers import No, Output, OutputOption, line, show, table
 from gkm_cli.registries import Access, CAFileOption, ConfigOption, PlainHTTPOption, RefArgument

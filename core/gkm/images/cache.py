@@ -9,14 +9,14 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from gkm.api.errors import GKMError, Reason
+from gkm.images.configuration import MAX_CONFIG_BYTES, labels_in
 from gkm.images.manifest import Descriptor, ImageManifest, Platform, decode
 from gkm.images.reference import Reference
-from gkm.images.registry import Registry
+from gkm.images.registries.registry import Registry
 
-MAX_CONFIG_BYTES = 1 << 20
 MAX_TARGETS = 256
 MAX_VERSION = 32
 """Characters of a version; what cannot be read as one later says nothing."""
@@ -96,14 +96,6 @@ class CacheImage:
         return sum(layer.size for layer in self.layers)
 
 
-class _ContainerConfig(Struct):
-    labels: dict[str, str] | None = field(default=None, name="Labels")
-
-
-class _ImageConfig(Struct):
-    config: _ContainerConfig = field(default_factory=_ContainerConfig)
-
-
 class _SummaryTarget(Struct):
     backend: str
     arch: str | int
@@ -131,15 +123,6 @@ def describe(registry: Registry, ref: Reference) -> CacheImage:
         manifest = registry.manifest(ref.pinned(manifest.index().choose(this_platform(), str(ref)).digest))
     image = manifest.image()
     return of_labels(ref, image, labels_in(registry.small_blob(ref, image.config, MAX_CONFIG_BYTES), str(ref)))
-
-
-def labels_in(config: bytes, name: str) -> dict[str, str]:
-    """Return the labels in the configuration of an image.
-
-    Raises:
-        GKMError: METADATA_INVALID.
-    """
-    return decode(config, _ImageConfig, f"configuration of {name}").config.labels or {}
 
 
 def this_platform() -> Platform:

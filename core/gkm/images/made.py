@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 
 from gkm.api.errors import GKMError, Reason
-from gkm.images.cache import MAX_CONFIG_BYTES
+from gkm.images.configuration import MAX_CONFIG_BYTES
 from gkm.images.manifest import OCI_MANIFEST, Descriptor, Platform
 from gkm.images.packed import PackedBlob, PackedImage
 

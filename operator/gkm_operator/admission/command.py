@@ -7,7 +7,7 @@ from threading import Event
 
 from gkm.api.config import Config
 from gkm.hoststate.logs import fields
-from gkm.images.transport import Limits
+from gkm.images.registries.transport import Limits
 
 from gkm_operator.admission.certificates import issue
 from gkm_operator.admission.judge import Judge

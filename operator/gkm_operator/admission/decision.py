@@ -5,7 +5,7 @@ with a warning: nothing is pulled before the controller has verified it (design/
 """
 
 from gkm.api.errors import GKMError, Reason
-from gkm.images.verify import Verdict
+from gkm.images.signatures.verify import Verdict
 
 from gkm_operator.admission.review import Object, Request, Response
 

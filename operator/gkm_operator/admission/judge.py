@@ -5,7 +5,7 @@ import time
 
 from gkm.api.errors import GKMError
 from gkm.hoststate.logs import fields
-from gkm.images.verify import Verdict
+from gkm.images.signatures.verify import Verdict
 from msgspec import structs
 
 from gkm_operator.admission import decision

@@ -8,7 +8,7 @@ from typing import Any
 
 from gkm.api.config import Config
 from gkm.hoststate.logs import fields
-from gkm.images.pull_secrets import PullSecrets
+from gkm.images.registries.pull_secrets import PullSecrets
 from gkm.kube.api import Api
 from gkm.kube.client import connect
 from gkm.kube.errors import ApiError

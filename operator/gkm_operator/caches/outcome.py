@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from gkm.api.caches import Cache
 from gkm.api.errors import GKMError, Reason
-from gkm.images.verify import Verdict
+from gkm.images.signatures.verify import Verdict
 
 from gkm_operator.images import Images
 

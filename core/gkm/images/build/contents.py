@@ -16,7 +16,7 @@ from gkm.images.build.versions import Versions
 from gkm.images.build.vllm import ROOT, Seen
 from gkm.images.build.vllm_labels import labels_of
 from gkm.images.cache import MAX_TARGETS, Format, Target
-from gkm.images.extract import MAX_MANIFEST_BYTES
+from gkm.images.pulling.extract import MAX_MANIFEST_BYTES
 
 
 @dataclass(frozen=True, slots=True)

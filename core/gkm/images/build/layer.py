@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gkm.api.errors import GKMError, Reason
-from gkm.images.archive import BLOCK
+from gkm.images.archives.archive import BLOCK
+from gkm.images.archives.deflate import deflated
+from gkm.images.archives.hashed import Hashed
 from gkm.images.build.contents import Contents
 from gkm.images.build.tree import walk
-from gkm.images.deflate import deflated
-from gkm.images.hashed import Hashed
 from gkm.images.packed import PackedBlob, Report, stored
 
 DIRECTORY_MODE, FILE_MODE, EXECUTABLE_MODE = 0o755, 0o644, 0o755

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gkm.api.errors import GKMError, Reason
-from gkm.images.extract import MAX_FILES, MAX_PATHS_BYTES, checked_path
+from gkm.images.archives.member_names import checked_path
+from gkm.images.pulling.extract import MAX_FILES, MAX_PATHS_BYTES
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 """Not blocking: what was a file a moment ago may be a pipe now."""

@@ -1,0 +1,109 @@
+"""Reading what `docker save` writes, MCV's examples too: one tar with manifest.json, a configuration and its layers.
+
+Format: docker's image specification v1.2, "Combined Image JSON + Filesystem Changeset Format", as skopeo reads it
+(docker-archive:). There is no manifest of a registry in it: we make the one that `gkm cache build` would have made.
+"""
+
+import hashlib
+import re
+from pathlib import Path
+
+from msgspec import Struct, field
+
+from gkm.api.errors import GKMError, Reason
+from gkm.images.archives.archive_index import ArchiveIndex, Place
+from gkm.images.archives.deflate import deflated
+from gkm.images.archives.hashed import Hashed
+from gkm.images.archives.inflate import GZIP_MAGIC, inflated
+from gkm.images.configuration import MAX_CONFIG_BYTES, labels_in
+from gkm.images.made import OCI_LAYER, image_of
+from gkm.images.manifest import MAX_LAYERS, Descriptor, decode
+from gkm.images.packed import PackedBlob, PackedImage, stored
+
+MANIFEST = "manifest.json"
+MAX_LISTING_BYTES = 1 << 20
+_HEX = re.compile(r"(?:blobs/sha256/)?([0-9a-f]{64})(?:\.json)?", re.ASCII)
+
+
+class Listed(Struct, rename="pascal"):
+    """One image of manifest.json: names of members."""
+
+    config: str
+    layers: list[str]
+    repo_tags: list[str] | None = None
+
+
+class _RootFS(Struct):
+    diff_ids: list[str]
+
+
+class _Config(Struct):
+    rootfs: _RootFS = field(default_factory=lambda: _RootFS([]))
+
+
+def open_archive(path: Path, work: Path) -> PackedImage:
+    """Return the one image in an archive; every digest that it states has been checked.
+
+    Layers that are not gzip are made so, in new files in `work`, which must stay until the image is stored: readers of
+    MCV take nothing else.
+
+    Raises:
+        GKMError: METADATA_MISSING when it is no such archive, METADATA_INVALID, DIGEST_MISMATCH, CONTENT_MISMATCH,
+            TOO_LARGE, UNSAFE_CONTENT.
+        OSError: it cannot be read, or the disk refused.
+    """
+    index = ArchiveIndex.of(path)
+    listed = _only(decode(index.small(MANIFEST, MAX_LISTING_BYTES), list[Listed], f"{MANIFEST} of {path}"), path)
+    config = index.small(listed.config, MAX_CONFIG_BYTES)
+    _check_name(listed.config, config, path)
+    diff_ids = decode(config, _Config, f"configuration in {path}").rootfs.diff_ids
+    if len(diff_ids) != len(listed.layers) or not 1 <= len(diff_ids) <= MAX_LAYERS:
+        raise GKMError(
+            Reason.METADATA_INVALID,
+            f"{path} lists {len(listed.layers)} layers, its configuration {len(diff_ids)}; 1 to {MAX_LAYERS} are read",
+        )
+    layers = [
+        _layer(index, name, diff_id, work / f"layer-{number}.tar.gz")
+        for number, (name, diff_id) in enumerate(zip(listed.layers, diff_ids, strict=True))
+    ]
+    return image_of(config, layers, labels_in(config, str(path)))
+
+
+def _only(images: list[Listed], path: Path) -> Listed:
+    if len(images) != 1:
+        raise GKMError(
+            Reason.METADATA_INVALID, f"{path} holds {len(images)} images, not one", "save the one that is meant alone"
+        )
+    return images[0]
+
+
+def _check_name(name: str, config: bytes, path: Path) -> None:
+    """Hold docker to its word: it names a configuration by its digest."""
+    stated = _HEX.fullmatch(name)
+    if stated and stated[1] != hashlib.sha256(config).hexdigest():
+        raise GKMError(
+            Reason.DIGEST_MISMATCH, f"the configuration in {path} is not what its name {name} says: it was changed"
+        )
+
+
+def _layer(index: ArchiveIndex, name: str, diff_id: str, target: Path) -> PackedBlob:
+    """Return a layer as gzip, as it lies in the archive where it is gzip already."""
+    place = index.find(name)
+    unpacked = Hashed()
+    if next(index.pieces(place), b"").startswith(GZIP_MAGIC):
+        layer = _in_place(index, place, unpacked)
+    else:
+        layer = stored(deflated(unpacked.through(inflated(index.pieces(place)))), target, OCI_LAYER)
+    if unpacked.digest != diff_id:
+        raise GKMError(
+            Reason.DIGEST_MISMATCH,
+            f"layer {name[:80]} in {index.path} unpacks to {unpacked.digest}, its configuration says {diff_id[:80]!r}",
+        )
+    return layer
+
+
+def _in_place(index: ArchiveIndex, place: Place, unpacked: Hashed) -> PackedBlob:
+    packed = Hashed()
+    for _ in unpacked.through(inflated(packed.through(index.pieces(place)))):
+        pass
+    return PackedBlob(Descriptor(OCI_LAYER, packed.digest, place.size), index.path, place.offset)

@@ -1,0 +1,73 @@
+"""Writing an image as `docker save` does: layers as plain tars, named by their digests, all or nothing."""
+
+import json
+import os
+import tarfile
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from gkm.api.errors import GKMError, Reason
+from gkm.images.archives.archive import BLOCK
+from gkm.images.archives.docker_archive import MANIFEST
+from gkm.images.archives.hashed import Hashed
+from gkm.images.archives.inflate import inflated
+from gkm.images.archives.oci_layout import refuse_existing
+from gkm.images.packed import PackedBlob, PackedImage, Report, write_all
+from gkm.images.reference import Reference
+
+
+def write(image: PackedImage, path: Path, ref: Reference, report: Report = lambda _done, _of: None) -> None:
+    """Write the image to the new file `path`. Its manifest.json names it by the tag of `ref`.
+
+    Raises:
+        GKMError: NOT_ALLOWED when `path` exists, DIGEST_MISMATCH when a blob changed since it was packed.
+        OSError: the disk refused; nothing is left.
+    """
+    refuse_existing(path)
+    config, *layers = image.blobs
+    done, total = 0, sum(blob.descriptor.size for blob in image.blobs)
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name[:40]}-", dir=path.absolute().parent)
+    made = Path(name)
+    try:
+        names = []
+        for layer in layers:
+            names.append(_layer(descriptor, layer))
+            done += layer.descriptor.size
+            report(done, total)
+        config_name = f"{config.descriptor.digest.removeprefix('sha256:')}.json"
+        _member(descriptor, config_name, config.descriptor.size, config.pieces())
+        tags = [f"{ref.name}:{ref.tag}"] if ref.tag else None
+        listing = json.dumps([{"Config": config_name, "RepoTags": tags, "Layers": names}], separators=(",", ":"))
+        _member(descriptor, MANIFEST, len(listing), [listing.encode()])
+        write_all(descriptor, bytes(2 * BLOCK))
+        os.fchmod(descriptor, 0o644)
+        made.rename(path)
+        report(total, total)
+    finally:
+        os.close(descriptor)
+        made.unlink(missing_ok=True)
+
+
+def _layer(descriptor: int, layer: PackedBlob) -> str:
+    """Write a layer, and return its name. It is read twice: a tar states a size before the content."""
+    packed, first, second = Hashed(), Hashed(), Hashed()
+    for _ in first.through(inflated(packed.through(layer.pieces()))):
+        pass
+    name = f"{first.digest.removeprefix('sha256:')}.tar"
+    _member(descriptor, name, first.size, second.through(inflated(layer.pieces())))
+    if packed.digest != layer.descriptor.digest or first.digest != second.digest:
+        raise GKMError(Reason.DIGEST_MISMATCH, f"layer {layer.descriptor.digest} changed since it was packed")
+    return name
+
+
+def _member(descriptor: int, name: str, size: int, parts: Iterable[bytes]) -> None:
+    member = tarfile.TarInfo(name)
+    member.size, member.mode = size, 0o444
+    write_all(descriptor, member.tobuf(tarfile.PAX_FORMAT))
+    written = Hashed()
+    for part in written.through(parts):
+        write_all(descriptor, part)
+    if written.size != size:
+        raise GKMError(Reason.DIGEST_MISMATCH, f"{name} changed while it was written")
+    write_all(descriptor, bytes(-size % BLOCK))

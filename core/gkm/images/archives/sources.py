@@ -1,0 +1,36 @@
+"""Images on this machine that can be pushed: which form it is, its content tells."""
+
+from pathlib import Path
+
+from gkm.api.errors import GKMError, Reason
+from gkm.images.archives import docker_archive, oci_layout
+from gkm.images.archives.inflate import GZIP_MAGIC
+from gkm.images.packed import PackedImage
+
+_TAR_MAGIC, _TAR_MAGIC_AT = b"ustar", 257
+
+
+def open_image(path: Path, work: Path) -> PackedImage:
+    """Return the image at `path`: an OCI layout, or a docker-archive.
+
+    `work` is an empty directory of the caller; both must stay until the image is stored.
+
+    Raises:
+        GKMError: NOT_FOUND, METADATA_INVALID when it is neither, and what reading it raises.
+        OSError: it cannot be read, or the disk refused.
+    """
+    if path.is_dir():
+        return oci_layout.open_layout(path)
+    if not path.is_file():
+        raise GKMError(Reason.NOT_FOUND, f"there is no file or directory {path}", "name what `gkm cache build` wrote")
+    with path.open("rb") as file:
+        start = file.read(_TAR_MAGIC_AT + len(_TAR_MAGIC))
+    if start.startswith(GZIP_MAGIC):
+        raise GKMError(Reason.METADATA_INVALID, f"{path} is compressed with gzip", "decompress it: gunzip FILE")
+    if start[_TAR_MAGIC_AT:] != _TAR_MAGIC:
+        raise GKMError(
+            Reason.METADATA_INVALID,
+            f"{path} is neither an OCI layout nor a docker-archive",
+            "name what `gkm cache build --to` or `docker save` wrote",
+        )
+    return docker_archive.open_archive(path, work)

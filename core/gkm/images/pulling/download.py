@@ -1,0 +1,110 @@
+"""Blobs to the disk: several at once, each checked whole, each taken up where an earlier process left it."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event, Lock
+
+from gkm.api.errors import GKMError, Reason
+from gkm.images.manifest import Descriptor
+from gkm.images.pulling.blob_files import BlobFiles
+from gkm.images.reference import Reference
+from gkm.images.registries.blobs import Arrival
+from gkm.images.registries.registry import Registry
+
+CONNECTIONS = 3
+"""At most so many blobs of an image are fetched at once: a registry serves a fleet."""
+_READ_BYTES = 1 << 20
+
+
+@dataclass(slots=True)
+class Meter:
+    """Adds up what all connections bring, and tells the percentage for every piece. Thread-safe.
+
+    For every piece, so that whoever is told can call the download off by raising, however slowly it comes.
+    """
+
+    tell: Callable[[int], None]
+    total: int
+    _done: int = 0
+    _lock: Lock = field(default_factory=Lock)
+
+    def add(self, count: int) -> None:
+        """Count bytes that have come."""
+        with self._lock:
+            self._done += count
+            self.tell(min(100, self._done * 100 // max(1, self.total)))
+
+
+@dataclass(slots=True)
+class Download:
+    """The blobs of one image on their way into `work`, by way of the `files` that other images have too."""
+
+    registry: Registry
+    ref: Reference
+    files: BlobFiles
+    work: Path
+    meter: Meter
+    _stop: Event = field(default_factory=Event)
+
+    def run(self, blobs: Sequence[Descriptor]) -> list[Path]:
+        """Return the files of the blobs, in their order; every one has its size and its digest.
+
+        What came of a blob that failed for a passing reason stays, and the next try takes it up.
+
+        Raises:
+            GKMError: what the registry raises; the first failure ends the others.
+            OSError: the disk refused.
+        """
+        self.files.sweep()
+        with ThreadPoolExecutor(min(CONNECTIONS, max(1, len(blobs))), "gkm-blob") as pool:
+            tasks = [pool.submit(self._one, number, blob) for number, blob in enumerate(blobs)]
+            try:
+                return [task.result() for task in tasks]
+            except BaseException:
+                self._stop.set()
+                for task in tasks:
+                    task.cancel()
+                raise
+
+    def _one(self, number: int, blob: Descriptor) -> Path:
+        target = self.work / f"layer-{number}"
+        with self.files.held(self.ref, blob, lambda: self._go_on(0)) as held:
+
+            def write(part: bytes) -> None:
+                _write(held.descriptor, part)
+                self._go_on(len(part))
+
+            arrival = Arrival(blob, write)
+            arrival.remember(_parts(held.descriptor, blob.size))
+            self._go_on(arrival.seen)
+            os.ftruncate(held.descriptor, arrival.seen)
+            try:
+                self.registry.blob(self.ref, arrival)
+            except GKMError as error:
+                if error.reason is not Reason.REGISTRY_UNAVAILABLE:
+                    held.path.unlink()  # what came is not worth going on with
+                raise
+            held.keep(target)
+        return target
+
+    def _go_on(self, count: int) -> None:
+        """Count what has come, unless another blob of the image has failed."""
+        if self._stop.is_set():
+            raise GKMError(Reason.REGISTRY_UNAVAILABLE, "the download of another layer failed")
+        self.meter.add(count)
+
+
+def _parts(descriptor: int, limit: int) -> Iterator[bytes]:
+    """Yield at most `limit` bytes of what is there: more than the blob has was not written by this code."""
+    while limit > 0 and (part := os.read(descriptor, min(_READ_BYTES, limit))):
+        limit -= len(part)
+        yield part
+
+
+def _write(descriptor: int, part: bytes) -> None:
+    view = memoryview(part)
+    while view:
+        view = view[os.write(descriptor, view) :]

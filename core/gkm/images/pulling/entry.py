@@ -1,0 +1,118 @@
+"""An entry of the store: what it holds, how it is found, sealed, published and taken apart."""
+
+import ctypes
+import errno
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from gkm.hoststate import files
+from gkm.hoststate.files import UnreadableState
+from gkm.hoststate.layout import Layout
+from gkm.images.pulling import listing
+from gkm.images.pulling.listing import FileList, ListedFile
+
+__all__ = ("Entry", "FileList", "ListedFile", "find", "is_there", "publish", "remove_tree")
+
+CONTENT = "cache"
+"""Directory of an entry that pods see."""
+FILE_LIST = "files.json"
+MANIFEST = "manifest.json"
+_SEALED_DIRECTORY = 0o555
+_SEALED_FILE = 0o444
+_OPEN_DIRECTORY = 0o755
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A complete entry: `size_bytes` in so many `files`."""
+
+    digest: str
+    path: Path
+    size_bytes: int
+    files: int
+
+
+def find(layout: Layout, digest: str) -> Entry | None:
+    """Return the entry of a digest, None where the store has none.
+
+    Raises:
+        UnreadableState: something is there that is no entry of this digest: somebody changed the store.
+    """
+    path = layout.entry(digest)
+    try:
+        listed, count = listing.read(path / FILE_LIST)
+    except FileNotFoundError as error:
+        if os.path.lexists(path):
+            raise UnreadableState(f"{path}: an entry without {FILE_LIST}") from error
+        return None
+    if listed.digest != digest:
+        raise UnreadableState(f"{path / FILE_LIST}: it is the list of another entry")
+    if not is_there(layout, digest):
+        raise UnreadableState(f"{path}: an entry without {CONTENT}/")
+    return Entry(digest, path, listed.size_bytes, count)
+
+
+def is_there(layout: Layout, digest: str) -> bool:
+    """Return whether the store has what pods see of an entry; its list is not looked at."""
+    content = layout.entry(digest) / CONTENT
+    return content.is_dir() and not content.is_symlink()
+
+
+def publish(layout: Layout, work: Path, listed: FileList, manifest: bytes) -> Entry:
+    """Turn `work`, which holds CONTENT, into the entry of `listed.digest` by one rename.
+
+    Raises:
+        OSError: the disk refused.
+    """
+    (work / MANIFEST).write_bytes(manifest)
+    listing.write(work / FILE_LIST, listed)
+    for name in (MANIFEST, FILE_LIST):
+        (work / name).chmod(_SEALED_FILE)
+    _seal(work / CONTENT)
+    # The entry's own directory stays writable for its owner: a directory without write bits cannot be renamed by an
+    # agent that has no capability to override them, and pods see only what is below CONTENT. All modes are set, so
+    # that neither the umask nor how `work` was made shows.
+    work.chmod(_OPEN_DIRECTORY)
+    _sync_file_system(work)
+    path = layout.entry(listed.digest)
+    try:
+        work.rename(path)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        remove_tree(work)  # somebody was faster with the same content
+    files.sync_directory(path.parent)
+    return Entry(listed.digest, path, listed.size_bytes, len(listed.files))
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a directory of ours, sealed or not, or what somebody put in its place; idempotent.
+
+    Raises:
+        OSError: something cannot be removed.
+    """
+    if path.is_symlink() or not path.is_dir():
+        path.unlink(missing_ok=True)
+        return
+    for directory, _, _ in os.walk(path):
+        Path(directory).chmod(_OPEN_DIRECTORY)
+    shutil.rmtree(path)
+
+
+def _seal(content: Path) -> None:
+    """Take the write bits of directories; files were made without."""
+    for directory, _, _ in os.walk(content, topdown=False):
+        Path(directory).chmod(_SEALED_DIRECTORY)
+
+
+def _sync_file_system(path: Path) -> None:
+    """Make everything below `path` durable at once: syncfs(2), where thousands of fsyncs would take minutes."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        if ctypes.CDLL(None, use_errno=True).syncfs(descriptor) != 0:
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code), str(path))
+    finally:
+        os.close(descriptor)

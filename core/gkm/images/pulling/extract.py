@@ -1,0 +1,154 @@
+"""From a tar stream to a directory: names checked first, bounds kept, every file hashed on its way to the disk."""
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gkm.api.errors import GKMError, Reason
+from gkm.images.archives.archive import Member, Stream, members
+from gkm.images.archives.inflate import inflated
+from gkm.images.archives.member_names import checked_path
+from gkm.images.cache import Format
+from gkm.images.pulling.listing import ListedFile, Listing
+from gkm.images.pulling.pace import Pace
+
+MAX_FILES = 200_000
+"""A real cache of 1 GB has 15,000; each costs time here, a line of the file list, and an inode on every node."""
+MAX_MEMBERS = 2 * MAX_FILES
+"""Entries of all layers, those outside the cache and directories named again included: each costs time."""
+OVERHEAD_BYTES = 512 << 20
+"""What headers and padding of MAX_FILES entries may take, besides the cache itself, once they are decompressed."""
+MAX_PATHS_BYTES = 32 << 20
+"""Bound of all paths together: those of directories are remembered."""
+MAX_MANIFEST_BYTES = 16 << 20
+FILE_MODE, EXECUTABLE_MODE = 0o444, 0o555
+
+
+@dataclass(slots=True)
+class Extraction:
+    """An extraction under way into an empty directory that nobody else knows."""
+
+    destination: Path
+    format: Format
+    max_bytes: int
+    files: Listing = field(init=False)
+    manifest: bytes = b""
+    size_bytes: int = 0
+    pace: Pace = field(default_factory=Pace)
+    _unpacked: int = 0
+    _members: int = 0
+    _has_manifest: bool = False
+    _made: set[str] = field(default_factory=set)
+    _names: int = 0
+    _path_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        """Begin the list, beside the directory."""
+        self.files = Listing(self.destination.parent)
+
+    def layer(self, parts: Iterable[bytes]) -> None:
+        """Extract one layer. What lies outside the cache's directory in the layer is checked and passed over.
+
+        Raises:
+            GKMError: UNSAFE_CONTENT, TOO_LARGE, CONTENT_MISMATCH; NODE_ERROR when it takes too long.
+            OSError: the disk refused.
+        """
+        for member, content in members(Stream(self._bounded(inflated(self._paced(parts))))):
+            self._members += 1
+            if self._members > MAX_MEMBERS:
+                raise GKMError(Reason.TOO_LARGE, f"the image has more than {MAX_MEMBERS} entries in its archives")
+            path = checked_path(member.name)
+            if path == self.format.manifest_path and not member.directory:
+                self.manifest = self._small(path, member, content)
+                continue
+            directory, _, inside = path.partition("/")
+            if directory != self.format.content_directory:
+                continue
+            if not inside:
+                if not member.directory:
+                    raise GKMError(Reason.UNSAFE_CONTENT, f"the image holds a file where {path}/ must be")
+                continue
+            if member.directory:
+                self._directory(inside)
+            else:
+                self._file(inside, member, content)
+
+    def _paced(self, parts: Iterable[bytes]) -> Iterator[bytes]:
+        # Asked for every piece that goes in: what a piece can cost is bounded, what it yields may be nothing.
+        for part in parts:
+            self.pace.check(self._unpacked, len(self.files))
+            yield part
+
+    def _bounded(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
+        for chunk in chunks:
+            self._unpacked += len(chunk)
+            if self._unpacked > self.max_bytes + OVERHEAD_BYTES:
+                raise GKMError(
+                    Reason.TOO_LARGE, f"the image unpacks to more than {self.max_bytes + OVERHEAD_BYTES} bytes"
+                )
+            yield chunk
+
+    def _small(self, path: str, member: Member, content: Iterator[memoryview]) -> bytes:
+        if self._has_manifest:
+            raise _conflict(path)
+        self._has_manifest = True
+        if member.size > MAX_MANIFEST_BYTES:
+            raise GKMError(Reason.TOO_LARGE, f"the cache manifest in the image has {member.size} bytes")
+        return b"".join(content)
+
+    def _directory(self, path: str) -> None:
+        if path in self._made:
+            return
+        parent, _, _ = path.rpartition("/")
+        if parent:
+            self._directory(parent)
+        self._count(path)
+        self._made.add(path)
+        try:
+            (self.destination / path).mkdir()
+        except FileExistsError as error:
+            raise _conflict(path) from error
+
+    def _file(self, path: str, member: Member, content: Iterator[memoryview]) -> None:
+        parent, _, _ = path.rpartition("/")
+        if parent:
+            self._directory(parent)
+        self._count(path)
+        self.size_bytes += member.size
+        if self.size_bytes > self.max_bytes:
+            raise GKMError(Reason.TOO_LARGE, f"the cache is larger than the {self.max_bytes} bytes that are allowed")
+        hasher = hashlib.sha256()
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        mode = EXECUTABLE_MODE if member.executable else FILE_MODE
+        try:
+            descriptor = os.open(self.destination / path, flags, mode)
+        except FileExistsError as error:
+            # Names are not remembered: the disk knows them.
+            raise _conflict(path) from error
+        try:
+            for piece in content:
+                hasher.update(piece)
+                _write(descriptor, piece)
+            os.fchmod(descriptor, mode)  # whatever the umask was
+        finally:
+            os.close(descriptor)
+        self.files.append(ListedFile(path, member.size, hasher.hexdigest(), member.executable))
+
+    def _count(self, path: str) -> None:
+        self._names += 1
+        self._path_bytes += len(path)
+        if self._names > MAX_FILES:
+            raise GKMError(Reason.TOO_LARGE, f"the cache has more than {MAX_FILES} files and directories")
+        if self._path_bytes > MAX_PATHS_BYTES:
+            raise GKMError(Reason.TOO_LARGE, f"the paths in the cache are longer than {MAX_PATHS_BYTES} bytes together")
+
+
+def _write(descriptor: int, piece: memoryview) -> None:
+    while piece:
+        piece = piece[os.write(descriptor, piece) :]
+
+
+def _conflict(path: str) -> GKMError:
+    return GKMError(Reason.UNSAFE_CONTENT, f"the image holds {path[:80]!r} twice, or as a file and a directory")

@@ -1,0 +1,169 @@
+"""From a described image to a complete entry of the store: all of it, or nothing.
+
+Two phases: every blob is on disk and checked before one byte of it reaches a decompressor or the tar reader. What is
+made lies in a directory of `work/` until one rename puts it into the store (docs/design/node-state.md, invariant 1).
+"""
+
+import errno
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from threading import Lock
+
+from gkm.api.errors import GKMError, Reason
+from gkm.hoststate.layout import Layout
+from gkm.images.archives.inflate import FEED_BYTES
+from gkm.images.cache import CacheImage
+from gkm.images.pulling import entry
+from gkm.images.pulling.blob_files import BlobFiles
+from gkm.images.pulling.download import Download, Meter
+from gkm.images.pulling.entry import Entry, FileList
+from gkm.images.pulling.extract import Extraction
+from gkm.images.registries.registry import Registry
+
+
+class Stage(StrEnum):
+    """What a pull is doing."""
+
+    DOWNLOADING = "Downloading"
+    EXTRACTING = "Extracting"
+
+
+Progress = Callable[[Stage, int], None]
+"""Called with a stage and a percentage for every piece, from several threads, one at a time; what it raises ends the
+pull."""
+
+
+def fetch(
+    registry: Registry, image: CacheImage, layout: Layout, *, max_bytes: int, progress: Progress | None = None
+) -> Entry:
+    """Return the entry of an image, made now if the store does not have it.
+
+    Raises:
+        GKMError: what the registry raises, UNSAFE_CONTENT, CONTENT_MISMATCH, TOO_LARGE, DISK_FULL; nothing is left
+            but parts of blobs that the next try takes up.
+        UnreadableState: the store has been changed by somebody else.
+    """
+    present = entry.find(layout, image.digest)
+    if present is not None:
+        return present
+    work = Path(tempfile.mkdtemp(prefix=f"{layout.entry(image.digest).name[:16]}-", dir=layout.work))
+    try:
+        with _room(layout, image, max_bytes):
+            extraction = extract(registry, image, layout, work, max_bytes=max_bytes, progress=progress)
+            return entry.publish(layout, work, file_list(image, extraction), extraction.manifest)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise _disk_full(f"the disk of {layout.state} is full") from error
+    finally:
+        entry.remove_tree(work)
+
+
+def extract(
+    registry: Registry,
+    image: CacheImage,
+    layout: Layout,
+    work: Path,
+    *,
+    max_bytes: int,
+    progress: Progress | None = None,
+) -> Extraction:
+    """Download, check and extract an image into the new directory `work/cache`.
+
+    Raises:
+        GKMError: as `fetch`. What was made in `work` is then of no use.
+        OSError: the disk refused.
+    """
+    _check_size(image, max_bytes)
+    tell = progress or _silent
+    meter = Meter(lambda percent: tell(Stage.DOWNLOADING, percent), image.download_bytes)
+    blobs = Download(registry, image.ref, BlobFiles(layout.blobs), work, meter).run(image.layers)
+    destination = work / entry.CONTENT
+    destination.mkdir()
+    extraction = Extraction(destination, image.format, max_bytes)
+    unpacking = Meter(lambda percent: tell(Stage.EXTRACTING, percent), image.download_bytes)
+    for blob in blobs:
+        extraction.layer(_parts(blob, unpacking))
+        blob.unlink()
+    _check_content(image, extraction)
+    return extraction
+
+
+def file_list(image: CacheImage, extraction: Extraction) -> FileList:
+    """Return the list that seals an extraction."""
+    return FileList(image.digest, image.format.value, extraction.size_bytes, extraction.files)
+
+
+_promised: dict[int, int] = {}
+"""Bytes that pulls under way still need, by device: two that fit one by one need not fit together."""
+_promises = Lock()
+
+
+@contextmanager
+def _room(layout: Layout, image: CacheImage, max_bytes: int) -> Iterator[None]:
+    """Hold the room that an image needs on the disk of the state; blobs that are only kept give way.
+
+    Raises:
+        GKMError: TOO_LARGE or DISK_FULL.
+    """
+    _check_size(image, max_bytes)
+    wanted = image.download_bytes + (image.size_bytes or 0)
+    device = layout.state.stat().st_dev
+    with _promises:
+        if wanted > _free(layout.state, device):
+            BlobFiles(layout.blobs).make_room()
+        free = _free(layout.state, device)
+        if wanted > free:
+            raise _disk_full(f"{image.ref} needs {wanted} bytes on {layout.state}, {max(0, free)} are free")
+        _promised[device] = _promised.get(device, 0) + wanted
+    try:
+        yield
+    finally:
+        with _promises:
+            _promised[device] -= wanted
+
+
+def _check_size(image: CacheImage, max_bytes: int) -> None:
+    largest = max(image.download_bytes, image.size_bytes or 0)
+    if largest > max_bytes:
+        raise GKMError(
+            Reason.TOO_LARGE,
+            f"{image.ref} has {largest} bytes, at most {max_bytes} are allowed",
+            "raise store.maxImageBytes if it is meant",
+        )
+
+
+def _free(state: Path, device: int) -> int:
+    disk = os.statvfs(state)
+    return disk.f_bavail * disk.f_frsize - _promised.get(device, 0)
+
+
+def _parts(blob: Path, meter: Meter) -> Iterator[bytes]:
+    with blob.open("rb") as file:
+        while part := file.read(FEED_BYTES):
+            meter.add(len(part))
+            yield part
+
+
+def _check_content(image: CacheImage, extraction: Extraction) -> None:
+    if not extraction.files:
+        raise GKMError(
+            Reason.CONTENT_MISMATCH, f"{image.ref} holds no file in {image.format.content_directory}/: it is empty"
+        )
+    if image.size_bytes is not None and image.size_bytes != extraction.size_bytes:
+        raise GKMError(
+            Reason.CONTENT_MISMATCH,
+            f"{image.ref} says that its cache has {image.size_bytes} bytes, it has {extraction.size_bytes}",
+        )
+
+
+def _disk_full(what: str) -> GKMError:
+    return GKMError(Reason.DISK_FULL, what, "free space; it is tried again")
+
+
+def _silent(stage: Stage, percent: int) -> None:
+    """Tell nobody."""

@@ -1,0 +1,137 @@
+"""Credentials as Kubernetes' image pull secrets hold them: .dockerconfigjson and .dockercfg, typed and bounded.
+
+Entries are normalised as the kubelet's keyring does (pkg/credentialprovider/keyring.go); matching is in keyring.py.
+"""
+
+import base64
+import binascii
+from dataclasses import dataclass, field
+
+import msgspec
+from msgspec import Raw, Struct
+
+from gkm.api.errors import GKMError, Reason
+from gkm.images.registries.auth import Login
+
+MAX_CONFIG_BYTES = 1 << 20
+"""No Secret of Kubernetes is larger."""
+MAX_ENTRIES = 1024
+MAX_SECRET_CHARACTERS = 64 << 10
+_MAX_PLACE = 1024
+_SCHEMES = ("https://", "http://")
+_API_PREFIXES = ("/v1/", "/v2/")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A login and the place that it is for: host[:port][/path], the host may have globs."""
+
+    host: str
+    port: str
+    path: str
+    login: Login
+
+    @property
+    def key(self) -> str:
+        """Return the place as one text, by which entries are ordered."""
+        return f"{self.host}{':' if self.port else ''}{self.port}{self.path}"
+
+
+@dataclass(frozen=True, slots=True)
+class DockerConfig:
+    """One file or Secret: its logins, and the programs that know more (only the command line runs those)."""
+
+    entries: tuple[Entry, ...] = ()
+    store: str = ""
+    helpers: dict[str, str] = field(default_factory=dict)
+
+
+class _Entry(Struct):
+    auth: str = ""
+    username: str = ""
+    password: str = ""
+    identitytoken: str = ""
+
+
+class _File(Struct, rename="camel"):
+    auths: dict[str, _Entry] | None = None
+    creds_store: str = ""
+    cred_helpers: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+def parse(raw: bytes, what: str = "the credentials") -> DockerConfig:
+    """Return what a .dockerconfigjson, a config.json or an old .dockercfg holds; `what` names it in messages.
+
+    Raises:
+        GKMError: UNAUTHORIZED, naming the entry and nothing of what is secret.
+    """
+    if len(raw) > MAX_CONFIG_BYTES:
+        raise _unreadable(what, f"it has more than {MAX_CONFIG_BYTES} bytes")
+    try:
+        file = msgspec.json.decode(raw, type=_File)
+        auths = _old_form(raw) if file.auths is None else file.auths
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise _unreadable(what, f"it is not as docker writes it: {str(error)[:200]}") from error
+    if len(auths) + len(file.cred_helpers) > MAX_ENTRIES:
+        raise _unreadable(what, f"it has more than {MAX_ENTRIES} entries")
+    entries = [_entry(place, value, what) for place, value in auths.items()]
+    return DockerConfig(tuple(entry for entry in entries if entry), file.creds_store, file.cred_helpers)
+
+
+def _old_form(raw: bytes) -> dict[str, _Entry]:
+    """Return the entries of a .dockercfg, which has them at its root; of a config.json without any, nothing."""
+    entries = {}
+    for place, value in msgspec.json.decode(raw, type=dict[str, Raw]).items():
+        if ("." in place or ":" in place or place == "localhost") and bytes(value).lstrip().startswith(b"{"):
+            entries[place] = msgspec.json.decode(value, type=_Entry)
+    return entries
+
+
+def _entry(place: str, value: _Entry, what: str) -> Entry | None:
+    """Return the entry for a place; None for one that only says that a helper knows."""
+    login = _login(place, value, what)
+    return Entry(*placed(place), login) if login != Login() else None
+
+
+def placed(place: str) -> tuple[str, str, str]:
+    """Return host, port and path of a place: without scheme, and without docker's /v1/ and /v2/.
+
+    One registry has one name, as in gkm.images.reference: hosts are lower-case and 443 goes without saying.
+    """
+    rest = place[:_MAX_PLACE]
+    for scheme in _SCHEMES:
+        rest = rest.removeprefix(scheme)
+    authority, slash, path = rest.partition("/")
+    path = slash + path
+    if path.startswith(_API_PREFIXES):
+        path = path[3:]
+    host, colon, port = authority.rpartition(":")
+    if not colon or not port.isdigit():
+        host, port = authority, ""
+    return host.lower(), "" if port == "443" else port, "" if path == "/" else path
+
+
+def _login(place: str, value: _Entry, what: str) -> Login:
+    user, password = value.username, value.password
+    if value.auth:
+        user, password = _decoded(place, value.auth, what)
+    if max(map(len, (user, password, value.identitytoken))) > MAX_SECRET_CHARACTERS:
+        raise _unreadable(what, f"what it holds for {place[:100]!r} is too long")
+    return Login(user, password, value.identitytoken)
+
+
+def _decoded(place: str, auth: str, what: str) -> tuple[str, str]:
+    """Return user and password in base64, whose padding may be missing (the kubelet takes both)."""
+    try:
+        stripped = auth.rstrip("=\r\n")
+        text = base64.b64decode(stripped + "=" * (-len(stripped) % 4), validate=True).decode()
+    except (binascii.Error, ValueError):
+        text = ""
+    user, colon, password = text.partition(":")
+    if not colon:
+        raise _unreadable(what, f"auth of {place[:100]!r} is not base64 of user:password")
+    return user, password.strip("\x00")  # some versions of docker padded with NULs
+
+
+def _unreadable(what: str, why: str) -> GKMError:
+    return GKMError(Reason.UNAUTHORIZED, f"{what} cannot be used: {why}", "log in again, or make the Secret again")

@@ -1,0 +1,127 @@
+"""The hosts behind references: which may be asked, in what order, with whose token."""
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from functools import partial
+from threading import local
+
+from urllib3 import BaseHTTPResponse
+
+from gkm.api.config import Registries
+from gkm.api.errors import GKMError, Reason
+from gkm.images.reference import Reference
+from gkm.images.registries.auth import Anonymous, Authorizer, Credentials
+from gkm.images.registries.remembered import Remembered
+from gkm.images.registries.transport import Limits, Request, Transport
+
+OK, UNAUTHORIZED, FORBIDDEN, NOT_FOUND, TOO_MANY = 200, 401, 403, 404, 429
+
+
+class Hosts:
+    """Connections and tokens of every registry that the configuration allows. Thread-safe."""
+
+    def __init__(
+        self,
+        config: Registries | None = None,
+        credentials: Credentials | None = None,
+        limits: Limits | None = None,
+        transports: Remembered[Transport] | None = None,
+    ) -> None:
+        self._config = config or Registries()
+        self._credentials = credentials or Anonymous()
+        self.limits = limits or Limits()
+        self._transports = transports or Remembered(partial(Transport, self._config, limits=self.limits))
+        self._authorizers = Remembered(self._authorizer)
+        self._whole = local()
+
+    def with_credentials(self, credentials: Credentials) -> "Hosts":
+        """Return the same hosts for somebody else: connections are shared, credentials and tokens are not."""
+        return Hosts(self._config, credentials, self.limits, self._transports)
+
+    def deadline(self, size: int = 0) -> float:
+        """Return when an exchange with a body of `size` bytes that begins now must have ended (time.monotonic())."""
+        own = time.monotonic() + self.limits.request + size / self.limits.min_rate
+        return min(own, getattr(self._whole, "end", own))
+
+    @contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        """Let all exchanges of this thread in the block together end within `seconds`, however many they are."""
+        outer = getattr(self._whole, "end", math.inf)
+        self._whole.end = min(outer, time.monotonic() + seconds)
+        try:
+            yield
+        finally:
+            self._whole.end = outer
+
+    def sources(self, ref: Reference) -> list[str]:
+        """Return the hosts that may have it: the mirrors of its registry, then the registry itself.
+
+        Raises:
+            GKMError: NOT_ALLOWED.
+        """
+        self.check_allowed(ref)
+        configured = self._config.hosts.get(ref.registry)
+        return [*(configured.mirrors if configured else []), ref.registry]
+
+    def check_allowed(self, ref: Reference) -> None:
+        """Accept a reference whose registry the configuration allows.
+
+        Raises:
+            GKMError: NOT_ALLOWED.
+        """
+        allow = self._config.allow
+        if allow and not any(fnmatchcase(ref.name, pattern) for pattern in allow):
+            raise GKMError(
+                Reason.NOT_ALLOWED,
+                f"{ref.name} is not among the allowed registries ({', '.join(allow)[:200]})",
+                "ask an administrator to add it to registries.allow",
+            )
+
+    def url(self, host: str, repository: str, rest: str) -> str:
+        """Return an address below a repository's part of the API (distribution-spec 1.1, "Endpoints")."""
+        return f"{self._transports.get(host).base}/v2/{repository}/{rest}"
+
+    def location(self, host: str, origin: str, location: str) -> str:
+        """Return where a host's Location header leads to from `origin`; raises as Transport.redirected does."""
+        return self._transports.get(host).redirected(origin, location)
+
+    @contextmanager
+    def send(
+        self, host: str, repository: str, request: Request, actions: str, deadline: float
+    ) -> Iterator[BaseHTTPResponse]:
+        """Send a request, with a token when one is asked for; raises as Transport.send and Authorizer.answer do."""
+        transport, authorizer = self._transports.get(host), self._authorizers.get(host)
+        secret = authorizer.known(repository, actions)
+        with transport.send(replace(request, secret=secret), deadline) as response:
+            if response.status != UNAUTHORIZED:
+                yield response
+                return
+            challenge = response.headers.get("WWW-Authenticate", "")
+        for answer in authorizer.answers(challenge, repository, actions, deadline):
+            with transport.send(replace(request, secret=answer.value), deadline) as response:
+                if response.status not in (UNAUTHORIZED, FORBIDDEN):
+                    authorizer.remember(repository, actions, answer)
+                    yield response
+                    return
+        raise authorizer.unauthorized(repository)
+
+    def _authorizer(self, host: str) -> Authorizer:
+        return Authorizer(self._transports.get(host), self._credentials)
+
+
+def failure(ref: Reference, status: int, verb: str) -> GKMError:
+    """Return the error for an answer that is not the one that was hoped for; `verb` is what was tried."""
+    if status in (UNAUTHORIZED, FORBIDDEN):
+        return GKMError(
+            Reason.UNAUTHORIZED,
+            f"{ref} cannot be {verb}: the registry answers {status}",
+            "check the credentials of this registry",
+        )
+    if status == NOT_FOUND:
+        return GKMError(Reason.NOT_FOUND, f"{ref} does not exist in its registry", "check repository, tag and digest")
+    hint = "it limits how often it is asked: try again later, or log in" if status == TOO_MANY else ""
+    return GKMError(Reason.REGISTRY_UNAVAILABLE, f"{ref} cannot be {verb}: the registry answers {status}", hint)

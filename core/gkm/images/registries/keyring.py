@@ -1,0 +1,58 @@
+"""Which credentials are for which repository: the kubelet's rules (pkg/credentialprovider/keyring.go).
+
+Host and repository must match: `*` stands for a part of one label, so `*.example.com` is neither `example.com` nor
+`a.b.example.com`; the port must be the same; the path is a prefix of the repository's. Entries are tried in reverse
+order of their text, which puts what is more specific first.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from gkm.images.registries.auth import Login
+from gkm.images.registries.credentials import DockerConfig, Entry, placed
+
+DOCKER_HUB = "docker.io"
+_DOCKER_HUB_KEY = "index.docker.io"
+"""What docker itself writes for Docker Hub: https://index.docker.io/v1/."""
+
+
+class Keyring:
+    """The Credentials of some files or Secrets: all pull secrets of one namespace, in their order. Immutable."""
+
+    def __init__(self, configs: Iterable[DockerConfig]) -> None:
+        found = [entry for config in configs for entry in config.entries]
+        self._entries = sorted(found, key=lambda entry: entry.key, reverse=True)  # stable: Secrets keep their order
+
+    def logins(self, registry: str, repository: str) -> Sequence[Login]:
+        """Return what fits a repository, the most specific first."""
+        host, port, _ = placed(registry)
+        fitting = [entry.login for entry in self._entries if _fits(entry, host, port, f"/{repository}")]
+        if fitting or registry != DOCKER_HUB:
+            return fitting
+        return [entry.login for entry in self._entries if entry.key == _DOCKER_HUB_KEY]
+
+
+def _fits(entry: Entry, host: str, port: str, path: str) -> bool:
+    patterns, labels = entry.host.split("."), host.split(".")
+    return (
+        entry.port == port
+        and len(patterns) == len(labels)
+        and path.startswith(entry.path)
+        and all(map(_like, labels, patterns))
+    )
+
+
+def _like(label: str, pattern: str) -> bool:
+    """Return whether a label is like a pattern. Only `*` is a glob: to the kubelet `?` and `[` belong to no host."""
+    first, *rest = pattern.split("*")
+    if not rest:
+        return label == pattern
+    *middle, last = rest
+    if not label.startswith(first) or not label.endswith(last) or len(label) < len(first) + len(last):
+        return False
+    position, end = len(first), len(label) - len(last)
+    for part in middle:
+        found = label.find(part, position, end)
+        if found < 0:
+            return False
+        position = found + len(part)
+    return True

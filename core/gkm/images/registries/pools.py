@@ -1,0 +1,63 @@
+"""Kept connections to a registry and to where it redirects: one pool for each proxy that leads there."""
+
+from threading import Lock
+from typing import Any
+
+import urllib3
+from urllib3 import PoolManager, ProxyManager
+from urllib3.exceptions import HTTPError
+
+from gkm.images.registries.addresses import Address
+from gkm.images.registries.connections import Pool, TLSPool
+from gkm.images.registries.proxies import Proxy, proxy_for
+
+
+class Pools:
+    """The connections of one registry, which trusts `ca_file` or, without one, what the system trusts. Thread-safe."""
+
+    def __init__(self, ca_file: str) -> None:
+        self._ca_file = ca_file
+        self._pools: dict[Proxy | None, PoolManager] = {}
+        self._lock = Lock()
+
+    def towards(self, address: Address) -> PoolManager:
+        """Return the connections for an address: a blob may lie where another proxy leads, or none.
+
+        Raises:
+            ValueError: the environment's proxy is none.
+        """
+        proxy = proxy_for(address)
+        with self._lock:
+            if proxy not in self._pools:
+                self._pools[proxy] = self._made(proxy)
+            return self._pools[proxy]
+
+    def _made(self, proxy: Proxy | None) -> PoolManager:
+        options: dict[str, Any] = {
+            "num_pools": 4,
+            "maxsize": 4,
+            "retries": False,
+            "headers": {"User-Agent": "gkm", "Accept-Encoding": "identity"},
+            "ca_certs": self._ca_file or None,
+        }
+        pools = (
+            ProxyManager(proxy.url, proxy_headers=dict(proxy.headers), **options) if proxy else PoolManager(**options)
+        )
+        pools.pool_classes_by_scheme = {"http": Pool, "https": TLSPool}
+        return pools
+
+
+def cause_of(error: HTTPError) -> str:
+    """Return what went wrong, for people."""
+    match error:
+        case urllib3.exceptions.NameResolutionError():
+            return "its name cannot be resolved"
+        case urllib3.exceptions.SSLError():
+            return "its certificate is not trusted, or it does not speak TLS (registries.hosts: caFile, plainHTTP)"
+        case urllib3.exceptions.ProxyError():
+            return "its proxy does not answer"
+        case urllib3.exceptions.NewConnectionError():  # a kind of ConnectTimeoutError, so it comes first
+            return "it refuses connections"
+        case urllib3.exceptions.ConnectTimeoutError() | urllib3.exceptions.ReadTimeoutError():
+            return "it did not answer in time"
+    return "the connection broke"

@@ -1,0 +1,78 @@
+"""The proxies of the environment: HTTP_PROXY, HTTPS_PROXY and NO_PROXY as Go's programs read them, networks included.
+
+Everything else on a node is told about proxies in Go's words, so the same words must mean the same here.
+"""
+
+import os
+import re
+from dataclasses import dataclass, field
+from ipaddress import ip_address, ip_network
+from urllib.parse import unquote, urlsplit
+
+from urllib3.util import make_headers
+
+from gkm.images.registries.addresses import Address
+from gkm.images.registries.connections import is_internal
+
+_SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
+
+
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """A proxy; its password is never shown."""
+
+    url: str
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+
+def proxy_for(address: Address) -> Proxy | None:
+    """Return the proxy that the environment names for an address, if any; this machine is never asked through one.
+
+    Raises:
+        ValueError: what it names is no http proxy; the message does not repeat it, it may hold a password.
+    """
+    named = _variable(f"{address.scheme}_proxy")
+    if not named or is_internal(address.host) or is_excepted(address.host, address.port, _variable("no_proxy")):
+        return None
+    parts = urlsplit(named if _SCHEME.match(named) else f"http://{named}")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"{address.scheme.upper()}_PROXY names no http proxy")
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    headers = {}
+    if parts.username:
+        login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        headers = make_headers(proxy_basic_auth=login)
+    return Proxy(f"{parts.scheme}://{host}:{port}", tuple(headers.items()))
+
+
+def _variable(name: str) -> str:
+    return os.environ.get(name) or os.environ.get(name.upper(), "")
+
+
+def is_excepted(host: str, port: int, no_proxy: str) -> bool:
+    """Return whether NO_PROXY excepts a host: by `*`, a name (with what lies below it), an address or a network."""
+    return any(_covers(entry.strip().lower(), host, port) for entry in no_proxy.split(",") if entry.strip())
+
+
+def _covers(entry: str, host: str, port: int) -> bool:
+    if entry == "*":
+        return True
+    if "/" in entry:
+        return _in_network(host, entry)
+    name, colon, wanted = entry.rpartition(":")
+    if colon and wanted.isdigit() and (name.startswith("[") or ":" not in name):
+        if int(wanted) != port:
+            return False
+        entry = name
+    entry = entry.strip("[]").removeprefix("*")
+    if entry.startswith("."):
+        return host.endswith(entry)
+    return host == entry or host.endswith(f".{entry}")
+
+
+def _in_network(host: str, network: str) -> bool:
+    try:
+        return ip_address(host) in ip_network(network, strict=False)
+    except ValueError:
+        return False

@@ -1,0 +1,75 @@
+"""Credentials of a cache: the pull secrets that its object names, and those that the configuration names for a host.
+
+A Secret is read when it is needed, by its name, and not kept: nobody of ours can list Secrets, and each namespace
+opens its own (deploy/samples/pull-secret.yaml). What is read is for that one cache.
+"""
+
+import base64
+import binascii
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from gkm.api.config import Registries
+from gkm.api.errors import GKMError, Reason
+from gkm.images.registries import credentials
+from gkm.images.registries.auth import Credentials
+from gkm.images.registries.credentials import DockerConfig
+from gkm.images.registries.keyring import Keyring
+
+KEYS = (".dockerconfigjson", ".dockercfg")
+"""Of the data of Secrets of type kubernetes.io/dockerconfigjson and kubernetes.io/dockercfg."""
+
+
+class Secrets(Protocol):
+    """Reads one Secret."""
+
+    def data(self, namespace: str, name: str) -> dict[str, str]:
+        """Return what a Secret holds, in base64.
+
+        Raises:
+            GKMError: UNAUTHORIZED when it is not there or not open to us, NODE_ERROR when nobody answers.
+        """
+
+
+@dataclass(frozen=True)
+class PullSecrets:
+    """Finds the credentials of caches; `namespace` is GKM's own, where the configuration's Secrets are."""
+
+    secrets: Secrets
+    registries: Registries
+    namespace: str
+
+    def credentials(self, namespace: str | None, names: Sequence[str]) -> Credentials | None:
+        """Return the credentials of a cache that names Secrets of its namespace (None: cluster-wide), its own first.
+
+        None where neither it nor the configuration names any.
+
+        Raises:
+            GKMError: as Secrets.data; UNAUTHORIZED for a Secret that holds no credentials.
+        """
+        found = list(self._configs(namespace, names))
+        return Keyring(found) if found else None
+
+    def _configs(self, namespace: str | None, names: Sequence[str]) -> Iterator[DockerConfig]:
+        for name in dict.fromkeys(names):
+            yield self._config(namespace or self.namespace, name)
+        for name in dict.fromkeys(host.credentials_secret for host in self.registries.hosts.values()):
+            if name:
+                yield self._config(self.namespace, name)
+
+    def _config(self, namespace: str, name: str) -> DockerConfig:
+        data = self.secrets.data(namespace, name)
+        what = f"Secret {namespace}/{name}"
+        raw = next((data[key] for key in KEYS if key in data), None)
+        if raw is None:
+            raise GKMError(
+                Reason.UNAUTHORIZED,
+                f"{what} holds no credentials of registries: it has none of the keys {', '.join(KEYS)}",
+                "make it with `kubectl create secret docker-registry`",
+            )
+        try:
+            decoded = base64.b64decode(raw, validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise GKMError(Reason.UNAUTHORIZED, f"{what} is not base64", "make it again") from error
+        return credentials.parse(decoded, what)

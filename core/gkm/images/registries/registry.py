@@ -1,0 +1,202 @@
+"""Registries, by the OCI distribution specification 1.1; every byte is checked before it is handed out."""
+
+import re
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from copy import copy
+
+from urllib3 import BaseHTTPResponse
+
+from gkm.api.config import Registries
+from gkm.api.errors import GKMError, Reason
+from gkm.images.manifest import ACCEPTED, MAX_MANIFEST_BYTES, OCI_INDEX, Descriptor, Manifest, referrers_in
+from gkm.images.reference import Reference
+from gkm.images.registries.auth import Credentials
+from gkm.images.registries.blobs import Arrival, wrong_blob
+from gkm.images.registries.bodies import chunks, read_body
+from gkm.images.registries.hosts import NOT_FOUND, OK, Hosts, failure
+from gkm.images.registries.transport import Limits, Request
+
+MAX_RESUMES = 5
+"""How often a blob that broke off is taken up again; a try that brought bytes is not a failed one."""
+
+_PARTIAL = 206
+MAX_REFERRER_PAGES = 8
+_NO_REFERRERS_API = frozenset({400, 405, 406, 501})
+"""What registries without the referrers API answer besides 404."""
+_NEXT_PAGE = re.compile(r'<[^<>?]{0,1024}\?([^<>]{1,1024})>\s*;\s*rel="?next"?')
+_CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-[0-9]{1,18}/(?:[0-9]{1,18}|\*)")
+
+
+class Registry:
+    """All registries that the configuration allows. Thread-safe."""
+
+    def __init__(
+        self,
+        config: Registries | None = None,
+        credentials: Credentials | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        self.hosts = Hosts(config, credentials, limits)
+
+    def with_credentials(self, credentials: Credentials) -> "Registry":
+        """Return the same registries for somebody else: connections are shared, credentials and tokens are not.
+
+        It costs no request, but its tokens live as long as it does: keep one for each namespace that is at work.
+        """
+        other = copy(self)
+        other.hosts = self.hosts.with_credentials(credentials)
+        return other
+
+    def resolve(self, ref: Reference) -> str:
+        """Return the digest that a reference names now: of the bytes, never of a header alone.
+
+        Raises:
+            GKMError: NOT_FOUND, UNAUTHORIZED, NOT_ALLOWED, REGISTRY_UNAVAILABLE, DIGEST_MISMATCH.
+        """
+        return ref.digest or self.manifest(ref).digest
+
+    def manifest(self, ref: Reference) -> Manifest:
+        """Return the manifest that a reference names; with a digest, exactly the bytes of that digest.
+
+        Raises:
+            GKMError: as `resolve`; DIGEST_MISMATCH when the registry answers with other bytes.
+        """
+        deadline = self.hosts.deadline()
+        with self._read(ref, f"manifests/{ref.target}", {"Accept": ", ".join(ACCEPTED)}, deadline) as response:
+            media_type = response.headers.get("Content-Type", "").partition(";")[0].strip()
+            manifest = Manifest.of(read_body(response, MAX_MANIFEST_BYTES, deadline), media_type)
+        if ref.digest and manifest.digest != ref.digest:
+            raise GKMError(
+                Reason.DIGEST_MISMATCH,
+                f"{ref.name} answers {ref.digest} with a manifest whose digest is {manifest.digest}: it was changed",
+            )
+        if media_type not in ACCEPTED:
+            raise GKMError(Reason.METADATA_INVALID, f"{ref} is {media_type[:100]!r}, not an image")
+        return manifest
+
+    def blob(self, ref: Reference, arrival: Arrival) -> None:
+        """Bring a blob, or the rest of one; what was written counts only when this returns.
+
+        One that breaks off is taken up where it was, as long as each try brings some of it.
+
+        Raises:
+            GKMError: as `manifest`; DIGEST_MISMATCH for wrong bytes or a wrong length.
+        """
+        failures = 0
+        while arrival.missing > 0:
+            before = arrival.seen
+            try:
+                self._rest(ref, arrival)
+                break
+            except GKMError as error:
+                failures += 1
+                if error.reason is not Reason.REGISTRY_UNAVAILABLE or arrival.seen == before or failures > MAX_RESUMES:
+                    raise
+        arrival.check(ref.name)
+
+    def small_blob(self, ref: Reference, descriptor: Descriptor, limit: int) -> bytes:
+        """Return a blob that belongs in memory.
+
+        Raises:
+            GKMError: as `blob`; TOO_LARGE beyond `limit` bytes.
+        """
+        if descriptor.size > limit:
+            raise GKMError(
+                Reason.TOO_LARGE, f"blob {descriptor.digest} has {descriptor.size} bytes, at most {limit} are read"
+            )
+        parts: list[bytes] = []
+        self.blob(ref, Arrival(descriptor, parts.append))
+        return b"".join(parts)
+
+    def referrers(self, ref: Reference) -> list[Descriptor]:
+        """Return what refers to a pinned image: from the referrers API, or its fallback tag where there is none.
+
+        Raises:
+            GKMError: as `manifest`.
+        """
+        found: list[Descriptor] = []
+        path = f"referrers/{ref.target}"
+        for _ in range(MAX_REFERRER_PAGES):
+            deadline = self.hosts.deadline()
+            try:
+                with self._read(ref, path, {"Accept": OCI_INDEX}, deadline) as response:
+                    raw = read_body(response, MAX_MANIFEST_BYTES, deadline)
+                    following = _NEXT_PAGE.search(response.headers.get("Link", ""))
+                found += referrers_in(raw, str(ref))
+            except GKMError as error:
+                if found or error.reason not in (Reason.NOT_FOUND, Reason.METADATA_INVALID):
+                    raise
+                return self._fallback_referrers(ref)  # also where something else than the API answers
+            if following is None:
+                break
+            path = f"referrers/{ref.target}?{following[1]}"
+        return found
+
+    def _fallback_referrers(self, ref: Reference) -> list[Descriptor]:
+        try:
+            manifest = self.manifest(ref.tagged(ref.target.replace(":", "-")))
+        except GKMError as error:
+            if error.reason is Reason.NOT_FOUND:
+                return []
+            raise
+        return referrers_in(manifest.raw, str(ref))
+
+    def _rest(self, ref: Reference, arrival: Arrival) -> None:
+        """Bring what is missing of a blob, as far as one answer goes."""
+        deadline = self.hosts.deadline(arrival.missing)
+        headers = {"Range": f"bytes={arrival.seen}-"} if arrival.seen else {}
+        with self._read(ref, f"blobs/{arrival.descriptor.digest}", headers, deadline) as response:
+            before = arrival.seen
+            known = before if response.status == OK else 0
+            if response.status == _PARTIAL and _start(response) != arrival.seen:
+                raise wrong_blob(ref.name, arrival.descriptor, "answered with another part of it than was asked for")
+            try:
+                begun = time.monotonic()
+                for part in chunks(response, known + arrival.missing, deadline):
+                    self._check_rate(time.monotonic() - begun, arrival.seen - before)
+                    # A registry that knows no ranges sends it from the start: pass over what is here.
+                    known, fresh = max(0, known - len(part)), part[known:]
+                    if fresh:
+                        arrival.take(fresh)
+            except GKMError as error:
+                if error.reason is Reason.TOO_LARGE:
+                    raise wrong_blob(ref.name, arrival.descriptor, "longer than its manifest says") from error
+                raise
+
+    def _check_rate(self, seconds: float, count: int) -> None:
+        """End a blob that drips long before the deadline of its whole size, which may be days.
+
+        Raises:
+            GKMError: REGISTRY_UNAVAILABLE.
+        """
+        if count < (seconds - self.hosts.limits.request) * self.hosts.limits.min_rate:
+            raise GKMError(Reason.REGISTRY_UNAVAILABLE, "the registry sends too slowly")
+
+    @contextmanager
+    def _read(self, ref: Reference, path: str, headers: dict[str, str], deadline: float) -> Iterator[BaseHTTPResponse]:
+        """Give the answer of the first source that has it. The last one is the registry: its failure is the failure."""
+        for source in self.hosts.sources(ref):
+            last = source == ref.registry
+            with ExitStack() as stack:
+                try:
+                    request = Request("GET", self.hosts.url(source, ref.repository, path), headers)
+                    sent = self.hosts.send(source, ref.repository, request, "pull", deadline)
+                    response = stack.enter_context(sent)
+                except GKMError:
+                    if last:
+                        raise
+                    continue
+                if response.status in (OK, _PARTIAL):
+                    yield response
+                    return
+                missing = path.startswith("referrers/") and response.status in _NO_REFERRERS_API
+                answered = failure(ref, NOT_FOUND if missing else response.status, "read")
+            if last:
+                raise answered
+
+
+def _start(response: BaseHTTPResponse) -> int | None:
+    match = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
+    return int(match[1]) if match else None

@@ -1,0 +1,214 @@
+"""HTTP to one registry host: bounded in time and bytes, redirects and credentials by rule, messages without bodies."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from urllib3 import BaseHTTPResponse, PoolManager, Timeout
+from urllib3.exceptions import HTTPError
+
+from gkm.api.config import Registries, RegistryHost
+from gkm.api.errors import GKMError, Reason
+from gkm.images.registries import addresses
+from gkm.images.registries.addresses import Address
+from gkm.images.registries.connections import exchange, is_internal
+from gkm.images.registries.pauses import pause_before
+from gkm.images.registries.pools import Pools, cause_of
+
+MAX_TRIES = 3
+MAX_REDIRECTS = 3
+RETRIED = frozenset({429, 500, 502, 503, 504})
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_REDIRECTS_WITH_BODY = frozenset({307, 308})
+"""The others turn what stores something into a GET, which no registry can mean."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long a registry may take, in seconds, and how slowly it may send, in bytes a second.
+
+    `request` bounds a whole answer; a blob gets `min_rate` on top, because a drip would hold a worker for days.
+    """
+
+    connect: float = 5.0
+    stall: float = 15.0
+    request: float = 30.0
+    min_rate: int = 64 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request; `url` is absolute, `secret` the Authorization value that only the registry's own host may see.
+
+    A `body` that is made anew for each of at most `tries` tries needs a Content-Length among the headers.
+    """
+
+    method: str
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    secret: str = field(default="", repr=False)
+    body: bytes | Callable[[], Iterable[bytes]] | None = field(default=None, repr=False)
+    tries: int = MAX_TRIES
+
+
+class Transport:
+    """Sends requests for one registry host. Thread-safe: urllib3's pools are."""
+
+    def __init__(self, registries: Registries, registry: str, limits: Limits) -> None:
+        self.registry = registry
+        self.limits = limits
+        self.host = registries.hosts.get(registry, RegistryHost())
+        self._base = self._own_address()
+        self._internal = frozenset((*registries.hosts, *self.host.auth_hosts))
+        self._secret_origins = {self._base.origin, *self._auth_origins(registries)}
+        if registry not in registries.hosts and is_internal(self._base.host):
+            raise GKMError(
+                Reason.NOT_ALLOWED,
+                f"registry {registry} is an address of this machine or its network, not of a registry",
+                "if it is right, name it in registries.hosts",
+            )
+        if self.host.ca_file and not Path(self.host.ca_file).is_file():
+            raise self.unavailable(f"its certificate authority {self.host.ca_file} cannot be read")
+        self._pools = Pools(self.host.ca_file)
+
+    @property
+    def base(self) -> str:
+        """Return the root of the registry's API."""
+        # docker.io is the name of an index; its registry answers elsewhere.
+        host = "registry-1.docker.io" if self.registry == "docker.io" else self.registry
+        return f"{'http' if self.host.plain_http else 'https'}://{host}"
+
+    def _own_address(self) -> Address:
+        try:
+            return addresses.read(self.base)
+        except addresses.NoAddress as error:
+            raise GKMError(
+                Reason.INVALID_REFERENCE, f"{self.registry} cannot be a registry: it is no address"
+            ) from error
+
+    @contextmanager
+    def send(self, request: Request, deadline: float) -> Iterator[BaseHTTPResponse]:
+        """Give the answer with its body unread; 429 and 5xx are tried again within the deadline.
+
+        `deadline` is a value of time.monotonic(): everything ends there, what is done with the body included. What
+        was not read of the body when the block ends costs the connection.
+
+        Raises:
+            GKMError: REGISTRY_UNAVAILABLE, or NOT_ALLOWED for a redirect that must not be followed.
+        """
+        with exchange(deadline, internal=self._internal, stall=self.limits.stall):
+            response = self._answer(request, deadline)
+            try:
+                yield response
+            finally:
+                # A connection with unread bytes must not go back to the pool.
+                response.release_conn() if response.closed else response.close()
+
+    def may_see_secret(self, url: str) -> bool:
+        """Return whether credentials of this registry may go to `url`: its own server, or one that is configured."""
+        try:
+            return addresses.read(url).origin in self._secret_origins
+        except addresses.NoAddress:
+            return False
+
+    def redirected(self, origin: str, location: str) -> str:
+        """Return where a Location header leads to.
+
+        Raises:
+            GKMError: NOT_ALLOWED for a place that must not be gone to, REGISTRY_UNAVAILABLE when it is none.
+        """
+        here = addresses.read(origin)
+        if not location:
+            raise self.unavailable("it sends us on without saying where")
+        try:
+            there = addresses.read(location, origin)
+        except addresses.NotHTTP as error:
+            raise GKMError(
+                Reason.NOT_ALLOWED, f"{self.registry} redirects to {str(error)!r}, something that is no http address"
+            ) from error
+        except addresses.NoAddress as error:
+            raise self.unavailable("it sent an address that is none") from error
+        if here.scheme == "https" and there.scheme != "https":
+            raise GKMError(Reason.NOT_ALLOWED, f"{self.registry} redirects from https to {there.scheme}")
+        if there.origin != here.origin and is_internal(there.host):
+            raise GKMError(
+                Reason.NOT_ALLOWED,
+                f"{self.registry} redirects to {there.host[:100]}, an address that no registry has",
+            )
+        return there.url
+
+    def unavailable(self, why: str) -> GKMError:
+        """Return the error for a registry that does not answer as it should."""
+        return GKMError(Reason.REGISTRY_UNAVAILABLE, f"registry {self.registry} is not available: {why}")
+
+    def _auth_origins(self, registries: Registries) -> Iterator[tuple[str, str, int]]:
+        """Yield the servers beside the registry's own that hand out tokens for it; over http only if that is said."""
+        if self.registry == "docker.io":
+            yield "https", "auth.docker.io", 443
+        for host in self.host.auth_hosts:
+            plain = registries.hosts.get(host, RegistryHost()).plain_http
+            try:
+                yield addresses.read(f"{'http' if plain else 'https'}://{host}").origin
+            except addresses.NoAddress as error:
+                raise self.unavailable(f"authHosts names {host[:100]!r}, which is no host") from error
+
+    def _answer(self, request: Request, deadline: float) -> BaseHTTPResponse:
+        for attempt in range(1, request.tries + 1):
+            pause = pause_before(attempt + 1)
+            try:
+                response = self._follow(request, deadline)
+            except HTTPError as error:
+                if attempt == request.tries or time.monotonic() + pause >= deadline:
+                    raise self.unavailable(cause_of(error)) from error
+            else:
+                pause = pause_before(attempt + 1, response.headers.get("Retry-After", ""))
+                late = time.monotonic() + pause >= deadline
+                if response.status not in RETRIED or attempt == request.tries or late:
+                    return response
+                response.close()
+            time.sleep(pause)
+        raise AssertionError("the last attempt returns or raises")
+
+    def _follow(self, request: Request, deadline: float) -> BaseHTTPResponse:
+        reading = request.method in ("GET", "HEAD")
+        url = request.url
+        for _ in range(MAX_REDIRECTS + 1):
+            response = self._sent(request, url, deadline)
+            if response.status not in (_REDIRECTS if reading else _REDIRECTS_WITH_BODY):
+                return response
+            response.close()
+            url = self.redirected(url, response.headers.get("Location", ""))
+            if not reading and not self.may_see_secret(url):
+                # A token request carries its secret in the body, and nobody but the registry asked for an upload.
+                there = addresses.read(url).host[:100]
+                raise GKMError(Reason.NOT_ALLOWED, f"{self.registry} redirects what it is sent to {there}")
+        raise self.unavailable(f"it redirected more than {MAX_REDIRECTS} times")
+
+    def _sent(self, request: Request, url: str, deadline: float) -> BaseHTTPResponse:
+        """Send the request once, to `url`, and return what it brings."""
+        remaining = deadline - time.monotonic()
+        if remaining <= 0:
+            raise self.unavailable("it did not answer in time")
+        headers = dict(request.headers)
+        if request.secret and self.may_see_secret(url):
+            headers["Authorization"] = request.secret
+        # A registry that was sent a blob reads it again before it answers.
+        silence = self.limits.request if request.body is not None else self.limits.stall
+        return self._pool(url).request(
+            request.method,
+            url,
+            headers=headers,
+            body=request.body() if callable(request.body) else request.body,
+            redirect=False,
+            preload_content=False,
+            decode_content=False,
+            timeout=Timeout(connect=min(self.limits.connect, remaining), read=min(silence, remaining)),
+        )
+
+    def _pool(self, url: str) -> PoolManager:
+        try:
+            return self._pools.towards(addresses.read(url))
+        except ValueError as error:
+            raise self.unavailable(f"the environment's proxy cannot be used: {error}") from error

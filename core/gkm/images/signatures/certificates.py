@@ -1,0 +1,144 @@
+"""Certificates of keyless signatures: who holds one, who issued it, and whether it was published when it was issued.
+
+Source: sigstore/fulcio docs/certificate-specification.md and oid-info.md; RFC 6962, 3.2, for the SCT.
+"""
+
+import struct
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from cryptography import x509
+from cryptography.hazmat import asn1
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.x509 import certificate_transparency as ct
+from cryptography.x509.oid import ExtendedKeyUsageOID
+from cryptography.x509.verification import Criticality, ExtensionPolicy, PolicyBuilder, Store, VerificationError
+
+from gkm.images.signatures import trusted_root
+from gkm.images.signatures.keys import MALFORMED
+from gkm.images.signatures.trusted_root import TrustedRoot
+
+_ISSUER_V1 = x509.ObjectIdentifier("1.3.6.1.4.1.57264.1.1")
+_ISSUER_V2 = x509.ObjectIdentifier("1.3.6.1.4.1.57264.1.8")
+_USER_NAME = x509.ObjectIdentifier("1.3.6.1.4.1.57264.1.7")
+_NOT_ISSUED: tuple[type[Exception], ...] = (VerificationError, *MALFORMED)
+_MAX_DER = 1 << 24
+MAX_NAME = 1024
+"""Characters of a holder's or provider's name."""
+
+
+class Untrusted(Exception):
+    """A signature does not count; the message completes "it …"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who a certificate was issued to: `issuer` is the OpenID provider that said so."""
+
+    subject: str
+    issuer: str
+
+
+def check(certificate: x509.Certificate, root: TrustedRoot, when: datetime) -> None:
+    """Check that a certificate of the trusted root's authorities was good for signing at `when`.
+
+    Raises:
+        Untrusted: it was not.
+    """
+    if not certificate.not_valid_before_utc <= when <= certificate.not_valid_after_utc:
+        raise Untrusted("was made when its certificate was not valid")
+    issuer = _issuer(certificate, root, when)
+    usage = certificate.extensions.get_extension_for_class(x509.KeyUsage).value
+    purposes = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    if not usage.digital_signature or ExtendedKeyUsageOID.CODE_SIGNING not in purposes:
+        raise Untrusted("was made with a certificate that is not for signing code")
+    _check_published(certificate, issuer, root)
+
+
+def holder(certificate: x509.Certificate) -> Holder:
+    """Return who holds a certificate; it says nothing before the certificate has been checked.
+
+    Raises:
+        Untrusted: it does not name exactly one holder and one provider.
+    """
+    names = [_name(name) for name in certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value]
+    issuers = set()
+    for extension in certificate.extensions:
+        if isinstance(extension.value, x509.UnrecognizedExtension):
+            if extension.oid == _ISSUER_V1:
+                issuers.add(extension.value.value.decode())
+            elif extension.oid == _ISSUER_V2:
+                issuers.add(asn1.decode_der(str, extension.value.value))
+    if len(names) != 1 or len(issuers) != 1:
+        raise Untrusted("was made with a certificate that does not name one holder and one provider")
+    found = Holder(names[0], issuers.pop())
+    if not all(text.isprintable() and 0 < len(text) <= MAX_NAME for text in (found.subject, found.issuer)):
+        raise Untrusted("was made with a certificate of a holder whose name cannot be shown")
+    return found
+
+
+def _name(name: x509.GeneralName) -> str:
+    if isinstance(name, x509.OtherName) and name.type_id == _USER_NAME:
+        return asn1.decode_der(str, name.value)
+    if isinstance(name, x509.RFC822Name | x509.UniformResourceIdentifier):
+        return name.value
+    raise Untrusted("was made with a certificate of a holder that is neither an address nor a URI")
+
+
+def _issuer(certificate: x509.Certificate, root: TrustedRoot, when: datetime) -> x509.Certificate:
+    trusted = [c for authority in root.authorities if authority.period.contains(when) for c in authority.certificates]
+    if not trusted:
+        raise Untrusted("was made at a time for which no certificate authority is trusted")
+    # As sigstore-python does: the purpose is checked by ourselves, x509's own policies know servers and clients only.
+    purpose = (x509.ExtendedKeyUsage, Criticality.NON_CRITICAL, None)
+    builder = (
+        PolicyBuilder()
+        .store(Store(trusted))
+        .time(when)
+        .extension_policies(
+            ca_policy=ExtensionPolicy.webpki_defaults_ca().may_be_present(*purpose),
+            ee_policy=ExtensionPolicy.webpki_defaults_ee().may_be_present(*purpose),
+        )
+    )
+    try:
+        return builder.build_client_verifier().verify(certificate, []).chain[1]
+    except _NOT_ISSUED as error:
+        raise Untrusted("was made with a certificate that no trusted authority issued") from error
+
+
+def _check_published(certificate: x509.Certificate, issuer: x509.Certificate, root: TrustedRoot) -> None:
+    stamps = list(certificate.extensions.get_extension_for_class(x509.PrecertificateSignedCertificateTimestamps).value)
+    if len(stamps) != 1:
+        raise Untrusted("was made with a certificate that does not hold exactly one timestamp of a certificate log")
+    stamp = stamps[0]
+    log = trusted_root.named(root.certificate_logs, stamp.log_id)
+    issuer_key = issuer.public_key().public_bytes(
+        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    signed = _stamped(stamp, certificate.tbs_precertificate_bytes, _sha256(issuer_key))
+    at = stamp.timestamp.replace(tzinfo=UTC)
+    if log is None or not log.period.contains(at) or not log.key.verifies(stamp.signature, signed):
+        raise Untrusted("was made with a certificate that no trusted certificate log has seen")
+
+
+def _stamped(stamp: ct.SignedCertificateTimestamp, tbs: bytes, issuer_key_hash: bytes) -> bytes:
+    """Return what a log signs for a precertificate (RFC 6962, 3.2: digitally-signed struct)."""
+    if stamp.entry_type is not ct.LogEntryType.PRE_CERTIFICATE or len(tbs) >= _MAX_DER:
+        raise Untrusted("was made with a certificate whose timestamp is of an unknown kind")
+    at = stamp.timestamp.replace(tzinfo=UTC)
+    milliseconds = int(at.timestamp()) * 1000 + at.microsecond // 1000
+    extensions = stamp.extension_bytes
+    return (
+        struct.pack("!BBQH", stamp.version.value, 0, milliseconds, stamp.entry_type.value)
+        + issuer_key_hash
+        + len(tbs).to_bytes(3, "big")
+        + tbs
+        + struct.pack("!H", len(extensions))
+        + extensions
+    )
+
+
+def _sha256(data: bytes) -> bytes:
+    digest = hashes.Hash(hashes.SHA256())
+    digest.update(data)
+    return digest.finalize()

@@ -1,0 +1,203 @@
+"""What a log entry says was signed, compared with the signature at hand.
+
+An entry proves nothing of a signature that it does not name: a good entry of another one, put beside a forged
+signature, was accepted by cosign until CVE-2026-22703. So digest, signature and verifier must all be ours.
+Bodies: hashedrekord and dsse 0.0.1 (Rekor 1), hashedrekord and dsse 0.0.2 (Rekor 2; sigstore/rekor-tiles).
+"""
+
+import base64
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from msgspec import Struct, field
+
+from gkm.images.manifest import decode
+from gkm.images.signatures.certificates import Untrusted
+from gkm.images.signatures.keys import UNREADABLE
+
+_HASHES = {
+    "sha256": hashlib.sha256,
+    "sha384": hashlib.sha384,
+    "sha512": hashlib.sha512,
+    "SHA2_256": hashlib.sha256,
+    "SHA2_384": hashlib.sha384,
+    "SHA2_512": hashlib.sha512,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Logged:
+    """What must have been logged: `payload` is what is inside `signed` where that is an envelope's encoding.
+
+    `verifier` is the DER form of the certificate, or of the public key where there is none.
+    """
+
+    signed: bytes
+    signature: bytes
+    verifier: bytes
+    payload: bytes | None = None
+
+
+class _Kind(Struct, rename="camel"):
+    kind: str
+    api_version: str
+
+
+class _Hash(Struct):
+    algorithm: str
+    value: str
+
+
+class _Content(Struct):
+    content: str
+
+
+class _HashedSignature(Struct, rename="camel"):
+    content: str
+    public_key: _Content
+
+
+class _HashedData(Struct):
+    hash: _Hash
+
+
+class _Hashed(Struct):
+    data: _HashedData
+    signature: _HashedSignature
+
+
+class _DSSESignature(Struct):
+    signature: str
+    verifier: str
+
+
+class _DSSE(Struct, rename="camel"):
+    payload_hash: _Hash
+    signatures: list[_DSSESignature]
+
+
+class _Raw(Struct, rename="camel"):
+    raw_bytes: str
+
+
+class _Verifier2(Struct, rename="camel"):
+    public_key: _Raw | None = None
+    x509_certificate: _Raw | None = None
+
+
+class _Signature2(Struct):
+    content: str
+    verifier: _Verifier2
+
+
+class _Digest2(Struct):
+    algorithm: str
+    digest: str
+
+
+class _Hashed2(Struct):
+    data: _Digest2
+    signature: _Signature2
+
+
+class _DSSE2(Struct, rename="camel"):
+    payload_hash: _Digest2
+    signatures: list[_Signature2]
+
+
+class _Spec2(Struct):
+    hashed: _Hashed2 | None = field(default=None, name="hashedRekordV002")
+    dsse: _DSSE2 | None = field(default=None, name="dsseV002")
+
+
+class _HashedBody(Struct):
+    spec: _Hashed
+
+
+class _DSSEBody(Struct):
+    spec: _DSSE
+
+
+class _Body2(Struct):
+    spec: _Spec2
+
+
+def check(body: bytes, logged: Logged) -> None:
+    """Check that the body of an entry is about exactly this signature.
+
+    Raises:
+        Untrusted: it is about another one, or of a kind that is not known.
+    """
+    try:
+        kind = decode(body, _Kind, "log entry")
+        reader = _READERS.get((kind.kind, kind.api_version))
+        if reader is None:
+            raise Untrusted(f"has a log entry of the unknown kind {kind.kind[:40]!r} {kind.api_version[:20]!r}")
+        if not reader(body, logged):
+            raise Untrusted("has a log entry that is about another signature")
+    except UNREADABLE as error:
+        raise Untrusted("has a log entry that cannot be read") from error
+
+
+def _hashed(body: bytes, logged: Logged) -> bool:
+    spec = decode(body, _HashedBody, "log entry").spec
+    return (
+        bytes.fromhex(spec.data.hash.value) == _digest(spec.data.hash.algorithm, logged.signed)
+        and _base64(spec.signature.content) == logged.signature
+        and _der(_base64(spec.signature.public_key.content)) == logged.verifier
+    )
+
+
+def _dsse(body: bytes, logged: Logged) -> bool:
+    spec = decode(body, _DSSEBody, "log entry").spec
+    return (
+        logged.payload is not None
+        and bytes.fromhex(spec.payload_hash.value) == _digest(spec.payload_hash.algorithm, logged.payload)
+        and len(spec.signatures) == 1
+        and _base64(spec.signatures[0].signature) == logged.signature
+        and _der(_base64(spec.signatures[0].verifier)) == logged.verifier
+    )
+
+
+def _second(body: bytes, logged: Logged) -> bool:
+    spec = decode(body, _Body2, "log entry").spec
+    if spec.hashed is not None and spec.dsse is None:
+        return _same2(spec.hashed.data, logged.signed, [spec.hashed.signature], logged)
+    if spec.dsse is not None and spec.hashed is None and logged.payload is not None:
+        return _same2(spec.dsse.payload_hash, logged.payload, spec.dsse.signatures, logged)
+    return False
+
+
+def _same2(digest: _Digest2, data: bytes, signatures: list[_Signature2], logged: Logged) -> bool:
+    if len(signatures) != 1 or _base64(digest.digest) != _digest(digest.algorithm, data):
+        return False
+    verifier = signatures[0].verifier
+    raw = [part.raw_bytes for part in (verifier.public_key, verifier.x509_certificate) if part is not None]
+    return _base64(signatures[0].content) == logged.signature and [_base64(r) for r in raw] == [logged.verifier]
+
+
+_READERS: dict[tuple[str, str], Callable[[bytes, Logged], bool]] = {
+    ("hashedrekord", "0.0.1"): _hashed,
+    ("dsse", "0.0.1"): _dsse,
+    ("hashedrekord", "0.0.2"): _second,
+    ("dsse", "0.0.2"): _second,
+}
+
+
+def _digest(algorithm: str, data: bytes) -> bytes:
+    return _HASHES[algorithm](data).digest() if algorithm in _HASHES else b"unknown"
+
+
+def _der(pem: bytes) -> bytes:
+    if b"CERTIFICATE" in pem[:40]:
+        return x509.load_pem_x509_certificate(pem).public_bytes(serialization.Encoding.DER)
+    return serialization.load_pem_public_key(pem).public_bytes(
+        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+
+
+def _base64(text: str) -> bytes:
+    return base64.b64decode(text, validate=True)

@@ -1,0 +1,117 @@
+"""Finding the signatures of an image in its registry. Nothing here decides whether one of them counts."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
+
+from gkm.api.errors import GKMError, Reason
+from gkm.images.manifest import Descriptor
+from gkm.images.reference import Reference
+from gkm.images.registries.registry import Registry
+from gkm.images.signatures.bundles import BUNDLE_PREFIX
+from gkm.images.signatures.parsing import SIMPLE_SIGNING, Form, Signature, parse_bundle, parse_legacy
+
+MAX_SIGNATURES = 64
+"""Of each form: what lies beyond is not read, and that is said."""
+MAX_PAYLOAD_BYTES = 256 << 10
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Found:
+    """The signatures that were read, bundles first; what is there and malformed is one with a problem.
+
+    `unread` is set when not everything could be looked at, for a reason that may pass: then there may be more.
+    """
+
+    signatures: list[Signature] = field(default_factory=list)
+    unread: GKMError | None = None
+
+    def look(self, form: Form, read: Callable[[], T]) -> T | None:
+        """Return what `read` returns; what keeps it from that is written down, and keeps nothing else."""
+        try:
+            return read()
+        except GKMError as error:
+            if may_pass(error):
+                self.unread = self.unread or error
+            else:
+                self.signatures.append(Signature(form, problem=error.message))
+            return None
+
+    def add(self, form: Form, read: Callable[[], Signature | None]) -> None:
+        """Take in what `read` returns, as `look` does."""
+        if signature := self.look(form, read):
+            self.signatures.append(signature)
+
+
+def find(registry: Registry, ref: Reference) -> Found:
+    """Return the signatures of a pinned image, at most MAX_SIGNATURES of each form.
+
+    One form being out of reach does not hide the other: a good signature counts, wherever else nobody could look.
+
+    Raises:
+        GKMError: NOT_ALLOWED, when the configuration does not allow the registry.
+    """
+    registry.hosts.check_allowed(ref)
+    found = Found()
+    referrers = found.look(Form.BUNDLE, partial(registry.referrers, ref)) or []
+    for descriptor in referrers[:MAX_SIGNATURES]:
+        found.add(Form.BUNDLE, partial(bundle, registry, ref, descriptor))
+    if len(referrers) > MAX_SIGNATURES:
+        # Whoever may push can attach thousands. The image is then refused unless a good one is among the first.
+        found.signatures.append(Signature(Form.BUNDLE, problem=_unread(len(referrers))))
+    for layer in found.look(Form.LEGACY, partial(_legacy_layers, registry, ref)) or []:
+        found.add(Form.LEGACY, partial(legacy, registry, ref, layer))
+    return found
+
+
+def may_pass(error: GKMError) -> bool:
+    """Return whether an error says nothing of the image: the registry is away, or does not let us look."""
+    return error.transient or error.reason is Reason.UNAUTHORIZED
+
+
+def legacy_tag(ref: Reference) -> Reference:
+    """Return where the legacy signatures of a pinned image are."""
+    return ref.tagged(ref.target.replace(":", "-") + ".sig")
+
+
+def bundle(registry: Registry, ref: Reference, descriptor: Descriptor) -> Signature | None:
+    """Return the bundle in a referrer; None where it is something else.
+
+    Raises:
+        GKMError: it cannot be read.
+    """
+    # The descriptor's own artifactType is not to be trusted, nor filtered on: cosign 3.1's fallback index says
+    # "application/vnd.oci.empty.v1+json" there. The manifest says what it is.
+    image = registry.manifest(ref.pinned(descriptor.digest)).image()
+    bundles = [layer for layer in image.layers if layer.media_type.startswith(BUNDLE_PREFIX)]
+    if not bundles:
+        return None
+    if image.subject is None or image.subject.digest != ref.digest:
+        return Signature(Form.BUNDLE, problem="it is attached to another image")
+    return parse_bundle(registry.small_blob(ref, bundles[0], MAX_PAYLOAD_BYTES))
+
+
+def legacy(registry: Registry, ref: Reference, layer: Descriptor) -> Signature | None:
+    """Return the legacy signature in a layer; None where it is something else.
+
+    Raises:
+        GKMError: it cannot be read.
+    """
+    if layer.media_type != SIMPLE_SIGNING:
+        return None
+    return parse_legacy(registry.small_blob(ref, layer, MAX_PAYLOAD_BYTES), layer.annotations)
+
+
+def _legacy_layers(registry: Registry, ref: Reference) -> list[Descriptor]:
+    try:
+        return registry.manifest(legacy_tag(ref)).image().layers[:MAX_SIGNATURES]
+    except GKMError as error:
+        if error.reason is Reason.NOT_FOUND:
+            return []
+        raise
+
+
+def _unread(number: int) -> str:
+    return f"{number} artifacts are attached to the image, only the first {MAX_SIGNATURES} were read"

@@ -1,0 +1,161 @@
+"""Does this signature count for this policy? Pure but for what `Material` has read from files."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from gkm.api.policies import Identity, Policy
+from gkm.images.signatures import entry_body, keyless, transparency
+from gkm.images.signatures.certificates import Untrusted
+from gkm.images.signatures.entry_body import Logged
+from gkm.images.signatures.keys import PublicKey
+from gkm.images.signatures.material import Material, Root
+from gkm.images.signatures.parsing import Form, Signature
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One signature that was found, and why it counts or not under the policy with the index `policy`.
+
+    `key_id` is set where a key of the policy made it, `identity` and `issuer` where a certificate that is trusted
+    did: also of one that does not count, so that a person sees who signed.
+    """
+
+    form: Form
+    ok: bool
+    reason: str
+    key_id: str = ""
+    identity: str = ""
+    issuer: str = ""
+    policy: int = 0
+
+    @property
+    def signer(self) -> str:
+        """Return who made it, for a sentence."""
+        return f"key {self.key_id[:12]}…" if self.key_id else f"{self.identity} of {self.issuer}"
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """What one policy trusts; `entries` are its keys and identities, each once."""
+
+    index: int
+    policy: Policy
+    keys: tuple[PublicKey, ...]
+    root: Root | None
+
+    @classmethod
+    def of(cls, index: int, policy: Policy, material: Material) -> "Trust":
+        """Read what a policy names.
+
+        Raises:
+            GKMError: SIGNATURE_INVALID, when a key or the trusted root cannot be used.
+        """
+        found = {key.key_id: key for key in map(material.key, policy.keys)}
+        root = material.root(policy.trusted_root) if policy.trusted_root else None
+        return cls(index, policy, tuple(found.values()), root)
+
+    @property
+    def entries(self) -> tuple[PublicKey | Identity, ...]:
+        """Return those whose signatures count."""
+        return (*self.keys, *dict.fromkeys(self.policy.identities))
+
+    @property
+    def needed(self) -> int:
+        """Return how many different signers must have signed."""
+        require = self.policy.require
+        return 1 if require == "any" else len(self.entries) if require == "all" else require
+
+    def judge(self, signature: Signature, digest: str) -> Finding:
+        """Return whether a signature counts, and why."""
+        if signature.problem:
+            return self._finding(signature, signature.problem)
+        try:
+            if signature.certificate:
+                return self._keyless(signature, digest)
+            return self._by_key(signature, digest)
+        except Untrusted as error:
+            return self._finding(signature, f"it {error}")
+
+    def _by_key(self, signature: Signature, digest: str) -> Finding:
+        key = next((key for key in self.keys if key.verifies(signature.signature, signature.signed)), None)
+        if key is None:
+            return self._finding(
+                signature,
+                "it was not made by a trusted key, or was changed since"
+                if self.keys
+                else "it was made by a key, the policy names identities only",
+            )
+        by = {"key_id": key.key_id}
+        try:
+            self._check_logged(signature, key)
+        except Untrusted as error:
+            return self._finding(signature, f"it {error}", by)
+        return self._claimed(signature, digest, "signed by a trusted key", by)
+
+    def _check_logged(self, signature: Signature, key: PublicKey) -> None:
+        tlog = self.policy.tlog
+        if tlog == "ignored" or (tlog == "optional" and (self.root is None or signature.entry is None)):
+            return
+        if signature.entry is None or self.root is None:
+            raise Untrusted("has no log entry, and the policy requires one")
+        transparency.check(signature.entry, self.root.trusted)
+        logged = Logged(signature.signed, signature.signature, key.der, signature.payload)
+        entry_body.check(signature.entry.body, logged)
+
+    def _keyless(self, signature: Signature, digest: str) -> Finding:
+        if not self.policy.identities or self.root is None:
+            return self._finding(signature, "it was made without a key (keyless), the policy names keys only")
+        holder = keyless.signer(signature, self.root)
+        by = {"identity": holder.subject, "issuer": holder.issuer}
+        finding = self._claimed(signature, digest, "signed by a trusted identity", by)
+        if not self.is_stranger(finding):
+            return finding
+        return self._finding(
+            signature, f"it was made by {holder.subject} of {holder.issuer}, whom the policy does not name", by
+        )
+
+    def _claimed(self, signature: Signature, digest: str, good: str, by: Mapping[str, str]) -> Finding:
+        # Only now does the text mean anything. A signature binds a digest: one that names another image is a copy.
+        if digest not in signature.claims:
+            return self._finding(signature, "it signs another image", by)
+        return Finding(signature.form, ok=True, reason=good, policy=self.index, **by)
+
+    def _finding(self, signature: Signature, reason: str, by: Mapping[str, str] | None = None) -> Finding:
+        return Finding(signature.form, ok=False, reason=reason, policy=self.index, **by or {})
+
+    def is_stranger(self, finding: Finding) -> bool:
+        """Return whether somebody made a signature without a key whom the policy does not name."""
+        return bool(finding.identity) and not any(
+            identity.matches(finding.issuer, finding.identity) for identity in self.policy.identities
+        )
+
+    def satisfied(self, findings: Iterable[Finding]) -> bool:
+        """Return whether enough different signers stand for enough different entries."""
+        signers = {(f.key_id, f.identity, f.issuer) for f in findings if f.ok}
+        entries = self.entries
+        stands = [[i for i, entry in enumerate(entries) if _stands_for(entry, *signer)] for signer in sorted(signers)]
+        return pairs(stands) >= self.needed
+
+
+def _stands_for(entry: PublicKey | Identity, key_id: str, identity: str, issuer: str) -> bool:
+    return key_id == entry.key_id if isinstance(entry, PublicKey) else entry.matches(issuer, identity)
+
+
+def pairs(stands: Sequence[Sequence[int]]) -> int:
+    """Return how many signers can be given an entry of their own, `stands` saying for which entries each can stand.
+
+    One who matches two identities still is one signer, and must not keep another out of the only entry that fits:
+    a maximum matching, by augmenting paths.
+    """
+    taken: dict[int, int] = {}
+
+    def place(signer: int, tried: set[int]) -> bool:
+        for entry in stands[signer]:
+            if entry not in tried:
+                tried.add(entry)
+                if entry not in taken or place(taken[entry], tried):
+                    taken[entry] = signer
+                    return True
+        return False
+
+    return sum(place(signer, set()) for signer in range(len(stands)))

@@ -1,0 +1,51 @@
+"""Keyless signatures: whose certificate made this, given a trusted root? Offline; nothing is fetched here.
+
+The legacy form (annotations, with the log's signed timestamp) is checked here, with the parts that we have for log
+entries of keys. Bundles are checked by sigstore-python (`keyless_bundle`), which is loaded when the first one comes.
+A legacy signature that comes without its entry does not count, unless the policy lets us ask the log (`log_lookup`).
+"""
+
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+
+from gkm.images.signatures import certificates, entry_body, transparency
+from gkm.images.signatures.certificates import Holder, Untrusted
+from gkm.images.signatures.entry_body import Logged
+from gkm.images.signatures.keys import MALFORMED, supported
+from gkm.images.signatures.material import Root
+from gkm.images.signatures.parsing import Form, Signature
+
+
+def signer(signature: Signature, root: Root) -> Holder:
+    """Return who made a signature, everything about it but its claims and the policy's identities being checked.
+
+    Raises:
+        Untrusted: it does not count, whoever made it.
+    """
+    if signature.form is Form.BUNDLE:
+        # 54 MiB and 0.7 s: a process whose policies name keys only never loads it.
+        from gkm.images.signatures import keyless_bundle  # noqa: PLC0415
+
+        return keyless_bundle.signer(signature, root)
+    try:
+        return _legacy(signature, root)
+    except x509.ExtensionNotFound as error:
+        raise Untrusted("was made with a certificate that lacks what Sigstore's certificates have") from error
+    except MALFORMED as error:
+        raise Untrusted("was made with a certificate that cannot be read") from error
+
+
+def _legacy(signature: Signature, root: Root) -> Holder:
+    certificate = x509.load_der_x509_certificate(signature.certificate)
+    key = supported(certificate.public_key())
+    if key is None or not key.verifies(signature.signature, signature.signed):
+        raise Untrusted("was not made by its certificate, or was changed since")
+    if signature.entry is None:
+        raise Untrusted("has no log entry, which a signature without a key needs")
+    when = transparency.check(signature.entry, root.trusted)
+    if when is None:
+        raise Untrusted("has a log entry without a signed time")
+    certificates.check(certificate, root.trusted, when)
+    der = certificate.public_bytes(serialization.Encoding.DER)
+    entry_body.check(signature.entry.body, Logged(signature.signed, signature.signature, der))
+    return certificates.holder(certificate)

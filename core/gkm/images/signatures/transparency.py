@@ -1,0 +1,142 @@
+"""Entries of Sigstore's transparency log (Rekor 1 and 2): was this logged, and what exactly?
+
+Two promises can come with an entry: a signed timestamp (the log's signature over body and time: Rekor 1's "SET"), and
+a proof of inclusion in a tree whose root the log has signed (a checkpoint, C2SP tlog-checkpoint). One is needed, and
+whatever is there must be right. What the entry says is compared with what is verified in `entry_body`.
+"""
+
+import base64
+import binascii
+import hashlib
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import rfc8785
+
+from gkm.images.signatures import trusted_root
+from gkm.images.signatures.certificates import Untrusted
+from gkm.images.signatures.trusted_root import Log, TrustedRoot
+
+MAX_HASHES = 64
+"""Levels of a tree: an index has 63 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """A claim that an entry is number `index` in the tree of `size` entries that the checkpoint names."""
+
+    index: int
+    size: int
+    root_hash: bytes
+    hashes: tuple[bytes, ...]
+    checkpoint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An entry as it came with a signature; nothing in it is checked. `time` is in seconds since 1970."""
+
+    log_id: bytes
+    index: int
+    time: int
+    body: bytes
+    promise: bytes = b""
+    proof: Proof | None = None
+
+
+def check(entry: Entry, root: TrustedRoot) -> datetime | None:
+    """Check that a trusted log holds the entry; return the time that the log vouches for, None where it does not.
+
+    Raises:
+        Untrusted: no trusted log does.
+    """
+    log = trusted_root.named(root.logs, entry.log_id)
+    if log is None:
+        raise Untrusted("is logged in a transparency log that is not trusted")
+    if not entry.promise and entry.proof is None:
+        raise Untrusted("has a log entry that nothing vouches for")
+    if entry.proof is not None:
+        _check_included(entry, entry.proof, log)
+    return _promised(entry, log) if entry.promise else None
+
+
+def _promised(entry: Entry, log: Log) -> datetime:
+    text: dict[str, int | str] = {
+        "body": base64.b64encode(entry.body).decode(),
+        "integratedTime": entry.time,
+        "logID": entry.log_id.hex(),
+        "logIndex": entry.index,
+    }
+    try:
+        when = datetime.fromtimestamp(entry.time, UTC)
+        signed = rfc8785.dumps(text)
+    except (ValueError, OverflowError, OSError, rfc8785.CanonicalizationError) as error:
+        raise Untrusted("has a log entry with an impossible time or index") from error
+    if not log.key.verifies(entry.promise, signed):
+        raise Untrusted("has a log entry that was changed: the log's signature does not cover it")
+    if not log.period.contains(when):
+        raise Untrusted("has a log entry from a time for which the log is not trusted")
+    return when
+
+
+def _check_included(entry: Entry, proof: Proof, log: Log) -> None:
+    size, root_hash = _checkpoint(proof.checkpoint, log)
+    if root_hash != proof.root_hash or size != proof.size:
+        raise Untrusted("has a log entry whose checkpoint is that of another tree")
+    if root_of(entry.body, proof) != root_hash:
+        raise Untrusted("has a log entry that is not in the tree that the log has signed")
+
+
+def root_of(body: bytes, proof: Proof) -> bytes:
+    """Return the root that a proof of inclusion leads to (RFC 9162, 2.1.3.2).
+
+    Raises:
+        Untrusted: the proof has not the length that index and size demand.
+    """
+    if not 0 <= proof.index < proof.size < 1 << 63 or len(proof.hashes) > MAX_HASHES:
+        raise Untrusted("has a log entry with an impossible index")
+    number, last = proof.index, proof.size - 1
+    result = hashlib.sha256(b"\0" + body).digest()
+    for sibling in proof.hashes:
+        if last == 0:
+            raise Untrusted("has a log entry with a proof of the wrong length")
+        if number & 1 or number == last:
+            result = hashlib.sha256(b"\1" + sibling + result).digest()
+            while not number & 1 and number:
+                number, last = number >> 1, last >> 1
+        else:
+            result = hashlib.sha256(b"\1" + result + sibling).digest()
+        number, last = number >> 1, last >> 1
+    if last:
+        raise Untrusted("has a log entry with a proof of the wrong length")
+    return result
+
+
+def _checkpoint(text: str, log: Log) -> tuple[int, bytes]:
+    """Return size and root hash of a checkpoint that the log has signed (C2SP signed-note)."""
+    note, separator, signatures = text.partition("\n\n")
+    lines = note.split("\n")
+    if not separator or len(lines) < 3 or not lines[0]:  # noqa: PLR2004 -- origin, size, root hash
+        raise Untrusted("has a log entry with a malformed checkpoint")
+    signed = f"{note}\n".encode()
+    for line in signatures.split("\n")[:16]:
+        dash, _, rest = line.partition(" ")
+        _, _, encoded = rest.partition(" ")
+        # Four bytes of a hint precede the signature. Any line may be the log's: witnesses sign the same note.
+        signature = _base64(encoded)[4:]
+        if dash == "\N{EM DASH}" and signature and log.key.verifies(signature, signed):
+            return _number(lines[1]), _base64(lines[2])
+    raise Untrusted("has a log entry whose checkpoint the log has not signed")
+
+
+def _number(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 19:  # noqa: PLR2004 -- digits of 63 bits
+        raise Untrusted("has a log entry with a malformed checkpoint")
+    return int(text)
+
+
+def _base64(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise Untrusted("has a log entry with a malformed checkpoint") from error

@@ -1,0 +1,162 @@
+"""Sigstore's trusted_root.json: whose certificates and which logs count. Read from a file, never from a network.
+
+Source: sigstore/protobuf-specs, sigstore_trustroot.proto, in its JSON form.
+"""
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from msgspec import Struct, field
+
+from gkm.api.errors import GKMError, Reason
+from gkm.images.manifest import decode
+from gkm.images.signatures.keys import UNREADABLE, PublicKey, supported
+
+MAX_ROOT_BYTES = 1 << 20
+MEDIA_TYPE_PREFIX = "application/vnd.dev.sigstore.trustedroot"
+
+
+class _Period(Struct):
+    start: datetime | None = None
+    end: datetime | None = None
+
+
+class _Key(Struct, rename="camel"):
+    raw_bytes: str
+    valid_for: _Period = field(default_factory=_Period)
+
+
+class _KeyId(Struct, rename="camel"):
+    key_id: str
+
+
+class _Log(Struct, rename="camel"):
+    public_key: _Key
+    log_id: _KeyId | None = None
+    base_url: str = ""
+
+
+class _Certificate(Struct, rename="camel"):
+    raw_bytes: str
+
+
+class _Chain(Struct):
+    certificates: list[_Certificate]
+
+
+class _Authority(Struct, rename="camel"):
+    cert_chain: _Chain
+    valid_for: _Period = field(default_factory=_Period)
+
+
+class _Root(Struct, rename="camel"):
+    media_type: str
+    tlogs: list[_Log] = field(default_factory=list)
+    certificate_authorities: list[_Authority] = field(default_factory=list)
+    ctlogs: list[_Log] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if not self.media_type.startswith(MEDIA_TYPE_PREFIX):
+            raise ValueError(f"its mediaType is {self.media_type[:80]!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """When something counts; None is open."""
+
+    start: datetime | None
+    end: datetime | None
+
+    def contains(self, when: datetime) -> bool:
+        """Return whether `when` lies within, both ends included."""
+        return (self.start is None or self.start <= when) and (self.end is None or when <= self.end)
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """A log's key and the ids that name it: what the file says, and the sha256 of the key; it answers at `url`."""
+
+    key: PublicKey
+    ids: frozenset[bytes]
+    period: Period
+    url: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Authority:
+    """A certificate authority, from the certificate that issues to its root."""
+
+    certificates: tuple[x509.Certificate, ...]
+    period: Period
+
+
+@dataclass(frozen=True, slots=True)
+class TrustedRoot:
+    """What a policy trusts for signatures without a key, and for the log entries of those with one."""
+
+    logs: tuple[Log, ...]
+    certificate_logs: tuple[Log, ...]
+    authorities: tuple[Authority, ...]
+
+
+def parse(raw: bytes, what: str) -> TrustedRoot:
+    """Return the trusted root in the bytes of a file.
+
+    Raises:
+        GKMError: SIGNATURE_INVALID; `what` names the file.
+    """
+    try:
+        root = decode(raw, _Root, what)
+        return TrustedRoot(
+            tuple(_logs(root.tlogs)),
+            tuple(_logs(root.ctlogs)),
+            tuple(
+                Authority(
+                    tuple(x509.load_der_x509_certificate(_bytes(c.raw_bytes)) for c in a.cert_chain.certificates),
+                    _period(a.valid_for),
+                )
+                for a in root.certificate_authorities
+            ),
+        )
+    except UNREADABLE as error:
+        raise GKMError(
+            Reason.SIGNATURE_INVALID,
+            f"{what} is no trusted root: {str(error)[:160]}",
+            "`cosign trusted-root create` writes one, and Sigstore's own is in its TUF repository",
+        ) from error
+
+
+def named(logs: Sequence[Log], log_id: bytes) -> Log | None:
+    """Return the log that an id names."""
+    return next((log for log in logs if log_id in log.ids), None)
+
+
+def _logs(logs: Iterable[_Log]) -> Iterable[Log]:
+    for log in logs:
+        der = _bytes(log.public_key.raw_bytes)
+        key = supported(serialization.load_der_public_key(der))
+        if key is None:
+            # A kind of key that we do not know vouches for nothing; the other logs still do.
+            continue
+        stated = frozenset({_bytes(log.log_id.key_id)} if log.log_id else ())
+        ids = stated | {hashlib.sha256(der).digest()}
+        yield Log(key, ids, _period(log.public_key.valid_for), log.base_url)
+
+
+def _period(period: _Period) -> Period:
+    if any(at is not None and at.tzinfo is None for at in (period.start, period.end)):
+        raise ValueError("a time has no time zone")
+    return Period(period.start, period.end)
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error as error:
+        raise ValueError("a value is not base64") from error

@@ -1,0 +1,122 @@
+"""The two forms in which an image is signed, as bytes: pure, but for the log that takes part.
+
+cosign 2 reads the legacy form only. cosign 3 reads bundles and, where an image has none at all, the legacy form: beside
+somebody else's bundle it would not see ours. So an image is signed in both.
+Source: prior-art/oci-and-signatures.md, "What cosign stores"; sigstore/protobuf-specs, sigstore_bundle.proto.
+"""
+
+import base64
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from msgspec import UNSET
+
+from gkm.api.policies import Policy
+from gkm.images.reference import Reference
+from gkm.images.signatures import bundles, log_entries
+from gkm.images.signatures import parsing as signatures
+from gkm.images.signatures.bundles import LogEntry
+from gkm.images.signatures.parsing import IN_TOTO
+from gkm.images.signing.keys import PrivateKey
+
+
+class Log(Protocol):
+    """A transparency log; `verifier` is the certificate or public key (PEM) by which a signature can be checked."""
+
+    def hashed(self, data: bytes, signature: bytes, verifier: bytes) -> LogEntry:
+        """Write down a signature over data.
+
+        Raises:
+            GKMError: the log did not take it.
+        """
+
+    def enveloped(self, envelope: bytes, verifier: bytes) -> LogEntry:
+        """Write down a DSSE envelope; raises as `hashed` does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signer:
+    """Who signs: a key, or the holder of `certificates` (DER: the own one, then those of its authorities).
+
+    `policy` is what exactly the signatures of this signer satisfy: by it his earlier ones are known.
+    """
+
+    key: PrivateKey
+    policy: Policy
+    certificates: tuple[bytes, ...] = ()
+    log: Log | None = None
+
+    @classmethod
+    def by_key(cls, key: PrivateKey, log: Log | None = None, trusted_root: str = "") -> "Signer":
+        """Return who signs with a key that verifiers know; `trusted_root` is the path of the file that names `log`."""
+        pem = key.public.pem.decode()
+        policy = Policy([pem], tlog="required" if log else "ignored", trusted_root=trusted_root if log else "")
+        return cls(key, policy, log=log)
+
+    @property
+    def verifier(self) -> bytes:
+        """Return the certificate, or the public key where there is none, as PEM."""
+        return _pem(self.certificates[0]) if self.certificates else self.key.public.pem
+
+
+@dataclass(frozen=True, slots=True)
+class LegacyLayer:
+    """A layer of the tag `sha256-<hex>.sig`."""
+
+    payload: bytes
+    annotations: dict[str, str]
+
+
+def legacy(ref: Reference, signer: Signer) -> LegacyLayer:
+    """Sign a pinned image in the legacy form; raises what the log raises."""
+    payload = msgspec.json.encode(
+        {
+            "critical": {
+                "identity": {"docker-reference": ref.name},
+                "image": {"docker-manifest-digest": ref.target},
+                "type": signatures.SIMPLE_SIGNING_TYPE,
+            },
+            "optional": None,
+        }
+    )
+    signature = signer.key.sign(payload)
+    annotations = {signatures.SIGNATURE_ANNOTATION: _base64(signature)}
+    if signer.certificates:
+        annotations[signatures.CERTIFICATE_ANNOTATION] = signer.verifier.decode()
+        annotations[signatures.CHAIN_ANNOTATION] = b"".join(map(_pem, signer.certificates[1:])).decode()
+    if signer.log:
+        entry = signer.log.hashed(payload, signature, signer.verifier)
+        annotations[signatures.ENTRY_ANNOTATION] = log_entries.annotation(entry)
+    return LegacyLayer(payload, annotations)
+
+
+def bundle(ref: Reference, signer: Signer) -> bytes:
+    """Sign a pinned image as a bundle v0.3; raises what the log raises."""
+    payload = msgspec.json.encode(
+        {
+            "_type": signatures.STATEMENT_TYPE,
+            "subject": [{"digest": {"sha256": ref.target.removeprefix("sha256:")}}],
+            "predicateType": signatures.SIGN_PREDICATE,
+            "predicate": {},
+        }
+    )
+    signature = signer.key.sign(signatures.pre_authentication_encoding(IN_TOTO, payload))
+    envelope = bundles.Envelope(_base64(payload), IN_TOTO, [bundles.EnvelopeSignature(_base64(signature))])
+    log, certificates = signer.log, signer.certificates
+    material = bundles.Material(
+        public_key=UNSET if certificates else bundles.Hint(signer.key.public.key_id),
+        certificate=bundles.RawBytes(_base64(certificates[0])) if certificates else UNSET,
+        tlog_entries=[log.enveloped(msgspec.json.encode(envelope), signer.verifier)] if log else [],
+    )
+    return msgspec.json.encode(bundles.Bundle(bundles.BUNDLE_PREFIX, material, envelope))
+
+
+def _pem(der: bytes) -> bytes:
+    return x509.load_der_x509_certificate(der).public_bytes(serialization.Encoding.PEM)
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()

@@ -1,0 +1,115 @@
+"""Signing without a key: Fulcio gives a certificate, good for minutes, to whom an identity token names.
+
+The certificate is checked before it is used, by the trusted root that those will use who verify. The token is a
+secret while it lives: it goes to Fulcio only, and into no message.
+Source: sigstore/fulcio, fulcio.proto (v2); sigstore's client specification, "Signing".
+"""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import msgspec
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from msgspec import Meta, Struct
+
+from gkm.api.errors import GKMError, Reason
+from gkm.api.policies import Identity, Policy
+from gkm.images.manifest import decode
+from gkm.images.signatures import certificates
+from gkm.images.signatures.certificates import Untrusted
+from gkm.images.signatures.keys import MALFORMED, UNREADABLE
+from gkm.images.signatures.material import Material
+from gkm.images.signatures.sigstore_services import Service
+from gkm.images.signing.forms import Log, Signer
+from gkm.images.signing.keys import PrivateKey
+
+MAX_TOKEN_BYTES = 64 << 10
+_PATH = "/api/v2/signingCert"
+_OK = frozenset({200, 201})
+_REFUSED = frozenset({400, 401, 403})
+
+
+class _Chain(Struct):
+    certificates: Annotated[list[str], Meta(min_length=1, max_length=8)]
+
+
+class _Embedded(Struct):
+    chain: _Chain
+
+
+class _Issued(Struct, rename="camel"):
+    signed_certificate_embedded_sct: _Embedded
+
+
+@dataclass(frozen=True, slots=True)
+class Authority:
+    """Where certificates come from, and the path of the trusted root by which they are checked."""
+
+    fulcio: Service
+    trusted_root: str
+
+
+def signer(authority: Authority, token: str, log: Log) -> Signer:
+    """Return who signs as the one whom an identity token names.
+
+    Raises:
+        GKMError: UNAUTHORIZED when Fulcio does not take the token, REGISTRY_UNAVAILABLE or NOT_ALLOWED when it cannot
+            be asked, SIGNATURE_INVALID when the trusted root does not know its certificate.
+    """
+    key = PrivateKey.ephemeral()
+    chain = _issued(authority.fulcio, key, _checked(token))
+    if chain[0].public_key() != key.key.public_key():
+        raise authority.fulcio.failure("its certificate is for another key", Reason.METADATA_INVALID)
+    trusted = Material().root(authority.trusted_root).trusted
+    try:
+        # At the moment when it was issued: the clock of this machine may be seconds behind.
+        certificates.check(chain[0], trusted, chain[0].not_valid_before_utc)
+        holder = certificates.holder(chain[0])
+    except Untrusted as error:
+        raise _unusable(authority, str(error)) from error
+    except MALFORMED as error:
+        raise _unusable(authority, "was made with a certificate that cannot be read") from error
+    named = Identity(issuer=holder.issuer, subject=holder.subject)
+    policy = Policy(identities=[named], trusted_root=authority.trusted_root)
+    der = tuple(each.public_bytes(serialization.Encoding.DER) for each in chain)
+    return Signer(key, policy, der, log)
+
+
+def _issued(fulcio: Service, key: PrivateKey, token: str) -> list[x509.Certificate]:
+    # Signed by the new key, the request proves that we hold it; Fulcio takes the name from the token.
+    request = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([])).sign(key.key, hashes.SHA256())
+    body = msgspec.json.encode({"certificateSigningRequest": request.public_bytes(serialization.Encoding.PEM)})
+    answer = fulcio.post(_PATH, body, f"Bearer {token}")
+    if answer.status in _REFUSED:
+        raise GKMError(
+            Reason.UNAUTHORIZED,
+            f"{fulcio.name} at {fulcio.url} gives no certificate for this identity token: it answers {answer.status}",
+            "get a fresh token with the audience `sigstore`; they live for minutes",
+        )
+    if answer.status not in _OK:
+        raise fulcio.failure(f"it answers {answer.status} to the request for a certificate")
+    try:
+        issued = decode(answer.body, _Issued, "its answer").signed_certificate_embedded_sct.chain.certificates
+        return [x509.load_pem_x509_certificate(pem.encode()) for pem in issued]
+    except UNREADABLE as error:
+        raise fulcio.failure("it sends no certificates", Reason.METADATA_INVALID) from error
+
+
+def _unusable(authority: Authority, why: str) -> GKMError:
+    return GKMError(
+        Reason.SIGNATURE_INVALID,
+        f"a signature with a certificate of {authority.fulcio.url} would not be accepted: it {why}",
+        "check that the trusted root is that of this Fulcio",
+    )
+
+
+def _checked(token: str) -> str:
+    token = token.strip()
+    if token and len(token) <= MAX_TOKEN_BYTES and token.isascii() and token.isprintable() and " " not in token:
+        return token
+    raise GKMError(
+        Reason.UNAUTHORIZED,
+        "the identity token is none: it is one line of three parts with dots between them",
+        "name a file that holds a token of your OpenID provider",
+    )

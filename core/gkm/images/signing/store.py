@@ -1,0 +1,155 @@
+"""Where signatures are stored: the layers of the tag `sha256-<hex>.sig`, and referrers, with or without their API.
+
+What others have put there stays as it is, fields that we do not know included.
+Source: distribution-spec 1.1, "Pushing Manifests with Subject" and "Unavailable Referrers API".
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+
+from gkm.api.errors import GKMError, Reason
+from gkm.images.manifest import MAX_LAYERS, OCI_INDEX, OCI_MANIFEST, Descriptor, Manifest, decode
+from gkm.images.packed import PackedBlob
+from gkm.images.reference import Reference
+from gkm.images.registries import push
+from gkm.images.registries.bodies import read_body
+from gkm.images.registries.hosts import failure
+from gkm.images.registries.registry import Registry
+from gkm.images.registries.transport import Request
+from gkm.images.signatures.bundles import BUNDLE_PREFIX
+from gkm.images.signatures.parsing import SIGN_PREDICATE, SIMPLE_SIGNING
+from gkm.images.signing.forms import LegacyLayer
+
+OCI_EMPTY = "application/vnd.oci.empty.v1+json"
+OCI_CONFIG = "application/vnd.oci.image.config.v1+json"
+_CREATED = 201
+
+
+class _Layers(Struct):
+    layers: list[dict[str, Any]]
+
+
+class _Index(Struct):
+    manifests: list[dict[str, Any]] | None = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class LegacyTag:
+    """What the tag of an image's legacy signatures holds; `raw` has the layers as they stand in the manifest."""
+
+    media_type: str
+    layers: tuple[Descriptor, ...]
+    raw: tuple[dict[str, Any], ...]
+
+
+def read_tag(registry: Registry, tag: Reference) -> LegacyTag:
+    """Return what is in the tag, nothing where there is none.
+
+    Raises:
+        GKMError: as Registry.manifest; METADATA_INVALID when something else is in the tag.
+    """
+    try:
+        manifest = registry.manifest(tag)
+    except GKMError as error:
+        if error.reason is Reason.NOT_FOUND:
+            return LegacyTag(OCI_MANIFEST, (), ())
+        raise
+    raw = decode(manifest.raw, _Layers, f"manifest of {tag}").layers
+    return LegacyTag(manifest.media_type, tuple(manifest.image().layers), tuple(raw))
+
+
+def write_tag(registry: Registry, tag: Reference, before: LegacyTag, keep: list[int], layer: LegacyLayer) -> None:
+    """Store a layer behind those of `before` whose numbers are in `keep`.
+
+    Raises:
+        GKMError: as push.manifest; TOO_LARGE when the tag is full.
+    """
+    if len(keep) >= MAX_LAYERS:
+        raise GKMError(
+            Reason.TOO_LARGE,
+            f"{tag} holds {len(keep)} signatures, more than {MAX_LAYERS} are not read",
+            "remove those that are not needed any more",
+        )
+    payload = _stored(registry, tag, layer.payload, SIMPLE_SIGNING)
+    layers = [*(before.raw[number] for number in keep), {**payload, "annotations": layer.annotations}]
+    # Payloads are not compressed, so each is its own diff id; cosign counts them when it adds a signature.
+    rootfs = {"type": "layers", "diff_ids": [each["digest"] for each in layers]}
+    config = msgspec.json.encode({"architecture": "", "os": "", "config": {}, "rootfs": rootfs})
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": before.media_type,
+        "config": _stored(registry, tag, config, OCI_CONFIG),
+        "layers": layers,
+    }
+    push.manifest(registry, tag, msgspec.json.encode(manifest), before.media_type)
+
+
+def attach(registry: Registry, ref: Reference, subject: Manifest, bundle: bytes) -> tuple[Descriptor, bool]:
+    """Store a bundle as a referrer of an image; return it, and whether the registry itself lists it as one.
+
+    Raises:
+        GKMError: as push.manifest.
+    """
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": OCI_MANIFEST,
+        "artifactType": BUNDLE_PREFIX,
+        "config": _stored(registry, ref, b"{}", OCI_EMPTY),
+        "layers": [_stored(registry, ref, bundle, BUNDLE_PREFIX)],
+        "subject": {"mediaType": subject.media_type, "digest": subject.digest, "size": len(subject.raw)},
+        "annotations": {
+            "dev.sigstore.bundle.content": "dsse-envelope",
+            "dev.sigstore.bundle.predicateType": SIGN_PREDICATE,
+        },
+    }
+    raw = msgspec.json.encode(manifest)
+    referrer = Descriptor(OCI_MANIFEST, Manifest.of(raw, OCI_MANIFEST).digest, len(raw), artifact_type=BUNDLE_PREFIX)
+    return referrer, _put(registry, ref.pinned(referrer.digest), raw, OCI_MANIFEST)
+
+
+def list_in_fallback_tag(registry: Registry, ref: Reference, referrer: Descriptor) -> None:
+    """Add a referrer to the index in the tag `sha256-<hex>`, where the registry has no API for referrers.
+
+    Raises:
+        GKMError: as push.manifest; METADATA_INVALID when something else is in the tag.
+    """
+    tag = ref.tagged(ref.target.replace(":", "-"))
+    listed: list[dict[str, Any]] = []
+    try:
+        listed = decode(registry.manifest(tag).raw, _Index, f"index in {tag}").manifests or []
+    except GKMError as error:
+        if error.reason is not Reason.NOT_FOUND:
+            raise
+    if any(each.get("digest") == referrer.digest for each in listed):
+        return
+    entry = {
+        "mediaType": referrer.media_type,
+        "digest": referrer.digest,
+        "size": referrer.size,
+        "artifactType": referrer.artifact_type,
+    }
+    index = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": [*listed, entry]}
+    push.manifest(registry, tag, msgspec.json.encode(index), OCI_INDEX)
+
+
+def _stored(registry: Registry, ref: Reference, data: bytes, media_type: str) -> dict[str, Any]:
+    packed = PackedBlob.of(data, media_type)
+    if not push.is_there(registry, ref, packed.descriptor):
+        push.blob(registry, ref, packed)
+    return {"mediaType": media_type, "digest": packed.descriptor.digest, "size": packed.descriptor.size}
+
+
+def _put(registry: Registry, ref: Reference, raw: bytes, media_type: str) -> bool:
+    """Store a manifest with a subject; return whether the registry says that it took note of the subject."""
+    hosts, deadline = registry.hosts, registry.hosts.deadline()
+    hosts.check_allowed(ref)
+    url = hosts.url(ref.registry, ref.repository, f"manifests/{ref.target}")
+    request = Request("PUT", url, {"Content-Type": media_type}, body=raw)
+    with hosts.send(ref.registry, ref.repository, request, "pull,push", deadline) as response:
+        if response.status != _CREATED:
+            raise failure(ref, response.status, "written")
+        read_body(response, push.MAX_STORED_ANSWER, deadline)
+        return "OCI-Subject" in response.headers
