@@ -17,6 +17,7 @@ from images_archives import cache_image
 from testbed import gkm_objects as objects
 from testbed.cluster import Cluster
 from testbed.cosign import Cosign
+from testbed.distribution import Distribution
 from testbed.installation import Installation
 from testbed.olareg import Olareg
 
@@ -33,6 +34,8 @@ class Fleet:
     gkm: Installation
     olareg: Olareg
     cosign: Cosign
+    private: Distribution | None = None
+    """A registry that asks who is there."""
     _numbers: "count[int]" = field(default_factory=count)
 
     def new_namespace(self) -> str:

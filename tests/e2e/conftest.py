@@ -3,18 +3,23 @@ from pathlib import Path
 
 import pytest
 from e2e_fleet import SILENT, Fleet
+from testbed import require
 from testbed.cluster import Cluster
 from testbed.cosign import Cosign
+from testbed.distribution import Distribution
 from testbed.installation import Installation
 from testbed.olareg import Olareg
 
 
 @pytest.fixture(scope="session")
 def fleet(node_cluster: Cluster, olareg: Olareg, cosign: Cosign, short_directory: Path) -> Iterator[Fleet]:
-    """GKM on a real node, a real registry, a real signer. Shared: use namespaces of your own."""
+    """GKM on a real node, real registries, a real signer. Shared: use namespaces of your own."""
     keys = [cosign.public_key.read_text()]
-    with Installation.start(node_cluster, short_directory / "gkm", keys=keys, registries=[olareg.host, SILENT]) as gkm:
-        yield Fleet(node_cluster, gkm, olareg, cosign)
+    require.peer("distribution")
+    with Distribution.start(short_directory / "private", htpasswd=True) as private:
+        registries = [olareg.host, SILENT, private.host]
+        with Installation.start(node_cluster, short_directory / "gkm", keys=keys, registries=registries) as gkm:
+            yield Fleet(node_cluster, gkm, olareg, cosign, private)
 
 
 @pytest.fixture

@@ -2,9 +2,7 @@
 
 import json
 import logging
-from collections.abc import Callable
 from dataclasses import replace
-from threading import Event
 from typing import Any
 
 import msgspec
@@ -12,36 +10,12 @@ import pytest
 from gkm.api.errors import GKMError, Reason
 from gkm.images.signatures.verify import Verdict
 from gkm_operator.admission import decision
-from gkm_operator.admission.bounded import Bounded, NoAnswer
 from gkm_operator.admission.judge import Judge
-from gkm_operator.admission.review import MAX_WARNING, Request, Response, ReviewInvalid, encode, parse
+from gkm_operator.admission.review import MAX_WARNING, Response, ReviewInvalid, encode, parse
 from hypothesis import given
 from hypothesis import strategies as st
 from operator_images import AWAY, DIGEST, GOOD, OFF, UNKNOWN, UNSIGNED, WARNED, FakeImages
-
-IMAGE = "registry.test/team/cache:1"
-
-
-def review(**changes: Any) -> dict[str, Any]:  # noqa: ANN401 -- JSON
-    request: dict[str, Any] = {
-        "uid": "u-1",
-        "kind": {"group": "gkm.io", "version": "v1alpha1", "kind": "GKMCache"},
-        "operation": "CREATE",
-        "name": "x",
-        "namespace": "a",
-        "object": {"metadata": {"name": "x"}, "spec": {"image": IMAGE}},
-        "oldObject": None,
-        "userInfo": {"username": "somebody"},
-    }
-    return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request | changes}
-
-
-def request(**changes: Any) -> Request:  # noqa: ANN401 -- JSON
-    return parse(json.dumps(review(**changes)).encode())
-
-
-def an_object(image: str, **meta: object) -> dict[str, Any]:
-    return {"metadata": {"name": "x", **meta}, "spec": {"image": image}}
+from operator_reviews import IMAGE, an_object, request, review
 
 
 def test_a_review_is_read() -> None:
@@ -253,65 +227,3 @@ def test_a_log_line_names_the_cache_as_every_process_does(caplog: pytest.LogCapt
     assert [line["message"] for line in lines] == ["admitted"] * 4
     assert [line.get("cache") for line in lines] == ["GKMCache a/x", "ClusterGKMCache x", None, None]
     assert [line.get("image") for line in lines] == [IMAGE, IMAGE, IMAGE, None]
-
-
-class SlowImages(FakeImages):
-    """A registry that does not answer before it is told to."""
-
-    def __init__(self) -> None:
-        super().__init__({IMAGE: DIGEST}, {DIGEST: GOOD})
-        self.go = Event()
-
-    def resolve(self, image: str) -> str:
-        self.go.wait(30)
-        return super().resolve(image)
-
-
-def test_a_slow_registry_is_not_waited_for() -> None:
-    images = SlowImages()
-    answer = Judge(images, "enforce", seconds=0.01).answer(request())
-    assert answer.allowed
-    assert "did not answer within 0.01 s" in answer.warnings[0]
-    images.go.set()
-
-
-def test_slow_registries_take_no_more_than_their_threads() -> None:
-    images = SlowImages()
-    judge = Judge(images, "enforce", seconds=0.01, threads=2)
-    warnings = [judge.answer(request()).warnings[0] for _ in range(4)]
-    assert ["too many registries are slow" in warning for warning in warnings] == [False, False, True, True]
-    images.go.set()
-
-
-def too_late() -> object:
-    raise TimeoutError("the registry's own")
-
-
-@pytest.mark.parametrize("work", [lambda: 1 // 0, lambda: int("x"), too_late])
-def test_what_bounded_work_raises_is_raised_where_it_is_waited_for(work: Callable[[], object]) -> None:
-    bounded: Bounded[object] = Bounded(1, 10)
-    for _ in range(3):
-        with pytest.raises((ZeroDivisionError, ValueError, TimeoutError)):
-            bounded.run(work)
-    assert bounded.run(lambda: 7) == 7
-
-
-def test_a_thread_is_free_again_when_its_late_work_ends() -> None:
-    bounded: Bounded[int] = Bounded(1, 0.01)
-    go, done = Event(), Event()
-
-    def late() -> int:
-        go.wait(30)
-        done.set()
-        return 1
-
-    with pytest.raises(NoAnswer):
-        bounded.run(late)
-    with pytest.raises(NoAnswer, match="too many"):
-        bounded.run(lambda: 1)
-    go.set()
-    assert done.wait(10)
-    with bounded._free:
-        pass
-    patient: Bounded[int] = Bounded(1, 10)
-    assert patient.run(lambda: 2) == 2
