@@ -89,7 +89,6 @@ def _started(machine: Machine, stack: ExitStack) -> tuple[Process, float]:
 
 def _idle(machine: Machine, pid: int) -> dict[str, float]:
     before, files, writes = _cpu_seconds(pid), _files(machine.root), _written(pid)
-    objects = machine.said.stat().st_ino
     began = time.monotonic()
     time.sleep(IDLE_SECONDS)
     took = time.monotonic() - began
@@ -100,7 +99,6 @@ def _idle(machine: Machine, pid: int) -> dict[str, float]:
         "peak_rss_mib": _rss_mib(pid, "VmHWM"),
         "files_changed_per_minute": 60 * changed / took,
         "bytes_written_per_minute": 60 * (_written(pid) - writes) / took,
-        "object_writes_per_minute": 60 * (machine.said.stat().st_ino != objects) / took,
     }
 
 

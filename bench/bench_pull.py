@@ -38,7 +38,8 @@ def run() -> Result:
                 rows += [{"run": number, **row} for number, row in enumerate(measured)]
                 label = f"{image.name}_{place}"
                 for peer in PEERS:
-                    figures[f"{label}_{peer}_s"] = round(median(row[f"{peer}_s"] for row in measured), 2)
+                    for unit in ("s", "cpu_s"):
+                        figures[f"{label}_{peer}_{unit}"] = round(median(row[f"{peer}_{unit}"] for row in measured), 2)
                 ours = [row["ours_s"] for row in measured]
                 figures[f"{label}_wall_over_floor"] = _ratio(ours, [row["floor_s"] for row in measured])
                 figures[f"{label}_oraspy_over_ours"] = _ratio([row["oraspy_s"] for row in measured], ours)
@@ -61,16 +62,16 @@ def _measured(host: str, image: pull_images.Image, root: Path) -> list[dict[str,
         row: dict[str, float] = {}
         for peer in PEERS:
             with tempfile.TemporaryDirectory(prefix="gkm-pull-", dir=root, ignore_cleanup_errors=True) as directory:
-                seconds, rss = _child(peer, host, image, Path(directory))
+                seconds, cpu, rss = _child(peer, host, image, Path(directory))
                 subprocess.run(["chmod", "-R", "u+w", directory], check=True)
-            row |= {f"{peer}_s": seconds, f"{peer}_rss_mib": rss}
+            row |= {f"{peer}_s": seconds, f"{peer}_cpu_s": cpu, f"{peer}_rss_mib": rss}
         if number:  # the first warms up
             rows.append(row)
     return rows
 
 
-def _child(peer: str, host: str, image: pull_images.Image, directory: Path) -> tuple[float, float]:
-    """Run a peer in its own process; return its seconds, without the interpreter's start, and its peak memory."""
+def _child(peer: str, host: str, image: pull_images.Image, directory: Path) -> tuple[float, float, float]:
+    """Run a peer in its own process; return its seconds (without the interpreter's start), its CPU, its peak memory."""
     task = {
         "peer": peer,
         "host": host,
@@ -86,4 +87,4 @@ def _child(peer: str, host: str, image: pull_images.Image, directory: Path) -> t
     said = json.loads(done.stdout.splitlines()[-1])
     if said["files"] != image.files:
         raise RuntimeError(f"{peer} brought {said['files']} files, not {image.files}")
-    return float(said["seconds"]), float(said["rss_mib"])
+    return float(said["seconds"]), float(said["cpu"]), float(said["rss_mib"])

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
-from gkm.images.signing import keys as signing_keys
+from gkm.images.signing import keys
 from gkm.images.signing.keys import PrivateKey, SupportedPrivateKey
 
 PASSWORD = b"correct horse"
@@ -26,4 +26,4 @@ def pem(key: SupportedPrivateKey, *, password: bytes = b"", traditional: bool = 
 
 
 def private_key(kind: str = "p256") -> PrivateKey:
-    return signing_keys.load(pem(KINDS[kind]()), b"", "a test's key")
+    return keys.load(pem(KINDS[kind]()), b"", "a test's key")

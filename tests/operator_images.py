@@ -30,11 +30,11 @@ class FakeImages:
     """Why the credentials of caches cannot be read."""
     asked: list[tuple[str, ...]] = field(default_factory=list)
 
-    def opened_for(self, namespace: str | None, secrets: Sequence[str]) -> "FakeImages":
+    def opened_for(self, image: str, namespace: str | None, secrets: Sequence[str]) -> "FakeImages":
         if self.closed is not None:
             raise self.closed
         if secrets:
-            self.asked.append(("opened for", str(namespace), *secrets))
+            self.asked.append(("opened for", image, str(namespace), *secrets))
         return self
 
     def resolve(self, image: str) -> str:

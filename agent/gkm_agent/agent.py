@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cache
 from threading import Event
 
 from gkm.api.config import Store
@@ -32,6 +33,7 @@ from gkm_agent.source import CacheSource
 from gkm_agent.status import statuses
 from gkm_agent.tries import Tries
 from gkm_agent.turn_metrics import TurnMetrics
+from gkm_agent.turns import Turns
 from gkm_agent.unsaid import Unsaid
 from gkm_agent.values import WantedCache
 from gkm_agent.workers import Workers
@@ -67,7 +69,7 @@ class Agent:
         self._policy = policy
         self._wake = wake
         self._clock = clock
-        self._workers = Workers(desk, wake)
+        self._workers = Workers(desk, wake, clock)
         self._tries = Tries(clock)
         self._memory = knowledge.Memory(desk.layout)
         self._unsaid = Unsaid(desk.layout)
@@ -205,25 +207,30 @@ class Agent:
         known: Mapping[CacheRef, Known],
         inventory: Inventory,
     ) -> None:
-        """Start pulls while workers are free: what pods wait for first, then whoever waited longest."""
-        pods_wait = {ref: waiting.is_waited_for(self._desk.layout, ref) for ref in asks}
-        for ref in sorted(asks, key=lambda ref: (not pods_wait[ref], self._tries.last(ref)))[: self._workers.free]:
-            pointer = known[ref].pointer
-            self._tries.began(ref)
-            self._workers.start(
-                Pull(
-                    wanted=wanted[ref],
-                    digest=asks[ref].digest,
-                    desk=self._desk,
-                    images=self._images,
-                    inventory=inventory,
-                    policy=self._policy,
-                    ticket=Ticket(ref),
-                    room=self._room,
-                    announced=pointer is not None
-                    and (pointer.state, pointer.image) == (CacheState.FAILED, wanted[ref].image),
-                )
+        """Start pulls while there are workers for them, or have one that lasts too long make room for who waits."""
+        turns = Turns(self._workers, self._tries, cache(lambda ref: waiting.is_waited_for(self._desk.layout, ref)))
+        left = dict(asks)
+        while (ref := turns.next(left)) is not None:
+            self._begin(wanted[ref], left.pop(ref).digest, known[ref].pointer, inventory)
+        if (late := turns.to_give_way(left)) is not None:
+            self._tries.began(late)  # it has had its turn until now: whoever waits goes before it
+            self._workers.give_way(late)
+
+    def _begin(self, wanted: WantedCache, digest: str, pointer: Pointer | None, inventory: Inventory) -> None:
+        self._tries.began(wanted.ref)
+        self._workers.start(
+            Pull(
+                wanted=wanted,
+                digest=digest,
+                desk=self._desk,
+                images=self._images,
+                inventory=inventory,
+                policy=self._policy,
+                ticket=Ticket(wanted.ref),
+                room=self._room,
+                announced=pointer is not None and (pointer.state, pointer.image) == (CacheState.FAILED, wanted.image),
             )
+        )
 
     def _until_next(self) -> float:
         if self._next_try is None:

@@ -4,7 +4,9 @@ Only what we made is touched, and it is known by its place and its name; what an
 """
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from gkm.hoststate import files, locks, names
 from gkm.hoststate.layout import Layout, ref_of_scope
@@ -15,6 +17,7 @@ from gkm.mounts import relocation
 
 from gkm_agent import checks, holdings, logs
 
+T = TypeVar("T")
 _HALVES = (".cache.json.*.tmp", ".check.json.*.tmp")
 """What a writer that was killed leaves of a file that it was about to replace."""
 
@@ -25,25 +28,37 @@ def prepare(layout: Layout) -> None:
     Call it before anything else works on the state, and only while holding the agent's lock. Entries that nobody names
     are left for the collection, which knows what is wanted.
 
+    What cannot be removed stays: it costs room, and an agent that does not start costs every pod of the node.
+
     Raises:
-        OSError: the state cannot be written.
+        OSError: the directories cannot be made.
     """
     layout.make()
     for directory in (layout.work, layout.trash):
         for path in directory.iterdir():
-            remove_tree(path)
+            _tried(remove_tree, path)
+    for step in (_remove_halves, _clean_caches, _sweep_blobs, _remove_relocated, _remove_locks):
+        _tried(step, layout)
+
+
+def _tried(remove: Callable[[T], object], what: T) -> None:
+    try:
+        remove(what)
+    except OSError as error:
+        # What is stale costs room, not truth: the agent works with it.
+        logs.event("stale files stay", level=logging.WARNING, why=str(error))
+
+
+def _remove_halves(layout: Layout) -> None:
     for half in layout.state.glob(f".{holdings.FILE}.*.tmp"):
         half.unlink(missing_ok=True)
+
+
+def _clean_caches(layout: Layout) -> None:
     for scope in _directories(layout.caches):
         for directory in _directories(scope):
             _clean_cache(directory, known=_can_be(scope.name, directory.name))
         files.remove_empty(scope)
-    for step in (_sweep_blobs, _remove_relocated, _remove_locks):
-        try:
-            step(layout)
-        except OSError as error:
-            # What is stale costs room, not truth: the agent works with it.
-            logs.event("stale files stay", level=logging.WARNING, why=str(error))
 
 
 def _clean_cache(directory: Path, *, known: bool) -> None:

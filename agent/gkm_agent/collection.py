@@ -44,39 +44,35 @@ class Collector:
 
     def collect(
         self, known: Mapping[CacheRef, Known], wanted: Mapping[CacheRef, WantedCache], *, complete: bool
-    ) -> list[str]:
-        """Collect every entry that nobody names, after its time, and keep the store in its bounds; return the first.
+    ) -> None:
+        """Collect every entry that nobody names, after its time, and keep the store in its bounds.
 
         While not all that is wanted is known (`complete`), everything may be. What is handed in and was read may have
         changed since: it is looked at again under the entry's lock.
         """
         try:
-            return self._collect(known, wanted, complete=complete and self._readable)
+            self._collect(known, wanted, complete=complete and self._readable)
         except (UnreadableState, OSError) as error:
             self._complain(f"collection stopped: {error}")
-            return []
         finally:
             self._desk.holdings.save()
 
     def _collect(
         self, known: Mapping[CacheRef, Known], wanted: Mapping[CacheRef, WantedCache], *, complete: bool
-    ) -> list[str]:
+    ) -> None:
         entries, now = _entries(self._desk.layout), self._clock()
         self._look(entries, known, now)
         if not complete:
             self._room.spare = frozenset()
-            return []
+            return
         named = eviction.named(known.values(), wanted.values()) | self._mounted
         self._desk.holdings.name(named, now)
         self._room.spare = frozenset(entries - eviction.held(known, wanted.values()) - self._mounted)
-        collected = []
         for digest in eviction.expired(self._desk.holdings.notes(), entries - named, now, self._bounds.keep_seconds):
             if withdrawal.collect(self._desk, digest):
-                collected.append(digest)
                 logs.event("entry collected", digest=digest)
         self._room.relieve()
         self._complaint = ""
-        return collected
 
     def _look(self, entries: AbstractSet[str], known: Mapping[CacheRef, Known], now: float) -> None:
         """Note which entries there are, and which of them are mounted."""

@@ -50,7 +50,7 @@ class Desk:
     emptying: Lock = field(default_factory=Lock)
     holdings: Holdings = field(init=False)
     _pulling: Condition = field(default_factory=Condition)
-    _pulled: set[str] = field(default_factory=set)
+    _pulled: set[tuple[str, str]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         """Read the notes."""
@@ -104,22 +104,25 @@ class Desk:
         pointers.remove(self.layout, ref)
 
     @contextmanager
-    def pulling(self, digest: str, ticket: Ticket) -> Iterator[None]:
-        """Be the only one who pulls a digest: a second waits and then finds the entry.
+    def pulling(self, repository: str, digest: str, ticket: Ticket) -> Iterator[None]:
+        """Be the only one who pulls a digest from a repository: a second waits and then finds the entry.
+
+        Nobody waits for another repository: whoever named the digest there first may have chosen a registry that is
+        slow for good. Both pull, and the store keeps whose rename comes first.
 
         Raises:
             Superseded: the ticket was withdrawn in the meantime.
         """
         with self._pulling:
-            while digest in self._pulled:
+            while (repository, digest) in self._pulled:
                 _check(ticket)
                 self._pulling.wait(_WAIT_SECONDS)
-            self._pulled.add(digest)
+            self._pulled.add((repository, digest))
         try:
             yield
         finally:
             with self._pulling:
-                self._pulled.discard(digest)
+                self._pulled.discard((repository, digest))
                 self._pulling.notify_all()
 
 

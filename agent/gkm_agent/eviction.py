@@ -43,15 +43,9 @@ def expired(notes: Mapping[str, Note], unnamed: AbstractSet[str], now: float, ke
     )
 
 
-def to_go(notes: Mapping[str, Note], spare: AbstractSet[str], lack: int) -> list[str]:
-    """Return which spare entries to evict for `lack` bytes, the least recently mounted first; all if it takes all."""
-    chosen: list[str] = []
-    for digest in sorted(spare & notes.keys(), key=lambda digest: (notes[digest].mounted, digest)):
-        if lack <= 0:
-            break
-        chosen.append(digest)
-        lack -= notes[digest].size_bytes
-    return chosen
+def to_go(notes: Mapping[str, Note], spare: AbstractSet[str]) -> list[str]:
+    """Return the spare entries in the order in which they are evicted, the least recently mounted first."""
+    return sorted(spare & notes.keys(), key=lambda digest: (notes[digest].mounted, digest))
 
 
 def size_of(notes: Mapping[str, Note], digests: Iterable[str]) -> int:

@@ -30,7 +30,7 @@ class CacheImages(Protocol):
         """Return the same with the credentials of one cache.
 
         Raises:
-            GKMError: they cannot be read, or are none.
+            GKMError: they cannot be read, or are none; or its image is no reference.
         """
 
     def resolve(self, image: str) -> str:
@@ -96,7 +96,9 @@ class RegistryImages:
 
     def opened_for(self, wanted: WantedCache) -> CacheImages:
         """See CacheImages."""
-        found = self.secrets.credentials(wanted.ref.namespace, wanted.pull_secrets) if self.secrets else None
+        if self.secrets is None:
+            return self
+        found = self.secrets.credentials(wanted.image, wanted.ref.namespace, wanted.pull_secrets)
         return self if found is None else replace(self, registry=self.registry.with_credentials(found))
 
     def resolve(self, image: str) -> str:

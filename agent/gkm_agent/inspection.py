@@ -145,5 +145,8 @@ class Inspector:
             except (OSError, UnreadableState) as error:
                 logs.event("the store cannot be checked", level=logging.ERROR, why=str(error))
                 checked = False
+            except Exception:  # noqa: BLE001 -- a thread that ends checks nothing ever again, and nobody notices
+                logs.event("the check of the store failed", level=logging.ERROR, exc_info=True)
+                checked = False
             if not checked:
                 self._stop.wait(LOOK_SECONDS)

@@ -28,10 +28,18 @@ Pay = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """What is wrong with an entry: `path` within its content, or files.json."""
+    """What is wrong with an entry: `path` within its content, or files.json, as `shown` makes it."""
 
     path: str
     why: str
+
+
+def shown(path: str) -> str:
+    """Return a path as any file and any terminal can hold it: what is no printable text in it is escaped.
+
+    A name that we extracted stays as it is; one that a flipped bit or somebody else made need not be text at all.
+    """
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in path)
 
 
 def measured(layout: Layout, digest: str, pay: Pay | None = None) -> Damage | None:
@@ -54,11 +62,12 @@ def still(layout: Layout, digest: str, path: str) -> Damage | None:
         return wrong
     content = layout.entry(digest) / entry.CONTENT
     if path == entry.FILE_LIST:
-        return None
+        return next((wrong for file in _listed(layout, digest) if (wrong := _misnamed(file)) is not None), None)
     for file in _listed(layout, digest):
         if file.path == path:
             return _file(content, file, _free, content=True)
-    return Damage(path, "no file of this name was extracted") if os.path.lexists(content / path) else None
+    stranger = next((name for name in _names(content) if shown(name) == path), None)
+    return Damage(path, "no file of this name was extracted") if stranger is not None else None
 
 
 def _compared(layout: Layout, digest: str, pay: Pay, *, content: bool) -> Damage | None:
@@ -77,8 +86,8 @@ def _compared(layout: Layout, digest: str, pay: Pay, *, content: bool) -> Damage
         known = {file.path for file in _listed(layout, digest)}
         stranger = next((name for name in _names(root) if name not in known), None)
     except OSError as error:
-        return Damage(os.path.relpath(str(error.filename), root), f"it cannot be read ({error.strerror})")
-    return Damage(stranger, "no file of this name was extracted") if stranger is not None else None
+        return Damage(shown(os.path.relpath(str(error.filename), root)), f"it cannot be read ({error.strerror})")
+    return Damage(shown(stranger), "no file of this name was extracted") if stranger is not None else None
 
 
 def _unlisted(layout: Layout, digest: str) -> Damage | None:
@@ -93,8 +102,8 @@ def _unlisted(layout: Layout, digest: str) -> Damage | None:
 
 def _file(root: Path, file: ListedFile, pay: Pay, *, content: bool) -> Damage | None:
     pay(FILE_COST)
-    if ".." in Path(file.path).parts or file.path.startswith("/"):
-        return Damage(entry.FILE_LIST, f"its list names {file.path[:80]!r}")
+    if (wrong := _misnamed(file)) is not None:
+        return wrong
     path = root / file.path
     try:
         status = path.lstat()
@@ -108,6 +117,12 @@ def _file(root: Path, file: ListedFile, pay: Pay, *, content: bool) -> Damage | 
     except OSError as error:
         return Damage(file.path, f"it cannot be read ({error.strerror})")
     return None if found == file.sha256 else Damage(file.path, "its content has changed")
+
+
+def _misnamed(file: ListedFile) -> Damage | None:
+    if ".." in Path(file.path).parts or file.path.startswith("/") or "\0" in file.path:
+        return Damage(entry.FILE_LIST, f"its list names {file.path[:80]!r}")
+    return None
 
 
 def _sha256(path: Path, pay: Pay) -> str:

@@ -8,7 +8,7 @@ from gkm.hoststate import pointers
 from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.names import CacheRef
-from gkm.hoststate.pointers import Pointer
+from gkm.hoststate.pointers import CacheState, Pointer
 from gkm.images.pulling import entry
 
 from gkm_agent import checks
@@ -92,8 +92,10 @@ def entry_bytes(desk: Desk, images: CacheImages, digest: str, pointer: Pointer |
     layout = desk.layout
     if not digest or desk.holdings.damaged(digest):
         return None
-    # The list of an entry's files may be long: it is read once, and its size then stands in the pointer.
-    if pointer is not None and pointer.digest == digest and pointer.size_bytes:
+    # The list of an entry's files may be long: it is read once, and its size then stands in the pointer. A Ready one
+    # says it also where it is 0.
+    ready = pointer is not None and pointer.state is CacheState.READY
+    if pointer is not None and pointer.digest == digest and (ready or pointer.size_bytes):
         return pointer.size_bytes if entry.is_there(layout, digest) else None
     try:
         found = images.find(digest)

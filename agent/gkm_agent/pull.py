@@ -54,6 +54,8 @@ class Pull:
     room: Room
     announced: bool = False
     """A pointer with a reason stands already: a further try does not hide it behind a Pending of seconds."""
+    extracting: bool = False
+    """All blobs are here: to end the pull now would throw away more than is left to do."""
 
     def run(self) -> Failure | None:
         """Bring the cache as far as it goes and write that down; return what went wrong.
@@ -69,8 +71,10 @@ class Pull:
             failure = failure_of(error)
             try:
                 self._say(CacheState.FAILED, failure.reason, failure.message)
-            except OSError as refused:
-                message = f"{failure.message}; nor can that be noted: {refused}"
+            except Superseded:
+                raise
+            except Exception as refused:  # noqa: BLE001 -- a try that nobody counts as one is made again at once
+                message = _text(f"{failure.message}; nor can that be noted: {refused}")
                 return Failure(failure_of(refused).reason, message, transient=True, noted=False)
             return failure
         return None
@@ -104,18 +108,19 @@ class Pull:
             nonlocal told
             if self.ticket.withdrawn:
                 raise Superseded(str(self.wanted.ref))
+            self.extracting = stage is Stage.EXTRACTING
             if stage is not told[0] or percent >= told[1] + _STEP:
                 told = (stage, percent)
                 self.desk.save(replace(self._pointer(_STATES[stage]), progress=percent), self.ticket)
 
-        with self.desk.pulling(self.digest, self.ticket), self.room.held(self.wanted.ref, image):
+        with self.desk.pulling(image.ref.name, self.digest, self.ticket), self.room.held(self.wanted.ref, image):
             if self.desk.holdings.damaged(self.digest):
-                withdrawal.discard(self.desk, self.digest)
+                withdrawal.discard(self.desk, self.digest, self.wanted.ref.namespace)
             try:
                 return self.images.fetch(image, progress).size_bytes
             except UnreadableState as damage:
                 logs.event("a store entry is damaged", level=logging.ERROR, digest=self.digest, why=str(damage))
-            withdrawal.discard(self.desk, self.digest)
+            withdrawal.discard(self.desk, self.digest, self.wanted.ref.namespace)
             return self.images.fetch(image, progress).size_bytes
 
     def _say(self, state: CacheState, reason: str = "", message: str = "") -> None:
@@ -129,10 +134,15 @@ class Pull:
 def failure_of(error: Exception) -> Failure:
     """Return what an exception means for a cache."""
     if isinstance(error, GKMError):
-        return Failure(error.reason, str(error), error.transient)
+        return Failure(error.reason, _text(str(error)), error.transient)
     if isinstance(error, OSError):
         reason = Reason.DISK_FULL if error.errno in (errno.ENOSPC, errno.EDQUOT) else Reason.NODE_ERROR
-        return Failure(reason, f"the disk of this node refuses: {error}", transient=True)
+        return Failure(reason, _text(f"the disk of this node refuses: {error}"), transient=True)
     if isinstance(error, UnreadableState):
-        return Failure(Reason.NODE_ERROR, f"the state of this node is damaged: {error}", transient=True)
-    return Failure(Reason.NODE_ERROR, f"the agent failed: {type(error).__name__}: {error}", transient=True)
+        return Failure(Reason.NODE_ERROR, _text(f"the state of this node is damaged: {error}"), transient=True)
+    return Failure(Reason.NODE_ERROR, _text(f"the agent failed: {type(error).__name__}: {error}"), transient=True)
+
+
+def _text(message: str) -> str:
+    """Return a message as it can be written: a file name in it may be anything, and a pointer is UTF-8."""
+    return message.encode("utf-8", "backslashreplace").decode()

@@ -1,14 +1,16 @@
 """Room for what comes: the budget of the store, and a disk that stays clear of kubelet's thresholds.
 
 A pull begins only with room for all of it. What is short of room is made up for in this order: blobs that are only
-kept, the trash, then entries that nobody has a use for, the least recently mounted first. Nothing else ever goes.
+kept, the trash, parts of blobs that nobody fetches now, then entries that nobody has a use for, the least recently
+mounted first. An entry that somebody has a use for never goes. What is being pulled may turn out larger than it was
+taken for: it is given more room as it grows, or ends.
 """
 
 import logging
 import os
 import time
 from collections.abc import Callable, Container, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from threading import Lock
 
@@ -17,8 +19,9 @@ from gkm.api.errors import GKMError, Reason
 from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.names import CacheRef
 from gkm.images.cache import CacheImage
-from gkm.images.pulling import entry
+from gkm.images.pulling import entry, promises
 from gkm.images.pulling.blob_files import STALE_SECONDS, BlobFiles
+from gkm.images.pulling.promises import Promise
 
 from gkm_agent import eviction, logs, withdrawal
 from gkm_agent.desk import Desk
@@ -34,6 +37,10 @@ class Need:
     store: int = 0
     disk: int = 0
 
+    def __add__(self, other: "Need") -> "Need":
+        """Return what both need together."""
+        return Need(self.store + other.store, self.disk + other.disk)
+
     @classmethod
     def of(cls, image: CacheImage) -> "Need":
         """Return what an image needs. One that does not say its size is taken for as large as its blobs."""
@@ -41,9 +48,12 @@ class Need:
         return cls(size, image.download_bytes + size)
 
 
+_NOTHING = Need()
+
+
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """How it stands, in bytes: entries with what pulls will add, free disk without what they will take, all of it."""
+    """How it stands, in bytes: entries with what pulls will add, free disk without what they will still take, all."""
 
     store: int
     free: int
@@ -82,7 +92,8 @@ class Room:
         self._bounds = bounds
         self._clock = clock
         self._lock = Lock()
-        self._promised: dict[str, Need] = {}
+        self._promised: dict[tuple[str, str], Need] = {}
+        """By repository and digest, as pulls are (Desk.pulling)."""
         self._refused: dict[CacheRef, tuple[Need, bool]] = {}
         self._complaint = ""
         self.spare: frozenset[str] = frozenset()
@@ -95,21 +106,16 @@ class Room:
         Raises:
             GKMError: DISK_FULL with the figures; nothing was evicted in vain.
         """
-        need, made = Need.of(image), not entry.is_there(self._desk.layout, image.digest)
-        with self._lock:
-            if made:
-                self._make(ref, need)
-            else:
-                need = Need()
-            self._refused.pop(ref, None)
-            self._promised[image.digest] = need
-        try:
-            yield
-            if made:
-                self._arrived(image)
-        finally:
+        if entry.is_there(self._desk.layout, image.digest):
             with self._lock:
-                self._promised.pop(image.digest, None)
+                self._refused.pop(ref, None)
+            yield
+            return
+        with ExitStack() as held:
+            with self._lock:
+                self._promise(ref, image, held)
+            yield
+            self._arrived(image)
 
     def relieve(self) -> None:
         """Bring store and disk back within their bounds, as far as there is anything that may go."""
@@ -146,14 +152,38 @@ class Room:
     def figures(self) -> Figures:
         """Return how it stands now."""
         notes = self._desk.holdings.notes()
+        # The same content from two repositories is two downloads, and one entry.
         promised = dict(self._promised)
-        pending = [need for digest, need in promised.items() if digest not in notes]
+        pending = {digest: need.store for (_, digest), need in promised.items() if need.store and digest not in notes}
         disk = os.statvfs(self._desk.layout.state)
         return Figures(
-            store=sum(note.size_bytes for note in notes.values()) + sum(need.store for need in pending),
-            free=disk.f_bavail * disk.f_frsize - sum(need.disk for need in promised.values()),
+            store=sum(note.size_bytes for note in notes.values()) + sum(pending.values()),
+            free=disk.f_bavail * disk.f_frsize - promises.pending(self._desk.layout.state),
             total=disk.f_blocks * disk.f_frsize,
         )
+
+    def _promise(self, ref: CacheRef, image: CacheImage, held: ExitStack) -> None:
+        """Promise an image all that it is known to need, until `held` ends, and more as it asks for it."""
+        pull, need = (image.ref.name, image.digest), Need.of(image)
+
+        def more(content: int, disk: int) -> None:
+            grown = Need(content, disk)
+            with self._lock:
+                # What it was given so far comes back when it ends: a try with less than all of it is worth nothing.
+                self._make(ref, grown, self._promised[pull])
+                self._promised[pull] += grown
+                promise.add(content, disk)
+
+        promise = Promise(image, more)
+        self._make(ref, need)
+        self._refused.pop(ref, None)
+        self._promised[pull] = need
+        held.callback(self._forget, pull)
+        held.enter_context(promises.kept(self._desk.layout.state, image, promise))
+
+    def _forget(self, pull: tuple[str, str]) -> None:
+        with self._lock:
+            self._promised.pop(pull, None)
 
     def _arrived(self, image: CacheImage) -> None:
         with suppress(OSError, UnreadableState):
@@ -169,7 +199,8 @@ class Room:
     def _lack(self, need: Need) -> Lack:
         return lack(self.figures(), need, self._bounds)
 
-    def _make(self, ref: CacheRef, need: Need) -> None:
+    def _make(self, ref: CacheRef, need: Need, given: Need = _NOTHING) -> None:
+        """Make room for a need beside what was `given` before; raises GKMError where there is none."""
         short = self._lack(need)
         if short.disk > 0:
             self._clear(need)
@@ -177,7 +208,7 @@ class Room:
         if short.bytes and short.bytes <= eviction.size_of(self._desk.holdings.notes(), self.spare):
             short = self._evict(need)
         if short.bytes:
-            self._refused[ref] = (need, False)
+            self._refused[ref] = (given + need, False)
             raise GKMError(Reason.DISK_FULL, self._figures_text(need), "it is begun when there is room")
 
     def _shed(self, short: Lack) -> Lack:
@@ -189,7 +220,7 @@ class Room:
         """Evict until a need fits, and return what is lacking then."""
         spare = set(self.spare)
         short = self._lack(need)
-        for digest in eviction.to_go(self._desk.holdings.notes(), spare, 1 << 62):
+        for digest in eviction.to_go(self._desk.holdings.notes(), spare):
             if not short.bytes:
                 break
             try:

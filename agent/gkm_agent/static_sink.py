@@ -60,6 +60,6 @@ def _status_in(path: Path) -> NodeStatus | None:
     """Return what a file of ours says; None for one that is not there, or that somebody spoilt."""
     try:
         node: CacheNode = msgspec.yaml.decode(files.read_bounded(path), type=CacheNode)
-    except (FileNotFoundError, UnreadableState, msgspec.MsgspecError, UnicodeDecodeError):
+    except (FileNotFoundError, UnreadableState, RecursionError, ValueError):  # YAML has dates, which may be none
         return None
     return node.status

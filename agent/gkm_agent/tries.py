@@ -18,14 +18,19 @@ class Tries:
         self._clock = clock
         self._attempts: dict[CacheRef, Attempt] = {}
         self._last: dict[CacheRef, float] = {}
+        self._last_of: dict[str | None, float] = {}
 
     def began(self, ref: CacheRef) -> None:
         """Note that a cache has its turn now."""
-        self._last[ref] = self._clock()
+        self._last[ref] = self._last_of[ref.namespace] = self._clock()
 
     def last(self, ref: CacheRef) -> float:
         """Return when a cache last had its turn, 0 for never."""
         return self._last.get(ref, 0.0)
+
+    def last_of(self, namespace: str | None) -> float:
+        """Return when a cache of a namespace last had its turn, 0 for never."""
+        return self._last_of.get(namespace, 0.0)
 
     def ended(self, wanted: WantedCache, failure: Failure | None) -> None:
         """Note how a try ended."""
@@ -55,3 +60,5 @@ class Tries:
         for memory in (self._attempts, self._last):
             for ref in [ref for ref in memory if ref not in refs]:
                 del memory[ref]
+        present = {ref.namespace for ref in self._last}
+        self._last_of = {namespace: last for namespace, last in self._last_of.items() if namespace in present}

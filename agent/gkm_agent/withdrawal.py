@@ -58,10 +58,11 @@ def _collected(desk: Desk, digest: str, keeps: Callable[[Pointer], bool]) -> boo
     return True
 
 
-def discard(desk: Desk, digest: str) -> None:
+def discard(desk: Desk, digest: str, reader: str | None) -> None:
     """Withdraw a damaged entry although pointers name it: it is of no use, and stands in the way of a good one.
 
-    What is not damaged stays. Pointers that say Ready are taken back first.
+    What is not damaged stays. Pointers that say Ready are taken back first. `reader` is the namespace whose people
+    read what is raised, None for those of the whole cluster.
 
     Raises:
         GKMError: NODE_ERROR while a pod mounts it, for a mounted entry is never touched.
@@ -74,10 +75,11 @@ def discard(desk: Desk, digest: str) -> None:
             if not damage:
                 return
             if users := _mounting(desk.layout, digest):
+                logs.event("damaged, and mounted", level=logging.ERROR, digest=digest, pods=", ".join(_pods(users)))
                 raise GKMError(
                     Reason.NODE_ERROR,
                     f"the files of this cache on this node are damaged ({damage}), and pods still mount them: "
-                    f"{_pods(users)}",
+                    f"{_pods_for(reader, users)}",
                     "delete these pods: it is fetched again when the last of them has gone",
                 )
             _take_back(desk, digest)
@@ -187,7 +189,15 @@ def _mounting(layout: Layout, digest: str) -> list[VolumeRecord]:
     return [record for record in records.load_all(layout) if record.digest == digest]
 
 
-def _pods(users: list[VolumeRecord]) -> str:
-    pods = sorted({f"{record.pod_namespace}/{record.pod_name}" for record in users})
-    more = f" and {len(pods) - _SHOWN_PODS} more" if len(pods) > _SHOWN_PODS else ""
-    return f"{', '.join(pods[:_SHOWN_PODS])}{more}"
+def _pods(users: list[VolumeRecord]) -> list[str]:
+    return sorted({f"{record.pod_namespace}/{record.pod_name}" for record in users})
+
+
+def _pods_for(reader: str | None, users: list[VolumeRecord]) -> str:
+    """Return the pods as a namespace may read of them: its own by name, those of others as a number."""
+    own = _pods([record for record in users if record.pod_namespace == reader])
+    others, more = len(_pods(users)) - len(own), len(own) - _SHOWN_PODS
+    texts = [", ".join(own[:_SHOWN_PODS])] if own else []
+    texts += [f"{more} more of this namespace"] if more > 0 else []
+    texts += [f"{others} of other namespaces"] if others else []
+    return " and ".join(texts)

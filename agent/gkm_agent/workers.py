@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from threading import Event, Thread
 
@@ -13,7 +13,11 @@ from gkm_agent.desk import Desk, Superseded
 from gkm_agent.pull import Failure, Pull
 from gkm_agent.values import WantedCache
 
-WORKERS = 2
+WORKERS = 4
+"""Pulls at a time. Each has three connections, and takes some 10 MiB; the worst that an image can make of it, mostly by
+its paths, is some 80 MiB, and four of those fit the 512 MiB of the agent (deploy/base/agent.yaml)."""
+PATIENCE_SECONDS = 1800.0
+"""A download that has run so long gives its worker to who waits. What came of its blobs stays, and is gone on with."""
 STOP_SECONDS = 5.0
 
 
@@ -28,16 +32,12 @@ class Finished:
 class Workers:
     """Pulls under way. Used by one thread; sets `wake` whenever a pull ends."""
 
-    def __init__(self, desk: Desk, wake: Event, limit: int = WORKERS) -> None:
+    def __init__(self, desk: Desk, wake: Event, clock: Callable[[], float], limit: int = WORKERS) -> None:
         self._desk = desk
         self._wake = wake
+        self._clock = clock
         self._limit = limit
         self._running: dict[CacheRef, _Running] = {}
-
-    @property
-    def free(self) -> int:
-        """Return how many more pulls may be started."""
-        return self._limit - len(self._running)
 
     @property
     def idle(self) -> bool:
@@ -48,9 +48,34 @@ class Workers:
         """Return whether a cache is being pulled."""
         return ref in self._running
 
+    def pulls_of(self, namespace: str | None, without: CacheRef | None = None) -> int:
+        """Return how many caches of a namespace (None: cluster-wide) are being pulled, one of them not counted."""
+        return sum(1 for ref in self._running if ref.namespace == namespace and ref != without)
+
+    def takes(self, ref: CacheRef, without: CacheRef | None = None) -> bool:
+        """Return whether the pull of a cache may be started, now or if one pull were not there.
+
+        One namespace never has all workers: nobody can know how slow its registries will be when another comes.
+        """
+        running = sum(1 for other in self._running if other != without)
+        return running < self._limit and self.pulls_of(ref.namespace, without) < max(1, self._limit - 1)
+
     def start(self, pull: Pull) -> None:
-        """Begin a pull in a thread of its own; the caller has looked at `free`."""
-        self._running[pull.wanted.ref] = _Running(pull, self._wake)
+        """Begin a pull in a thread of its own; the caller has asked whether it is taken."""
+        self._running[pull.wanted.ref] = _Running(pull, self._wake, self._clock())
+
+    def overdue(self) -> list[CacheRef]:
+        """Return the downloads that have run longer than is fair, the longest first; none while one is being ended."""
+        if any(running.pull.ticket.withdrawn for running in self._running.values()):
+            return []
+        before = self._clock() - PATIENCE_SECONDS
+        late = [each for each in self._running.values() if each.began < before and not each.pull.extracting]
+        return [running.pull.wanted.ref for running in sorted(late, key=lambda running: running.began)]
+
+    def give_way(self, ref: CacheRef) -> None:
+        """End a pull for the sake of another; it is asked for again like any that nobody has begun."""
+        logs.event("pull gives way", cache=str(ref))
+        self._desk.withdraw(self._running[ref].pull.ticket)
 
     def call_off(self, wanted: Mapping[CacheRef, WantedCache]) -> None:
         """Withdraw the tickets of pulls that nobody wants as they are; they end when they notice."""
@@ -76,8 +101,9 @@ class Workers:
 class _Running:
     """A pull and its thread. A daemon: a process that is told to end does not wait for a registry."""
 
-    def __init__(self, pull: Pull, wake: Event) -> None:
+    def __init__(self, pull: Pull, wake: Event, began: float) -> None:
         self.pull = pull
+        self.began = began
         self.failure: Failure | None = None
         self.superseded = False
         self.done = False

@@ -30,6 +30,13 @@ class No(Exception):
     """The command ran, and the answer is "no"."""
 
 
+class WrongUsage(Exception):
+    """What was typed cannot be meant: the message says what, and what to type instead."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(f"{message}; {hint}")
+
+
 def show(answer: Any, output: Output, people: Callable[[], object]) -> None:  # noqa: ANN401 -- any JSON
     """Print `answer` for programs, or let `people` print it for people."""
     if output is Output.TABLE:

@@ -22,7 +22,6 @@ SECONDS = 60.0
 MAX_ANSWER_BYTES = 64 << 10
 IDENTITY_TOKEN_USER = "<token>"  # noqa: S105 -- the name that marks one
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
-_END_SECONDS = 5.0
 _KNOWS_NOTHING = b"credentials not found in native keychain"
 
 

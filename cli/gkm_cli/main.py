@@ -1,13 +1,15 @@
 """The program: its commands, and the one place where an error becomes a line and an exit code."""
 
 import sys
+from typing import NoReturn
 
 import typer
 from gkm.api.config import ConfigInvalid
-from gkm.api.errors import GKMError
+from gkm.api.errors import GKMError, Reason
+from typer.exceptions import TyperException
 
 from gkm_cli import node
-from gkm_cli.answers import NO, No
+from gkm_cli.answers import NO, No, WrongUsage
 from gkm_cli.cache.commands import app as cache
 
 app = typer.Typer(
@@ -20,25 +22,45 @@ app = typer.Typer(
 app.add_typer(cache, name="cache")
 app.add_typer(node.app, name="node")
 
-FAILED = 1
+FAILED, WRONG_USAGE = 1, 2
 INTERRUPTED = 130
 
 
 def main() -> None:
     """Run the program; no traceback reaches a person."""
     try:
-        app()
+        # Not in its own way of ending, which draws boxes around errors.
+        sys.exit(typer.main.get_command(app)(prog_name="gkm", standalone_mode=False) or 0)
     except No:
         sys.exit(NO)
-    except (GKMError, ConfigInvalid, OSError) as error:
-        _complain(error)
-        sys.exit(FAILED)
-    except KeyboardInterrupt:
+    except WrongUsage as error:
+        _end(error, WRONG_USAGE)
+    except TyperException as error:
+        _end_as_typer(error)
+    except GKMError as error:
+        _end(error, WRONG_USAGE if error.reason is Reason.INVALID_REFERENCE else FAILED)
+    except (ConfigInvalid, OSError) as error:
+        _end(error, FAILED)
+    except (KeyboardInterrupt, typer.Abort):
         sys.exit(INTERRUPTED)
 
 
-def _complain(error: Exception) -> None:
+def _end(error: object, code: int) -> NoReturn:
     sys.stderr.write(f"error: {' '.join(str(error).split())}\n")
+    sys.exit(code)
+
+
+def _end_as_typer(error: TyperException) -> NoReturn:
+    """End for words that the command does not know; without any words it is the help that people want."""
+    if len(sys.argv) == 1 or not (told := _told(error)):
+        typer.main.get_command(app)(["--help"], prog_name="gkm", standalone_mode=False)
+        sys.exit(WRONG_USAGE)
+    _end(f"{told.rstrip('.')}; --help says what there is", WRONG_USAGE)
+
+
+def _told(error: TyperException) -> str:
+    told = getattr(error, "format_message", lambda: str(error))()
+    return "" if "\n" in told else str(told)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The options with which commands reach registries, and what they make of them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -52,6 +52,12 @@ class Access:
             )
         allowed = Registries(allow=self.config.registries.allow, hosts=hosts)
         return Registry(allowed, credentials_from_environment())
+
+    def without_mirrors(self) -> "Access":
+        """Return the same without mirrors: who writes must see what is there, not an older copy."""
+        hosts = {name: msgspec.structs.replace(host, mirrors=[]) for name, host in self.config.registries.hosts.items()}
+        registries = msgspec.structs.replace(self.config.registries, hosts=hosts)
+        return replace(self, config=msgspec.structs.replace(self.config, registries=registries))
 
     def pinned(self, reference: str) -> tuple[Registry, Reference]:
         """Resolve once; what follows is about exactly that digest."""

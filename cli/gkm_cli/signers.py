@@ -7,7 +7,14 @@ from typing import Annotated
 import typer
 from gkm.api import config
 from gkm.api.config import Config, Identity, Policy, Verification
-from gkm.api.errors import GKMError, Reason
+from gkm.api.errors import GKMError
+from gkm.images.reference import Reference
+from gkm.images.registries.registry import Registry
+from gkm.images.signatures.judging import Trust
+from gkm.images.signatures.material import Material
+from gkm.images.signatures.verify import Verdict, Verifier
+
+from gkm_cli.answers import WrongUsage
 
 KeyOption = Annotated[
     list[str] | None, typer.Option("--key", metavar="PEM", help="A public key that must have signed; repeatable.")
@@ -24,6 +31,10 @@ TrustedRootOption = Annotated[
 ]
 PolicyOption = Annotated[
     Path | None, typer.Option("--policy", metavar="FILE", help="A file with the `verification` of a configuration.")
+]
+NamespaceOption = Annotated[
+    str | None,
+    typer.Option("-n", "--namespace", help="Judge it as a cache of this namespace; without, as a cluster-wide one."),
 ]
 
 
@@ -42,31 +53,46 @@ def verification(signers: Signers, configured: Config) -> Verification:
     """Return what must be signed: by whom the options name, by a policy file, or else as it is configured.
 
     Raises:
-        GKMError: nothing says what must be signed, or two things do.
+        WrongUsage: nothing says what must be signed, or two things do.
+        GKMError: SIGNATURE_INVALID, a key or trusted root cannot be read.
         ConfigInvalid: what is named cannot be a policy.
         OSError: the policy file cannot be read.
     """
     if signers.keys or signers.identity or signers.issuer:
         if signers.policy:
-            raise GKMError(Reason.NOT_ALLOWED, "--policy and --key or --identity were given", "use one of them")
-        return Verification(policies=[_policy(signers)])
+            raise WrongUsage("--policy and --key or --identity were given", "use one of them")
+        policy = _policy(signers)
+        Trust.of(0, policy, Material())  # a key that cannot be read is no answer about the image
+        return Verification(policies=[policy])
+    if signers.trusted_root:
+        raise WrongUsage("--trusted-root is for --key and --identity", "a policy names its own `trustedRoot`")
     if signers.policy:
         return config.parse_verification(signers.policy.read_bytes())
     if not configured.verification.policies and configured.verification.mode == "enforce":
-        raise GKMError(
-            Reason.SIGNATURE_MISSING,
+        raise WrongUsage(
             "nothing says whose signature is wanted",
             "name a public key with --key, somebody with --identity and --issuer, or policies with --policy",
         )
     return configured.verification
 
 
+def judged(registry: Registry, pinned: Reference, wanted: Verification, namespace: str | None) -> Verdict:
+    """Return the verdict on an image.
+
+    Raises:
+        GKMError: the registry could not say.
+    """
+    verdict = Verifier(wanted).verify(registry, pinned, namespace)
+    if verdict.verified is None and not verdict.allowed:
+        raise GKMError(verdict.reason, verdict.message)
+    return verdict
+
+
 def _policy(signers: Signers) -> Policy:
     if bool(signers.identity) != bool(signers.issuer):
-        raise GKMError(Reason.NOT_ALLOWED, "--identity and --issuer belong together", "name both")
+        raise WrongUsage("--identity and --issuer belong together", "name both")
     if signers.identity and not signers.trusted_root:
-        raise GKMError(
-            Reason.NOT_ALLOWED,
+        raise WrongUsage(
             "--identity needs --trusted-root",
             "for the public Sigstore, `cosign trusted-root create --with-default-services` writes the file",
         )
@@ -74,4 +100,4 @@ def _policy(signers: Signers) -> Policy:
         named = [Identity(issuer=signers.issuer, subject_reg_exp=signers.identity)] if signers.identity else []
         return Policy(keys=signers.keys or [], identities=named, trusted_root=str(signers.trusted_root or ""))
     except ValueError as error:
-        raise GKMError(Reason.NOT_ALLOWED, f"--identity: {error}") from error
+        raise WrongUsage(f"--identity cannot be used: {error}", "write a pattern in RE2's language") from error

@@ -16,11 +16,11 @@ from gkm.images.signatures.verify import Verdict, Verifier
 class Images(Protocol):
     """Registry and policy. Thread-safe, bounded in time; raises GKMError."""
 
-    def opened_for(self, namespace: str | None, secrets: Sequence[str]) -> "Images":
-        """Return the same with the credentials of a cache that names Secrets of its namespace.
+    def opened_for(self, image: str, namespace: str | None, secrets: Sequence[str]) -> "Images":
+        """Return the same with the credentials of a cache of `image` that names Secrets of its namespace.
 
         Raises:
-            GKMError: one of them cannot be read, or holds none.
+            GKMError: one of them cannot be read, or holds none; or `image` is no reference.
         """
         ...
 
@@ -62,9 +62,9 @@ class RegistryImages:
         """Return images as they are configured; without `secrets` registries are read anonymously."""
         return cls(Registry(config.registries, limits=limits), Verifier(config.verification), secrets)
 
-    def opened_for(self, namespace: str | None, secrets: Sequence[str]) -> "RegistryImages":
+    def opened_for(self, image: str, namespace: str | None, secrets: Sequence[str]) -> "RegistryImages":
         """Return the same with the credentials of a cache."""
-        found = self.secrets.credentials(namespace, secrets) if self.secrets else None
+        found = self.secrets.credentials(image, namespace, secrets) if self.secrets else None
         return self if found is None else replace(self, registry=self.registry.with_credentials(found))
 
     def resolve(self, image: str) -> str:

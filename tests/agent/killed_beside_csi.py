@@ -29,14 +29,15 @@ from testbed import private_mounts
 
 PLAIN = Store(min_free_percent=0, check_interval=0.2)
 KEEPING = Store(min_free_percent=0, check_interval=0.2, keep_seconds=3600, max_bytes=5 * FILES * FILE_BYTES + 10)
-LATE_SECONDS = 1.5
+LATE_SECONDS = 5.0
 """An agent that has not come to its step by then is killed where it is."""
 NEEDS_CHANGE = {"download", "extract", "rename", "collect"}
 """Phases that an agent comes to only when something must be fetched or may go."""
 KEEPING_SHARE = 0.5
-CONVERGED_EVERY = 50
+CONVERGED_EVERY = 10
 CSI_EVERY = 40
 GIVE_UP_SECONDS = 60.0
+"""A machine that does nothing else comes to what is wanted within 5 seconds of the last start."""
 
 
 def violations(place: Place) -> list[str]:
@@ -154,7 +155,7 @@ def run(root: Path, kills: int, seed: int) -> dict[str, object]:
         "kills": sum(hit.values()),
         "phases": dict(sorted(hit.items())),
         "kubelet": pods["counts"],
-        "converged_seconds": round(max([*seconds, took]), 3),
+        "converged_seconds": [round(one, 3) for one in [*seconds, took]],
         "violations": wrong + pods["violations"],
     }
 

@@ -14,6 +14,8 @@ from gkm.api.config import Store
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.names import CacheRef
 from gkm.images.cache import CacheImage
+from gkm.images.pulling import entry
+from gkm_agent import integrity
 from gkm_agent.agent import Agent
 from gkm_agent.desk import Desk
 from gkm_agent.inspection import Inspector
@@ -21,6 +23,8 @@ from gkm_agent.values import WantedCache
 
 ENTRY_BYTES = 71
 """Size of what the fake registry's images hold: their own digest."""
+ONE = digest_of("one")
+FREE = Store(min_free_percent=0)
 
 
 class SizedImages(FakeImages):
@@ -61,6 +65,30 @@ def names_of(node: Node, *names: str) -> set[str]:
 def inspector(node: Node, desk: Desk, interval: float = 3600.0) -> Inspector:
     """Return an inspector that does not wait between pieces."""
     return Inspector(desk, Event(), interval, clock=lambda: node.now, rate=1e15)
+
+
+def ready(node: Node) -> Desk:
+    desk = bounded(node, FREE)
+    node.want("llama", digest=ONE)
+    assert node.settle()
+    node.images.calls.clear()
+    return desk
+
+
+def content_of(node: Node) -> Path:
+    return node.layout.entry(ONE) / entry.CONTENT
+
+
+def inspected(node: Node, desk: Desk) -> None:
+    """Let the check run until nothing is due, a day later."""
+    node.now += 86_400
+    looking = inspector(node, desk)
+    while looking.step():
+        pass
+
+
+def is_whole(node: Node) -> bool:
+    return integrity.read(node.layout, ONE) is None
 
 
 def node_in(root: Path) -> Node:

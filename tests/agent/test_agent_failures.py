@@ -1,15 +1,18 @@
 """What goes wrong, what is said of it, and when it is tried again."""
 
 import errno
+from dataclasses import replace
 
 import pytest
 from agent.agent_fakes import H100, digest_of
 from agent.conftest import IMAGE, REF, Node
 from gkm.api.errors import GKMError, Reason
 from gkm.gpus.values import Fault, Inventory
+from gkm.hoststate import pointers
 from gkm.hoststate.names import CacheRef
-from gkm.hoststate.pointers import CacheState
+from gkm.hoststate.pointers import CacheState, Pointer
 from gkm.images.signatures.verify import Verdict
+from gkm_agent.desk import Desk, Ticket
 from gkm_agent.values import Hold, WantedCache
 from msgspec import structs
 
@@ -192,3 +195,37 @@ def test_a_pointer_that_somebody_spoilt_is_written_anew(node: Node) -> None:
     node.layout.pointer(REF).write_text("{")
 
     assert node.settle()
+
+
+def test_a_failure_that_cannot_be_noted_for_any_reason_is_a_failure(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Desk.save
+
+    def save(desk: Desk, pointer: Pointer, ticket: Ticket | None = None) -> Pointer:
+        if pointer.state is CacheState.FAILED:
+            raise ValueError("a name that is no text")
+        return real(desk, pointer, ticket)
+
+    monkeypatch.setattr(Desk, "save", save)
+    node.want("llama", digest=digest_of("one"))
+    node.images.failures["fetch"] = OSError(errno.EIO, "Input/output error", "kernel\udcff")
+
+    assert not node.settle()
+    assert not node.settle()
+    assert node.images.steps().count("fetch") == 1
+    said = node.status()
+    assert (said.state, said.reason) == (CacheState.FAILED, Reason.NODE_ERROR)
+    assert said.message.encode()
+    assert said.next_try
+
+
+def test_a_ready_cache_of_empty_files_is_not_looked_through_again(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.want("llama", digest=digest_of("one"))
+    assert node.settle()
+    pointers.save(node.layout, replace(node.pointer(), size_bytes=0))
+    looked: list[str] = []
+    monkeypatch.setattr(node.images, "find", looked.append)
+
+    assert node.settle()
+    assert looked == []

@@ -10,8 +10,11 @@ from gkm.gpus.values import Inventory
 from gkm.hoststate import waiting
 from gkm.hoststate.names import CacheRef
 from gkm_agent.values import WantedCache
+from gkm_agent.workers import WORKERS
 
 NO_GPU = Inventory()
+PER_NAMESPACE = WORKERS - 1
+"""So many caches of one namespace are begun together, in no order among them."""
 
 
 def image(number: int) -> str:
@@ -31,10 +34,11 @@ def many(node: Node) -> Node:
 
 
 def test_what_a_pod_waits_for_is_pulled_first(many: Node) -> None:
-    for number in (7, 9):
+    waited_for = range(9, 9 - PER_NAMESPACE, -1)
+    for number in waited_for:
         waiting.note(many.layout, CacheRef("ml-apps", f"cache-{number}"))
     assert many.settle()
-    assert set(fetched(many)[:2]) == {image(7), image(9)}
+    assert set(fetched(many)[:PER_NAMESPACE]) == {image(number) for number in waited_for}
     assert len(fetched(many)) == 10
 
 
@@ -44,7 +48,7 @@ def test_a_pod_that_stopped_asking_has_no_turn_before_others(many: Node) -> None
     long_ago = time.time() - waiting.FRESH_SECONDS - 1
     os.utime(many.layout.waiting_file(ref), (long_ago, long_ago))
     many.settle()
-    assert image(9) not in fetched(many)[:2]
+    assert image(9) not in fetched(many)[:PER_NAMESPACE]
 
 
 def test_the_note_goes_with_its_cache(node: Node) -> None:

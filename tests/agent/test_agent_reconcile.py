@@ -13,6 +13,7 @@ from gkm.hoststate.pointers import CacheState
 from gkm.images.signatures.verify import Verdict
 from gkm_agent.desk import Desk
 from gkm_agent.values import Hold, WantedCache
+from gkm_agent.workers import WORKERS
 from msgspec import structs
 
 ONE, TWO = digest_of("one"), digest_of("two")
@@ -147,7 +148,7 @@ def test_a_few_caches_are_pulled_at_a_time_and_all_in_the_end(node: Node) -> Non
     assert node.settle()
 
     assert node.entries() == set(digests)
-    assert node.images.most_at_once <= 2
+    assert node.images.most_at_once < WORKERS
 
 
 def test_progress_is_written_in_steps_on_the_way(node: Node) -> None:

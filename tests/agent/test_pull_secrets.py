@@ -41,7 +41,8 @@ def api() -> FakeApi:
 
 
 def users(api: FakeApi, cache: WantedCache, registries: Registries = CONFIGURED) -> list[str]:
-    found = PullSecrets(KubeSecrets(api), registries, "gkm-system").credentials(cache.ref.namespace, cache.pull_secrets)
+    secrets = PullSecrets(KubeSecrets(api), registries, "gkm-system")
+    found = secrets.credentials(cache.image, cache.ref.namespace, cache.pull_secrets)
     return [] if found is None else [login.user for login in found.logins(HOST, "team/cache")]
 
 
@@ -51,8 +52,23 @@ def test_the_secrets_of_a_cache_come_before_those_of_the_configuration(api: Fake
 
 
 def test_without_any_nobody_is_asked_as_somebody(api: FakeApi) -> None:
-    assert PullSecrets(KubeSecrets(api), Registries(), "gkm-system").credentials("ml-apps", ()) is None
+    assert PullSecrets(KubeSecrets(api), Registries(), "gkm-system").credentials(IMAGE, "ml-apps", ()) is None
     assert "get" not in {verb for verb, _, _ in api.calls}
+
+
+def test_only_the_secrets_of_its_registry_and_its_mirrors_are_read(api: FakeApi) -> None:
+    hosts = {
+        HOST: RegistryHost(mirrors=["mirror.example"]),
+        "mirror.example": RegistryHost(credentials_secret="ours"),
+        "other.example": RegistryHost(credentials_secret="missing"),
+    }
+    assert users(api, wanted(), Registries(hosts=hosts)) == ["cluster"]
+
+
+def test_an_image_that_is_no_reference_is_said_as_such(api: FakeApi) -> None:
+    with pytest.raises(GKMError) as caught:
+        PullSecrets(KubeSecrets(api), CONFIGURED, "gkm-system").credentials("http://x", "ml-apps", ())
+    assert caught.value.reason is Reason.INVALID_REFERENCE
 
 
 def test_only_the_namespace_of_the_cache_is_looked_into(api: FakeApi) -> None:

@@ -2,24 +2,23 @@
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 
 import pytest
-from agent.agent_fakes import digest_of
 from agent.conftest import IMAGE, REF, Node
-from agent.store_site import bounded, inspector
+from agent.store_site import FREE, ONE, bounded, content_of, inspected, inspector, is_whole, ready
 from gkm.api.config import Store
 from gkm.api.errors import Reason
+from gkm.hoststate import records
+from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState
+from gkm.hoststate.records import VolumeRecord
 from gkm.images.pulling import entry
 from gkm_agent import inspection, integrity
-from gkm_agent.desk import Desk
 from gkm_agent.holdings import Note
 from gkm_agent.inspection import Due, Inspector, Stopped, due
-
-ONE = digest_of("one")
-FREE = Store(min_free_percent=0)
 
 
 def flip_a_bit(content: Path) -> None:
@@ -57,30 +56,6 @@ def spoil_the_list(content: Path) -> None:
 
 
 MEASURABLE = [cut_a_file, remove_a_file, add_a_file, put_a_link, spoil_the_list]
-
-
-def ready(node: Node) -> Desk:
-    desk = bounded(node, FREE)
-    node.want("llama", digest=ONE)
-    assert node.settle()
-    node.images.calls.clear()
-    return desk
-
-
-def content_of(node: Node) -> Path:
-    return node.layout.entry(ONE) / entry.CONTENT
-
-
-def inspected(node: Node, desk: Desk) -> None:
-    """Let the check run until nothing is due, a day later."""
-    node.now += 86_400
-    looking = inspector(node, desk)
-    while looking.step():
-        pass
-
-
-def is_whole(node: Node) -> bool:
-    return integrity.read(node.layout, ONE) is None
 
 
 def test_a_flipped_bit_is_found_and_mended(node: Node) -> None:
@@ -140,6 +115,23 @@ def test_damage_under_a_pod_is_said_and_not_touched(node: Node) -> None:
     node.now += 3600
     assert node.settle()
     assert is_whole(node)
+
+
+def test_pods_of_other_namespaces_are_counted_and_not_named(node: Node) -> None:
+    desk = ready(node)
+    node.mount(ONE)
+    for name in ("secret-1", "secret-2"):
+        record = VolumeRecord(name, "/pods/y/mount", name, "other-team", "uid", CacheRef(None, "c"), ONE, 1, "")
+        records.save(node.layout, replace(record, start_time="2026-01-01T00:00:00Z"))
+    flip_a_bit(content_of(node))
+
+    inspected(node, desk)
+    assert not node.settle()
+
+    said = node.pointer().message
+    assert "pods still mount them: ml-apps/pod-foo and 2 of other namespaces; delete these pods" in said
+    assert "secret" not in said
+    assert "other-team" not in said
 
 
 def test_damage_is_remembered_over_a_restart(node: Node) -> None:

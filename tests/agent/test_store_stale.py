@@ -1,11 +1,13 @@
 """What lies around when an agent starts and belongs to nothing any more; and what belongs to others."""
 
+import errno
 from pathlib import Path
 
 import pytest
 from agent.agent_fakes import digest_of
 from agent.conftest import REF, Node
 from gkm.hoststate import locks
+from gkm.images.pulling.entry import remove_tree
 from gkm_agent import cleaning
 
 ONE, TWO = digest_of("one"), digest_of("two")
@@ -143,3 +145,22 @@ def test_cleaning_twice_changes_nothing(node: Node) -> None:
     cleaning.prepare(node.layout)
 
     assert sorted(str(path) for path in node.layout.state.rglob("*")) == before
+
+
+@pytest.mark.parametrize("place", ["work", "trash"])
+def test_what_cannot_be_removed_keeps_no_agent_from_starting(
+    node: Node, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    directory = node.layout.state / place
+    stuck = written(directory / "a" / "file")
+    other = written(directory / "b" / "file")
+
+    def remove(path: Path) -> None:
+        if path == stuck.parent:
+            raise OSError(errno.EIO, "Input/output error", str(path))
+        remove_tree(path)
+
+    monkeypatch.setattr("gkm_agent.cleaning.remove_tree", remove)
+    node.restart()
+    assert stuck.exists()
+    assert not other.exists()

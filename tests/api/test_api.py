@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import msgspec
@@ -55,6 +56,16 @@ def test_objects_are_written_with_the_names_of_the_api() -> None:
         "spec": {"image": "registry.example/llama:1", "updatePolicy": {}},
         "status": {},
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "good"),
+    [("pull", True), ("team.pull-1", True), (".", False), ("..", False), ("a..b", False), ("a/b", False), ("A", False)],
+)
+def test_a_pull_secret_has_a_name_that_a_secret_can_have(name: str, good: bool) -> None:  # noqa: FBT001 -- a column
+    spec = {"image": "registry.example/llama:1", "imagePullSecrets": [{"name": name}]}
+    with nullcontext() if good else pytest.raises(msgspec.ValidationError):
+        msgspec.convert(spec, CacheSpec)
 
 
 def test_no_schema_writes_defaults_into_stored_objects() -> None:

@@ -9,6 +9,8 @@ from testbed.push import Target
 from testbed.registry import Registry
 from testbed.sigstore import sign_bundle
 
+HERE = str(Path(__file__).parent)
+
 
 def machine(directory: Path, *gpus: nvml_library.Gpu) -> dict[str, str]:
     require.gcc()
@@ -73,10 +75,14 @@ def test_check_says_no_with_3_and_the_reason(image: str, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["cache", "inspect", "https://registry.example/x"], 1, "a reference has no scheme"),
+        (["cache", "inspect", "https://registry.example/x"], 2, "a reference has no scheme"),
         (["cache", "inspect", "127.0.0.1:1/x", "--plain-http"], 1, "refuses connections"),
-        (["cache", "verify", "registry.example/x"], 1, "nothing says whose signature is wanted"),
-        (["cache", "build", "/etc/apt", "--image", "registry.example/x"], 1, "holds neither a Triton cache"),
+        (["cache", "verify", "registry.example/x"], 2, "nothing says whose signature is wanted"),
+        (
+            ["cache", "build", HERE, "--image", "registry.example/x"],
+            1,
+            "holds neither a Triton cache",
+        ),
         (["cache", "inspect", "registry.example/x", "--config", "/nowhere"], 1, "No such file"),
         (["cache", "inspect"], 2, "Missing argument"),
         (["cache", "inspect", "x", "-o", "xml"], 2, "xml"),
@@ -87,5 +93,5 @@ def test_an_error_is_one_line_that_says_what_is_wrong(arguments: list[str], code
     assert done.returncode == code
     assert words in done.stderr
     assert "Traceback" not in done.stderr
-    assert code == 2 or done.stderr.startswith("error: ")
-    assert code == 2 or done.stderr.count("\n") == 1
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from cli_site import CACHE, KEY, content, gkm
 from fakes import nvml_library
-from testbed import require
+from testbed import registry_faults, require
 from testbed.push import Target
 from testbed.registry import Registry
 from testbed.sigstore import sign_bundle
@@ -36,7 +36,7 @@ def test_paths_are_rewritten_for_where_the_cache_will_be_seen(signed: str, key: 
 
 def test_a_mount_path_that_cannot_be_is_refused_before_anything_is_fetched(signed: str, tmp_path: Path) -> None:
     done = gkm("cache", "extract", signed, "--to", tmp_path / "out", "--mount-path", "relative", "--plain-http")
-    assert (done.returncode, "not an absolute path" in done.stderr) == (1, True)
+    assert (done.returncode, "not an absolute path" in done.stderr) == (2, True)
     assert not (tmp_path / "out").exists()
 
 
@@ -68,10 +68,34 @@ def test_what_detect_prints_check_reads(image: str, tmp_path: Path) -> None:
     assert gkm("cache", "check", image, "--gpus", tmp_path / "gpus", "--plain-http").returncode == 0
 
 
-@pytest.mark.parametrize("text", ["[1, 2]", "{", "gpus: [{ids: [-1]}]", "x" * (5 << 20), "\x00"])
+@pytest.mark.parametrize("text", ["[1, 2]", "{", "gpus: [{ids: [-1]}]", "x" * (5 << 20), "\x00", "a: 2026-13-45"])
 def test_a_file_that_lists_no_gpus_is_refused(image: str, tmp_path: Path, text: str) -> None:
     file = tmp_path / "gpus.json"
     file.write_text(text)
     done = gkm("cache", "check", image, "--gpus", file, "--plain-http")
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert done.stderr.startswith("error: ")
+
+
+def test_no_is_told_in_json_too(image: str, key: Path, tmp_path: Path) -> None:
+    done = gkm("cache", "extract", image, "--to", tmp_path / "out", "--key", key, "--plain-http", "-o", "json")
+    answer = json.loads(done.stdout)
+    assert (done.returncode, answer["verified"]) == (3, False)
+    assert "no signature was found" in answer["message"]
+
+
+def test_a_registry_that_cannot_say_is_a_failure_and_no_answer(
+    site: Registry, image: str, key: Path, tmp_path: Path
+) -> None:
+    site.misbehave(registry_faults.status("referrers/", 503), registry_faults.status("\\\\.sig", 503))
+    for command in (["verify", image], ["extract", image, "--to", tmp_path / "out"]):
+        done = gkm("cache", *command, "--key", key, "--plain-http", "-o", "json")
+        assert (done.returncode, done.stdout, done.stderr[:7]) == (1, "", "error: ")
+
+
+def test_a_driver_that_does_not_answer_is_no_machine_without_gpus(image: str, tmp_path: Path) -> None:
+    require.gcc()
+    library = nvml_library.build(tmp_path)
+    machine = nvml_library.environment(tmp_path, library=library, gpus=(), errors={"nvmlInit": "UNKNOWN"})
+    done = gkm("cache", "check", image, "--plain-http", env=machine)
+    assert (done.returncode, "cannot be read" in done.stderr) == (1, True)

@@ -92,25 +92,36 @@ def test_a_person_signs_with_a_token_and_is_known_by_name(image: str, tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "code", "words"),
     [
-        (["sign", "x.example/a:1"], "exactly one of --key and --identity-token"),
-        (["sign", "x.example/a:1", "--key", "/nowhere"], "/nowhere"),
-        (["sign", "x.example/a:1", "--identity-token", "/nowhere"], "needs --trusted-root"),
-        (["verify", "x.example/a:1", "--identity", "a@b"], "--identity and --issuer belong together"),
-        (["verify", "x.example/a:1", "--identity", "a@b", "--issuer", "https://c"], "--identity needs --trusted-root"),
-        (["verify", "x.example/a:1", "--key", "k", "--policy", "/nowhere"], "use one of them"),
-        (["verify", "x.example/a:1", "--policy", "/nowhere"], "No such file"),
-        (["verify", "x.example/a:1", "--policy", __file__], "verification"),
+        (["sign", "x.example/a:1"], 2, "exactly one of --key and --identity-token"),
+        (["sign", "x.example/a:1", "--key", "/nowhere"], 1, "/nowhere"),
+        (["sign", "x.example/a:1", "--key", "k", "--fulcio-url", "https://f"], 2, "mean nothing"),
+        (["sign", "x.example/a:1", "--identity-token", "/nowhere"], 2, "needs --trusted-root"),
+        (["verify", "x.example/a:1", "--identity", "a@b"], 2, "--identity and --issuer belong together"),
+        (["verify", "x.example/a:1", "--identity", "a@b", "--issuer", "https://c"], 2, "--identity needs"),
+        (["verify", "x.example/a:1", "--key", "k", "--policy", "/nowhere"], 2, "use one of them"),
+        (["verify", "x.example/a:1", "--policy", "p", "--trusted-root", "r"], 2, "a policy names its own"),
+        (["verify", "x.example/a:1", "--key", "/nowhere"], 1, "/nowhere"),
+        (["verify", "x.example/a:1", "--policy", "/nowhere"], 1, "No such file"),
+        (["verify", "x.example/a:1", "--policy", __file__], 1, "verification"),
         (
             ["verify", "x.example/a:1", "--identity", "(", "--issuer", "https://c", "--trusted-root", "r"],
+            2,
             "error: --identity",
         ),
     ],
 )
-def test_what_cannot_be_is_told_in_one_line(arguments: list[str], words: str) -> None:
+def test_what_cannot_be_is_told_in_one_line(arguments: list[str], code: int, words: str) -> None:
     done = gkm("cache", *arguments)
-    assert done.returncode == 1
+    assert done.returncode == code
     assert words in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_a_policy_for_a_namespace_is_for_that_namespace(signed: str, key: Path, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(f"policies:\n- keys: [{key}]\n  namespaces: [ml-apps]\n")
+    verify = ["cache", "verify", signed, "--policy", policy, "--plain-http"]
+    assert [gkm(*verify, *where).returncode for where in ([], ["-n", "ml-apps"], ["-n", "other"])] == [3, 0, 3]

@@ -1,4 +1,5 @@
 import fcntl
+import gzip
 import hashlib
 import json
 import os
@@ -17,8 +18,10 @@ from gkm.hoststate.layout import Layout
 from gkm.images import cache
 from gkm.images.cache import CacheImage
 from gkm.images.packed import PackedImage
-from gkm.images.pulling import blob_files, pull
+from gkm.images.pulling import blob_files, promises, pull
 from gkm.images.pulling.blob_files import BlobFiles
+from gkm.images.pulling.promises import Promise
+from gkm.images.pulling.pull import Stage
 from gkm.images.reference import Reference
 from gkm.images.registries import push
 from images_archives import blob_of, image_of_layers, tree
@@ -72,18 +75,6 @@ def test_a_failed_pull_leaves_its_part_and_the_next_one_takes_it_up(site: Site, 
     assert [path.suffix for path in layout.blobs.iterdir()] == [""]
 
 
-@pytest.mark.parametrize("spoil", [lambda part: b"x" * len(part), lambda part: part + b"x" * 10_000_000])
-def test_a_part_that_somebody_spoilt_costs_one_try(site: Site, layout: Layout, spoil: object) -> None:
-    image = described(site)
-    blob = blob_of(site.image, image.layers[0].digest)
-    with BlobFiles(layout.blobs).held(image.ref, image.layers[0], never) as held:
-        held.path.write_bytes(spoil(blob[:1000]))  # type: ignore[operator]
-    with pytest.raises(GKMError) as caught:
-        pull.fetch(site.client, image, layout, max_bytes=MAX)
-    assert caught.value.reason is Reason.DIGEST_MISMATCH
-    assert pull.fetch(site.client, image, layout, max_bytes=MAX).files
-
-
 def test_changed_bytes_leave_no_part(site: Site, layout: Layout) -> None:
     image = described(site)
     site.real.misbehave(faults.tampered(f"blobs/{image.layers[0].digest}"))
@@ -119,7 +110,7 @@ def test_blobs_that_are_only_kept_give_way_to_a_pull(
     (layout.blobs / "kept").write_bytes(b"x")
     (layout.blobs / "part.part").write_bytes(b"x")
     wanted = image.download_bytes + (image.size_bytes or 0)
-    disk_with(monkeypatch, lambda: 0 if (layout.blobs / "kept").exists() else wanted)
+    disk_with(monkeypatch, lambda: 0 if (layout.blobs / "kept").exists() else wanted + (2 << 20))
     assert pull.fetch(site.client, image, layout, max_bytes=MAX).files
     assert (layout.blobs / "part.part").exists()
 
@@ -210,10 +201,62 @@ def test_a_pull_that_was_killed_is_taken_up(site: Site, layout: Layout) -> None:
 
 def test_two_pulls_do_not_promise_the_same_room(site: Site, layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
     image = described(site)
+    other = replace(image, digest=f"sha256:{'0' * 64}")
     needed = image.download_bytes + (image.size_bytes or 0)
     disk_with(monkeypatch, lambda: needed + needed // 2)
-    with pull._room(layout, image, MAX), pytest.raises(GKMError) as caught, pull._room(layout, image, MAX):
+    with pull._room(layout, image, layout.work):
+        with pytest.raises(GKMError) as caught, pull._room(layout, other, layout.work):
+            pass
+        assert caught.value.reason is Reason.DISK_FULL
+    with pull._room(layout, other, layout.work):
         pass
+
+
+def test_what_is_written_is_no_longer_promised(site: Site, layout: Layout) -> None:
+    left: dict[Stage, int] = {}
+
+    def told(stage: Stage, _percent: int) -> None:
+        left[stage] = min(left.get(stage, MAX), promises.pending(layout.work))
+
+    image = described(site)
+    pull.fetch(site.client, image, layout, max_bytes=MAX, progress=told)
+    assert left[Stage.DOWNLOADING] == image.size_bytes
+    assert promises.pending(layout.work) == 0
+
+
+def test_an_image_that_claims_no_size_grows_only_where_there_is_room(
+    site: Site, layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # 8 MiB that are small as a blob, and within the ratio that is allowed.
+    content = b"".join(f"{number:08d}".encode() for number in range(1 << 20))
+    image = cache.describe(
+        site.client, pushed(site, image_of_layers(gzip.compress(tree(("io.triton.cache/a", content)))))
+    )
+    assert image.size_bytes is None
+
+    def free() -> int:
+        return (6 << 20) - sum(path.stat().st_size for path in layout.work.rglob("*") if path.is_file())
+
+    disk_with(monkeypatch, free)
+    with pytest.raises(GKMError) as caught:
+        pull.fetch(site.client, image, layout, max_bytes=MAX)
     assert caught.value.reason is Reason.DISK_FULL
-    with pull._room(layout, image, MAX):
-        pass
+    assert not list(layout.work.iterdir())
+
+
+def test_what_a_caller_was_promised_is_not_asked_of_the_disk_again(
+    site: Site, layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[int, int]] = []
+    image = described(site)
+
+    def more(content: int, disk: int) -> None:
+        asked.append((content, disk))
+        promise.add(content, disk)
+
+    promise = Promise(image, more)
+    disk_with(monkeypatch, lambda: 0)
+    with promises.kept(layout.state, image, promise):
+        assert pull.fetch(site.client, image, layout, max_bytes=MAX).files
+    # Sizes are rounded up to blocks on the disk; no byte of content was more than the image claims.
+    assert asked == [(0, promises.STEP_BYTES)]

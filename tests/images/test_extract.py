@@ -200,3 +200,23 @@ def test_more_bytes_than_allowed_are_refused_before_they_are_written(tmp_path: P
         made.layer([tree(("io.triton.cache/a", b"x" * 11))])
     assert caught.value.reason is Reason.TOO_LARGE
     assert not list(made.destination.iterdir())
+
+
+def test_more_than_the_image_claims_is_refused_before_it_is_written(tmp_path: Path) -> None:
+    (tmp_path / "cache").mkdir()
+    made = Extraction(tmp_path / "cache", Format.TRITON, 1 << 20, claimed=10)
+    with pytest.raises(GKMError, match="says that its cache has 10 bytes, it has 13 at least") as caught:
+        made.layer([tree(("io.triton.cache/a", b"x" * 8), ("io.triton.cache/b", b"x" * 5))])
+    assert caught.value.reason is Reason.CONTENT_MISMATCH
+    assert [path.name for path in made.destination.iterdir()] == ["a"]
+
+
+def test_room_is_taken_for_blocks_before_they_are_written(tmp_path: Path) -> None:
+    taken: list[tuple[int, int]] = []
+    (tmp_path / "cache").mkdir()
+    made = Extraction(
+        tmp_path / "cache", Format.TRITON, 1 << 20, take=lambda content, disk: taken.append((content, disk))
+    )
+    made.layer([tree(("io.triton.cache/d/a", b"x" * 5000), ("io.triton.cache/b", b""))])
+    # A directory, a file of two blocks, and an empty one.
+    assert (sum(content for content, _ in taken), sum(disk for _, disk in taken)) == (5000, 4 * 4096)

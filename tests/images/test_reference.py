@@ -88,3 +88,29 @@ def test_any_text_is_a_reference_or_an_error_of_ours(text: str) -> None:
 def test_a_registry_has_one_name_whatever_the_spelling(spelling: str, name: str) -> None:
     # A policy for registry.example/prod/* was slipped past by writing the host in capitals or with its port.
     assert Reference.parse(spelling).name == name
+
+
+@pytest.mark.parametrize(
+    ("image", "pattern", "fits"),
+    [
+        ("registry.example/team/a/b", "registry.example/*", True),
+        ("registry.example/team/a/b", "registry.example/team/*", True),
+        ("registry.example/team/a", "registry.example/other/*", False),
+        ("a.corp.example/team/x", "*.corp.example/*", True),
+        ("evil.example/x.corp.example/cache", "*.corp.example/*", False),
+        ("evil.example/x.corp.example/cache", "*/x.corp.example/*", True),
+        ("evil.example/x.corp.example", "*.corp.example", False),
+        ("[fd00::1]:5000/team/x", "[fd00::1]:5000/*", True),
+        ("[fd00::1]:5000/team/x", "[fd00::*]:*/team/*", True),
+        ("[fd00::2]:5000/team/x", "[fd00::1]:5000/*", False),
+        ("127.0.0.1:5000/team/x", "127.0.0.1:*/team/*", True),
+        ("registry.example/team/x", "*", True),
+        ("registry.example/team/x", "registry.example", True),
+        ("registry.example/team/x", "*.example", True),
+        ("registry.example:5000/team/x", "registry.example", False),
+        ("registry.example/team/x", "registry.example/", False),
+        ("registry.example/team/x", "team/x", False),
+    ],
+)
+def test_a_glob_of_images_keeps_host_and_repository_apart(image: str, pattern: str, fits: bool) -> None:  # noqa: FBT001 -- a column
+    assert Reference.parse(image).fits(pattern) is fits

@@ -11,7 +11,7 @@ from gkm.images.signatures import found
 from gkm.images.signatures.found import find
 from gkm.images.signatures.parsing import Form
 from gkm.images.signatures.verify import Verdict, Verifier
-from gkm.images.signing import sign as signing
+from gkm.images.signing import sign
 from gkm.images.signing.forms import Signer
 from gkm.images.signing.keys import PrivateKey
 from gkm.images.signing.sign import Signed
@@ -44,7 +44,7 @@ class Place:
         self.ref = Reference.parse(f"{self.target}@{self.target.image([(b'layer', LAYER)])}")
 
     def sign(self, key: PrivateKey) -> Signed:
-        return signing.sign(self.client, self.ref, Signer.by_key(key))
+        return sign.sign(self.client, self.ref, Signer.by_key(key))
 
     def verdict(self, *by: PrivateKey) -> Verdict:
         policy = Policy([key.public.pem.decode() for key in by], require="all")
@@ -233,7 +233,7 @@ def test_an_index_can_be_signed(place: Place) -> None:
 def test_of_a_tag_the_digest_is_signed_that_it_names(place: Place) -> None:
     key = private_key()
     place.target.manifest(place.target.get(f"manifests/{place.ref.target}")[1], "v1")
-    signed = signing.sign(place.client, place.ref.tagged("v1"), Signer.by_key(key))
+    signed = sign.sign(place.client, place.ref.tagged("v1"), Signer.by_key(key))
     assert signed.digest == place.ref.target
     assert place.verdict(key).verified
 

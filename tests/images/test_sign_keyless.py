@@ -18,8 +18,7 @@ from gkm.images.signatures.parsing import Form
 from gkm.images.signatures.rekor import ENTRIES, Rekor
 from gkm.images.signatures.sigstore_services import Service
 from gkm.images.signatures.verify import Verdict, Verifier
-from gkm.images.signing import keyless as signing_keyless
-from gkm.images.signing import sign as signing
+from gkm.images.signing import keyless, sign
 from gkm.images.signing.forms import Signer
 from gkm.images.signing.keyless import Authority
 from images_matrix import LAYER
@@ -48,20 +47,20 @@ class Place:
         self.log = Rekor(Service("Rekor", server.url, limits=LIMITS))
 
     def signer(self, person: Person = ALICE) -> Signer:
-        return signing_keyless.signer(self.authority(self.server.url), token(person), self.log)
+        return keyless.signer(self.authority(self.server.url), token(person), self.log)
 
     def authority(self, url: str) -> Authority:
         return Authority(Service("Fulcio", url, limits=LIMITS), self.root)
 
     def refused(self, url: str = "") -> GKMError:
         with pytest.raises(GKMError) as caught:
-            signing_keyless.signer(self.authority(url or self.server.url), token(ALICE), self.log)
+            keyless.signer(self.authority(url or self.server.url), token(ALICE), self.log)
         assert token(ALICE) not in str(caught.value)
         return caught.value
 
     def not_signed(self, signer: Signer) -> GKMError:
         with pytest.raises(GKMError) as caught:
-            signing.sign(self.client, self.ref, signer)
+            sign.sign(self.client, self.ref, signer)
         assert find(self.client, self.ref).signatures == []
         return caught.value
 
@@ -76,7 +75,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
 
 
 def test_both_forms_name_the_holder_of_the_token(place: Place) -> None:
-    signing.sign(place.client, place.ref, place.signer())
+    sign.sign(place.client, place.ref, place.signer())
     named = Identity(ALICE.issuer, ALICE.subject)
     verdict = place.verdict(Policy(identities=[named], trusted_root=place.root))
     assert verdict.verified
@@ -88,7 +87,7 @@ def test_both_forms_name_the_holder_of_the_token(place: Place) -> None:
 
 def test_the_same_person_signs_once_and_another_beside(place: Place) -> None:
     for person in (ALICE, ALICE, BOB):
-        signing.sign(place.client, place.ref, place.signer(person))
+        sign.sign(place.client, place.ref, place.signer(person))
     both = [Identity(person.issuer, person.subject) for person in (ALICE, BOB)]
     verdict = place.verdict(Policy(identities=both, require="all", trusted_root=place.root))
     assert verdict.verified
@@ -97,11 +96,11 @@ def test_the_same_person_signs_once_and_another_beside(place: Place) -> None:
 
 def test_a_key_that_logs_replaces_what_it_signed_without_a_log(place: Place) -> None:
     key = private_key()
-    signing.sign(place.client, place.ref, Signer.by_key(key))
+    sign.sign(place.client, place.ref, Signer.by_key(key))
     logged = Policy([key.public.pem.decode()], tlog="required", trusted_root=place.root)
     assert place.verdict(logged).verified is False
     for _ in range(2):
-        signing.sign(place.client, place.ref, Signer.by_key(key, place.log, place.root))
+        sign.sign(place.client, place.ref, Signer.by_key(key, place.log, place.root))
     assert place.verdict(logged).verified
     assert [each.form for each in find(place.client, place.ref).signatures].count(Form.LEGACY) == 1
 
@@ -159,7 +158,7 @@ def test_a_service_that_is_silent_is_given_up(place: Place) -> None:
 @pytest.mark.parametrize("text", ["", " ", "a b.c", "two\nlines", "ä.b.c", "x" * (65 << 10)])
 def test_what_is_no_token_is_sent_to_nobody(place: Place, text: str) -> None:
     with pytest.raises(GKMError, match="token is none") as caught:
-        signing_keyless.signer(place.authority("http://127.0.0.1:9"), text, place.log)
+        keyless.signer(place.authority("http://127.0.0.1:9"), text, place.log)
     assert caught.value.reason is Reason.UNAUTHORIZED
 
 

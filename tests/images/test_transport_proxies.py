@@ -2,6 +2,7 @@
 
 import socket
 import ssl
+import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from gkm.images.reference import Reference
 from gkm.images.registries import addresses
 from gkm.images.registries.proxies import is_excepted, proxy_for
 from gkm.images.registries.registry import Registry as Client
+from gkm.images.registries.transport import Request, Transport
 from images_private import SECRET, everything_by_proxy, fill, image_of, reason_of
 from images_site import LIMITS
 from testbed.certificates import Authority
@@ -67,6 +69,7 @@ def test_no_proxy_is_read_as_go_reads_it(host: str, no_proxy: str, excepted: boo
         ("https://proxy.example", "https://proxy.example:443"),
         ("http://[fd00::1]:3128/", "http://[fd00::1]:3128"),
         (f"http://robot:{SECRET}@proxy.example:3128", "http://proxy.example:3128"),
+        (f"http://robot:{SECRET}€@proxy.example:3128", "http://proxy.example:3128"),
     ],
 )
 def test_a_proxy_is_read_and_its_password_kept(monkeypatch: pytest.MonkeyPatch, value: str, url: str) -> None:
@@ -77,7 +80,19 @@ def test_a_proxy_is_read_and_its_password_kept(monkeypatch: pytest.MonkeyPatch, 
     assert proxy_for(addresses.read("https://127.0.0.1:5000/")) is None
 
 
-@pytest.mark.parametrize("value", [f"socks5://robot:{SECRET}@proxy.example", "http://", f"http://{SECRET}:x@:y"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        f"socks5://robot:{SECRET}@proxy.example",
+        "http://",
+        f"http://{SECRET}:x@:y",
+        f"http://robot:{SECRET}#word@proxy.example:3128",
+        f"http://robot:{SECRET}/word@proxy.example:3128",
+        f"http://robot:{SECRET}?word@proxy.example:3128",
+        f"http://robot:[{SECRET}@proxy.example:3128",
+        f"http://robot:x@{SECRET} {SECRET}:3128",
+    ],
+)
 def test_a_proxy_that_is_none_is_an_error_without_its_password(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setenv("https_proxy", value)
     with pytest.raises(GKMError, match="proxy cannot be used") as caught:
@@ -125,6 +140,14 @@ def test_a_proxy_that_is_away_is_named_as_the_cause(monkeypatch: pytest.MonkeyPa
     with pytest.raises(GKMError, match="its proxy does not answer") as caught:
         named().resolve(NAMED)
     assert caught.value.reason is Reason.REGISTRY_UNAVAILABLE
+
+
+def test_an_address_of_the_registry_that_is_none_is_not_the_proxy_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("https_proxy", "http://proxy.example:3128")
+    nowhere = Request("GET", "https://registry.example/v2/team/x/referrers/sha256:0?last=a b")
+    transport = Transport(Registries(), NAMED.registry, LIMITS)
+    with pytest.raises(GKMError, match="it sent an address that is none"):
+        transport.send(nowhere, time.monotonic() + 60).__enter__()
 
 
 def test_an_authority_that_is_none_is_an_error_of_ours(tmp_path: Path) -> None:

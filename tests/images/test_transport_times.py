@@ -1,6 +1,7 @@
 """How long a registry may take, and how long it is waited for."""
 
 import socket
+import time
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -11,9 +12,10 @@ from gkm.api.errors import GKMError, Reason
 from gkm.images.reference import Reference
 from gkm.images.registries.pauses import MAX_PAUSE_SECONDS, pause_before
 from gkm.images.registries.registry import Registry as Client
-from gkm.images.registries.transport import Limits
+from gkm.images.registries.transport import Limits, Request, Transport
 from images_private import as_user, client, image_of, private
 from testbed import registry_faults as faults
+from testbed.registry_faults import Fault
 
 
 @pytest.mark.parametrize(
@@ -74,6 +76,36 @@ def test_a_registry_that_says_nothing_is_given_up() -> None:
         registry.misbehave(faults.stalled("manifests/"))
         with pytest.raises(GKMError, match="did not answer in time"):
             client(None, registry).resolve(image_of(registry))
+
+
+def test_an_answer_that_does_not_end_before_the_deadline_did_not_come_in_time() -> None:
+    with private() as registry:
+        registry.auth = None
+        registry.misbehave(Fault("manifests/", drip_headers=(1, 0.05)))
+        slow = Limits(connect=1.0, stall=30.0, request=0.5)
+        ours = Client(Registries(hosts={registry.host: RegistryHost(plain_http=True)}), limits=slow)
+        with pytest.raises(GKMError, match="did not answer in time"):
+            ours.resolve(image_of(registry))
+
+
+def test_a_body_that_stops_until_the_deadline_is_not_one_that_broke_off() -> None:
+    with private() as registry:
+        registry.auth = None
+        registry.misbehave(faults.stalled("manifests/", after=10))
+        slow = Limits(connect=1.0, stall=30.0, request=0.5)
+        ours = Client(Registries(hosts={registry.host: RegistryHost(plain_http=True)}), limits=slow)
+        with pytest.raises(GKMError, match="sends too slowly"):
+            ours.resolve(image_of(registry))
+
+
+def test_an_upload_that_nobody_takes_is_not_a_broken_connection() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        host = f"127.0.0.1:{deaf.getsockname()[1]}"
+        config = Registries(hosts={host: RegistryHost(plain_http=True)})
+        transport = Transport(config, host, Limits(connect=1.0, stall=0.2, request=30.0))
+        request = Request("PUT", f"http://{host}/v2/", body=bytes(64 << 20), tries=1)
+        with pytest.raises(GKMError, match="did not answer in time"), transport.send(request, time.monotonic() + 60):
+            pass
 
 
 def test_a_token_server_that_says_nothing_is_given_up() -> None:

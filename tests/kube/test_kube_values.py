@@ -31,6 +31,13 @@ def test_a_hostile_name_stays_one_part_of_a_path() -> None:
     assert GKMCACHES.path("a", "../x?y").endswith("/namespaces/a/gkmcaches/..%2Fx%3Fy")
 
 
+@pytest.mark.parametrize(("namespace", "name"), [("a", ""), ("a", "."), ("a", ".."), (".", "b"), ("..", None)])
+def test_a_name_that_leads_elsewhere_is_that_of_nothing(namespace: str, name: str | None) -> None:
+    with pytest.raises(ApiError) as caught:
+        GKMCACHES.path(namespace, name)
+    assert caught.value.not_found
+
+
 @given(st.integers(0, 10**6), st.floats(0.001, 10), st.floats(10, 1000), st.floats(0, 50))
 def test_a_pause_is_bounded_and_never_nothing(failures: int, first: float, cap: float, at_least: float) -> None:
     pause = Backoff(first, cap).pause(failures, at_least)

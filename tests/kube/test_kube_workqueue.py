@@ -172,3 +172,87 @@ def test_closing_does_not_wait_for_a_worker_that_hangs() -> None:
 
 def test_closing_before_the_start_is_fine() -> None:
     WorkQueue("test", lambda _: None).close()
+
+
+class Grouped:
+    """Handles keys of "group/name": those of `stuck` groups wait until `go` is set."""
+
+    def __init__(self, *stuck: str) -> None:
+        self.stuck = stuck
+        self.go = Event()
+        self.begun: list[str] = []
+        self.done: list[str] = []
+
+    def __call__(self, key: str) -> None:
+        self.begun.append(key)
+        if group_of(key) in self.stuck:
+            self.go.wait(30)
+        self.done.append(key)
+
+    def begun_of(self, group: str) -> list[str]:
+        return [key for key in list(self.begun) if group_of(key) == group]
+
+
+def group_of(key: str) -> str:
+    return key.partition("/")[0]
+
+
+@contextmanager
+def grouped(handle: Grouped, *, workers: int, per_group: int | None) -> Iterator[WorkQueue[str]]:
+    made = WorkQueue("test", handle, workers=workers, backoff=SOON, group=group_of, per_group=per_group)
+    try:
+        yield made
+    finally:
+        handle.go.set()
+        made.close()
+
+
+def test_a_group_whose_work_hangs_holds_up_no_other() -> None:
+    handle = Grouped("a")
+    with grouped(handle, workers=8, per_group=2) as work:
+        for number in range(500):
+            work.add(f"a/{number}")
+        work.start()
+        until(lambda: len(handle.begun_of("a")) == 2, "two of the group are worked on")
+        work.add("b/0")
+        until(lambda: handle.done == ["b/0"], "the other group is served while all of the first hang")
+        assert handle.begun_of("a") == ["a/0", "a/1"]
+        assert len(work) == 498
+        handle.go.set()
+        until(lambda: work.idle, "nobody is forgotten")
+        assert sorted(handle.done) == sorted(["b/0", *(f"a/{number}" for number in range(500))])
+
+
+def test_groups_take_turns_and_keep_their_order() -> None:
+    handle = Grouped()
+    with grouped(handle, workers=1, per_group=2) as work:
+        for key in ("a/1", "a/2", "a/3", "b/1", "b/2", "c/1"):
+            work.add(key)
+        work.start()
+        until(lambda: work.idle, "all are handled")
+        assert handle.begun == ["a/1", "b/1", "c/1", "a/2", "b/2", "a/3"]
+
+
+def test_a_key_that_is_forgotten_behind_its_group_does_not_run() -> None:
+    handle = Grouped("a")
+    with grouped(handle, workers=2, per_group=1) as work:
+        work.add("a/1")
+        work.start()
+        until(lambda: handle.begun == ["a/1"], "the group has all it may have")
+        work.add("a/2")
+        work.add("a/3")
+        work.add("b/1")
+        until(lambda: handle.done == ["b/1"], "a worker has passed over those that wait")
+        work.forget("a/2")
+        handle.go.set()
+        until(lambda: work.idle, "the rest is handled")
+        assert handle.begun == ["a/1", "b/1", "a/3"]
+
+
+def test_without_a_bound_a_group_may_have_all_workers() -> None:
+    handle = Grouped("a")
+    with grouped(handle, workers=3, per_group=None) as work:
+        for number in range(5):
+            work.add(f"a/{number}")
+        work.start()
+        until(lambda: len(handle.begun_of("a")) == 3, "all workers are on it")

@@ -82,7 +82,7 @@ def test_the_registry_is_asked_with_the_secrets_that_the_cache_names() -> None:
         private, spec=structs.replace(private.spec, image_pull_secrets=[LocalObjectReference("pull")])
     )
     assert look(images, private, None).status == "True"
-    assert images.asked[0] == ("opened for", "a", "pull")
+    assert images.asked[0] == ("opened for", IMAGE, "a", "pull")
 
 
 def test_secrets_that_cannot_be_read_leave_the_question_open() -> None:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+import yaml
 from gkm.kube.api import Api, Selector
 from gkm.kube.client import connect
 from gkm.kube.errors import ApiError
@@ -63,10 +64,12 @@ def test_every_manifest_is_taken(gkm_cluster: Cluster) -> None:
 
 
 def test_the_samples_are_taken(gkm_cluster: Cluster) -> None:
-    said = gkm_cluster.kubectl(
-        "apply", "--dry-run=server", "--recursive", "--filename", str(ROOT / "deploy" / "samples")
-    )
-    assert len(said.splitlines()) == 2
+    samples = ROOT / "deploy" / "samples"
+    documents = [document for path in samples.glob("*.yaml") for document in yaml.safe_load_all(path.read_text())]
+    for name in sorted({document["metadata"].get("namespace", "default") for document in documents} - {"default"}):
+        gkm_cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    said = gkm_cluster.kubectl("apply", "--dry-run=server", "--recursive", "--filename", str(samples))
+    assert len(said.splitlines()) == len(documents)
 
 
 @pytest.mark.parametrize("account", sorted(ALLOWED))

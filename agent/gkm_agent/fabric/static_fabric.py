@@ -49,7 +49,7 @@ def _status_in(path: Path) -> NodeFabricStatus | None:
     """Return what a file of ours says, without its moment; None for one that is not there, or that somebody spoilt."""
     try:
         fabric = msgspec.yaml.decode(_bytes_in(path) or b"", type=NodeFabric)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except (RecursionError, ValueError):  # YAML has dates, which may be none
         return None
     return structs.replace(fabric.status, last_updated=None)
 

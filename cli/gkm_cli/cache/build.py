@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from gkm.api.errors import GKMError, Reason
 from gkm.gpus import inventory
 from gkm.images.archives import docker_archive_writing, oci_layout
 from gkm.images.build.image import build as build_image
@@ -16,7 +15,7 @@ from gkm.images.packed import PackedImage
 from gkm.images.reference import Reference
 from gkm.images.registries import push as pushing
 
-from gkm_cli.answers import Output, OutputOption, line, show
+from gkm_cli.answers import Output, OutputOption, WrongUsage, line, show
 from gkm_cli.bars import bars
 from gkm_cli.registries import Access, CAFileOption, ConfigOption, PlainHTTPOption
 
@@ -80,13 +79,11 @@ def _destination(to: str) -> tuple[str, Path]:
     """Return the form and the path of `--to`.
 
     Raises:
-        GKMError: it is no form that we write.
+        WrongUsage: it is no form that we write.
     """
     form, _, path = to.partition(":")
     if to and (form not in _WRITERS or not path):
-        raise GKMError(
-            Reason.NOT_ALLOWED, f"--to {to[:80]!r} is no place for an image", "write oci:PATH or docker-archive:FILE"
-        )
+        raise WrongUsage(f"--to {to[:80]!r} is no place for an image", "write oci:PATH or docker-archive:FILE")
     return form, Path(path)
 
 

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import msgspec
 import typer
+import yaml
+from gkm.api import documents
 from gkm.api.errors import GKMError, Reason
 from gkm.api.nodes import GPUGroup
 from gkm.gpus import inventory, preflight
@@ -44,7 +46,7 @@ def check(
 ) -> None:
     """Say which GPUs of this machine can use an image, which cannot, and why; exit 3 when none can."""
     _, image = Access.of(config, plain_http=plain_http, ca_file=ca_file).described(reference)
-    verdict = preflight.check(image.targets, _listed(gpus) if gpus else inventory.read().gpus)
+    verdict = preflight.check(image.targets, _listed(gpus) if gpus else _here())
     answer = {
         "compatibleGPUs": msgspec.to_builtins(verdict.compatible),
         "incompatibleGPUs": msgspec.to_builtins(verdict.incompatible),
@@ -56,6 +58,18 @@ def check(
     show(answer, output, people)
     if not verdict.fits:
         raise No
+
+
+def _here() -> Iterable[Gpu]:
+    """Return the GPUs of this machine.
+
+    Raises:
+        GKMError: GPU_LOST; a driver that does not answer is not a machine without GPUs.
+    """
+    reading = inventory.read()
+    if reading.unreadable:
+        raise GKMError(Reason.GPU_LOST, f"the GPUs of this machine cannot be read: {'; '.join(reading.errors)}")
+    return reading.gpus
 
 
 def _listed(path: Path) -> list[Gpu]:
@@ -70,15 +84,15 @@ def _listed(path: Path) -> list[Gpu]:
     if len(raw) > MAX_BYTES:
         raise GKMError(Reason.METADATA_INVALID, f"{path} has more than {MAX_BYTES} bytes")
     try:
-        found = msgspec.yaml.decode(raw, type=_Object | list[GPUGroup])
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        found: _Object | list[GPUGroup] = documents.decode(raw, _Object | list[GPUGroup])  # type: ignore[arg-type]
+    except (msgspec.MsgspecError, yaml.YAMLError, RecursionError, ValueError) as error:
         raise GKMError(
             Reason.METADATA_INVALID,
             f"{path} does not list GPUs: {error}",
             "give it the output of `gkm node detect -o json`, or a GKMCacheNode",
         ) from error
     if isinstance(found, _Object):
-        found = found.gpus or (found.status.gpus if found.status else [])
+        return list(_each(found.gpus or (found.status.gpus if found.status else [])))
     return list(_each(found))
 
 

@@ -7,10 +7,9 @@ from typing import Annotated
 import typer
 from gkm.api.errors import GKMError, Reason
 from gkm.images import cache
-from gkm.images.signatures.verify import Verifier
 from gkm.mounts.relocation_paths import InvalidMountPath, MountPath
 
-from gkm_cli.answers import No, Output, OutputOption, line, show
+from gkm_cli.answers import No, Output, OutputOption, WrongUsage, line, show
 from gkm_cli.cache import extracting
 from gkm_cli.cache.extracting import Extracted
 from gkm_cli.registries import Access, CAFileOption, ConfigOption, PlainHTTPOption, RefArgument
@@ -18,9 +17,11 @@ from gkm_cli.signers import (
     IdentityOption,
     IssuerOption,
     KeyOption,
+    NamespaceOption,
     PolicyOption,
     Signers,
     TrustedRootOption,
+    judged,
     verification,
 )
 
@@ -45,6 +46,7 @@ def extract(
     issuer: IssuerOption = "",
     trusted_root: TrustedRootOption = None,
     policy: PolicyOption = None,
+    namespace: NamespaceOption = None,
     plain_http: PlainHTTPOption = False,
     ca_file: CAFileOption = None,
     config: ConfigOption = None,
@@ -57,9 +59,10 @@ def extract(
     access = Access.of(config, plain_http=plain_http, ca_file=ca_file)
     wanted = verification(Signers(key, identity, issuer, trusted_root, policy), access.config)
     registry, pinned = access.pinned(reference)
-    verdict = Verifier(wanted).verify(registry, pinned, None)
+    verdict = judged(registry, pinned, wanted, namespace)
     if not verdict.allowed:
-        line(f"not verified: {verdict.message}")
+        refusal = {"digest": pinned.digest, "verified": False, "message": verdict.message}
+        show(refusal, output, lambda: line(f"not verified: {verdict.message}"))
         raise No
     began = time.monotonic()
     image = cache.describe(registry, pinned)
@@ -80,7 +83,7 @@ def _mount_path(text: str) -> MountPath | None:
     try:
         return MountPath(text) if text else None
     except InvalidMountPath as error:
-        raise GKMError(Reason.NOT_ALLOWED, f"--mount-path: {error}") from error
+        raise WrongUsage(f"--mount-path: {error}", "name the path as containers will see it") from error
 
 
 def _tell(made: Extracted, to: Path, image: str, path: MountPath | None) -> None:

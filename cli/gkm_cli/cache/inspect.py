@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from gkm.images.cache import CacheImage
+from gkm.images.cache import CacheImage, Target
 from gkm.images.cache_entries import CacheEntry, entries_in
 from gkm.images.registries.registry import Registry
 
@@ -39,7 +39,7 @@ def inspect(
         "entryCount": image.entry_count,
         "entries": [_entry(entry) for entry in found] if found is not None else _of_labels(image),
         "files": files,
-        "targets": [{"backend": t.backend, "arch": t.arch, "warpSize": t.warp_size} for t in image.targets],
+        "targets": [_target(target) for target in image.targets],
         "labels": image.labels,
     }
     show(answer, output, lambda: _tell(image, found))
@@ -54,7 +54,7 @@ def _content(registry: Registry, image: CacheImage, max_bytes: int) -> tuple[lis
 
 def _entry(entry: CacheEntry) -> dict[str, Any]:
     return {
-        "form": entry.form,
+        "form": entry.form or None,
         "hash": entry.hash or None,
         "backend": entry.backend or None,
         "arch": entry.arch or None,
@@ -64,10 +64,20 @@ def _entry(entry: CacheEntry) -> dict[str, Any]:
     }
 
 
+def _target(target: Target) -> dict[str, Any]:
+    return {
+        "backend": target.backend,
+        "arch": target.arch,
+        "warpSize": target.warp_size,
+        "ptxVersion": target.ptx_version or None,
+        "cudaVersion": target.cuda_version or None,
+    }
+
+
 def _of_labels(image: CacheImage) -> list[dict[str, Any]]:
     """Return what the labels say of entries: one for each kind of GPU, without the hashes."""
     return [
-        _entry(CacheEntry(image.format.value, "", target.backend, target.arch, target.warp_size, None, ""))
+        _entry(CacheEntry("", "", target.backend, target.arch, target.warp_size, target.ptx_version or None, ""))
         for target in image.targets
     ]
 

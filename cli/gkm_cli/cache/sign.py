@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from gkm.api.errors import GKMError, Reason
 from gkm.images.signatures.rekor import Rekor
 from gkm.images.signatures.sigstore_services import PUBLIC_FULCIO, PUBLIC_REKOR, Service
 from gkm.images.signing import keyless as signing_keyless
@@ -16,7 +15,7 @@ from gkm.images.signing import sign as signing
 from gkm.images.signing.forms import Signer
 from gkm.images.signing.keyless import MAX_TOKEN_BYTES, Authority
 
-from gkm_cli.answers import Output, OutputOption, line, show
+from gkm_cli.answers import Output, OutputOption, WrongUsage, line, show
 from gkm_cli.registries import Access, CAFileOption, ConfigOption, PlainHTTPOption, RefArgument
 from gkm_cli.signers import TrustedRootOption
 
@@ -28,7 +27,8 @@ TokenOption = Annotated[
     Path | None, typer.Option("--identity-token", metavar="FILE", help="Sign as whom this OpenID token names.")
 ]
 FulcioOption = Annotated[
-    str, typer.Option("--fulcio-url", metavar="URL", help="Who certifies identities, with --identity-token.")
+    str,
+    typer.Option("--fulcio-url", metavar="URL", help=f"Who certifies, with --identity-token [{PUBLIC_FULCIO}]."),
 ]
 RekorOption = Annotated[
     str,
@@ -41,7 +41,7 @@ def sign(
     *,
     key: KeyFileOption = "",
     identity_token: TokenOption = None,
-    fulcio_url: FulcioOption = PUBLIC_FULCIO,
+    fulcio_url: FulcioOption = "",
     rekor_url: RekorOption = "",
     trusted_root: TrustedRootOption = None,
     plain_http: PlainHTTPOption = False,
@@ -51,10 +51,12 @@ def sign(
 ) -> None:
     """Sign the digest that REF names now, by a key or as an identity."""
     if bool(key) == bool(identity_token):
-        raise GKMError(Reason.NOT_ALLOWED, "exactly one of --key and --identity-token is needed", "name one")
-    access = Access.of(config, plain_http=plain_http, ca_file=ca_file)
+        raise WrongUsage("exactly one of --key and --identity-token is needed", "name one")
+    if key and (fulcio_url or (trusted_root and not rekor_url)):
+        raise WrongUsage("--fulcio-url and --trusted-root mean nothing for this signature", "leave them out")
+    access = Access.of(config, plain_http=plain_http, ca_file=ca_file).without_mirrors()
     if identity_token:
-        signer = _by_identity(identity_token, fulcio_url, rekor_url or PUBLIC_REKOR, trusted_root)
+        signer = _by_identity(identity_token, fulcio_url or PUBLIC_FULCIO, rekor_url or PUBLIC_REKOR, trusted_root)
     else:
         signer = _by_key(key, rekor_url, trusted_root)
     registry, pinned = access.pinned(reference)
@@ -66,7 +68,7 @@ def sign(
 
 def _by_key(key: str, rekor_url: str, trusted_root: Path | None) -> Signer:
     if rekor_url and not trusted_root:
-        raise GKMError(Reason.NOT_ALLOWED, "--rekor-url needs --trusted-root", "name the file with the log's key")
+        raise WrongUsage("--rekor-url needs --trusted-root", "name the file with the log's key")
     private = signing_keys.read(key, _password(key))
     if not rekor_url:
         return Signer.by_key(private)
@@ -83,8 +85,7 @@ def _password(key: str) -> bytes:
 
 def _by_identity(token: Path, fulcio_url: str, rekor_url: str, trusted_root: Path | None) -> Signer:
     if not trusted_root:
-        raise GKMError(
-            Reason.NOT_ALLOWED,
+        raise WrongUsage(
             "--identity-token needs --trusted-root",
             "for the public Sigstore, `cosign trusted-root create --with-default-services` writes the file",
         )

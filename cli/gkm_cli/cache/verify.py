@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from gkm.api.errors import GKMError, Reason
-from gkm.images.signatures.verify import Finding, Verdict, Verifier
+from gkm.images.signatures.verify import Finding, Verdict
 
 from gkm_cli.answers import No, Output, OutputOption, line, show, table
 from gkm_cli.registries import Access, CAFileOption, ConfigOption, PlainHTTPOption, RefArgument
@@ -11,9 +10,11 @@ from gkm_cli.signers import (
     IdentityOption,
     IssuerOption,
     KeyOption,
+    NamespaceOption,
     PolicyOption,
     Signers,
     TrustedRootOption,
+    judged,
     verification,
 )
 
@@ -26,6 +27,7 @@ def verify(
     issuer: IssuerOption = "",
     trusted_root: TrustedRootOption = None,
     policy: PolicyOption = None,
+    namespace: NamespaceOption = None,
     plain_http: PlainHTTPOption = False,
     ca_file: CAFileOption = None,
     config: ConfigOption = None,
@@ -35,9 +37,7 @@ def verify(
     access = Access.of(config, plain_http=plain_http, ca_file=ca_file)
     wanted = verification(Signers(key, identity, issuer, trusted_root, policy), access.config)
     registry, pinned = access.pinned(reference)
-    verdict = Verifier(wanted).verify(registry, pinned, None)
-    if verdict.verified is None and verdict.reason is not Reason.NOT_REQUIRED:
-        raise GKMError(verdict.reason, verdict.message)
+    verdict = judged(registry, pinned, wanted, namespace)
     answer = {
         "digest": pinned.digest,
         "verified": bool(verdict.verified),

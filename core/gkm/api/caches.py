@@ -7,6 +7,8 @@ from msgspec import Meta, Struct, field
 from gkm.api.meta import API_VERSION, Condition, ObjectMeta
 
 DIGEST_PATTERN = "^sha256:[0-9a-f]{64}$"
+NAME_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+"""What Kubernetes calls objects: a DNS-1123 subdomain, never `.` or `..`, which would be other paths of the API."""
 MAX_FAILED_NODES = 20
 """At most so many node names a reason in status.failedNodeConditions; then a count (design/api.md)."""
 
@@ -18,7 +20,7 @@ DateTime = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 class LocalObjectReference(Struct, frozen=True):
     """A secret in the cache's own namespace."""
 
-    name: Annotated[str, Meta(min_length=1, max_length=253)]
+    name: Annotated[str, Meta(min_length=1, max_length=253, pattern=NAME_PATTERN)]
 
 
 class UpdatePolicy(Struct, frozen=True, omit_defaults=True):

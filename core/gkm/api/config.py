@@ -36,7 +36,8 @@ class RegistryHost(Struct, frozen=True, rename="camel", forbid_unknown_fields=Tr
 
     `mirrors` are hosts that are asked first, under the same repository names; what they answer is checked like any
     answer. `auth_hosts` are further hosts that may see the credentials. `credentials_secret` is the name of a Secret
-    in GKM's own namespace whose credentials (.dockerconfigjson) every cache may use.
+    in GKM's own namespace whose credentials (.dockerconfigjson) every cache may use whose image is on this host, or on
+    one that this host mirrors.
     """
 
     mirrors: list[str] = field(default_factory=list)
@@ -47,10 +48,20 @@ class RegistryHost(Struct, frozen=True, rename="camel", forbid_unknown_fields=Tr
 
 
 class Registries(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Which registries may be used (`allow`: globs over host:port/repository; empty: every one) and how."""
+    """Which registries may be used, and how.
+
+    `allow` are globs over host:port/repository; none of them means every registry. Before the first slash `*` stands
+    for a part of the host and port, and brackets are those of an IPv6 address; behind it `*` spans slashes. Without a
+    slash a glob is of hosts and of all that is there: `registry.example`, `*.corp.example`, and `*` for everything.
+    """
 
     allow: list[str] = field(default_factory=list)
     hosts: dict[str, RegistryHost] = field(default_factory=dict)
+
+    def sources(self, registry: str) -> list[str]:
+        """Return the hosts that are asked for what a registry has, in their order: its mirrors, then itself."""
+        configured = self.hosts.get(registry)
+        return [*(configured.mirrors if configured else []), registry]
 
 
 class Store(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):

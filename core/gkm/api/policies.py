@@ -49,10 +49,11 @@ class Identity(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
 class Policy(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """Whose signatures open which images.
 
-    `images` and `namespaces` are globs (`*` spans slashes); an empty `namespaces` means every namespace and the
-    cluster kind. When several policies cover an image, EVERY ONE of them must be satisfied, in whatever order they
-    stand: a broad policy never shadows a stricter one, and to add a policy can only close, never open. (Sigstore's
-    policy-controller combines its policies the same way.)
+    `images` are globs over host:port/repository, read as those of `registries.allow` are (api/config.py);
+    `namespaces` are globs, and none of them means every namespace and the cluster kind. When several policies cover
+    an image, EVERY ONE of them must be satisfied, in whatever order they stand: a broad policy never shadows a
+    stricter one, and to add a policy can only close, never open. (Sigstore's policy-controller combines its policies
+    the same way.)
 
     `keys` are public keys: PEM text, or the path of a PEM file. `identities` are holders of keyless signatures.
     `require` counts over both together: `any` one of them, `all` of them, or a number of them. One signer stands for

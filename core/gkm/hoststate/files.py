@@ -6,7 +6,7 @@ import secrets
 import stat
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 MAX_BYTES = 4 << 20
 """No record, pointer or usage file of ours is larger; what is larger was not written by us."""
@@ -70,12 +70,12 @@ def names_in(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.iterdir())
 
 
-def read_bounded(path: Path, limit: int = MAX_BYTES) -> bytes:
-    """Return the content of a regular file of at most `limit` bytes; links are not followed.
+def open_regular(path: Path) -> BinaryIO:
+    """Return a regular file, open for reading; links are not followed.
 
     Raises:
         FileNotFoundError: there is no such file.
-        UnreadableState: it is too large, or no regular file.
+        UnreadableState: it cannot be opened, or is no regular file.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -87,7 +87,17 @@ def read_bounded(path: Path, limit: int = MAX_BYTES) -> bytes:
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise UnreadableState(f"{path}: no regular file")
-    with os.fdopen(descriptor, "rb") as file:
+    return os.fdopen(descriptor, "rb")
+
+
+def read_bounded(path: Path, limit: int = MAX_BYTES) -> bytes:
+    """Return the content of a regular file of at most `limit` bytes; links are not followed.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        UnreadableState: it is too large, or no regular file.
+    """
+    with open_regular(path) as file:
         try:
             data = file.read(limit + 1)
         except OSError as error:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from gkm.api.errors import GKMError, Reason
 from gkm.images.configuration import MAX_CONFIG_BYTES
-from gkm.images.manifest import OCI_MANIFEST, Descriptor, Platform
+from gkm.images.manifest import OCI_MANIFEST, Platform
 from gkm.images.packed import PackedBlob, PackedImage
 
 OCI_CONFIG = "application/vnd.oci.image.config.v1+json"
@@ -43,14 +43,10 @@ def image_of(config: bytes, layers: Sequence[PackedBlob], labels: dict[str, str]
     manifest = {
         "schemaVersion": 2,
         "mediaType": OCI_MANIFEST,
-        "config": _stated(packed.descriptor),
-        "layers": [_stated(layer.descriptor) for layer in layers],
+        "config": packed.descriptor.stated(),
+        "layers": [layer.descriptor.stated() for layer in layers],
     }
     return PackedImage(_compact(manifest), OCI_MANIFEST, (packed, *layers), labels)
-
-
-def _stated(descriptor: Descriptor) -> dict[str, object]:
-    return {"mediaType": descriptor.media_type, "digest": descriptor.digest, "size": descriptor.size}
 
 
 def _compact(value: object) -> bytes:

@@ -5,7 +5,7 @@ Types of OCI image-spec 1.1 and docker's schema 2; bounds of prior-art/oci-and-s
 
 import hashlib
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct, field
@@ -49,6 +49,10 @@ class Descriptor(Struct, frozen=True, rename="camel"):
         names.digest(self.digest)
         if not 0 <= self.size < MAX_SIZE:
             raise ValueError(f"a size of {self.digest} is negative, or more than any disk has")
+
+    def stated(self) -> dict[str, Any]:
+        """Return what a manifest of ours says of the content."""
+        return {"mediaType": self.media_type, "digest": self.digest, "size": self.size}
 
 
 class ImageManifest(Struct, frozen=True, rename="camel"):

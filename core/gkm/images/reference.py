@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 
 from gkm.api.errors import GKMError, Reason
 from gkm.hoststate import names
@@ -67,10 +68,26 @@ class Reference:
         """Return the reference to another tag of the same repository."""
         return replace(self, tag=tag, digest=None)
 
+    def tag_of_digest(self, suffix: str = "") -> "Reference":
+        """Return the tag `sha256-<hex>` of a pinned reference: where others put what is about this content."""
+        return self.tagged(self.target.replace(":", "-") + suffix)
+
     @property
     def name(self) -> str:
         """Return registry and repository, what allow-lists and policies match."""
         return f"{self.registry}/{self.repository}"
+
+    def fits(self, pattern: str) -> bool:
+        """Return whether a glob of `registries.allow` or of a policy's `images` is about this repository.
+
+        The host is compared with what stands before the pattern's first slash, the repository with what stands behind
+        it, where `*` spans slashes: nobody's repository can look like somebody else's host. Without a slash the
+        pattern is of hosts, with everything on them. The brackets of a host are those of an address.
+        """
+        host, slash, repository = pattern.partition("/")
+        if not fnmatchcase(self.registry, host.replace("[", "[[]")):
+            return False
+        return not slash or fnmatchcase(self.repository, repository)
 
     @property
     def target(self) -> str:

@@ -7,8 +7,12 @@ from urllib.parse import quote
 from gkm.api.caches import ClusterGKMCache, GKMCache
 from gkm.api.meta import API_VERSION
 from gkm.api.nodes import ClusterGKMCacheNode, GKMCacheNode
+from gkm.kube.errors import ApiError
 
 T = TypeVar("T")
+
+_NO_NAMES = ("", ".", "..")
+_NOT_FOUND = 404
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +29,18 @@ class Resource(Generic[T]):
     namespaced: bool
     type: type[T]
 
-    def path(self, namespace: str | None = None, name: str = "", subresource: str = "") -> str:
-        """Return the path of the collection (of one namespace, or of all), of an object, or of its subresource."""
+    def path(self, namespace: str | None = None, name: str | None = None, subresource: str = "") -> str:
+        """Return the path of the collection (of one namespace, or of all), of an object, or of its subresource.
+
+        Raises:
+            ApiError: not found, for a name that no object has and that would lead elsewhere: empty, `.` or `..`.
+        """
         root = f"/apis/{self.api_version}" if "/" in self.api_version else f"/api/{self.api_version}"
         parts = ["namespaces", namespace] if self.namespaced and namespace else []
-        parts += [self.plural, *([name] if name else []), *([subresource] if subresource else [])]
+        parts += [self.plural, *([] if name is None else [name]), *([subresource] if subresource else [])]
+        for part in parts:
+            if part in _NO_NAMES:
+                raise ApiError(_NOT_FOUND, "NotFound", f"no {self.kind} can have {part!r} in its path")
         return "/".join([root, *(quote(part, safe="") for part in parts)])
 
 

@@ -3,6 +3,7 @@
 import heapq
 import logging
 import time
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable
 from threading import Condition, Thread
 from typing import Generic, TypeVar
@@ -20,12 +21,19 @@ class Retry(Exception):
     """Raised by a handler for "not yet, try again": the text is logged on one line, without a traceback."""
 
 
+def _one_group(_: object) -> str:
+    return ""
+
+
 class WorkQueue(Generic[K]):
     """A level-triggered queue: a key says THAT there is something to do, the handler finds out what.
 
     `handle(key)` returns None when all is as it should be, or the seconds after which to look again. What it raises
     puts the key back with the pause of `backoff`. A key that is added while it is worked on runs once more after.
     The queue holds a key at most once, so it is no longer than there are objects.
+
+    Keys of one `group` are worked on by at most `per_group` workers at a time (None: by all); the others of the group
+    wait without holding one. Groups whose keys are due take turns, the keys of one come in the order of their times.
     """
 
     def __init__(
@@ -35,6 +43,8 @@ class WorkQueue(Generic[K]):
         *,
         workers: int = 2,
         backoff: Backoff = Backoff(1.0, 300.0),  # noqa: B008 -- a frozen value
+        group: Callable[[K], str] = _one_group,
+        per_group: int | None = None,
     ) -> None:
         self._name = name
         self._handle = handle
@@ -42,6 +52,7 @@ class WorkQueue(Generic[K]):
         self._due: dict[K, float] = {}
         self._heap: list[tuple[float, int, K]] = []
         self._count = 0
+        self._turns: _Turns[K] = _Turns(group, per_group or workers)
         self._running: set[K] = set()
         self._again: dict[K, float] = {}
         self._failures: dict[K, int] = {}
@@ -74,6 +85,7 @@ class WorkQueue(Generic[K]):
         with self._changed:
             for memory in (self._due, self._again, self._failures):
                 memory.pop(key, None)
+            self._turns.drop(key)
 
     def start(self) -> None:
         """Start the workers."""
@@ -103,6 +115,7 @@ class WorkQueue(Generic[K]):
             after = self._run(key)
             with self._changed:
                 self._running.discard(key)
+                self._turns.ended(key)
                 due = [self._again.pop(key)] if key in self._again else []
                 due += [time.monotonic() + after] if after is not None else []
                 if due:
@@ -112,17 +125,24 @@ class WorkQueue(Generic[K]):
         """Return the next key that is due, None when the queue is closed."""
         with self._changed:
             while not self._stopped:
-                # A key that was brought forward leaves its later place in the heap behind; that one is stale.
-                while self._heap and self._due.get(self._heap[0][2]) != self._heap[0][0]:
-                    heapq.heappop(self._heap)
                 now = time.monotonic()
-                if self._heap and self._heap[0][0] <= now:
-                    key = heapq.heappop(self._heap)[2]
+                self._collect(now)
+                if (key := self._turns.take()) is not None:
                     del self._due[key]
                     self._running.add(key)
+                    # Another worker may be waiting for a later key than the one that comes next.
+                    self._changed.notify()
                     return key
                 self._changed.wait(self._heap[0][0] - now if self._heap else None)
             return None
+
+    def _collect(self, now: float) -> None:
+        """Hand the keys that are due to their groups."""
+        # A key that was brought forward leaves its later place in the heap behind; that one is stale.
+        while self._heap and (self._heap[0][0] <= now or self._due.get(self._heap[0][2]) != self._heap[0][0]):
+            due, _, key = heapq.heappop(self._heap)
+            if self._due.get(key) == due:
+                self._turns.put(key)
 
     def _run(self, key: K) -> float | None:
         """Work on a key; return after how many seconds it wants to run again."""
@@ -142,3 +162,48 @@ class WorkQueue(Generic[K]):
         failures = self._failures.get(key, 0) + 1
         self._failures[key] = failures
         return self._backoff.pause(failures, asked)
+
+
+class _Turns(Generic[K]):
+    """Keys that are due, and how many of each group are taken. The caller's lock guards it.
+
+    No step costs more than there are groups with all they may have, and those hold a worker each at least.
+    """
+
+    def __init__(self, group: Callable[[K], str], most: int) -> None:
+        self._group = group
+        self._most = most
+        self._waiting: OrderedDict[str, OrderedDict[K, None]] = OrderedDict()
+        self._taken: Counter[str] = Counter()
+
+    def put(self, key: K) -> None:
+        """Let a key wait for its turn, behind the others of its group."""
+        self._waiting.setdefault(self._group(key), OrderedDict())[key] = None
+
+    def drop(self, key: K) -> None:
+        """Let a key wait no more, if it does."""
+        group = self._group(key)
+        keys = self._waiting.get(group, OrderedDict())
+        keys.pop(key, None)
+        if not keys:
+            self._waiting.pop(group, None)
+
+    def take(self) -> K | None:
+        """Take the first key of the next group that may have one more, None where there is none."""
+        group = next((group for group in self._waiting if self._taken[group] < self._most), None)
+        if group is None:
+            return None
+        key, _ = self._waiting[group].popitem(last=False)
+        self._taken[group] += 1
+        if self._waiting[group]:
+            self._waiting.move_to_end(group)
+        else:
+            del self._waiting[group]
+        return key
+
+    def ended(self, key: K) -> None:
+        """Give back what was taken for a key."""
+        group = self._group(key)
+        self._taken[group] -= 1
+        if not self._taken[group]:
+            del self._taken[group]

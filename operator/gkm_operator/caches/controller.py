@@ -30,6 +30,8 @@ DEBOUNCE_SECONDS = 1.0
 
 VERIFY_BACKOFF = Backoff(2.0, 300.0)
 VERIFY_WORKERS = 8
+VERIFY_PER_NAMESPACE = 2
+"""A silent registry holds a worker for half a minute: one tenant's must not hold them all (decisions/0006)."""
 STATUS_WORKERS = 2
 
 
@@ -58,7 +60,14 @@ class CachesController:
         self._fleet = Fleet()
         # By uid: an object that was deleted and made again under its old name starts anew.
         self._outcomes: dict[str, Outcome] = {}
-        self._verify = WorkQueue("verify", self.verify, workers=VERIFY_WORKERS, backoff=backoff)
+        self._verify = WorkQueue(
+            "verify",
+            self.verify,
+            workers=VERIFY_WORKERS,
+            backoff=backoff,
+            group=lambda key: key.namespace,
+            per_group=VERIFY_PER_NAMESPACE,
+        )
         self._status = WorkQueue("status", self.write, workers=STATUS_WORKERS)
         self._caches = Reflector(api, GKMCACHES, self._cache_changed)
         self._cluster_caches = Reflector(api, CLUSTERGKMCACHES, self._cache_changed)

@@ -32,7 +32,7 @@ def look(images: Images, cache: Cache, pinned: str | None) -> Outcome:
     """Return the outcome for the image of a cache; `pinned` is what it was resolved to before, for good."""
     digest, image, namespace = pinned, cache.spec.image, cache.metadata.namespace or None
     try:
-        opened = images.opened_for(namespace, [reference.name for reference in cache.spec.image_pull_secrets])
+        opened = images.opened_for(image, namespace, [reference.name for reference in cache.spec.image_pull_secrets])
         digest = pinned or opened.resolve(image)
         verdict = opened.verify(image, digest, namespace)
         size_bytes, sized = _size(opened, image, digest) if verdict.allowed else (0, True)

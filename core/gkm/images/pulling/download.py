@@ -9,6 +9,7 @@ from threading import Event, Lock
 
 from gkm.api.errors import GKMError, Reason
 from gkm.images.manifest import Descriptor
+from gkm.images.packed import write_all
 from gkm.images.pulling.blob_files import BlobFiles
 from gkm.images.reference import Reference
 from gkm.images.registries.blobs import Arrival
@@ -71,24 +72,35 @@ class Download:
 
     def _one(self, number: int, blob: Descriptor) -> Path:
         target = self.work / f"layer-{number}"
+        # What was on the disk may be what is wrong: only bytes that all came now are the registry's to answer for.
+        if not self._fetched(blob, target, again=False):
+            self._fetched(blob, target, again=True)
+        return target
+
+    def _fetched(self, blob: Descriptor, target: Path, *, again: bool) -> bool:
+        """Bring a blob; return False for a wrong one, some of which was here before, unless that was so `again`."""
         with self.files.held(self.ref, blob, lambda: self._go_on(0)) as held:
 
             def write(part: bytes) -> None:
-                _write(held.descriptor, part)
+                write_all(held.descriptor, part)
                 self._go_on(len(part))
 
             arrival = Arrival(blob, write)
             arrival.remember(_parts(held.descriptor, blob.size))
-            self._go_on(arrival.seen)
-            os.ftruncate(held.descriptor, arrival.seen)
+            remembered = arrival.seen
+            self._go_on(remembered)
+            os.ftruncate(held.descriptor, remembered)
             try:
                 self.registry.blob(self.ref, arrival)
             except GKMError as error:
                 if error.reason is not Reason.REGISTRY_UNAVAILABLE:
                     held.path.unlink()  # what came is not worth going on with
-                raise
+                if again or not remembered or error.reason is not Reason.DIGEST_MISMATCH:
+                    raise
+                self._go_on(-arrival.seen)
+                return False
             held.keep(target)
-        return target
+        return True
 
     def _go_on(self, count: int) -> None:
         """Count what has come, unless another blob of the image has failed."""
@@ -102,9 +114,3 @@ def _parts(descriptor: int, limit: int) -> Iterator[bytes]:
     while limit > 0 and (part := os.read(descriptor, min(_READ_BYTES, limit))):
         limit -= len(part)
         yield part
-
-
-def _write(descriptor: int, part: bytes) -> None:
-    view = memoryview(part)
-    while view:
-        view = view[os.write(descriptor, view) :]

@@ -2,17 +2,19 @@
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from gkm.api.errors import GKMError, Reason
+from gkm.images.archives.ahead import ahead
 from gkm.images.archives.archive import Member, Stream, members
 from gkm.images.archives.inflate import inflated
 from gkm.images.archives.member_names import checked_path
 from gkm.images.cache import Format
 from gkm.images.pulling.listing import ListedFile, Listing
 from gkm.images.pulling.pace import Pace
+from gkm.images.pulling.promises import BLOCK_BYTES, blocks
 
 MAX_FILES = 200_000
 """A real cache of 1 GB has 15,000; each costs time here, a line of the file list, and an inode on every node."""
@@ -28,11 +30,17 @@ FILE_MODE, EXECUTABLE_MODE = 0o444, 0o555
 
 @dataclass(slots=True)
 class Extraction:
-    """An extraction under way into an empty directory that nobody else knows."""
+    """An extraction under way into an empty directory that nobody else knows.
+
+    `claimed` is the size that the image claims, None where it claims none. `take` is called with bytes of content and
+    of the disk before they are written; what it raises ends the extraction.
+    """
 
     destination: Path
     format: Format
     max_bytes: int
+    claimed: int | None = None
+    take: Callable[[int, int], object] = lambda _content, _disk: None
     files: Listing = field(init=False)
     manifest: bytes = b""
     size_bytes: int = 0
@@ -55,7 +63,11 @@ class Extraction:
             GKMError: UNSAFE_CONTENT, TOO_LARGE, CONTENT_MISMATCH; NODE_ERROR when it takes too long.
             OSError: the disk refused.
         """
-        for member, content in members(Stream(self._bounded(inflated(self._paced(parts))))):
+        with ahead(inflated(self._paced(parts))) as chunks:
+            self._members_of(chunks)
+
+    def _members_of(self, chunks: Iterable[bytes]) -> None:
+        for member, content in members(Stream(self._bounded(chunks))):
             self._members += 1
             if self._members > MAX_MEMBERS:
                 raise GKMError(Reason.TOO_LARGE, f"the image has more than {MAX_MEMBERS} entries in its archives")
@@ -106,6 +118,7 @@ class Extraction:
             self._directory(parent)
         self._count(path)
         self._made.add(path)
+        self.take(0, BLOCK_BYTES)
         try:
             (self.destination / path).mkdir()
         except FileExistsError as error:
@@ -116,19 +129,19 @@ class Extraction:
         if parent:
             self._directory(parent)
         self._count(path)
-        self.size_bytes += member.size
-        if self.size_bytes > self.max_bytes:
-            raise GKMError(Reason.TOO_LARGE, f"the cache is larger than the {self.max_bytes} bytes that are allowed")
+        self._count_bytes(member.size)
+        self.take(0, blocks(member.size) - member.size)
         hasher = hashlib.sha256()
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         mode = EXECUTABLE_MODE if member.executable else FILE_MODE
         try:
-            descriptor = os.open(self.destination / path, flags, mode)
+            descriptor = os.open(f"{self.destination}/{path}", flags, mode)
         except FileExistsError as error:
             # Names are not remembered: the disk knows them.
             raise _conflict(path) from error
         try:
             for piece in content:
+                self.take(len(piece), len(piece))
                 hasher.update(piece)
                 _write(descriptor, piece)
             os.fchmod(descriptor, mode)  # whatever the umask was
@@ -143,6 +156,17 @@ class Extraction:
             raise GKMError(Reason.TOO_LARGE, f"the cache has more than {MAX_FILES} files and directories")
         if self._path_bytes > MAX_PATHS_BYTES:
             raise GKMError(Reason.TOO_LARGE, f"the paths in the cache are longer than {MAX_PATHS_BYTES} bytes together")
+
+    def _count_bytes(self, size: int) -> None:
+        """Count a file before a byte of it is written: room is held for what is claimed, and for no more."""
+        self.size_bytes += size
+        if self.size_bytes > self.max_bytes:
+            raise GKMError(Reason.TOO_LARGE, f"the cache is larger than the {self.max_bytes} bytes that are allowed")
+        if self.claimed is not None and self.size_bytes > self.claimed:
+            raise GKMError(
+                Reason.CONTENT_MISMATCH,
+                f"the image says that its cache has {self.claimed} bytes, it has {self.size_bytes} at least",
+            )
 
 
 def _write(descriptor: int, piece: memoryview) -> None:

@@ -5,7 +5,6 @@ Built in memory, the list of the largest cache took 150 MiB.
 """
 
 import os
-import stat
 import tempfile
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import BinaryIO
 import msgspec
 from msgspec import Struct
 
-from gkm.hoststate.files import UnreadableState
+from gkm.hoststate.files import UnreadableState, open_regular
 
 MAX_LINE_BYTES = 16 << 10
 """A path has at most 1,024 bytes; escaped for JSON each may take six."""
@@ -93,16 +92,7 @@ def read(path: Path) -> tuple[FileList, int]:
         FileNotFoundError: there is no such file.
         UnreadableState: it is no list that `write` wrote.
     """
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise UnreadableState(f"{path}: {error.strerror}") from error
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise UnreadableState(f"{path}: no regular file")
-    with os.fdopen(descriptor, "rb") as file:
+    with open_regular(path) as file:
         try:
             return _read(file)
         except OSError as error:

@@ -8,7 +8,7 @@ import errno
 import os
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from enum import StrEnum
 from pathlib import Path
 from threading import Lock
@@ -17,11 +17,12 @@ from gkm.api.errors import GKMError, Reason
 from gkm.hoststate.layout import Layout
 from gkm.images.archives.inflate import FEED_BYTES
 from gkm.images.cache import CacheImage
-from gkm.images.pulling import entry
+from gkm.images.pulling import entry, promises
 from gkm.images.pulling.blob_files import BlobFiles
 from gkm.images.pulling.download import Download, Meter
 from gkm.images.pulling.entry import Entry, FileList
 from gkm.images.pulling.extract import Extraction
+from gkm.images.pulling.promises import Promise
 from gkm.images.registries.registry import Registry
 
 
@@ -52,9 +53,8 @@ def fetch(
         return present
     work = Path(tempfile.mkdtemp(prefix=f"{layout.entry(image.digest).name[:16]}-", dir=layout.work))
     try:
-        with _room(layout, image, max_bytes):
-            extraction = extract(registry, image, layout, work, max_bytes=max_bytes, progress=progress)
-            return entry.publish(layout, work, file_list(image, extraction), extraction.manifest)
+        extraction = extract(registry, image, layout, work, max_bytes=max_bytes, progress=progress)
+        return entry.publish(layout, work, file_list(image, extraction), extraction.manifest)
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
@@ -79,18 +79,34 @@ def extract(
         OSError: the disk refused.
     """
     _check_size(image, max_bytes)
-    tell = progress or _silent
-    meter = Meter(lambda percent: tell(Stage.DOWNLOADING, percent), image.download_bytes)
-    blobs = Download(registry, image.ref, BlobFiles(layout.blobs), work, meter).run(image.layers)
-    destination = work / entry.CONTENT
-    destination.mkdir()
-    extraction = Extraction(destination, image.format, max_bytes)
-    unpacking = Meter(lambda percent: tell(Stage.EXTRACTING, percent), image.download_bytes)
-    for blob in blobs:
-        extraction.layer(_parts(blob, unpacking))
-        blob.unlink()
+    with _room(layout, image, work) as promise:
+        tell = progress or _silent
+        meter = _Blobs(promise, image, tell)
+        blobs = Download(registry, image.ref, BlobFiles(layout.blobs), work, meter).run(image.layers)
+        extraction = Extraction(work / entry.CONTENT, image.format, max_bytes, image.size_bytes, promise.unpacked)
+        _unpack(extraction, blobs, Meter(lambda percent: tell(Stage.EXTRACTING, percent), image.download_bytes))
     _check_content(image, extraction)
     return extraction
+
+
+class _Blobs(Meter):
+    """Tells how far the blobs have come, and that they need no promise any more."""
+
+    def __init__(self, promise: Promise, image: CacheImage, tell: Progress) -> None:
+        super().__init__(lambda percent: tell(Stage.DOWNLOADING, percent), image.download_bytes)
+        self._promise = promise
+
+    def add(self, count: int) -> None:
+        """See Meter."""
+        self._promise.downloaded(count)
+        super().add(count)
+
+
+def _unpack(extraction: Extraction, blobs: list[Path], meter: Meter) -> None:
+    extraction.destination.mkdir()
+    for blob in blobs:
+        extraction.layer(_parts(blob, meter))
+        blob.unlink()
 
 
 def file_list(image: CacheImage, extraction: Extraction) -> FileList:
@@ -98,33 +114,46 @@ def file_list(image: CacheImage, extraction: Extraction) -> FileList:
     return FileList(image.digest, image.format.value, extraction.size_bytes, extraction.files)
 
 
-_promised: dict[int, int] = {}
-"""Bytes that pulls under way still need, by device: two that fit one by one need not fit together."""
-_promises = Lock()
+_promising = Lock()
+"""Held from the look at the disk until its room is promised: two pulls that fit one by one need not fit together."""
 
 
 @contextmanager
-def _room(layout: Layout, image: CacheImage, max_bytes: int) -> Iterator[None]:
-    """Hold the room that an image needs on the disk of the state; blobs that are only kept give way.
+def _room(layout: Layout, image: CacheImage, work: Path) -> Iterator[Promise]:
+    """Give what the caller was promised for an image on the disk of `work`; where nobody promised anything, do it now.
 
     Raises:
-        GKMError: TOO_LARGE or DISK_FULL.
+        GKMError: DISK_FULL; blobs that are only kept have given way.
     """
-    _check_size(image, max_bytes)
-    wanted = image.download_bytes + (image.size_bytes or 0)
-    device = layout.state.stat().st_dev
-    with _promises:
-        if wanted > _free(layout.state, device):
-            BlobFiles(layout.blobs).make_room()
-        free = _free(layout.state, device)
-        if wanted > free:
-            raise _disk_full(f"{image.ref} needs {wanted} bytes on {layout.state}, {max(0, free)} are free")
-        _promised[device] = _promised.get(device, 0) + wanted
-    try:
-        yield
-    finally:
-        with _promises:
-            _promised[device] -= wanted
+    promised = promises.of(work, image)
+    if promised is not None:
+        yield promised
+        return
+
+    def more(content: int, disk: int) -> None:
+        with _promising:
+            _check_free(layout, image, work, disk)
+            promise.add(content, disk)
+
+    promise = Promise(image, more)
+    with ExitStack() as held:
+        with _promising:
+            _check_free(layout, image, work, promise.left)
+            held.enter_context(promises.kept(work, image, promise))
+        yield promise
+
+
+def _check_free(layout: Layout, image: CacheImage, work: Path, wanted: int) -> None:
+    if wanted > _free(work):
+        BlobFiles(layout.blobs).make_room()
+    free = _free(work)
+    if wanted > free:
+        raise _disk_full(f"{image.ref} needs {wanted} bytes on the disk of {work.parent}, {max(0, free)} are free")
+
+
+def _free(work: Path) -> int:
+    disk = os.statvfs(work)
+    return disk.f_bavail * disk.f_frsize - promises.pending(work)
 
 
 def _check_size(image: CacheImage, max_bytes: int) -> None:
@@ -135,11 +164,6 @@ def _check_size(image: CacheImage, max_bytes: int) -> None:
             f"{image.ref} has {largest} bytes, at most {max_bytes} are allowed",
             "raise store.maxImageBytes if it is meant",
         )
-
-
-def _free(state: Path, device: int) -> int:
-    disk = os.statvfs(state)
-    return disk.f_bavail * disk.f_frsize - _promised.get(device, 0)
 
 
 def _parts(blob: Path, meter: Meter) -> Iterator[bytes]:

@@ -35,6 +35,8 @@ def chunks(response: BaseHTTPResponse, limit: int, deadline: float) -> Iterator[
             if more := bool(chunk):
                 yield chunk
     except (HTTPError, OSError) as error:
+        if time.monotonic() >= deadline:
+            raise GKMError(Reason.REGISTRY_UNAVAILABLE, "the registry sends too slowly") from error
         raise GKMError(Reason.REGISTRY_UNAVAILABLE, "the registry broke off in the middle of an answer") from error
 
 

@@ -28,12 +28,14 @@ class _Exchange:
     internal: Container[str]
     stall: float
     sockets: list[socket.socket] = field(default_factory=list)
+    over: bool = False
 
     def watch(self, connection: socket.socket) -> None:
         # A duplicate: TLS takes the original over, and a shutdown of either ends both.
         self.sockets.append(socket.socket(fileno=os.dup(connection.fileno())))
 
     def shut(self) -> None:
+        self.over = True  # before the first socket ends: whoever notices that asks why
         for watched in self.sockets:
             with contextlib.suppress(OSError):
                 watched.shutdown(socket.SHUT_RDWR)
@@ -66,6 +68,12 @@ def exchange(deadline: float, *, internal: Container[str], stall: float) -> Iter
         timer.cancel()
         timer.join()  # at most one shutdown: after this no socket of ours is touched any more
         current.close()
+
+
+def timed_out() -> bool:
+    """Return whether the exchange of this thread came to its deadline, so that its sockets were shut down."""
+    current: _Exchange | None = getattr(_here, "exchange", None)
+    return current is not None and current.over
 
 
 class _Watched(HTTPConnection):

@@ -5,7 +5,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from fnmatch import fnmatchcase
 from functools import partial
 from threading import local
 
@@ -64,8 +63,7 @@ class Hosts:
             GKMError: NOT_ALLOWED.
         """
         self.check_allowed(ref)
-        configured = self._config.hosts.get(ref.registry)
-        return [*(configured.mirrors if configured else []), ref.registry]
+        return self._config.sources(ref.registry)
 
     def check_allowed(self, ref: Reference) -> None:
         """Accept a reference whose registry the configuration allows.
@@ -74,7 +72,7 @@ class Hosts:
             GKMError: NOT_ALLOWED.
         """
         allow = self._config.allow
-        if allow and not any(fnmatchcase(ref.name, pattern) for pattern in allow):
+        if allow and not any(ref.fits(pattern) for pattern in allow):
             raise GKMError(
                 Reason.NOT_ALLOWED,
                 f"{ref.name} is not among the allowed registries ({', '.join(allow)[:200]})",

@@ -11,6 +11,8 @@ from gkm.images.registries.addresses import Address
 from gkm.images.registries.connections import Pool, TLSPool
 from gkm.images.registries.proxies import Proxy, proxy_for
 
+NO_ANSWER = "it did not answer in time"
+
 
 class Pools:
     """The connections of one registry, which trusts `ca_file` or, without one, what the system trusts. Thread-safe."""
@@ -24,7 +26,7 @@ class Pools:
         """Return the connections for an address: a blob may lie where another proxy leads, or none.
 
         Raises:
-            ValueError: the environment's proxy is none.
+            NoProxy: the environment's proxy is none.
         """
         proxy = proxy_for(address)
         with self._lock:
@@ -58,6 +60,10 @@ def cause_of(error: HTTPError) -> str:
             return "its proxy does not answer"
         case urllib3.exceptions.NewConnectionError():  # a kind of ConnectTimeoutError, so it comes first
             return "it refuses connections"
-        case urllib3.exceptions.ConnectTimeoutError() | urllib3.exceptions.ReadTimeoutError():
-            return "it did not answer in time"
+        case (
+            urllib3.exceptions.ConnectTimeoutError()
+            | urllib3.exceptions.ReadTimeoutError()
+            | urllib3.exceptions.ProtocolError(args=(_, TimeoutError()))  # while something was sent
+        ):
+            return NO_ANSWER
     return "the connection broke"

@@ -3,13 +3,14 @@
 Everything else on a node is told about proxies in Go's words, so the same words must mean the same here.
 """
 
+import base64
 import os
 import re
 from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 from urllib.parse import unquote, urlsplit
 
-from urllib3.util import make_headers
+from urllib3.util import parse_url
 
 from gkm.images.registries.addresses import Address
 from gkm.images.registries.connections import is_internal
@@ -25,25 +26,38 @@ class Proxy:
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
 
+class NoProxy(ValueError):
+    """What the environment names is no http proxy; the message does not repeat it, it may hold a password."""
+
+
 def proxy_for(address: Address) -> Proxy | None:
     """Return the proxy that the environment names for an address, if any; this machine is never asked through one.
 
     Raises:
-        ValueError: what it names is no http proxy; the message does not repeat it, it may hold a password.
+        NoProxy: what it names is none.
     """
     named = _variable(f"{address.scheme}_proxy")
     if not named or is_internal(address.host) or is_excepted(address.host, address.port, _variable("no_proxy")):
         return None
-    parts = urlsplit(named if _SCHEME.match(named) else f"http://{named}")
+    try:
+        return _read(named if _SCHEME.match(named) else f"http://{named}")
+    except ValueError:
+        # Not chained: Python's own messages repeat what they could not read, which may be a part of the password.
+        raise NoProxy(f"{address.scheme.upper()}_PROXY names no http proxy") from None
+
+
+def _read(url: str) -> Proxy:
+    parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"{address.scheme.upper()}_PROXY names no http proxy")
+        raise ValueError("no http address")
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     port = parts.port or (443 if parts.scheme == "https" else 80)
-    headers = {}
-    if parts.username:
-        login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-        headers = make_headers(proxy_basic_auth=login)
-    return Proxy(f"{parts.scheme}://{host}:{port}", tuple(headers.items()))
+    place = f"{parts.scheme}://{host}:{port}"
+    parse_url(place)  # urllib3 reads it too, and stricter
+    if not parts.username:
+        return Proxy(place)
+    login = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
+    return Proxy(place, (("proxy-authorization", f"Basic {base64.b64encode(login).decode()}"),))
 
 
 def _variable(name: str) -> str:

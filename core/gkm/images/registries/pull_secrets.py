@@ -12,6 +12,7 @@ from typing import Protocol
 
 from gkm.api.config import Registries
 from gkm.api.errors import GKMError, Reason
+from gkm.images.reference import Reference
 from gkm.images.registries import credentials
 from gkm.images.registries.auth import Credentials
 from gkm.images.registries.credentials import DockerConfig
@@ -40,23 +41,29 @@ class PullSecrets:
     registries: Registries
     namespace: str
 
-    def credentials(self, namespace: str | None, names: Sequence[str]) -> Credentials | None:
+    def credentials(self, image: str, namespace: str | None, names: Sequence[str]) -> Credentials | None:
         """Return the credentials of a cache that names Secrets of its namespace (None: cluster-wide), its own first.
 
-        None where neither it nor the configuration names any.
+        Of the configuration's Secrets only those of the image's registry and its mirrors are read: one that is missing
+        for another host is no matter of this cache. None where neither the cache nor the configuration names any.
 
         Raises:
-            GKMError: as Secrets.data; UNAUTHORIZED for a Secret that holds no credentials.
+            GKMError: as Secrets.data and Reference.parse; UNAUTHORIZED for a Secret that holds no credentials.
         """
-        found = list(self._configs(namespace, names))
+        registry = Reference.parse(image).registry
+        found = list(self._configs(registry, namespace, names))
         return Keyring(found) if found else None
 
-    def _configs(self, namespace: str | None, names: Sequence[str]) -> Iterator[DockerConfig]:
+    def _configs(self, registry: str, namespace: str | None, names: Sequence[str]) -> Iterator[DockerConfig]:
         for name in dict.fromkeys(names):
             yield self._config(namespace or self.namespace, name)
-        for name in dict.fromkeys(host.credentials_secret for host in self.registries.hosts.values()):
+        for name in dict.fromkeys(map(self._of_host, self.registries.sources(registry))):
             if name:
                 yield self._config(self.namespace, name)
+
+    def _of_host(self, host: str) -> str:
+        configured = self.registries.hosts.get(host)
+        return configured.credentials_secret if configured else ""
 
     def _config(self, namespace: str, name: str) -> DockerConfig:
         data = self.secrets.data(namespace, name)

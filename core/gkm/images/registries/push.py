@@ -1,7 +1,7 @@
 """Storing in a registry: blobs in one piece each, then the manifest (distribution-spec 1.1, "Pushing")."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from urllib.parse import quote
 
 from gkm.api.errors import GKMError, Reason
@@ -52,11 +52,21 @@ def blob(registry: Registry, ref: Reference, packed: PackedBlob) -> str:
 
 def manifest(registry: Registry, ref: Reference, raw: bytes, media_type: str) -> str:
     """Store a manifest under the tag or digest of `ref` and return its digest; raises as `image` does."""
+    _put(registry, ref, raw, media_type)
+    return Manifest.of(raw, media_type).digest
+
+
+def referrer(registry: Registry, ref: Reference, raw: bytes, media_type: str) -> bool:
+    """Store a manifest with a subject; return whether the registry says that it took note of it; raises as `image`."""
+    return "OCI-Subject" in _put(registry, ref, raw, media_type)
+
+
+def _put(registry: Registry, ref: Reference, raw: bytes, media_type: str) -> Mapping[str, str]:
     hosts = registry.hosts
     hosts.check_allowed(ref)
     url = hosts.url(ref.registry, ref.repository, f"manifests/{ref.target}")
-    _write(registry, ref, Request("PUT", url, {"Content-Type": media_type}, body=raw), hosts.deadline(), _CREATED)
-    return Manifest.of(raw, media_type).digest
+    request = Request("PUT", url, {"Content-Type": media_type}, body=raw)
+    return _write(registry, ref, request, hosts.deadline(), _CREATED)
 
 
 def is_there(registry: Registry, ref: Reference, descriptor: Descriptor) -> bool:
@@ -132,8 +142,8 @@ def _store(registry: Registry, ref: Reference, blob: PackedBlob, sent: Callable[
 def _session(registry: Registry, ref: Reference, deadline: float) -> str:
     """Return where an upload may be sent to; another host than the registry's gets no credentials there."""
     uploads = registry.hosts.url(ref.registry, ref.repository, "blobs/uploads/")
-    location = _write(registry, ref, Request("POST", uploads, body=b""), deadline, _ACCEPTED)
-    return registry.hosts.location(ref.registry, uploads, location)
+    headers = _write(registry, ref, Request("POST", uploads, body=b""), deadline, _ACCEPTED)
+    return registry.hosts.location(ref.registry, uploads, headers.get("Location", ""))
 
 
 def _upload(registry: Registry, ref: Reference, request: Request, deadline: float) -> None:
@@ -146,10 +156,10 @@ def _upload(registry: Registry, ref: Reference, request: Request, deadline: floa
         read_body(response, MAX_STORED_ANSWER, deadline)
 
 
-def _write(registry: Registry, ref: Reference, request: Request, deadline: float, expected: int) -> str:
-    """Send what stores something; return where it lies, or where to go on."""
+def _write(registry: Registry, ref: Reference, request: Request, deadline: float, expected: int) -> Mapping[str, str]:
+    """Send what stores something; return the headers of the answer."""
     with registry.hosts.send(ref.registry, ref.repository, request, _ACTIONS, deadline) as response:
         if response.status != expected:
             raise failure(ref, response.status, "written")
         read_body(response, MAX_STORED_ANSWER, deadline)
-        return response.headers.get("Location", "")
+        return response.headers

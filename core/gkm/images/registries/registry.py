@@ -136,7 +136,7 @@ class Registry:
 
     def _fallback_referrers(self, ref: Reference) -> list[Descriptor]:
         try:
-            manifest = self.manifest(ref.tagged(ref.target.replace(":", "-")))
+            manifest = self.manifest(ref.tag_of_digest())
         except GKMError as error:
             if error.reason is Reason.NOT_FOUND:
                 return []

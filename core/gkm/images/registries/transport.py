@@ -13,9 +13,10 @@ from gkm.api.config import Registries, RegistryHost
 from gkm.api.errors import GKMError, Reason
 from gkm.images.registries import addresses
 from gkm.images.registries.addresses import Address
-from gkm.images.registries.connections import exchange, is_internal
+from gkm.images.registries.connections import exchange, is_internal, timed_out
 from gkm.images.registries.pauses import pause_before
-from gkm.images.registries.pools import Pools, cause_of
+from gkm.images.registries.pools import NO_ANSWER, Pools, cause_of
+from gkm.images.registries.proxies import NoProxy
 
 MAX_TRIES = 3
 MAX_REDIRECTS = 3
@@ -161,7 +162,8 @@ class Transport:
                 response = self._follow(request, deadline)
             except HTTPError as error:
                 if attempt == request.tries or time.monotonic() + pause >= deadline:
-                    raise self.unavailable(cause_of(error)) from error
+                    # The end of the exchange shuts its sockets, which looks like a broken connection.
+                    raise self.unavailable(NO_ANSWER if timed_out() else cause_of(error)) from error
             else:
                 pause = pause_before(attempt + 1, response.headers.get("Retry-After", ""))
                 late = time.monotonic() + pause >= deadline
@@ -190,7 +192,7 @@ class Transport:
         """Send the request once, to `url`, and return what it brings."""
         remaining = deadline - time.monotonic()
         if remaining <= 0:
-            raise self.unavailable("it did not answer in time")
+            raise self.unavailable(NO_ANSWER)
         headers = dict(request.headers)
         if request.secret and self.may_see_secret(url):
             headers["Authorization"] = request.secret
@@ -210,5 +212,7 @@ class Transport:
     def _pool(self, url: str) -> PoolManager:
         try:
             return self._pools.towards(addresses.read(url))
-        except ValueError as error:
+        except addresses.NoAddress as error:
+            raise self.unavailable("it sent an address that is none") from error
+        except NoProxy as error:
             raise self.unavailable(f"the environment's proxy cannot be used: {error}") from error

@@ -73,7 +73,7 @@ def may_pass(error: GKMError) -> bool:
 
 def legacy_tag(ref: Reference) -> Reference:
     """Return where the legacy signatures of a pinned image are."""
-    return ref.tagged(ref.target.replace(":", "-") + ".sig")
+    return ref.tag_of_digest(".sig")
 
 
 def bundle(registry: Registry, ref: Reference, descriptor: Descriptor) -> Signature | None:

@@ -107,7 +107,7 @@ def _covers(policy: Policy, ref: Reference, namespace: str | None) -> bool:
     in_namespace = not policy.namespaces or (
         namespace is not None and any(fnmatchcase(namespace, pattern) for pattern in policy.namespaces)
     )
-    return in_namespace and any(fnmatchcase(ref.name, pattern) for pattern in policy.images)
+    return in_namespace and any(ref.fits(pattern) for pattern in policy.images)
 
 
 def _reason(trust: Trust, findings: Sequence[Finding]) -> Reason:

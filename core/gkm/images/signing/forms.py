@@ -16,8 +16,7 @@ from msgspec import UNSET
 
 from gkm.api.policies import Policy
 from gkm.images.reference import Reference
-from gkm.images.signatures import bundles, log_entries
-from gkm.images.signatures import parsing as signatures
+from gkm.images.signatures import bundles, log_entries, parsing
 from gkm.images.signatures.bundles import LogEntry
 from gkm.images.signatures.parsing import IN_TOTO
 from gkm.images.signing.keys import PrivateKey
@@ -77,19 +76,19 @@ def legacy(ref: Reference, signer: Signer) -> LegacyLayer:
             "critical": {
                 "identity": {"docker-reference": ref.name},
                 "image": {"docker-manifest-digest": ref.target},
-                "type": signatures.SIMPLE_SIGNING_TYPE,
+                "type": parsing.SIMPLE_SIGNING_TYPE,
             },
             "optional": None,
         }
     )
     signature = signer.key.sign(payload)
-    annotations = {signatures.SIGNATURE_ANNOTATION: _base64(signature)}
+    annotations = {parsing.SIGNATURE_ANNOTATION: _base64(signature)}
     if signer.certificates:
-        annotations[signatures.CERTIFICATE_ANNOTATION] = signer.verifier.decode()
-        annotations[signatures.CHAIN_ANNOTATION] = b"".join(map(_pem, signer.certificates[1:])).decode()
+        annotations[parsing.CERTIFICATE_ANNOTATION] = signer.verifier.decode()
+        annotations[parsing.CHAIN_ANNOTATION] = b"".join(map(_pem, signer.certificates[1:])).decode()
     if signer.log:
         entry = signer.log.hashed(payload, signature, signer.verifier)
-        annotations[signatures.ENTRY_ANNOTATION] = log_entries.annotation(entry)
+        annotations[parsing.ENTRY_ANNOTATION] = log_entries.annotation(entry)
     return LegacyLayer(payload, annotations)
 
 
@@ -97,13 +96,13 @@ def bundle(ref: Reference, signer: Signer) -> bytes:
     """Sign a pinned image as a bundle v0.3; raises what the log raises."""
     payload = msgspec.json.encode(
         {
-            "_type": signatures.STATEMENT_TYPE,
+            "_type": parsing.STATEMENT_TYPE,
             "subject": [{"digest": {"sha256": ref.target.removeprefix("sha256:")}}],
-            "predicateType": signatures.SIGN_PREDICATE,
+            "predicateType": parsing.SIGN_PREDICATE,
             "predicate": {},
         }
     )
-    signature = signer.key.sign(signatures.pre_authentication_encoding(IN_TOTO, payload))
+    signature = signer.key.sign(parsing.pre_authentication_encoding(IN_TOTO, payload))
     envelope = bundles.Envelope(_base64(payload), IN_TOTO, [bundles.EnvelopeSignature(_base64(signature))])
     log, certificates = signer.log, signer.certificates
     material = bundles.Material(

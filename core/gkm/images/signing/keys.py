@@ -24,7 +24,7 @@ from gkm.images.signatures.keys import (
     read_file,
     supported,
 )
-from gkm.images.signing import secretbox as signing_secretbox
+from gkm.images.signing import secretbox
 
 SupportedPrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | ed25519.Ed25519PrivateKey
 MAX_SCRYPT_BYTES = 256 << 20
@@ -124,10 +124,10 @@ def _decrypted(base64: bytes, password: bytes, what: str) -> bytes:
     raw = decode(b'{"data":"%s"}' % b"".join(base64.split()), _Base64, what).data
     file = decode(raw, _Encrypted, what)
     cost = file.kdf.params
-    derived = Scrypt(salt=file.kdf.salt, length=signing_secretbox.KEY_BYTES, n=cost.n, r=cost.r, p=cost.p)
+    derived = Scrypt(salt=file.kdf.salt, length=secretbox.KEY_BYTES, n=cost.n, r=cost.r, p=cost.p)
     try:
-        return signing_secretbox.opened(derived.derive(password), file.cipher.nonce, file.ciphertext)
-    except signing_secretbox.WrongKey as error:
+        return secretbox.opened(derived.derive(password), file.cipher.nonce, file.ciphertext)
+    except secretbox.WrongKey as error:
         raise _wrong_password(what) from error
 
 

@@ -17,8 +17,7 @@ from gkm.images.signatures import found
 from gkm.images.signatures.judging import Trust
 from gkm.images.signatures.material import Material
 from gkm.images.signatures.parsing import Form, Signature, parse_bundle, parse_legacy
-from gkm.images.signing import forms as signing_forms
-from gkm.images.signing import store as signing_store
+from gkm.images.signing import forms, store
 from gkm.images.signing.forms import LegacyLayer, Signer
 
 SIGN_SECONDS = 300.0
@@ -66,16 +65,16 @@ def _legacy(registry: Registry, ref: Reference, signer: Signer, trust: Trust) ->
     tag = found.legacy_tag(ref)
     layer: LegacyLayer | None = None
     for _ in range(MAX_ROUNDS):
-        before = signing_store.read_tag(registry, tag)
+        before = store.read_tag(registry, tag)
         there = [_read(partial(found.legacy, registry, ref, each)) for each in before.layers]
         if any(each is not None and trust.judge(each, ref.target).ok for each in there):
             return str(tag)
         if layer is None:
-            layer = signing_forms.legacy(ref, signer)
+            layer = forms.legacy(ref, signer)
             _check(trust, parse_legacy(layer.payload, layer.annotations), ref)
         # One of the same key that does not count (without its log entry) makes room for the one that does.
         keep = [number for number, each in enumerate(there) if each is None or not _by_same_key(signer, each)]
-        signing_store.write_tag(registry, tag, before, keep, layer)
+        store.write_tag(registry, tag, before, keep, layer)
     raise _overwritten(tag)
 
 
@@ -88,12 +87,12 @@ def _bundle(registry: Registry, ref: Reference, signer: Signer, trust: Trust, su
             if signature is not None and trust.judge(signature, ref.target).ok:
                 return str(ref.pinned(each.digest))
         if bundle is None:
-            bundle = signing_forms.bundle(ref, signer)
+            bundle = forms.bundle(ref, signer)
             _check(trust, parse_bundle(bundle), ref)
-        referrer, listed = signing_store.attach(registry, ref, subject, bundle)
+        referrer, listed = store.attach(registry, ref, subject, bundle)
         if listed:
             return str(ref.pinned(referrer.digest))
-        signing_store.list_in_fallback_tag(registry, ref, referrer)
+        store.list_in_fallback_tag(registry, ref, referrer)
     raise _overwritten(ref)
 
 

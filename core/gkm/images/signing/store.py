@@ -11,21 +11,17 @@ import msgspec
 from msgspec import Struct, field
 
 from gkm.api.errors import GKMError, Reason
+from gkm.images.made import OCI_CONFIG
 from gkm.images.manifest import MAX_LAYERS, OCI_INDEX, OCI_MANIFEST, Descriptor, Manifest, decode
 from gkm.images.packed import PackedBlob
 from gkm.images.reference import Reference
 from gkm.images.registries import push
-from gkm.images.registries.bodies import read_body
-from gkm.images.registries.hosts import failure
 from gkm.images.registries.registry import Registry
-from gkm.images.registries.transport import Request
 from gkm.images.signatures.bundles import BUNDLE_PREFIX
 from gkm.images.signatures.parsing import SIGN_PREDICATE, SIMPLE_SIGNING
 from gkm.images.signing.forms import LegacyLayer
 
 OCI_EMPTY = "application/vnd.oci.empty.v1+json"
-OCI_CONFIG = "application/vnd.oci.image.config.v1+json"
-_CREATED = 201
 
 
 class _Layers(Struct):
@@ -107,7 +103,7 @@ def attach(registry: Registry, ref: Reference, subject: Manifest, bundle: bytes)
     }
     raw = msgspec.json.encode(manifest)
     referrer = Descriptor(OCI_MANIFEST, Manifest.of(raw, OCI_MANIFEST).digest, len(raw), artifact_type=BUNDLE_PREFIX)
-    return referrer, _put(registry, ref.pinned(referrer.digest), raw, OCI_MANIFEST)
+    return referrer, push.referrer(registry, ref.pinned(referrer.digest), raw, OCI_MANIFEST)
 
 
 def list_in_fallback_tag(registry: Registry, ref: Reference, referrer: Descriptor) -> None:
@@ -116,7 +112,7 @@ def list_in_fallback_tag(registry: Registry, ref: Reference, referrer: Descripto
     Raises:
         GKMError: as push.manifest; METADATA_INVALID when something else is in the tag.
     """
-    tag = ref.tagged(ref.target.replace(":", "-"))
+    tag = ref.tag_of_digest()
     listed: list[dict[str, Any]] = []
     try:
         listed = decode(registry.manifest(tag).raw, _Index, f"index in {tag}").manifests or []
@@ -125,12 +121,7 @@ def list_in_fallback_tag(registry: Registry, ref: Reference, referrer: Descripto
             raise
     if any(each.get("digest") == referrer.digest for each in listed):
         return
-    entry = {
-        "mediaType": referrer.media_type,
-        "digest": referrer.digest,
-        "size": referrer.size,
-        "artifactType": referrer.artifact_type,
-    }
+    entry = {**referrer.stated(), "artifactType": referrer.artifact_type}
     index = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": [*listed, entry]}
     push.manifest(registry, tag, msgspec.json.encode(index), OCI_INDEX)
 
@@ -139,17 +130,4 @@ def _stored(registry: Registry, ref: Reference, data: bytes, media_type: str) ->
     packed = PackedBlob.of(data, media_type)
     if not push.is_there(registry, ref, packed.descriptor):
         push.blob(registry, ref, packed)
-    return {"mediaType": media_type, "digest": packed.descriptor.digest, "size": packed.descriptor.size}
-
-
-def _put(registry: Registry, ref: Reference, raw: bytes, media_type: str) -> bool:
-    """Store a manifest with a subject; return whether the registry says that it took note of the subject."""
-    hosts, deadline = registry.hosts, registry.hosts.deadline()
-    hosts.check_allowed(ref)
-    url = hosts.url(ref.registry, ref.repository, f"manifests/{ref.target}")
-    request = Request("PUT", url, {"Content-Type": media_type}, body=raw)
-    with hosts.send(ref.registry, ref.repository, request, "pull,push", deadline) as response:
-        if response.status != _CREATED:
-            raise failure(ref, response.status, "written")
-        read_body(response, push.MAX_STORED_ANSWER, deadline)
-        return "OCI-Subject" in response.headers
+    return packed.descriptor.stated()

@@ -1,0 +1,44 @@
+"""A tenant whose registry is silent holds up no other tenant's caches."""
+
+from threading import Event
+
+from gkm.kube.resources import GKMCACHES
+from gkm_operator.caches.controller import VERIFY_PER_NAMESPACE, CachesController
+from kube.fake_api import FakeApi
+from operator_images import DIGEST, GOOD, FakeImages
+from operator_site import cache
+from testbed.waiting import until
+
+IMAGE, SILENT = "registry.test/team/cache:1", "silent.test/team/cache:1"
+
+
+class SilentImages(FakeImages):
+    """Images of which one lies in a registry that does not answer until `go` is set."""
+
+    def __init__(self, go: Event) -> None:
+        super().__init__({IMAGE: DIGEST, SILENT: DIGEST}, {DIGEST: GOOD})
+        self._go = go
+
+    def resolve(self, image: str) -> str:
+        digest = super().resolve(image)
+        if image == SILENT:
+            self._go.wait(30)
+        return digest
+
+
+def test_a_silent_registry_of_one_namespace_holds_up_no_other() -> None:
+    api, go, stop = FakeApi(), Event(), Event()
+    images = SilentImages(go)
+    controller = CachesController(api, images, debounce=0.0)
+    for number in range(50):
+        api.create(GKMCACHES, cache(f"x-{number}", SILENT, "a"))
+    try:
+        controller.start(stop)
+        until(lambda: images.asked.count(("resolve", SILENT)) == VERIFY_PER_NAMESPACE, "the silent one is asked")
+        api.create(GKMCACHES, cache("y", IMAGE, "b"))
+        until(lambda: api.get(GKMCACHES, "y", "b").status.resolved_digest == DIGEST, "the other tenant is served")
+        assert images.asked.count(("resolve", SILENT)) == VERIFY_PER_NAMESPACE
+    finally:
+        go.set()
+        stop.set()
+        controller.close()
