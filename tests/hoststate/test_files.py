@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from gkm.hoststate import files
 from gkm.hoststate.files import UnreadableState
+from testbed.descriptors import open_below
 
 
 def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
@@ -80,11 +81,10 @@ def test_a_named_pipe_does_not_hang_the_reader(tmp_path: Path) -> None:
 
 def test_a_directory_is_no_file_and_costs_no_descriptor(tmp_path: Path) -> None:
     (tmp_path / "state.json").mkdir()
-    before = list(Path("/proc/self/fd").iterdir())
     for _ in range(3):
         with pytest.raises(UnreadableState, match="no regular file"):
             files.read_bounded(tmp_path / "state.json")
-    assert len(list(Path("/proc/self/fd").iterdir())) == len(before)
+    assert open_below(tmp_path) == []
 
 
 def test_a_huge_file_is_not_read(tmp_path: Path) -> None:

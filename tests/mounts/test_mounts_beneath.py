@@ -5,7 +5,8 @@ import os
 from pathlib import Path
 
 import pytest
-from gkm.mounts import beneath, targets
+from gkm.mounts import beneath, syscalls, targets
+from testbed.descriptors import open_below
 
 
 @pytest.fixture
@@ -53,14 +54,13 @@ def test_what_is_not_beneath_is_refused(root: Path, relative: str, code: int) ->
 
 
 def test_descriptors_are_given_back(root: Path) -> None:
-    before = len(list(Path("/proc/self/fd").iterdir()))
     for relative in ("a", "missing", "out"):
         try:
             with targets.opened(root, root / relative / "t") as target, target.held():
                 pass
         except OSError:
             pass
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert open_below(root) == []
 
 
 def test_a_target_is_made_once_and_removed(root: Path) -> None:
@@ -92,4 +92,27 @@ def test_what_others_put_into_a_target_is_never_removed(root: Path) -> None:
 
 def test_a_target_outside_the_root_is_refused(root: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="not in the subpath"), targets.opened(root, tmp_path / "outside" / "t"):
+        pass
+
+
+def test_what_the_kernel_asks_to_try_again_is_tried_again(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # openat2(2): so it answers when something was renamed while a ".." was resolved, anywhere on the machine.
+    once, refusals = syscalls._openat2, iter([True] * 5)
+
+    def busy(directory: int, path: str, flags: int, resolve: int) -> int:
+        if next(refusals, False):
+            raise BlockingIOError(errno.EAGAIN, "try again")
+        return once(directory, path, flags, resolve)
+
+    monkeypatch.setattr(syscalls, "_openat2", busy)
+    with beneath.directory(root, "a") as found:
+        assert beneath.name_of(found) == str(root / "a")
+
+
+def test_trying_again_has_an_end(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def busy(*_: object) -> int:
+        raise BlockingIOError(errno.EAGAIN, "try again")
+
+    monkeypatch.setattr(syscalls, "_openat2", busy)
+    with pytest.raises(BlockingIOError), beneath.directory(root, "a"):
         pass

@@ -13,6 +13,7 @@ from gkm.mounts.relocation_paths import MountPath
 from gkm.mounts.relocation_rewritten import Rewritten
 from gkm.mounts.relocation_tree import Counts, Unrelocatable
 from gkm.mounts.relocation_triton import MISS
+from testbed.descriptors import open_below
 
 DATA = Path(__file__).resolve().parent.parent / "data" / "triton-cache"
 CACHE = MountPath("/cache")
@@ -47,9 +48,8 @@ def content(tmp_path: Path) -> Path:
 @pytest.fixture
 def tree(tmp_path: Path) -> Iterator[Path]:
     """Where the tree goes; whatever happens, the descriptors of the walk are closed."""
-    before = len(list(Path("/proc/self/fd").iterdir()))
     yield tmp_path / "tree"
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert open_below(tmp_path) == []
 
 
 def test_a_real_cache_becomes_its_group_files_and_nothing_else(tree: Path) -> None:

@@ -21,6 +21,7 @@ RESOLVE_BENEATH = 0x08
 _SYS_FSOPEN = 430
 _SYS_OPENAT2 = 437
 _FSOPEN_CLOEXEC = 0x1
+_TRIES = 100
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mount.argtypes = (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_ulong, ctypes.c_char_p)
@@ -55,8 +56,18 @@ def openat2(directory: int, path: str, flags: int, resolve: int) -> int:
     """Open `path` relative to `directory` under the rules in `resolve` (openat2(2)); return the descriptor.
 
     Raises:
-        OSError: ELOOP for a link, EXDEV for a way out, ENOSYS on a kernel before 5.6.
+        OSError: ELOOP for a link, EXDEV for a way out, ENOSYS on a kernel before 5.6; EAGAIN when something on the
+            machine is renamed again and again while a ".." is resolved (the manual says to try again, so we do).
     """
+    for _ in range(_TRIES - 1):
+        try:
+            return _openat2(directory, path, flags, resolve)
+        except BlockingIOError:
+            continue
+    return _openat2(directory, path, flags, resolve)
+
+
+def _openat2(directory: int, path: str, flags: int, resolve: int) -> int:
     how = _OpenHow(flags=flags | os.O_CLOEXEC, mode=0, resolve=resolve)
     name = os.fsencode(path)
     # Variadic: every argument is given its C type here, ctypes would pass a Python int as a 32-bit one.
