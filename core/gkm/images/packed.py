@@ -63,7 +63,7 @@ def stored(parts: Iterable[bytes], target: Path, media_type: str) -> PackedBlob:
     return PackedBlob(Descriptor(media_type, f"sha256:{digest.hexdigest()}", size), target)
 
 
-def write_all(descriptor: int, part: bytes) -> None:
+def write_all(descriptor: int, part: bytes | memoryview) -> None:
     """Write all of `part`; raises OSError."""
     view = memoryview(part)
     while view:

@@ -12,6 +12,7 @@ from gkm.images.archives.archive import Member, Stream, members
 from gkm.images.archives.inflate import inflated
 from gkm.images.archives.member_names import checked_path
 from gkm.images.cache import Format
+from gkm.images.packed import write_all
 from gkm.images.pulling.listing import ListedFile, Listing
 from gkm.images.pulling.pace import Pace
 from gkm.images.pulling.promises import BLOCK_BYTES, blocks
@@ -143,7 +144,7 @@ class Extraction:
             for piece in content:
                 self.take(len(piece), len(piece))
                 hasher.update(piece)
-                _write(descriptor, piece)
+                write_all(descriptor, piece)
             os.fchmod(descriptor, mode)  # whatever the umask was
         finally:
             os.close(descriptor)
@@ -167,11 +168,6 @@ class Extraction:
                 Reason.CONTENT_MISMATCH,
                 f"the image says that its cache has {self.claimed} bytes, it has {self.size_bytes} at least",
             )
-
-
-def _write(descriptor: int, piece: memoryview) -> None:
-    while piece:
-        piece = piece[os.write(descriptor, piece) :]
 
 
 def _conflict(path: str) -> GKMError:
