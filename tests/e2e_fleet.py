@@ -103,9 +103,14 @@ class Fleet:
         selector = f"--field-selector=involvedObject.name={pod},reason=FailedMount"
         return self.kubectl("get", "events", "-n", namespace, selector, "-o", "jsonpath={.items[*].message}").strip()
 
-    def refused_mount(self, pod: str, namespace: str) -> str:
-        """Wait for the event that says why a pod's volume is not mounted."""
-        return self.until(lambda: self.mount_events(pod, namespace), f"an event about the volume of {pod}")
+    def refused_mount(self, pod: str, namespace: str, *, saying: str = "") -> str:
+        """Wait for an event that says why a pod's volume is not mounted, in these words; return all such events."""
+
+        def said() -> str | None:
+            events = self.mount_events(pod, namespace)
+            return events if saying in events else None
+
+        return self.until(said, f"an event about the volume of {pod} that says {saying!r}")
 
     def mounts(self, namespace: str) -> list[str]:
         """The overlays of a namespace's pods, by the records of the CSI driver and by the kernel."""

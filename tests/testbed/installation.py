@@ -3,6 +3,7 @@
 Each process has the token of its own ServiceAccount, so what deploy/base does not allow it cannot do.
 """
 
+import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -12,8 +13,8 @@ from typing import Any
 
 import yaml
 from fakes import nvml_library
-from testbed import peers, ports
-from testbed.cluster import Cluster
+from testbed import gkm_objects, peers, ports
+from testbed.cluster import Cluster, KubectlFailed
 from testbed.csi_client import CSIClient
 from testbed.processes import Process
 
@@ -22,6 +23,8 @@ SYSTEM = "gkm-system"
 WEBHOOKS = "gkm-caches"
 IN_PODS = frozenset({"DaemonSet", "Deployment", "Service", "PodDisruptionBudget", "Kustomization"})
 """Kinds of deploy/base that are not applied: their processes run beside kubelet."""
+NO_IMAGE = gkm_objects.cache("no-image", "default", "https://registry.example/x")
+"""What our webhook, and nobody else, refuses."""
 
 
 @dataclass
@@ -101,7 +104,8 @@ class Installation:
         )
         self.processes[name] = process
         if name == "admission":
-            process.ready(self._webhook_is_trusted, "the API server trusts its certificate")
+            process.ready(self._webhook_is_trusted, "its certificate is in the configuration")
+            process.ready(self.admission_judges, "the API server asks it")
         if name == "csi":
             client = CSIClient(self.csi_socket)
             process.ready(client.answers, "its socket answers")
@@ -117,6 +121,14 @@ class Installation:
     def account(self, name: str, *, node: str | None = None) -> Path:
         """Return a kubeconfig with a token of one of our ServiceAccounts."""
         return self.cluster.kubeconfig_for(f"system:serviceaccount:{SYSTEM}:{name}", node=node)
+
+    def admission_judges(self) -> bool:
+        """Tell whether the API server asks our webhook, and trusts it: what is no image is refused in our words."""
+        try:
+            self.cluster.kubectl("create", "--dry-run=server", "-f", "-", input=json.dumps(NO_IMAGE))
+        except KubectlFailed as refusal:
+            return "without a scheme" in refusal.stderr
+        return False
 
     def _webhook_is_trusted(self) -> bool:
         configuration = self.cluster.get("validatingwebhookconfiguration", WEBHOOKS)
