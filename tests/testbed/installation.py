@@ -23,8 +23,8 @@ SYSTEM = "gkm-system"
 WEBHOOKS = "gkm-caches"
 IN_PODS = frozenset({"DaemonSet", "Deployment", "Service", "PodDisruptionBudget", "Kustomization"})
 """Kinds of deploy/base that are not applied: their processes run beside kubelet."""
-NO_IMAGE = gkm_objects.cache("no-image", "default", "https://registry.example/x")
-"""What our webhook, and nobody else, refuses."""
+NOT_ALLOWED = gkm_objects.cache("not-allowed", "default", "127.0.0.1:9/not/allowed:1")
+"""What our webhook, and nobody else, refuses: an address of this machine that is not configured."""
 
 
 @dataclass
@@ -123,11 +123,11 @@ class Installation:
         return self.cluster.kubeconfig_for(f"system:serviceaccount:{SYSTEM}:{name}", node=node)
 
     def admission_judges(self) -> bool:
-        """Tell whether the API server asks our webhook, and trusts it: what is no image is refused in our words."""
+        """Tell whether the API server asks our webhook, and trusts it."""
         try:
-            self.cluster.kubectl("create", "--dry-run=server", "-f", "-", input=json.dumps(NO_IMAGE))
+            self.cluster.kubectl("create", "--dry-run=server", "-f", "-", input=json.dumps(NOT_ALLOWED))
         except KubectlFailed as refusal:
-            return "without a scheme" in refusal.stderr
+            return "is an address of this machine" in refusal.stderr
         return False
 
     def _webhook_is_trusted(self) -> bool:
