@@ -65,7 +65,10 @@ def _measured(host: str, image: pull_images.Image, root: Path) -> list[dict[str,
                 seconds, cpu, rss = _child(peer, host, image, Path(directory))
                 subprocess.run(["chmod", "-R", "u+w", directory], check=True)
             row |= {f"{peer}_s": seconds, f"{peer}_cpu_s": cpu, f"{peer}_rss_mib": rss}
-        if number:  # the first warms up
+        which = f"run {number} of {RUNS}" if number else "to warm up"
+        seconds_of = ", ".join(f"{peer} {row[f'{peer}_s']:.2f}" for peer in PEERS)
+        sys.stderr.write(f"pull: {image.name} to {root}, {which}: {seconds_of} s\n")
+        if number:
             rows.append(row)
     return rows
 

@@ -1,13 +1,15 @@
-"""Work that goes on in a thread of its own while its results are used: decompression beside writing.
+"""Work that goes on in a thread of its own while its results are used: decompression beside writing beside hashing.
 
-Both spend their time outside the interpreter's lock, so two cores do what one did (bench/bench_pull.py).
+All of them spend their time outside the interpreter's lock, so several cores do what one did (bench/bench_pull.py).
 """
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from queue import Queue
 from threading import Event, Thread
-from typing import Final
+from typing import Final, TypeVar
+
+T = TypeVar("T")
 
 DEPTH = 4
 """So many pieces are made before they are asked for: of decompressed data, 4 MiB."""
@@ -21,12 +23,12 @@ class _End:
 
 
 @contextmanager
-def ahead(parts: Iterable[bytes]) -> Iterator[Iterator[bytes]]:
+def ahead(parts: Iterable[T]) -> Iterator[Iterator[T]]:
     """Give an iterator over `parts`, which are made in another thread; what that raises is raised here.
 
     When the block ends, for whatever reason, nothing more is made, and the thread has ended.
     """
-    made: Queue[bytes | _End] = Queue(DEPTH)
+    made: Queue[T | _End] = Queue(DEPTH)
     stop = Event()
     thread = Thread(target=_make, args=(parts, made, stop), name="gkm-ahead", daemon=True)
     thread.start()
@@ -39,7 +41,7 @@ def ahead(parts: Iterable[bytes]) -> Iterator[Iterator[bytes]]:
             thread.join(0.01)
 
 
-def _make(parts: Iterable[bytes], made: "Queue[bytes | _End]", stop: Event) -> None:
+def _make(parts: Iterable[T], made: "Queue[T | _End]", stop: Event) -> None:
     error: BaseException | None = None
     try:
         for part in parts:
@@ -51,13 +53,13 @@ def _make(parts: Iterable[bytes], made: "Queue[bytes | _End]", stop: Event) -> N
     made.put(_End(error))
 
 
-def _taken(made: "Queue[bytes | _End]") -> Iterator[bytes]:
+def _taken(made: "Queue[T | _End]") -> Iterator[T]:
     while not isinstance(piece := made.get(), _End):
         yield piece
     if piece.error is not None:
         raise piece.error
 
 
-def _drain(made: "Queue[bytes | _End]") -> None:
+def _drain(made: "Queue[T | _End]") -> None:
     while not made.empty():
         made.get()

@@ -1,6 +1,8 @@
-"""From a tar stream to a directory: names checked first, bounds kept, every file hashed on its way to the disk."""
+"""From a tar stream to a directory: names checked first, bounds kept, every file hashed on its way to the disk.
 
-import hashlib
+Three things go on at once, each in a thread: decompression, writing, and hashing what was written.
+"""
+
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -13,7 +15,8 @@ from gkm.images.archives.inflate import inflated
 from gkm.images.archives.member_names import checked_path
 from gkm.images.cache import Format
 from gkm.images.packed import write_all
-from gkm.images.pulling.listing import ListedFile, Listing
+from gkm.images.pulling.hashing import Part, WholeFile, batches, hashed
+from gkm.images.pulling.listing import Listing
 from gkm.images.pulling.pace import Pace
 from gkm.images.pulling.promises import BLOCK_BYTES, blocks
 
@@ -64,10 +67,11 @@ class Extraction:
             GKMError: UNSAFE_CONTENT, TOO_LARGE, CONTENT_MISMATCH; NODE_ERROR when it takes too long.
             OSError: the disk refused.
         """
-        with ahead(inflated(self._paced(parts))) as chunks:
-            self._members_of(chunks)
+        with ahead(inflated(self._paced(parts))) as chunks, ahead(batches(self._written(chunks))) as written:
+            for file in hashed(written):
+                self.files.append(file)
 
-    def _members_of(self, chunks: Iterable[bytes]) -> None:
+    def _written(self, chunks: Iterable[bytes]) -> Iterator[Part]:
         for member, content in members(Stream(self._bounded(chunks))):
             self._members += 1
             if self._members > MAX_MEMBERS:
@@ -86,12 +90,12 @@ class Extraction:
             if member.directory:
                 self._directory(inside)
             else:
-                self._file(inside, member, content)
+                yield from self._file(inside, member, content)
 
     def _paced(self, parts: Iterable[bytes]) -> Iterator[bytes]:
         # Asked for every piece that goes in: what a piece can cost is bounded, what it yields may be nothing.
         for part in parts:
-            self.pace.check(self._unpacked, len(self.files))
+            self.pace.check(self._unpacked, self._names)
             yield part
 
     def _bounded(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
@@ -125,14 +129,13 @@ class Extraction:
         except FileExistsError as error:
             raise _conflict(path) from error
 
-    def _file(self, path: str, member: Member, content: Iterator[memoryview]) -> None:
+    def _file(self, path: str, member: Member, content: Iterator[memoryview]) -> Iterator[Part]:
         parent, _, _ = path.rpartition("/")
         if parent:
             self._directory(parent)
         self._count(path)
         self._count_bytes(member.size)
         self.take(0, blocks(member.size) - member.size)
-        hasher = hashlib.sha256()
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         mode = EXECUTABLE_MODE if member.executable else FILE_MODE
         try:
@@ -143,12 +146,12 @@ class Extraction:
         try:
             for piece in content:
                 self.take(len(piece), len(piece))
-                hasher.update(piece)
                 write_all(descriptor, piece)
+                yield piece
             os.fchmod(descriptor, mode)  # whatever the umask was
         finally:
             os.close(descriptor)
-        self.files.append(ListedFile(path, member.size, hasher.hexdigest(), member.executable))
+        yield WholeFile(path, member.size, member.executable)
 
     def _count(self, path: str) -> None:
         self._names += 1
