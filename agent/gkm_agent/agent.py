@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import cache
 from threading import Event
 
-from gkm.api.config import Store
+from gkm.api.config import Capture, Store
 from gkm.api.errors import Reason
 from gkm.gpus.values import Inventory
 from gkm.hoststate import pointers, waiting
@@ -19,7 +19,7 @@ from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState, Pointer
 
 from gkm_agent import decisions, knowledge, logs
-from gkm_agent.collection import Collector
+from gkm_agent.collection import CAPTURE, Collector
 from gkm_agent.decisions import Ask, Known, Say, Step, Wait
 from gkm_agent.desk import Desk, Ticket, load_pointer
 from gkm_agent.gpu_watch import GpuWatch
@@ -58,6 +58,7 @@ class Agent:
         clock: Callable[[], float] = time.time,
         pulse: Pulse | None = None,
         bounds: Store | None = None,
+        capture: Capture = CAPTURE,
         tell_ready: Callable[[Mapping[CacheRef, str]], object] = lambda _ready: None,
     ) -> None:
         bounds = bounds or Store()
@@ -74,7 +75,7 @@ class Agent:
         self._memory = knowledge.Memory(desk.layout)
         self._unsaid = Unsaid(desk.layout)
         self._room = Room(desk, bounds, clock)
-        self._collector = Collector(desk, self._room, bounds, clock)
+        self._collector = Collector(desk, self._room, bounds, clock, capture)
         self._inspector = Inspector(desk, wake, bounds.check_interval, clock=clock)
         self._next_try: float | None = None
         self._pulse = pulse or Pulse()
@@ -135,7 +136,7 @@ class Agent:
         if complete:
             self._tell_ready(_ready(known))
         stored = sum(note.size_bytes for note in self._desk.holdings.notes().values())
-        self._metrics.turned(told, mounts=len(used), store_bytes=stored)
+        self._metrics.turned(told, mounts=used, store_bytes=stored)
         return self._workers.idle
 
     def _ended(self, wanted: WantedCache, failure: Failure | None) -> None:

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 
-from gkm.api.config import Store
+from gkm.api.config import Capture, Store
 from gkm.hoststate import files, names, records
 from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.layout import Layout
@@ -12,20 +12,28 @@ from gkm.hoststate.names import CacheRef, InvalidName
 from gkm.hoststate.records import VolumeRecord
 from gkm.images.pulling import entry
 
-from gkm_agent import eviction, logs, withdrawal
+from gkm_agent import captured, eviction, logs, withdrawal
 from gkm_agent.decisions import Known
 from gkm_agent.desk import Desk
 from gkm_agent.room import Room
 from gkm_agent.values import WantedCache
 
+SWEEP_SECONDS = 60.0
+"""Between two looks at what pods left: it is bounded in days and gigabytes."""
+CAPTURE = Capture()
+
 
 class Collector:
     """Reads the records of mounted volumes; what cannot be read stops collection, and is said once."""
 
-    def __init__(self, desk: Desk, room: Room, bounds: Store, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, desk: Desk, room: Room, bounds: Store, clock: Callable[[], float], capture: Capture = CAPTURE
+    ) -> None:
         self._desk = desk
         self._room = room
         self._bounds = bounds
+        self._capture = capture
+        self._swept = 0.0
         self._clock = clock
         self._complaint = ""
         self._records: list[VolumeRecord] = []
@@ -56,6 +64,17 @@ class Collector:
             self._complain(f"collection stopped: {error}")
         finally:
             self._desk.holdings.save()
+        self._sweep()
+
+    def _sweep(self) -> None:
+        now = self._clock()
+        if abs(now - self._swept) < SWEEP_SECONDS:
+            return
+        self._swept = now
+        try:
+            captured.sweep(self._desk.layout, self._capture, now)
+        except OSError as error:
+            logs.event("captured files stay", level=logging.WARNING, why=str(error))
 
     def _collect(
         self, known: Mapping[CacheRef, Known], wanted: Mapping[CacheRef, WantedCache], *, complete: bool

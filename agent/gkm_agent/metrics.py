@@ -63,7 +63,9 @@ API_REQUESTS: Final = Counter(
 )  # fmt: skip
 
 READ_ONLY: Final = "read-only"
-"""The one mode that the CSI process mounts in so far."""
+PRIVATE: Final = "private"
+MODES: Final = (READ_ONLY, PRIVATE)
+"""Of mounts; an empty volume is private."""
 
 OTHER: Final = "other"
 _CALL = re.compile(r"(?:nvml|amdsmi)[A-Za-z0-9_]{1,60}", re.ASCII)

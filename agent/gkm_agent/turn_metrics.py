@@ -1,10 +1,11 @@
 """What a turn of the loop shows, as metrics: how many caches are in which state, and what is newly incompatible."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from gkm.api.nodes import NodeStatus
 from gkm.hoststate.pointers import CacheState
+from gkm.hoststate.records import VolumeRecord
 
 from gkm_agent import metrics
 
@@ -34,12 +35,14 @@ class TurnMetrics:
     def __init__(self) -> None:
         self._found: frozenset[Finding] = frozenset()
 
-    def turned(self, statuses: Statuses, *, mounts: int, store_bytes: int) -> None:
+    def turned(self, statuses: Statuses, *, mounts: Iterable[VolumeRecord], store_bytes: int) -> None:
         """Take in what a turn came to."""
         counted = states(statuses)
         for state in CacheState:
             metrics.CACHE_STATE.labels(state.value).set(counted[state.value])
-        metrics.MOUNTS.labels(metrics.READ_ONLY).set(mounts)
+        modes = Counter(metrics.PRIVATE if mount.is_private else metrics.READ_ONLY for mount in mounts)
+        for mode in metrics.MODES:
+            metrics.MOUNTS.labels(mode).set(modes[mode])
         metrics.STORE_BYTES.set(store_bytes)
         found = incompatible(statuses)
         for *_, reason in found - self._found:

@@ -6,6 +6,8 @@ Pure: pointers and records in, refusals out. Each sentence names cache, node and
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState, Pointer
 from gkm.hoststate.records import VolumeRecord
+from gkm.mounts.relocation import TooMany, UnderWay
+from gkm.mounts.relocation_tree import Unrelocatable
 
 from gkm_csi.refusals import Code, Refusal
 from gkm_csi.request import Publish
@@ -60,10 +62,11 @@ def of_repeat(known: VolumeRecord, asked: Publish) -> Refusal | None:
         asked.pod.namespace,
         asked.pod.uid,
     )
-    if known.ref != asked.ref or not same_pod:
+    if known.ref != asked.ref or known.options != asked.options or not same_pod:
         return Refusal(
             Code.ALREADY_EXISTS,
-            f"volume {known.volume_id} is published already, for another pod or another cache; delete its pod first",
+            f"volume {known.volume_id} is published already, for another pod, another cache or with other attributes; "
+            f"delete its pod first",
         )
     return None
 
@@ -79,6 +82,21 @@ def without_entry(ref: CacheRef, node: str) -> Refusal:
         f"{ref} on {node}: its files are not in the store (any more): the agent fetches them again; if this stays, "
         f"restart the agent on {node}"
     )
+
+
+def not_prepared(ref: CacheRef, node: str, error: Exception) -> Refusal:
+    """Return the refusal for a cache on top of which nothing can be put: `error` is what relocation raised."""
+    what = f"{ref} on {node}"
+    match error:
+        case UnderWay():
+            return Refusal(Code.ABORTED, f"{what}: its paths are being rewritten for another pod; {_RETRIES}")
+        case TooMany():
+            return _never(f"{what}: {error}")
+        case Unrelocatable():
+            return _never(f"{what} cannot be mounted with mountPath or with a private layer: {error}")
+        case _:
+            why = error.strerror if isinstance(error, OSError) else type(error).__name__
+            return _not_now(f"{what}: the files for its mount path cannot be written ({why})")
 
 
 def unreadable(ref: CacheRef, node: str) -> Refusal:

@@ -9,6 +9,8 @@ from typing import Final
 
 from gkm.hoststate.names import CacheRef, InvalidName
 
+from gkm_csi import options
+from gkm_csi.options import shown
 from gkm_csi.refusals import Code, Refusal, invalid
 
 OF_KUBELET: Final = "csi.storage.k8s.io/"
@@ -16,24 +18,33 @@ OF_KUBELET: Final = "csi.storage.k8s.io/"
 CACHE: Final = "cacheName"
 NAMESPACE: Final = "cacheNamespace"
 CLUSTER_CACHE: Final = "clusterCacheName"
-READ_ONLY: Final = "readOnly"
 UPSTREAM_CACHE: Final = "csi.gkm.io/GKMCache"
 UPSTREAM_NAMESPACE: Final = "csi.gkm.io/namespace"
 
-_KNOWN = frozenset({CACHE, NAMESPACE, CLUSTER_CACHE, READ_ONLY, UPSTREAM_CACHE, UPSTREAM_NAMESPACE})
-_NOT_YET = frozenset({"ifUnavailable", "mountPath", "sizeLimit", "capture"})
+_KNOWN = frozenset({CACHE, NAMESPACE, CLUSTER_CACHE, UPSTREAM_CACHE, UPSTREAM_NAMESPACE}) | options.NAMES
 _SHOWN = 3
 
 
-def cache_of(attributes: Mapping[str, str], pod_namespace: str) -> CacheRef:
-    """Return the cache that the attributes name, for a pod in `pod_namespace`.
+def of_pod(context: Mapping[str, str]) -> dict[str, str]:
+    """Return what the pod's author wrote of a volume_context.
 
     Raises:
-        Refusal: they name none, more than one, another tenant's, or ask for what this version does not do.
+        Refusal: it holds an attribute that there is not.
     """
-    given = {key: value for key, value in attributes.items() if not key.startswith(OF_KUBELET)}
-    _check_names(given)
-    _check_read_only(given)
+    given = {key: value for key, value in context.items() if not key.startswith(OF_KUBELET)}
+    unknown = sorted(given.keys() - _KNOWN)
+    if unknown:
+        these = ", ".join(shown(key) for key in unknown[:_SHOWN])
+        raise invalid(f"unknown volume attribute {these}; csi.gkm.io knows {', '.join(sorted(_KNOWN))}")
+    return given
+
+
+def cache_of(given: Mapping[str, str], pod_namespace: str) -> CacheRef:
+    """Return the cache that attributes name, for a pod in `pod_namespace`.
+
+    Raises:
+        Refusal: they name none, more than one, or another tenant's.
+    """
     named = [key for key in (CACHE, CLUSTER_CACHE, UPSTREAM_CACHE) if key in given]
     if len(named) != 1:
         found = ", ".join(named) if named else "none of them"
@@ -54,27 +65,6 @@ def cache_of(attributes: Mapping[str, str], pod_namespace: str) -> CacheRef:
     return ref
 
 
-def _check_names(given: Mapping[str, str]) -> None:
-    later = sorted(_NOT_YET & given.keys())
-    if later:
-        raise invalid(f"volume attribute {', '.join(later)}: this version of csi.gkm.io does not do that; remove it")
-    unknown = sorted(given.keys() - _KNOWN)
-    if unknown:
-        shown = ", ".join(_shown(key) for key in unknown[:_SHOWN])
-        raise invalid(f"unknown volume attribute {shown}; csi.gkm.io knows {', '.join(sorted(_KNOWN))}")
-
-
-def _check_read_only(given: Mapping[str, str]) -> None:
-    value = given.get(READ_ONLY, "true")
-    if value == "false":
-        raise invalid(
-            f'volume attribute {READ_ONLY}: "false": this version of csi.gkm.io mounts read-only only; '
-            f'remove the attribute or say "true"'
-        )
-    if value != "true":
-        raise invalid(f'volume attribute {READ_ONLY} must be "true", not {_shown(value)}')
-
-
 def _namespace(given: Mapping[str, str], key: str, pod_namespace: str) -> str | None:
     """Return the namespace that is meant, None for a cluster cache."""
     companion = {CACHE: NAMESPACE, UPSTREAM_CACHE: UPSTREAM_NAMESPACE}.get(key)
@@ -92,8 +82,3 @@ def _ref(namespace: str | None, name: str, key: str) -> CacheRef:
         return CacheRef(namespace, name)
     except InvalidName as error:
         raise invalid(f"volume attribute {key} or its namespace: {error}") from error
-
-
-def _shown(value: str) -> str:
-    limit = 80
-    return repr(value if len(value) <= limit else value[:limit] + "…")

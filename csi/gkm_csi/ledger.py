@@ -43,6 +43,11 @@ class Ledger:
         with self._lock:
             self._records[record.volume_id] = record
 
+    def all(self) -> list[VolumeRecord]:
+        """Return every record that is known."""
+        with self._lock:
+            return list(self._records.values())
+
     def remove(self, volume_id: str) -> None:
         """Remove the record of a volume: after its unmount; idempotent.
 

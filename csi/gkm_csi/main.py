@@ -7,18 +7,20 @@ import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import grpc
-from gkm.hoststate import logs
+from gkm.hoststate import locks, logs
 from gkm.hoststate.logs import fields
 from gkm.mounts import abilities
 from gkm.mounts.mountinfo import TooManyMounts
 
-from gkm_csi import liveness, reconcile, server, settings
+from gkm_csi import listening, liveness, reconcile, server, settings
+from gkm_csi.captures import Captures
 from gkm_csi.counters import Counters
 from gkm_csi.identity import Identity
+from gkm_csi.layers import Layers
 from gkm_csi.ledger import Ledger
+from gkm_csi.listening import CannotListen, Listening
 from gkm_csi.liveness import Liveness, NoAnswer
 from gkm_csi.mounter import Mounter
 from gkm_csi.node import Node
@@ -26,11 +28,18 @@ from gkm_csi.proto import csi_pb2, registration_pb2
 from gkm_csi.publish import Publisher
 from gkm_csi.registration import Registration
 from gkm_csi.settings import Settings
+from gkm_csi.stats import Stats
 from gkm_csi.underway import Underway
 from gkm_csi.unpublish import Unpublisher
 
+if TYPE_CHECKING:
+    from google.protobuf.descriptor import ServiceDescriptor
+
 GRACE_SECONDS: Final = 5
 """Calls under way may end within this time after SIGTERM; each takes milliseconds."""
+
+PREDECESSOR_SECONDS: Final = 15.0
+"""An upgrade starts the new process when the old one has been told to end, or a little before it has ended."""
 
 log = logging.getLogger(__name__)
 
@@ -46,24 +55,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.signal(number, lambda *_: stop.set())
     try:
         told.layout.make()
-        counters = Counters(told.layout)
-        served = _assemble(told, counters)
-    except (OSError, TooManyMounts, server.CannotListen):
+        # Two processes that mend the same records and mounts would undo each other's work.
+        with locks.only(told.layout.state / "locks" / "csi", PREDECESSOR_SECONDS):
+            _serve(told, stop)
+    except (OSError, TooManyMounts, CannotListen):
         log.exception("cannot start", extra=fields(node=told.node))
         return 1
+    except locks.Busy:
+        log.error("another gkm-csi serves this node", extra=fields(node=told.node, state=str(told.layout.state)))  # noqa: TRY400 -- it says all
+        return 1
+    log.info("stopped", extra=fields(node=told.node))
+    return 0
+
+
+def _serve(told: Settings, stop: threading.Event) -> None:
+    counters = Counters(told.layout)
+    served = _assemble(told, counters)
     served.start()
     alive = Liveness(told.endpoint)
     alive.start()
     counters.start()
     log.info("ready", extra=fields(node=told.node, endpoint=str(told.endpoint), registration=str(told.registration)))
-    stop.wait()
+    while not stop.wait(listening.EVERY_SECONDS):
+        served.mend(GRACE_SECONDS)
     # The kernel ends us if a thread hangs in a syscall: the interpreter would wait for it.
     signal.alarm(2 * GRACE_SECONDS)
     alive.stop()
-    served.stop(GRACE_SECONDS).wait()
+    served.stop(GRACE_SECONDS)
     counters.stop()
-    log.info("stopped", extra=fields(node=told.node))
-    return 0
 
 
 def _probe(socket: Path) -> int:
@@ -77,38 +96,40 @@ def _probe(socket: Path) -> int:
     return 0
 
 
-def _assemble(told: Settings, counters: Counters) -> grpc.Server:
+def _assemble(told: Settings, counters: Counters) -> Listening:
     missing = abilities.missing()
     for sentence in missing:
         log.error("this node cannot mount", extra=fields(node=told.node, missing=sentence))
     ledger, mounter, underway = Ledger(told.layout), Mounter(told.layout, told.kubelet), Underway()
+    layers = Layers(told.node, told.layout, ledger, mounter)
+    captures = Captures(told.layout, layers.of_mounted)
+    captures.sweep()
     reconcile.reconcile(told.layout, ledger, mounter)
     node = Node(
         name=told.node,
         max_volumes=told.max_volumes,
         kubelet=told.kubelet,
         missing=missing,
-        ledger=ledger,
+        stats=Stats(ledger, mounter),
         publisher=Publisher(
             told.node,
             told.layout,
             ledger=ledger,
             mounter=mounter,
+            layers=layers,
             underway=underway,
             driver_version=lambda: _driver_version(told.driver_version_file),
         ),
-        unpublisher=Unpublisher(told.node, ledger, mounter, underway),
+        unpublisher=Unpublisher(told.node, ledger=ledger, mounter=mounter, underway=underway, captures=captures),
     )
-    services = csi_pb2.DESCRIPTOR.services_by_name
-    return server.make(
-        {
-            services["Identity"]: Identity(missing),
-            services["Node"]: node,
-            registration_pb2.DESCRIPTOR.services_by_name["Registration"]: Registration(told.endpoint_for_kubelet),
-        },
-        (told.endpoint, told.registration),
-        counters.observe,
-    )
+    described = csi_pb2.DESCRIPTOR.services_by_name
+    services: dict[ServiceDescriptor, object] = {
+        described["Identity"]: Identity(missing),
+        described["Node"]: node,
+        registration_pb2.DESCRIPTOR.services_by_name["Registration"]: Registration(told.endpoint_for_kubelet),
+    }
+    sockets = tuple(dict.fromkeys((told.endpoint, told.registration)))
+    return Listening(lambda: server.make(services, sockets, counters.observe), sockets)
 
 
 def _driver_version(path: Path) -> str | None:

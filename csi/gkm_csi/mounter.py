@@ -3,15 +3,17 @@
 Nothing here decides; gkm.mounts knows the syscalls, this file knows where our things lie.
 """
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from gkm.hoststate.layout import Layout
-from gkm.mounts import beneath, mountinfo, overlay, targets, unmount
+from gkm.mounts import beneath, mountinfo, overlay, relocation, targets, unmount
 from gkm.mounts.marks import Mark, MarkedMount, mark_of, marked
+from gkm.mounts.relocation import Layer
 
-from gkm_csi.mounting import Spot
+from gkm_csi.mounting import Room, Spot
 
 
 class Mounter:
@@ -30,6 +32,17 @@ class Mounter:
         """
         relative = self._layout.entry(digest).relative_to(self._layout.store) / "cache"
         with beneath.directory(self._layout.store, str(relative)) as descriptor:
+            yield descriptor
+
+    @contextmanager
+    def prepared(self, entry: int, digest: str, layer: Layer, in_use: Callable[[], Collection[str]]) -> Iterator[int]:
+        """Hold the tree that goes on top of an entry; made where it is missing.
+
+        Raises:
+            UnderWay, TooMany, Unrelocatable, OSError: as relocation.relocate.
+        """
+        made = relocation.relocate(entry, layer, self._layout.relocated(digest), in_use)
+        with beneath.directory(self._layout.state, str(made.tree.relative_to(self._layout.state))) as descriptor:
             yield descriptor
 
     def look(self, path: Path) -> Spot:
@@ -56,8 +69,8 @@ class Mounter:
         with targets.opened(self._kubelet, path) as target:
             return target.make()
 
-    def mount(self, entry: int, path: Path, mark: Mark) -> None:
-        """Mount an entry, read-only, on a target that exists.
+    def mount(self, layers: Sequence[int], path: Path, mark: Mark, private_bytes: int | None) -> None:
+        """Mount layers, the first on top, on a target that exists: read-only, or with a private layer over them.
 
         Raises:
             OSError: it cannot be mounted; nothing is.
@@ -65,7 +78,61 @@ class Mounter:
         with ExitStack() as held:
             empty = held.enter_context(beneath.directory(self._layout.state, self._layout.empty.name))
             target = held.enter_context(targets.opened(self._kubelet, path))
-            overlay.mount_read_only((entry, empty), held.enter_context(target.held()), str(mark))
+            point = held.enter_context(target.held())
+            lowers = (*layers, empty)
+            if private_bytes is None:
+                overlay.mount_read_only(lowers, point, str(mark))
+                return
+            scratch = held.enter_context(self._scratch(mark.owner))
+            overlay.mount_private(lowers, point, str(mark), scratch=scratch, size=private_bytes)
+
+    @contextmanager
+    def _scratch(self, volume_id: str) -> Iterator[Path]:
+        """Give an empty directory to put the private layer of a volume together in."""
+        place = self._layout.layers / volume_id
+        self.clear_scratch(place)
+        place.mkdir(0o700)
+        try:
+            yield place
+        finally:
+            place.rmdir()
+
+    def scratches(self) -> list[Path]:
+        """Return what is left of private layers that a killed process put together."""
+        return list(self._layout.layers.iterdir())
+
+    def clear_scratch(self, place: Path) -> None:
+        """Take away what a killed process left; idempotent.
+
+        Raises:
+            OSError: the kernel refused.
+            StillMounted: there is no end to it.
+        """
+        with beneath.directory(self._layout.layers, ".") as parent:
+            unmount.unmount_all(parent, place.name)
+        if place.exists():
+            place.rmdir()
+
+    @contextmanager
+    def mounted(self, path: Path) -> Iterator[int]:
+        """Hold what a target shows.
+
+        Raises:
+            OSError: there is none.
+        """
+        with targets.opened(self._kubelet, path) as target, target.held() as point:
+            yield point
+
+    def room(self, path: Path) -> Room:
+        """Return how full the file system is that a target shows.
+
+        Raises:
+            OSError: there is none.
+        """
+        with self.mounted(path) as point:
+            found = os.statvfs(beneath.path_of(point))
+        size = found.f_frsize
+        return Room(found.f_blocks * size, found.f_bavail * size, found.f_files, found.f_favail)
 
     def unmount(self, path: Path) -> int:
         """Take away every mount on a target and return how many there were; idempotent.

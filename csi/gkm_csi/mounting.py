@@ -1,11 +1,13 @@
 """What publish and unpublish need of the machine, as they see it; gkm_csi.mounter does it."""
 
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from gkm.mounts.marks import Mark
+from gkm.mounts.relocation import Layer
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +17,16 @@ class Spot:
     exists: bool
     empty: bool = True
     mounts: tuple[Mark | None, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Bytes and inodes of a file system."""
+
+    bytes: int
+    bytes_free: int
+    inodes: int
+    inodes_free: int
 
 
 class Mounting(Protocol):
@@ -29,8 +41,19 @@ class Mounting(Protocol):
     def make(self, path: Path) -> bool:
         """Make the directory of a target and return whether it was not there."""
 
-    def mount(self, entry: int, path: Path, mark: Mark) -> None:
-        """Mount an entry, read-only, on a target that exists."""
+    def prepared(
+        self, entry: int, digest: str, layer: Layer, in_use: Callable[[], Collection[str]]
+    ) -> AbstractContextManager[int]:
+        """Hold the tree that goes on top of an entry (a descriptor), made where it is missing; see relocation."""
+
+    def mount(self, layers: Sequence[int], path: Path, mark: Mark, private_bytes: int | None) -> None:
+        """Mount layers on a target that exists: read-only, or with a private layer of so many bytes on top."""
+
+    def mounted(self, path: Path) -> AbstractContextManager[int]:
+        """Hold what a target shows (a descriptor); OSError where there is none."""
+
+    def room(self, path: Path) -> Room:
+        """Return how full the file system is that a target shows; OSError where there is none."""
 
     def unmount(self, path: Path) -> int:
         """Take away every mount on a target and return how many there were; idempotent; StillMounted without end."""

@@ -4,14 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gkm.hoststate.files import UnreadableState
-
 from gkm_csi import request
 from gkm_csi.identity import refuse_if_missing
-from gkm_csi.ledger import Ledger
 from gkm_csi.proto import csi_pb2 as csi
 from gkm_csi.publish import Publisher
 from gkm_csi.refusals import Code, Refusal
+from gkm_csi.stats import Stats
 from gkm_csi.unpublish import Unpublisher
 
 _RPC = csi.NodeServiceCapability.RPC
@@ -25,7 +23,7 @@ class Node:
     max_volumes: int
     kubelet: Path
     missing: Sequence[str]
-    ledger: Ledger
+    stats: Stats
     publisher: Publisher
     unpublisher: Unpublisher
 
@@ -40,7 +38,7 @@ class Node:
         return csi.NodeGetCapabilitiesResponse(
             capabilities=[
                 csi.NodeServiceCapability(rpc=_RPC(type=kind))
-                for kind in (_RPC.VOLUME_MOUNT_GROUP, _RPC.GET_VOLUME_STATS)
+                for kind in (_RPC.VOLUME_MOUNT_GROUP, _RPC.GET_VOLUME_STATS, _RPC.VOLUME_CONDITION)
             ]
         )
 
@@ -71,7 +69,7 @@ class Node:
     def NodeGetVolumeStats(  # noqa: N802 -- name of the RPC
         self, message: csi.NodeGetVolumeStatsRequest
     ) -> csi.NodeGetVolumeStatsResponse:
-        """Return the size of a volume, from its record: a read-only volume is full, whatever the disk below says.
+        """Return how full a volume is, and whether it is as it should be.
 
         Raises:
             Refusal: no such volume is at that path.
@@ -79,12 +77,4 @@ class Node:
         if not message.volume_path:
             raise Refusal(Code.INVALID_ARGUMENT, "volume_path is missing")
         place = request.place(message.volume_id, message.volume_path, self.kubelet)
-        try:
-            record = self.ledger.load(place.volume_id)
-        except UnreadableState as error:
-            raise Refusal(Code.NOT_FOUND, f"the record of volume {place.volume_id} is damaged") from error
-        if record is None or record.target_path != str(place.target):
-            raise Refusal(Code.NOT_FOUND, f"volume {place.volume_id} is not published at that path")
-        size = record.volume_size
-        usage = csi.VolumeUsage(unit=csi.VolumeUsage.BYTES, total=size, used=size, available=0)
-        return csi.NodeGetVolumeStatsResponse(usage=[usage])
+        return self.stats.of(place)

@@ -6,21 +6,20 @@ shared lock or whose record somebody holds stays (docs/design/node-state.md).
 
 import logging
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from gkm.hoststate import locks, pointers, waiting
+from gkm.hoststate import pointers, waiting
 from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.logs import fields
 from gkm.hoststate.pointers import Pointer
 from gkm.hoststate.records import VolumeRecord
-from gkm.mounts.marks import Mark
 from gkm.mounts.unmount import StillMounted
 
 from gkm_csi import answers
+from gkm_csi.layers import Layers, mark_of
 from gkm_csi.ledger import Ledger
 from gkm_csi.mounting import Mounting, Spot
 from gkm_csi.refusals import Code, Refusal, invalid, is_final
@@ -49,6 +48,7 @@ class Publisher:
         *,
         ledger: Ledger,
         mounter: Mounting,
+        layers: Layers,
         underway: Underway,
         driver_version: Callable[[], str | None],
     ) -> None:
@@ -56,6 +56,7 @@ class Publisher:
         self._layout = layout
         self._ledger = ledger
         self._mounter = mounter
+        self._layers = layers
         self._underway = underway
         self._driver_version = driver_version
 
@@ -69,8 +70,7 @@ class Publisher:
         with self._underway.hold(asked.place):
             known = self._known(asked)
             if known is None:
-                pointer = self._pointer(asked)
-                self._settle(_record(asked, pointer), repeated=False)
+                self._settle(self._record(asked), repeated=False)
                 return
             different = answers.of_repeat(known, asked)
             if different:
@@ -85,6 +85,15 @@ class Publisher:
                 Code.FAILED_PRECONDITION,
                 f"the record of volume {asked.place.volume_id} on {self._node} is damaged; delete the pod",
             ) from error
+
+    def _record(self, asked: Publish) -> VolumeRecord:
+        """Return the record of a new volume: of the cache as it is now, or of none where the pod starts without."""
+        try:
+            return _record(asked, self._pointer(asked))
+        except Refusal as refusal:
+            if not asked.options.or_empty:
+                raise
+            return _record(asked, None, empty_because=refusal.message)
 
     def _pointer(self, asked: Publish) -> Pointer:
         try:
@@ -108,7 +117,7 @@ class Publisher:
 
     def _settle(self, record: VolumeRecord, *, repeated: bool) -> None:
         target = Path(record.target_path)
-        mark = Mark(record.volume_id, record.digest)
+        mark = mark_of(record)
         done = _Done()
         try:
             spot = self._look(target)
@@ -118,7 +127,7 @@ class Publisher:
             # A record is never undone while a mount of its volume may be there.
             done.recorded = repeated and mark not in spot.mounts
             self._clear(target, spot, record.volume_id)
-            with self._entry(record) as entry:
+            with self._layers.entry(record) as entry:
                 self._mount(entry, record, done, repeated=repeated)
         except Exception as error:
             # After an uncertain answer kubelet comes back for a volume that it knows of: its digest must stay.
@@ -127,13 +136,15 @@ class Publisher:
             raise
         log.info("published", extra=fields(**_told(record)))
 
-    def _mount(self, entry: int, record: VolumeRecord, done: _Done, *, repeated: bool) -> None:
+    def _mount(self, entry: int | None, record: VolumeRecord, done: _Done, *, repeated: bool) -> None:
         target = Path(record.target_path)
         if not repeated:
             done.recorded = True
             self._ledger.add(record)
         done.made = self._mounter.make(target)
-        self._mounter.mount(entry, target, Mark(record.volume_id, record.digest))
+        private_bytes = record.options.size_limit if record.is_private else None
+        with self._layers.over(entry, record) as layers:
+            self._mounter.mount(layers, target, mark_of(record), private_bytes)
         done.mounted = True
         self._ledger.write_usage(record.ref)
 
@@ -162,18 +173,6 @@ class Publisher:
                 f"the target directory of volume {volume_id} on {self._node} is not empty; delete the pod",
             )
 
-    @contextmanager
-    def _entry(self, record: VolumeRecord) -> Iterator[int]:
-        with ExitStack() as held:
-            try:
-                held.enter_context(locks.shared(self._layout.entry_lock(record.digest)))
-                entry = held.enter_context(self._mounter.entry(record.digest))
-            except locks.Busy as error:
-                raise answers.collected(record.ref, self._node) from error
-            except FileNotFoundError as error:
-                raise answers.without_entry(record.ref, self._node) from error
-            yield entry
-
     def _undo(self, record: VolumeRecord, done: _Done) -> None:
         target = Path(record.target_path)
         try:
@@ -189,7 +188,7 @@ class Publisher:
             log.exception("a failed publish could not be undone", extra=fields(**_told(record)))
 
 
-def _record(asked: Publish, pointer: Pointer) -> VolumeRecord:
+def _record(asked: Publish, pointer: Pointer | None, *, empty_because: str = "") -> VolumeRecord:
     return VolumeRecord(
         volume_id=asked.place.volume_id,
         target_path=str(asked.place.target),
@@ -197,9 +196,11 @@ def _record(asked: Publish, pointer: Pointer) -> VolumeRecord:
         pod_namespace=asked.pod.namespace,
         pod_uid=asked.pod.uid,
         ref=asked.ref,
-        digest=pointer.digest,
-        volume_size=pointer.size_bytes,
+        digest=pointer.digest if pointer else "",
+        volume_size=pointer.size_bytes if pointer else 0,
         start_time=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        options=asked.options,
+        empty_because=empty_because,
     )
 
 
@@ -207,6 +208,6 @@ def _told(record: VolumeRecord) -> dict[str, str]:
     return {
         "volume": record.volume_id,
         "cache": str(record.ref),
-        "digest": record.digest,
+        "digest": record.digest or f"none: {record.empty_because}",
         "pod": f"{record.pod_namespace}/{record.pod_name}",
     }

@@ -60,6 +60,8 @@ def reconcile(layout: Layout, ledger: Ledger, mounter: Mounter) -> None:
     # What a killed writer left: at the start nobody else writes here.
     for leftover in (*layout.usage.glob("*/*/.*.tmp"), *layout.volumes.glob("*/.*.tmp")):
         leftover.unlink(missing_ok=True)
+    for place in mounter.scratches():
+        _clear(mounter, place)
     found, unreadable = _read(layout)
     existing = frozenset(record.target_path for record in found if _exists(Path(record.target_path)))
     mending = decide(found, mounter.ours(), frozenset(unreadable), existing)
@@ -93,6 +95,13 @@ def _read(layout: Layout) -> tuple[list[VolumeRecord], list[str]]:
         except OSError:
             log.exception("directory without a record stays", extra=fields(volume=volume_id))
     return found, unreadable
+
+
+def _clear(mounter: Mounter, place: Path) -> None:
+    try:
+        mounter.clear_scratch(place)
+    except (OSError, StillMounted):
+        log.exception("half a private layer stays", extra=fields(place=str(place)))
 
 
 def _remove(ledger: Ledger, record: VolumeRecord) -> None:

@@ -10,8 +10,9 @@ from typing import Final
 
 from gkm.hoststate import names
 from gkm.hoststate.names import CacheRef, InvalidName
+from gkm.hoststate.records import VolumeOptions
 
-from gkm_csi import attributes
+from gkm_csi import attributes, options
 from gkm_csi.attributes import OF_KUBELET
 from gkm_csi.proto.csi_pb2 import NodePublishVolumeRequest, VolumeCapability
 from gkm_csi.refusals import Refusal, invalid
@@ -57,6 +58,7 @@ class Publish:
     place: Place
     pod: Pod
     ref: CacheRef
+    options: VolumeOptions
 
 
 def publish(message: NodePublishVolumeRequest, kubelet: Path) -> Publish:
@@ -72,8 +74,20 @@ def publish(message: NodePublishVolumeRequest, kubelet: Path) -> Publish:
     if size > MAX_ATTRIBUTES:
         raise invalid(f"volume_context holds {size} bytes; the CSI specification allows {MAX_ATTRIBUTES}")
     pod = _pod(context)
-    ref = attributes.cache_of(context, pod.namespace)
-    return Publish(place(message.volume_id, message.target_path, kubelet), pod, ref)
+    given = attributes.of_pod(context)
+    ref = attributes.cache_of(given, pod.namespace)
+    return Publish(
+        place(message.volume_id, message.target_path, kubelet), pod, ref, _options(given, readonly=message.readonly)
+    )
+
+
+def _options(given: Mapping[str, str], *, readonly: bool) -> VolumeOptions:
+    found = options.options_of(given)
+    if readonly and found.private:
+        raise invalid(
+            f'the volume says readOnly: true, and its attribute {options.READ_ONLY} says "false": take one of them out'
+        )
+    return found
 
 
 def place(volume_id: str, target_path: str, kubelet: Path) -> Place:
@@ -116,7 +130,7 @@ def _check_capability(message: NodePublishVolumeRequest) -> None:
     if capability.WhichOneof("access_type") != "mount":
         raise invalid("a kernel cache is a directory: volume_capability must ask for a mount, not for a block device")
     if capability.mount.mount_flags:
-        raise invalid("mount flags cannot be chosen: a cache is always mounted read-only, nosuid and nodev")
+        raise invalid("mount flags cannot be chosen: a cache is always mounted nosuid and nodev")
     if capability.access_mode.mode not in _MODES:
         raise invalid("the access mode of an inline volume must be one of SINGLE_NODE_*")
 

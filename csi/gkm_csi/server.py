@@ -17,6 +17,8 @@ from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
+from gkm_csi import listening
+from gkm_csi.listening import CannotListen
 from gkm_csi.refusals import Code, Refusal
 
 WORKERS: Final = 4
@@ -38,10 +40,6 @@ log = logging.getLogger(__name__)
 Handler = Callable[[Any], Message]
 Observe = Callable[[str, str, float], None]
 """Told of every call that has ended: its name, the code of gRPC, and the seconds it took."""
-
-
-class CannotListen(Exception):
-    """A socket cannot be made; the message says which and why."""
 
 
 def _silent(call: str, code: str, seconds: float) -> None:
@@ -66,13 +64,17 @@ def make(
 
 
 def _listen(server: grpc.Server, path: Path) -> None:
-    if len(os.fsencode(path)) > MAX_SOCKET_PATH:
+    if max(len(os.fsencode(path)), len(os.fsencode(listening.hidden(path)))) > MAX_SOCKET_PATH:
         raise CannotListen(f"{path}: longer than the {MAX_SOCKET_PATH} bytes that the name of a socket may have")
     # The socket belongs to root: whoever can write to it mounts into pods.
     before = os.umask(0o077)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        server.add_insecure_port(f"unix:{path}")
+        listening.sweep(path.parent)
+        listening.check_place(path)
+        bound = listening.hidden(path)
+        server.add_insecure_port(f"unix:{bound}")
+        bound.rename(path)
     except (OSError, RuntimeError) as error:
         raise CannotListen(
             f"{path}: cannot listen there; is the directory writable, and no file in the way?"

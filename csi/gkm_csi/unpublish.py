@@ -10,6 +10,7 @@ from gkm.hoststate.logs import fields
 from gkm.hoststate.records import VolumeRecord
 from gkm.mounts.unmount import StillMounted
 
+from gkm_csi.captures import Captures
 from gkm_csi.ledger import Ledger
 from gkm_csi.mounting import Mounting
 from gkm_csi.refusals import Code, Refusal
@@ -22,11 +23,12 @@ log = logging.getLogger(__name__)
 class Unpublisher:
     """Unpublishes volumes on one node."""
 
-    def __init__(self, node: str, ledger: Ledger, mounter: Mounting, underway: Underway) -> None:
+    def __init__(self, node: str, *, ledger: Ledger, mounter: Mounting, underway: Underway, captures: Captures) -> None:
         self._node = node
         self._ledger = ledger
         self._mounter = mounter
         self._underway = underway
+        self._captures = captures
 
     def unpublish(self, place: Place) -> None:
         """Take a volume away from its target, leaving nothing; idempotent.
@@ -53,6 +55,11 @@ class Unpublisher:
                 self._with_record(place, record)
 
     def _with_record(self, place: Place, record: VolumeRecord) -> None:
+        if record.options.capture and record.is_private and not self._captures.done(record):
+            raise Refusal(
+                Code.ABORTED,
+                f"volume {place.volume_id}: what its pod added is being kept on {self._node}; kubelet retries",
+            )
         self._take_away(place)
         self._ledger.remove(place.volume_id)
         try:

@@ -54,7 +54,8 @@ def test_the_page_has_the_names_and_labels_that_are_api() -> None:
     metrics.gpus_read(Inventory(errors=("nvmlInit: broken",)))
     metrics.api_answered("list", 200)
     metrics.CACHE_STATE.labels("Ready").set(1)
-    metrics.MOUNTS.labels(metrics.READ_ONLY).set(0)
+    for mode in metrics.MODES:
+        metrics.MOUNTS.labels(mode).set(0)
 
     page = metrics.page()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState, Pointer
-from gkm.hoststate.records import VolumeRecord
+from gkm.hoststate.records import READ_ONLY, VolumeOptions, VolumeRecord
 from gkm_csi import answers
 from gkm_csi.refusals import Code, Refusal, is_final
 from gkm_csi.request import Place, Pod, Publish
@@ -93,7 +93,7 @@ def test_an_endless_message_is_one_short_line() -> None:
 
 
 KNOWN = VolumeRecord("csi-1", "/k/pods/u/mount", "trainer-0", "ml-apps", "uid", REF, DIGEST, 1, "now")
-ASKED = Publish(Place("csi-1", Path("/k/pods/u/mount")), Pod("trainer-0", "ml-apps", "uid"), REF)
+ASKED = Publish(Place("csi-1", Path("/k/pods/u/mount")), Pod("trainer-0", "ml-apps", "uid"), REF, READ_ONLY)
 
 
 def test_the_same_again_is_a_repeat() -> None:
@@ -108,6 +108,8 @@ def test_the_same_again_is_a_repeat() -> None:
         (replace(ASKED, pod=Pod("trainer-1", "ml-apps", "uid")), Code.ALREADY_EXISTS),
         (replace(ASKED, pod=Pod("trainer-0", "other", "uid")), Code.ALREADY_EXISTS),
         (replace(ASKED, pod=Pod("trainer-0", "ml-apps", "uid-2")), Code.ALREADY_EXISTS),
+        (replace(ASKED, options=VolumeOptions(private=True, size_limit=1 << 30)), Code.ALREADY_EXISTS),
+        (replace(ASKED, options=VolumeOptions(mount_path="/cache")), Code.ALREADY_EXISTS),
         (replace(ASKED, place=Place("csi-1", Path("/k/pods/v/mount"))), Code.FAILED_PRECONDITION),
     ],
 )

@@ -13,6 +13,7 @@ from csi_harness.namespaces import MountNamespace, private_namespace
 from csi_harness.nodes import NODE, NodeFiles, node_files, publish_message
 from csi_harness.rig import Rig
 from gkm_csi.proto import csi_pb2, registration_pb2
+from testbed.waiting import until
 
 MAX_RSS_MIB = 45
 """What the issue allows an idle process."""
@@ -45,7 +46,7 @@ def test_it_has_no_capability_that_it_does_not_have(rig: Rig) -> None:
     node = rig.client.call("NodeGetCapabilities", csi_pb2.NodeGetCapabilitiesRequest())
     names = {csi_pb2.NodeServiceCapability.RPC.Type.Name(found.rpc.type) for found in node.capabilities}
     assert plugin == csi_pb2.GetPluginCapabilitiesResponse()
-    assert names == {"VOLUME_MOUNT_GROUP", "GET_VOLUME_STATS"}
+    assert names == {"VOLUME_MOUNT_GROUP", "GET_VOLUME_STATS", "VOLUME_CONDITION"}
 
 
 @pytest.mark.mounts
@@ -139,12 +140,46 @@ def test_of_ours_it_loads_nothing_but_hoststate_and_mounts() -> None:
 
 
 @pytest.mark.mounts
-def test_sigterm_ends_it_and_takes_the_sockets_away(bare: tuple[NodeFiles, MountNamespace]) -> None:
+def test_sigterm_ends_it_and_leaves_the_sockets_so_that_kubelet_expects_it_back(
+    bare: tuple[NodeFiles, MountNamespace],
+) -> None:
     with driver(*bare) as running:
         assert running.stop() == 0
         running.wait_for("stopped")
-        assert not running.socket.exists()
-        assert not running.registration.exists()
+        assert running.socket.is_socket()
+        assert running.registration.is_socket()
+
+
+@pytest.mark.mounts
+@pytest.mark.parametrize("emptied", ["csi.gkm.io", "plugins_registry"])
+def test_sockets_that_were_taken_away_come_back(bare: tuple[NodeFiles, MountNamespace], emptied: str) -> None:
+    with driver(*bare) as running:
+        directory = next(path.parent for path in (running.socket, running.registration) if path.parent.name == emptied)
+        for path in directory.iterdir():
+            path.unlink()
+        running.wait_for("sockets have gone; listening anew")
+        until(lambda: running.socket.is_socket() and running.registration.is_socket(), "the sockets to be back")
+        with Client(running.socket) as client:
+            client.call("Probe", csi_pb2.ProbeRequest())
+        with Client(running.registration) as client:
+            assert client.call("GetInfo", registration_pb2.InfoRequest()).name == "csi.gkm.io"
+
+
+@pytest.mark.mounts
+def test_a_second_process_waits_for_the_first_to_end(bare: tuple[NodeFiles, MountNamespace]) -> None:
+    with driver(*bare) as first, driver(*bare, ready=False) as second:
+        first.stop()
+        second.wait_for("ready")
+        with Client(second.socket) as client:
+            client.call("Probe", csi_pb2.ProbeRequest())
+
+
+@pytest.mark.mounts
+def test_a_second_process_beside_one_that_stays_gives_up(bare: tuple[NodeFiles, MountNamespace]) -> None:
+    with driver(*bare) as first, driver(*bare, ready=False) as second:
+        second.wait_for("another gkm-csi serves this node")
+        with Client(first.socket) as client:
+            client.call("Probe", csi_pb2.ProbeRequest())
 
 
 @pytest.mark.mounts

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from csi_harness.nodes import publish_message
 from gkm.hoststate.names import CacheRef
+from gkm.hoststate.records import READ_ONLY
 from gkm_csi import request
 from gkm_csi.proto.csi_pb2 import NodePublishVolumeRequest, VolumeCapability
 from gkm_csi.refusals import Code, Refusal
@@ -29,7 +30,10 @@ def refused(asked: NodePublishVolumeRequest) -> str:
 
 def test_what_kubelet_sends_is_understood() -> None:
     assert request.publish(message(), KUBELET) == request.Publish(
-        request.Place("csi-1", TARGET), request.Pod("trainer-0", "ml-apps", "uid-1"), CacheRef("ml-apps", "llama")
+        request.Place("csi-1", TARGET),
+        request.Pod("trainer-0", "ml-apps", "uid-1"),
+        CacheRef("ml-apps", "llama"),
+        READ_ONLY,
     )
 
 

@@ -11,6 +11,8 @@ from gkm.hoststate.names import CacheRef
 from gkm.mounts.marks import Mark
 from gkm.mounts.unmount import StillMounted
 from gkm_csi import request
+from gkm_csi.captures import Captures
+from gkm_csi.layers import Layers
 from gkm_csi.ledger import Ledger
 from gkm_csi.publish import Publisher
 from gkm_csi.refusals import Code, Refusal
@@ -41,15 +43,20 @@ class Desk:
 
     def __post_init__(self) -> None:
         self.ledger = FailingLedger(self.files.layout)
+        layers = Layers(NODE, self.files.layout, self.ledger, self.mounts)
         self.publisher = Publisher(
             NODE,
             self.files.layout,
             ledger=self.ledger,
             mounter=self.mounts,
+            layers=layers,
             underway=self.underway,
             driver_version=lambda: None,
         )
-        self.unpublisher = Unpublisher(NODE, self.ledger, self.mounts, self.underway)
+        captures = Captures(self.files.layout, layers.of_mounted)
+        self.unpublisher = Unpublisher(
+            NODE, ledger=self.ledger, mounter=self.mounts, underway=self.underway, captures=captures
+        )
         self.ref = self.files.ready()
 
     def asked(self, volume: str = "csi-1", **attributes: str) -> Publish:
@@ -63,7 +70,7 @@ class Desk:
         left = (
             self.files.layout.volume_record("csi-1").parent.exists() or self.files.layout.usage_file(self.ref).exists()
         )
-        return not left and not self.mounts.mounted and not self.mounts.directories
+        return not left and not self.mounts.there and not self.mounts.directories
 
     def mark(self) -> Mark:
         record = self.record()
@@ -95,7 +102,7 @@ def test_a_file_that_cannot_be_written_is_undone(desk: Desk, step: str) -> None:
         desk.publisher.publish(desk.asked())
 
     desk.ledger.fails = ""
-    assert not desk.mounts.mounted
+    assert not desk.mounts.there
     assert not desk.mounts.directories
     assert desk.record() is None
 
@@ -120,7 +127,7 @@ def test_a_mount_that_cannot_be_undone_keeps_its_record(desk: Desk) -> None:
         desk.publisher.publish(desk.asked())
 
     assert desk.record() is not None
-    assert desk.mounts.mounted
+    assert desk.mounts.there
 
 
 def test_a_volume_can_be_published_after_a_failure(desk: Desk) -> None:
@@ -131,14 +138,14 @@ def test_a_volume_can_be_published_after_a_failure(desk: Desk) -> None:
 
     desk.publisher.publish(desk.asked())
 
-    assert desk.mounts.mounted == {desk.asked().place.target: [desk.mark()]}
+    assert desk.mounts.there == {desk.asked().place.target: [desk.mark()]}
 
 
 def test_a_repeat_that_must_wait_keeps_record_and_digest(desk: Desk) -> None:
     asked = desk.asked()
     desk.publisher.publish(asked)
     before = desk.record()
-    desk.mounts.mounted.clear()
+    desk.mounts.there.clear()
     desk.mounts.fails, desk.mounts.error = "entry", FileNotFoundError(2, "gone")
 
     with pytest.raises(Refusal) as caught:
@@ -151,7 +158,7 @@ def test_a_repeat_that_must_wait_keeps_record_and_digest(desk: Desk) -> None:
 def test_a_repeat_that_finally_fails_without_a_mount_leaves_nothing(desk: Desk) -> None:
     asked = desk.asked()
     desk.publisher.publish(asked)
-    desk.mounts.mounted.clear()
+    desk.mounts.there.clear()
     desk.mounts.fails = "mount"
 
     with pytest.raises(OSError, match="No space left"):
@@ -163,24 +170,24 @@ def test_a_repeat_that_finally_fails_without_a_mount_leaves_nothing(desk: Desk) 
 def test_a_repeat_below_somebody_elses_mount_is_refused_and_keeps_its_record(desk: Desk) -> None:
     asked = desk.asked()
     desk.publisher.publish(asked)
-    desk.mounts.mounted[asked.place.target].append(None)
+    desk.mounts.there[asked.place.target].append(None)
 
     with pytest.raises(Refusal) as caught:
         desk.publisher.publish(asked)
 
     assert caught.value.code is Code.FAILED_PRECONDITION
     assert desk.record() is not None
-    assert desk.mounts.mounted[asked.place.target] == [desk.mark(), None]
+    assert desk.mounts.there[asked.place.target] == [desk.mark(), None]
 
 
 def test_a_mount_that_lost_its_record_is_replaced(desk: Desk) -> None:
     asked = desk.asked()
     desk.mounts.directories.add(asked.place.target)
-    desk.mounts.mounted[asked.place.target] = [Mark("csi-1", "sha256:00")]
+    desk.mounts.there[asked.place.target] = [Mark("csi-1", "sha256:00")]
 
     desk.publisher.publish(asked)
 
-    assert desk.mounts.mounted[asked.place.target] == [desk.mark()]
+    assert desk.mounts.there[asked.place.target] == [desk.mark()]
 
 
 def test_a_damaged_record_is_refused_and_unpublish_removes_it(desk: Desk) -> None:

@@ -19,6 +19,8 @@ from csi_harness.steps import Counter
 from gkm.hoststate import locks, records
 from gkm.hoststate.names import CacheRef
 from gkm_csi import request
+from gkm_csi.captures import Captures
+from gkm_csi.layers import Layers
 from gkm_csi.ledger import Ledger
 from gkm_csi.mounter import Mounter
 from gkm_csi.publish import Publisher
@@ -39,15 +41,20 @@ class Started:
         self.mounter = Mounter(files.layout, files.kubelet)
         underway = Underway()
         reconcile(files.layout, self.ledger, self.mounter)
+        layers = Layers(NODE, files.layout, self.ledger, self.mounter)
         self.publisher = Publisher(
             NODE,
             files.layout,
             ledger=self.ledger,
             mounter=self.mounter,
+            layers=layers,
             underway=underway,
             driver_version=lambda: None,
         )
-        self.unpublisher = Unpublisher(NODE, self.ledger, self.mounter, underway)
+        captures = Captures(files.layout, layers.of_mounted)
+        self.unpublisher = Unpublisher(
+            NODE, ledger=self.ledger, mounter=self.mounter, underway=underway, captures=captures
+        )
 
 
 @dataclass(frozen=True)

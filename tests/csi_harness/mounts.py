@@ -1,12 +1,13 @@
 """Mounts in memory, behind the Protocol that publish and unpublish use, which fail on request."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from gkm.mounts.marks import Mark
-from gkm_csi.mounting import Spot
+from gkm.mounts.relocation import Layer
+from gkm_csi.mounting import Room, Spot
 
 
 @dataclass
@@ -16,8 +17,10 @@ class MountsInMemory:
     fails: str = ""
     error: Exception = field(default_factory=lambda: OSError(28, "No space left on device", "/secret/path"))
     directories: set[Path] = field(default_factory=set)
-    mounted: dict[Path, list[Mark | None]] = field(default_factory=dict)
+    there: dict[Path, list[Mark | None]] = field(default_factory=dict)
     foreign: set[Path] = field(default_factory=set)
+    layers: dict[Path, tuple[Sequence[int], int | None]] = field(default_factory=dict)
+    """What was mounted, and the bytes of the private layer."""
 
     @contextmanager
     def entry(self, digest: str) -> Iterator[int]:
@@ -27,7 +30,7 @@ class MountsInMemory:
 
     def look(self, path: Path) -> Spot:
         self._fail("look")
-        mounts = tuple(self.mounted.get(path, ()))
+        mounts = tuple(self.there.get(path, ()))
         return Spot(path in self.directories, path not in self.foreign, mounts)
 
     def make(self, path: Path) -> bool:
@@ -36,19 +39,37 @@ class MountsInMemory:
         self.directories.add(path)
         return made
 
-    def mount(self, entry: int, path: Path, mark: Mark) -> None:
+    @contextmanager
+    def prepared(self, entry: int, digest: str, layer: Layer, in_use: Callable[[], Collection[str]]) -> Iterator[int]:
+        self._fail("prepared")
+        assert (entry, bool(digest)) == (1, True)
+        assert layer.key in in_use()
+        yield 2
+
+    def mount(self, layers: Sequence[int], path: Path, mark: Mark, private_bytes: int | None) -> None:
         self._fail("mount")
-        assert entry == 1
         assert path in self.directories
-        self.mounted.setdefault(path, []).append(mark)
+        self.there.setdefault(path, []).append(mark)
+        self.layers[path] = (layers, private_bytes)
+
+    @contextmanager
+    def mounted(self, path: Path) -> Iterator[int]:
+        self._fail("mounted")
+        assert path in self.there
+        yield 3
+
+    def room(self, path: Path) -> Room:
+        self._fail("room")
+        assert path in self.there
+        return Room(1000, 400, 100, 90)
 
     def unmount(self, path: Path) -> int:
         self._fail("unmount")
-        return len(self.mounted.pop(path, ()))
+        return len(self.there.pop(path, ()))
 
     def remove(self, path: Path) -> bool:
         self._fail("remove")
-        assert path not in self.mounted
+        assert path not in self.there
         self.directories.discard(path)
         return True
 

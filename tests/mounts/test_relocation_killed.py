@@ -31,6 +31,7 @@ def main(root: Path) -> None:
     """Kill at every step; print how many there were."""
     from csi_harness.steps import Counter  # noqa: PLC0415 -- only the child has the tests' directory in its path
     from gkm.mounts import relocation  # noqa: PLC0415
+    from gkm.mounts.relocation import Layer  # noqa: PLC0415
     from gkm.mounts.relocation_paths import MountPath  # noqa: PLC0415
 
     path, neighbour = MountPath("/cache"), MountPath("/neighbour")
@@ -42,14 +43,14 @@ def main(root: Path) -> None:
         return {str(file.relative_to(tree)): file.read_bytes() for file in sorted(tree.glob("*/*"))}
 
     boot.write_text("first")
-    whole = files(relocation.relocate(content, path, root / "whole").tree)
+    whole = files(relocation.relocate(content, Layer(path), root / "whole").tree)
 
     def killed(place: Path, fatal: int) -> bool:
         child = os.fork()
         if child == 0:
             counter = Counter(fatal)
             counter.arm()
-            relocation.relocate(content, path, place)
+            relocation.relocate(content, Layer(path), place)
             counter.disarm()
             os._exit(0)
         _, status = os.waitpid(child, 0)
@@ -62,17 +63,17 @@ def main(root: Path) -> None:
     def survives(kind: str, fatal: int) -> bool:
         place = root / f"{kind}-{fatal}"
         boot.write_text("first")
-        beside = relocation.relocate(content, neighbour, place).tree
+        beside = relocation.relocate(content, Layer(neighbour), place).tree
         if kind != "first":
-            relocation.relocate(content, path, place)
+            relocation.relocate(content, Layer(path), place)
             boot.write_text("second")
         died = killed(place, fatal)
-        seen = relocation._find(place, path, boot.read_text())
+        seen = relocation._find(place, Layer(path), boot.read_text())
         assert seen is None or files(seen.tree) == whole, "a tree counts and is not whole"
-        found = relocation.relocate(content, path, place)
+        found = relocation.relocate(content, Layer(path), place)
         assert files(found.tree) == whole
         # A death after the last step leaves the tree of the earlier boot on its way out: the next making removes it.
-        relocation.relocate(content, MountPath("/third"), place)
+        relocation.relocate(content, Layer(MountPath("/third")), place)
         assert not list(place.glob(".tmp-*")), "a rest is left"
         assert files(beside), "the neighbour is touched"
         return not died

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gkm.mounts.relocation import Relocated, relocate
+from gkm.mounts.relocation import Layer, Relocated, relocate
 from gkm.mounts.relocation_paths import MountPath
 from testbed import triton
 
@@ -49,7 +49,7 @@ def relocated(content: Path, mount_path: Path, place: Path) -> Relocated:
     """Relocate a cache as the CSI process does."""
     descriptor = os.open(content, os.O_PATH | os.O_DIRECTORY)
     try:
-        return relocate(descriptor, MountPath(str(mount_path)), place)
+        return relocate(descriptor, Layer(MountPath(str(mount_path))), place)
     finally:
         os.close(descriptor)
 

@@ -11,6 +11,7 @@ from gkm.api.fabric_settings import Fabric
 from gkm.api.policies import Identity, Policy, Verification
 
 __all__ = (
+    "Capture",
     "Config",
     "ConfigInvalid",
     "Fabric",
@@ -80,6 +81,16 @@ class Store(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     check_interval: Annotated[float, Meta(ge=0)] = 86_400.0
 
 
+class Capture(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """What is kept on a node of what pods added to volumes that ask for it (the attribute `capture`).
+
+    For `retention` seconds, and of `max_bytes` together at most; 0 of either keeps nothing.
+    """
+
+    retention: Annotated[float, Meta(ge=0)] = 7 * 86_400.0
+    max_bytes: Annotated[int, Meta(ge=0)] = 10 << 30
+
+
 class Config(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """Everything that is configured."""
 
@@ -87,6 +98,7 @@ class Config(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     registries: Registries = field(default_factory=Registries)
     store: Store = field(default_factory=Store)
     fabric: Fabric = field(default_factory=Fabric)
+    capture: Capture = field(default_factory=Capture)
 
 
 def parse(text: str | bytes) -> Config:

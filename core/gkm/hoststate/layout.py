@@ -54,6 +54,16 @@ class Layout:
         return self.run / "volumes"
 
     @property
+    def layers(self) -> Path:
+        """Return the directory in which private layers are put together; between two publishes it is empty."""
+        return self.run / "layers"
+
+    @property
+    def captured(self) -> Path:
+        """Return the directory of what pods added to their volumes, until the agent takes it."""
+        return self.state / "captured"
+
+    @property
     def usage(self) -> Path:
         """Return the directory of the derived usage files."""
         return self.run / "usage"
@@ -91,7 +101,7 @@ class Layout:
         """
         for directory in (self.store, self.trash, self.work, self.empty, self.caches, self.state / "locks"):
             directory.mkdir(parents=True, exist_ok=True)
-        for directory in (self.volumes, self.usage):
+        for directory in (self.volumes, self.usage, self.layers):
             directory.mkdir(parents=True, exist_ok=True)
 
 

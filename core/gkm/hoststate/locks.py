@@ -1,4 +1,4 @@
-"""The lock of a store entry: shared by publishes, exclusive for garbage collection.
+"""The lock of a store entry: shared by publishes, exclusive for garbage collection. And that of a process.
 
 flock(2) on a file, because agent and CSI process are separate containers that share only a file system. A process that
 dies gives its locks back.
@@ -6,9 +6,12 @@ dies gives its locks back.
 
 import fcntl
 import os
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+
+_POLL_SECONDS = 0.1
 
 
 class Busy(Exception):
@@ -34,6 +37,27 @@ def exclusive(path: Path) -> Iterator[None]:
         Busy: a publish or another collection holds it.
     """
     with _held(path, fcntl.LOCK_EX | fcntl.LOCK_NB):
+        yield
+
+
+@contextmanager
+def only(path: Path, seconds: float) -> Iterator[None]:
+    """Hold `path` alone for the life of a process; its predecessor has so many seconds to end.
+
+    Raises:
+        Busy: somebody still holds it.
+    """
+    deadline = time.monotonic() + seconds
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as held:
+        while True:
+            try:
+                held.enter_context(exclusive(path))
+                break
+            except Busy:
+                if time.monotonic() >= deadline:
+                    raise
+                time.sleep(_POLL_SECONDS)
         yield
 
 

@@ -15,8 +15,30 @@ from gkm.hoststate.names import CacheRef, InvalidName
 
 
 @dataclass(frozen=True, slots=True)
+class VolumeOptions:
+    """What a pod asks of its volume besides the cache (docs/design/volumes.md, "Attributes").
+
+    `private` is a layer of its own to write to, of `size_limit` bytes at most; `mount_path` where the container sees
+    the volume, "" where nobody says; `or_empty` an empty private volume instead of waiting; `capture` to keep what the
+    pod adds.
+    """
+
+    private: bool = False
+    mount_path: str = ""
+    size_limit: int = 0
+    or_empty: bool = False
+    capture: bool = False
+
+
+READ_ONLY = VolumeOptions()
+
+
+@dataclass(frozen=True, slots=True)
 class VolumeRecord:
-    """One published volume. `start_time` is RFC 3339 in UTC, `volume_size` the bytes of the mounted files."""
+    """One published volume. `start_time` is RFC 3339 in UTC, `volume_size` the bytes of the mounted files.
+
+    An empty volume has no `digest` ("") and says in `empty_because` why it got no cache.
+    """
 
     volume_id: str
     target_path: str
@@ -27,6 +49,13 @@ class VolumeRecord:
     digest: str
     volume_size: int
     start_time: str
+    options: VolumeOptions = READ_ONLY
+    empty_because: str = ""
+
+    @property
+    def is_private(self) -> bool:
+        """Return whether the pod can write to the volume: an empty one is of no use otherwise."""
+        return self.options.private or not self.digest
 
 
 def save(layout: Layout, record: VolumeRecord) -> None:
@@ -98,6 +127,14 @@ def _to_json(record: VolumeRecord) -> dict[str, Any]:
         "digest": record.digest,
         "volumeSize": record.volume_size,
         "startTime": record.start_time,
+        "options": {
+            "private": record.options.private,
+            "mountPath": record.options.mount_path,
+            "sizeLimit": record.options.size_limit,
+            "orEmpty": record.options.or_empty,
+            "capture": record.options.capture,
+        },
+        "emptyBecause": record.empty_because,
     }
 
 
@@ -112,7 +149,20 @@ def _from_json(volume_id: str, value: Mapping[str, Any]) -> VolumeRecord:
         pod_namespace=str(value["podNamespace"]),
         pod_uid=str(value["podUID"]),
         ref=CacheRef(None if namespace is None else str(namespace), str(value["cacheName"])),
-        digest=names.digest(str(value["digest"])),
+        digest=names.digest(str(value["digest"])) if value["digest"] else "",
         volume_size=int(value["volumeSize"]),
         start_time=str(value["startTime"]),
+        # A version that mounted read-only only wrote no options.
+        options=_options(value.get("options", {})),
+        empty_because=str(value.get("emptyBecause", "")),
+    )
+
+
+def _options(value: Mapping[str, Any]) -> VolumeOptions:
+    return VolumeOptions(
+        private=bool(value.get("private", False)),
+        mount_path=str(value.get("mountPath", "")),
+        size_limit=int(value.get("sizeLimit", 0)),
+        or_empty=bool(value.get("orEmpty", False)),
+        capture=bool(value.get("capture", False)),
     )

@@ -1,12 +1,21 @@
-"""A mount that is read-only for everybody, also for those who remount it."""
+"""The two mounts that a volume can be: read-only for everybody, or with a layer of its own on top."""
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
 
-from gkm.mounts import syscalls
+from gkm.mounts import selinux, syscalls
 from gkm.mounts.beneath import path_of
 
+BYTES_PER_INODE: Final = 4096
+"""A private layer may hold a file or directory for so many bytes of its limit: each costs the kernel memory, too."""
+MIN_INODES: Final = 256
 _MIN_LOWERS = 2
-_FLAGS = syscalls.MS_RDONLY | syscalls.MS_NOSUID | syscalls.MS_NODEV
+_OPEN_MODE = 0o777
+"""Of the top directory that a pod sees of its own layer: whoever the pod runs as must be able to write there."""
+_FLAGS = syscalls.MS_NOSUID | syscalls.MS_NODEV
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def mount_read_only(lowers: Sequence[int], target: int, name: str) -> None:
@@ -22,5 +31,34 @@ def mount_read_only(lowers: Sequence[int], target: int, name: str) -> None:
     """
     if len(lowers) < _MIN_LOWERS:
         raise ValueError("an overlay without an upper layer needs two lower ones (EINVAL otherwise)")
-    options = "lowerdir=" + ":".join(path_of(lower) for lower in lowers)
-    syscalls.mount(name, path_of(target), "overlay", _FLAGS, options)
+    syscalls.mount(name, path_of(target), "overlay", _FLAGS | syscalls.MS_RDONLY, _options(lowers))
+
+
+def mount_private(lowers: Sequence[int], target: int, name: str, *, scratch: Path, size: int) -> None:
+    """Mount `lowers` on `target` with a layer on top that holds `size` bytes at most, in memory.
+
+    The layer is mounted on the empty directory `scratch`, and detached as soon as the overlay has taken it: from then
+    on it lives exactly as long as the overlay, whoever ends that (docs/design/volumes.md). The layer must be mounted
+    somewhere meanwhile: before Linux 6.15 an overlay takes no detached one (EINVAL).
+
+    Raises:
+        OSError: the kernel refused; nothing is mounted.
+    """
+    inodes = max(MIN_INODES, size // BYTES_PER_INODE)
+    syscalls.mount(name, str(scratch), "tmpfs", _FLAGS, f"size={size},nr_inodes={inodes},mode=0700")
+    try:
+        layer = os.open(scratch, _DIRECTORY)
+        try:
+            os.mkdir("upper", dir_fd=layer)
+            os.chmod("upper", _OPEN_MODE, dir_fd=layer)
+            os.mkdir("work", 0o700, dir_fd=layer)
+            upper = f"upperdir={path_of(layer)}/upper,workdir={path_of(layer)}/work"
+            syscalls.mount(name, path_of(target), "overlay", _FLAGS, f"{_options(lowers)},{upper}")
+        finally:
+            os.close(layer)
+    finally:
+        syscalls.umount2(str(scratch), syscalls.UMOUNT_NOFOLLOW | syscalls.MNT_DETACH)
+
+
+def _options(lowers: Sequence[int]) -> str:
+    return ",".join(["lowerdir=" + ":".join(path_of(lower) for lower in lowers), *selinux.mount_options()])

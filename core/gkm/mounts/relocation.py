@@ -1,16 +1,17 @@
-"""The few files of a cache that name absolute paths, rewritten for one mount path: made once, shared by every volume.
+"""What goes on top of a cache in a mount: made once for a digest and a layer, shared by every volume that wants it.
 
-The tree is the top layer of a mount at that path. It is made beside others and appears by one rename; a process that
-dies leaves a temporary directory, which the next one removes. Nothing is synced to the disk: a tree counts only in the
-boot that made it, since what a power cut leaves of it cannot be told from a good one, and making it anew takes less
-time than asking the disk. No mount of an earlier boot is left to show it.
+It is a tree of the few files that name absolute paths, rewritten for one mount path, and of directories to write in. It
+is made beside others and appears by one rename; a process that dies leaves a temporary directory, which the next one
+removes. Nothing is synced to the disk: a tree counts only in the boot that made it, since what a power cut leaves of it
+cannot be told from a good one, and making it anew takes less time than asking the disk. No mount of an earlier boot is
+left to show it.
 """
 
 import fcntl
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,37 +33,63 @@ _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 _MAX_BYTES: Final = 16 << 10
 
 
+MAX_TREES: Final = 16
+"""Of one cache, those that no volume uses included: who may create pods may think of any number of paths."""
+
+
+class TooMany(Exception):
+    """As many trees of one cache are in use as may be; the message is one line that a person can act on."""
+
+
 class UnderWay(Exception):
     """Somebody else makes a tree of the same cache; it is there within a second, so ask again."""
 
 
 @dataclass(frozen=True, slots=True)
+class Layer:
+    """A tree to be made: for `mount_path`, None where nobody says; `is_open` with every directory, to write in."""
+
+    mount_path: MountPath | None
+    is_open: bool = False
+
+    @property
+    def key(self) -> str:
+        """Return the name of its directory: the same on every node and for ever."""
+        path = self.mount_path.key if self.mount_path else "anywhere"
+        return f"{path}-open" if self.is_open else path
+
+
+@dataclass(frozen=True, slots=True)
 class Relocated:
-    """A tree that can be mounted on top of its cache at the mount path that it was made for."""
+    """A tree that can be mounted on top of its cache, at the mount path that it was made for."""
 
     tree: Path
     counts: Counts
 
 
-def relocate(content: int, mount_path: MountPath, place: Path) -> Relocated:
-    """Return the tree of a cache for `mount_path`, making it first where it is not there yet.
+def relocate(content: int, layer: Layer, place: Path, in_use: Callable[[], Collection[str]] = lambda: ()) -> Relocated:
+    """Return the tree of a cache for `layer`, making it first where it is not there yet.
 
     `content` is a descriptor of what pods see of the cache; `place` is the directory of its trees, one for a digest,
     which nobody but us may write. The caller holds the lock of the entry, shared, so that neither is collected.
+    `in_use` tells the keys of the layers that volumes of this cache use, the caller's own among them: where there are
+    MAX_TREES, the others go.
 
     Raises:
         UnderWay: another call makes one of the same cache; nothing waits here.
+        TooMany: no room for another.
         Unrelocatable: the content is not what an entry can hold.
         OSError: the disk refused; what was there stands.
     """
     boot = _BOOT.read_text(encoding="ascii").strip()
-    if found := _find(place, mount_path, boot):
+    if found := _find(place, layer, boot):
         return found
     place.mkdir(parents=True, exist_ok=True)
     with _alone(place):
-        if found := _find(place, mount_path, boot):
+        if found := _find(place, layer, boot):
             return found
-        return _make(content, mount_path, place, boot)
+        _make_room(place, in_use)
+        return _make(content, layer, place, boot)
 
 
 def remove(place: Path) -> None:
@@ -77,30 +104,47 @@ def remove(place: Path) -> None:
         return
 
 
-def _find(place: Path, mount_path: MountPath, boot: str) -> Relocated | None:
-    directory = place / mount_path.key
+def _find(place: Path, layer: Layer, boot: str) -> Relocated | None:
+    directory = place / layer.key
     try:
         made = files.read_object(directory / _MADE, _MAX_BYTES)
     except (FileNotFoundError, UnreadableState):
         return None
     rewritten, incomplete = made.get("rewritten"), made.get("incomplete")
-    if made.get("format") != _FORMAT or made.get("bootId") != boot or made.get("mountPath") != mount_path.text:
+    if made.get("format") != _FORMAT or made.get("bootId") != boot or made.get("mountPath") != _text(layer):
         return None
     if not isinstance(rewritten, int) or not isinstance(incomplete, int):
         return None
     return Relocated(directory / _TREE, Counts(rewritten, incomplete))
 
 
-def _make(content: int, mount_path: MountPath, place: Path, boot: str) -> Relocated:
+def _text(layer: Layer) -> str:
+    return layer.mount_path.text if layer.mount_path else ""
+
+
+def _make_room(place: Path, in_use: Callable[[], Collection[str]]) -> None:
+    """See that there are fewer than MAX_TREES. Whoever finds a tree has said before, in a record, that it is in use."""
+    trees = [path for path in place.iterdir() if not path.name.startswith(".")]
+    if len(trees) < MAX_TREES:
+        return
+    used = in_use()
+    for path in trees:
+        if path.name not in used:
+            _withdraw(path, place)
+    if sum(1 for path in trees if path.name in used) >= MAX_TREES:
+        raise TooMany(f"volumes on this node use the cache at {MAX_TREES} different mount paths already; use fewer")
+
+
+def _make(content: int, layer: Layer, place: Path, boot: str) -> Relocated:
     # The lock is held, so what is temporary here belongs to a process that died.
     for left in place.glob(f"{_TEMPORARY}*"):
         shutil.rmtree(left)
-    directory = place / mount_path.key
+    directory = place / layer.key
     temporary = place / f"{_TEMPORARY}{secrets.token_hex(8)}"
     temporary.mkdir(0o755)
     try:
-        counts = relocation_tree.write(content, temporary / _TREE, mount_path)
-        made = {"format": _FORMAT, "bootId": boot, "mountPath": mount_path.text}
+        counts = relocation_tree.write(content, temporary / _TREE, layer.mount_path, is_open=layer.is_open)
+        made = {"format": _FORMAT, "bootId": boot, "mountPath": _text(layer)}
         record = files.encode({**made, "rewritten": counts.rewritten, "incomplete": counts.incomplete})
         (temporary / _MADE).write_bytes(record)
         _withdraw(directory, place)
@@ -112,7 +156,7 @@ def _make(content: int, mount_path: MountPath, place: Path, boot: str) -> Reloca
 
 
 def _withdraw(directory: Path, place: Path) -> None:
-    """Take away a tree of an earlier boot, in one step: what has no right content is not there."""
+    """Take away a tree that counts no more, in one step: what has no right content is not there."""
     old = place / f"{_TEMPORARY}{secrets.token_hex(8)}"
     try:
         directory.rename(old)

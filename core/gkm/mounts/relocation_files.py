@@ -8,11 +8,13 @@ from typing import Final
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE_MODE: Final = 0o444
-_DIRECTORY_MODE: Final = 0o755
+DIRECTORY_MODE: Final = 0o755
 """A mount shows the modes of its top layer: a pod that is not root must be able to enter."""
+OPEN_MODE: Final = 0o777
+"""The same for a private volume: a pod that is not root must be able to write."""
 
 
-def made(top: Path, relative: str) -> Path:
+def made(top: Path, relative: str, mode: int = DIRECTORY_MODE) -> Path:
     """Return the directory `relative` of the tree `top`, making what is missing on the way there.
 
     Raises:
@@ -25,7 +27,7 @@ def made(top: Path, relative: str) -> Path:
         directory = directory.parent
     for path in reversed(missing):
         path.mkdir()
-        path.chmod(_DIRECTORY_MODE)  # whatever the umask was
+        path.chmod(mode)  # whatever the umask was
     return top / relative
 
 

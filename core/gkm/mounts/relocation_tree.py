@@ -1,4 +1,4 @@
-"""Walks the content of a cache and writes the few files that name paths, rewritten, into a directory of their own.
+"""Walks the content of a cache and writes what goes on top of it: rewritten files, and directories to write in.
 
 The content comes from an image. Its directories are opened one name at a time beneath a descriptor and never through a
 link, and everything is bounded, although extraction has refused links and larger trees before: this process must not
@@ -35,18 +35,19 @@ class Counts:
     incomplete: int
 
 
-def write(content: int, destination: Path, mount_path: MountPath) -> Counts:
+def write(content: int, destination: Path, mount_path: MountPath | None, *, is_open: bool = False) -> Counts:
     """Write the files of `content` (a descriptor) that name paths, for `mount_path`, into the new `destination`.
 
     The same content and path give the same files, byte by byte. Every such file has its counterpart, so that no
-    original one shows through.
+    original one shows through; without a path none has. With `is_open` every directory has its counterpart too, in
+    which anybody may write.
 
     Raises:
         Unrelocatable: the content holds links or special files, or is larger than any cache.
         OSError: it cannot be read, or `destination` cannot be written.
     """
-    relocation_files.made(destination, "")
-    walk = _Walk(destination, mount_path)
+    walk = _Walk(destination, mount_path, is_open=is_open)
+    walk.made("")
     top = os.open(".", _DIRECTORY, dir_fd=content)
     try:
         walk.directory(top, "")
@@ -65,18 +66,26 @@ class _Listing:
 
 
 class _Walk:
-    def __init__(self, destination: Path, mount_path: MountPath) -> None:
+    def __init__(self, destination: Path, mount_path: MountPath | None, *, is_open: bool) -> None:
         self.rewritten = 0
         self.incomplete = 0
         self._entries = 0
         self._destination = destination
         self._mount_path = mount_path
+        self._is_open = is_open
+
+    def made(self, relative: str) -> Path:
+        """Return the counterpart of a directory, making it where it is missing."""
+        mode = relocation_files.OPEN_MODE if self._is_open else relocation_files.DIRECTORY_MODE
+        return relocation_files.made(self._destination, relative, mode)
 
     def directory(self, descriptor: int, relative: str) -> None:
         """Rewrite the files of one directory, then those beneath it; `relative` is its path, "" for the top."""
         listing = self._listed(descriptor, relative)
-        if listing.naming:
-            self._rewrite(descriptor, relative, listing)
+        if self._is_open:
+            self.made(relative)
+        if listing.naming and self._mount_path is not None:
+            self._rewrite(descriptor, relative, listing, self._mount_path)
         for name in listing.directories:
             below = os.open(name, _DIRECTORY, dir_fd=descriptor)
             try:
@@ -108,12 +117,12 @@ class _Walk:
         if path.count("/") >= MAX_DEPTH or len(os.fsencode(path)) > MAX_PATH_BYTES:
             raise Unrelocatable(f"{_shown(relative, name)} lies too deep")
 
-    def _rewrite(self, descriptor: int, relative: str, listing: _Listing) -> None:
+    def _rewrite(self, descriptor: int, relative: str, listing: _Listing, mount_path: MountPath) -> None:
         self.rewritten += len(listing.naming)
         if self.rewritten > MAX_REWRITTEN:
             raise Unrelocatable(f"more than {MAX_REWRITTEN} files of the cache name paths")
-        place = relocation_files.made(self._destination, relative)
-        inside = _joined(self._mount_path.text, relative) if relative else self._mount_path.text
+        place = self.made(relative)
+        inside = _joined(mount_path.text, relative) if relative else mount_path.text
         for name in listing.naming:
             result = _rewritten(descriptor, name, inside, listing)
             self.incomplete += not result.complete

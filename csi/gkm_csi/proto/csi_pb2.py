@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import wrappers_pb2 as google_dot_protobuf_dot_wrappers__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17gkm_csi/proto/csi.proto\x12\x06\x63si.v1\x1a\x1egoogle/protobuf/wrappers.proto\"\x16\n\x14GetPluginInfoRequest\"=\n\x15GetPluginInfoResponse\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x16\n\x0evendor_version\x18\x02 \x01(\t\"\x1e\n\x1cGetPluginCapabilitiesRequest\"\x1f\n\x1dGetPluginCapabilitiesResponse\"\x0e\n\x0cProbeRequest\":\n\rProbeResponse\x12)\n\x05ready\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.BoolValue\"\xcf\x04\n\x10VolumeCapability\x12\x35\n\x05\x62lock\x18\x01 \x01(\x0b\x32$.csi.v1.VolumeCapability.BlockVolumeH\x00\x12\x35\n\x05mount\x18\x02 \x01(\x0b\x32$.csi.v1.VolumeCapability.MountVolumeH\x00\x12\x38\n\x0b\x61\x63\x63\x65ss_mode\x18\x03 \x01(\x0b\x32#.csi.v1.VolumeCapability.AccessMode\x1a\r\n\x0b\x42lockVolume\x1aO\n\x0bMountVolume\x12\x0f\n\x07\x66s_type\x18\x01 \x01(\t\x12\x13\n\x0bmount_flags\x18\x02 \x03(\t\x12\x1a\n\x12volume_mount_group\x18\x03 \x01(\t\x1a\xa3\x02\n\nAccessMode\x12\x36\n\x04mode\x18\x01 \x01(\x0e\x32(.csi.v1.VolumeCapability.AccessMode.Mode\"\xdc\x01\n\x04Mode\x12\x0b\n\x07UNKNOWN\x10\x00\x12\x16\n\x12SINGLE_NODE_WRITER\x10\x01\x12\x1b\n\x17SINGLE_NODE_READER_ONLY\x10\x02\x12\x1a\n\x16MULTI_NODE_READER_ONLY\x10\x03\x12\x1c\n\x18MULTI_NODE_SINGLE_WRITER\x10\x04\x12\x1b\n\x17MULTI_NODE_MULTI_WRITER\x10\x05\x12\x1d\n\x19SINGLE_NODE_SINGLE_WRITER\x10\x06\x12\x1c\n\x18SINGLE_NODE_MULTI_WRITER\x10\x07\x42\r\n\x0b\x61\x63\x63\x65ss_type\"\x8c\x02\n\x18NodePublishVolumeRequest\x12\x11\n\tvolume_id\x18\x01 \x01(\t\x12\x13\n\x0btarget_path\x18\x04 \x01(\t\x12\x33\n\x11volume_capability\x18\x05 \x01(\x0b\x32\x18.csi.v1.VolumeCapability\x12\x10\n\x08readonly\x18\x06 \x01(\x08\x12K\n\x0evolume_context\x18\x08 \x03(\x0b\x32\x33.csi.v1.NodePublishVolumeRequest.VolumeContextEntry\x1a\x34\n\x12VolumeContextEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x1b\n\x19NodePublishVolumeResponse\"D\n\x1aNodeUnpublishVolumeRequest\x12\x11\n\tvolume_id\x18\x01 \x01(\t\x12\x13\n\x0btarget_path\x18\x02 \x01(\t\"\x1d\n\x1bNodeUnpublishVolumeResponse\"C\n\x19NodeGetVolumeStatsRequest\x12\x11\n\tvolume_id\x18\x01 \x01(\t\x12\x13\n\x0bvolume_path\x18\x02 \x01(\t\"@\n\x1aNodeGetVolumeStatsResponse\x12\"\n\x05usage\x18\x01 \x03(\x0b\x32\x13.csi.v1.VolumeUsage\"\x91\x01\n\x0bVolumeUsage\x12\x11\n\tavailable\x18\x01 \x01(\x03\x12\r\n\x05total\x18\x02 \x01(\x03\x12\x0c\n\x04used\x18\x03 \x01(\x03\x12&\n\x04unit\x18\x04 \x01(\x0e\x32\x18.csi.v1.VolumeUsage.Unit\"*\n\x04Unit\x12\x0b\n\x07UNKNOWN\x10\x00\x12\t\n\x05\x42YTES\x10\x01\x12\n\n\x06INODES\x10\x02\"\x1c\n\x1aNodeGetCapabilitiesRequest\"R\n\x1bNodeGetCapabilitiesResponse\x12\x33\n\x0c\x63\x61pabilities\x18\x01 \x03(\x0b\x32\x1d.csi.v1.NodeServiceCapability\"\xd1\x01\n\x15NodeServiceCapability\x12\x30\n\x03rpc\x18\x01 \x01(\x0b\x32!.csi.v1.NodeServiceCapability.RPCH\x00\x1a~\n\x03RPC\x12\x34\n\x04type\x18\x01 \x01(\x0e\x32&.csi.v1.NodeServiceCapability.RPC.Type\"A\n\x04Type\x12\x0b\n\x07UNKNOWN\x10\x00\x12\x14\n\x10GET_VOLUME_STATS\x10\x02\x12\x16\n\x12VOLUME_MOUNT_GROUP\x10\x06\x42\x06\n\x04type\"\x14\n\x12NodeGetInfoRequest\"D\n\x13NodeGetInfoResponse\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x1c\n\x14max_volumes_per_node\x18\x02 \x01(\x03\x32\xf4\x01\n\x08Identity\x12L\n\rGetPluginInfo\x12\x1c.csi.v1.GetPluginInfoRequest\x1a\x1d.csi.v1.GetPluginInfoResponse\x12\x64\n\x15GetPluginCapabilities\x12$.csi.v1.GetPluginCapabilitiesRequest\x1a%.csi.v1.GetPluginCapabilitiesResponse\x12\x34\n\x05Probe\x12\x14.csi.v1.ProbeRequest\x1a\x15.csi.v1.ProbeResponse2\xc5\x03\n\x04Node\x12X\n\x11NodePublishVolume\x12 .csi.v1.NodePublishVolumeRequest\x1a!.csi.v1.NodePublishVolumeResponse\x12^\n\x13NodeUnpublishVolume\x12\".csi.v1.NodeUnpublishVolumeRequest\x1a#.csi.v1.NodeUnpublishVolumeResponse\x12[\n\x12NodeGetVolumeStats\x12!.csi.v1.NodeGetVolumeStatsRequest\x1a\".csi.v1.NodeGetVolumeStatsResponse\x12^\n\x13NodeGetCapabilities\x12\".csi.v1.NodeGetCapabilitiesRequest\x1a#.csi.v1.NodeGetCapabilitiesResponse\x12\x46\n\x0bNodeGetInfo\x12\x1a.csi.v1.NodeGetInfoRequest\x1a\x1b.csi.v1.NodeGetInfoResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17gkm_csi/proto/csi.proto\x12\x06\x63si.v1\x1a\x1egoogle/protobuf/wrappers.proto\"\x16\n\x14GetPluginInfoRequest\"=\n\x15GetPluginInfoResponse\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x16\n\x0evendor_version\x18\x02 \x01(\t\"\x1e\n\x1cGetPluginCapabilitiesRequest\"\x1f\n\x1dGetPluginCapabilitiesResponse\"\x0e\n\x0cProbeRequest\":\n\rProbeResponse\x12)\n\x05ready\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.BoolValue\"\xcf\x04\n\x10VolumeCapability\x12\x35\n\x05\x62lock\x18\x01 \x01(\x0b\x32$.csi.v1.VolumeCapability.BlockVolumeH\x00\x12\x35\n\x05mount\x18\x02 \x01(\x0b\x32$.csi.v1.VolumeCapability.MountVolumeH\x00\x12\x38\n\x0b\x61\x63\x63\x65ss_mode\x18\x03 \x01(\x0b\x32#.csi.v1.VolumeCapability.AccessMode\x1a\r\n\x0b\x42lockVolume\x1aO\n\x0bMountVolume\x12\x0f\n\x07\x66s_type\x18\x01 \x01(\t\x12\x13\n\x0bmount_flags\x18\x02 \x03(\t\x12\x1a\n\x12volume_mount_group\x18\x03 \x01(\t\x1a\xa3\x02\n\nAccessMode\x12\x36\n\x04mode\x18\x01 \x01(\x0e\x32(.csi.v1.VolumeCapability.AccessMode.Mode\"\xdc\x01\n\x04Mode\x12\x0b\n\x07UNKNOWN\x10\x00\x12\x16\n\x12SINGLE_NODE_WRITER\x10\x01\x12\x1b\n\x17SINGLE_NODE_READER_ONLY\x10\x02\x12\x1a\n\x16MULTI_NODE_READER_ONLY\x10\x03\x12\x1c\n\x18MULTI_NODE_SINGLE_WRITER\x10\x04\x12\x1b\n\x17MULTI_NODE_MULTI_WRITER\x10\x05\x12\x1d\n\x19SINGLE_NODE_SINGLE_WRITER\x10\x06\x12\x1c\n\x18SINGLE_NODE_MULTI_WRITER\x10\x07\x42\r\n\x0b\x61\x63\x63\x65ss_type\"\x8c\x02\n\x18NodePublishVolumeRequest\x12\x11\n\tvolume_id\x18\x01 \x01(\t\x12\x13\n\x0btarget_path\x18\x04 \x01(\t\x12\x33\n\x11volume_capability\x18\x05 \x01(\x0b\x32\x18.csi.v1.VolumeCapability\x12\x10\n\x08readonly\x18\x06 \x01(\x08\x12K\n\x0evolume_context\x18\x08 \x03(\x0b\x32\x33.csi.v1.NodePublishVolumeRequest.VolumeContextEntry\x1a\x34\n\x12VolumeContextEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x1b\n\x19NodePublishVolumeResponse\"D\n\x1aNodeUnpublishVolumeRequest\x12\x11\n\tvolume_id\x18\x01 \x01(\t\x12\x13\n\x0btarget_path\x18\x02 \x01(\t\"\x1d\n\x1bNodeUnpublishVolumeResponse\"C\n\x19NodeGetVolumeStatsRequest\x12\x11\n\tvolume_id\x18\x01 \x01(\t\x12\x13\n\x0bvolume_path\x18\x02 \x01(\t\"s\n\x1aNodeGetVolumeStatsResponse\x12\"\n\x05usage\x18\x01 \x03(\x0b\x32\x13.csi.v1.VolumeUsage\x12\x31\n\x10volume_condition\x18\x02 \x01(\x0b\x32\x17.csi.v1.VolumeCondition\"4\n\x0fVolumeCondition\x12\x10\n\x08\x61\x62normal\x18\x01 \x01(\x08\x12\x0f\n\x07message\x18\x02 \x01(\t\"\x91\x01\n\x0bVolumeUsage\x12\x11\n\tavailable\x18\x01 \x01(\x03\x12\r\n\x05total\x18\x02 \x01(\x03\x12\x0c\n\x04used\x18\x03 \x01(\x03\x12&\n\x04unit\x18\x04 \x01(\x0e\x32\x18.csi.v1.VolumeUsage.Unit\"*\n\x04Unit\x12\x0b\n\x07UNKNOWN\x10\x00\x12\t\n\x05\x42YTES\x10\x01\x12\n\n\x06INODES\x10\x02\"\x1c\n\x1aNodeGetCapabilitiesRequest\"R\n\x1bNodeGetCapabilitiesResponse\x12\x33\n\x0c\x63\x61pabilities\x18\x01 \x03(\x0b\x32\x1d.csi.v1.NodeServiceCapability\"\xe8\x01\n\x15NodeServiceCapability\x12\x30\n\x03rpc\x18\x01 \x01(\x0b\x32!.csi.v1.NodeServiceCapability.RPCH\x00\x1a\x94\x01\n\x03RPC\x12\x34\n\x04type\x18\x01 \x01(\x0e\x32&.csi.v1.NodeServiceCapability.RPC.Type\"W\n\x04Type\x12\x0b\n\x07UNKNOWN\x10\x00\x12\x14\n\x10GET_VOLUME_STATS\x10\x02\x12\x14\n\x10VOLUME_CONDITION\x10\x04\x12\x16\n\x12VOLUME_MOUNT_GROUP\x10\x06\x42\x06\n\x04type\"\x14\n\x12NodeGetInfoRequest\"D\n\x13NodeGetInfoResponse\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x1c\n\x14max_volumes_per_node\x18\x02 \x01(\x03\x32\xf4\x01\n\x08Identity\x12L\n\rGetPluginInfo\x12\x1c.csi.v1.GetPluginInfoRequest\x1a\x1d.csi.v1.GetPluginInfoResponse\x12\x64\n\x15GetPluginCapabilities\x12$.csi.v1.GetPluginCapabilitiesRequest\x1a%.csi.v1.GetPluginCapabilitiesResponse\x12\x34\n\x05Probe\x12\x14.csi.v1.ProbeRequest\x1a\x15.csi.v1.ProbeResponse2\xc5\x03\n\x04Node\x12X\n\x11NodePublishVolume\x12 .csi.v1.NodePublishVolumeRequest\x1a!.csi.v1.NodePublishVolumeResponse\x12^\n\x13NodeUnpublishVolume\x12\".csi.v1.NodeUnpublishVolumeRequest\x1a#.csi.v1.NodeUnpublishVolumeResponse\x12[\n\x12NodeGetVolumeStats\x12!.csi.v1.NodeGetVolumeStatsRequest\x1a\".csi.v1.NodeGetVolumeStatsResponse\x12^\n\x13NodeGetCapabilities\x12\".csi.v1.NodeGetCapabilitiesRequest\x1a#.csi.v1.NodeGetCapabilitiesResponse\x12\x46\n\x0bNodeGetInfo\x12\x1a.csi.v1.NodeGetInfoRequest\x1a\x1b.csi.v1.NodeGetInfoResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -69,27 +69,29 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_NODEGETVOLUMESTATSREQUEST']._serialized_start=1290
   _globals['_NODEGETVOLUMESTATSREQUEST']._serialized_end=1357
   _globals['_NODEGETVOLUMESTATSRESPONSE']._serialized_start=1359
-  _globals['_NODEGETVOLUMESTATSRESPONSE']._serialized_end=1423
-  _globals['_VOLUMEUSAGE']._serialized_start=1426
-  _globals['_VOLUMEUSAGE']._serialized_end=1571
-  _globals['_VOLUMEUSAGE_UNIT']._serialized_start=1529
-  _globals['_VOLUMEUSAGE_UNIT']._serialized_end=1571
-  _globals['_NODEGETCAPABILITIESREQUEST']._serialized_start=1573
-  _globals['_NODEGETCAPABILITIESREQUEST']._serialized_end=1601
-  _globals['_NODEGETCAPABILITIESRESPONSE']._serialized_start=1603
-  _globals['_NODEGETCAPABILITIESRESPONSE']._serialized_end=1685
-  _globals['_NODESERVICECAPABILITY']._serialized_start=1688
-  _globals['_NODESERVICECAPABILITY']._serialized_end=1897
-  _globals['_NODESERVICECAPABILITY_RPC']._serialized_start=1763
-  _globals['_NODESERVICECAPABILITY_RPC']._serialized_end=1889
-  _globals['_NODESERVICECAPABILITY_RPC_TYPE']._serialized_start=1824
-  _globals['_NODESERVICECAPABILITY_RPC_TYPE']._serialized_end=1889
-  _globals['_NODEGETINFOREQUEST']._serialized_start=1899
-  _globals['_NODEGETINFOREQUEST']._serialized_end=1919
-  _globals['_NODEGETINFORESPONSE']._serialized_start=1921
-  _globals['_NODEGETINFORESPONSE']._serialized_end=1989
-  _globals['_IDENTITY']._serialized_start=1992
-  _globals['_IDENTITY']._serialized_end=2236
-  _globals['_NODE']._serialized_start=2239
-  _globals['_NODE']._serialized_end=2692
+  _globals['_NODEGETVOLUMESTATSRESPONSE']._serialized_end=1474
+  _globals['_VOLUMECONDITION']._serialized_start=1476
+  _globals['_VOLUMECONDITION']._serialized_end=1528
+  _globals['_VOLUMEUSAGE']._serialized_start=1531
+  _globals['_VOLUMEUSAGE']._serialized_end=1676
+  _globals['_VOLUMEUSAGE_UNIT']._serialized_start=1634
+  _globals['_VOLUMEUSAGE_UNIT']._serialized_end=1676
+  _globals['_NODEGETCAPABILITIESREQUEST']._serialized_start=1678
+  _globals['_NODEGETCAPABILITIESREQUEST']._serialized_end=1706
+  _globals['_NODEGETCAPABILITIESRESPONSE']._serialized_start=1708
+  _globals['_NODEGETCAPABILITIESRESPONSE']._serialized_end=1790
+  _globals['_NODESERVICECAPABILITY']._serialized_start=1793
+  _globals['_NODESERVICECAPABILITY']._serialized_end=2025
+  _globals['_NODESERVICECAPABILITY_RPC']._serialized_start=1869
+  _globals['_NODESERVICECAPABILITY_RPC']._serialized_end=2017
+  _globals['_NODESERVICECAPABILITY_RPC_TYPE']._serialized_start=1930
+  _globals['_NODESERVICECAPABILITY_RPC_TYPE']._serialized_end=2017
+  _globals['_NODEGETINFOREQUEST']._serialized_start=2027
+  _globals['_NODEGETINFOREQUEST']._serialized_end=2047
+  _globals['_NODEGETINFORESPONSE']._serialized_start=2049
+  _globals['_NODEGETINFORESPONSE']._serialized_end=2117
+  _globals['_IDENTITY']._serialized_start=2120
+  _globals['_IDENTITY']._serialized_end=2364
+  _globals['_NODE']._serialized_start=2367
+  _globals['_NODE']._serialized_end=2820
 # @@protoc_insertion_point(module_scope)

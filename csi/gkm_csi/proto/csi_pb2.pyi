@@ -129,10 +129,20 @@ class NodeGetVolumeStatsRequest(_message.Message):
     def __init__(self, volume_id: _Optional[str] = ..., volume_path: _Optional[str] = ...) -> None: ...
 
 class NodeGetVolumeStatsResponse(_message.Message):
-    __slots__ = ("usage",)
+    __slots__ = ("usage", "volume_condition")
     USAGE_FIELD_NUMBER: _ClassVar[int]
+    VOLUME_CONDITION_FIELD_NUMBER: _ClassVar[int]
     usage: _containers.RepeatedCompositeFieldContainer[VolumeUsage]
-    def __init__(self, usage: _Optional[_Iterable[_Union[VolumeUsage, _Mapping]]] = ...) -> None: ...
+    volume_condition: VolumeCondition
+    def __init__(self, usage: _Optional[_Iterable[_Union[VolumeUsage, _Mapping]]] = ..., volume_condition: _Optional[_Union[VolumeCondition, _Mapping]] = ...) -> None: ...
+
+class VolumeCondition(_message.Message):
+    __slots__ = ("abnormal", "message")
+    ABNORMAL_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    abnormal: bool
+    message: str
+    def __init__(self, abnormal: _Optional[bool] = ..., message: _Optional[str] = ...) -> None: ...
 
 class VolumeUsage(_message.Message):
     __slots__ = ("available", "total", "used", "unit")
@@ -172,9 +182,11 @@ class NodeServiceCapability(_message.Message):
             __slots__ = ()
             UNKNOWN: _ClassVar[NodeServiceCapability.RPC.Type]
             GET_VOLUME_STATS: _ClassVar[NodeServiceCapability.RPC.Type]
+            VOLUME_CONDITION: _ClassVar[NodeServiceCapability.RPC.Type]
             VOLUME_MOUNT_GROUP: _ClassVar[NodeServiceCapability.RPC.Type]
         UNKNOWN: NodeServiceCapability.RPC.Type
         GET_VOLUME_STATS: NodeServiceCapability.RPC.Type
+        VOLUME_CONDITION: NodeServiceCapability.RPC.Type
         VOLUME_MOUNT_GROUP: NodeServiceCapability.RPC.Type
         TYPE_FIELD_NUMBER: _ClassVar[int]
         type: NodeServiceCapability.RPC.Type

@@ -1,0 +1,107 @@
+"""Keeping what a pod added to its volume (the attribute `capture`), before the volume goes.
+
+Copying takes seconds, and no call waits for it: it is done in one thread of its own, and unpublish is answered ABORTED
+until it is. What was kept appears in `captured/<volume>` by one rename; killed before that, it begins anew.
+"""
+
+import logging
+import os
+import shutil
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Final
+
+from gkm.hoststate import files
+from gkm.hoststate.layout import Layout
+from gkm.hoststate.logs import fields
+from gkm.hoststate.records import VolumeRecord
+from gkm.mounts import added
+from gkm.mounts.added import Added, TooMuch
+
+from gkm_csi.refusals import Refusal
+
+FREE_PART: Final = 5
+"""One part in so many of the disk stays free: below 15 % kubelet evicts pods."""
+_TEMPORARY: Final = ".tmp-"
+_CONTENT: Final = "content"
+_WHAT: Final = "captured.json"
+
+log = logging.getLogger(__name__)
+
+Open = Callable[[VolumeRecord], AbstractContextManager[tuple[int, Sequence[int]]]]
+"""Holds the mount of a volume and the layers below its own, as descriptors."""
+
+
+class Captures:
+    """What is being kept on one node, one volume after the other."""
+
+    def __init__(self, layout: Layout, opened: Open) -> None:
+        self._layout = layout
+        self._opened = opened
+        self._lock = threading.Lock()
+        self._under_way: dict[str, Future[None]] = {}
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="capture")
+
+    def sweep(self) -> None:
+        """Remove what a killed process was about to keep."""
+        if self._layout.captured.exists():
+            for left in self._layout.captured.glob(f"{_TEMPORARY}*"):
+                shutil.rmtree(left, ignore_errors=True)
+
+    def done(self, record: VolumeRecord) -> bool:
+        """Return whether what a pod added was kept, or cannot be; begin to keep it where nobody has.
+
+        A capture that fails is logged and costs what the pod compiled, never the end of the pod.
+        """
+        with self._lock:
+            task = self._under_way.get(record.volume_id)
+            if task is None:
+                if self._place(record).exists():
+                    return True
+                task = self._under_way[record.volume_id] = self._pool.submit(self._keep, record)
+            if not task.done():
+                return False
+            del self._under_way[record.volume_id]
+            return True
+
+    def _keep(self, record: VolumeRecord) -> None:
+        told = fields(volume=record.volume_id, cache=str(record.ref), pod=f"{record.pod_namespace}/{record.pod_name}")
+        temporary = self._layout.captured / f"{_TEMPORARY}{record.volume_id}"
+        try:
+            shutil.rmtree(temporary, ignore_errors=True)
+            temporary.mkdir(0o700, parents=True)
+            with self._opened(record) as (mount, lowers):
+                kept = added.copy(mount, lowers, temporary / _CONTENT, min(record.options.size_limit, self._room()))
+            if kept.files:
+                (temporary / _WHAT).write_bytes(files.encode(_description(record, kept)))
+                temporary.rename(self._place(record))
+            log.info("captured", extra=told | fields(files=kept.files, bytes=kept.bytes, left=kept.left))
+        except (OSError, TooMuch, Refusal):
+            log.exception("not captured", extra=told)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+    def _room(self) -> int:
+        disk = os.statvfs(self._layout.captured)
+        return max(0, disk.f_bavail - disk.f_blocks // FREE_PART) * disk.f_frsize
+
+    def _place(self, record: VolumeRecord) -> Path:
+        return self._layout.captured / record.volume_id
+
+
+def _description(record: VolumeRecord, kept: Added) -> dict[str, object]:
+    return {
+        "volumeId": record.volume_id,
+        "podName": record.pod_name,
+        "podNamespace": record.pod_namespace,
+        "cacheNamespace": record.ref.namespace,
+        "cacheName": record.ref.name,
+        "digest": record.digest,
+        "mountPath": record.options.mount_path,
+        "files": kept.files,
+        "bytes": kept.bytes,
+        "startTime": record.start_time,
+    }

@@ -1,0 +1,80 @@
+"""What pods left to the agent stays within its bounds, and nothing else is touched."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from gkm.api.config import Capture
+from gkm.hoststate.layout import Layout
+from gkm_agent import captured
+from gkm_agent.captured import Kept, to_go
+
+DAY = 86_400.0
+NOW = 1_800_000_000.0
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    made = Layout(tmp_path / "state", tmp_path / "run")
+    made.captured.mkdir(parents=True)
+    return made
+
+
+def leave(layout: Layout, volume_id: str, days_ago: float, size: int) -> Path:
+    place = layout.captured / volume_id
+    (place / "content").mkdir(parents=True)
+    (place / "content" / "kernel").write_bytes(b"x")
+    (place / "captured.json").write_text(json.dumps({"bytes": size}))
+    os.utime(place, (NOW - days_ago * DAY,) * 2)
+    return place
+
+
+@pytest.mark.parametrize(
+    ("bounds", "gone"),
+    [
+        (Capture(), []),
+        (Capture(retention=2.5 * DAY), ["three"]),
+        (Capture(max_bytes=300), ["three"]),
+        (Capture(max_bytes=299), ["two", "three"]),
+        (Capture(max_bytes=99), ["one", "two", "three"]),
+        (Capture(retention=0), ["one", "two", "three"]),
+    ],
+)
+def test_the_oldest_go_first(bounds: Capture, gone: list[str]) -> None:
+    kept = [Kept("three", NOW - 3 * DAY, 100), Kept("one", NOW - DAY, 100), Kept("two", NOW - 2 * DAY, 200)]
+    assert to_go(kept, bounds, NOW) == gone
+
+
+def test_what_is_beyond_the_bounds_is_removed_and_only_that(layout: Layout) -> None:
+    old, new = leave(layout, "csi-old", 8, 10), leave(layout, "csi-new", 1, 10)
+    unfinished = layout.captured / ".tmp-csi-1"
+    unfinished.mkdir()
+    (layout.captured / "not ours").mkdir()
+
+    captured.sweep(layout, Capture(), NOW)
+
+    assert not old.exists()
+    assert new.exists()
+    assert sorted(path.name for path in layout.captured.iterdir()) == [".tmp-csi-1", "csi-new", "not ours"]
+
+
+def test_a_description_that_cannot_be_read_stops_nothing(layout: Layout) -> None:
+    old, strange = leave(layout, "csi-old", 8, 10), leave(layout, "csi-strange", 9, 10)
+    (strange / "captured.json").write_text("[")
+    captured.sweep(layout, Capture(), NOW)
+    assert (old.exists(), strange.exists()) == (False, True)
+
+
+def test_a_link_leads_nowhere(layout: Layout, tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / "captured.json").write_text('{"bytes": 1}')
+    (layout.captured / "csi-link").symlink_to(theirs)
+    with pytest.raises(OSError, match="symbolic link"):
+        captured.sweep(layout, Capture(retention=0), NOW)
+    assert (theirs / "captured.json").exists()
+
+
+def test_without_anything_captured_there_is_nothing_to_do(tmp_path: Path) -> None:
+    captured.sweep(Layout(tmp_path / "state", tmp_path / "run"), Capture(), NOW)

@@ -1,0 +1,67 @@
+"""How a cache is to be mounted, as the attributes of a volume say it."""
+
+import pytest
+from gkm.hoststate.records import READ_ONLY, VolumeOptions
+from gkm_csi import quantity
+from gkm_csi.options import DEFAULT_SIZE, MAX_SIZE, MIN_SIZE, options_of
+from gkm_csi.refusals import Code, Refusal
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+@pytest.mark.parametrize(
+    ("attributes", "options"),
+    [
+        ({}, READ_ONLY),
+        ({"readOnly": "true", "ifUnavailable": "wait", "capture": "false"}, READ_ONLY),
+        ({"readOnly": "false"}, VolumeOptions(private=True, size_limit=1 << 30)),
+        ({"readOnly": "false", "sizeLimit": "512Mi"}, VolumeOptions(private=True, size_limit=512 << 20)),
+        ({"readOnly": "false", "sizeLimit": "2G"}, VolumeOptions(private=True, size_limit=2 * 10**9)),
+        ({"mountPath": "/root/.triton/cache"}, VolumeOptions(mount_path="/root/.triton/cache")),
+        ({"ifUnavailable": "empty"}, VolumeOptions(or_empty=True, size_limit=DEFAULT_SIZE)),
+        ({"readOnly": "false", "capture": "true"}, VolumeOptions(private=True, size_limit=DEFAULT_SIZE, capture=True)),
+    ],
+)
+def test_what_is_asked_is_understood(attributes: dict[str, str], options: VolumeOptions) -> None:
+    assert options_of(attributes) == options
+
+
+@pytest.mark.parametrize(
+    ("attributes", "told"),
+    [
+        ({"readOnly": "TRUE"}, 'readOnly must be "true" or "false", not \'TRUE\''),
+        ({"readOnly": ""}, "''"),
+        ({"ifUnavailable": "skip"}, 'must be "wait" or "empty", not \'skip\''),
+        ({"capture": "yes"}, 'must be "false" or "true"'),
+        ({"capture": "true"}, "capture is for a volume that the pod can write to"),
+        ({"sizeLimit": "1Gi"}, "sizeLimit is for a volume that the pod can write to"),
+        ({"readOnly": "true", "sizeLimit": "1Gi"}, 'say readOnly: "false"'),
+        ({"readOnly": "false", "sizeLimit": "a lot"}, "'a lot'"),
+        ({"readOnly": "false", "sizeLimit": "1.5Gi"}, "'1.5Gi'"),
+        ({"readOnly": "false", "sizeLimit": "-1"}, "1Mi to 1Ti"),
+        ({"readOnly": "false", "sizeLimit": "1023Ki"}, "1Mi to 1Ti"),
+        ({"readOnly": "false", "sizeLimit": "2Ti"}, "1Mi to 1Ti"),
+        ({"readOnly": "false", "sizeLimit": "9" * 4000}, "1Mi to 1Ti"),
+        ({"mountPath": "cache"}, "mountPath 'cache' is not an absolute path"),
+        ({"mountPath": "/a/../b"}, "mountPath"),
+        ({"mountPath": ""}, "mountPath"),
+    ],
+)
+def test_what_cannot_be_asked_is_invalid_and_says_why(attributes: dict[str, str], told: str) -> None:
+    with pytest.raises(Refusal) as caught:
+        options_of(attributes)
+
+    assert caught.value.code is Code.INVALID_ARGUMENT
+    assert told in caught.value.message
+    assert len(caught.value.message) < 400
+
+
+@given(st.integers(MIN_SIZE, MAX_SIZE))
+def test_a_size_is_read_as_it_is_shown(size: int) -> None:
+    assert quantity.bytes_of(quantity.shown(size)) == size
+
+
+@given(st.text(max_size=30))
+def test_no_text_is_a_size_by_mistake(text: str) -> None:
+    size = quantity.bytes_of(text)
+    assert size is None or text[0] in "0123456789"
