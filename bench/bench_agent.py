@@ -5,26 +5,22 @@ Starts are from exec to the moment in which the node object says that all are Re
 """
 
 import os
-import sys
 import tempfile
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+import agent_process
 import yaml
-from agent.store_images import files_of, put_image
+from agent_process import CACHES, NODE, REPOSITORY
 from fakes import nvml_library
 from figures import Result
 from testbed.processes import Process
 from testbed.registry import Registry
 
 RUNS = int(os.environ.get("RUNS", "5"))
-CACHES = 200
-FILES, FILE_BYTES = 50, 2000
 IDLE_SECONDS = 30.0
-LONGEST_SECONDS = 600.0
-_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True)
@@ -35,14 +31,11 @@ class Machine:
     variables: dict[str, str]
 
     def start(self) -> Process:
-        places: list[str | Path] = ["--static", self.root / "manifests", "--config", self.root / "config.yaml"]
-        places += ["--state", self.root / "state", "--run", self.root / "run", "--node", "bench"]
-        words = [sys.executable, "-m", "gkm_agent.main", *places, "--log-level", "warning"]
-        return Process.start("gkm-agent", words, self.root / "agent.log", self.variables)
+        return agent_process.start(self.root, self.variables, "--static", self.root / "manifests")
 
     @property
     def said(self) -> Path:
-        return self.root / "nodes" / "bench" / "bench.yaml"
+        return self.root / "nodes" / "bench" / f"{NODE}.yaml"
 
     def all_ready(self) -> bool:
         """Return whether the node object says that all are Ready; as text, for reading YAML takes longer than that."""
@@ -56,7 +49,7 @@ def run() -> Result:
     """Measure; every run begins with an empty disk."""
     with tempfile.TemporaryDirectory(prefix="gkm-bench-") as directory, Registry.start() as registry:
         library = nvml_library.build(Path(directory))
-        digests = [put_image(registry.store, "bench/cache", files_of(str(n), FILES, FILE_BYTES)) for n in range(CACHES)]
+        digests = agent_process.put_images(registry)
         return Result.of([_once(library, registry.host, digests) for _ in range(RUNS)])
 
 
@@ -80,42 +73,32 @@ def _started(machine: Machine, stack: ExitStack) -> tuple[Process, float]:
     began = time.monotonic()
     process = machine.start()
     stack.callback(process.stop)
-    process.ready(machine.all_ready, "all caches are Ready", LONGEST_SECONDS)
-    took = time.monotonic() - began
+    took = agent_process.until_ready(process, began, machine.all_ready)
     if cold:
         process.stop()
     return process, took
 
 
 def _idle(machine: Machine, pid: int) -> dict[str, float]:
-    before, files, writes = _cpu_seconds(pid), _files(machine.root), _written(pid)
-    began = time.monotonic()
-    time.sleep(IDLE_SECONDS)
-    took = time.monotonic() - began
+    files, writes = _files(machine.root), _written(pid)
+    found = agent_process.idle(pid, IDLE_SECONDS)
     changed = sum(1 for path, stamp in _files(machine.root).items() if files.get(path) != stamp)
     return {
-        "idle_cpu_percent": 100 * (_cpu_seconds(pid) - before) / took,
-        "rss_mib": _rss_mib(pid),
-        "peak_rss_mib": _rss_mib(pid, "VmHWM"),
-        "files_changed_per_minute": 60 * changed / took,
-        "bytes_written_per_minute": 60 * (_written(pid) - writes) / took,
+        **found,
+        "files_changed_per_minute": 60 * changed / IDLE_SECONDS,
+        "bytes_written_per_minute": 60 * (_written(pid) - writes) / IDLE_SECONDS,
     }
 
 
 def _declare(root: Path, host: str, digests: list[str]) -> None:
-    config = {
-        "registries": {"hosts": {host: {"plainHTTP": True}}},
-        "verification": {"mode": "off"},
-        "store": {"minFreePercent": 0},
-    }
-    (root / "config.yaml").write_text(yaml.safe_dump(config))
+    agent_process.configure(root, host)
     (root / "manifests").mkdir()
     for number, digest in enumerate(digests):
         cache = {
             "apiVersion": "gkm.io/v1alpha1",
             "kind": "GKMCache",
             "metadata": {"name": f"cache-{number}", "namespace": "bench"},
-            "spec": {"image": f"{host}/bench/cache@{digest}"},
+            "spec": {"image": f"{host}/{REPOSITORY}@{digest}"},
         }
         (root / "manifests" / f"{number}.yaml").write_text(yaml.safe_dump(cache))
 
@@ -132,17 +115,6 @@ def _files(root: Path) -> dict[str, tuple[int, int]]:
     return found
 
 
-def _cpu_seconds(pid: int) -> float:
-    """Return what a process and the children it has collected took: NVML is read in children."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return sum(int(value) for value in fields[11:15]) / _TICKS
-
-
 def _written(pid: int) -> int:
     lines = dict(line.split(": ") for line in Path(f"/proc/{pid}/io").read_text().splitlines())
     return int(lines["write_bytes"])
-
-
-def _rss_mib(pid: int, what: str = "VmRSS") -> float:
-    status = Path(f"/proc/{pid}/status").read_text()
-    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith(what)) / 1024

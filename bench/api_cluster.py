@@ -1,0 +1,57 @@
+"""A control plane whose API server keeps an audit log of the agent, with GKM's kinds, rights and policies in it."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent_process import NODE
+from api_audit import AGENT, Audit
+from kube import our_kinds
+from testbed.cluster import Cluster
+from testbed.control_plane import ControlPlane, Options
+from testbed.gkm_objects import namespace
+from testbed.processes import Process
+
+NAMESPACES = tuple(f"bench-{number}" for number in range(4))
+_BASE = our_kinds.ROOT / "deploy" / "base"
+_MANIFESTS = ("namespace", "agent", "agent-policy", "fabric", "fabric-policy")
+"""What the agent may do. Not the webhook: there is nobody here to answer for it."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A running control plane with a Node; `account` is a kubeconfig of the agent with a token bound to that Node."""
+
+    cluster: Cluster
+    audit: Audit
+    account: Path
+
+
+class _Audited(ControlPlane):
+    """A control plane that keeps an audit log."""
+
+    @property
+    def audit(self) -> Audit:
+        return Audit(self.directory / "audit")
+
+    def _run(self, name: str, command: str, *arguments: str) -> Process:
+        more = self.audit.arguments() if command == "kube-apiserver" else ()
+        return super()._run(name, command, *arguments, *more)
+
+
+@contextmanager
+def start(directory: Path, labels: Mapping[str, str]) -> Iterator[Place]:
+    """Start it, empty but for the namespaces and a Node with these labels."""
+    with ExitStack() as stack:
+        control_plane = _Audited(directory / "control-plane", Options())
+        stack.callback(control_plane.close)
+        control_plane.start()
+        cluster = Cluster(directory, control_plane)
+        our_kinds.install(cluster)
+        for name in _MANIFESTS:
+            cluster.apply(_BASE / f"{name}.yaml")
+        for name in NAMESPACES:
+            cluster.apply(namespace(name))
+        cluster.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE, "labels": dict(labels)}})
+        yield Place(cluster, control_plane.audit, cluster.kubeconfig_for(AGENT, node=NODE))
