@@ -22,6 +22,8 @@ RUNS = int(os.environ.get("RUNS", "5"))
 HERE = Path(__file__).parent
 PEERS = ("ours", "oraspy", "skopeo", "floor")
 PLACES = {"tmpfs": Path("/dev/shm"), "disk": Path(tempfile.gettempdir())}
+CASES = (("triton", "tmpfs", RUNS), ("random", "tmpfs", RUNS), ("triton", "disk", min(RUNS, 2)))
+"""Image, place, and how often. A disk is the disk's figure more than anybody's code's, and takes minutes."""
 
 
 def run() -> Result:
@@ -30,20 +32,13 @@ def run() -> Result:
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gkm-bench-")))
         olareg = stack.enter_context(Olareg.start(directory / "registry"))
-        images = pull_images.push(olareg.host, directory)
+        images = {image.name: image for image in pull_images.push(olareg.host, directory)}
         figures: dict[str, float] = {}
-        for image in images:
-            for place, root in PLACES.items():
-                measured = _measured(olareg.host, image, root)
-                rows += [{"run": number, **row} for number, row in enumerate(measured)]
-                label = f"{image.name}_{place}"
-                for peer in PEERS:
-                    for unit in ("s", "cpu_s"):
-                        figures[f"{label}_{peer}_{unit}"] = round(median(row[f"{peer}_{unit}"] for row in measured), 2)
-                ours = [row["ours_s"] for row in measured]
-                figures[f"{label}_wall_over_floor"] = _ratio(ours, [row["floor_s"] for row in measured])
-                figures[f"{label}_oraspy_over_ours"] = _ratio([row["oraspy_s"] for row in measured], ours)
-                figures[f"{label}_peak_rss_mib"] = max(row["ours_rss_mib"] for row in measured)
+        for name, place, runs in CASES:
+            measured = _measured(olareg.host, images[name], PLACES[place], runs)
+            label = f"{name}_{place}"
+            rows += [{f"{label}_{figure}": value for figure, value in row.items()} for row in measured]
+            figures |= {f"{label}_{figure}": value for figure, value in _figures(measured).items()}
     figures |= {
         "wall_over_floor": max(figures["triton_tmpfs_wall_over_floor"], figures["random_tmpfs_wall_over_floor"]),
         "oraspy_over_ours": figures["triton_tmpfs_oraspy_over_ours"],
@@ -52,20 +47,35 @@ def run() -> Result:
     return Result(figures, rows)
 
 
+def _figures(measured: list[dict[str, float]]) -> dict[str, float]:
+    """Return what the runs of one case come to."""
+    figures = {
+        f"{peer}_{unit}": round(median(row[f"{peer}_{unit}"] for row in measured), 2)
+        for peer in PEERS
+        for unit in ("s", "cpu_s")
+    }
+    ours = [row["ours_s"] for row in measured]
+    return figures | {
+        "wall_over_floor": _ratio(ours, [row["floor_s"] for row in measured]),
+        "oraspy_over_ours": _ratio([row["oraspy_s"] for row in measured], ours),
+        "peak_rss_mib": round(max(row["ours_rss_mib"] for row in measured), 1),
+    }
+
+
 def _ratio(above: list[float], below: list[float]) -> float:
     return round(median(a / b for a, b in zip(above, below, strict=True)), 2)
 
 
-def _measured(host: str, image: pull_images.Image, root: Path) -> list[dict[str, float]]:
+def _measured(host: str, image: pull_images.Image, root: Path, runs: int) -> list[dict[str, float]]:
     rows = []
-    for number in range(RUNS + 1):
+    for number in range(runs + 1):
         row: dict[str, float] = {}
         for peer in PEERS:
             with tempfile.TemporaryDirectory(prefix="gkm-pull-", dir=root, ignore_cleanup_errors=True) as directory:
                 seconds, cpu, rss = _child(peer, host, image, Path(directory))
                 subprocess.run(["chmod", "-R", "u+w", directory], check=True)
             row |= {f"{peer}_s": seconds, f"{peer}_cpu_s": cpu, f"{peer}_rss_mib": rss}
-        which = f"run {number} of {RUNS}" if number else "to warm up"
+        which = f"run {number} of {runs}" if number else "to warm up"
         seconds_of = ", ".join(f"{peer} {row[f'{peer}_s']:.2f}" for peer in PEERS)
         sys.stderr.write(f"pull: {image.name} to {root}, {which}: {seconds_of} s\n")
         if number:

@@ -12,7 +12,7 @@ from gkm_agent.fabric import starting
 from gkm_agent.fabric.watch import FabricWatch
 from gkm_agent.gpu_watch import GpuWatch
 from gkm_agent.options import Options
-from gkm_agent.sink import StatusSink
+from gkm_agent.publisher import Publisher
 from gkm_agent.source import CacheSource
 from gkm_agent.static_sink import StaticSink
 from gkm_agent.static_source import StaticSource
@@ -27,7 +27,7 @@ class Connected:
     """One side of the agent; `namespace` is GKM's own, `fabric` makes the part that tells of the node's fabric."""
 
     source: CacheSource
-    sink: StatusSink
+    publisher: Publisher
     secrets: Secrets
     namespace: str
     fabric: Callable[[Fabric, GpuWatch], FabricWatch]
@@ -47,7 +47,7 @@ def _to_directory(chosen: Options, wake: Event) -> Connected:
     source = StaticSource(chosen.static, wake)
     return Connected(
         source,
-        StaticSink(chosen.status, chosen.node),
+        Publisher(StaticSink(chosen.status, chosen.node)),
         source,
         "gkm-system",
         lambda settings, gpus: starting.standalone(settings, chosen.node, gpus, chosen.status),
@@ -57,6 +57,7 @@ def _to_directory(chosen: Options, wake: Event) -> Connected:
 def _to_kubernetes(chosen: Options, wake: Event) -> Connected:
     # The official client is the heaviest import of all, and without Kubernetes nobody needs it.
     from gkm.kube import client  # noqa: PLC0415
+    from gkm.kube.credentials import NotConfigured  # noqa: PLC0415
     from gkm.kube.secrets import KubeSecrets, own_namespace  # noqa: PLC0415
 
     from gkm_agent.kube_sink import KubeSink  # noqa: PLC0415
@@ -64,12 +65,13 @@ def _to_kubernetes(chosen: Options, wake: Event) -> Connected:
 
     try:
         api = client.connect(str(chosen.kubeconfig) if chosen.kubeconfig else None, observe=metrics.api_answered)
-    except client.NotConfigured as error:
+    except NotConfigured as error:
         raise NotConnected(f"{error}; without Kubernetes use --static DIR") from error
-    source = KubeSource(api, chosen.node, wake)
+    publisher = Publisher(KubeSink(api, chosen.node, lambda: source.node))
+    source = KubeSource(api, chosen.node, wake, publisher.again)
     return Connected(
         source,
-        KubeSink(api, chosen.node, lambda: source.node),
+        publisher,
         KubeSecrets(api),
         own_namespace(),
         lambda settings, gpus: starting.in_kubernetes(settings, chosen.node, gpus, api, source),

@@ -34,6 +34,7 @@ class GpuWatch:
         self._steadiness = Steadiness()
         self._lock = Lock()
         self._inventory = NOT_READ
+        self._first = Event()
         self._stop = Event()
         self._thread = Thread(target=self._run, name="gpus", daemon=True)
 
@@ -65,14 +66,19 @@ class GpuWatch:
             self._changed.set()
 
     def start(self) -> None:
-        """Read once, then go on on the interval."""
-        self.refresh()
+        """Begin to read, on the interval; returns at once."""
         self._thread.start()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for the first reading; return whether it has been made."""
+        return self._first.wait(seconds)
 
     def stop(self) -> None:
         """Read no more; a reading under way ends by itself."""
         self._stop.set()
 
     def _run(self) -> None:
+        self.refresh()
+        self._first.set()
         while not self._stop.wait(self.pause):
             self.refresh()

@@ -6,6 +6,7 @@ incomplete, as a manifest does in static mode: nobody can tell what of this disk
 
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from threading import Event
 
@@ -34,11 +35,16 @@ _OWN_NODE: Resource[NodeView] = Resource(NODES.api_version, NODES.kind, NODES.pl
 
 
 class KubeSource:
-    """The CacheSource of the Kubernetes API. It also knows our own Node, for its labels and its uid."""
+    """The CacheSource of the Kubernetes API. It also knows our own Node, for its labels and its uid.
 
-    def __init__(self, api: Api, node: str, changed: Event) -> None:
+    `registered_anew` is called when our Node is another one than before: what belonged to that one goes with it.
+    """
+
+    def __init__(self, api: Api, node: str, changed: Event, registered_anew: Callable[[], None] = lambda: None) -> None:
         self._name = node
         self._changed = changed
+        self._registered_anew = registered_anew
+        self._uid = ""
         self._caches: Reflector[GKMCache] = Reflector(api, GKMCACHES, self._on_change)
         self._cluster_caches: Reflector[ClusterGKMCache] = Reflector(api, CLUSTERGKMCACHES, self._on_change)
         own = Selector(fields=f"metadata.name={node}")
@@ -110,6 +116,9 @@ class KubeSource:
     def _on_node(self, old: NodeView | None, new: NodeView | None) -> None:
         if new is not None:
             self._labels = new.metadata.labels
+            before, self._uid = self._uid, new.metadata.uid
+            if before not in ("", self._uid):
+                self._registered_anew()
         # The kubelet writes its Node every few minutes and the status of it more often; only labels mean us.
         if old is None or new is None or _what_matters(old) != _what_matters(new):
             self._changed.set()

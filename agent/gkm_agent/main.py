@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import Event
 
 from gkm.api import config as configuration
+from gkm.api import first_use
 from gkm.api.config import Config, ConfigInvalid
 from gkm.gpus.inventory import Reader
 from gkm.gpus.values import Inventory
@@ -27,12 +28,13 @@ from gkm_agent.gpu_watch import NOT_READ, GpuWatch
 from gkm_agent.health import Pulse
 from gkm_agent.images import CacheImages, RegistryImages
 from gkm_agent.options import Options
-from gkm_agent.publisher import Publisher
 from gkm_agent.serving import served
 
 OK, FAILED, NOT_READY = 0, 1, 3
 SYNC_SECONDS = 30.0
 FLUSH_SECONDS = 10.0
+LOOK_SECONDS = 0.2
+"""While the GPUs are read for the first time, which a hanging driver makes long, so often somebody may end us."""
 PUBLISHER_SECONDS = 2.0
 END_SECONDS = 25
 """From SIGTERM on, whatever hangs: less than kubelet gives a pod (deploy/base). What is cut off then is found and
@@ -78,7 +80,8 @@ def work(chosen: Options, config: Config, outside: Outside, stop: Event, wake: E
     """Run until `stop`, or until all is done with --once; return the exit status."""
     cleaning.prepare(chosen.layout)
     connected = connect(chosen, wake)
-    source, publisher = connected.source, Publisher(connected.sink)
+    first_use.make_ready()
+    source, publisher = connected.source, connected.publisher
     gpus = GpuWatch(outside.read_gpus, wake, chosen.gpu_seconds)
     fabric = connected.fabric(config.fabric, gpus)
     pulse = Pulse()
@@ -92,12 +95,16 @@ def work(chosen: Options, config: Config, outside: Outside, stop: Event, wake: E
         wake=wake,
         pulse=pulse,
         bounds=config.store,
+        capture=config.capture,
         tell_ready=fabric.ready,
     )
     logs.event("agent starts", node=chosen.node, state=str(chosen.layout.state))
     with served(chosen, lambda: pulse.vitals(listed=source.wait(0), gpus=gpus.inventory != NOT_READ)):
-        for part in (source, gpus, publisher, fabric):
+        # GPUs first: they are read in a child process while the source reads what is wanted.
+        for part in (gpus, source, publisher):
             part.start()
+        _wait_for_gpus(gpus, stop)
+        fabric.start()
         try:
             ready = True
             if chosen.once:
@@ -112,6 +119,12 @@ def work(chosen: Options, config: Config, outside: Outside, stop: Event, wake: E
             publisher.stop(PUBLISHER_SECONDS)
     logs.event("agent ends", node=chosen.node)
     return OK if not chosen.once or (ready and written) else NOT_READY
+
+
+def _wait_for_gpus(gpus: GpuWatch, stop: Event) -> None:
+    """Wait for the first reading: without one every cache would be said to wait for the GPUs."""
+    while not (gpus.wait(LOOK_SECONDS) or stop.is_set()):
+        continue
 
 
 def outside_of(config: Config, layout: Layout) -> Outside:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from threading import Event
 
+from gkm.api import first_use
 from gkm.api.config import Config, ConfigInvalid
 from gkm.hoststate import logs
 
@@ -41,7 +42,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     try:
-        return _command(arguments.command)(arguments, config, stop)
+        run = _command(arguments.command)
+        first_use.make_ready()
+        return run(arguments, config, stop)
     except Exception as error:  # noqa: BLE001 -- whatever it was, the process ends with it
         # The last line of a process that ends: one that a person can act on; the traceback is for a bug report.
         _LOG.debug("ended", exc_info=True)

@@ -213,7 +213,9 @@ def test_every_line_of_the_log_says_when_how_bad_and_what(machine: Machine) -> N
 
 def _hanging(agent: int) -> list[int]:
     """Return the children of a process that have loaded the library that hangs."""
-    children = Path(f"/proc/{agent}/task/{agent}/children").read_text().split()
+    # Of every thread: one of them reads the GPUs.
+    lists = [path.read_text() for path in Path(f"/proc/{agent}/task").glob("*/children")]
+    children = [child for listed in lists for child in listed.split()]
     return [int(child) for child in children if "/hangs/libnvidia-ml" in Path(f"/proc/{child}/maps").read_text()]
 
 

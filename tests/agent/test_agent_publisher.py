@@ -188,6 +188,7 @@ def test_gpus_are_read_on_an_interval_and_a_change_wakes_the_agent() -> None:
     assert watch.inventory.unreadable  # nothing is known, which is not "no GPU"
     watch.start()
     try:
+        assert watch.wait(10)
         assert watch.inventory == Inventory((H100,))
         changed.clear()
         gpus.now = Inventory((A100,))

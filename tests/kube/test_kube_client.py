@@ -9,6 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from gkm.kube import client
 from gkm.kube.client import HttpApi
+from gkm.kube.credentials import Credentials
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import GKMCACHES, Json
 from kubernetes.client.api_client import ApiClient
@@ -42,7 +43,8 @@ class Server:
         self.thread = Thread(target=self.http.serve_forever, daemon=True)
 
     def api(self) -> HttpApi:
-        return HttpApi(ApiClient(Configuration(host=f"http://127.0.0.1:{self.http.server_port}")))
+        configuration = Configuration(host=f"http://127.0.0.1:{self.http.server_port}")
+        return HttpApi(Credentials(lambda: ApiClient(configuration)))
 
 
 @pytest.fixture

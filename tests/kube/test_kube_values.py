@@ -9,7 +9,8 @@ import pytest
 from gkm.kube import decoding
 from gkm.kube.api import Change, Page, WatchEvent
 from gkm.kube.backoff import Backoff
-from gkm.kube.client import NotConfigured, connect
+from gkm.kube.client import connect
+from gkm.kube.credentials import NotConfigured
 from gkm.kube.errors import ApiError, from_body
 from gkm.kube.events import MAX_NOTE_BYTES, Recorder, Regarding, Told, event
 from gkm.kube.resources import CLUSTERGKMCACHES, EVENTS, GKMCACHES, NODES, Json

@@ -1,6 +1,5 @@
 """The real API: the official client's configuration, credentials and pool; raw requests (design/runtime.md)."""
 
-import os
 import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -9,13 +8,13 @@ from urllib.parse import urlencode
 
 import msgspec
 from kubernetes.client.api_client import ApiClient
-from kubernetes.client.configuration import Configuration
-from kubernetes.config import ConfigException, load_incluster_config, load_kube_config
+from kubernetes.config import ConfigException
 from urllib3 import BaseHTTPResponse, PoolManager, Timeout
 from urllib3.exceptions import HTTPError
 
 from gkm.kube import decoding
 from gkm.kube.api import EVERYTHING, PAGE_LIMIT, Object, Page, Selector
+from gkm.kube.credentials import Credentials, Unsendable, authorization, loaded
 from gkm.kube.errors import NO_ANSWER, ApiError, from_body
 from gkm.kube.resources import Resource
 from gkm.kube.watches import HttpWatch
@@ -35,9 +34,12 @@ page that is larger is asked for again in smaller ones, and etcd takes no object
 MAX_ERROR_BYTES = 64 << 10
 """A metav1.Status has a few hundred; what a proxy says beyond that, nobody reads."""
 
-_TOO_LARGE = "TooLarge"
+MAX_RETRY_AFTER_SECONDS = 60.0
+"""An API server asks for seconds; a proxy before it that asks for hours must not keep us away once it answers again."""
 
-_CONNECTIONS = 16
+_TOO_LARGE = "TooLarge"
+_UNAUTHORIZED = 401
+
 _FIRST_ERROR_STATUS = 300
 _JSON, _MERGE, _APPLY = "application/json", "application/merge-patch+json", "application/apply-patch+yaml"
 
@@ -50,32 +52,16 @@ def _silent(verb: str, status: int) -> None:
     """Tell nobody."""
 
 
-class NotConfigured(ValueError):
-    """There is no usable kubeconfig, and we are not in a pod."""
-
-
 def connect(kubeconfig: str | None = None, context: str | None = None, observe: Observe = _silent) -> "HttpApi":
     """Return the API of `kubeconfig`, else of $KUBECONFIG, else of the pod we run in, else of ~/.kube/config.
 
-    No request is sent yet. Credentials refresh themselves.
+    No request is sent yet. Credentials refresh themselves: a kubeconfig, and every file that it names, is read again
+    when the server refuses what was in it.
 
     Raises:
         NotConfigured: nothing says where the API is.
     """
-    configuration = Configuration()
-    configuration.connection_pool_maxsize = _CONNECTIONS
-    configuration.keep_alive = True
-    in_pod = "KUBERNETES_SERVICE_HOST" in os.environ
-    try:
-        if in_pod and not kubeconfig and not os.environ.get("KUBECONFIG"):
-            load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
-        else:
-            load_kube_config(  # type: ignore[no-untyped-call]
-                kubeconfig, context, client_configuration=configuration, persist_config=False
-            )
-    except (ConfigException, OSError) as error:
-        raise NotConfigured(f"cannot tell where the Kubernetes API is: {error}") from error
-    return HttpApi(ApiClient(configuration), observe)
+    return HttpApi(Credentials(lambda: loaded(kubeconfig, context)), observe)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +78,9 @@ class _Request:
 class HttpApi:
     """`gkm.kube.api.Api` over HTTP. Thread-safe."""
 
-    def __init__(self, client: ApiClient, observe: Observe = _silent) -> None:
-        self._client = client
+    def __init__(self, credentials: Credentials, observe: Observe = _silent) -> None:
+        self._credentials = credentials
         self._observe = observe
-        self._pool: PoolManager = client.rest_client.pool_manager
-        self._host = str(client.configuration.host).rstrip("/")
 
     def get(self, resource: Resource[T], name: str, namespace: str | None = None) -> T:
         """Return one object."""
@@ -174,21 +158,28 @@ class HttpApi:
             raise ApiError(NO_ANSWER, "Broken", f"the API server broke off: {error}") from error
 
     def _send(self, request: _Request) -> BaseHTTPResponse:
-        """Return the answer with its body unread.
+        """Return the answer with its body unread; what is refused as unauthorized is asked again as who we are now.
 
         Raises:
             ApiError: the status is not 2xx, or no answer came.
         """
-        headers = {"Accept": _JSON, "User-Agent": "gkm", "Content-Type": request.content_type}
+        client = self._credentials.client
         try:
-            self._client.update_params_for_auth(
-                headers, [], ["BearerToken"], request.path, request.method, request.body
-            )
-            response = self._pool.request(
+            return self._send_by(client, request)
+        except ApiError as error:
+            if error.status != _UNAUTHORIZED or not self._credentials.renewed(client):
+                raise
+        return self._send_by(self._credentials.client, request)
+
+    def _send_by(self, client: ApiClient, request: _Request) -> BaseHTTPResponse:
+        pool: PoolManager = client.rest_client.pool_manager
+        host = str(client.configuration.host).rstrip("/")
+        try:
+            response = pool.request(
                 request.method,
-                f"{self._host}{request.path}" + (f"?{urlencode(request.query)}" if request.query else ""),
+                f"{host}{request.path}" + (f"?{urlencode(request.query)}" if request.query else ""),
                 body=request.body,
-                headers=headers,
+                headers=_headers(client, request),
                 timeout=Timeout(connect=CONNECT_SECONDS, read=request.read_seconds),
                 retries=False,
                 redirect=False,
@@ -197,7 +188,7 @@ class HttpApi:
             self._observe(request.verb, response.status)
             if response.status < _FIRST_ERROR_STATUS:
                 return response
-            raise from_body(response.status, _beginning(response), response.headers.get("Retry-After"))
+            raise _refusal(response)
         except (HTTPError, ConfigException, OSError) as error:
             self._observe(request.verb, NO_ANSWER)
             raise ApiError(NO_ANSWER, "Unreachable", f"the API server does not answer: {error}") from error
@@ -207,6 +198,25 @@ def _selecting(selector: Selector) -> dict[str, str]:
     return {
         name: value for name, value in (("labelSelector", selector.labels), ("fieldSelector", selector.fields)) if value
     }
+
+
+def _headers(client: ApiClient, request: _Request) -> dict[str, str]:
+    """Return the headers of a request.
+
+    Raises:
+        ApiError: 401, for a token that cannot be sent.
+    """
+    try:
+        who = authorization(client)
+    except Unsendable as error:
+        raise ApiError(_UNAUTHORIZED, "Unauthorized", f"{error}, so it was not sent") from error
+    return {"Accept": _JSON, "User-Agent": "gkm", "Content-Type": request.content_type, **who}
+
+
+def _refusal(response: BaseHTTPResponse) -> ApiError:
+    error = from_body(response.status, _beginning(response), response.headers.get("Retry-After"))
+    error.retry_after = min(error.retry_after, MAX_RETRY_AFTER_SECONDS)
+    return error
 
 
 def _body(response: BaseHTTPResponse) -> bytes:

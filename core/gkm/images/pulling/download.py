@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event, Lock
 
+from gkm.api import first_use
 from gkm.api.errors import GKMError, Reason
 from gkm.images.manifest import Descriptor
 from gkm.images.packed import write_all
@@ -60,6 +61,7 @@ class Download:
             OSError: the disk refused.
         """
         self.files.sweep()
+        first_use.make_ready()  # several connections may be asked for tokens at once
         with ThreadPoolExecutor(min(CONNECTIONS, max(1, len(blobs))), "gkm-blob") as pool:
             tasks = [pool.submit(self._one, number, blob) for number, blob in enumerate(blobs)]
             try:

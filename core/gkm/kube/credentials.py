@@ -1,0 +1,105 @@
+"""Who we are to the API server: what a kubeconfig or a pod says, read again when the server refuses it.
+
+The official client reads a token file of a kubeconfig once, and that of a pod once a minute.
+"""
+
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping
+from threading import Lock
+
+from kubernetes.client.api_client import ApiClient
+from kubernetes.client.configuration import Configuration
+from kubernetes.config import ConfigException, load_incluster_config, load_kube_config
+
+from gkm.hoststate.logs import fields
+
+_LOG = logging.getLogger(__name__)
+
+RELOAD_SECONDS = 10.0
+"""At least so long between two looks at credentials that are refused: the API server remembers a token for as long."""
+
+_CONNECTIONS = 16
+
+
+class NotConfigured(ValueError):
+    """There is no usable kubeconfig, and we are not in a pod."""
+
+
+class Unsendable(ValueError):
+    """The token is nothing that a header can hold; http.client would name it in its message."""
+
+
+class Credentials:
+    """The client of now; `load` makes one of what the files say. Thread-safe."""
+
+    def __init__(self, load: Callable[[], ApiClient]) -> None:
+        self._load = load
+        self._client = load()
+        self._loading = Lock()
+        self._next_load = 0.0
+
+    @property
+    def client(self) -> ApiClient:
+        """Return the client to ask with."""
+        return self._client
+
+    def renewed(self, refused: ApiClient) -> bool:
+        """Return whether there are other credentials to try than those of `refused`; look at most every 10 s."""
+        with self._loading:
+            if self._client is not refused:
+                return True
+            if time.monotonic() < self._next_load:
+                return False
+            self._next_load = time.monotonic() + RELOAD_SECONDS
+            try:
+                client = self._load()
+            except Exception as error:  # noqa: BLE001 -- a file that is being replaced may be anything
+                # Not its words: they may quote the file.
+                _LOG.warning("credentials refused and not loaded again", extra=fields(why=type(error).__name__))
+                return False
+            if refused.configuration.api_key and not client.configuration.api_key:
+                # An empty token file: without it we would be somebody else, whom nobody calls unauthorized.
+                _LOG.warning("credentials refused and not loaded again", extra=fields(why="there is no token"))
+                return False
+            self._client = client
+        _LOG.info("credentials refused and loaded again")
+        return True
+
+
+def loaded(kubeconfig: str | None, context: str | None) -> ApiClient:
+    """Return a client for `kubeconfig`, else $KUBECONFIG, else the pod we run in, else ~/.kube/config.
+
+    Raises:
+        NotConfigured: nothing says where the API is.
+    """
+    configuration = Configuration()
+    configuration.connection_pool_maxsize = _CONNECTIONS
+    configuration.keep_alive = True
+    in_pod = "KUBERNETES_SERVICE_HOST" in os.environ
+    try:
+        if in_pod and not kubeconfig and not os.environ.get("KUBECONFIG"):
+            load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+        else:
+            load_kube_config(  # type: ignore[no-untyped-call]
+                kubeconfig, context, client_configuration=configuration, persist_config=False
+            )
+    except (ConfigException, OSError) as error:
+        raise NotConfigured(f"cannot tell where the Kubernetes API is: {error}") from error
+    return ApiClient(configuration)
+
+
+def authorization(client: ApiClient) -> Mapping[str, str]:
+    """Return the header that says who we are; empty where a certificate does.
+
+    Raises:
+        Unsendable: no header can hold the token.
+    """
+    headers: dict[str, str] = {}
+    client.update_params_for_auth(headers, [], ["BearerToken"], "", "", None)
+    # A file ends with a newline, and the official client takes it for a part of the token.
+    token = " ".join(headers.get("authorization", "").split(maxsplit=1)).rstrip()
+    if not (token.isascii() and token.isprintable()):
+        raise Unsendable("the token is not one line of ASCII")
+    return {"authorization": token} if token else {}
