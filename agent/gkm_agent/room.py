@@ -53,11 +53,15 @@ _NOTHING = Need()
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """How it stands, in bytes: entries with what pulls will add, free disk without what they will still take, all."""
+    """How it stands, in bytes: entries with what pulls will add, free disk without what they will still take, all.
+
+    `inodes` is the part of the disk's inodes that is free, in percent; 100 where a file system has no end of them.
+    """
 
     store: int
     free: int
     total: int
+    inodes: float = 100.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,9 @@ class Lack:
 def lack(figures: Figures, need: Need, bounds: Store) -> Lack:
     """Return what is lacking for a need. Pure."""
     over = figures.store + need.store - bounds.max_bytes if bounds.max_bytes is not None else 0
-    return Lack(over, least_free(figures.total, bounds) + need.disk - figures.free)
+    # Kubelet looks at inodes as well (nodefs.inodesFree): what is short of them is counted as so much of the disk.
+    inodes = int(figures.total * (bounds.min_free_percent - figures.inodes) / 100)
+    return Lack(over, max(inodes, least_free(figures.total, bounds) + need.disk - figures.free))
 
 
 def least_free(total: int, bounds: Store) -> int:
@@ -160,6 +166,7 @@ class Room:
             store=sum(note.size_bytes for note in notes.values()) + sum(pending.values()),
             free=disk.f_bavail * disk.f_frsize - promises.pending(self._desk.layout.state),
             total=disk.f_blocks * disk.f_frsize,
+            inodes=100 * disk.f_favail / disk.f_files if disk.f_files else 100.0,
         )
 
     def _promise(self, ref: CacheRef, image: CacheImage, held: ExitStack) -> None:
@@ -259,6 +266,8 @@ class Room:
                 f"which {least_free(figures.total, bounds)} must stay free (store.minFreePercent "
                 f"{bounds.min_free_percent:g}): {need.disk} more are needed"
             )
+        if figures.inodes < bounds.min_free_percent:
+            texts.append(f"{figures.inodes:.1f} % of its inodes are free, {bounds.min_free_percent:g} % must stay so")
         return (
             f"{'; '.join(texts)}; {spare} bytes of caches that nobody uses can go, "
             f"{max(0, short.bytes - spare)} bytes more would have to"
