@@ -40,7 +40,8 @@ class Site:
         return CachesController(self.api, self.images, debounce=0.0, backoff=SOON)
 
     def run(self) -> None:
-        self.controller.start(self.stop)
+        assert self.controller.watch(self.stop)
+        self.controller.work()
 
     def restart(self) -> None:
         self.controller.close()
@@ -280,8 +281,7 @@ def test_transitions_are_told_once(site: Site) -> None:
 def test_stopping_while_it_starts_ends_the_start(site: Site) -> None:
     site.api.fault = lambda _verb, _plural: ApiError(0, "", "away")
     site.stop.set()
-    site.run()
-    assert not site.controller.synced
+    assert not site.controller.watch(site.stop)
 
 
 def test_kinds_that_are_missing_are_named() -> None:

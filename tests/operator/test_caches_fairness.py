@@ -33,7 +33,8 @@ def test_a_silent_registry_of_one_namespace_holds_up_no_other() -> None:
     for number in range(50):
         api.create(GKMCACHES, cache(f"x-{number}", SILENT, "a"))
     try:
-        controller.start(stop)
+        assert controller.watch(stop)
+        controller.work()
         until(lambda: images.asked.count(("resolve", SILENT)) == VERIFY_PER_NAMESPACE, "the silent one is asked")
         api.create(GKMCACHES, cache("y", IMAGE, "b"))
         until(lambda: api.get(GKMCACHES, "y", "b").status.resolved_digest == DIGEST, "the other tenant is served")

@@ -52,16 +52,22 @@ def _silent(verb: str, status: int) -> None:
     """Tell nobody."""
 
 
-def connect(kubeconfig: str | None = None, context: str | None = None, observe: Observe = _silent) -> "HttpApi":
+def connect(
+    kubeconfig: str | None = None,
+    context: str | None = None,
+    observe: Observe = _silent,
+    *,
+    patience: float = READ_SECONDS,
+) -> "HttpApi":
     """Return the API of `kubeconfig`, else of $KUBECONFIG, else of the pod we run in, else of ~/.kube/config.
 
     No request is sent yet. Credentials refresh themselves: a kubeconfig, and every file that it names, is read again
-    when the server refuses what was in it.
+    when the server refuses what was in it. `patience` is how many seconds a single object may take to come.
 
     Raises:
         NotConfigured: nothing says where the API is.
     """
-    return HttpApi(Credentials(lambda: loaded(kubeconfig, context)), observe)
+    return HttpApi(Credentials(lambda: loaded(kubeconfig, context)), observe, patience)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +78,17 @@ class _Request:
     query: Mapping[str, str | int]
     body: bytes | None = None
     content_type: str = _JSON
-    read_seconds: float = READ_SECONDS
+    read_seconds: float | None = None
+    """None for the patience of the client."""
 
 
 class HttpApi:
     """`gkm.kube.api.Api` over HTTP. Thread-safe."""
 
-    def __init__(self, credentials: Credentials, observe: Observe = _silent) -> None:
+    def __init__(self, credentials: Credentials, observe: Observe = _silent, patience: float = READ_SECONDS) -> None:
         self._credentials = credentials
         self._observe = observe
+        self._patience = patience
 
     def get(self, resource: Resource[T], name: str, namespace: str | None = None) -> T:
         """Return one object."""
@@ -180,7 +188,9 @@ class HttpApi:
                 f"{host}{request.path}" + (f"?{urlencode(request.query)}" if request.query else ""),
                 body=request.body,
                 headers=_headers(client, request),
-                timeout=Timeout(connect=CONNECT_SECONDS, read=request.read_seconds),
+                timeout=Timeout(
+                    connect=min(CONNECT_SECONDS, self._patience), read=request.read_seconds or self._patience
+                ),
                 retries=False,
                 redirect=False,
                 preload_content=False,

@@ -16,7 +16,10 @@ MAX_FILES: Final = 200_000
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_OPEN: Final = {stat.S_IFDIR: _DIRECTORY, stat.S_IFREG: _READ}
 _CHUNK: Final = 1 << 20
+BLOCK: Final = 4096
+"""What the smallest file is counted as."""
 
 
 class TooMuch(Exception):
@@ -35,7 +38,8 @@ class Added:
 def copy(mount: int, lowers: Sequence[int], destination: Path, max_bytes: int) -> Added:
     """Copy the files of `mount` that none of `lowers` has (descriptors of directories) into the new `destination`.
 
-    A lower file that was only touched is taken for the same: what has its size and time was not written.
+    A lower file that was only touched is taken for the same: what has its size and time was not written. The caller
+    sees to it that nothing is mounted inside of `mount`. Files are counted in whole blocks.
 
     Raises:
         TooMuch: more files or bytes, or deeper, than the bounds.
@@ -55,6 +59,7 @@ class _Copying:
     def __init__(self, max_bytes: int) -> None:
         self.files = self.bytes = self.left = 0
         self._entries = 0
+        self._room = max_bytes
         self._max_bytes = max_bytes
 
     def directory(self, here: int, lowers: Sequence[int | None], there: Path, depth: int) -> None:
@@ -62,52 +67,62 @@ class _Copying:
         try:
             if depth > MAX_DEPTH:
                 raise TooMuch(f"directories lie more than {MAX_DEPTH} deep")
+            # One by one: the names and states of all that a pod may leave are more than this process may hold.
             with os.scandir(here) as entries:
-                names = [(entry.name, entry.stat(follow_symlinks=False)) for entry in entries if self._counted()]
-            for name, status in names:
-                if stat.S_ISDIR(status.st_mode):
-                    self._enter(here, name, lowers, there, depth)
-                elif not stat.S_ISREG(status.st_mode):
-                    self.left += 1
-                elif not any(_same(lower, name, status) for lower in lowers):
-                    self._file(here, name, there)
+                for entry in entries:
+                    self._count()
+                    self._entry(here, entry.name, lowers, there, depth)
         finally:
             for lower in lowers:
                 if lower is not None:
                     os.close(lower)
 
-    def _enter(self, here: int, name: str, lowers: Sequence[int | None], there: Path, depth: int) -> None:
-        below = os.open(name, _DIRECTORY, dir_fd=here)
+    def _entry(self, here: int, name: str, lowers: Sequence[int | None], there: Path, depth: int) -> None:
         try:
-            self.directory(below, [_beneath(lower, name) for lower in lowers], there / name, depth + 1)
+            status = os.stat(name, dir_fd=here, follow_symlinks=False)
+            kind = stat.S_IFMT(status.st_mode)
+            if kind == stat.S_IFREG and any(_same(lower, name, status) for lower in lowers):
+                return
+            opened = os.open(name, _OPEN[kind], dir_fd=here) if kind in _OPEN else None
+        except OSError:  # somebody still works there: it is not what it was a moment ago
+            opened = None
+        if opened is None:
+            self.left += 1
+            return
+        try:
+            if kind == stat.S_IFDIR:
+                self.directory(opened, [_beneath(lower, name) for lower in lowers], there / name, depth + 1)
+            else:
+                self._file(opened, there, name)
         finally:
-            os.close(below)
+            os.close(opened)
 
-    def _counted(self) -> bool:
+    def _count(self) -> None:
         self._entries += 1
         if self._entries > MAX_FILES:
             raise TooMuch(f"more than {MAX_FILES} files and directories")
-        return True
 
-    def _file(self, here: int, name: str, there: Path) -> None:
-        source = os.open(name, _READ, dir_fd=here)
+    def _file(self, source: int, there: Path, name: str) -> None:
+        status = os.fstat(source)
+        if not stat.S_ISREG(status.st_mode):
+            self.left += 1
+            return
+        # Before the first byte is read: a file of one hole says any size. On a disk an empty one takes room, too.
+        self._room -= max(1, -(-status.st_size // BLOCK)) * BLOCK
+        if self._room < 0:
+            raise TooMuch(f"more than {self._max_bytes} bytes")
+        there.mkdir(0o700, parents=True, exist_ok=True)
+        target = os.open(there / name, _WRITE, 0o400)
         try:
-            if not stat.S_ISREG(os.fstat(source).st_mode):
-                self.left += 1
-                return
-            there.mkdir(0o700, parents=True, exist_ok=True)
-            target = os.open(there / name, _WRITE, 0o400)
-            try:
-                while part := os.read(source, _CHUNK):
-                    self.bytes += len(part)
-                    if self.bytes > self._max_bytes:
-                        raise TooMuch(f"more than {self._max_bytes} bytes")
-                    _write(target, part)
-            finally:
-                os.close(target)
-            self.files += 1
+            # Of a file that grows no more than it had.
+            expected = status.st_size
+            while expected and (part := os.read(source, min(_CHUNK, expected))):
+                _write(target, part)
+                expected -= len(part)
         finally:
-            os.close(source)
+            os.close(target)
+        self.files += 1
+        self.bytes += status.st_size - expected
 
 
 def _write(target: int, part: bytes) -> None:

@@ -11,6 +11,7 @@ import fcntl
 import os
 import secrets
 import shutil
+import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,6 +34,11 @@ _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 _MAX_BYTES: Final = 16 << 10
 
 
+MAX_AT_ONCE: Final = 2
+"""Trees that one process makes at a time. The largest that an image may ask for takes minutes, and the caller has few
+threads: whoever waits asks again, and the others are answered meanwhile."""
+_making: Final = threading.BoundedSemaphore(MAX_AT_ONCE)
+
 MAX_TREES: Final = 16
 """Of one cache, those that no volume uses included: who may create pods may think of any number of paths."""
 
@@ -42,7 +48,7 @@ class TooMany(Exception):
 
 
 class UnderWay(Exception):
-    """Somebody else makes a tree of the same cache; it is there within a second, so ask again."""
+    """Somebody else makes a tree of the same cache, or as many are made as may be at a time; so ask again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +82,7 @@ def relocate(content: int, layer: Layer, place: Path, in_use: Callable[[], Colle
     MAX_TREES, the others go.
 
     Raises:
-        UnderWay: another call makes one of the same cache; nothing waits here.
+        UnderWay: another call makes one of the same cache, or others as many as may be; nothing waits here.
         TooMany: no room for another.
         Unrelocatable: the content is not what an entry can hold.
         OSError: the disk refused; what was there stands.
@@ -85,7 +91,7 @@ def relocate(content: int, layer: Layer, place: Path, in_use: Callable[[], Colle
     if found := _find(place, layer, boot):
         return found
     place.mkdir(parents=True, exist_ok=True)
-    with _alone(place):
+    with _one_of_few(), _alone(place):
         if found := _find(place, layer, boot):
             return found
         _make_room(place, in_use)
@@ -99,7 +105,7 @@ def remove(place: Path) -> None:
         OSError: the disk refused.
     """
     try:
-        shutil.rmtree(place)
+        _delete(place)
     except FileNotFoundError:
         return
 
@@ -130,15 +136,15 @@ def _make_room(place: Path, in_use: Callable[[], Collection[str]]) -> None:
     used = in_use()
     for path in trees:
         if path.name not in used:
-            _withdraw(path, place)
-    if sum(1 for path in trees if path.name in used) >= MAX_TREES:
+            _give_up(path, place, in_use)
+    if sum(1 for path in trees if path.exists()) >= MAX_TREES:
         raise TooMany(f"volumes on this node use the cache at {MAX_TREES} different mount paths already; use fewer")
 
 
 def _make(content: int, layer: Layer, place: Path, boot: str) -> Relocated:
     # The lock is held, so what is temporary here belongs to a process that died.
     for left in place.glob(f"{_TEMPORARY}*"):
-        shutil.rmtree(left)
+        _delete(left)
     directory = place / layer.key
     temporary = place / f"{_TEMPORARY}{secrets.token_hex(8)}"
     temporary.mkdir(0o755)
@@ -162,7 +168,35 @@ def _withdraw(directory: Path, place: Path) -> None:
         directory.rename(old)
     except FileNotFoundError:
         return
-    shutil.rmtree(old)
+    _delete(old)
+
+
+def _give_up(directory: Path, place: Path, in_use: Callable[[], Collection[str]]) -> None:
+    """Take away a tree that nobody used a moment ago; who has found it since has a record by now, and keeps it."""
+    old = place / f"{_TEMPORARY}{secrets.token_hex(8)}"
+    directory.rename(old)
+    if directory.name in in_use():
+        old.rename(directory)
+    else:
+        _delete(old)
+
+
+def _delete(path: Path) -> None:
+    """Remove a directory with all that is in it, or what lies in the place of one."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+
+
+@contextmanager
+def _one_of_few() -> Iterator[None]:
+    if not _making.acquire(blocking=False):
+        raise UnderWay(f"{MAX_AT_ONCE} trees are being made already")
+    try:
+        yield
+    finally:
+        _making.release()
 
 
 @contextmanager

@@ -19,6 +19,11 @@ MAX_ENTRIES: Final = 1_000_000
 MAX_DEPTH: Final = 16
 MAX_PATH_BYTES: Final = 1024
 MAX_REWRITTEN: Final = 100_000
+MAX_DIRECTORIES: Final = 100_000
+"""Made for a private volume: each takes an inode and a block of the disk, and nobody else accounts for them."""
+MAX_BESIDE: Final = 10_000
+"""Files and directories beside files that name paths: their names are held in memory, of which this process has little.
+A kernel has ten, vLLM's index one for each graph."""
 
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -58,11 +63,21 @@ def write(content: int, destination: Path, mount_path: MountPath | None, *, is_o
 
 @dataclass(slots=True)
 class _Listing:
-    """The names in one directory: `naming` are the files that name paths, in neither of the others."""
+    """The names in one directory: `naming` are the files that name paths, in neither of the others.
+
+    The others hold MAX_BESIDE names at most; `is_crowded` says that there are more.
+    """
 
     naming: list[str] = field(default_factory=list)
-    directories: list[str] = field(default_factory=list)
+    directories: set[str] = field(default_factory=set)
     files: set[str] = field(default_factory=set)
+    is_crowded: bool = False
+
+    def add(self, names: set[str], name: str) -> None:
+        if len(names) < MAX_BESIDE:
+            names.add(name)
+        else:
+            self.is_crowded = True
 
 
 class _Walk:
@@ -70,6 +85,7 @@ class _Walk:
         self.rewritten = 0
         self.incomplete = 0
         self._entries = 0
+        self._directories = 0
         self._destination = destination
         self._mount_path = mount_path
         self._is_open = is_open
@@ -80,20 +96,27 @@ class _Walk:
         return relocation_files.made(self._destination, relative, mode)
 
     def directory(self, descriptor: int, relative: str) -> None:
-        """Rewrite the files of one directory, then those beneath it; `relative` is its path, "" for the top."""
-        listing = self._listed(descriptor, relative)
+        """Rewrite the files beneath one directory, then its own; `relative` is its path, "" for the top."""
         if self._is_open:
+            self._directories += 1
+            if self._directories > MAX_DIRECTORIES:
+                raise Unrelocatable(f"the cache holds more than {MAX_DIRECTORIES} directories")
             self.made(relative)
+        listing = self._listed(descriptor, relative)
         if listing.naming and self._mount_path is not None:
+            if listing.is_crowded:
+                raise Unrelocatable(f"more than {MAX_BESIDE} files lie beside {_shown(relative, listing.naming[0])}")
             self._rewrite(descriptor, relative, listing, self._mount_path)
-        for name in listing.directories:
-            below = os.open(name, _DIRECTORY, dir_fd=descriptor)
-            try:
-                self.directory(below, _joined(relative, name))
-            finally:
-                os.close(below)
+
+    def _enter(self, descriptor: int, relative: str, name: str) -> None:
+        below = os.open(name, _DIRECTORY, dir_fd=descriptor)
+        try:
+            self.directory(below, _joined(relative, name))
+        finally:
+            os.close(below)
 
     def _listed(self, descriptor: int, relative: str) -> _Listing:
+        """Return the names in a directory; what lies beneath it is rewritten on the way, for they may be a million."""
         listing = _Listing()
         with os.scandir(descriptor) as entries:
             for entry in entries:
@@ -101,12 +124,14 @@ class _Walk:
                 is_directory = entry.is_dir(follow_symlinks=False)
                 if not is_directory and not entry.is_file(follow_symlinks=False):
                     raise Unrelocatable(f"{_shown(relative, entry.name)} is neither a file nor a directory")
-                if entry.name == relocation_vllm.NAME or entry.name.startswith(relocation_triton.PREFIX):
+                if self._mount_path is not None and _names_paths(entry.name):
                     listing.naming.append(entry.name)  # a directory of such a name is hidden by a file, not entered
+                    self._count_rewritten()
                 elif is_directory:
-                    listing.directories.append(entry.name)
+                    listing.add(listing.directories, entry.name)
+                    self._enter(descriptor, relative, entry.name)
                 else:
-                    listing.files.add(entry.name)
+                    listing.add(listing.files, entry.name)
         return listing
 
     def _count(self, relative: str, name: str) -> None:
@@ -117,10 +142,12 @@ class _Walk:
         if path.count("/") >= MAX_DEPTH or len(os.fsencode(path)) > MAX_PATH_BYTES:
             raise Unrelocatable(f"{_shown(relative, name)} lies too deep")
 
-    def _rewrite(self, descriptor: int, relative: str, listing: _Listing, mount_path: MountPath) -> None:
-        self.rewritten += len(listing.naming)
+    def _count_rewritten(self) -> None:
+        self.rewritten += 1
         if self.rewritten > MAX_REWRITTEN:
             raise Unrelocatable(f"more than {MAX_REWRITTEN} files of the cache name paths")
+
+    def _rewrite(self, descriptor: int, relative: str, listing: _Listing, mount_path: MountPath) -> None:
         place = self.made(relative)
         inside = _joined(mount_path.text, relative) if relative else mount_path.text
         for name in listing.naming:
@@ -135,6 +162,10 @@ def _rewritten(descriptor: int, name: str, inside: str, listing: _Listing) -> Re
         return relocation_vllm.rewritten(data, inside, listing.files.union(listing.directories))
     data = relocation_files.read(descriptor, name, relocation_triton.MAX_BYTES)
     return relocation_triton.rewritten(data, inside, listing.files)
+
+
+def _names_paths(name: str) -> bool:
+    return name == relocation_vllm.NAME or name.startswith(relocation_triton.PREFIX)
 
 
 def _joined(directory: str, name: str) -> str:

@@ -60,8 +60,9 @@ class Target:
         Raises:
             OSError: as for `held`.
         """
-        with self.held() as descriptor:
-            return next(Path(beneath.path_of(descriptor)).iterdir(), None) is None
+        # By scandir: Path.iterdir reads all names at once, and whoever can write there decides how many there are.
+        with self.held() as descriptor, os.scandir(beneath.path_of(descriptor)) as entries:
+            return next(entries, None) is None
 
     def remove(self) -> bool:
         """Remove the directory and return whether it is gone; what others put into it, or mounted on it, stays.

@@ -2,7 +2,6 @@
 
 import argparse
 import logging
-import socket
 from threading import Event
 from typing import Any
 
@@ -11,6 +10,7 @@ from gkm.hoststate.logs import fields
 from gkm.images.registries.pull_secrets import PullSecrets
 from gkm.kube.api import Api
 from gkm.kube.client import connect
+from gkm.kube.elector import Elector
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import CLUSTERGKMCACHENODES, CLUSTERGKMCACHES, GKMCACHENODES, GKMCACHES, Resource
 from gkm.kube.secrets import KubeSecrets, own_namespace
@@ -25,6 +25,14 @@ _LOG = logging.getLogger(__name__)
 OURS: tuple[Resource[Any], ...] = (GKMCACHES, CLUSTERGKMCACHES, GKMCACHENODES, CLUSTERGKMCACHENODES)
 
 
+LEASE_PATIENCE_SECONDS = 3.0
+LOOK_SECONDS = 0.5
+
+
+class LeaseLost(RuntimeError):
+    """This process does not lead any more."""
+
+
 class KindsMissing(RuntimeError):
     """The API server does not know our kinds."""
 
@@ -34,23 +42,41 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
 
     Raises:
         KindsMissing: the CustomResourceDefinitions are not installed.
+        LeaseLost: another replica may work now.
     """
     api = connect(arguments.kubeconfig, arguments.context)
     check_kinds(api)
+    # With a connection of its own, which gives up long before the lease is lost.
+    patient = connect(arguments.kubeconfig, arguments.context, patience=LEASE_PATIENCE_SECONDS)
+    elector = Elector(patient, own_namespace(), arguments.lease, arguments.identity)
     controller = CachesController(
         api,
         RegistryImages.of(config, secrets=PullSecrets(KubeSecrets(api), config.registries, own_namespace())),
-        instance=socket.gethostname(),
+        instance=arguments.identity,
     )
     health = HealthServer(arguments.health, lambda: controller.synced)
     health.start()
     try:
-        controller.start(stop)
-        stop.wait()
+        # All watch, so that who follows a leader knows everything already; one works.
+        if controller.watch(stop) and elector.lead(stop):
+            controller.work()
+            _lead(elector, stop)
     finally:
         controller.close()
+        elector.release()
         health.close()
     return 0
+
+
+def _lead(elector: Elector, stop: Event) -> None:
+    """Return at `stop`.
+
+    Raises:
+        LeaseLost: somebody else may work by now. The process must end at once: what it began, it cannot call back.
+    """
+    while not stop.wait(LOOK_SECONDS):
+        if not elector.leads:
+            raise LeaseLost("the lease was not renewed in time; another replica takes over")
 
 
 def check_kinds(api: Api) -> None:

@@ -85,19 +85,24 @@ class CachesController:
         """Return whether everything has been listed once."""
         return all(reflector.synced.is_set() for reflector in self._reflectors)
 
-    def start(self, stop: Event) -> None:
-        """Watch, and start to work when everything has been listed: sums of half a list would be written else.
+    def watch(self, stop: Event) -> bool:
+        """Watch, and return when everything has been listed: sums of half a list would be written else.
 
-        Returns when it works, or when `stop` is set.
+        Returns False when `stop` was set before.
         """
         for reflector in self._reflectors:
             reflector.start()
         while not self.synced and not stop.wait(0.1):
             pass
-        if not stop.is_set():
-            _LOG.info("synced", extra=fields(caches=len(self._caches.values()) + len(self._cluster_caches.values())))
-            self._verify.start()
-            self._status.start()
+        if not self.synced:
+            return False
+        _LOG.info("synced", extra=fields(caches=len(self._caches.values()) + len(self._cluster_caches.values())))
+        return True
+
+    def work(self) -> None:
+        """Begin to look at images and to write status; what changed while nobody worked waits in the queues."""
+        self._verify.start()
+        self._status.start()
 
     def close(self) -> None:
         """End within a few seconds; a check that waits for a registry is left to its daemon thread."""

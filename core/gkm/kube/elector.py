@@ -1,0 +1,133 @@
+"""Taking, renewing and giving back the Lease that makes a process the leader (gkm.kube.leases has the rules)."""
+
+import logging
+import random
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from threading import Event, Lock, Thread
+
+from gkm.hoststate.logs import fields
+from gkm.kube.api import Api
+from gkm.kube.errors import ApiError
+from gkm.kube.leases import LEASES, Lease, LeaseSpec, Now, Seen, Step, Terms, held_spec, next_step
+
+_LOG = logging.getLogger(__name__)
+
+TERMS = Terms()
+_JITTER = 1.2
+
+
+class Elector:
+    """One candidate. `api` must give up on a request well before `terms.deadline`.
+
+    After `lead` a thread renews the lease. `leads` turns false by the clock alone, whatever that thread waits for: who
+    leads must look at it and end, for a process that has lost its lease cannot know what it has not been told.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        namespace: str,
+        name: str,
+        identity: str,
+        *,
+        terms: Terms = TERMS,
+        clock: Callable[[], float] = time.monotonic,
+        now: Now = lambda: datetime.now(UTC),
+    ) -> None:
+        self._api = api
+        self._namespace = namespace
+        self._name = name
+        self._identity = identity
+        self._terms = terms
+        self._clock = clock
+        self._now = now
+        self._seen: Seen | None = None
+        self._renewed: float | None = None
+        self._lock = Lock()
+        self._stop = Event()
+        self._thread = Thread(target=self._renew, name="lease", daemon=True)
+
+    @property
+    def leads(self) -> bool:
+        """Return whether the lease is ours, and was renewed in time."""
+        renewed = self._renewed
+        return renewed is not None and self._clock() < renewed + self._terms.deadline
+
+    def lead(self, stop: Event) -> bool:
+        """Wait until the lease is ours, then keep it; return False when `stop` is set before."""
+        while not stop.is_set():
+            if self.attempt():
+                _LOG.info("leads", extra=fields(lease=self._name, identity=self._identity))
+                self._thread.start()
+                return True
+            stop.wait(self._terms.retry * random.uniform(1.0, _JITTER))  # noqa: S311 -- spreads load, hides nothing
+        return False
+
+    def attempt(self) -> bool:
+        """Take or renew the lease if that may be done now; return whether it is ours. Never raises."""
+        with self._lock:
+            # Before the request: what is written may count from here on, whenever the answer comes.
+            began = self._clock()
+            try:
+                ours = self._take(began)
+            except ApiError as error:
+                level = logging.INFO if error.conflict else logging.WARNING
+                _LOG.log(level, "lease not held", extra=fields(lease=self._name, why=str(error)))
+                return False
+            if ours:
+                self._renewed = began
+            return ours
+
+    def release(self) -> None:
+        """Give the lease back, so that another replica leads at once. Call it when nothing is done any more."""
+        self._stop.set()
+        with self._lock:
+            seen, self._renewed = self._seen, None
+            if seen is None or seen.lease.spec.holder_identity != self._identity:
+                return
+            try:
+                self._write(seen.lease, {"holderIdentity": "", "leaseDurationSeconds": 1})
+            except ApiError as error:
+                _LOG.warning("lease not given back", extra=fields(lease=self._name, why=str(error)))
+
+    def _take(self, now: float) -> bool:
+        lease = self._read()
+        if lease is None:
+            self._see(self._create(), now)
+            return True
+        self._see(lease, now)
+        assert self._seen is not None  # noqa: S101 -- seen above
+        if next_step(self._seen, self._identity, now, self._terms) is Step.WAIT:
+            return False
+        spec = held_spec(lease.spec, self._identity, self._terms, self._now())
+        self._see(self._write(lease, spec), now)
+        return True
+
+    def _read(self) -> Lease | None:
+        try:
+            return self._api.get(LEASES, self._name, self._namespace)
+        except ApiError as error:
+            if error.not_found:
+                return None
+            raise
+
+    def _create(self) -> Lease:
+        spec = held_spec(LeaseSpec(), self._identity, self._terms, self._now())
+        metadata = {"name": self._name, "namespace": self._namespace}
+        value = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": metadata, "spec": spec}
+        return self._api.create(LEASES, value)
+
+    def _write(self, lease: Lease, spec: dict[str, object]) -> Lease:
+        """Change the lease as it was read; whoever was faster makes it a conflict."""
+        patch = {"metadata": {"resourceVersion": lease.metadata.resource_version}, "spec": spec}
+        return self._api.merge(LEASES, self._name, patch, self._namespace)
+
+    def _see(self, lease: Lease, now: float) -> None:
+        if self._seen is None or self._seen.lease.metadata.resource_version != lease.metadata.resource_version:
+            self._seen = Seen(lease, now)
+
+    def _renew(self) -> None:
+        while not self._stop.wait(self._terms.retry):
+            self.attempt()

@@ -1,0 +1,189 @@
+"""Who leads: the rules, and a candidate on an API in memory with a clock of the test's own."""
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from threading import Event
+
+import pytest
+from gkm.api.meta import ObjectMeta
+from gkm.kube.elector import Elector
+from gkm.kube.errors import ApiError
+from gkm.kube.leases import LEASES, Lease, LeaseSpec, Seen, Step, Terms, held_spec, next_step
+from kube.fake_api import FakeApi
+
+TERMS = Terms(duration=15, deadline=10, retry=2)
+MOMENT = datetime(2026, 11, 21, 12, 30, 15, 5, tzinfo=UTC)
+
+
+def seen(holder: str | None, *, at: float = 0, duration: int | None = 15) -> Seen:
+    return Seen(Lease(ObjectMeta(name="l"), LeaseSpec(holder, duration)), at)
+
+
+@pytest.mark.parametrize(
+    ("record", "now", "step"),
+    [
+        (seen("me"), 0, Step.RENEW),
+        (seen("me"), 1000, Step.RENEW),
+        (seen("other"), 14.9, Step.WAIT),
+        (seen("other"), 15, Step.TAKE),
+        (seen("other", at=100), 110, Step.WAIT),
+        (seen("other", duration=60), 59, Step.WAIT),
+        (seen("other", duration=60), 60, Step.TAKE),
+        (seen("other", duration=1), 14, Step.WAIT),
+        (seen(""), 0, Step.TAKE),
+        (seen(None), 0, Step.TAKE),
+        (seen(None, duration=None), 0, Step.TAKE),
+    ],
+)
+def test_what_to_do_about_a_lease(record: Seen, now: float, step: Step) -> None:
+    assert next_step(record, "me", now, TERMS) is step
+
+
+def test_a_lease_that_goes_over_counts_it_and_one_that_is_renewed_keeps_since_when() -> None:
+    first = held_spec(LeaseSpec(), "a", TERMS, MOMENT)
+    assert first == {
+        "holderIdentity": "a",
+        "leaseDurationSeconds": 15,
+        "acquireTime": "2026-11-21T12:30:15.000005Z",
+        "renewTime": "2026-11-21T12:30:15.000005Z",
+        "leaseTransitions": 0,
+    }
+    old = LeaseSpec("a", 15, "2026-01-01T00:00:00.000000Z", "2026-01-01T00:00:09.000000Z", 3)
+    assert held_spec(old, "a", TERMS, MOMENT)["acquireTime"] == "2026-01-01T00:00:00.000000Z"
+    assert held_spec(old, "a", TERMS, MOMENT)["leaseTransitions"] == 3
+    assert held_spec(old, "b", TERMS, MOMENT)["leaseTransitions"] == 4
+    assert held_spec(old, "b", TERMS, MOMENT)["acquireTime"] == "2026-11-21T12:30:15.000005Z"
+
+
+@dataclass
+class Scene:
+    api: FakeApi = field(default_factory=FakeApi)
+    now: float = 0.0
+
+    def candidate(self, identity: str) -> Elector:
+        return Elector(
+            self.api,
+            "gkm-system",
+            "gkm",
+            identity,
+            terms=TERMS,
+            clock=lambda: self.now,
+            now=lambda: MOMENT + timedelta(seconds=self.now),
+        )
+
+    def spec(self) -> LeaseSpec:
+        return self.api.get(LEASES, "gkm", "gkm-system").spec
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def test_the_first_leads_and_the_second_waits(scene: Scene) -> None:
+    one, two = scene.candidate("one"), scene.candidate("two")
+    assert one.attempt()
+    assert not two.attempt()
+    assert (one.leads, two.leads) == (True, False)
+    assert scene.spec().holder_identity == "one"
+
+
+def test_whoever_is_killed_is_followed_when_its_lease_has_run_out(scene: Scene) -> None:
+    one, two = scene.candidate("one"), scene.candidate("two")
+    one.attempt()
+    two.attempt()
+    scene.now = 14.9
+    assert not two.attempt()
+    scene.now = 15.1
+    assert two.attempt()
+    assert scene.spec().lease_transitions == 1
+
+
+def test_a_lease_counts_from_when_its_change_was_seen_whatever_its_times_say(scene: Scene) -> None:
+    one, two = scene.candidate("one"), scene.candidate("two")
+    one.attempt()
+    scene.now = 1000.0
+    assert not two.attempt()  # it has never seen this lease before
+    scene.now = 1014.0
+    one.attempt()
+    scene.now = 1016.0
+    assert not two.attempt()
+
+
+def test_a_leader_that_cannot_renew_leads_no_more_before_another_may(scene: Scene) -> None:
+    one, two = scene.candidate("one"), scene.candidate("two")
+    one.attempt()
+    two.attempt()
+    scene.api.fault = lambda _verb, _plural: ApiError(0, "Unreachable", "away")
+    led = []
+    for scene.now in (9.9, 10.0):
+        assert not one.attempt()
+        led.append(one.leads)
+    assert led == [True, False]
+    scene.api.fault = lambda _verb, _plural: None
+    assert not two.attempt()
+    scene.now = 15.0
+    assert two.attempt()
+
+
+def test_time_counts_from_before_a_slow_answer(scene: Scene) -> None:
+    one = scene.candidate("one")
+
+    def slow(_verb: str, _plural: str) -> None:
+        scene.now += 4.0
+
+    scene.api.fault = slow
+    assert one.attempt()
+    scene.api.fault = lambda _verb, _plural: None
+    scene.now = 10.0
+    assert not one.leads
+
+
+def test_a_lease_that_is_given_back_is_taken_at_once(scene: Scene) -> None:
+    one, two = scene.candidate("one"), scene.candidate("two")
+    one.attempt()
+    two.attempt()
+    one.release()
+    assert not one.leads
+    assert scene.spec().holder_identity == ""
+    assert two.attempt()
+
+
+def test_who_does_not_hold_it_gives_nothing_back(scene: Scene) -> None:
+    one, two = scene.candidate("one"), scene.candidate("two")
+    one.attempt()
+    two.attempt()
+    two.release()
+    assert scene.spec().holder_identity == "one"
+
+
+def test_of_two_that_take_it_at_once_one_has_it(scene: Scene) -> None:
+    one, two = scene.candidate("one"), scene.candidate("two")
+    one.attempt()
+    one.release()
+    real = scene.api.merge
+    raced: list[bool] = []
+
+    def merge(*arguments: object, **named: object) -> object:
+        if not raced:
+            raced.append(True)
+            assert one.attempt()
+        return real(*arguments, **named)  # type: ignore[arg-type]
+
+    scene.api.merge = merge  # type: ignore[assignment,method-assign]
+    assert not two.attempt()
+    assert scene.spec().holder_identity == "one"
+
+
+def test_who_comes_back_under_its_name_goes_on(scene: Scene) -> None:
+    scene.candidate("one").attempt()
+    again = scene.candidate("one")
+    assert again.attempt()
+    assert scene.spec().lease_transitions == 0
+
+
+def test_who_is_told_to_end_while_it_waits_never_leads(scene: Scene) -> None:
+    scene.candidate("one").attempt()
+    stop = Event()
+    stop.set()
+    assert not scene.candidate("two").lead(stop)
