@@ -256,3 +256,21 @@ def test_without_a_bound_a_group_may_have_all_workers() -> None:
             work.add(f"a/{number}")
         work.start()
         until(lambda: len(handle.begun_of("a")) == 3, "all workers are on it")
+
+
+def test_every_run_is_told_with_its_result() -> None:
+    told: list[str] = []
+    failing = [Retry("not yet"), ApiError(500, "", "away"), ValueError("a defect")]
+
+    def handle(_key: str) -> None:
+        if failing:
+            raise failing.pop(0)
+
+    queue = WorkQueue(
+        "test", handle, workers=1, backoff=Backoff(0.001, 0.001), observe=lambda result, _: told.append(result)
+    )
+    queue.add("key")
+    queue.start()
+    until(lambda: len(told) == 4, "four runs")
+    queue.close()
+    assert told == ["again", "again", "failed", "done"]

@@ -1,6 +1,7 @@
 """Two replicas of the controllers on a real kube-apiserver, with the account and the roles that ship: one works."""
 
 import json
+import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -28,6 +29,7 @@ class Replicas:
         self.api = connect(str(cluster.kubeconfig))
         self._directory = directory
         self._stack = stack
+        self._ports: dict[str, int] = {}
         self._config = directory / "config.yaml"
         self._config.write_text(images.config(), encoding="utf-8")
 
@@ -37,7 +39,7 @@ class Replicas:
         arguments = (
             "controllers",
             f"--config={self._config}",
-            f"--health=127.0.0.1:{ports.free()}",
+            f"--health=127.0.0.1:{self.port(name)}",
             f"--kubeconfig={self.cluster.kubeconfig_for('system:serviceaccount:gkm-system:gkm-controllers')}",
             f"--identity={name}",
             f"--lease={self.lease}",
@@ -45,6 +47,14 @@ class Replicas:
         process = self._stack.enter_context(operator(directory, *arguments))
         process.ready(lambda: bool(said(process, "synced")), "it is synced")
         return process
+
+    def port(self, name: str) -> int:
+        return self._ports.setdefault(name, ports.free())
+
+    def metrics(self, name: str) -> set[str]:
+        """Return the lines of a replica's metrics."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port(name)}/metrics") as page:
+            return set(page.read().decode().splitlines())
 
     @property
     def lease(self) -> str:
@@ -106,6 +116,13 @@ def test_a_leader_that_is_killed_is_followed_and_nothing_is_lost_or_told_twice(r
     replicas.api.create(GKMCACHES, cache("before", before, NAMESPACE))
     replicas.cluster.until(lambda: replicas.verified("before"), "the first to work")
     assert not said(second, "leads")
+    assert {"gkm_leader 1.0", 'gkm_queue_depth{controller="verify"} 0.0'} <= replicas.metrics("first")
+    assert any(
+        line.startswith('gkm_reconcile_seconds_count{controller="verify",result="done"}')
+        for line in replicas.metrics("first")
+    )
+    assert any(line.startswith('gkm_api_requests_total{code="200",verb="apply"}') for line in replicas.metrics("first"))
+    assert "gkm_leader 0.0" in replicas.metrics("second")
 
     first.popen.kill()
     first.popen.wait()

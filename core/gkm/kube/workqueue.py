@@ -21,6 +21,14 @@ class Retry(Exception):
     """Raised by a handler for "not yet, try again": the text is logged on one line, without a traceback."""
 
 
+Observe = Callable[[str, float], None]
+"""Told of every run of a handler: done, again (a passing reason) or failed, and the seconds it took."""
+
+
+def _silent(result: str, seconds: float) -> None:
+    """Tell nobody."""
+
+
 def _one_group(_: object) -> str:
     return ""
 
@@ -45,10 +53,12 @@ class WorkQueue(Generic[K]):
         backoff: Backoff = Backoff(1.0, 300.0),  # noqa: B008 -- a frozen value
         group: Callable[[K], str] = _one_group,
         per_group: int | None = None,
+        observe: Observe = _silent,
     ) -> None:
         self._name = name
         self._handle = handle
         self._backoff = backoff
+        self._observe = observe
         self._due: dict[K, float] = {}
         self._heap: list[tuple[float, int, K]] = []
         self._count = 0
@@ -147,6 +157,8 @@ class WorkQueue(Generic[K]):
     def _run(self, key: K) -> float | None:
         """Work on a key; return after how many seconds it wants to run again."""
         asked = 0.0
+        began = time.monotonic()
+        result = "again"
         try:
             after = self._handle(key)
         except Retry as error:
@@ -156,9 +168,13 @@ class WorkQueue(Generic[K]):
             _LOG.warning("tried again later", extra=fields(queue=self._name, key=str(key), why=str(error)))
         except Exception:  # noqa: BLE001 -- whatever a handler does, the worker goes on
             _LOG.exception("handler failed", extra=fields(queue=self._name, key=str(key)))
+            result = "failed"
         else:
             self._failures.pop(key, None)
+            result = "done"
             return after
+        finally:
+            self._observe(result, time.monotonic() - began)
         failures = self._failures.get(key, 0) + 1
         self._failures[key] = failures
         return self._backoff.pause(failures, asked)

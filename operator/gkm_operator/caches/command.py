@@ -15,6 +15,7 @@ from gkm.kube.errors import ApiError
 from gkm.kube.resources import CLUSTERGKMCACHENODES, CLUSTERGKMCACHES, GKMCACHENODES, GKMCACHES, Resource
 from gkm.kube.secrets import KubeSecrets, own_namespace
 
+from gkm_operator import metrics
 from gkm_operator.caches.controller import CachesController
 from gkm_operator.health import HealthServer
 from gkm_operator.images import RegistryImages
@@ -44,17 +45,18 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
         KindsMissing: the CustomResourceDefinitions are not installed.
         LeaseLost: another replica may work now.
     """
-    api = connect(arguments.kubeconfig, arguments.context)
+    api = connect(arguments.kubeconfig, arguments.context, metrics.api_answered)
     check_kinds(api)
     # With a connection of its own, which gives up long before the lease is lost.
-    patient = connect(arguments.kubeconfig, arguments.context, patience=LEASE_PATIENCE_SECONDS)
-    elector = Elector(patient, own_namespace(), arguments.lease, arguments.identity)
+    impatient = connect(arguments.kubeconfig, arguments.context, metrics.api_answered, patience=LEASE_PATIENCE_SECONDS)
+    elector = Elector(impatient, own_namespace(), arguments.lease, arguments.identity)
+    metrics.LEADS.set_function(lambda: elector.leads)
     controller = CachesController(
         api,
         RegistryImages.of(config, secrets=PullSecrets(KubeSecrets(api), config.registries, own_namespace())),
         instance=arguments.identity,
     )
-    health = HealthServer(arguments.health, lambda: controller.synced)
+    health = HealthServer(arguments.health, lambda: controller.synced, {"/metrics": metrics.page})
     health.start()
     try:
         # All watch, so that who follows a leader knows everything already; one works.

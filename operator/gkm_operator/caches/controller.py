@@ -16,6 +16,7 @@ from gkm.kube.reflector import Reflector
 from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES, Resource
 from gkm.kube.workqueue import Retry, WorkQueue
 
+from gkm_operator import metrics
 from gkm_operator.caches import status, telling
 from gkm_operator.caches.contributions import CLUSTER_NODES, NODES, Node, of_node
 from gkm_operator.caches.outcome import Outcome, look
@@ -67,8 +68,11 @@ class CachesController:
             backoff=backoff,
             group=lambda key: key.namespace,
             per_group=VERIFY_PER_NAMESPACE,
+            observe=metrics.reconciled("verify"),
         )
-        self._status = WorkQueue("status", self.write, workers=STATUS_WORKERS)
+        self._status = WorkQueue("status", self.write, workers=STATUS_WORKERS, observe=metrics.reconciled("status"))
+        for controller, queue in (("verify", self._verify), ("status", self._status)):
+            metrics.QUEUE_DEPTH.labels(controller).set_function(queue.__len__)
         self._caches = Reflector(api, GKMCACHES, self._cache_changed)
         self._cluster_caches = Reflector(api, CLUSTERGKMCACHES, self._cache_changed)
         self._nodes = Reflector(api, NODES, self._node_changed)

@@ -1,0 +1,52 @@
+"""What the controllers count (design/api.md, "Metrics": the names are API). Labels come from fixed sets only."""
+
+from collections.abc import Callable
+from typing import Final
+
+from gkm.probes.messages import Page
+from prometheus_client import (
+    CONTENT_TYPE_PLAIN_0_0_4,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
+
+disable_created_metrics()  # type: ignore[no-untyped-call]
+
+REGISTRY: Final = CollectorRegistry()
+ProcessCollector(registry=REGISTRY)
+
+RECONCILE_SECONDS: Final = Histogram(
+    "gkm_reconcile_seconds",
+    "Time that one look at an object took: done, again (a passing reason) or failed.",
+    ["controller", "result"],
+    buckets=(0.001, 0.005, 0.02, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60),
+    registry=REGISTRY,
+)
+QUEUE_DEPTH: Final = Gauge(
+    "gkm_queue_depth", "Objects that wait to be looked at, now or later.", ["controller"], registry=REGISTRY
+)
+API_REQUESTS: Final = Counter(
+    "gkm_api_requests_total", "Answers of the Kubernetes API; code none: there was none.", ["verb", "code"],
+    registry=REGISTRY,
+)  # fmt: skip
+LEADS: Final = Gauge("gkm_leader", "Whether this replica leads: 1 or 0.", registry=REGISTRY)
+
+
+def reconciled(controller: str) -> Callable[[str, float], None]:
+    """Return what takes in the result and the seconds of one look."""
+    return lambda result, seconds: RECONCILE_SECONDS.labels(controller, result).observe(seconds)
+
+
+def api_answered(verb: str, status: int) -> None:
+    """Count an answer of the Kubernetes API, 0 for none."""
+    API_REQUESTS.labels(verb, str(status) if status else "none").inc()
+
+
+def page() -> Page:
+    """Return all of it, in Prometheus' text format."""
+    return Page(generate_latest(REGISTRY), content_type=CONTENT_TYPE_PLAIN_0_0_4)
