@@ -27,7 +27,8 @@ def statuses(
     """
     pointed = {ref: (cache.pointer, cache) for ref, cache in known.items() if cache.pointer is not None}
     users: dict[CacheRef, list[VolumeRecord]] = {}
-    for record in sorted(records, key=lambda record: record.volume_id):
+    # An empty volume uses nothing, and its cache may be a name that a pod made up.
+    for record in sorted((one for one in records if one.digest), key=lambda record: record.volume_id):
         users.setdefault(record.ref, []).append(record)
     caches: dict[str | None, dict[str, NodeCacheStatus]] = {}
     for ref in sorted({*pointed, *users}, key=lambda ref: (ref.namespace or "", ref.name)):

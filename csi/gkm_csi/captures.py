@@ -19,12 +19,12 @@ from gkm.hoststate.layout import Layout
 from gkm.hoststate.logs import fields
 from gkm.hoststate.records import VolumeRecord
 from gkm.mounts import added
-from gkm.mounts.added import Added, TooMuch
-
-from gkm_csi.refusals import Refusal
+from gkm.mounts.added import BLOCK, Added
 
 FREE_PART: Final = 5
-"""One part in so many of the disk stays free: below 15 % kubelet evicts pods."""
+"""One part in so many of the disk stays free, of bytes as of inodes: below 15 % kubelet evicts pods."""
+_SHARED: Final = 2
+"""A layer may give so many times what it holds: holes and hard links show a file system more than once."""
 _TEMPORARY: Final = ".tmp-"
 _CONTENT: Final = "content"
 _WHAT: Final = "captured.json"
@@ -51,6 +51,10 @@ class Captures:
             for left in self._layout.captured.glob(f"{_TEMPORARY}*"):
                 shutil.rmtree(left, ignore_errors=True)
 
+    def stop(self) -> None:
+        """Return when nothing is being kept any more: who comes after this process must have it to himself."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
     def done(self, record: VolumeRecord) -> bool:
         """Return whether what a pod added was kept, or cannot be; begin to keep it where nobody has.
 
@@ -74,22 +78,31 @@ class Captures:
             shutil.rmtree(temporary, ignore_errors=True)
             temporary.mkdir(0o700, parents=True)
             with self._opened(record) as (mount, lowers):
-                kept = added.copy(mount, lowers, temporary / _CONTENT, min(record.options.size_limit, self._room()))
+                kept = added.copy(mount, lowers, temporary / _CONTENT, min(_held(mount), self._room()))
             if kept.files:
                 (temporary / _WHAT).write_bytes(files.encode(_description(record, kept)))
                 temporary.rename(self._place(record))
             log.info("captured", extra=told | fields(files=kept.files, bytes=kept.bytes, left=kept.left))
-        except (OSError, TooMuch, Refusal):
+        except Exception:
             log.exception("not captured", extra=told)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
 
     def _room(self) -> int:
         disk = os.statvfs(self._layout.captured)
+        if disk.f_favail < disk.f_files // FREE_PART:
+            return 0
         return max(0, disk.f_bavail - disk.f_blocks // FREE_PART) * disk.f_frsize
 
     def _place(self, record: VolumeRecord) -> Path:
         return self._layout.captured / record.volume_id
+
+
+def _held(mount: int) -> int:
+    """Return how many bytes the layer of a volume can give: its pod paid for what it holds, and for nothing else."""
+    layer = os.statvfs(mount)
+    used = (layer.f_blocks - layer.f_bfree) * layer.f_frsize
+    return _SHARED * used + (layer.f_files - layer.f_ffree) * BLOCK
 
 
 def _description(record: VolumeRecord, kept: Added) -> dict[str, object]:

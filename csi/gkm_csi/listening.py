@@ -81,7 +81,8 @@ class Listening:
 def sweep(directory: Path) -> None:
     """Remove what killed processes of ours left between binding and renaming."""
     for left in directory.glob(f"{_HIDDEN}*"):
-        left.unlink(missing_ok=True)
+        if left.is_socket():
+            left.unlink(missing_ok=True)
 
 
 def check_place(path: Path) -> None:
@@ -98,9 +99,9 @@ def check_place(path: Path) -> None:
         raise FileExistsError(errno.EEXIST, "something that is no socket is in the way", str(path))
 
 
-def hidden(path: Path) -> Path:
-    """Return a name beside `path` that kubelet passes over, to bind a socket to before it is renamed."""
-    return path.with_name(f"{_HIDDEN}{os.getpid()}.sock")
+def hidden(path: Path, number: int) -> Path:
+    """Return a name beside `path` that kubelet passes over, to bind the socket of that number to at first."""
+    return path.with_name(f"{_HIDDEN}{os.getpid()}.{number}")
 
 
 _HIDDEN: Final = ".gkm-"
@@ -109,6 +110,6 @@ _HIDDEN: Final = ".gkm-"
 def _identity(path: Path) -> tuple[int, int]:
     try:
         status = path.lstat()
-    except FileNotFoundError:
+    except OSError:  # gone, or a file has taken the place of its directory: both are lost sockets
         return (0, 0)
     return (status.st_dev, status.st_ino)

@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _serve(told: Settings, stop: threading.Event) -> None:
     counters = Counters(told.layout)
-    served = _assemble(told, counters)
+    served, settle = _assemble(told, counters)
     served.start()
     alive = Liveness(told.endpoint)
     alive.start()
@@ -82,6 +82,7 @@ def _serve(told: Settings, stop: threading.Event) -> None:
     signal.alarm(2 * GRACE_SECONDS)
     alive.stop()
     served.stop(GRACE_SECONDS)
+    settle()
     counters.stop()
 
 
@@ -96,7 +97,11 @@ def _probe(socket: Path) -> int:
     return 0
 
 
-def _assemble(told: Settings, counters: Counters) -> Listening:
+def _assemble(told: Settings, counters: Counters) -> tuple[Listening, Callable[[], None]]:
+    """Return what serves, and what waits for the work that is left when it has been stopped.
+
+    The successor must find nobody at work: it begins when the lock of the process is given back.
+    """
     missing = abilities.missing()
     for sentence in missing:
         log.error("this node cannot mount", extra=fields(node=told.node, missing=sentence))
@@ -129,7 +134,12 @@ def _assemble(told: Settings, counters: Counters) -> Listening:
         registration_pb2.DESCRIPTOR.services_by_name["Registration"]: Registration(told.endpoint_for_kubelet),
     }
     sockets = tuple(dict.fromkeys((told.endpoint, told.registration)))
-    return Listening(lambda: server.make(services, sockets, counters.observe), sockets)
+
+    def settle() -> None:
+        underway.wait()
+        captures.stop()
+
+    return Listening(lambda: server.make(services, sockets, counters.observe), sockets), settle
 
 
 def _driver_version(path: Path) -> str | None:

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from gkm.hoststate.layout import Layout
-from gkm.mounts import beneath, mountinfo, overlay, relocation, targets, unmount
+from gkm.mounts import beneath, mountinfo, overlay, relocation, syscalls, targets, unmount
 from gkm.mounts.marks import Mark, MarkedMount, mark_of, marked
 from gkm.mounts.relocation import Layer
 
@@ -58,7 +58,7 @@ class Mounter:
             except FileNotFoundError:
                 return Spot(exists=False)
             found = tuple(mark_of(mount) for mount in mountinfo.read() if mount.point == target.point)
-            return Spot(exists=True, empty=target.is_empty(), mounts=found)
+            return Spot(exists=True, empty=bool(found) or target.is_empty(), mounts=found)
 
     def make(self, path: Path) -> bool:
         """Make the directory of a target and return whether it was not there.
@@ -90,6 +90,7 @@ class Mounter:
     def _scratch(self, volume_id: str) -> Iterator[Path]:
         """Give an empty directory to put the private layer of a volume together in."""
         place = self._layout.layers / volume_id
+        place.parent.mkdir(parents=True, exist_ok=True)  # whoever wiped /run took it along
         self.clear_scratch(place)
         place.mkdir(0o700)
         try:
@@ -115,13 +116,17 @@ class Mounter:
 
     @contextmanager
     def mounted(self, path: Path) -> Iterator[int]:
-        """Hold what a target shows.
+        """Hold what a target shows, and nothing that a privileged pod mounted inside of it.
 
         Raises:
             OSError: there is none.
         """
         with targets.opened(self._kubelet, path) as target, target.held() as point:
-            yield point
+            alone = syscalls.open_tree(point)
+        try:
+            yield alone
+        finally:
+            os.close(alone)
 
     def room(self, path: Path) -> Room:
         """Return how full the file system is that a target shows.
@@ -129,8 +134,8 @@ class Mounter:
         Raises:
             OSError: there is none.
         """
-        with self.mounted(path) as point:
-            found = os.statvfs(beneath.path_of(point))
+        with targets.opened(self._kubelet, path) as target, target.held() as point:
+            found = os.statvfs(point)
         size = found.f_frsize
         return Room(found.f_blocks * size, found.f_bavail * size, found.f_files, found.f_favail)
 
@@ -160,10 +165,14 @@ class Mounter:
             return True
 
     def ours(self) -> list[MarkedMount]:
-        """Return every mount of ours beneath kubelet's directory.
+        """Return every mount of ours beneath kubelet's directory, by the path that kubelet has for it.
 
         Raises:
             OSError: mountinfo cannot be read.
         """
-        root = str(self._kubelet.resolve())
-        return [mount for mount in marked(mountinfo.read()) if mount.point.startswith(root + "/")]
+        root = self._kubelet.resolve()
+        return [
+            MarkedMount(str(self._kubelet / Path(mount.point).relative_to(root)), mount.mark)
+            for mount in marked(mountinfo.read())
+            if mount.point.startswith(f"{root}/")
+        ]

@@ -12,7 +12,10 @@ from gkm.mounts.relocation import Layer
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """A target as it is: `mounts` from the lowest to the one on top, None for one that is not ours."""
+    """A target as it is: `mounts` from the lowest to the one on top, None for one that is not ours.
+
+    `empty` is of a directory on which nothing is mounted: nobody looks into what strangers mounted.
+    """
 
     exists: bool
     empty: bool = True
@@ -50,7 +53,7 @@ class Mounting(Protocol):
         """Mount layers on a target that exists: read-only, or with a private layer of so many bytes on top."""
 
     def mounted(self, path: Path) -> AbstractContextManager[int]:
-        """Hold what a target shows (a descriptor); OSError where there is none."""
+        """Hold what a target shows, without what is mounted inside (a descriptor); OSError where there is none."""
 
     def room(self, path: Path) -> Room:
         """Return how full the file system is that a target shows; OSError where there is none."""

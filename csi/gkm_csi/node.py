@@ -8,7 +8,7 @@ from gkm_csi import request
 from gkm_csi.identity import refuse_if_missing
 from gkm_csi.proto import csi_pb2 as csi
 from gkm_csi.publish import Publisher
-from gkm_csi.refusals import Code, Refusal
+from gkm_csi.refusals import Code, Refusal, invalid
 from gkm_csi.stats import Stats
 from gkm_csi.unpublish import Unpublisher
 
@@ -74,7 +74,11 @@ class Node:
         Raises:
             Refusal: no such volume is at that path.
         """
-        if not message.volume_path:
-            raise Refusal(Code.INVALID_ARGUMENT, "volume_path is missing")
-        place = request.place(message.volume_id, message.volume_path, self.kubelet)
+        for field in ("volume_id", "volume_path"):
+            if not getattr(message, field):
+                raise invalid(f"{field} is missing")
+        try:
+            place = request.place(message.volume_id, message.volume_path, self.kubelet)
+        except Refusal as refusal:  # where nothing can be published nothing is
+            raise Refusal(Code.NOT_FOUND, refusal.message) from refusal
         return self.stats.of(place)

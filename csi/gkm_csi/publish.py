@@ -70,7 +70,7 @@ class Publisher:
         with self._underway.hold(asked.place):
             known = self._known(asked)
             if known is None:
-                self._settle(self._record(asked), repeated=False)
+                self._begin(asked)
                 return
             different = answers.of_repeat(known, asked)
             if different:
@@ -94,6 +94,16 @@ class Publisher:
             if not asked.options.or_empty:
                 raise
             return _record(asked, None, empty_because=refusal.message)
+
+    def _begin(self, asked: Publish) -> None:
+        record = self._record(asked)
+        try:
+            self._settle(record, repeated=False)
+        except Refusal as refusal:
+            # ABORTED ends with the other call: who asks again in a second gets the cache.
+            if not (record.digest and asked.options.or_empty) or refusal.code is Code.ABORTED:
+                raise
+            self._settle(_record(asked, None, empty_because=refusal.message), repeated=False)
 
     def _pointer(self, asked: Publish) -> Pointer:
         try:
@@ -141,11 +151,11 @@ class Publisher:
         if not repeated:
             done.recorded = True
             self._ledger.add(record)
-        done.made = self._mounter.make(target)
+        done.made = self._make(target)
         private_bytes = record.options.size_limit if record.is_private else None
         with self._layers.over(entry, record) as layers:
+            done.mounted = True  # before: what fails after the kernel has mounted must be undone as well
             self._mounter.mount(layers, target, mark_of(record), private_bytes)
-        done.mounted = True
         self._ledger.write_usage(record.ref)
 
     def _look(self, target: Path) -> Spot:
@@ -155,6 +165,15 @@ class Publisher:
             raise invalid(
                 f"target_path on {self._node}: its parent must exist and nothing on the way may be a link or a file "
                 f"({error.strerror})"
+            ) from error
+
+    def _make(self, target: Path) -> bool:
+        try:
+            return self._mounter.make(target)
+        except OSError as error:
+            raise Refusal(
+                Code.FAILED_PRECONDITION,
+                f"the target directory cannot be made on {self._node} ({error.strerror}); delete the pod",
             ) from error
 
     def _clear(self, target: Path, spot: Spot, volume_id: str) -> None:

@@ -14,12 +14,12 @@ from typing import Any, Final
 import grpc
 from gkm.hoststate.logs import fields
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
 from gkm_csi import listening
 from gkm_csi.listening import CannotListen
-from gkm_csi.refusals import Code, Refusal
+from gkm_csi.refusals import Code, Refusal, invalid
 
 WORKERS: Final = 4
 """Threads. Measured: 4 answer 64 concurrent calls faster than 1 or 10; no call waits for anything but the kernel."""
@@ -58,23 +58,33 @@ def make(
     server = grpc.server(pool, options=_OPTIONS, maximum_concurrent_rpcs=MAX_CALLS)
     handlers = [_service(descriptor, service, observe) for descriptor, service in services.items()]
     server.add_generic_rpc_handlers(handlers)
-    for path in dict.fromkeys(sockets):
-        _listen(server, path)
+    try:
+        _listen(server, tuple(dict.fromkeys(sockets)))
+    except CannotListen:
+        server.start()  # what has not been started cannot be stopped, and keeps what it is bound to
+        server.stop(0).wait()
+        raise
     return server
 
 
-def _listen(server: grpc.Server, path: Path) -> None:
-    if max(len(os.fsencode(path)), len(os.fsencode(listening.hidden(path)))) > MAX_SOCKET_PATH:
-        raise CannotListen(f"{path}: longer than the {MAX_SOCKET_PATH} bytes that the name of a socket may have")
+def _listen(server: grpc.Server, sockets: Sequence[Path]) -> None:
+    """Bind every socket, then put all in their places: where one cannot be, those that are there stay."""
+    hidden = {path: listening.hidden(path, number) for number, path in enumerate(sockets)}
+    for path, bound in hidden.items():
+        if max(len(os.fsencode(path)), len(os.fsencode(bound))) > MAX_SOCKET_PATH:
+            raise CannotListen(f"{path}: longer than the {MAX_SOCKET_PATH} bytes that the name of a socket may have")
     # The socket belongs to root: whoever can write to it mounts into pods.
     before = os.umask(0o077)
+    path = sockets[0]
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        listening.sweep(path.parent)
-        listening.check_place(path)
-        bound = listening.hidden(path)
-        server.add_insecure_port(f"unix:{bound}")
-        bound.rename(path)
+        for path in sockets:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            listening.sweep(path.parent)
+            listening.check_place(path)
+        for path in sockets:
+            server.add_insecure_port(f"unix:{hidden[path]}")
+        for path in sockets:
+            hidden[path].rename(path)
     except (OSError, RuntimeError) as error:
         raise CannotListen(
             f"{path}: cannot listen there; is the directory writable, and no file in the way?"
@@ -92,10 +102,22 @@ def _service(descriptor: ServiceDescriptor, service: object, observe: Observe) -
 
 def _method(descriptor: MethodDescriptor, handler: Handler, observe: Observe) -> "grpc.RpcMethodHandler[Any, Any]":
     return grpc.unary_unary_rpc_method_handler(
-        _guarded(descriptor.name, handler, observe),
-        request_deserializer=GetMessageClass(descriptor.input_type).FromString,
+        _guarded(descriptor.name, _read(GetMessageClass(descriptor.input_type), handler), observe),
+        # Read by us: gRPC answers INTERNAL for bytes that are no message, which are the fault of the caller.
+        request_deserializer=None,
         response_serializer=GetMessageClass(descriptor.output_type).SerializeToString,
     )
+
+
+def _read(kind: type[Message], handler: Handler) -> Handler:
+    def call(data: bytes) -> Message:
+        try:
+            message = kind.FromString(data)
+        except DecodeError as error:
+            raise invalid(f"the request is no {kind.DESCRIPTOR.name}") from error
+        return handler(message)
+
+    return call
 
 
 def _guarded(name: str, handler: Handler, observe: Observe) -> Callable[[Any, grpc.ServicerContext], Message]:

@@ -32,7 +32,13 @@ class Stats:
         """
         record = self._record(place)
         against = self._against(place, record)
-        usage = [] if against else self._usage(place, record)
+        usage: list[csi.VolumeUsage] = []
+        if not against:
+            try:
+                usage = self._usage(place, record)
+            except OSError:
+                log.exception("cannot tell how full a volume is", extra=fields(volume=place.volume_id))
+                against = "it cannot be told how full it is: if this stays, delete the pod"
         condition = csi.VolumeCondition(abnormal=bool(against), message=against or "mounted as published")
         return csi.NodeGetVolumeStatsResponse(usage=usage, volume_condition=condition)
 

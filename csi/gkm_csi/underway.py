@@ -15,7 +15,7 @@ class Underway:
     """The volumes and targets in work; in memory, because kubelet asks again after a restart."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
         self._busy: set[str] = set()
 
     @contextmanager
@@ -27,7 +27,7 @@ class Underway:
         """
         # A volume id holds no slash and a path begins with one: they share a set.
         keys = {place.volume_id, str(place.target)}
-        with self._lock:
+        with self._changed:
             if keys & self._busy:
                 raise Refusal(
                     Code.ABORTED, f"volume {place.volume_id}: another call for it is under way; kubelet retries"
@@ -36,5 +36,11 @@ class Underway:
         try:
             yield
         finally:
-            with self._lock:
+            with self._changed:
                 self._busy -= keys
+                self._changed.notify_all()
+
+    def wait(self) -> None:
+        """Return when no call is under way any more: one whose caller has gone goes on to its end."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._busy)

@@ -46,6 +46,7 @@ class Unpublisher:
                 return
             if record is None:
                 self._without_record(place)
+                self._ledger.remove(place.volume_id)  # what was wiped from /run is remembered here
             elif record.target_path != str(place.target):
                 log.warning(
                     "unpublish for a target that the volume is not published at",

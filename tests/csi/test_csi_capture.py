@@ -114,7 +114,7 @@ def test_more_than_is_ever_kept_costs_the_capture_and_not_the_end_of_the_pod(rig
 
     unpublished(rig, volume, target)
 
-    assert "more than 16 deep" in str(rig.driver.wait_for("not captured"))
+    assert "more than 14 deep" in str(rig.driver.wait_for("not captured"))
     assert not (rig.files.layout.captured / volume).exists()
     assert rig.nothing_left(volume, target)
 

@@ -80,7 +80,8 @@ def test_what_it_was_not_made_for_is_unimplemented(rig: Rig) -> None:
 
 @pytest.mark.mounts
 def test_what_is_no_message_and_what_is_too_large_is_refused(rig: Rig) -> None:
-    assert rig.client.raw_refused("/csi.v1.Node/NodePublishVolume", b"\xff" * 64) == "INTERNAL"
+    assert rig.client.raw_refused("/csi.v1.Node/NodePublishVolume", b"\xff" * 64) == "INVALID_ARGUMENT"
+    assert rig.driver.wait_for("refused")["reason"] == "the request is no NodePublishVolumeRequest"
     assert rig.client.raw_refused("/csi.v1.Node/NodePublishVolume", b"\0" * (1 << 20)) == "RESOURCE_EXHAUSTED"
     assert rig.client.call("Probe", csi_pb2.ProbeRequest()).ready.value
 

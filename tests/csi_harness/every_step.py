@@ -1,13 +1,14 @@
-"""Kills publish and unpublish at every step they have, restarts, and checks the invariants of node-state.md.
+"""Kills publish and unpublish at every step they have, restarts, and checks what node-state.md and volumes.md promise.
 
-Run in a private mount namespace: DIRECTORY. Prints how many steps there were, as JSON.
+Run in a private mount namespace: DIRECTORY KIND. Prints how many steps there were, as JSON.
 """
 
 import json
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,12 +16,13 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from csi_harness.nodes import NAMESPACE, NODE, NodeFiles, publish_message
-from csi_harness.steps import Counter
+from csi_harness.steps import Counter, told_of
 from gkm.hoststate import locks, records
 from gkm.hoststate.names import CacheRef
+from gkm.mounts import mountinfo, syscalls
 from gkm_csi import request
 from gkm_csi.captures import Captures
-from gkm_csi.layers import Layers
+from gkm_csi.layers import Layers, mark_of
 from gkm_csi.ledger import Ledger
 from gkm_csi.mounter import Mounter
 from gkm_csi.publish import Publisher
@@ -31,6 +33,25 @@ from gkm_csi.unpublish import Unpublisher
 
 MANY = 500
 """More steps than a call has: the loop below ends when a call survives."""
+
+
+WRITTEN = "by the pod"
+KINDS: Mapping[str, Mapping[str, str]] = {
+    "read-only": {},
+    "private": {"readOnly": "false", "mountPath": "/cache", "sizeLimit": "1Mi"},
+    "empty": {"ifUnavailable": "empty"},
+    "capture": {"readOnly": "false", "capture": "true"},
+}
+GROUP = {"__grp__k.json": json.dumps({"child_paths": {"k.json": "/built/k.json"}}), "k.json": "{}"}
+
+
+class Here(Executor):
+    """Does what it is given at once, so that the steps of a capture are those of the call."""
+
+    def submit(self, fn: Callable[..., object], /, *args: object, **kwargs: object) -> "Future[object]":  # type: ignore[override]
+        done: Future[object] = Future()
+        done.set_result(fn(*args, **kwargs))
+        return done
 
 
 class Started:
@@ -52,6 +73,8 @@ class Started:
             driver_version=lambda: None,
         )
         captures = Captures(files.layout, layers.of_mounted)
+        captures._pool = Here()  # type: ignore[assignment]
+        captures.sweep()
         self.unpublisher = Unpublisher(
             NODE, ledger=self.ledger, mounter=self.mounter, underway=underway, captures=captures
         )
@@ -63,6 +86,7 @@ class Case:
 
     files: NodeFiles
     name: str
+    kind: str
 
     @property
     def ref(self) -> CacheRef:
@@ -70,15 +94,25 @@ class Case:
 
     def asked(self) -> Publish:
         target = self.files.target(self.name)
-        return request.publish(publish_message(self.name, target, {"cacheName": self.name}), self.files.kubelet)
+        told = {"cacheName": self.name, **KINDS[self.kind]}
+        return request.publish(publish_message(self.name, target, told), self.files.kubelet)
 
     @property
     def place(self) -> Place:
         return self.asked().place
 
     def point_to(self, text: str) -> str:
-        self.files.ready(self.name, {"one": f"{text} of {self.name}"})
-        return self.files.entry({"one": f"{text} of {self.name}"})
+        content = {"one": f"{text} of {self.name}", "deep/two": "2", **GROUP}
+        self.files.ready(self.name, content)
+        return self.files.entry(content)
+
+    def first(self) -> str:
+        """Return the digest that the first publish finds, "" for the cache that is not there yet."""
+        return "" if self.kind == "empty" else self.point_to("old")
+
+    def write(self) -> None:
+        """Do what a pod does."""
+        (self.place.target / "mine").write_text(WRITTEN, encoding="utf-8")
 
 
 def killed(files: NodeFiles, fatal: int, call: Callable[[Started], None]) -> bool:
@@ -104,10 +138,27 @@ def check_invariants(files: NodeFiles) -> None:
     known = {record.volume_id: record for record in records.load_all(files.layout)}  # no half-written one
     for mount in Mounter(files.layout, files.kubelet).ours():
         assert mount.mark.owner in known, "a mount without a record"
-        assert mount.mark.content == known[mount.mark.owner].digest
+        assert mount.mark == mark_of(known[mount.mark.owner])
     for lock in (files.layout.state / "locks").iterdir():
         with locks.exclusive(lock):
             pass
+
+    if files.layout.captured.exists():
+        for kept in files.layout.captured.iterdir():
+            assert kept.name.startswith(".tmp-") or is_whole(kept), "half a capture is seen"
+
+
+def is_whole(kept: Path) -> bool:
+    said = json.loads((kept / "captured.json").read_text(encoding="utf-8"))
+    return said["files"] == 1 and (kept / "content" / "mine").read_text(encoding="utf-8") == WRITTEN
+
+
+def check_started(files: NodeFiles) -> None:
+    """Hold what is on the machine after a start against the invariants: nothing half done is left."""
+    check_invariants(files)
+    assert list(files.layout.layers.iterdir()) == [], "a place of a private layer is left"
+    assert not [mount for mount in mountinfo.read() if mount.point.startswith(f"{files.layout.run}/")]
+    assert not list(files.layout.captured.glob(".tmp-*"))
 
 
 def check_nothing_left(case: Case, started: Started) -> None:
@@ -119,24 +170,36 @@ def check_nothing_left(case: Case, started: Started) -> None:
 
 def check_published(case: Case, started: Started, digest: str) -> None:
     (mount,) = [mount for mount in started.mounter.ours() if mount.mark.owner == case.name]
-    assert mount.mark.content == digest, "the volume changed its digest"
-    assert (case.place.target / "one").read_text(encoding="utf-8").endswith(case.name)
+    record = records.load(case.files.layout, case.name)
+    assert record is not None
+    assert mount.mark == mark_of(record)
+    assert record.digest == digest, "the volume changed its digest"
+    if digest:
+        assert (case.place.target / "one").read_text(encoding="utf-8").endswith(case.name)
+        group = json.loads((case.place.target / "__grp__k.json").read_text(encoding="utf-8"))["child_paths"]
+        assert group["k.json"] == ("/cache/k.json" if "mountPath" in KINDS[case.kind] else "/built/k.json")
+    else:
+        assert list(case.place.target.iterdir()) == []
+    if record.is_private:
+        case.write()
+    if digest and record.is_private:
+        (case.place.target / "deep" / "new").mkdir()
     usage = json.loads(case.files.layout.usage_file(case.ref).read_text(encoding="utf-8"))
     assert [volume["volumeId"] for volume in usage["trainer-0"]] == [case.name]
 
 
-def publish_killed(files: NodeFiles, fatal: int) -> bool:
+def publish_killed(kind: str, files: NodeFiles, fatal: int) -> bool:
     """Kill a publish; then kubelet asks again, or gives up."""
     died = False
     for ending in ("again", "unpublish"):
-        case = Case(files, f"publish-{ending}-{fatal}")
-        old = case.point_to("old")
+        case = Case(files, f"publish-{ending}-{fatal}", kind)
+        old = case.first()
         died = killed(files, fatal, partial(_publish, asked=case.asked()))
         check_invariants(files)
         seen = case.place.target.exists()
         new = case.point_to("new")
         started = Started(files)
-        check_invariants(files)
+        check_started(files)
         recorded = records.load(files.layout, case.name) is not None
         assert recorded or not seen, "a volume that a pod may have seen lost its record"
         if ending == "again":
@@ -144,6 +207,7 @@ def publish_killed(files: NodeFiles, fatal: int) -> bool:
             check_published(case, started, old if recorded else new)
         started.unpublisher.unpublish(case.place)
         check_nothing_left(case, started)
+        check_started(files)
     return died
 
 
@@ -151,18 +215,22 @@ def _publish(started: Started, asked: Publish) -> None:
     started.publisher.publish(asked)
 
 
-def unpublish_killed(files: NodeFiles, fatal: int) -> bool:
+def unpublish_killed(kind: str, files: NodeFiles, fatal: int) -> bool:
     """Kill an unpublish; then kubelet asks again."""
-    case = Case(files, f"unpublish-{fatal}")
-    case.point_to("old")
+    case = Case(files, f"unpublish-{fatal}", kind)
+    case.first()
     Started(files).publisher.publish(case.asked())
+    if kind != "read-only":
+        case.write()
     place = case.place
     died = killed(files, fatal, lambda started: started.unpublisher.unpublish(place))
     check_invariants(files)
     started = Started(files)
-    check_invariants(files)
+    check_started(files)
     started.unpublisher.unpublish(case.place)
     check_nothing_left(case, started)
+    check_started(files)
+    assert kind != "capture" or is_whole(files.layout.captured / case.name), "what the pod added is lost"
     return died
 
 
@@ -172,8 +240,13 @@ def steps_of(kill: Callable[[NodeFiles, int], bool], files: NodeFiles) -> int:
 
 
 def main() -> None:
-    files = NodeFiles(Path(sys.argv[1]))
-    print(json.dumps({"publish": steps_of(publish_killed, files), "unpublish": steps_of(unpublish_killed, files)}))  # noqa: T201
+    files, kind = NodeFiles(Path(sys.argv[1])), sys.argv[2]
+    told_of(syscalls, "mount", "umount2", "open_tree")
+    steps = {
+        "publish": steps_of(partial(publish_killed, kind), files),
+        "unpublish": steps_of(partial(unpublish_killed, kind), files),
+    }
+    print(json.dumps(steps))  # noqa: T201
 
 
 if __name__ == "__main__":

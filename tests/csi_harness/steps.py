@@ -7,6 +7,8 @@ every n leaves every state that a death at any instruction can leave.
 import os
 import signal
 import sys
+from collections.abc import Callable
+from types import ModuleType
 
 
 class Counter:
@@ -39,3 +41,17 @@ def kill_at(event: str, part: str) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     sys.addaudithook(check)
+
+
+def told_of(module: ModuleType, *names: str) -> None:
+    """Make events of calls that Python does not tell of: each of these functions of `module` is announced."""
+    for name in names:
+        setattr(module, name, _announced(name, getattr(module, name)))
+
+
+def _announced(name: str, call: Callable[..., object]) -> Callable[..., object]:
+    def announced(*arguments: object) -> object:
+        sys.audit(f"gkm.{name}")
+        return call(*arguments)
+
+    return announced

@@ -12,10 +12,16 @@ from gkm.mounts.relocation_paths import MountPath
 from testbed import triton
 
 PROGRAMS = triton.LOCK.parent / "programs"
+STAGES = ["ttir", "ttgir", "llir", "ptx", "cubin"]
+"""What a miss goes through."""
 
 
 class TritonFailed(Exception):
-    """Triton ended with an error; the message is what it printed."""
+    """Triton ended with an error; the message is what it printed, `stages` are those that it was to go through."""
+
+    def __init__(self, printed: str, stages: list[str]) -> None:
+        super().__init__(printed)
+        self.stages = stages
 
 
 @dataclass(frozen=True)
@@ -41,7 +47,7 @@ def compiled(cache: Path, block: int = 128, *, within: Sequence[str] = ()) -> Co
     command = [*within, str(triton.python()), "-I", str(PROGRAMS / "compile_kernel.py"), str(block)]
     run = subprocess.run(command, env=environment, check=False, capture_output=True, text=True, timeout=120)
     if run.returncode:
-        raise TritonFailed(run.stderr)
+        raise TritonFailed(run.stderr, json.loads(run.stdout)["stages"] if run.stdout else [])
     return Compiled(**json.loads(run.stdout))
 
 

@@ -1,9 +1,14 @@
 """Real Triton: everything here is a partner's test, and needs what it is installed into."""
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from csi_harness.driver import Client, driver
+from csi_harness.namespaces import private_namespace
+from csi_harness.nodes import node_files
+from csi_harness.rig import Rig
 from testbed import require, triton
 from testbed.triton_cache import compiled
 
@@ -45,3 +50,15 @@ def built(filled: Path, tmp_path: Path) -> Path:
 def moved(built: Path, tmp_path: Path) -> Path:
     """The same cache elsewhere: nothing is left where it was built."""
     return built.rename(tmp_path / "moved")
+
+
+@pytest.fixture(scope="module")
+def rig() -> Iterator[Rig]:
+    """A node with the real gkm-csi."""
+    with (
+        node_files() as files,
+        private_namespace() as namespace,
+        driver(files, namespace) as running,
+        Client(running.socket) as client,
+    ):
+        yield Rig(files, namespace, running, client)

@@ -5,9 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from testbed.triton_cache import TritonFailed, compiled, relocated, snapshot
-
-STAGES = ["ttir", "ttgir", "llir", "ptx", "cubin"]
+from testbed.triton_cache import STAGES, TritonFailed, compiled, relocated, snapshot
 
 
 def laid_over(cache: Path, place: Path, mount_path: Path | None = None) -> None:

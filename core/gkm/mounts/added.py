@@ -11,13 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-MAX_DEPTH: Final = 16
+MAX_DEPTH: Final = 14
+"""Below the top: an image holds paths of 15 names (gkm.images.archives.member_names), and this is for the next one."""
 MAX_FILES: Final = 200_000
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN: Final = {stat.S_IFDIR: _DIRECTORY, stat.S_IFREG: _READ}
 _CHUNK: Final = 1 << 20
+_WHITEOUT: Final = ".wh."
+"""In a layer of an image it says that a file is not there."""
 BLOCK: Final = 4096
 """What the smallest file is counted as."""
 
@@ -28,7 +31,11 @@ class TooMuch(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """How many files were copied, of how many bytes together; `left` are links and the like, which never are."""
+    """How many files were copied, of how many bytes together.
+
+    `left` are those that never are: links and the like, and names that no image can hold, one of which would make all
+    of it impossible to pack.
+    """
 
     files: int
     bytes: int
@@ -78,6 +85,9 @@ class _Copying:
                     os.close(lower)
 
     def _entry(self, here: int, name: str, lowers: Sequence[int | None], there: Path, depth: int) -> None:
+        if not name.isprintable() or name.startswith(_WHITEOUT):
+            self.left += 1
+            return
         try:
             status = os.stat(name, dir_fd=here, follow_symlinks=False)
             kind = stat.S_IFMT(status.st_mode)

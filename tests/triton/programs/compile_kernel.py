@@ -25,7 +25,7 @@ def add(x, y, out, n, block) -> None:
 
 
 def main(block: int) -> None:
-    """Print what happened as JSON."""
+    """Print what happened as JSON; of a failure, the stages that were entered."""
     hits: list[bool] = []
     reached: list[str] = []
     knobs.compilation.listener = lambda *, cache_hit, **_: hits.append(cache_hit)
@@ -37,7 +37,11 @@ def main(block: int) -> None:
 
     CUDABackend.add_stages = told
     signature = {"x": "*fp32", "y": "*fp32", "out": "*fp32", "n": "i32", "block": "constexpr"}
-    kernel = triton.compile(ASTSource(add, signature, {"block": block}), target=GPUTarget("cuda", 90, 32))
+    try:
+        kernel = triton.compile(ASTSource(add, signature, {"block": block}), target=GPUTarget("cuda", 90, 32))
+    except Exception:
+        json.dump({"stages": reached}, sys.stdout)
+        raise
     binary = hashlib.sha256(kernel.asm["cubin"]).hexdigest()
     paths = sorted(str(path) for path in kernel.metadata_group.values())
     json.dump({"hit": hits == [True], "stages": reached, "binary": binary, "paths": paths}, sys.stdout)

@@ -1,0 +1,39 @@
+"""Sizes as Kubernetes writes them."""
+
+import pytest
+from gkm_csi import quantity
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("0", 0),
+        ("1", 1),
+        ("007", 7),
+        ("1k", 1000),
+        ("1Ki", 1024),
+        ("3Mi", 3 << 20),
+        ("2T", 2 * 10**12),
+        ("1Ti", 1 << 40),
+    ],
+)
+def test_a_size_is_read(text: str, size: int) -> None:
+    assert quantity.bytes_of(text) == size
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", " 1", "1 ", "1\n", "+1", "-1", "1.0", "1e3", "1K", "1KI", "1mi", "1m", "1Pi", "1Ei", "1Mi1", "0x1"),
+        *("1_000", "١", "１Mi", "9" * 16, "1\0", "Mi"),
+    ],
+)
+def test_what_is_no_size_is_none(text: str) -> None:
+    assert quantity.bytes_of(text) is None
+
+
+@pytest.mark.parametrize(
+    ("size", "text"), [(0, "0"), (1000, "1000"), (1024, "1Ki"), (1 << 40, "1Ti"), (1 << 50, "1024Ti")]
+)
+def test_a_size_is_shown_in_its_largest_unit(size: int, text: str) -> None:
+    assert quantity.shown(size) == text

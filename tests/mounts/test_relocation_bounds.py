@@ -1,0 +1,161 @@
+"""What making trees may cost the process and the node: threads, memory, inodes; and who loses a tree to whom."""
+
+import json
+import os
+import tracemalloc
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+from gkm.mounts import relocation, relocation_tree
+from gkm.mounts.relocation import Layer, UnderWay
+from gkm.mounts.relocation_paths import MountPath
+from gkm.mounts.relocation_tree import Counts, Unrelocatable
+
+DEADLINE = 60
+PATH = MountPath("/cache")
+
+
+@pytest.fixture
+def content(tmp_path: Path) -> Iterator[int]:
+    """A cache of one kernel."""
+    top = tmp_path / "content"
+    (top / "K").mkdir(parents=True)
+    (top / "K" / "__grp__k.json").write_text(json.dumps({"child_paths": {"k.json": "/old/k.json"}}))
+    (top / "K" / "k.json").write_text("{}")
+    descriptor = os.open(top, os.O_PATH | os.O_DIRECTORY)
+    yield descriptor
+    os.close(descriptor)
+
+
+def layers(number: int) -> list[Layer]:
+    return [Layer(MountPath(f"/path/{one}")) for one in range(number)]
+
+
+def test_no_more_trees_are_made_at_a_time_than_leave_threads_for_others(
+    content: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go_on = [Event() for _ in range(relocation.MAX_AT_ONCE)], Event()
+    left = iter(begun)
+    write = relocation_tree.write
+
+    def slow(*arguments: object, **more: object) -> Counts:
+        next(left).set()
+        assert go_on.wait(DEADLINE)
+        return write(*arguments, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(relocation_tree, "write", slow)
+    threads = [
+        Thread(target=relocation.relocate, args=(content, Layer(PATH), tmp_path / str(number)))
+        for number in range(relocation.MAX_AT_ONCE)
+    ]
+    try:
+        for thread in threads:
+            thread.start()
+        assert all(event.wait(DEADLINE) for event in begun)
+        with pytest.raises(UnderWay):
+            relocation.relocate(content, Layer(PATH), tmp_path / "one more")
+    finally:
+        go_on.set()
+        for thread in threads:
+            thread.join(DEADLINE)
+    monkeypatch.setattr(relocation_tree, "write", write)
+    assert relocation.relocate(content, Layer(PATH), tmp_path / "one more").tree.is_dir()
+    # One that is there is found, whatever is being made.
+    assert relocation.relocate(content, Layer(PATH), tmp_path / "0").tree.is_dir()
+
+
+def test_a_failure_gives_its_turn_back(content: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> Counts:
+        raise Unrelocatable("no")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(relocation_tree, "write", refuse)
+        for _ in range(relocation.MAX_AT_ONCE + 1):
+            with pytest.raises(Unrelocatable):
+                relocation.relocate(content, Layer(PATH), tmp_path / "place")
+    relocation.relocate(content, Layer(PATH), tmp_path / "place")
+
+
+def test_a_tree_that_somebody_finds_while_it_is_given_up_stays(content: int, tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    for layer in layers(relocation.MAX_TREES):
+        relocation.relocate(content, layer, place)
+    found = layers(1)[0]
+    asked: list[None] = []
+
+    def in_use() -> Collection[str]:
+        # Between the first look and the next a volume has been recorded and has found its tree.
+        asked.append(None)
+        return [found.key] if len(asked) > 1 else []
+
+    relocation.relocate(content, Layer(PATH), place, in_use)
+
+    assert {path.name for path in place.iterdir() if not path.name.startswith(".")} == {found.key, Layer(PATH).key}
+    assert not list(place.glob(".tmp-*"))
+
+
+@pytest.mark.parametrize("name", [".tmp-x", Layer(PATH).key])
+@pytest.mark.parametrize("kind", ["file", "link"])
+def test_a_file_in_the_place_of_a_directory_of_ours_goes(content: int, tmp_path: Path, name: str, kind: str) -> None:
+    place, theirs = tmp_path / "place", tmp_path / "theirs"
+    place.mkdir()
+    theirs.mkdir()
+    if kind == "file":
+        (place / name).write_text("in the way")
+    else:
+        (place / name).symlink_to(theirs)
+    assert relocation.relocate(content, Layer(PATH), place).tree.is_dir()
+    assert theirs.is_dir()
+    assert [path.name for path in place.iterdir() if path.name.startswith(".")] == [".lock"]
+
+
+def test_a_file_in_the_place_of_all_trees_is_removed_with_the_entry(tmp_path: Path) -> None:
+    (tmp_path / "place").write_text("in the way")
+    relocation.remove(tmp_path / "place")
+    assert not (tmp_path / "place").exists()
+
+
+def test_more_directories_than_may_be_made_refuse_a_private_layer_only(
+    content: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relocation_tree, "MAX_DIRECTORIES", 1)
+    relocation_tree.write(content, tmp_path / "plain", PATH)
+    with pytest.raises(Unrelocatable, match="more than 1 directories"):
+        relocation_tree.write(content, tmp_path / "open", None, is_open=True)
+
+
+def test_more_names_than_are_held_refuse_only_who_needs_them(
+    content: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relocation_tree, "MAX_BESIDE", 2)
+    directory = tmp_path / "content" / "K"
+    (directory / "one").touch()
+    relocation_tree.write(content, tmp_path / "two", PATH)
+    (directory / "two").touch()
+    with pytest.raises(Unrelocatable, match=r"more than 2 files lie beside 'K/__grp__k\.json'"):
+        relocation_tree.write(content, tmp_path / "three", PATH)
+    relocation_tree.write(content, tmp_path / "open", None, is_open=True)
+
+
+@pytest.mark.parametrize("kind", ["files", "directories"])
+def test_what_is_held_in_memory_does_not_grow_with_the_cache(tmp_path: Path, content: int, kind: str) -> None:
+    many = tmp_path / "content" / "many"
+    many.mkdir()
+    for number in range(30_000 if kind == "files" else 15_000):
+        path = many / f"{number:0200}"
+        path.touch() if kind == "files" else path.mkdir()
+    tracemalloc.start()
+    try:
+        relocation_tree.write(content, tmp_path / "tree", PATH)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 << 20
+
+
+def test_without_a_path_a_directory_of_any_name_can_be_written_to(content: int, tmp_path: Path) -> None:
+    (tmp_path / "content" / "__grp__directory" / "below").mkdir(parents=True)
+    assert relocation_tree.write(content, tmp_path / "tree", None, is_open=True) == Counts(0, 0)
+    assert (tmp_path / "tree" / "__grp__directory" / "below").stat().st_mode & 0o777 == 0o777
