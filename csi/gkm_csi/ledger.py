@@ -9,6 +9,7 @@ from gkm.hoststate import records, usage
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.records import VolumeRecord
+from gkm.hoststate.usage import Use
 
 
 class Ledger:
@@ -20,6 +21,7 @@ class Ledger:
         # a thread that writes the first one of another cache there. A write takes 0.1 ms.
         self._lock = threading.Lock()
         self._records: dict[str, VolumeRecord] = {}
+        self._uses: dict[CacheRef, dict[str, Use]] = {}
 
     def load(self, volume_id: str) -> VolumeRecord | None:
         """Return the record of a volume, from the disk.
@@ -40,8 +42,11 @@ class Ledger:
 
     def know(self, record: VolumeRecord) -> None:
         """Take in a record that is on the disk already."""
+        use = Use.of(record)
         with self._lock:
+            self._drop(record.volume_id)
             self._records[record.volume_id] = record
+            self._uses.setdefault(record.ref, {})[record.volume_id] = use
 
     def all(self) -> list[VolumeRecord]:
         """Return every record that is known."""
@@ -56,7 +61,7 @@ class Ledger:
         """
         # First: a volume that is unmounted is used by nobody, whatever the disk has against forgetting it.
         with self._lock:
-            self._records.pop(volume_id, None)
+            self._drop(volume_id)
         records.remove(self._layout, volume_id)
 
     def write_usage(self, ref: CacheRef) -> None:
@@ -66,4 +71,13 @@ class Ledger:
             OSError: it cannot be written.
         """
         with self._lock:
-            usage.write(self._layout, ref, self._records.values())
+            usage.write(self._layout, ref, self._uses.get(ref, {}).values())
+
+    def _drop(self, volume_id: str) -> None:
+        record = self._records.pop(volume_id, None)
+        if record is None:
+            return
+        uses = self._uses[record.ref]
+        del uses[volume_id]
+        if not uses:
+            del self._uses[record.ref]

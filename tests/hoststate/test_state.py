@@ -13,6 +13,7 @@ from gkm.hoststate.locks import Busy
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState, Pointer
 from gkm.hoststate.records import VolumeRecord
+from gkm.hoststate.usage import Use
 
 DIGEST = "sha256:" + "a" * 64
 REF = CacheRef("ml-apps", "llama")
@@ -127,7 +128,7 @@ def test_a_record_in_the_wrong_place_is_refused(layout: Layout) -> None:
 
 
 def test_usage_has_the_shape_of_the_design_document(layout: Layout) -> None:
-    usage.write(layout, REF, [RECORD, replace(RECORD, ref=CacheRef("ml-apps", "other"), volume_id="csi-2")])
+    usage.write(layout, REF, [Use.of(RECORD)])
     assert json.loads(layout.usage_file(REF).read_text()) == {
         "pod-a": [
             {
@@ -143,7 +144,7 @@ def test_usage_has_the_shape_of_the_design_document(layout: Layout) -> None:
 
 
 def test_usage_of_nobody_is_no_file(layout: Layout) -> None:
-    usage.write(layout, REF, [RECORD])
+    usage.write(layout, REF, [Use.of(RECORD)])
     usage.write(layout, REF, [])
     assert not list(layout.usage.iterdir())
 

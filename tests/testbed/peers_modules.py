@@ -46,7 +46,9 @@ class Peer:
         commands = tuple(Command(SERVER_NAMES.get(path, path.rsplit("/", 1)[-1]), path) for path in packages)
         flags = ("-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags", _linker_flags(text))
         digest = hashlib.sha256(platform.machine().encode())
-        for part in (text.encode(), (directory / "go.sum").read_bytes(), "\0".join(flags).encode()):
+        # A command of ours lies beside its go.mod; of all others nothing but the pin is here.
+        sources = [path.read_bytes() for path in sorted(directory.glob("*.go"))]
+        for part in (text.encode(), (directory / "go.sum").read_bytes(), "\0".join(flags).encode(), *sources):
             digest.update(b"%d:" % len(part) + part)
         return cls(directory, commands, flags, digest.hexdigest()[:16])
 

@@ -1,7 +1,12 @@
-"""usage.json: who uses a cache on this node, derived from the records for people and tools."""
+"""usage.json: who uses a cache on this node, derived from the records for people and tools.
 
+It is written anew with every volume of its cache, and may name hundreds: so each is encoded once, in a line of its own.
+"""
+
+import json
 from collections.abc import Iterable
-from typing import Any
+from dataclasses import dataclass
+from typing import Self
 
 from gkm.hoststate import files
 from gkm.hoststate.layout import Layout
@@ -9,29 +14,41 @@ from gkm.hoststate.names import CacheRef
 from gkm.hoststate.records import VolumeRecord
 
 
-def usage_of(records: Iterable[VolumeRecord]) -> dict[str, Any]:
-    """Return {pod name: [volume]} with the field names of the GKM design document."""
-    usage: dict[str, list[dict[str, Any]]] = {}
-    for record in sorted(records, key=lambda record: record.volume_id):
-        usage.setdefault(record.pod_name, []).append(
-            {
-                "podName": record.pod_name,
-                "podNamespace": record.pod_namespace,
-                "volumeId": record.volume_id,
-                "volumeSize": record.volume_size,
-                "targetPath": record.target_path,
-                "startTime": record.start_time,
-            }
-        )
-    return usage
+@dataclass(frozen=True, slots=True)
+class Use:
+    """One volume as it stands in the file: `line` is JSON with the field names of the GKM design document."""
+
+    volume_id: str
+    pod_name: str
+    line: str
+
+    @classmethod
+    def of(cls, record: VolumeRecord) -> Self:
+        """Return the use that a record stands for."""
+        value = {
+            "podName": record.pod_name,
+            "podNamespace": record.pod_namespace,
+            "volumeId": record.volume_id,
+            "volumeSize": record.volume_size,
+            "targetPath": record.target_path,
+            "startTime": record.start_time,
+        }
+        return cls(record.volume_id, record.pod_name, json.dumps(value, ensure_ascii=False))
 
 
-def write(layout: Layout, ref: CacheRef, records: Iterable[VolumeRecord]) -> None:
-    """Replace the usage file of one cache by what its records say; without records the file goes."""
+def write(layout: Layout, ref: CacheRef, uses: Iterable[Use]) -> None:
+    """Replace the usage file of one cache by its uses, {pod name: [volume]}; without any the file goes."""
     path = layout.usage_file(ref)
-    usage = usage_of(record for record in records if record.ref == ref)
-    if usage:
-        files.replace(path, files.encode(usage), durable=False)
+    pods: dict[str, list[str]] = {}
+    for use in sorted(uses, key=lambda use: use.volume_id):
+        pods.setdefault(use.pod_name, []).append(use.line)
+    if pods:
+        lines = (f"{json.dumps(pod, ensure_ascii=False)}: [\n{_joined(volumes)}\n]" for pod, volumes in pods.items())
+        files.replace(path, f"{{\n{_joined(lines)}\n}}\n".encode(), durable=False)
         return
     path.unlink(missing_ok=True)
     files.remove_empty(path.parent, levels=2)
+
+
+def _joined(lines: Iterable[str]) -> str:
+    return ",\n".join(lines)

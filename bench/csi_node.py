@@ -1,0 +1,117 @@
+"""The drivers that are measured, each a process on a node of plain files: gkm-csi, and one that does nothing.
+
+As on a real node, /run is a tmpfs and everything else on the disk. The mount namespace is the bench's, so what a killed
+driver leaves goes with the bench.
+"""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+from csi_calls import Caller, Volume
+from csi_harness.nodes import NODE, NodeFiles, node_files
+from gkm.mounts import syscalls
+from testbed import peers
+from testbed.processes import Process
+
+KERNELS = 2000
+_TARGETS = 64
+_TICKS = os.sysconf("SC_CLK_TCK")
+_numbers = count()
+
+
+@dataclass(frozen=True)
+class Driver:
+    """A driver that answers, and how long it took to."""
+
+    process: Process
+    caller: Caller
+    ready_s: float
+
+    def rss_mib(self) -> float:
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS")) / 1024
+
+    def cpu_s(self) -> float:
+        """Return what it has used of the processors: other work on the machine changes this less than any time."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return sum(int(value) for value in fields[11:13]) / _TICKS
+
+    def descriptors(self) -> int:
+        return len(list(Path(f"/proc/{self.process.pid}/fd").iterdir()))
+
+
+@dataclass(frozen=True)
+class Node:
+    """The files of a node, gkm-csi that serves it, and the driver that does nothing beside it."""
+
+    files: NodeFiles
+    ours: Driver
+    noop: Driver
+
+    def volumes(self, number: int, attributes: dict[str, str]) -> list[Volume]:
+        """Return volumes with ids of their own; their targets repeat, so all are never there at once."""
+        targets = [self.files.target(f"again-{slot}") for slot in range(min(number, _TARGETS))]
+        return [Volume.of(f"csi-{next(_numbers)}", targets[turn % _TARGETS], attributes) for turn in range(number)]
+
+    def standing(self, attributes: dict[str, str]) -> Volume:
+        """Return a volume with a target of its own."""
+        name = f"csi-{next(_numbers)}"
+        return Volume.of(name, self.files.target(name), attributes)
+
+
+@contextmanager
+def node() -> Iterator[Node]:
+    """Start both drivers on a new node."""
+    with node_files() as files, ExitStack() as stack:
+        syscalls.mount("tmpfs", str(files.layout.run), "tmpfs", 0, "")
+        stack.callback(syscalls.umount2, str(files.layout.run), syscalls.MNT_DETACH)
+        files.layout.make()
+        files.ready("llama", {"kernel/one.cubin": "x" * 1000})
+        files.ready("many", _kernels(KERNELS))
+        where: list[str | Path] = [
+            "--state",
+            files.layout.state,
+            "--run",
+            files.layout.run,
+            "--kubelet",
+            files.kubelet,
+            "--node",
+            NODE,
+        ]
+        command = [sys.executable, "-m", "gkm_csi.main", *where, "--driver-version-file", files.driver_file]
+        socket = files.kubelet / "plugins" / "csi.gkm.io" / "csi.sock"
+        ours = _started("gkm-csi", command, socket, stack.callback)
+        noop = files.root / "noop.sock"
+        yield Node(files, ours, _started("noopcsi", [peers.binary("noopcsi"), "-endpoint", noop], noop, stack.callback))
+
+
+def _started(
+    name: str, command: list[str | Path], socket: Path, later: Callable[[Callable[[], None]], object]
+) -> Driver:
+    log = next(parent for parent in socket.parents if parent.is_dir()) / f"{name}.log"
+    began = time.monotonic()
+    process = Process.start(name, command, log)
+    later(process.stop)
+    while not socket.exists() and process.popen.poll() is None:
+        time.sleep(0.002)
+    caller = Caller(socket)
+    later(caller.close)
+    process.ready(caller.answers, "Probe is answered")
+    return Driver(process, caller, time.monotonic() - began)
+
+
+def _kernels(number: int) -> dict[str, str]:
+    """Return the files of a Triton cache: each kernel has a group file that names the paths it was built at."""
+    content: dict[str, str] = {}
+    for name in (f"{kernel:052X}" for kernel in range(number)):
+        paths = {f"k.{kind}": f"/build/{name}/k.{kind}" for kind in ("json", "cubin")}
+        content |= {f"{name}/{file}": f"{file} of {name}" for file in paths}
+        content[f"{name}/__grp__k.json"] = json.dumps({"child_paths": paths})
+    return content
