@@ -90,6 +90,10 @@ class Cluster:
         """Give the node a docker-archive that somebody else made (buildah push … docker-archive:…)."""
         self._node.import_image(archive)
 
+    def restart_kubelet(self) -> None:
+        """Kill kubelet and start it again; pods run on meanwhile."""
+        self._node.restart_kubelet()
+
     def logs(self, pod: str, namespace: str = "default") -> str:
         """Return what a pod's containers printed, by way of kubelet."""
         return self.kubectl("logs", pod, "--namespace", namespace, "--all-containers")

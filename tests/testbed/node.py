@@ -8,7 +8,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,6 +36,16 @@ class Node:
     places: Places
     name: str = "testbed-node"
     processes: list[Process] = field(default_factory=list)
+    _run_kubelet: Callable[[], None] | None = None
+
+    def restart_kubelet(self) -> None:
+        """Kill kubelet, and nothing that it started, and start it again as it was."""
+        if self._run_kubelet is None:
+            raise ValueError("this node has no kubelet yet")
+        for process in [found for found in self.processes if found.name == "kubelet"]:
+            process.kill()
+            self.processes.remove(process)
+        self._run_kubelet()
 
     def import_image(self, archive: bytes | Path) -> None:
         """Give containerd a docker-archive; pods use it with imagePullPolicy Never (or IfNotPresent)."""
@@ -125,8 +135,13 @@ class Node:
             f"--hostname-override={self.name}",
             f"--node-ip={GATEWAY}",
         ]
-        process = self._run(stack, "kubelet", arguments)
-        process.ready(answers(f"http://127.0.0.1:{health}/healthz"), "/healthz answered")
+
+        def run() -> None:
+            process = self._run(stack, "kubelet", arguments)
+            process.ready(answers(f"http://127.0.0.1:{health}/healthz"), "/healthz answered")
+
+        self._run_kubelet = run
+        run()
 
     def _run(self, stack: ExitStack, name: str, arguments: Sequence[str | Path]) -> Process:
         environment = {"PYTHONPATH": str(Path(__file__).resolve().parent.parent)}

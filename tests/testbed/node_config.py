@@ -120,6 +120,8 @@ def kubelet(places: Places, pki: Path, port: int, health_port: int) -> str:
         "failSwapOn": False,
         "localStorageCapacityIsolation": False,
         "oomScoreAdj": 0,
+        # As many as POD_CIDR has addresses for, and some to spare; kubelet's own limit is 110.
+        "maxPods": 220,
         "makeIPTablesUtilChains": False,
         "evictionHard": dict.fromkeys(("memory.available", "nodefs.available", "imagefs.available"), "0%"),
         "imageGCHighThresholdPercent": 100,
