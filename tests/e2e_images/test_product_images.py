@@ -105,6 +105,26 @@ def test_new_pods_of_ours_leave_the_mount_of_a_running_pod_alone(
     assert not Path(target).exists()
 
 
+def test_a_private_layer_outlives_the_driver_that_made_it_and_ends_with_its_pod(
+    deployed: Deployed, fleet: Fleet, namespace: str
+) -> None:
+    fleet.declare("own", namespace, fleet.image("own"))
+    fleet.reaches("own", namespace, "Ready")
+    script = f"echo mine > {MOUNT}/mine; while sleep 0.1; do grep -q mine {MOUNT}/mine || exit 1; done"
+    fleet.pod("user", namespace, script, cacheName="own", readOnly="false", mountPath=MOUNT, capture="true")
+    runs(fleet, namespace, "user")
+    before = mounted(fleet, namespace)
+    assert len(before) == 1
+    deployed.pods.replace("gkm-csi")
+    runs(fleet, namespace, "user")
+    assert mounted(fleet, namespace) == before
+    fleet.kubectl("delete", "pod", "user", "-n", namespace, "--grace-period=0")
+    fleet.until(lambda: not fleet.mounts(namespace), "the record to go")
+    assert before[0].split()[4] not in Path("/proc/self/mountinfo").read_text()
+    (kept,) = (deployed.pods.state / "captured").glob("*/content")
+    assert [(path.name, path.read_text()) for path in kept.iterdir()] == [("mine", "mine\n")]
+
+
 def test_the_agent_collects_the_entry_of_a_deleted_cache_without_capabilities(
     deployed: Deployed, fleet: Fleet, namespace: str
 ) -> None:

@@ -82,6 +82,9 @@ class Deployment:
                     {"name": "LD_LIBRARY_PATH", "value": FAKE_DRIVER},
                     {"name": "GKM_FAKE_NVML", "value": f"{FAKE_DRIVER}/nvml.json"},
                 ]
+            case "Deployment", _:
+                # Tests look at the one process of a part; tests/operator has two that compete.
+                found["spec"]["replicas"] = 1
             case "DaemonSet", "gkm-csi":
                 self._place(found)
                 container = _pod_and_container(found)[1]

@@ -1,0 +1,108 @@
+"""What a private layer could be: a tmpfs, an ext4 image on a loop device, or a plain directory without a limit.
+
+Each is made, put below an overlay, and taken away again, as a publish and an unpublish would; then 256 MiB are written
+through the overlay. Needs root; the loop device needs mkfs.ext4 and losetup.
+"""
+
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median, quantiles
+
+from figures import Result
+from gkm.mounts import overlay, syscalls
+from testbed import private_mounts
+
+ROUNDS = int(os.environ.get("RUNS", "5")) * 20
+LIMIT = 1 << 30
+WRITTEN = 256 << 20
+_DIRECTORY = os.O_PATH | os.O_DIRECTORY
+
+Place = Path
+
+
+def run() -> Result:
+    """Measure all three."""
+    private_mounts.enter()
+    rows: list[dict[str, float]] = []
+    with tempfile.TemporaryDirectory(prefix="gkm-bench-") as directory:
+        place = Path(directory)
+        for name in ("lower", "empty", "target", "scratch"):
+            (place / name).mkdir()
+        kinds: dict[str, Callable[[Place], object]] = {"tmpfs": _tmpfs, "loop": _loop, "directory": _plain}
+        figures: dict[str, float] = {}
+        for kind, make in kinds.items():
+            times = sorted(_round(place, make) for _ in range(ROUNDS))
+            figures[f"{kind}_ms_p50"] = round(1000 * median(times), 3)
+            figures[f"{kind}_ms_p99"] = round(1000 * quantiles(times, n=100)[98], 3)
+            figures[f"{kind}_write_mib_s"] = round(_speed(place, make), 1)
+            rows += [{f"{kind}_ms_p50": 1000 * seconds} for seconds in times]
+    return Result(figures, rows)
+
+
+def _round(place: Place, make: Callable[[Place], object]) -> float:
+    began = time.perf_counter()
+    with _mounted(place, make):
+        pass
+    return time.perf_counter() - began
+
+
+def _speed(place: Place, make: Callable[[Place], object]) -> float:
+    """Return MiB/s of writing through the overlay until it is on the disk, where there is one."""
+    block = os.urandom(1 << 20)
+    with _mounted(place, make):
+        began = time.perf_counter()
+        with (place / "target" / "file").open("wb", buffering=0) as file:
+            for _ in range(WRITTEN >> 20):
+                file.write(block)
+            os.fsync(file.fileno())
+        return (WRITTEN >> 20) / (time.perf_counter() - began)
+
+
+@contextmanager
+def _mounted(place: Place, make: Callable[[Place], object]) -> Iterator[None]:
+    make(place)
+    try:
+        yield
+    finally:
+        syscalls.umount2(str(place / "target"), 0)
+        if make is _loop:
+            syscalls.umount2(str(place / "scratch"), 0)
+            (place / "image").unlink()
+        if make is _plain:
+            subprocess.run(["rm", "-rf", str(place / "upper"), str(place / "work")], check=True)
+
+
+def _tmpfs(place: Place) -> None:
+    """Make what the driver makes."""
+    lowers = [os.open(place / name, _DIRECTORY) for name in ("lower", "empty")]
+    target = os.open(place / "target", _DIRECTORY)
+    try:
+        overlay.mount_private(lowers, target, "bench", scratch=place / "scratch", size=LIMIT)
+    finally:
+        for descriptor in (*lowers, target):
+            os.close(descriptor)
+
+
+def _loop(place: Place) -> None:
+    image = place / "image"
+    with image.open("wb") as file:
+        file.truncate(LIMIT)
+    subprocess.run(["mkfs.ext4", "-q", "-F", "-O", "^has_journal", str(image)], check=True)
+    subprocess.run(["mount", "-o", "loop", str(image), str(place / "scratch")], check=True)
+    _overlay(place, place / "scratch")
+
+
+def _plain(place: Place) -> None:
+    _overlay(place, place)
+
+
+def _overlay(place: Place, upper: Place) -> None:
+    for name in ("upper", "work"):
+        (upper / name).mkdir(exist_ok=True)
+    options = f"lowerdir={place}/lower:{place}/empty,upperdir={upper}/upper,workdir={upper}/work"
+    syscalls.mount("bench", str(place / "target"), "overlay", syscalls.MS_NOSUID | syscalls.MS_NODEV, options)
