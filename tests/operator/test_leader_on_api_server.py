@@ -116,12 +116,14 @@ def test_a_leader_that_is_killed_is_followed_and_nothing_is_lost_or_told_twice(r
     replicas.api.create(GKMCACHES, cache("before", before, NAMESPACE))
     replicas.cluster.until(lambda: replicas.verified("before"), "the first to work")
     assert not said(second, "leads")
-    assert {"gkm_leader 1.0", 'gkm_queue_depth{controller="verify"} 0.0'} <= replicas.metrics("first")
-    assert any(
-        line.startswith('gkm_reconcile_seconds_count{controller="verify",result="done"}')
-        for line in replicas.metrics("first")
-    )
-    assert any(line.startswith('gkm_api_requests_total{code="200",verb="apply"}') for line in replicas.metrics("first"))
+    # How many wait is up to the other tests of this cluster.
+    for counted in (
+        "gkm_leader 1.0",
+        'gkm_queue_depth{controller="verify"}',
+        'gkm_reconcile_seconds_count{controller="verify",result="done"}',
+        'gkm_api_requests_total{code="200",verb="apply"}',
+    ):
+        assert any(line.startswith(counted) for line in replicas.metrics("first")), counted
     assert "gkm_leader 0.0" in replicas.metrics("second")
 
     first.popen.kill()
