@@ -12,12 +12,10 @@ from pathlib import Path
 from gkm.api.config import Capture
 from gkm.hoststate import files, names
 from gkm.hoststate.files import UnreadableState
-from gkm.hoststate.layout import Layout
+from gkm.hoststate.layout import CAPTURED_FILE, Layout
 from gkm.hoststate.names import InvalidName
 
 from gkm_agent import logs
-
-FILE = "captured.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +57,7 @@ def _kept(directory: Path) -> list[Kept]:
     for name in files.names_in(directory):
         path = directory / name
         try:
-            size = files.read_object(path / FILE).get("bytes")
+            size = files.read_object(path / CAPTURED_FILE).get("bytes")
             since = path.stat(follow_symlinks=False).st_mtime
             found.append(Kept(names.volume_id(name), since, size if isinstance(size, int) else 0))
         except (InvalidName, UnreadableState, OSError):

@@ -24,7 +24,7 @@ from gkm_agent.agent import Agent
 from gkm_agent.checks import policy_of
 from gkm_agent.connected import NotConnected, connect
 from gkm_agent.desk import Desk
-from gkm_agent.gpu_watch import NOT_READ, GpuWatch
+from gkm_agent.gpu_watch import GpuWatch
 from gkm_agent.health import Pulse
 from gkm_agent.images import CacheImages, RegistryImages
 from gkm_agent.options import Options
@@ -64,9 +64,7 @@ def main(arguments: list[str] | None = None) -> None:
         signal.signal(number, end)
     try:
         config = read_config(chosen.config)
-        with_lock = chosen.layout.state / "locks" / "agent"
-        with_lock.parent.mkdir(parents=True, exist_ok=True)
-        with locks.exclusive(with_lock):
+        with locks.only(chosen.layout.state / "locks" / "agent"):
             status = work(chosen, config, outside_of(config, chosen.layout), stop, wake)
         sys.exit(status)
     except locks.Busy:
@@ -99,7 +97,7 @@ def work(chosen: Options, config: Config, outside: Outside, stop: Event, wake: E
         tell_ready=fabric.ready,
     )
     logs.event("agent starts", node=chosen.node, state=str(chosen.layout.state))
-    with served(chosen, lambda: pulse.vitals(listed=source.wait(0), gpus=gpus.inventory != NOT_READ)):
+    with served(chosen, lambda: pulse.vitals(listed=source.wait(0), gpus=gpus.wait(0))):
         # GPUs first: they are read in a child process while the source reads what is wanted.
         for part in (gpus, source, publisher):
             part.start()

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from gkm.hoststate import files
-from gkm.hoststate.layout import Layout
+from gkm.hoststate.layout import CAPTURED_FILE, Layout
 from gkm.hoststate.logs import fields
 from gkm.hoststate.records import VolumeRecord
 from gkm.mounts import added
@@ -27,7 +27,6 @@ _SHARED: Final = 2
 """A layer may give so many times what it holds: holes and hard links show a file system more than once."""
 _TEMPORARY: Final = ".tmp-"
 _CONTENT: Final = "content"
-_WHAT: Final = "captured.json"
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +79,7 @@ class Captures:
             with self._opened(record) as (mount, lowers):
                 kept = added.copy(mount, lowers, temporary / _CONTENT, min(_held(mount), self._room()))
             if kept.files:
-                (temporary / _WHAT).write_bytes(files.encode(_description(record, kept)))
+                (temporary / CAPTURED_FILE).write_bytes(files.encode(_description(record, kept)))
                 temporary.rename(self._place(record))
             log.info("captured", extra=told | fields(files=kept.files, bytes=kept.bytes, left=kept.left))
         except Exception:

@@ -3,18 +3,10 @@
 from collections.abc import Iterator
 
 import pytest
-from csi_harness.driver import Client, driver
-from csi_harness.namespaces import private_namespace
-from csi_harness.nodes import node_files
-from csi_harness.rig import Rig
+from csi_harness.rig import Rig, running_rig
 
 
 @pytest.fixture(scope="module")
 def rig() -> Iterator[Rig]:
-    with (
-        node_files() as files,
-        private_namespace() as namespace,
-        driver(files, namespace) as running,
-        Client(running.socket) as client,
-    ):
-        yield Rig(files, namespace, running, client)
+    with running_rig() as rig:
+        yield rig

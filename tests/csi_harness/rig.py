@@ -1,12 +1,14 @@
 """What most tests of the driver start from: one node, one namespace, the real process and a client."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-from csi_harness.driver import Client, Driver
-from csi_harness.namespaces import MountNamespace
-from csi_harness.nodes import NodeFiles, publish_message
+from csi_harness.driver import Client, Driver, driver
+from csi_harness.namespaces import MountNamespace, private_namespace
+from csi_harness.nodes import NodeFiles, node_files, publish_message
 from gkm.hoststate import records
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.records import VolumeRecord
@@ -42,3 +44,15 @@ class Rig:
         record = records.load(self.files.layout, volume)
         assert record is not None
         return record
+
+
+@contextmanager
+def running_rig() -> Iterator[Rig]:
+    """Run a node of its own until the block ends."""
+    with (
+        node_files() as files,
+        private_namespace() as namespace,
+        driver(files, namespace) as running,
+        Client(running.socket) as client,
+    ):
+        yield Rig(files, namespace, running, client)

@@ -1,13 +1,13 @@
 """What a pod left in its volume, copied as a stranger's files: what is taken, what never is, and what it may cost."""
 
 import os
-import socket
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from csi_harness.odd_files import make_socket
 from gkm.mounts import added
 from gkm.mounts.added import Added, TooMuch
 from testbed.descriptors import open_below
@@ -110,17 +110,6 @@ def test_nothing_new_leaves_an_empty_directory_without_those_in_it(volume: Path)
     (volume / "a" / "b").mkdir(parents=True)
     assert copied(volume) == Added(0, 0, 0)
     assert list(volume.with_name("kept").iterdir()) == []
-
-
-def make_socket(path: Path) -> None:
-    # Bound by a short name: the path of a test may be longer than a socket's may be.
-    here = Path.cwd()
-    os.chdir(path.parent)
-    try:
-        with socket.socket(socket.AF_UNIX) as listener:
-            listener.bind(path.name)
-    finally:
-        os.chdir(here)
 
 
 def make_device(path: Path) -> None:

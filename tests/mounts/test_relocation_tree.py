@@ -3,11 +3,11 @@
 import json
 import os
 import shutil
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from csi_harness.odd_files import make_socket
 from gkm.mounts import relocation_tree, relocation_triton
 from gkm.mounts.relocation_paths import MountPath
 from gkm.mounts.relocation_rewritten import Rewritten
@@ -134,17 +134,6 @@ def test_groups_in_a_directory_whose_name_cannot_be_printed_are_misses(content: 
 
 def make_fifo(path: Path) -> None:
     os.mkfifo(path)
-
-
-def make_socket(path: Path) -> None:
-    # Bound by a short name: the path of a test may be longer than a socket's may be.
-    here = Path.cwd()
-    os.chdir(path.parent)
-    try:
-        with socket.socket(socket.AF_UNIX) as listener:
-            listener.bind(path.name)
-    finally:
-        os.chdir(here)
 
 
 def link_outside(path: Path) -> None:

@@ -5,10 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from csi_harness.driver import Client, driver
-from csi_harness.namespaces import private_namespace
-from csi_harness.nodes import node_files
-from csi_harness.rig import Rig
+from csi_harness.rig import Rig, running_rig
 from testbed import require, triton
 from testbed.triton_cache import compiled
 
@@ -55,10 +52,5 @@ def moved(built: Path, tmp_path: Path) -> Path:
 @pytest.fixture(scope="module")
 def rig() -> Iterator[Rig]:
     """A node with the real gkm-csi."""
-    with (
-        node_files() as files,
-        private_namespace() as namespace,
-        driver(files, namespace) as running,
-        Client(running.socket) as client,
-    ):
-        yield Rig(files, namespace, running, client)
+    with running_rig() as rig:
+        yield rig

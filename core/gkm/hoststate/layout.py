@@ -6,6 +6,9 @@ from pathlib import Path
 from gkm.hoststate import names
 from gkm.hoststate.names import CLUSTER_SCOPE, CacheRef
 
+CAPTURED_FILE = "captured.json"
+"""In the directory of what a pod added to its volume: whose it was, and how much."""
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:
@@ -60,7 +63,10 @@ class Layout:
 
     @property
     def captured(self) -> Path:
-        """Return the directory of what pods added to their volumes, until the agent takes it."""
+        """Return the directory of what pods added to their volumes, until the agent removes it.
+
+        Each volume's has a directory of its own, with CAPTURED_FILE in it to say whose it was.
+        """
         return self.state / "captured"
 
     @property

@@ -41,7 +41,7 @@ def exclusive(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def only(path: Path, seconds: float) -> Iterator[None]:
+def only(path: Path, seconds: float = 0.0) -> Iterator[None]:
     """Hold `path` alone for the life of a process; its predecessor has so many seconds to end.
 
     Raises:

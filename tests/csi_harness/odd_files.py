@@ -1,0 +1,17 @@
+"""Files that are neither files nor directories, as a stranger may leave them."""
+
+import os
+import socket
+from pathlib import Path
+
+
+def make_socket(path: Path) -> None:
+    """Leave a socket at `path`."""
+    # Bound by a short name: the path of a test may be longer than a socket's may be.
+    here = Path.cwd()
+    os.chdir(path.parent)
+    try:
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(path.name)
+    finally:
+        os.chdir(here)
