@@ -75,7 +75,7 @@ class Site:
 
     def quiet(self) -> None:
         """Wait until every queue is empty and nobody works."""
-        queues = (self.controller._verify, self.controller._status)
+        queues = (self.controller.verification.queue, self.controller.status)
         until(lambda: all(queue.idle for queue in queues), "nothing is left to do")
 
 
@@ -186,7 +186,7 @@ def test_a_cache_that_was_made_again_starts_anew(site: Site) -> None:
     site.create()
     assert site.until_verified().resolved_digest == OTHER
     site.quiet()
-    assert len(site.controller._outcomes) == 1
+    assert len(site.controller.verification._outcomes) == 1
 
 
 def test_a_deleted_cache_is_forgotten(site: Site) -> None:
@@ -194,7 +194,7 @@ def test_a_deleted_cache_is_forgotten(site: Site) -> None:
     site.run()
     site.until_verified()
     site.api.delete(GKMCACHES, "x", "a")
-    until(lambda: not site.controller._outcomes, "it is forgotten")
+    until(lambda: not site.controller.verification._outcomes, "it is forgotten")
     site.report("n", {"x": {"state": "Deleting", "digest": DIGEST}})
     site.quiet()
 
@@ -210,7 +210,7 @@ def test_a_cache_that_is_being_deleted_is_not_looked_up(site: Site) -> None:
 def test_a_refused_write_is_tried_again(site: Site) -> None:
     refusals = iter([ApiError(500, "", "etcd"), ApiError(409, "Conflict", "")])
     site.api.fault = lambda verb, _: next(refusals, None) if verb == "apply" else None
-    site.controller._status._backoff = SOON
+    site.controller.status._backoff = SOON
     site.create()
     site.run()
     site.until_verified()
@@ -243,7 +243,7 @@ def test_a_cache_that_cannot_be_read_any_more_is_kept_as_it_was(site: Site) -> N
     site.api.cut()
     until(lambda: site.controller._caches.unreadable, "it is known to be unreadable")
     site.quiet()
-    assert len(site.controller._outcomes) == 1
+    assert len(site.controller.verification._outcomes) == 1
     site.api.merge(whole, "x", {"spec": {"image": IMAGE}}, "a")
     until(lambda: not site.controller._caches.unreadable, "it is read again")
     site.quiet()

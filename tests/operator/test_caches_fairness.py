@@ -3,7 +3,8 @@
 from threading import Event
 
 from gkm.kube.resources import GKMCACHES
-from gkm_operator.caches.controller import VERIFY_PER_NAMESPACE, CachesController
+from gkm_operator.caches.controller import CachesController
+from gkm_operator.caches.verification import PER_NAMESPACE
 from kube.fake_api import FakeApi
 from operator_images import DIGEST, GOOD, FakeImages
 from operator_site import cache
@@ -35,10 +36,10 @@ def test_a_silent_registry_of_one_namespace_holds_up_no_other() -> None:
     try:
         assert controller.watch(stop)
         controller.work()
-        until(lambda: images.asked.count(("resolve", SILENT)) == VERIFY_PER_NAMESPACE, "the silent one is asked")
+        until(lambda: images.asked.count(("resolve", SILENT)) == PER_NAMESPACE, "the silent one is asked")
         api.create(GKMCACHES, cache("y", IMAGE, "b"))
         until(lambda: api.get(GKMCACHES, "y", "b").status.resolved_digest == DIGEST, "the other tenant is served")
-        assert images.asked.count(("resolve", SILENT)) == VERIFY_PER_NAMESPACE
+        assert images.asked.count(("resolve", SILENT)) == PER_NAMESPACE
     finally:
         go.set()
         stop.set()

@@ -14,13 +14,13 @@ from gkm.kube.errors import ApiError
 from gkm.kube.events import Recorder
 from gkm.kube.reflector import Reflector
 from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES, Resource
-from gkm.kube.workqueue import Retry, WorkQueue
+from gkm.kube.workqueue import WorkQueue
 
 from gkm_operator import metrics
-from gkm_operator.caches import status, telling
-from gkm_operator.caches.contributions import CLUSTER_NODES, NODES, Node, of_node
-from gkm_operator.caches.outcome import Outcome, look
-from gkm_operator.caches.tally import CacheKey, Fleet
+from gkm_operator.caches import status, telling, verification
+from gkm_operator.caches.aggregation import Aggregation
+from gkm_operator.caches.tally import CacheKey
+from gkm_operator.caches.verification import Verification
 from gkm_operator.images import Images
 
 _LOG = logging.getLogger(__name__)
@@ -28,19 +28,14 @@ _LOG = logging.getLogger(__name__)
 FIELD_MANAGER = "gkm-operator"
 DEBOUNCE_SECONDS = 1.0
 """A status is written about once a second: a write costs the API server some 17 ms of CPU (design/runtime.md)."""
-
-VERIFY_BACKOFF = Backoff(2.0, 300.0)
-VERIFY_WORKERS = 8
-VERIFY_PER_NAMESPACE = 2
-"""A silent registry holds a worker for half a minute: one tenant's must not hold them all (decisions/0006)."""
 STATUS_WORKERS = 2
 
 
 class CachesController:
     """Resolves and verifies what caches name, sums up what nodes report, and writes status on change.
 
-    Level-triggered: everything it knows can be lost at any instant and is found again by a list. `verify` is the
-    queue that may wait for registries, `status` the one that writes; a key is in one worker of each at most.
+    Level-triggered: everything it knows can be lost at any instant and is found again by a list. `verification` may
+    wait for registries, `status` is the queue that writes; a key is in one worker of each at most.
     """
 
     def __init__(
@@ -49,39 +44,25 @@ class CachesController:
         images: Images,
         *,
         debounce: float = DEBOUNCE_SECONDS,
-        backoff: Backoff = VERIFY_BACKOFF,
+        backoff: Backoff = verification.BACKOFF,
         instance: str = "",
         now: Callable[[], str] = timestamp,
     ) -> None:
         self._api = api
-        self._images = images
         self._debounce = debounce
         self._now = now
         self._recorder = Recorder(api, "gkm.io/caches", instance or FIELD_MANAGER)
-        self._fleet = Fleet()
-        # By uid: an object that was deleted and made again under its old name starts anew.
-        self._outcomes: dict[str, Outcome] = {}
-        self._verify = WorkQueue(
-            "verify",
-            self.verify,
-            workers=VERIFY_WORKERS,
-            backoff=backoff,
-            group=lambda key: key.namespace,
-            per_group=VERIFY_PER_NAMESPACE,
-            observe=metrics.reconciled("verify"),
-        )
-        self._status = WorkQueue("status", self.write, workers=STATUS_WORKERS, observe=metrics.reconciled("status"))
-        for controller, queue in (("verify", self._verify), ("status", self._status)):
-            metrics.QUEUE_DEPTH.labels(controller).set_function(queue.__len__)
+        self.status = WorkQueue("status", self.write, workers=STATUS_WORKERS, observe=metrics.reconciled("status"))
+        self.verification = Verification(images, self._get, self.status.add, backoff)
+        self.aggregation = Aggregation(api, lambda key: self.status.add(key, self._debounce))
+        for name, queue in (("verify", self.verification.queue), ("status", self.status)):
+            metrics.QUEUE_DEPTH.labels(name).set_function(queue.__len__)
         self._caches = Reflector(api, GKMCACHES, self._cache_changed)
         self._cluster_caches = Reflector(api, CLUSTERGKMCACHES, self._cache_changed)
-        self._nodes = Reflector(api, NODES, self._node_changed)
-        self._cluster_nodes = Reflector(api, CLUSTER_NODES, self._node_changed)
         self._reflectors: tuple[Reflector[Any], ...] = (
             self._caches,
             self._cluster_caches,
-            self._nodes,
-            self._cluster_nodes,
+            *self.aggregation.reflectors,
         )
 
     @property
@@ -105,56 +86,23 @@ class CachesController:
 
     def work(self) -> None:
         """Begin to look at images and to write status; what changed while nobody worked waits in the queues."""
-        self._verify.start()
-        self._status.start()
+        self.verification.queue.start()
+        self.status.start()
 
     def close(self) -> None:
         """End within a few seconds; a check that waits for a registry is left to its daemon thread."""
         for reflector in self._reflectors:
             reflector.close(1.0)
-        self._verify.close(1.0)
-        self._status.close(3.0)
-
-    def verify(self, key: CacheKey) -> None:
-        """Find out about the image of a cache.
-
-        Raises:
-            Retry: the answer may change with time.
-        """
-        cache = self._get(key)
-        if cache is None or cache.metadata.deletion_timestamp:
-            return
-        uid = cache.metadata.uid
-        known = self._outcomes.get(uid)
-        if known is not None and known.image == cache.spec.image and known.settled:
-            return
-        outcome = look(self._images, cache, status.resolved(cache, known))
-        _LOG.info(
-            "looked at image",
-            extra=fields(
-                cache=str(key),
-                image=outcome.image,
-                digest=outcome.digest,
-                verified=outcome.status,
-                reason=outcome.reason,
-            ),
-        )
-        self._outcomes[uid] = outcome
-        present = self._get(key)
-        if present is None or present.metadata.uid != uid:
-            self._outcomes.pop(uid, None)  # deleted meanwhile, perhaps before the line above
-            return
-        self._status.add(key)
-        if not outcome.settled:
-            raise Retry(f"{outcome.reason}: {outcome.message}")
+        self.verification.queue.close(1.0)
+        self.status.close(3.0)
 
     def write(self, key: CacheKey) -> None:
         """Make the status of a cache what it should be."""
         cache = self._get(key)
         if cache is None:
             return
-        outcome = self._outcomes.get(cache.metadata.uid)
-        summary = self._fleet.summary(key, status.resolved(cache, outcome))
+        outcome = self.verification.outcome(cache)
+        summary = self.aggregation.summary(key, status.resolved(cache, outcome))
         new = status.wanted(cache, outcome, summary, self._now())
         if new is None or new == cache.status:
             return
@@ -179,27 +127,13 @@ class CachesController:
         assert cache is not None  # noqa: S101 -- a reflector hands on at least one of them
         key = CacheKey(cache.metadata.namespace, cache.metadata.name)
         if old is not None and (new is None or old.metadata.uid != new.metadata.uid):
-            self._outcomes.pop(old.metadata.uid, None)
-            self._verify.forget(key)
-            self._status.forget(key)
+            self.verification.gone(key, old)
+            self.status.forget(key)
             old = None
         if new is None:
             return
-        if old is None or _asked(old) != _asked(new):
-            self._verify.add(key)
-        self._status.add(key, self._debounce)
-
-    def _node_changed(self, old: Node | None, new: Node | None) -> None:
-        node = new or old
-        assert node is not None  # noqa: S101 -- a reflector hands on at least one of them
-        namespace, name = node.metadata.namespace, node.metadata.name
-        for key in self._fleet.change(namespace, name, of_node(old), of_node(new)):
-            self._status.add(key, self._debounce)
-
-
-def _asked(cache: Cache) -> tuple[object, ...]:
-    """Return what of a cache the registry is asked about, and as whom."""
-    return cache.spec.image, cache.spec.image_pull_secrets
+        self.verification.changed(key, old, new)
+        self.status.add(key, self._debounce)
 
 
 def _resource(key: CacheKey) -> Resource[Any]:

@@ -8,7 +8,8 @@ from gkm.api.caches import Cache, CacheStatus
 from gkm.api.meta import Condition, with_condition
 from msgspec import structs
 
-from gkm_operator.caches.outcome import FALSE, TRUE, Outcome
+from gkm_operator.caches import readiness
+from gkm_operator.caches.outcome import TRUE, Outcome
 from gkm_operator.caches.tally import Summary
 
 _MAX_MESSAGE = 2048
@@ -35,8 +36,8 @@ def wanted(cache: Cache, outcome: Outcome | None, summary: Summary, now: str) ->
     verified = status.condition("Verified")
     conditions = status.conditions
     for kind, (value, reason, message) in {
-        "Ready": _ready(summary, verified=verified is not None and verified.status == TRUE),
-        "Error": _error(summary),
+        "Ready": readiness.ready(summary, verified=verified is not None and verified.status == TRUE),
+        "Error": readiness.error(summary),
     }.items():
         new = Condition(kind, value, reason, message, now, status.observed_generation)
         conditions = with_condition(conditions, new)
@@ -85,21 +86,3 @@ def _verified(cache: Cache, outcome: Outcome, now: str) -> CacheStatus:
     return structs.replace(
         status, image=outcome.image, resolved_digest=outcome.digest, size_bytes=outcome.size_bytes or known
     )
-
-
-def _ready(summary: Summary, *, verified: bool) -> tuple[str, str, str]:
-    if not verified:
-        return FALSE, "NotVerified", "the image is not verified: see the condition Verified"
-    if not summary.total:
-        return FALSE, "NoMatchingNodes", "no node reports this cache"
-    counts = f"{summary.ready} of {summary.total} nodes are ready"
-    if summary.ready == summary.total:
-        return TRUE, "AllNodesReady", counts
-    return FALSE, "NodesPending", f"{counts}, {summary.failed} failed"
-
-
-def _error(summary: Summary) -> tuple[str, str, str]:
-    if not summary.failed:
-        return FALSE, "NodeFailuresPresent", "no node reports a failure"
-    reasons = ", ".join(summary.failures)
-    return TRUE, "NodeFailuresPresent", f"{summary.failed} nodes failed ({reasons}): see failedNodeConditions"
