@@ -14,21 +14,26 @@ OPEN_MODE: Final = 0o777
 """The same for a private volume: a pod that is not root must be able to write."""
 
 
-def made(top: Path, relative: str, mode: int = DIRECTORY_MODE) -> Path:
+def made(top: Path, relative: str, mode: int = DIRECTORY_MODE) -> str:
     """Return the directory `relative` of the tree `top`, making what is missing on the way there.
+
+    Most often that is the last name alone: it is tried first.
 
     Raises:
         OSError: the disk refused.
     """
-    directory = top / relative
-    missing = []
-    while not directory.exists():
-        missing.append(directory)
-        directory = directory.parent
-    for path in reversed(missing):
-        path.mkdir()
-        path.chmod(mode)  # whatever the umask was
-    return top / relative
+    directory = f"{top}/{relative}" if relative else str(top)
+    try:
+        os.mkdir(directory)  # noqa: PTH102 -- a Path for each of thousands costs as much as the call
+    except FileExistsError:
+        return directory
+    except FileNotFoundError:
+        if not relative:
+            raise
+        made(top, os.path.dirname(relative), mode)  # noqa: PTH120 -- as above
+        os.mkdir(directory)  # noqa: PTH102 -- as above
+    os.chmod(directory, mode)  # noqa: PTH101 -- whatever the umask was; as above
+    return directory
 
 
 def read(directory: int, name: str, limit: int) -> bytes:
@@ -43,13 +48,12 @@ def read(directory: int, name: str, limit: int) -> bytes:
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             return b""
-        with os.fdopen(descriptor, "rb", closefd=False) as file:
-            return file.read(limit + 1)
+        return _read(descriptor, limit + 1)
     finally:
         os.close(descriptor)
 
 
-def write(path: Path, data: bytes) -> None:
+def write(path: str, data: bytes) -> None:
     """Write a new file that anybody may read.
 
     Raises:
@@ -58,7 +62,16 @@ def write(path: Path, data: bytes) -> None:
     descriptor = os.open(path, _WRITE, _FILE_MODE)
     try:
         os.fchmod(descriptor, _FILE_MODE)
-        with os.fdopen(descriptor, "wb", closefd=False) as file:
-            file.write(data)
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
     finally:
         os.close(descriptor)
+
+
+def _read(descriptor: int, most: int) -> bytes:
+    parts = []
+    while most and (part := os.read(descriptor, most)):
+        parts.append(part)
+        most -= len(part)
+    return b"".join(parts)

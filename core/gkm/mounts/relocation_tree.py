@@ -90,7 +90,7 @@ class _Walk:
         self._mount_path = mount_path
         self._is_open = is_open
 
-    def made(self, relative: str) -> Path:
+    def made(self, relative: str) -> str:
         """Return the counterpart of a directory, making it where it is missing."""
         mode = relocation_files.OPEN_MODE if self._is_open else relocation_files.DIRECTORY_MODE
         return relocation_files.made(self._destination, relative, mode)
@@ -153,7 +153,7 @@ class _Walk:
         for name in listing.naming:
             result = _rewritten(descriptor, name, inside, listing)
             self.incomplete += not result.complete
-            relocation_files.write(place / name, result.data)
+            relocation_files.write(f"{place}/{name}", result.data)
 
 
 def _rewritten(descriptor: int, name: str, inside: str, listing: _Listing) -> Rewritten:
