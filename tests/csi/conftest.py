@@ -3,10 +3,24 @@
 from collections.abc import Iterator
 
 import pytest
+from csi_harness.desk import Desk
+from csi_harness.nodes import node_files
 from csi_harness.rig import Rig, running_rig
+from csi_harness.scene import Scene
 
 
 @pytest.fixture(scope="module")
 def rig() -> Iterator[Rig]:
     with running_rig() as rig:
         yield rig
+
+
+@pytest.fixture(scope="module")
+def scene(rig: Rig) -> Scene:
+    return Scene(rig)
+
+
+@pytest.fixture
+def desk() -> Iterator[Desk]:
+    with node_files() as files:
+        yield Desk(files)

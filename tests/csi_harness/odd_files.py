@@ -4,6 +4,8 @@ import os
 import socket
 from pathlib import Path
 
+import pytest
+
 
 def make_socket(path: Path) -> None:
     """Leave a socket at `path`."""
@@ -15,3 +17,10 @@ def make_socket(path: Path) -> None:
             listener.bind(path.name)
     finally:
         os.chdir(here)
+
+
+def make_device(path: Path) -> None:
+    """Leave a device that can be read without end at `path`."""
+    if os.geteuid() != 0:
+        pytest.skip("a device node needs root")
+    os.mknod(path, 0o020600, os.makedev(1, 5))  # /dev/zero

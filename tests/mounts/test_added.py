@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from csi_harness.odd_files import make_socket
+from csi_harness.odd_files import make_device, make_socket
 from gkm.mounts import added
 from gkm.mounts.added import Added, TooMuch
 from testbed.descriptors import open_below
@@ -110,12 +110,6 @@ def test_nothing_new_leaves_an_empty_directory_without_those_in_it(volume: Path)
     (volume / "a" / "b").mkdir(parents=True)
     assert copied(volume) == Added(0, 0, 0)
     assert list(volume.with_name("kept").iterdir()) == []
-
-
-def make_device(path: Path) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("a device node needs root")
-    os.mknod(path, 0o020600, os.makedev(1, 5))  # /dev/zero: it has no end
 
 
 @pytest.mark.parametrize(

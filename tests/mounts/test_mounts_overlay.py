@@ -1,26 +1,17 @@
 """Real overlays in a private namespace: read-only for everybody, and gone when they are taken away."""
 
-import sys
-import textwrap
 from pathlib import Path
 
 import pytest
-from csi_harness.namespaces import private_namespace
+from csi_harness import mounting
 
 pytestmark = pytest.mark.mounts
 
 PRELUDE = """
-import errno, os, sys
-from pathlib import Path
-from gkm.mounts import beneath, mountinfo, overlay, syscalls, targets, unmount
-from gkm.mounts.marks import Mark, marked
-
-root = Path(sys.argv[1])
 for name in ("lower,with:odd\\\\characters", "empty", "pods/p"):
     (root / name).mkdir(parents=True)
 (root / "lower,with:odd\\\\characters" / "one").write_text("hello")
 (root / "link").symlink_to(root / "empty")
-target = root / "pods" / "p" / "t"
 
 def mount(name="gkm:csi-1@sha256:00"):
     with (
@@ -31,28 +22,11 @@ def mount(name="gkm:csi-1@sha256:00"):
         place.make()
         with place.held() as held:
             overlay.mount_read_only((lower, empty), held, name)
-
-def mounts():
-    return [found for found in mountinfo.read() if found.point == str(target)]
-
-def take_away():
-    with targets.opened(root, target) as place:
-        return unmount.unmount_all(place.parent, place.name)
-
-def code_of(call):
-    try:
-        call()
-    except OSError as error:
-        return errno.errorcode[error.errno]
-    return "nothing"
 """
 
 
 def inside(tmp_path: Path, code: str) -> None:
-    """Run `code` in a mount namespace of its own."""
-    with private_namespace() as namespace:
-        run = namespace.run(sys.executable, "-c", PRELUDE + textwrap.dedent(code), tmp_path)
-    assert run.returncode == 0, run.stderr
+    mounting.inside(tmp_path, PRELUDE, code)
 
 
 def test_the_content_is_read_and_nothing_can_be_written(tmp_path: Path) -> None:

@@ -1,27 +1,21 @@
 """The private mount in a namespace of its own: what fails leaves nothing, and what is mounted keeps its bounds."""
 
-import sys
-import textwrap
 from pathlib import Path
 
 import pytest
-from csi_harness.namespaces import private_namespace
+from csi_harness import mounting
 
 pytestmark = pytest.mark.mounts
 
 PRELUDE = """
-import errno, os, sys
 from contextlib import ExitStack
-from pathlib import Path
-from gkm.mounts import beneath, mountinfo, overlay, syscalls, targets, unmount
-from gkm.mounts.marks import Mark, marked
 
-root = Path(sys.argv[1])
 for name in ("lower", "empty", "pods/p", "scratch"):
     (root / name).mkdir(parents=True)
 (root / "lower" / "one").write_text("hello")
 (root / "lower").chmod(0o555)
-target, scratch = root / "pods" / "p" / "t", root / "scratch"
+
+scratch = root / "scratch"
 
 def mount(size=1 << 20, lowers=("lower", "empty"), scratch=scratch):
     with ExitStack() as held:
@@ -30,28 +24,11 @@ def mount(size=1 << 20, lowers=("lower", "empty"), scratch=scratch):
         place.make()
         point = held.enter_context(place.held())
         overlay.mount_private(opened, point, "gkm:csi-1@sha256:00", scratch=scratch, size=size)
-
-def mounts():
-    return [found for found in mountinfo.read() if found.point.startswith(str(root))]
-
-def take_away():
-    with targets.opened(root, target) as place:
-        return unmount.unmount_all(place.parent, place.name)
-
-def code_of(call):
-    try:
-        call()
-    except OSError as error:
-        return errno.errorcode[error.errno]
-    return "nothing"
 """
 
 
 def inside(tmp_path: Path, code: str) -> None:
-    """Run `code` in a mount namespace of its own."""
-    with private_namespace() as namespace:
-        run = namespace.run(sys.executable, "-c", PRELUDE + textwrap.dedent(code), tmp_path)
-    assert run.returncode == 0, run.stderr
+    mounting.inside(tmp_path, PRELUDE, code)
 
 
 def test_one_mount_is_left_and_it_can_be_written_to(tmp_path: Path) -> None:

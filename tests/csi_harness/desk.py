@@ -1,0 +1,74 @@
+"""Publish and unpublish over mounts in memory, where every step can be made to fail."""
+
+from dataclasses import dataclass, field
+
+from csi_harness.mounts import MountsInMemory
+from csi_harness.nodes import NODE, NodeFiles, publish_message
+from gkm.hoststate import records
+from gkm.hoststate.names import CacheRef
+from gkm.mounts.marks import Mark
+from gkm_csi import request
+from gkm_csi.captures import Captures
+from gkm_csi.layers import Layers
+from gkm_csi.ledger import Ledger
+from gkm_csi.publish import Publisher
+from gkm_csi.request import Publish
+from gkm_csi.underway import Underway
+from gkm_csi.unpublish import Unpublisher
+
+
+class FailingLedger(Ledger):
+    fails = ""
+
+    def add(self, record: records.VolumeRecord) -> None:
+        if self.fails == "add":
+            raise OSError(28, "No space left on device")
+        super().add(record)
+
+    def write_usage(self, ref: CacheRef) -> None:
+        if self.fails == "write_usage":
+            raise OSError(28, "No space left on device")
+        super().write_usage(ref)
+
+
+@dataclass
+class Desk:
+    files: NodeFiles
+    mounts: MountsInMemory = field(default_factory=MountsInMemory)
+    underway: Underway = field(default_factory=Underway)
+
+    def __post_init__(self) -> None:
+        self.ledger = FailingLedger(self.files.layout)
+        layers = Layers(NODE, self.files.layout, self.ledger, self.mounts)
+        self.publisher = Publisher(
+            NODE,
+            self.files.layout,
+            ledger=self.ledger,
+            mounter=self.mounts,
+            layers=layers,
+            underway=self.underway,
+            driver_version=lambda: None,
+        )
+        captures = Captures(self.files.layout, layers.of_mounted)
+        self.unpublisher = Unpublisher(
+            NODE, ledger=self.ledger, mounter=self.mounts, underway=self.underway, captures=captures
+        )
+        self.ref = self.files.ready()
+
+    def asked(self, volume: str = "csi-1", **attributes: str) -> Publish:
+        told = attributes or {"cacheName": self.ref.name}
+        return request.publish(publish_message(volume, self.files.target(volume), told), self.files.kubelet)
+
+    def record(self) -> records.VolumeRecord | None:
+        return records.load(self.files.layout, "csi-1")
+
+    def is_clean(self) -> bool:
+        left = (
+            self.files.layout.volume_record("csi-1").parent.exists() or self.files.layout.usage_file(self.ref).exists()
+        )
+        return not left and not self.mounts.there and not self.mounts.directories
+
+    def mark(self) -> Mark:
+        record = self.record()
+        assert record is not None
+        return Mark("csi-1", record.digest)
