@@ -1,0 +1,203 @@
+"""What is planned with, and what comes out: frozen values, no behaviour that decides anything."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class Policy(StrEnum):
+    """Which costs are compared first (docs/design/calculus.md)."""
+
+    FEWEST_DOMAINS = "fewest-domains"
+    FEWEST_BLOCKS = "fewest-blocks"
+    LEAST_WASTE = "least-waste"
+
+
+class Place(NamedTuple):
+    """Where a domain lies. Its own name comes last, so that places sort by region, cluster, block and domain."""
+
+    region: str
+    cluster: str
+    block: str
+    domain: str
+
+    def __str__(self) -> str:
+        """Return it as people read it."""
+        return "/".join(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node that may be used: healthy, schedulable, of the flavour. GPUs in whole numbers; `free` is never below 0.
+
+    `scopes` are the names of the request's scopes that take it; empty where the request has none.
+    """
+
+    name: str
+    place: Place
+    total: int
+    free: int
+    scopes: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Ceiling:
+    """How many GPUs a scope gives at most."""
+
+    scope: str
+    gpus: int
+
+
+@dataclass(frozen=True, slots=True)
+class Malleability:
+    """A run that may be smaller: by multiples of `step_gpus`, down to `min_gpus`."""
+
+    step_gpus: int
+    min_gpus: int
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A run: `gpus` in groups of `group_gpus` (the last may be smaller), in pods of `pod_gpus`, whole pods throughout.
+
+    `spares` are pods a group. `may_spread` allows groups in several domains. `ceilings` name the scopes of the run;
+    with any, every group lies within one of them.
+    """
+
+    gpus: int
+    pod_gpus: int
+    group_gpus: int
+    spares: int = 0
+    may_spread: bool = True
+    policy: Policy = Policy.FEWEST_DOMAINS
+    ceilings: tuple[Ceiling, ...] = ()
+    malleability: Malleability | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse sizes that do not divide.
+
+        Raises:
+            ValueError: what does not, in one sentence.
+        """
+        if min(self.gpus, self.pod_gpus, self.group_gpus) < 1 or self.spares < 0:
+            raise ValueError("a run has one GPU at least, in pods and groups of one GPU at least")
+        if self.group_gpus % self.pod_gpus:
+            raise ValueError(f"groups of {self.group_gpus} GPUs do not divide into pods of {self.pod_gpus}")
+        if self.gpus % self.pod_gpus:
+            raise ValueError(f"{self.gpus} GPUs do not divide into pods of {self.pod_gpus}")
+
+    @property
+    def groups(self) -> int:
+        """Return how many groups there are, a short last one included."""
+        return -(-self.gpus // self.group_gpus)
+
+    @property
+    def group_pods(self) -> int:
+        """Return the pods of a whole group, without spares."""
+        return self.group_gpus // self.pod_gpus
+
+    @property
+    def last_pods(self) -> int:
+        """Return the pods of the last group."""
+        return (self.gpus - (self.groups - 1) * self.group_gpus) // self.pod_gpus
+
+
+class Share(NamedTuple):
+    """GPUs of one node."""
+
+    node: str
+    gpus: int
+
+
+class Distance(StrEnum):
+    """What a spare shares with the group it stands ready for, at least."""
+
+    DOMAIN = "domain"
+    BLOCK = "block"
+    CLUSTER = "cluster"
+    REGION = "region"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Spare:
+    """A pod that stands ready."""
+
+    node: str
+    gpus: int
+    place: Place
+    distance: Distance
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One group: all its GPUs in one domain, and in one scope where there are any ("" else). Nodes by name."""
+
+    index: int
+    gpus: int
+    place: Place
+    scope: str
+    nodes: tuple[Share, ...]
+    spares: tuple[Spare, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """What a plan costs, and how good it can be at best. `gap` is `domains` (or blocks, as the policy asks) less that.
+
+    `pristine_domains` are those that nobody used before.
+    """
+
+    domains: int
+    blocks: int
+    stranded_gpus: int
+    pristine_domains: int
+    spares_elsewhere: int
+    lower_bound: int
+    gap: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Where every group goes. `gpus` is what was planned: less than asked for where a malleable run was made smaller.
+
+    `hash` is sha256, in hex, of the request, the groups and the inventory's version as canonical JSON (RFC 8785).
+    """
+
+    request: Request
+    gpus: int
+    groups: tuple[Group, ...]
+    metrics: Metrics
+    inventory_version: str
+    hash: str
+
+
+class Level(StrEnum):
+    """What keeps a run from fitting: the first of these that does."""
+
+    FLAVOR = "flavor"
+    SELECTOR = "selector"
+    SCOPE = "scope"
+    NODE = "node"
+    DOMAIN = "domain"
+    CAPACITY = "capacity"
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """A change that would make the run fit, as a sentence; it was planned and does."""
+
+    kind: str
+    sentence: str
+    changes: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a run does not fit. `largest_groups` whole groups would, under the same policy and with the same spares."""
+
+    level: Level
+    message: str
+    largest_groups: int
+    fixes: tuple[Fix, ...] = ()
