@@ -28,7 +28,10 @@ class Wanted:
 
 
 def declare(api: Api, caches: Iterable[Wanted]) -> None:
-    """Make caches and say of each at once that it is verified, as the controller does."""
+    """Make caches and say of each at once that it is verified, as the controller does.
+
+    Where the policies of all of deploy/base hold, `api` is that of kube.our_kinds.status_writer.
+    """
     with ThreadPoolExecutor(AT_A_TIME) as pool:
         list(pool.map(partial(_declare, api), caches))
 

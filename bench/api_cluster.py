@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent_process import NODE
-from api_audit import AGENT, Audit
+from api_audit import AGENT
 from kube import our_kinds
+from testbed.audit import Audit, AuditedControlPlane
 from testbed.cluster import Cluster
-from testbed.control_plane import ControlPlane, Options
+from testbed.control_plane import Options
 from testbed.gkm_objects import namespace
-from testbed.processes import Process
 
 NAMESPACES = tuple(f"bench-{number}" for number in range(4))
 _BASE = our_kinds.ROOT / "deploy" / "base"
@@ -28,23 +28,11 @@ class Place:
     account: Path
 
 
-class _Audited(ControlPlane):
-    """A control plane that keeps an audit log."""
-
-    @property
-    def audit(self) -> Audit:
-        return Audit(self.directory / "audit")
-
-    def _run(self, name: str, command: str, *arguments: str) -> Process:
-        more = self.audit.arguments() if command == "kube-apiserver" else ()
-        return super()._run(name, command, *arguments, *more)
-
-
 @contextmanager
 def start(directory: Path, labels: Mapping[str, str]) -> Iterator[Place]:
     """Start it, empty but for the namespaces and a Node with these labels."""
     with ExitStack() as stack:
-        control_plane = _Audited(directory / "control-plane", Options())
+        control_plane = AuditedControlPlane(directory / "control-plane", Options())
         stack.callback(control_plane.close)
         control_plane.start()
         cluster = Cluster(directory, control_plane)

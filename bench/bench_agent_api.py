@@ -18,13 +18,13 @@ import agent_process
 import api_audit
 import api_cluster
 from agent_process import CACHES, LONGEST_SECONDS, REPOSITORY
-from api_audit import Request
 from api_caches import NodeObjects, Wanted, declare, delete
 from api_cluster import NAMESPACES, Place
 from fakes import nvml_library
 from figures import Result
 from gkm.kube import client
 from gkm.kube.client import HttpApi
+from testbed.audit import Request
 from testbed.processes import Process
 from testbed.registry import Registry
 

@@ -60,6 +60,7 @@ class Agent:
         bounds: Store | None = None,
         capture: Capture = CAPTURE,
         tell_ready: Callable[[Mapping[CacheRef, str]], object] = lambda _ready: None,
+        keeps: bool = False,
     ) -> None:
         bounds = bounds or Store()
         self._desk = desk
@@ -68,6 +69,7 @@ class Agent:
         self._gpus = gpus
         self._publisher = publisher
         self._policy = policy
+        self._keeps = keeps
         self._wake = wake
         self._clock = clock
         self._workers = Workers(desk, wake, clock)
@@ -187,7 +189,8 @@ class Agent:
     def _decided(self, cache: WantedCache, known: Known, inventory: Inventory) -> Step:
         digest = decisions.meant(cache, known.pointer, known.check)
         size = knowledge.entry_bytes(self._desk, self._images, digest, known.pointer)
-        return decisions.decide(cache, replace(known, entry_bytes=size), inventory, self._policy, self._clock())
+        known = replace(known, entry_bytes=size)
+        return decisions.decide(cache, known, inventory, self._policy, self._clock(), keeps=self._keeps)
 
     def _said(self, pointer: Pointer) -> Pointer:
         said = self._desk.save(pointer)
@@ -212,17 +215,17 @@ class Agent:
         turns = Turns(self._workers, self._tries, cache(lambda ref: waiting.is_waited_for(self._desk.layout, ref)))
         left = dict(asks)
         while (ref := turns.next(left)) is not None:
-            self._begin(wanted[ref], left.pop(ref).digest, known[ref].pointer, inventory)
+            self._begin(wanted[ref], left.pop(ref), known[ref].pointer, inventory)
         if (late := turns.to_give_way(left)) is not None:
             self._tries.began(late)  # it has had its turn until now: whoever waits goes before it
             self._workers.give_way(late)
 
-    def _begin(self, wanted: WantedCache, digest: str, pointer: Pointer | None, inventory: Inventory) -> None:
+    def _begin(self, wanted: WantedCache, ask: Ask, pointer: Pointer | None, inventory: Inventory) -> None:
         self._tries.began(wanted.ref)
         self._workers.start(
             Pull(
                 wanted=wanted,
-                digest=digest,
+                digest=ask.digest,
                 desk=self._desk,
                 images=self._images,
                 inventory=inventory,
@@ -230,6 +233,7 @@ class Agent:
                 ticket=Ticket(wanted.ref),
                 room=self._room,
                 announced=pointer is not None and (pointer.state, pointer.image) == (CacheState.FAILED, wanted.image),
+                serving=pointer if ask.serving else None,
             )
         )
 

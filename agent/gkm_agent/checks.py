@@ -57,8 +57,11 @@ def remove(layout: Layout, ref: CacheRef) -> None:
 
 
 def policy_of(verification: Verification) -> str:
-    """Return a name for what is demanded now, the content of its files included: a new key or root asks anew."""
-    hasher = hashlib.sha256(msgspec.json.encode(verification))
+    """Return a name for what is demanded now, the content of its files included: a new key or root asks anew.
+
+    What follows from a refusal, and when it is looked for, is no demand: a change of that asks nobody.
+    """
+    hasher = hashlib.sha256(msgspec.json.encode({"mode": verification.mode, "policies": verification.policies}))
     for path in verification.files():
         try:
             hasher.update(files.read_bounded(Path(path).resolve()))

@@ -13,7 +13,7 @@ from gkm.gpus.values import Inventory
 from gkm.hoststate.pointers import CacheState, Pointer
 
 from gkm_agent.checks import Check
-from gkm_agent.values import Attempt, WantedCache
+from gkm_agent.values import Attempt, Hold, WantedCache
 
 FIRST_PAUSE, LONGEST_PAUSE = 5.0, 600.0
 """Seconds between tries of what time mends: the first, and the longest of the doubled ones."""
@@ -46,9 +46,13 @@ class Say:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Ask the registry: verify, describe, fetch. `digest` is "" where the reference must be resolved first."""
+    """Ask the registry: verify, describe, fetch. `digest` is "" where the reference must be resolved first.
+
+    `serving`: the cache is Ready, and stays so until it is let through, and also if it is not.
+    """
 
     digest: str
+    serving: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +65,23 @@ class Wait:
 Step = Keep | Say | Ask | Wait
 
 
-def decide(wanted: WantedCache, known: Known, inventory: Inventory, policy: str, now: float) -> Step:
-    """Return the next step for a cache."""
+def decide(
+    wanted: WantedCache, known: Known, inventory: Inventory, policy: str, now: float, *, keeps: bool = False
+) -> Step:
+    """Return the next step for a cache; `keeps`: what is refused stays where it is served (whenRevoked)."""
     digest = meant(wanted, known.pointer, known.check)
-    if wanted.hold is not None and (wanted.hold.final or not _is_ready(known.pointer, wanted)):
-        state = CacheState.FAILED if wanted.hold.final else CacheState.PENDING
-        return _said(known, pointer_of(wanted, "", state, wanted.hold.reason, wanted.hold.message))
+    hold = wanted.hold
+    if hold is not None and hold.final:
+        return _refused(wanted, known, hold, inventory, keeps=keeps)
+    if hold is not None and not _is_ready(known.pointer, wanted):
+        return _said(known, pointer_of(wanted, "", CacheState.PENDING, hold.reason, hold.message))
     if inventory.unreadable:
-        message = f"waiting until the GPUs of this node can be read: {'; '.join(inventory.errors)}"
-        return _said(known, pointer_of(wanted, digest, CacheState.PENDING, Reason.GPU_LOST, message))
+        return _said(known, _without_gpus(wanted, digest, inventory))
     if not counts(known.check, wanted, digest, policy):
-        return _asked(wanted, known, digest, now)
+        if not (keeps and _stays(known, wanted, digest, inventory)):
+            return _asked(wanted, known, digest, now)
+        said = _said(known, _staying(wanted, known, inventory))
+        return said if isinstance(said, Say) else _asked(wanted, known, digest, now, serving=True)
     assert known.check is not None  # noqa: S101 -- it counts
     return _judged(wanted, known, known.check, inventory, now)
 
@@ -91,6 +101,24 @@ def meant(wanted: WantedCache, pointer: Pointer | None, check: Check | None) -> 
 def counts(check: Check | None, wanted: WantedCache, digest: str, policy: str) -> bool:
     """Return whether a check still says that this image may be used."""
     return check is not None and (check.image, check.digest, check.policy) == (wanted.image, digest, policy)
+
+
+def serves(known: Known, wanted: WantedCache, digest: str) -> bool:
+    """Return whether this node serves this very image and digest, or would if its GPUs could be read.
+
+    Its check says that it was let through once; nothing is said of now.
+    """
+    pointer, check = known.pointer, known.check
+    if not digest or pointer is None or check is None or known.entry_bytes is None:
+        return False
+    same_image = (pointer.image, pointer.digest) == (check.image, check.digest) == (wanted.image, digest)
+    lost = (pointer.state, pointer.reason) == (CacheState.PENDING, Reason.GPU_LOST)
+    return same_image and (pointer.state is CacheState.READY or lost)
+
+
+def kept(reason: Reason | str, message: str) -> str:
+    """Return what a pointer says that stays Ready without being let through now."""
+    return bounded(f"kept by verification.whenRevoked, and given to no further node ({reason}): {message}")
 
 
 def pointer_of(
@@ -141,13 +169,44 @@ def _judged(wanted: WantedCache, known: Known, check: Check, inventory: Inventor
     return _said(known, verdict_pointer(wanted, check, fit, inventory, known.entry_bytes))
 
 
-def _asked(wanted: WantedCache, known: Known, digest: str, now: float) -> Step:
+def _refused(wanted: WantedCache, known: Known, hold: Hold, inventory: Inventory, *, keeps: bool) -> Step:
+    if not (keeps and _stays(known, wanted, hold.digest, inventory)):
+        return _said(known, pointer_of(wanted, "", CacheState.FAILED, hold.reason, hold.message))
+    if inventory.unreadable:
+        return _said(known, _without_gpus(wanted, hold.digest, inventory))
+    return _said(known, _staying(wanted, known, inventory, kept(hold.reason, hold.message)))
+
+
+def _without_gpus(wanted: WantedCache, digest: str, inventory: Inventory) -> Pointer:
+    message = f"waiting until the GPUs of this node can be read: {'; '.join(inventory.errors)}"
+    return pointer_of(wanted, digest, CacheState.PENDING, Reason.GPU_LOST, message)
+
+
+def _stays(known: Known, wanted: WantedCache, digest: str, inventory: Inventory) -> bool:
+    """Return whether what is served may stay: not on GPUs that it does not fit any more."""
+    if not serves(known, wanted, digest) or known.check is None:
+        return False
+    return inventory.unreadable or preflight.check(known.check.targets, inventory.gpus).fits
+
+
+def _staying(wanted: WantedCache, known: Known, inventory: Inventory, message: str | None = None) -> Pointer:
+    """Return the Ready pointer of what stays; without a message it says what it said."""
+    assert known.check is not None  # noqa: S101 -- what is served has one
+    assert known.pointer is not None  # noqa: S101 -- and this one
+    fit = preflight.check(known.check.targets, inventory.gpus)
+    ready = verdict_pointer(wanted, known.check, fit, inventory, known.entry_bytes)
+    if message is None:
+        message = known.pointer.message if _is_ready(known.pointer, wanted) else ready.message
+    return replace(ready, message=message)
+
+
+def _asked(wanted: WantedCache, known: Known, digest: str, now: float, *, serving: bool = False) -> Step:
     attempt = known.attempt
     waits = attempt is not None and attempt.wanted == wanted and now < attempt.next_try
     # A pause longer than any of ours means that the clock was set back.
     if attempt is not None and waits and attempt.next_try - now <= LONGEST_LONG_PAUSE * 1.2:
         return Wait(attempt.next_try)
-    return Ask(digest)
+    return Ask(digest, serving)
 
 
 def _said(known: Known, pointer: Pointer) -> Step:

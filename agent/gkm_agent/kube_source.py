@@ -154,5 +154,5 @@ def _hold(cache: Cache) -> Hold:
     if condition is None or cache.status.image != cache.spec.image or condition.status == "True":
         return Hold("", "waiting for the controller to resolve and verify the image")
     if condition.status == "False":
-        return Hold(condition.reason, condition.message, final=True)
+        return Hold(condition.reason, condition.message, final=True, digest=cache.status.resolved_digest or "")
     return Hold(condition.reason, f"waiting for the controller to verify the image: {condition.message}")

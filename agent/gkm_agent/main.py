@@ -95,6 +95,7 @@ def work(chosen: Options, config: Config, outside: Outside, stop: Event, wake: E
         bounds=config.store,
         capture=config.capture,
         tell_ready=fabric.ready,
+        keeps=config.verification.when_revoked == "keep",
     )
     logs.event("agent starts", node=chosen.node, state=str(chosen.layout.state))
     with served(chosen, lambda: pulse.vitals(listed=source.wait(0), gpus=gpus.wait(0))):

@@ -18,7 +18,7 @@ from gkm.images.pulling.pull import Stage
 
 from gkm_agent import logs, withdrawal
 from gkm_agent.checks import Check, CheckedTarget
-from gkm_agent.decisions import pointer_of, verdict_pointer
+from gkm_agent.decisions import kept, pointer_of, same, verdict_pointer
 from gkm_agent.desk import Desk, Superseded, Ticket
 from gkm_agent.images import CacheImages
 from gkm_agent.room import Room
@@ -38,6 +38,8 @@ class Failure:
     transient: bool
     noted: bool = True
     """Whether the pointer says so; a full disk cannot take it."""
+    kept: bool = False
+    """The cache is served on all the same."""
 
 
 @dataclass(slots=True)
@@ -56,6 +58,8 @@ class Pull:
     """A pointer with a reason stands already: a further try does not hide it behind a Pending of seconds."""
     extracting: bool = False
     """All blobs are here: to end the pull now would throw away more than is left to do."""
+    serving: Pointer | None = None
+    """What is Ready and stays so until it is let through anew, and also if it is refused (whenRevoked: keep)."""
 
     def run(self) -> Failure | None:
         """Bring the cache as far as it goes and write that down; return what went wrong.
@@ -70,23 +74,37 @@ class Pull:
         except Exception as error:  # noqa: BLE001 -- whatever an image does to us costs this cache, not the agent
             failure = failure_of(error)
             try:
-                self._say(CacheState.FAILED, failure.reason, failure.message)
+                self._say_failed(failure)
             except Superseded:
                 raise
             except Exception as refused:  # noqa: BLE001 -- a try that nobody counts as one is made again at once
                 message = _text(f"{failure.message}; nor can that be noted: {refused}")
-                return Failure(failure_of(refused).reason, message, transient=True, noted=False)
-            return failure
+                return Failure(failure_of(refused).reason, message, transient=True, noted=False, kept=self._keeps)
+            return replace(failure, kept=self._keeps)
         return None
 
+    @property
+    def _keeps(self) -> bool:
+        return self.serving is not None
+
+    def _say_failed(self, failure: Failure) -> None:
+        if self.serving is None:
+            self._say(CacheState.FAILED, failure.reason, failure.message)
+            return
+        said = replace(self.serving, message=kept(failure.reason, failure.message))
+        if not same(self.serving, said):
+            self.desk.save(said, self.ticket)
+
     def _run(self) -> None:
-        if not self.announced:
+        if not (self.announced or self._keeps):
             self._say(CacheState.PENDING, message="looking at the image in its registry")
         self.images = self.images.opened_for(self.wanted)
         self.digest = self.digest or self.images.resolve(self.wanted.image)
         verdict = self.images.verify(self.wanted.image, self.digest, self.wanted.ref.namespace)
         if not verdict.allowed:
             raise GKMError(verdict.reason, verdict.message)
+        # From here on it is as with any image that is let through, also where what it says of itself is no good.
+        self.serving = None
         image = self.images.describe(self.wanted.image, self.digest)
         check = self._checked(image, "" if verdict.verified else verdict.message)
         fit = preflight.check(image.targets, self.inventory.gpus)

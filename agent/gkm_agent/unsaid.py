@@ -7,7 +7,7 @@ from gkm.hoststate.layout import Layout
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState, Pointer
 
-from gkm_agent.decisions import Known, pointer_of
+from gkm_agent.decisions import Known, kept, pointer_of
 from gkm_agent.desk import load_pointer
 from gkm_agent.pull import Failure
 from gkm_agent.values import WantedCache
@@ -33,8 +33,13 @@ class Unsaid:
         if failure is None or failure.noted:
             self._failures.pop(wanted.ref, None)
             return
-        meant = pointer_of(wanted, wanted.digest or "", CacheState.FAILED, failure.reason, failure.message)
-        self._failures[wanted.ref] = _Unsaid(meant, load_pointer(self._layout, wanted.ref))
+        stands = load_pointer(self._layout, wanted.ref)
+        if failure.kept and stands is not None and stands.state is CacheState.READY:
+            # What pods get is decided by the disk, and that gives it to them.
+            meant = replace(stands, message=kept(failure.reason, failure.message))
+        else:
+            meant = pointer_of(wanted, wanted.digest or "", CacheState.FAILED, failure.reason, failure.message)
+        self._failures[wanted.ref] = _Unsaid(meant, stands)
 
     def shown(self, known: Mapping[CacheRef, Known]) -> dict[CacheRef, Known]:
         """Return what is known, with these failures in the place of what the disk still says."""

@@ -8,11 +8,15 @@ from gkm.hoststate.names import CacheRef
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Why a wanted cache must not be fetched now: nobody has vouched for it yet, or (`final`) somebody refused it."""
+    """Why a wanted cache must not be fetched now: nobody has vouched for it yet, or (`final`) somebody refused it.
+
+    `digest` is what was refused, "" where nothing was resolved.
+    """
 
     reason: str
     message: str
     final: bool = False
+    digest: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from gkm.api.config import Config, ConfigInvalid, parse
+from gkm.probes import addresses
 
 PREFIX = "GKM_"
 MAX_CONFIG_BYTES = 4 << 20
@@ -24,10 +25,10 @@ def address(text: str) -> tuple[str, int]:
     Raises:
         argparse.ArgumentTypeError: it is neither.
     """
-    host, separator, port = text.rpartition(":")
-    if not separator or not port.isdigit() or int(port) > 65535:  # noqa: PLR2004 -- the last port
-        raise argparse.ArgumentTypeError(f"{text!r} is not host:port")
-    return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104 -- what ":port" means everywhere
+    try:
+        return addresses.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def level(text: str) -> str:

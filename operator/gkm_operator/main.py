@@ -1,4 +1,4 @@
-"""`gkm-operator`: two commands, one process each."""
+"""`gkm-operator`: two commands, one process each; `gkm-operator --check-config --config FILE` needs neither."""
 
 import argparse
 import logging
@@ -26,7 +26,7 @@ Run = Callable[[argparse.Namespace, Config, Event], int]
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
     parser = _parser()
-    arguments = parser.parse_args(argv)
+    arguments = parser.parse_args(_with_command(sys.argv[1:] if argv is None else argv))
     logs.start(arguments.log_level)
     try:
         config = flags.read_config(arguments.config)
@@ -61,6 +61,12 @@ def _command(name: str) -> Run:
     from gkm_operator.caches.command import run as controllers  # noqa: PLC0415
 
     return controllers
+
+
+def _with_command(words: Sequence[str]) -> Sequence[str]:
+    """Return a command line with its command: a file is checked for both at once, so it need not be named."""
+    alone = "--check-config" in words and words[0].startswith("-")
+    return ["controllers", *words] if alone else words
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -1,4 +1,4 @@
-"""What the controllers count (design/api.md, "Metrics": the names are API). Labels come from fixed sets only."""
+"""What both commands count (design/api.md, "Metrics": the names are API). Labels come from fixed sets only."""
 
 from collections.abc import Callable
 from typing import Final
@@ -34,12 +34,36 @@ API_REQUESTS: Final = Counter(
     "gkm_api_requests_total", "Answers of the Kubernetes API; code none: there was none.", ["verb", "code"],
     registry=REGISTRY,
 )  # fmt: skip
+ADMISSION_SECONDS: Final = Histogram(
+    "gkm_admission_seconds",
+    "Time until an admission request was answered: admitted, warned, refused, or late (no time or place to look).",
+    ["kind", "result"],
+    buckets=(0.001, 0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2, 3, 5, 10),
+    registry=REGISTRY,
+)
+VERIFY_SECONDS: Final = Histogram(
+    "gkm_verify_seconds",
+    "Time that admission's verification of one image took: verified, refused, unknown, remembered, or off.",
+    ["result"],
+    buckets=(0.001, 0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2, 3, 5, 10),
+    registry=REGISTRY,
+)
 LEADS: Final = Gauge("gkm_leader", "Whether this replica leads: 1 or 0.", registry=REGISTRY)
 
 
 def reconciled(controller: str) -> Callable[[str, float], None]:
     """Return what takes in the result and the seconds of one look."""
     return lambda result, seconds: RECONCILE_SECONDS.labels(controller, result).observe(seconds)
+
+
+def judged(kind: str, result: str, seconds: float) -> None:
+    """Take in an answered admission request; `kind` is one of ours (`gkm_operator.admission.review` reads no other)."""
+    ADMISSION_SECONDS.labels(kind, result).observe(seconds)
+
+
+def verified(result: str, seconds: float) -> None:
+    """Take in a verification."""
+    VERIFY_SECONDS.labels(result).observe(seconds)
 
 
 def api_answered(verb: str, status: int) -> None:

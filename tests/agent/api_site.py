@@ -16,7 +16,7 @@ from gkm.hoststate import pointers, records
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import Pointer
 from gkm.hoststate.records import VolumeRecord
-from kube.our_kinds import install
+from kube.our_kinds import install, status_writer
 from testbed import ports
 from testbed.cluster import Cluster
 from testbed.processes import Process
@@ -95,7 +95,8 @@ class Site:
             kind = {"apiVersion": "gkm.io/v1alpha1", "kind": "GKMCache"}
             self.cluster.apply(kind | {"metadata": metadata, "spec": {"image": image}})
             patch = ("--type=merge", "--subresource=status", "--patch", json.dumps({"status": status}))
-            self.cluster.kubectl("patch", "gkmcache", name, "--namespace", self.namespace, *patch)
+            words = ("patch", "gkmcache", name, "--namespace", self.namespace, *patch)
+            self.cluster.kubectl(*words, kubeconfig=status_writer(self.cluster))
 
     def delete(self, name: str) -> None:
         self.cluster.kubectl("delete", "gkmcache", name, "--namespace", self.namespace)

@@ -44,6 +44,7 @@ class Node:
     gpus: FakeGpus = field(default_factory=FakeGpus)
     now: float = 1_750_000_000.0
     policy: str = "policy"
+    keeps: bool = False
     agent: Agent = field(init=False)
     watch: GpuWatch = field(init=False)
     publisher: Publisher = field(init=False)
@@ -64,6 +65,7 @@ class Node:
             gpus=self.watch,
             publisher=self.publisher,
             policy=self.policy,
+            keeps=self.keeps,
             wake=wake,
             clock=lambda: self.now,
             bounds=Store(min_free_percent=0),  # how full this machine's disk is decides no test

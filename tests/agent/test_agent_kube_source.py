@@ -77,7 +77,7 @@ def test_a_verified_cache_is_wanted_by_its_digest(api: FakeApi, source: KubeSour
             verified(cache(), image="registry.example/team/cache:0"),
             Hold("", "waiting for the controller to resolve and verify the image"),
         ),
-        (verified(cache(), "False"), Hold("SignatureMissing", "no signature was found", final=True)),
+        (verified(cache(), "False"), Hold("SignatureMissing", "no signature was found", final=True, digest=ONE)),
         (
             verified(cache(), "Unknown"),
             Hold("SignatureMissing", "waiting for the controller to verify the image: no signature was found"),

@@ -17,7 +17,7 @@ from gkm_csi.refusals import Code
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = ROOT / "docs" / "reference" / "reasons.md"
-CONDITIONS = ROOT / "operator" / "gkm_operator" / "caches" / "status.py"
+CONDITIONS = ROOT / "operator" / "gkm_operator" / "caches" / "readiness.py"
 DRIVER = ROOT / "csi" / "gkm_csi"
 WORDS = "Words of the CSI answers"
 COLUMNS = ("where it is seen", "what it means", "what to do", "reached by")

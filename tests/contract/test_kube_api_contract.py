@@ -1,18 +1,14 @@
 """One body for both: the fake API in memory and the real kube-apiserver."""
 
 import threading
-from collections.abc import Iterator
 from typing import Annotated
 
 import pytest
 from gkm.kube.api import Api, Change, Selector, WatchEvent
-from gkm.kube.client import connect
 from gkm.kube.errors import ApiError
-from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES, Json, Resource
-from kube.fake_api import FakeApi
+from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES, Resource
+from kube.our_kinds import IMAGE, THIN, a_cache
 from msgspec import Meta, Struct
-
-IMAGE = "registry.test/team/cache:1"
 
 
 class Choosy(Struct):
@@ -28,39 +24,6 @@ class ChoosyCache(Struct):
 
 
 CHOOSY = Resource("gkm.io/v1alpha1", "GKMCache", "gkmcaches", namespaced=True, type=ChoosyCache)
-THIN: Resource[Json] = Resource("gkm.io/v1alpha1", "GKMCache", "gkmcaches", namespaced=True, type=Json)
-
-
-@pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.peers)])
-def api(request: pytest.FixtureRequest) -> Api:
-    if request.param == "fake":
-        return FakeApi()
-    return connect(str(request.getfixturevalue("gkm_cluster").kubeconfig))
-
-
-@pytest.fixture
-def prefix(request: pytest.FixtureRequest) -> str:
-    name = str(request.node.name).partition("[")[0]
-    return name.replace("_", "-")[:50].strip("-")
-
-
-@pytest.fixture
-def wiped(api: Api, prefix: str) -> Iterator[str]:
-    """Names of this test are its own, and gone afterwards."""
-    yield prefix
-    for page in api.list_pages(THIN, Selector(namespace="default")):
-        for entry in page.entries:
-            if entry.name.startswith(prefix):
-                api.delete(THIN, entry.name, "default")
-
-
-def a_cache(name: str, image: str = IMAGE, **meta: object) -> Json:
-    return {
-        "apiVersion": "gkm.io/v1alpha1",
-        "kind": "GKMCache",
-        "metadata": {"name": name, "namespace": "default", **meta},
-        "spec": {"image": image},
-    }
 
 
 def test_what_was_created_is_got_typed(api: Api, wiped: str) -> None:
@@ -134,6 +97,30 @@ def test_a_merge_with_an_old_version_is_a_conflict(api: Api, wiped: str) -> None
     with pytest.raises(ApiError) as caught:
         api.merge(GKMCACHES, wiped, late, "default")
     assert caught.value.conflict
+
+
+@pytest.mark.parametrize("subresource", ["", "status"])
+def test_an_apply_of_what_was_made_of_an_old_version_is_a_conflict(api: Api, wiped: str, subresource: str) -> None:
+    version = api.create(GKMCACHES, a_cache(wiped)).metadata.resource_version
+    current = api.merge(GKMCACHES, wiped, {"metadata": {"labels": {"a": "1"}}}, "default").metadata.resource_version
+    status = {"status": {"readyNodes": 3}} if subresource else {}
+    late = a_cache(wiped, resourceVersion=version) | status
+    with pytest.raises(ApiError) as caught:
+        api.apply(GKMCACHES, late, field_manager="one", subresource=subresource)
+    assert (caught.value.conflict, caught.value.reason) == (True, "Conflict")
+    timely = late | {"metadata": a_cache(wiped, resourceVersion=current)["metadata"]}
+    made = api.apply(GKMCACHES, timely, field_manager="one", subresource=subresource)
+    assert made.status.ready_nodes == (3 if subresource else 0)
+
+
+def test_an_apply_to_an_object_that_is_gone_makes_it_anew_but_no_status(api: Api, wiped: str) -> None:
+    gone = api.create(GKMCACHES, a_cache(wiped)).metadata
+    api.delete(GKMCACHES, wiped, "default")
+    late = a_cache(wiped, resourceVersion=gone.resource_version)
+    with pytest.raises(ApiError) as caught:
+        api.apply(GKMCACHES, late, field_manager="one", subresource="status")
+    assert caught.value.not_found
+    assert api.apply(GKMCACHES, late, field_manager="one").metadata.uid != gone.uid
 
 
 def test_a_write_that_changes_nothing_keeps_the_version(api: Api, wiped: str) -> None:

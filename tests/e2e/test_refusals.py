@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from e2e_fleet import SILENT, Fleet
 from gkm.images.reference import Reference
+from kube.our_kinds import status_writer
 from testbed.cluster import KubectlFailed
 from testbed.cosign import Cosign
 from testbed.installation import WEBHOOKS
@@ -79,9 +80,12 @@ def test_the_agent_refuses_on_its_own_what_a_lying_status_calls_verified(fleet: 
             '"status":"True","reason":"CosignSuccess","message":"a lie","lastTransitionTime":"2026-01-01T00:00:00Z",'
             '"observedGeneration":1}]}}'
         )
-        fleet.kubectl(
-            "patch", "gkmcache", "wrong", "-n", namespace, "--subresource=status", "--type=merge", f"--patch={lie}"
-        )
+        patch = ("--subresource=status", "--type=merge", f"--patch={lie}")
+        words = ("patch", "gkmcache", "wrong", "-n", namespace, *patch)
+        with pytest.raises(KubectlFailed) as refusal:
+            fleet.kubectl(*words)
+        assert "writes the status of a cache" in refusal.value.stderr
+        fleet.cluster.kubectl(*words, kubeconfig=status_writer(fleet.cluster))
         said = fleet.reaches("wrong", namespace, "Failed")
         assert said["reason"] == "SignatureMissing"
         assert "no signature was found" in said["message"]

@@ -102,9 +102,54 @@ def test_a_broad_policy_does_not_shadow_a_strict_one(site: Site, order: int) -> 
     policies = [broad, strict][::order]
     sign(site, KEY)
     answer = verdict(site, *policies)
-    assert (answer.verified, f"(policies[{policies.index(strict)}])" in answer.message) == (False, True)
+    assert (answer.verified, f"(policies[{policies.index(strict)}] for */team/*)" in answer.message) == (False, True)
     sign(site, SECOND)
     assert verdict(site, *policies).verified is True
+
+
+@pytest.mark.parametrize(
+    ("images", "named"),
+    [
+        (["*"], "policies[0] for *"),
+        (["other.test/*", "*/team/*", "*:*"], "policies[0] for */team/*, *:*"),
+        (["*", "*/team/*", "*:*", "*/*"], "policies[0] for *, */team/*, and 2 more"),
+        (["*/" + "*" * 80], "policies[0] for */" + "*" * 57 + "…"),
+    ],
+)
+def test_a_refusal_names_the_policy_by_its_place_and_by_what_covered_the_image(
+    site: Site, images: list[str], named: str
+) -> None:
+    assert f" ({named}); no signature was found" in verdict(site, Policy(pem(KEY), images=images)).message
+
+
+@pytest.mark.parametrize(
+    ("policies", "number"),
+    [
+        ([], "none is"),
+        ([Policy(pem(KEY), images=["other.test"])], "1 is"),
+        ([Policy(pem(KEY), images=["other.test"]), Policy(pem(KEY), namespaces=["else"])], "2 are"),
+    ],
+)
+def test_where_no_policy_covers_an_image_it_is_said_what_to_do(site: Site, policies: list[Policy], number: str) -> None:
+    message = verdict(site, *policies).message
+    assert message.startswith(f"no verification policy covers {site.ref.name} in namespace team ({number} configured);")
+    assert "ask an administrator to add one to verification.policies" in message
+
+
+def test_the_stamp_changes_with_the_files_that_policies_name_and_with_nothing_else(tmp_path: Path) -> None:
+    key, root = tmp_path / "a.pub", tmp_path / "root.json"
+    key.write_bytes(KEY.public_pem)
+    by_file = Policy([str(key), *pem(SECOND)], trusted_root=str(root))
+    verifier = Verifier(Verification(policies=[by_file, by_file]))
+    seen = [verifier.stamp()]
+    assert verifier.stamp() == seen[0]
+    root.write_text("{}")
+    seen.append(verifier.stamp())
+    key.write_bytes(SECOND.public_pem + b"\n")
+    seen.append(verifier.stamp())
+    key.unlink()
+    seen.append(verifier.stamp())
+    assert len(set(seen)) == len(seen)
 
 
 def test_the_findings_tell_the_policies_apart(site: Site) -> None:

@@ -47,8 +47,13 @@ class FakeApi:
             self._called("list", resource, "")
             found = [value for key, value in sorted(self._objects.items()) if _selected(resource, selector, key, value)]
             listed = copy.deepcopy(found)
-            metadata = {"resourceVersion": str(self._version)}
+            version = self._version
+            metadata = {"resourceVersion": str(version)}
         for start in range(0, max(len(listed), 1), limit):
+            if start:
+                with self._lock:
+                    self._called("list", resource, "continue")
+                    self._remembered(version, "The provided continue parameter is too old")
             # Read as the real one is: what cannot be read as the type that is asked for is told so.
             part = {"metadata": metadata, "items": listed[start : start + limit]}
             yield decoding.page(resource, json.dumps(part).encode())[0]
@@ -57,8 +62,10 @@ class FakeApi:
         with self._lock:
             self._called("watch", resource, resource_version)
             started: FakeWatch[T] = FakeWatch(resource, selector)
-            if int(resource_version) < self._forgotten:
-                started.fail(ApiError(410, "Expired", f"too old resource version: {resource_version}"))
+            try:
+                self._remembered(int(resource_version), f"too old resource version: {resource_version}")
+            except ApiError as error:
+                started.fail(error)  # as the real one, in the midst of a watch that began well
             for version, plural, change, value in self._history:
                 if version > int(resource_version) and plural == resource.plural:
                     started.offer(change, value)
@@ -74,6 +81,7 @@ class FakeApi:
             old = self._objects.get(key)
             if old is None and subresource:
                 raise _not_found(resource, meta["name"])
+            _precondition(meta.pop("resourceVersion", None), old)
             wanted = {part: plain[part] for part in plain if (part == "status") == (subresource == "status")}
             wanted.pop("apiVersion", None)
             wanted.pop("kind", None)
@@ -89,9 +97,7 @@ class FakeApi:
             self._called("merge", resource, name)
             old = self._found(resource, namespace, name)
             plain: Json = json.loads(json.dumps(decoding.plain(patch)))
-            wanted = plain.get("metadata", {}).get("resourceVersion")
-            if wanted and wanted != old["metadata"]["resourceVersion"]:
-                raise ApiError(409, "Conflict", "the object has been modified")
+            _precondition(plain.get("metadata", {}).pop("resourceVersion", None), old)
             new = copy.deepcopy(old)
             part = {p: plain[p] for p in plain if p != "status"}
             return _typed(resource, self._store(resource, _key(resource, namespace, name), old, _merge(new, part)))
@@ -147,6 +153,10 @@ class FakeApi:
         if error := self.fault(verb, resource.plural):
             raise error
 
+    def _remembered(self, version: int, otherwise: str) -> None:
+        if version < self._forgotten:
+            raise ApiError(410, "Expired", otherwise)
+
     def _found(self, resource: Resource[Any], namespace: str | None, name: str) -> Json:
         try:
             return self._objects[_key(resource, namespace, name)]
@@ -197,6 +207,11 @@ class FakeWatch(Iterator[WatchEvent[T]]):
             raise StopIteration
         return got
 
+    @property
+    def idle(self) -> bool:
+        """Return whether nothing waits to be read."""
+        return self._queue.empty()
+
     def offer(self, change: Change, value: Json) -> None:
         meta = value["metadata"]
         key = (self.resource.plural, meta.get("namespace", ""), meta["name"])
@@ -223,6 +238,12 @@ def _key(resource: Resource[Any], namespace: str | None, name: str) -> Key:
 
 def _not_found(resource: Resource[Any], name: str) -> ApiError:
     return ApiError(404, "NotFound", f"{resource.plural} {name!r} not found")
+
+
+def _precondition(version: str | None, old: Json | None) -> None:
+    """Refuse what was made of an older object than the one that is there."""
+    if version and old is not None and version != old["metadata"]["resourceVersion"]:
+        raise ApiError(409, "Conflict", "the object has been modified")
 
 
 def _selected(resource: Resource[Any], selector: Selector, key: Key, value: Json) -> bool:

@@ -2,12 +2,36 @@
 
 from pathlib import Path
 
-from testbed.cluster import Cluster
+from gkm.kube.resources import Json, Resource
+from testbed.cluster import ADMINS, Cluster
 
 ROOT = Path(__file__).resolve().parents[2]
+IMAGE = "registry.test/team/cache:1"
+THIN: Resource[Json] = Resource("gkm.io/v1alpha1", "GKMCache", "gkmcaches", namespaced=True, type=Json)
+CONTROLLERS = "system:serviceaccount:gkm-system:gkm-controllers"
 
 
 def install(cluster: Cluster) -> None:
     """Apply crds/ and wait until the API server serves them; idempotent."""
     cluster.apply(ROOT / "crds")
     cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "--filename", str(ROOT / "crds"))
+
+
+def status_writer(cluster: Cluster) -> Path:
+    """Return a kubeconfig for whoever says of caches what the controllers would, where none run.
+
+    It has every right, and the name of the controllers: deploy/base/caches-policy.yaml lets nobody else write that.
+    """
+    control_plane = cluster.control_plane
+    path = control_plane.directory / "kubeconfigs" / "status-writer.json"
+    return path if path.exists() else control_plane.client_kubeconfig("status-writer", CONTROLLERS, ADMINS)
+
+
+def a_cache(name: str, image: str = IMAGE, **meta: object) -> Json:
+    """A GKMCache in the namespace `default`."""
+    return {
+        "apiVersion": "gkm.io/v1alpha1",
+        "kind": "GKMCache",
+        "metadata": {"name": name, "namespace": "default", **meta},
+        "spec": {"image": image},
+    }

@@ -243,3 +243,26 @@ def test_closed_before_it_began_it_does_nothing(api: FakeApi, told: Told) -> Non
     reflector.close()
     reflector.run()
     assert api.calls == []
+
+
+def test_a_network_that_cuts_again_and_again_is_no_server_that_is_away(api: FakeApi, told: Told) -> None:
+    """Each watch brought something before it broke off: the next one follows soon, however many did."""
+    asked: list[int] = []
+
+    class Noted(Backoff):
+        def pause(self, failures: int, at_least: float = 0.0) -> float:
+            asked.append(failures)
+            return super().pause(1, at_least) / 1000
+
+    reflector = Reflector(api, GKMCACHES, told, backoff=Noted())
+    reflector.start()
+    try:
+        assert reflector.synced.wait(10)
+        for number in range(30):
+            until(lambda: api._watches, "it watches", every=0.001)
+            api.create(GKMCACHES, cache(f"x{number}"))
+            api.cut(AWAY)
+        until(lambda: len(told.changes) == 30 and len(asked) == 30, "all is told")
+    finally:
+        reflector.close()
+    assert set(asked[:30]) == {1}

@@ -12,7 +12,7 @@ from gkm.kube.backoff import Backoff
 from gkm.kube.client import connect
 from gkm.kube.credentials import NotConfigured
 from gkm.kube.errors import ApiError, from_body
-from gkm.kube.events import MAX_NOTE_BYTES, Recorder, Regarding, Told, event
+from gkm.kube.events import MAX_NOTE_BYTES, Recorder, Regarding, Reporter, Told, event
 from gkm.kube.resources import CLUSTERGKMCACHES, EVENTS, GKMCACHES, NODES, Json
 from gkm.kube.watches import HttpWatch
 from hypothesis import given
@@ -42,7 +42,7 @@ def test_a_name_that_leads_elsewhere_is_that_of_nothing(namespace: str, name: st
 @given(st.integers(0, 10**6), st.floats(0.001, 10), st.floats(10, 1000), st.floats(0, 50))
 def test_a_pause_is_bounded_and_never_nothing(failures: int, first: float, cap: float, at_least: float) -> None:
     pause = Backoff(first, cap).pause(failures, at_least)
-    assert max(at_least, first / 2) <= pause <= max(at_least, cap)
+    assert max(at_least, first / 2) <= pause <= max(at_least * 1.5, cap)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_an_object_that_cannot_be_read_stops_no_other() -> None:
 @pytest.mark.parametrize("item", [{"metadata": [], "spec": {}}, {"spec": {}}, {"metadata": {"name": "x"}}, 7])
 def test_an_object_that_has_no_name_is_none_of_the_api(item: Json) -> None:
     with pytest.raises(ApiError, match="cannot be read"):
-        decoding.page(GKMCACHES, json.dumps({"items": [item]}).encode())
+        decoding.page(GKMCACHES, json.dumps({"items": [item], "metadata": {"resourceVersion": "7"}}).encode())
     with pytest.raises(ApiError, match="cannot be read"):
         decoding.event(GKMCACHES, json.dumps({"type": "ADDED", "object": item}).encode())
 
@@ -112,7 +112,8 @@ def test_a_line_that_is_no_event_is_an_error_of_ours(line: bytes) -> None:
 def test_a_list_that_is_none_is_an_error_of_ours() -> None:
     with pytest.raises(ApiError):
         decoding.page(GKMCACHES, b'{"items": 7}')
-    assert decoding.page(GKMCACHES, b'{"items": null}') == (Page((), ""), "")
+    empty = b'{"items": null, "metadata": {"resourceVersion": "7"}}'
+    assert decoding.page(GKMCACHES, empty) == (Page((), "7"), "")
 
 
 def test_an_error_in_a_watch_is_raised_with_its_code() -> None:
@@ -189,29 +190,30 @@ def test_without_any_configuration_it_says_so(monkeypatch: pytest.MonkeyPatch, t
 
 
 REGARDING = Regarding("gkm.io/v1alpha1", "GKMCache", "x", "a", "uid-1")
+REPORTER = Reporter("gkm.io/caches", "pod")
 MOMENT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
 def test_an_event_fits_the_api() -> None:
     told = Told("Warning", "SignatureMissing", "Verify", "ü" * MAX_NOTE_BYTES)
-    made = event(REGARDING, told, "gkm.io/caches", "pod", MOMENT)
+    made = event(REGARDING, told, "now", REPORTER, MOMENT)
     assert len(made["note"].encode()) < MAX_NOTE_BYTES
     assert made["eventTime"] == "2026-01-02T03:04:05.000000Z"
     assert made["regarding"]["namespace"] == made["metadata"]["namespace"] == "a"
 
 
 def test_an_event_about_a_cluster_wide_object_lives_in_default() -> None:
-    made = event(Regarding("v1", "Node", "n", "", "u"), Told("Normal", "R", "A", ""), "c", "i", MOMENT)
+    made = event(Regarding("v1", "Node", "n", "", "u"), Told("Normal", "R", "A", ""), "now", REPORTER, MOMENT)
     assert made["metadata"]["namespace"] == "default"
     assert "namespace" not in made["regarding"]
 
 
-def test_the_same_is_told_once_until_something_else_is() -> None:
+def test_the_same_of_the_same_occasion_is_told_once_whoever_tells_it() -> None:
     api = FakeApi()
-    recorder = Recorder(api, "c", "i")
     good, bad = Told("Normal", "Good", "Verify", ""), Told("Warning", "Bad", "Verify", "")
-    for told in (good, good, bad, bad, good):
-        recorder.tell(REGARDING, told)
+    for by in (REPORTER, Reporter("c", "another")):
+        for told, occasion in ((good, "1"), (good, "1"), (bad, "1"), (good, "2")):
+            Recorder(api, by).tell(REGARDING, told, occasion)
     reasons = [entry.value["reason"] for page in api.list_pages(EVENTS) for entry in page.entries]
     assert sorted(reasons) == ["Bad", "Good", "Good"]
 
@@ -219,7 +221,7 @@ def test_the_same_is_told_once_until_something_else_is() -> None:
 def test_an_event_that_cannot_be_sent_hurts_nobody() -> None:
     api = FakeApi()
     api.fault = lambda _verb, _plural: ApiError(403, "Forbidden", "no")
-    Recorder(api, "c", "i").tell(REGARDING, Told("Normal", "Good", "Verify", ""))
+    Recorder(api, REPORTER).tell(REGARDING, Told("Normal", "Good", "Verify", ""), "now")
     assert [(verb, plural) for verb, plural, _ in api.calls] == [("create", "events")]
 
 

@@ -1,9 +1,11 @@
 """A key is worked on by one worker at a time, and never forgotten while there is something to do."""
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Event, Lock
 
+import pytest
 from gkm.kube.backoff import Backoff
 from gkm.kube.errors import ApiError
 from gkm.kube.workqueue import Retry, WorkQueue
@@ -274,3 +276,17 @@ def test_every_run_is_told_with_its_result() -> None:
     until(lambda: len(told) == 4, "four runs")
     queue.close()
     assert told == ["again", "again", "failed", "done"]
+
+
+def test_a_jump_of_the_time_of_day_neither_wakes_nor_delays_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    days = iter(range(-4000, 4000, 7))
+    monkeypatch.setattr(time, "time", lambda: next(days) * 86400.0)
+    handled: list[str] = []
+    with queue(handled.append) as work:
+        work.start()
+        work.add("far", NEVER)
+        for number in range(20):
+            work.add(f"near {number}", 0.001)
+        until(lambda: len(handled) == 20, "those that are due are handled")
+        assert "far" not in handled
+        assert len(work) == 1

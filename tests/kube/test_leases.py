@@ -1,14 +1,15 @@
 """Who leads: the rules, and a candidate on an API in memory with a clock of the test's own."""
 
+import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from threading import Event
 
 import pytest
 from gkm.api.meta import ObjectMeta
-from gkm.kube.elector import Elector
-from gkm.kube.errors import ApiError
-from gkm.kube.leases import LEASES, Lease, LeaseSpec, Seen, Step, Terms, held_spec, next_step
+from gkm.kube.elector import Elector, awake_or_not
+from gkm.kube.errors import ApiError, from_body
+from gkm.kube.leases import LEASES, Lease, LeaseSpec, Seen, Terms, held_spec, may_hold
 from kube.fake_api import FakeApi
 
 TERMS = Terms(duration=15, deadline=10, retry=2)
@@ -20,23 +21,23 @@ def seen(holder: str | None, *, at: float = 0, duration: int | None = 15) -> See
 
 
 @pytest.mark.parametrize(
-    ("record", "now", "step"),
+    ("record", "now", "may"),
     [
-        (seen("me"), 0, Step.RENEW),
-        (seen("me"), 1000, Step.RENEW),
-        (seen("other"), 14.9, Step.WAIT),
-        (seen("other"), 15, Step.TAKE),
-        (seen("other", at=100), 110, Step.WAIT),
-        (seen("other", duration=60), 59, Step.WAIT),
-        (seen("other", duration=60), 60, Step.TAKE),
-        (seen("other", duration=1), 14, Step.WAIT),
-        (seen(""), 0, Step.TAKE),
-        (seen(None), 0, Step.TAKE),
-        (seen(None, duration=None), 0, Step.TAKE),
+        (seen("me"), 0, True),
+        (seen("me"), 1000, True),
+        (seen("other"), 14.9, False),
+        (seen("other"), 15, True),
+        (seen("other", at=100), 110, False),
+        (seen("other", duration=60), 59, False),
+        (seen("other", duration=60), 60, True),
+        (seen("other", duration=1), 14, False),
+        (seen(""), 0, True),
+        (seen(None), 0, True),
+        (seen(None, duration=None), 0, True),
     ],
 )
-def test_what_to_do_about_a_lease(record: Seen, now: float, step: Step) -> None:
-    assert next_step(record, "me", now, TERMS) is step
+def test_who_may_write_itself_into_a_lease(record: Seen, now: float, may: bool) -> None:  # noqa: FBT001 -- a parameter
+    assert may_hold(record, "me", now, TERMS) is may
 
 
 def test_a_lease_that_goes_over_counts_it_and_one_that_is_renewed_keeps_since_when() -> None:
@@ -59,6 +60,9 @@ def test_a_lease_that_goes_over_counts_it_and_one_that_is_renewed_keeps_since_wh
 class Scene:
     api: FakeApi = field(default_factory=FakeApi)
     now: float = 0.0
+    """What the clock of all candidates says that nobody can set."""
+    day: timedelta = timedelta()
+    """By how much somebody set the time of day."""
 
     def candidate(self, identity: str) -> Elector:
         return Elector(
@@ -68,7 +72,7 @@ class Scene:
             identity,
             terms=TERMS,
             clock=lambda: self.now,
-            now=lambda: MOMENT + timedelta(seconds=self.now),
+            now=lambda: MOMENT + timedelta(seconds=self.now) + self.day,
         )
 
     def spec(self) -> LeaseSpec:
@@ -187,3 +191,92 @@ def test_who_is_told_to_end_while_it_waits_never_leads(scene: Scene) -> None:
     stop = Event()
     stop.set()
     assert not scene.candidate("two").lead(stop)
+
+
+def test_another_leads_from_when_its_lease_was_read_not_from_when_it_was_asked_for(scene: Scene) -> None:
+    one, two = scene.candidate("one"), scene.candidate("two")
+    one.attempt()
+
+    def slow(verb: str, _plural: str) -> None:
+        if verb == "get":
+            scene.now += 4.0
+
+    scene.api.fault = slow
+    assert not two.attempt()  # the answer, of second 4, may hold what was renewed in that second
+    scene.api.fault = lambda _verb, _plural: None
+    scene.now = 18.9
+    assert not two.attempt()
+    scene.now = 19.0
+    assert two.attempt()
+
+
+@pytest.mark.parametrize("jump", [timedelta(days=-4000), timedelta(hours=-1), timedelta(hours=1), timedelta(days=4000)])
+def test_a_jump_of_the_time_of_day_changes_nothing_about_who_leads(scene: Scene, jump: timedelta) -> None:
+    one, two = scene.candidate("one"), scene.candidate("two")
+    one.attempt()
+    two.attempt()
+    scene.day = jump
+    assert not two.attempt()
+    assert one.leads
+    scene.now = 9.0
+    assert one.attempt()
+    scene.day = timedelta()
+    scene.now = 16.0
+    assert not two.attempt()
+    assert one.leads
+    assert scene.spec().lease_transitions == 0
+
+
+def test_who_was_stopped_for_longer_than_its_lease_does_not_lead_when_it_goes_on(scene: Scene) -> None:
+    one, two = scene.candidate("one"), scene.candidate("two")
+    one.attempt()
+    two.attempt()
+    scene.now = 15.0  # one was stopped all the while
+    assert two.attempt()
+    assert (one.leads, two.leads) == (False, True)
+    assert not one.attempt()
+    one.release()
+    assert scene.spec().holder_identity == "two"
+
+
+def test_who_was_stopped_in_the_midst_of_renewing_takes_nothing_from_who_followed(scene: Scene) -> None:
+    one, two = scene.candidate("one"), scene.candidate("two")
+    one.attempt()
+    two.attempt()
+    stopped: list[str] = []
+
+    def stop(verb: str, _plural: str) -> None:
+        if verb == "merge" and not stopped:
+            stopped.append(verb)
+            scene.now = 15.0
+            assert two.attempt()
+
+    scene.api.fault = stop
+    scene.now = 2.0
+    assert not one.attempt()
+    assert (one.leads, two.leads) == (False, True)
+    assert scene.spec().holder_identity == "two"
+
+
+def test_who_was_stopped_and_was_not_followed_leads_again_when_it_has_renewed(scene: Scene) -> None:
+    one = scene.candidate("one")
+    one.attempt()
+    scene.now = 3600.0
+    led = [one.leads, one.attempt(), one.leads]
+    assert led == [False, True, True]
+    assert scene.spec().lease_transitions == 0
+
+
+def test_a_lease_runs_out_while_the_machine_sleeps() -> None:
+    """CLOCK_BOOTTIME is CLOCK_MONOTONIC and the time that was slept."""
+    least = time.monotonic()
+    assert awake_or_not() >= least
+
+
+@pytest.mark.parametrize("asked", ["\u00b2", "soon", "-1", "Wed, 21 Oct 2026 07:28:00 GMT"])
+def test_no_answer_of_a_server_ends_the_thread_that_renews(scene: Scene, asked: str) -> None:
+    one = scene.candidate("one")
+    one.attempt()
+    scene.api.fault = lambda _verb, _plural: from_body(429, b"", asked)
+    assert not one.attempt()
+    assert one.leads

@@ -15,13 +15,15 @@ from gkm.kube.resources import (
     EVENTS,
     GKMCACHENODES,
     GKMCACHES,
+    NODES,
     Json,
     Resource,
 )
-from gkm_operator.caches.command import KindsMissing, check_kinds
 from gkm_operator.caches.controller import CachesController
+from gkm_operator.caches.spacing import Spacing
 from kube.fake_api import FakeApi
 from operator_images import AWAY, DIGEST, GOOD, OTHER, FakeImages
+from operator_nodes import kube_node, put
 from operator_site import cache, node
 from testbed.waiting import until
 
@@ -37,7 +39,7 @@ class Site:
         self.controller = self.new()
 
     def new(self) -> CachesController:
-        return CachesController(self.api, self.images, debounce=0.0, backoff=SOON)
+        return CachesController(self.api, self.images, spacing=Spacing(0.0, 0.0), backoff=SOON)
 
     def run(self) -> None:
         assert self.controller.watch(self.stop)
@@ -54,9 +56,8 @@ class Site:
 
     def report(self, name: str, caches: Json, namespace: str | None = "a") -> None:
         resource: Resource[Any] = GKMCACHENODES if namespace else CLUSTERGKMCACHENODES
-        whole = node(name, caches, namespace)
-        self.api.apply(resource, {k: v for k, v in whole.items() if k != "status"}, field_manager="t")
-        self.api.apply(resource, whole, field_manager="t", subresource="status")
+        put(self.api, NODES, kube_node(name))
+        put(self.api, resource, node(name, caches, namespace))
 
     def status(self, name: str = "x") -> CacheStatus:
         return self.api.get(GKMCACHES, name, "a").status
@@ -282,13 +283,3 @@ def test_stopping_while_it_starts_ends_the_start(site: Site) -> None:
     site.api.fault = lambda _verb, _plural: ApiError(0, "", "away")
     site.stop.set()
     assert not site.controller.watch(site.stop)
-
-
-def test_kinds_that_are_missing_are_named() -> None:
-    api = FakeApi()
-    check_kinds(api)
-    api.fault = lambda _, plural: ApiError(404, "NotFound", "") if plural == "gkmcachenodes" else None
-    with pytest.raises(KindsMissing, match="no gkmcachenodes: apply crds/"):
-        check_kinds(api)
-    api.fault = lambda _verb, _plural: ApiError(0, "", "away")
-    check_kinds(api)

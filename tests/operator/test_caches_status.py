@@ -204,17 +204,21 @@ def test_zeros_are_written_out_and_names_are_whole() -> None:
     assert applied(cluster, settled())["metadata"] == {"name": "x"}
 
 
-def condition(status: str, reason: str) -> Condition:
-    return Condition("Verified", status, reason, "message", THEN)
+def test_a_status_counts_for_the_object_that_it_was_made_from() -> None:
+    found = cache()
+    found = structs.replace(found, metadata=structs.replace(found.metadata, resource_version="41"))
+    assert applied(found, settled())["metadata"]["resourceVersion"] == "41"
+
+
+def shows(status: str, reason: str, message: str = "message") -> CacheStatus:
+    return CacheStatus(conditions=[Condition("Verified", status, reason, message, THEN)])
 
 
 def test_only_a_changed_verdict_is_told() -> None:
-    good, bad = condition("True", "CosignSuccess"), condition("False", "SignatureInvalid")
-    assert told(None, None) is None
-    assert told(good, structs.replace(good, message="other words")) is None
-    first, second = told(None, good), told(good, bad)
-    assert first
-    assert second
+    good, bad = shows("True", "CosignSuccess"), shows("False", "SignatureInvalid")
+    assert not list(told(CacheStatus(), CacheStatus()))
+    assert not list(told(good, shows("True", "CosignSuccess", "other words")))
+    (first,), (second,) = told(CacheStatus(), good), told(good, bad)
     assert (first.kind, first.reason) == ("Normal", "CosignSuccess")
     assert (second.kind, second.reason, second.note) == ("Warning", "SignatureInvalid", "message")
     assert regarding(cache()).kind == "GKMCache"

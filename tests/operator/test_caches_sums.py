@@ -1,33 +1,43 @@
-"""What nodes report, summed by differences, is what a full count comes to."""
+"""What nodes report, summed by differences; and what an agent may say, bounded."""
 
-import json
-from collections.abc import Mapping
-
-from gkm.kube import decoding
-from gkm_operator.caches.contributions import NODES, Contribution, Node, NodeCache, of_cache, of_node
-from gkm_operator.caches.tally import CacheKey, Fleet, Summary
-from hypothesis import given
-from hypothesis import strategies as st
+import pytest
+from gkm_operator.caches.contributions import (
+    MAX_CACHES,
+    Contribution,
+    NodeCache,
+    of_cache,
+    of_report,
+)
+from gkm_operator.caches.fleet import Fleet
+from gkm_operator.caches.tally import MAX_REASONS, CacheKey, Summary
 from operator_images import DIGEST, OTHER
-from operator_site import node as node_object
+from operator_nodes import a_report
 
 KEY = CacheKey("a", "x")
-READY = Contribution(DIGEST, ready=True, failure="", pods=0)
+READY = {"state": "Ready", "digest": DIGEST}
+FAILED = {"state": "Failed", "digest": DIGEST, "reason": "DiskFull"}
 
 
-def a_node(**caches: dict[str, object]) -> Node:
-    """Return a node as it comes from the API."""
-    return decoding.one(NODES, json.dumps(node_object("n", caches, "a")).encode())
+def a_fleet(*nodes: str) -> Fleet:
+    """Return a fleet of Nodes that are Ready."""
+    fleet = Fleet()
+    for name in nodes:
+        fleet.node(name, ready=True)
+    return fleet
 
 
 def test_a_node_contributes_by_state() -> None:
-    parts = of_node(
-        a_node(
-            ready={"state": "Ready", "digest": DIGEST, "pods": [{"name": "p"}, {"name": "q"}]},
-            pending={"state": "Pending"},
-            failed={"state": "Failed", "digest": DIGEST, "reason": "DiskFull"},
-            unfit={"state": "Incompatible", "incompatibleGPUs": [{"ids": [0], "reason": "NoGPU", "message": "m"}]},
-            mute={"state": "Failed"},
+    parts = of_report(
+        a_report(
+            "n",
+            {
+                "ready": READY | {"pods": [{"name": "p"}, {"name": "q"}]},
+                "pending": {"state": "Pending"},
+                "failed": FAILED,
+                "unfit": {"state": "Incompatible", "incompatibleGPUs": [{"ids": [0], "reason": "NoGPU"}]},
+                "mute": {"state": "Failed"},
+                "strange": {"state": "ready", "digest": DIGEST, "reason": "DiskFull"},
+            },
         )
     )
     assert parts == {
@@ -36,91 +46,98 @@ def test_a_node_contributes_by_state() -> None:
         "failed": Contribution(DIGEST, ready=False, failure="DiskFull", pods=0),
         "unfit": Contribution("", ready=False, failure="NoGPU", pods=0),
         "mute": Contribution("", ready=False, failure="Failed", pods=0),
+        "strange": Contribution(DIGEST, ready=False, failure="", pods=0),
     }
-    assert of_node(None) == {}
+    assert of_report(None) == {}
 
 
 def test_nodes_that_are_alike_share_their_contribution() -> None:
     assert of_cache(NodeCache("Ready", DIGEST)) is of_cache(NodeCache("Ready", DIGEST))
 
 
+@pytest.mark.parametrize("reason", ["PTXTooNew", "X", "A" * 64])
+def test_a_reason_that_is_a_word_is_kept(reason: str) -> None:
+    assert of_cache(NodeCache("Failed", reason=reason)).failure == reason
+
+
+@pytest.mark.parametrize("reason", ["diskFull", "Disk full", "Disk\n", "A" * 65, "Ünfit", "7Dwarfs", "a.b"])
+def test_a_reason_that_is_no_word_is_not_repeated(reason: str) -> None:
+    assert of_cache(NodeCache("Failed", reason=reason)).failure == "Unknown"
+
+
+def test_of_too_many_caches_the_first_by_name_count() -> None:
+    caches = {f"x-{number:05}": READY for number in range(MAX_CACHES + 1)}
+    backwards = dict(reversed(caches.items()))
+    parts = of_report(a_report("n", backwards))
+    assert len(parts) == MAX_CACHES
+    assert f"x-{MAX_CACHES:05}" not in parts
+    assert parts == of_report(a_report("n", caches))
+
+
 def test_a_change_names_the_caches_whose_sums_it_changed() -> None:
-    fleet = Fleet()
-    other = Contribution("", ready=False, failure="", pods=0)
-    assert fleet.change("a", "n", {}, {"x": READY, "y": other}) == {KEY, CacheKey("a", "y")}
-    assert fleet.change("a", "n", {"x": READY, "y": other}, {"x": READY}) == {CacheKey("a", "y")}
-    assert fleet.change("a", "n", {"x": READY}, {"x": READY}) == set()
-    assert fleet.change("", "n", {}, {"x": READY}) == {CacheKey("", "x")}
+    fleet = a_fleet("n")
+    both, one = a_report("n", {"x": READY, "y": {"state": "Pending"}}), a_report("n", {"x": READY})
+    assert fleet.reported(None, both) == {KEY, CacheKey("a", "y")}
+    assert fleet.reported(both, one) == {CacheKey("a", "y")}
+    assert fleet.reported(one, a_report("n", {"x": READY | {"message": "again"}})) == set()
+    assert fleet.reported(None, a_report("n", {"x": READY}, None)) == {CacheKey("", "x")}
     assert fleet.summary(KEY, DIGEST) == Summary(total=1, ready=1)
     assert fleet.summary(CacheKey("b", "x"), DIGEST) == Summary()
 
 
 def test_a_node_with_the_old_digest_is_not_ready_for_the_new() -> None:
-    fleet = Fleet()
-    fleet.change("a", "n", {}, {"x": READY})
+    fleet = a_fleet("n")
+    fleet.reported(None, a_report("n", {"x": READY}))
     assert fleet.summary(KEY, OTHER) == Summary(total=1)
     assert fleet.summary(KEY, None) == Summary(total=1)
 
 
 def test_a_failure_counts_for_its_digest_and_one_before_any_digest_for_all() -> None:
-    fleet = Fleet()
-    for name, digest in (("old", OTHER), ("now", DIGEST), ("early", "")):
-        fleet.change("a", name, {}, {"x": Contribution(digest, ready=False, failure="DiskFull", pods=0)})
+    fleet = a_fleet("old", "now", "early")
+    for name, digest in (("old", OTHER), ("now", DIGEST), ("early", None)):
+        fleet.reported(None, a_report(name, {"x": FAILED | {"digest": digest}}))
     assert fleet.summary(KEY, DIGEST).failures == {"DiskFull": ["early", "now"]}
     assert fleet.summary(KEY, None).failures == {"DiskFull": ["early"]}
 
 
 def test_at_most_twenty_nodes_are_named_by_reason() -> None:
-    fleet = Fleet()
-    for number in range(25):
-        part = Contribution(DIGEST, ready=False, failure="NoGPU", pods=0)
-        fleet.change("a", f"node-{number:02}", {}, {"x": part})
+    names = [f"node-{number:02}" for number in range(25)]
+    fleet = a_fleet(*names)
+    for name in reversed(names):
+        fleet.reported(None, a_report(name, {"x": FAILED}))
     summary = fleet.summary(KEY, DIGEST)
     assert summary.failed == 25
-    assert summary.failures["NoGPU"] == [*(f"node-{number:02}" for number in range(20)), "and 5 more"]
+    assert summary.failures == {"DiskFull": [*names[:20], "and 5 more"]}
+
+
+def test_reasons_that_few_nodes_invent_do_not_push_out_what_many_say() -> None:
+    liars = [f"liar-{number:02}" for number in range(MAX_REASONS + 8)]
+    fleet = a_fleet("n1", "n2", *liars)
+    for name in ("n1", "n2"):
+        fleet.reported(None, a_report(name, {"x": FAILED | {"reason": "ZoneDown"}}))
+    for name in liars:
+        fleet.reported(None, a_report(name, {"x": FAILED | {"reason": "A" + name[-2:]}}))
+    fleet.reported(None, a_report("liar-99", {"x": FAILED}))  # of no Node: counted nowhere
+    summary = fleet.summary(KEY, DIGEST)
+    assert summary.failed == 2 + len(liars)
+    assert len(summary.failures) == MAX_REASONS
+    assert summary.failures["ZoneDown"] == ["n1", "n2"]
+    assert summary.failures["Other"] == liars[MAX_REASONS - 2 :]
+    assert list(summary.failures) == sorted(summary.failures)
+
+
+def test_the_word_for_the_rest_may_be_somebodys_reason_too() -> None:
+    names = [f"n-{number:02}" for number in range(MAX_REASONS + 1)]
+    fleet = a_fleet(*names, "o1", "o2")
+    for name in names:
+        fleet.reported(None, a_report(name, {"x": FAILED | {"reason": "R" + name[-2:]}}))
+    for name in ("o1", "o2"):
+        fleet.reported(None, a_report(name, {"x": FAILED | {"reason": "Other"}}))
+    failures = fleet.summary(KEY, DIGEST).failures
+    assert len(failures) <= MAX_REASONS
+    assert {"o1", "o2"} < set(failures["Other"])
+    assert sorted(name for named in failures.values() for name in named) == sorted([*names, "o1", "o2"])
 
 
 def test_a_cache_is_called_what_every_process_calls_it() -> None:
     assert (str(KEY), str(CacheKey("", "x"))) == ("GKMCache a/x", "ClusterGKMCache x")
-
-
-parts = st.builds(
-    Contribution,
-    digest=st.sampled_from(["", DIGEST, OTHER]),
-    ready=st.booleans(),
-    failure=st.sampled_from(["", "NoGPU", "DiskFull"]),
-    pods=st.integers(0, 3),
-)
-events = st.lists(
-    st.tuples(st.sampled_from(["n1", "n2", "n3"]), st.dictionaries(st.sampled_from(["x", "y"]), parts)), max_size=30
-)
-
-
-@given(events)
-def test_sums_kept_by_differences_equal_a_full_count(changes: list[tuple[str, dict[str, Contribution]]]) -> None:
-    fleet = Fleet()
-    present: dict[str, Mapping[str, Contribution]] = {}
-    for name, caches in changes:
-        fleet.change("a", name, present.get(name, {}), caches)
-        present[name] = caches
-    for cache in ("x", "y"):
-        for digest in (None, DIGEST, OTHER):
-            assert fleet.summary(CacheKey("a", cache), digest) == counted(present, cache, digest)
-    for name, last in present.items():
-        fleet.change("a", name, last, {})
-    assert fleet._tallies == {}
-
-
-def counted(present: Mapping[str, Mapping[str, Contribution]], cache: str, digest: str | None) -> Summary:
-    mine = {name: caches[cache] for name, caches in present.items() if cache in caches}
-    failures: dict[str, list[str]] = {}
-    for name, part in sorted(mine.items()):
-        if part.failure and part.digest in {"", digest or ""}:
-            failures.setdefault(part.failure, []).append(name)
-    return Summary(
-        total=len(mine),
-        ready=sum(part.ready and part.digest == digest for part in mine.values()),
-        failed=sum(map(len, failures.values())),
-        pods=sum(part.pods for part in mine.values()),
-        failures=failures,
-    )

@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 from gkm.kube.client import connect
-from gkm.kube.resources import CLUSTERGKMCACHENODES, CLUSTERGKMCACHES, GKMCACHENODES, GKMCACHES, Json, Resource
+from gkm.kube.resources import CLUSTERGKMCACHENODES, CLUSTERGKMCACHES, GKMCACHENODES, GKMCACHES, NODES, Json, Resource
+from gkm_operator.caches.presence import AGENT_SETS, AGENTS
+from operator_nodes import AGENT_SET, SYSTEM, agent_pod, kube_node, put
 from operator_site import SIZE, Shelf, cache, node, operator
 from testbed import ports
 from testbed.cluster import Cluster
@@ -30,9 +32,8 @@ class Controlled:
     def report(self, name: str, caches: Mapping[str, Mapping[str, Any]], namespace: str | None = NAMESPACE) -> None:
         """Say what an agent would."""
         resource: Resource[Any] = GKMCACHENODES if namespace else CLUSTERGKMCACHENODES
-        whole = node(name, caches, namespace)
-        self.api.apply(resource, {k: v for k, v in whole.items() if k != "status"}, field_manager="test")
-        self.api.apply(resource, whole, field_manager="test", subresource="status")
+        put(self.api, NODES, kube_node(name))
+        put(self.api, resource, node(name, caches, namespace))
 
     def until(self, name: str, good: Callable[[Json], bool], namespace: str | None = NAMESPACE) -> Json:
         """Wait until the status of a cache is so."""
@@ -132,6 +133,38 @@ def test_what_nodes_report_is_summed_up(running: Controlled) -> None:
         status = running.until("summed", lambda status: status["ready"] == "2/2", namespace)
         assert condition(status, "Ready") == ("True", "AllNodesReady")
         assert "failedNodeConditions" not in status
+
+
+@pytest.fixture
+def agents_in_pods(running: Controlled) -> Iterator[None]:
+    """Let agents run as Pods while the test runs: else a Node alone says whether it answers."""
+    running.api.create(AGENT_SETS, AGENT_SET)
+    try:
+        yield
+    finally:
+        running.api.delete(AGENT_SETS, "gkm-agent", SYSTEM)
+
+
+@pytest.mark.usefixtures("agents_in_pods")
+def test_a_node_that_falls_silent_or_leaves_is_not_counted_as_ready(running: Controlled) -> None:
+    image, digest = running.images.push("silent")
+    running.create("silent", image)
+    for name in ("node-quiet", "node-talks"):
+        running.report(name, {"silent": {"state": "Ready", "digest": digest}})
+        put(running.api, AGENTS, agent_pod(name))
+    running.until("silent", lambda status: status.get("ready") == "2/2")
+    put(running.api, AGENTS, agent_pod("node-quiet", "False"))
+    status = running.until("silent", lambda status: status["ready"] == "1/2")
+    (said,) = [c["message"] for c in status["conditions"] if c["type"] == "Ready"]
+    assert said == "1 of 2 nodes are ready, 0 failed, 1 silent: node-quiet (its agent is not ready)"
+    assert condition(status, "Error") == ("False", "NodeFailuresPresent")
+    put(running.api, AGENTS, agent_pod("node-quiet"))
+    running.until("silent", lambda status: status["ready"] == "2/2")
+    put(running.api, NODES, kube_node("node-quiet", "False"))
+    status = running.until("silent", lambda status: status["ready"] == "1/2")
+    assert "node-quiet (the Node is not ready)" in str(status["conditions"])
+    running.api.delete(NODES, "node-quiet")
+    running.until("silent", lambda status: status["ready"] == "1/1")
 
 
 def test_a_pinned_tag_stays_where_it_was_and_a_new_image_is_looked_up(running: Controlled) -> None:

@@ -30,7 +30,7 @@ ALLOWED = {
         ("patch", "nodes"),
     },
     "gkm-controllers": {
-        *((verb, kind) for verb in ("list", "watch") for kind in (*_GKM, *_NODES)),
+        *((verb, kind) for verb in ("list", "watch") for kind in (*_GKM, *_NODES, "nodes")),
         *(("patch", f"{kind}/status") for kind in _GKM),
         ("create", "events.events.k8s.io"),
     },
@@ -38,6 +38,18 @@ ALLOWED = {
         (verb, "validatingwebhookconfigurations.admissionregistration.k8s.io/gkm-caches") for verb in ("get", "patch")
     },
     "gkm-csi": set(),
+}
+ALLOWED_IN_OURS = {
+    "gkm-controllers": {
+        *((verb, kind) for verb in ("list", "watch") for kind in ("pods", "daemonsets.apps/gkm-agent")),
+    },
+}
+"""In the namespace of GKM alone."""
+REFUSED_IN_OURS = {
+    *((verb, "pods") for verb in ("get", "list", "watch", "create", "patch", "delete")),
+    *((verb, "daemonsets.apps") for verb in ("get", "list", "watch", "create", "patch", "delete")),
+    ("create", "pods/exec"),
+    ("get", "pods/log"),
 }
 REFUSED = {
     *((verb, "secrets") for verb in ("get", "list", "watch", "create", "patch")),
@@ -85,6 +97,14 @@ def test_an_account_may_do_exactly_what_it_needs(gkm_cluster: Cluster, account: 
 def test_an_account_may_not_do_what_would_hurt(gkm_cluster: Cluster, account: str) -> None:
     for verb, kind in sorted(REFUSED - ALLOWED[account]):
         assert _can(gkm_cluster, account, verb, kind) == "no", (verb, kind)
+
+
+@pytest.mark.parametrize("account", sorted(ALLOWED))
+def test_an_account_may_do_what_it_needs_in_our_namespace_and_no_more(gkm_cluster: Cluster, account: str) -> None:
+    allowed = ALLOWED_IN_OURS.get(account, set())
+    for verb, kind in sorted(REFUSED_IN_OURS | allowed):
+        can = _can(gkm_cluster, account, verb, kind, "--namespace=gkm-system")
+        assert can == ("yes" if (verb, kind) in allowed else "no"), (verb, kind)
 
 
 def test_an_agents_token_lists_no_secrets_and_does_all_that_it_needs(gkm_cluster: Cluster) -> None:
@@ -168,12 +188,13 @@ def _creates(api: Api) -> bool:
     return True
 
 
-def _can(cluster: Cluster, account: str, verb: str, kind: str) -> str:
+def _can(cluster: Cluster, account: str, verb: str, kind: str, *where: str) -> str:
+    """Return yes or no; `where` are kubectl's words for a namespace, none for all of them."""
     kind, _, rest = kind.partition("/")
-    words = [f"--subresource={rest}"] if rest in {"status", "token"} else []
+    words = [f"--subresource={rest}"] if rest in {"status", "token", "exec", "log"} else []
     what = f"{kind}/{rest}" if rest and not words else kind
     try:
-        arguments = ("auth", "can-i", verb, what, *words, f"--as={SYSTEM}{account}", "--all-namespaces")
+        arguments = ("auth", "can-i", verb, what, *words, f"--as={SYSTEM}{account}", *(where or ["--all-namespaces"]))
         return cluster.kubectl(*arguments).strip().splitlines()[-1]
     except KubectlFailed as no:  # it exits with 1 for a no
         return no.stderr.strip().splitlines()[-1]

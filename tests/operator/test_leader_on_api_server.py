@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from gkm.kube.client import connect
+from gkm.kube.errors import ApiError
 from gkm.kube.leases import LEASES, LeaseSpec
 from gkm.kube.resources import GKMCACHES
 from operator_site import Shelf, cache, operator
@@ -61,7 +62,13 @@ class Replicas:
         return self._directory.name
 
     def holder(self) -> str:
-        return self.spec().holder_identity or ""
+        try:
+            return self.spec().holder_identity or ""
+        except ApiError as error:
+            # Nobody has led yet: "synced" is said just before the Lease is made.
+            if error.not_found:
+                return ""
+            raise
 
     def spec(self) -> LeaseSpec:
         return self.api.get(LEASES, self.lease, "gkm-system").spec

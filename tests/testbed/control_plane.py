@@ -5,13 +5,15 @@ Every one listens on a loopback port of its own, so several control planes live 
 
 import base64
 import json
+import signal
 import ssl
 import urllib.error
 import urllib.request
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric import ec
 from testbed import peers, ports
@@ -41,6 +43,7 @@ class ControlPlane:
     authority: Authority = field(default_factory=Authority.create)
     port: int = field(default_factory=ports.free)
     processes: list[Process] = field(default_factory=list)
+    etcd_url: str = ""
     _cleanup: ExitStack = field(default_factory=ExitStack)
 
     @property
@@ -55,8 +58,8 @@ class ControlPlane:
         """Start everything and wait until the API server answers; what was started is ended when this fails."""
         try:
             self._write_keys()
-            etcd = self._start_etcd()
-            self._start_apiserver(etcd)
+            self.etcd_url = self._start_etcd()
+            self._start_apiserver(self.etcd_url)
             self._start_controller_manager()
             if self.options.scheduler:
                 self._start_scheduler()
@@ -67,6 +70,37 @@ class ControlPlane:
     def close(self) -> None:
         """End every process, the last one first."""
         self._cleanup.close()
+
+    def process(self, name: str) -> Process:
+        """Return the process that runs now under this name."""
+        return next(process for process in reversed(self.processes) if process.name == name)
+
+    def restart_apiserver(self) -> None:
+        """Kill the API server as a crash would, start it again on its port, and wait until it answers."""
+        self.process("kube-apiserver").kill()
+        self._start_apiserver(self.etcd_url)
+
+    @contextmanager
+    def stalled(self, name: str) -> Iterator[None]:
+        """Stop a process for as long as the block lasts, as an overrun disk or machine would."""
+        process = self.process(name)
+        process.popen.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            process.popen.send_signal(signal.SIGCONT)
+
+    def compact(self) -> int:
+        """Let etcd forget all history up to now; return the revision that is left (etcd's gRPC gateway)."""
+        revision = int(self._etcd("kv/range", {"key": _b64(b"/"), "limit": 1})["header"]["revision"])
+        self._etcd("kv/compaction", {"revision": str(revision), "physical": True})
+        return revision
+
+    def _etcd(self, call: str, body: dict[str, object]) -> dict[str, Any]:
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(f"{self.etcd_url}/v3/{call}", json.dumps(body).encode(), timeout=30) as answer:
+            found: dict[str, Any] = json.load(answer)
+            return found
 
     def kubeconfig(self, name: str, user: dict[str, object], *, server: str | None = None) -> Path:
         """Write and return a kubeconfig for somebody; `user` is the `user:` mapping of the file."""

@@ -147,6 +147,7 @@ def _controllers(gkm: Installation) -> list[str | Path]:
 
 def _admission(gkm: Installation) -> list[str | Path]:
     account = gkm.account("gkm-admission")
+    health = f"--health=127.0.0.1:{ports.free()}"
     tls: list[str | Path] = [
         "--self-signed",
         gkm.directory / "tls",
@@ -154,7 +155,7 @@ def _admission(gkm: Installation) -> list[str | Path]:
         f"--webhook-configuration={WEBHOOKS}",
     ]
     listen = f"--listen=127.0.0.1:{gkm.webhook_port}"
-    return ["gkm_operator.main", "admission", "--config", gkm.config, "--kubeconfig", account, listen, *tls]
+    return ["gkm_operator.main", "admission", "--config", gkm.config, "--kubeconfig", account, listen, health, *tls]
 
 
 def _agent(gkm: Installation) -> list[str | Path]:

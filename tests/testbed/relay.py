@@ -6,6 +6,7 @@
 import re
 import socket
 import ssl
+import struct
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -32,6 +33,11 @@ class Relay:
     """Wait so many seconds once, after the first piece of a body from the client has come."""
     heads: list[str] = field(default_factory=list)
     """What clients of a proxy asked for, with their headers."""
+    patience: float = 20.0
+    """How many seconds nothing may pass before a connection ends; watches want more."""
+    answers: list[int] = field(default_factory=list)
+    """For the next connections: after how many bytes from the server they break."""
+    _open: set[tuple[socket.socket, socket.socket]] = field(default_factory=set)
     _stopping: threading.Event = field(default_factory=threading.Event)
 
     @classmethod
@@ -49,6 +55,20 @@ class Relay:
                 relay._stopping.set()
                 thread.join()
 
+    def break_all(self, *, reset: bool = False) -> int:
+        """Break every connection that is open, by a clean end or by a reset; return how many there were."""
+        pairs = list(self._open)
+        for client, server in pairs:
+            if reset:
+                with suppress(OSError):
+                    # Closing throws away what was not sent, and says RST instead of FIN.
+                    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    client.shutdown(socket.SHUT_RD)
+                    server.shutdown(socket.SHUT_RDWR)
+            else:
+                _end(client, server)
+        return len(pairs)
+
     def _accept(self, listener: socket.socket) -> None:
         while not self._stopping.is_set():
             try:
@@ -60,14 +80,20 @@ class Relay:
     def _serve(self, client: socket.socket) -> None:
         host, _, port = self.target.rpartition(":")
         with suppress(OSError), client, socket.create_connection((host, int(port)), 10) as server:
-            client.settimeout(20)
-            server.settimeout(20)
+            client.settimeout(self.patience)
+            server.settimeout(self.patience)
             if self.proxy:
                 server.sendall(self._head_for_proxy(client))
             if self.tls:
                 client = self.tls.wrap_socket(client, server_side=True)
-            threading.Thread(target=_pump, args=(server, client), daemon=True).start()
-            self._pump_from(client, server, self.cuts.pop(0) if self.cuts else None)
+            cut = self.answers.pop(0) if self.answers else None
+            threading.Thread(target=_pump, args=(server, client, cut), daemon=True).start()
+            pair = (client, server)
+            self._open.add(pair)
+            try:
+                self._pump_from(client, server, self.cuts.pop(0) if self.cuts else None)
+            finally:
+                self._open.discard(pair)
 
     def _head_for_proxy(self, client: socket.socket) -> bytes:
         """Return what the server is to see of a client's first request; a tunnel hides it all."""
@@ -93,10 +119,14 @@ class Relay:
         _end(client, server)
 
 
-def _pump(source: socket.socket, target: socket.socket) -> None:
+def _pump(source: socket.socket, target: socket.socket, cut: int | None = None) -> None:
+    passed = 0
     with suppress(OSError):
-        while data := source.recv(PIECE):
+        while data := source.recv(PIECE if cut is None else min(PIECE, cut - passed)):
             target.sendall(data)
+            passed += len(data)
+            if passed == cut:
+                break
     _end(source, target)
 
 

@@ -1,5 +1,6 @@
 """GKMCache and ClusterGKMCache: somebody wants the kernel cache in an image on the nodes it fits."""
 
+import re
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
@@ -11,6 +12,11 @@ NAME_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)
 """What Kubernetes calls objects: a DNS-1123 subdomain, never `.` or `..`, which would be other paths of the API."""
 MAX_FAILED_NODES = 20
 """At most so many node names a reason in status.failedNodeConditions; then a count (design/api.md)."""
+
+SHORTEST_INTERVAL_SECONDS = 60.0
+LONGEST_INTERVAL_SECONDS = 30 * 86_400.0
+"""Bounds of updatePolicy.interval: a registry is asked for every tracked cache, and a month is as good as never."""
+_INTERVAL = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
 
 Count = Annotated[int, Meta(ge=0, extra_json_schema={"format": "int32"})]
 Digest = Annotated[str, Meta(pattern=DIGEST_PATTERN, description="Digest of an image manifest.")]
@@ -28,12 +34,34 @@ class UpdatePolicy(Struct, frozen=True, omit_defaults=True):
 
     mode: Annotated[
         Literal["Pinned", "Track"],
-        Meta(description="Pinned resolves a tag once; Track, on an interval (not yet: today it is as Pinned)."),
+        Meta(description="Pinned resolves a tag once; Track, on an interval, and follows it to what is verified."),
     ] = "Pinned"
     interval: Annotated[
         str,
-        Meta(description="How often a tracked tag is resolved, e.g. 15m.", pattern="^([0-9]+h)?([0-9]+m)?([0-9]+s)?$"),
+        Meta(
+            description="How often a tracked tag is resolved, e.g. 15m; at least 1m.",
+            max_length=16,
+            pattern="^([0-9]+h)?([0-9]+m)?([0-9]+s)?$",
+            extra_json_schema={
+                "x-kubernetes-validations": [
+                    {"rule": "self != '' && duration(self) >= duration('1m')", "message": "interval is at least 1m"}
+                ]
+            },
+        ),
     ] = "15m"
+
+    @property
+    def tracks(self) -> bool:
+        """Return whether the tag is followed."""
+        return self.mode == "Track"
+
+    @property
+    def seconds(self) -> float:
+        """Return the interval in seconds, within its bounds: objects from before the schema had them may lie beyond."""
+        found = _INTERVAL.fullmatch(self.interval)
+        hours, minutes, seconds = (int(part or 0) for part in found.groups()) if found else (0, 0, 0)
+        asked = float(min(hours * 3600 + minutes * 60 + seconds, LONGEST_INTERVAL_SECONDS))
+        return max(asked, SHORTEST_INTERVAL_SECONDS)
 
 
 class CacheSpec(Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -114,6 +142,14 @@ class ClusterGKMCache(Struct, frozen=True, rename="camel", tag_field="kind", tag
 
 
 Cache = GKMCache | ClusterGKMCache
+
+CACHE_RULES = (
+    {
+        "rule": "!(has(self.spec.updatePolicy) && has(self.spec.updatePolicy.mode)"
+        " && self.spec.updatePolicy.mode == 'Track' && self.spec.image.contains('@'))",
+        "message": "an image that is named by digest cannot be tracked: name a tag alone, or choose Pinned",
+    },
+)
 
 
 def verified_digest(cache: Cache) -> str | None:

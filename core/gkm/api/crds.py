@@ -67,8 +67,15 @@ _FABRIC_RULES: tuple[Schema, ...] = (
 )
 
 KINDS = (
-    Kind(caches.GKMCache, "gkmcaches", "gkmc", namespaced=True, columns=_CACHE_COLUMNS),
-    Kind(caches.ClusterGKMCache, "clustergkmcaches", "cgkmc", namespaced=False, columns=_CACHE_COLUMNS),
+    Kind(caches.GKMCache, "gkmcaches", "gkmc", namespaced=True, columns=_CACHE_COLUMNS, rules=caches.CACHE_RULES),
+    Kind(
+        caches.ClusterGKMCache,
+        "clustergkmcaches",
+        "cgkmc",
+        namespaced=False,
+        columns=_CACHE_COLUMNS,
+        rules=caches.CACHE_RULES,
+    ),
     Kind(nodes.GKMCacheNode, "gkmcachenodes", "gkmcn", namespaced=True, columns=_NODE_COLUMNS, rules=_NODE_RULES),
     Kind(
         nodes.ClusterGKMCacheNode,

@@ -9,6 +9,7 @@ class Reason(StrEnum):
     # Verified
     COSIGN_SUCCESS = "CosignSuccess"
     NOT_REQUIRED = "NotRequired"
+    UPDATE_REFUSED = "UpdateRefused"
     SIGNATURE_MISSING = "SignatureMissing"
     SIGNATURE_INVALID = "SignatureInvalid"
     IDENTITY_MISMATCH = "IdentityMismatch"

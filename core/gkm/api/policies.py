@@ -8,6 +8,7 @@ from msgspec import Meta, Struct, field
 from gkm.api import patterns
 
 MAX_POLICIES = 256
+SHORTEST_RECHECK_SECONDS = 60.0
 MAX_SIGNERS = 32
 """Keys, and identities, in one policy."""
 
@@ -102,10 +103,21 @@ class Verification(Struct, frozen=True, rename="camel", forbid_unknown_fields=Tr
 
     `enforce` refuses what no policy accepts, also what no policy covers. `warn` lets it pass with a warning, `off`
     does not look. The default refuses everything unsigned: allowing it takes a line of configuration.
+
+    Every `recheckInterval` seconds the controller verifies an image again; 0 is never. `whenRevoked` says what becomes
+    of a cache that is Ready on a node when its image is refused: `withdraw` serves it to no further pod, `keep` leaves
+    it where it is (docs/design/verdicts.md).
     """
 
     mode: Literal["enforce", "warn", "off"] = "enforce"
     policies: Annotated[list[Policy], Meta(max_length=MAX_POLICIES)] = field(default_factory=list)
+    recheck_interval: Annotated[float, Meta(ge=0)] = 21_600.0
+    when_revoked: Literal["withdraw", "keep"] = "withdraw"
+
+    def __post_init__(self) -> None:
+        """Refuse an interval at which registries would do nothing else."""
+        if 0 < self.recheck_interval < SHORTEST_RECHECK_SECONDS:
+            raise ValueError(f"`recheckInterval` is 0 (never) or at least {SHORTEST_RECHECK_SECONDS:g} seconds")
 
     def files(self) -> Iterator[str]:
         """Yield the paths of the files whose content the answer depends on."""

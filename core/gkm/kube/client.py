@@ -25,7 +25,12 @@ CONNECT_SECONDS = 5.0
 READ_SECONDS = 20.0
 LIST_SECONDS = 60.0
 WATCH_SECONDS = 290
-"""How long a watch is asked to last: below the server's own minimum of 30 minutes and most proxies' idle limits."""
+"""How long a watch is asked to last: below the server's own minimum of 30 minutes and most proxies' idle limits.
+
+One of a kind of which nothing has happened since the server started is silent all that time, without a bookmark
+(measured: bench/fleet). So silence says nothing; a peer that was cut off is found by TCP's own probes, within three
+minutes (kubernetes.utils.keepalive).
+"""
 
 MAX_BODY_BYTES = 64 << 20
 """An eighth of the memory of a process that lists (deploy/base). 250 objects of 256 kB fit, and ours have a few kB; a
@@ -33,9 +38,6 @@ page that is larger is asked for again in smaller ones, and etcd takes no object
 
 MAX_ERROR_BYTES = 64 << 10
 """A metav1.Status has a few hundred; what a proxy says beyond that, nobody reads."""
-
-MAX_RETRY_AFTER_SECONDS = 60.0
-"""An API server asks for seconds; a proxy before it that asks for hours must not keep us away once it answers again."""
 
 _TOO_LARGE = "TooLarge"
 _UNAUTHORIZED = 401
@@ -224,9 +226,7 @@ def _headers(client: ApiClient, request: _Request) -> dict[str, str]:
 
 
 def _refusal(response: BaseHTTPResponse) -> ApiError:
-    error = from_body(response.status, _beginning(response), response.headers.get("Retry-After"))
-    error.retry_after = min(error.retry_after, MAX_RETRY_AFTER_SECONDS)
-    return error
+    return from_body(response.status, _beginning(response), response.headers.get("Retry-After"))
 
 
 def _body(response: BaseHTTPResponse) -> bytes:

@@ -5,14 +5,14 @@ Nor is it taken for deleted: its key is handed on instead of it.
 
 import logging
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct, field
 
 from gkm.hoststate.logs import fields
 from gkm.kube.api import Change, Entry, Key, Object, Page, WatchEvent
-from gkm.kube.errors import ApiError, from_body
+from gkm.kube.errors import NO_ANSWER, UNREADABLE, ApiError, from_body
 from gkm.kube.resources import Resource
 
 T = TypeVar("T")
@@ -20,14 +20,18 @@ _LOG = logging.getLogger(__name__)
 _GONE = 410
 
 
+_Version = Annotated[str, msgspec.Meta(min_length=1)]
+"""Of an object, a list or a bookmark. Without one there is nothing to go on from: "" means the start of everything."""
+
+
 class _Meta(Struct, rename="camel"):
-    resource_version: str = ""
+    resource_version: _Version
     continue_: str = field(default="", name="continue")
 
 
 class _Named(Struct, rename="camel"):
     name: str
-    resource_version: str
+    resource_version: _Version
     namespace: str = ""
 
 
@@ -40,8 +44,8 @@ class _Bookmark(Struct):
 
 
 class _List(Struct):
+    metadata: _Meta
     items: list[Raw] | None = None
-    metadata: _Meta = field(default_factory=_Meta)
 
 
 class _Event(Struct):
@@ -106,7 +110,7 @@ def one(resource: Resource[T], body: bytes) -> T:
 
 def unreadable(resource: Resource[Any], error: Exception) -> ApiError:
     """Return the error for an answer that is not what the API promises; its status is 0: retry, slowly."""
-    return ApiError(0, "Unreadable", f"the server's {resource.kind} cannot be read: {str(error)[:200]}")
+    return ApiError(NO_ANSWER, UNREADABLE, f"the server's {resource.kind} cannot be read: {str(error)[:200]}")
 
 
 def plain(value: Object) -> Mapping[str, Any]:

@@ -10,12 +10,20 @@ from threading import Event, Lock, Thread
 from gkm.hoststate.logs import fields
 from gkm.kube.api import Api
 from gkm.kube.errors import ApiError
-from gkm.kube.leases import LEASES, Lease, LeaseSpec, Now, Seen, Step, Terms, held_spec, next_step
+from gkm.kube.leases import LEASES, Lease, LeaseSpec, Now, Seen, Terms, held_spec, may_hold
 
 _LOG = logging.getLogger(__name__)
 
 TERMS = Terms()
 _JITTER = 1.2
+
+
+def awake_or_not() -> float:
+    """Return seconds that count on while the machine sleeps, as a lease does; CLOCK_MONOTONIC stands still then.
+
+    No clock that anybody sets: a jump of the time of day changes nothing about who leads.
+    """
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Elector:
@@ -33,7 +41,7 @@ class Elector:
         identity: str,
         *,
         terms: Terms = TERMS,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = awake_or_not,
         now: Now = lambda: datetime.now(UTC),
     ) -> None:
         self._api = api
@@ -71,7 +79,7 @@ class Elector:
             # Before the request: what is written may count from here on, whenever the answer comes.
             began = self._clock()
             try:
-                ours = self._take(began)
+                ours = self._take()
             except ApiError as error:
                 level = logging.INFO if error.conflict else logging.WARNING
                 _LOG.log(level, "lease not held", extra=fields(lease=self._name, why=str(error)))
@@ -92,17 +100,16 @@ class Elector:
             except ApiError as error:
                 _LOG.warning("lease not given back", extra=fields(lease=self._name, why=str(error)))
 
-    def _take(self, now: float) -> bool:
+    def _take(self) -> bool:
         lease = self._read()
         if lease is None:
-            self._see(self._create(), now)
+            self._see(self._create())
             return True
-        self._see(lease, now)
-        assert self._seen is not None  # noqa: S101 -- seen above
-        if next_step(self._seen, self._identity, now, self._terms) is Step.WAIT:
+        seen = self._see(lease)
+        if not may_hold(seen, self._identity, self._clock(), self._terms):
             return False
         spec = held_spec(lease.spec, self._identity, self._terms, self._now())
-        self._see(self._write(lease, spec), now)
+        self._see(self._write(lease, spec))
         return True
 
     def _read(self) -> Lease | None:
@@ -124,9 +131,14 @@ class Elector:
         patch = {"metadata": {"resourceVersion": lease.metadata.resource_version}, "spec": spec}
         return self._api.merge(LEASES, self._name, patch, self._namespace)
 
-    def _see(self, lease: Lease, now: float) -> None:
+    def _see(self, lease: Lease) -> Seen:
+        """Note a lease after it was read: another's time runs from when it was renewed, and that may be this instant.
+
+        Counted from before the request, a slow answer would make the other's lease run out before the other stops.
+        """
         if self._seen is None or self._seen.lease.metadata.resource_version != lease.metadata.resource_version:
-            self._seen = Seen(lease, now)
+            self._seen = Seen(lease, self._clock())
+        return self._seen
 
     def _renew(self) -> None:
         while not self._stop.wait(self._terms.retry):

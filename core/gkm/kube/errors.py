@@ -5,6 +5,12 @@ from msgspec import DecodeError, Struct, ValidationError, json
 NO_ANSWER = 0
 """The status of an error that no server sent: connection refused, time-out, broken TLS."""
 
+UNREADABLE = "Unreadable"
+"""Our own machine word, for an answer that came and that nobody can read."""
+
+MAX_RETRY_AFTER_SECONDS = 60.0
+"""An API server asks for seconds; a proxy before it that asks for hours must not keep us away once it answers again."""
+
 _NOT_FOUND, _CONFLICT, _GONE = 404, 409, 410
 _MAX_MESSAGE = 1000
 
@@ -51,16 +57,30 @@ class ApiError(Exception):
         """Return whether the resourceVersion or continue token is too old: only a new list helps (HTTP 410)."""
         return self.status == _GONE
 
+    @property
+    def unreadable(self) -> bool:
+        """Return whether an answer came that is not what the API promises (gkm.kube.decoding)."""
+        return self.reason == UNREADABLE
+
 
 def from_body(status: int, body: bytes, retry_after: str | None = None) -> ApiError:
-    """Return the error in an answer: its metav1.Status where it is one, else its first line."""
-    seconds = float(retry_after) if retry_after and retry_after.isdigit() else 0.0
+    """Return the error in an answer: its metav1.Status where it is one, else its first line.
+
+    `retry_after` is the header. Kubernetes sends whole seconds (RFC 9110, 10.2.3); a date, which a proxy may send,
+    would be read against a clock that can jump, so our own pauses stand in for it. Never more than
+    MAX_RETRY_AFTER_SECONDS comes out, also of an error in the midst of a watch.
+    """
+    seconds = _bounded(float(retry_after) if retry_after and retry_after.isascii() and retry_after.isdigit() else 0.0)
     try:
         told = json.decode(body, type=_Status)
     except (ValidationError, DecodeError):
         line = body[:_MAX_MESSAGE].decode(errors="replace").strip().partition("\n")[0]
         return ApiError(status, "", line or f"HTTP {status}", seconds)
-    asked = told.details.retry_after_seconds if told.details else 0.0
+    asked = _bounded(told.details.retry_after_seconds if told.details else 0.0)
     return ApiError(
         told.code or status, told.reason, told.message[:_MAX_MESSAGE] or f"HTTP {status}", max(seconds, asked)
     )
+
+
+def _bounded(seconds: float) -> float:
+    return min(max(seconds, 0.0), MAX_RETRY_AFTER_SECONDS)

@@ -1,12 +1,10 @@
 """Kubernetes Events about our objects: told on transitions, never relied on, never a reason to fail."""
 
+import hashlib
 import logging
-import secrets
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from threading import Lock
 from typing import Any, Literal
 
 from gkm.hoststate.logs import fields
@@ -18,8 +16,6 @@ _LOG = logging.getLogger(__name__)
 
 MAX_NOTE_BYTES = 1024
 """events.k8s.io/v1: note is below 1 kB."""
-
-_REMEMBERED = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +39,28 @@ class Told:
     note: str
 
 
-def event(regarding: Regarding, told: Told, controller: str, instance: str, moment: datetime) -> Mapping[str, Any]:
-    """Return the Event object. Events about cluster-wide objects live in `default`, as the API demands."""
+@dataclass(frozen=True, slots=True)
+class Reporter:
+    """Who tells: the controller, and which process of it."""
+
+    controller: str
+    instance: str
+
+
+def event(regarding: Regarding, told: Told, occasion: str, by: Reporter, moment: datetime) -> Mapping[str, Any]:
+    """Return the Event object. Events about cluster-wide objects live in `default`, as the API demands.
+
+    Its name says what is told of which object on which occasion, so nobody can tell that twice.
+    """
     note = told.note.encode()[: MAX_NOTE_BYTES - 1].decode(errors="ignore")
     namespace = regarding.namespace or "default"
     return {
         "apiVersion": EVENTS.api_version,
         "kind": "Event",
-        "metadata": {"name": f"{regarding.name[:200]}.{secrets.token_hex(8)}", "namespace": namespace},
+        "metadata": {"name": f"{regarding.name[:200]}.{_identity(regarding, told, occasion)}", "namespace": namespace},
         "eventTime": moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-        "reportingController": controller,
-        "reportingInstance": instance[:128],
+        "reportingController": by.controller,
+        "reportingInstance": by.instance[:128],
         "type": told.kind,
         "reason": told.reason,
         "action": told.action,
@@ -68,29 +75,25 @@ def event(regarding: Regarding, told: Told, controller: str, instance: str, mome
     }
 
 
+def _identity(regarding: Regarding, told: Told, occasion: str) -> str:
+    parts = (regarding.uid, told.action, told.reason, told.note, occasion)
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
 class Recorder:
-    """Sends events; the same thing about the same object is told once, until something else is told about it."""
+    """Sends events."""
 
-    def __init__(self, api: Api, controller: str, instance: str) -> None:
+    def __init__(self, api: Api, by: Reporter) -> None:
         self._api = api
-        self._controller = controller
-        self._instance = instance
-        self._last: OrderedDict[tuple[str, str], Told] = OrderedDict()
-        self._lock = Lock()
+        self._by = by
 
-    def tell(self, regarding: Regarding, told: Told) -> None:
-        """Send an event, unless it was the last one of this action about the object."""
-        key = (regarding.uid, told.action)
-        with self._lock:
-            if self._last.get(key) == told:
-                return
-            self._last[key] = told
-            self._last.move_to_end(key)
-            if len(self._last) > _REMEMBERED:
-                self._last.popitem(last=False)
+    def tell(self, regarding: Regarding, told: Told, occasion: str) -> None:
+        """Send an event, unless somebody has told the same of the same `occasion`: this process, or one before it."""
         try:
-            self._api.create(EVENTS, event(regarding, told, self._controller, self._instance, datetime.now(UTC)))
+            self._api.create(EVENTS, event(regarding, told, occasion, self._by, datetime.now(UTC)))
         except ApiError as error:
+            if error.conflict:
+                return
             name = f"{regarding.namespace}/{regarding.name}" if regarding.namespace else regarding.name
             said = fields(object=f"{regarding.kind} {name}", reason=told.reason, why=str(error))
             _LOG.warning("event not sent", extra=said)

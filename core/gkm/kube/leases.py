@@ -9,7 +9,6 @@ our own clock, so that clocks of different machines need not agree.
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import Enum
 from typing import Any
 
 from msgspec import Struct
@@ -53,30 +52,21 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A Lease as it was last seen to change, and when: seconds of our own clock."""
+    """A Lease as it was last seen to change, and when it had been read: seconds of our own clock."""
 
     lease: Lease
     at: float
 
 
-class Step(Enum):
-    """What to do next."""
-
-    TAKE = "take"
-    RENEW = "renew"
-    WAIT = "wait"
-
-
-def next_step(seen: Seen, identity: str, now: float, terms: Terms) -> Step:
-    """Return what a candidate does about a lease. Pure.
+def may_hold(seen: Seen, identity: str, now: float, terms: Terms) -> bool:
+    """Return whether a candidate may write itself into a lease: it is its own, nobody's, or has run out. Pure.
 
     A lease that says a longer duration than ours is believed: its holder may run with other terms.
     """
     spec = seen.lease.spec
-    if spec.holder_identity == identity:
-        return Step.RENEW
-    duration = max(terms.duration, float(spec.lease_duration_seconds or 0))
-    return Step.TAKE if not spec.holder_identity or now >= seen.at + duration else Step.WAIT
+    if not spec.holder_identity or spec.holder_identity == identity:
+        return True
+    return now >= seen.at + max(terms.duration, float(spec.lease_duration_seconds or 0))
 
 
 def held_spec(old: LeaseSpec, identity: str, terms: Terms, moment: datetime) -> dict[str, Any]:

@@ -25,8 +25,9 @@ OnChange = Callable[[T | None, T | None], None]
 class Reflector(Generic[T]):
     """List and watch of one collection (after client-go's tools/cache/reflector.go).
 
-    It resumes where it was when a watch ends, lists again only after 410 Gone (then the deletes that it missed are
-    handed on too), and waits with growing, jittered pauses while the server is away. `on_change` should be quick:
+    It resumes where it was when a watch ends, lists again only after 410 Gone or an answer that is none (then the
+    deletes that it missed are handed on too), and waits with growing, jittered pauses while the server is away, or as
+    long as the server asks. `on_change` should be quick:
     put a key on a WorkQueue. What it raises is logged, and the event is not repeated: a bad event must not be
     retried for ever.
 
@@ -53,6 +54,7 @@ class Reflector(Generic[T]):
         self._entries: dict[Key, Entry[T]] = {}
         self._unreadable: frozenset[Key] = frozenset()
         self._version = ""
+        self._failures = 0
         self._stopped = Event()
         self._watch: Watch[T] | None = None
         self._lock = Lock()
@@ -91,44 +93,51 @@ class Reflector(Generic[T]):
 
     def run(self) -> None:
         """List and watch until `close`; never raises."""
-        failures = 0
         while not self._stopped.is_set():
+            asked = 0.0
             try:
-                progress = self._round()
+                if self._round():
+                    continue
+                self._failures += 1
             except ApiError as error:
-                if error.gone:
+                # A server whose words cannot be read says them again: only a list leads past them.
+                if error.gone or error.unreadable:
                     self._version = ""
-                failures += 1
-                self._report(error, failures)
-                self._stopped.wait(self._backoff.pause(failures, error.retry_after))
+                self._failures += 1
+                self._report(error)
+                asked = error.retry_after
             except Exception:  # noqa: BLE001 -- the thread must live
                 # Nothing above us could do better, and a thread that ends silently is the worst answer.
-                failures += 1
+                self._failures += 1
                 _LOG.exception("watch failed", extra=fields(resource=self.resource.plural))
-                self._stopped.wait(self._backoff.pause(failures))
-            else:
-                failures = 0 if progress else failures + 1
-                if not progress:
-                    self._stopped.wait(self._backoff.pause(failures))
+            self._stopped.wait(self._backoff.pause(self._failures, asked))
 
     def _round(self) -> bool:
         """List where that is needed, then watch until the watch ends; return whether that led anywhere."""
         if not self._version:
             self._list()
-        started, before = time.monotonic(), self._version
+        if self._stopped.is_set():
+            return False
         watch = self._api.watch(self.resource, self._version, self._selector)
+        started = time.monotonic()
         with self._lock:
             self._watch = watch
             if self._stopped.is_set():
                 watch.close()
+        fruitful = False
         try:
             for event in watch:
                 self._take(event)
+                fruitful = True
         finally:
             watch.close()
             with self._lock:
                 self._watch = None
-        return self._version != before or time.monotonic() - started >= _SHORT_WATCH_SECONDS
+            fruitful = fruitful or time.monotonic() - started >= _SHORT_WATCH_SECONDS
+            if fruitful:
+                # Also where it broke off: a network that cuts us every few minutes is no server that is away.
+                self._failures = 0
+        return fruitful
 
     def _list(self) -> None:
         seen: set[Key] = set()
@@ -178,9 +187,9 @@ class Reflector(Generic[T]):
         except Exception:  # noqa: BLE001 -- whatever a handler does, the watch goes on
             _LOG.exception("handler failed; the event is dropped", extra=fields(resource=self.resource.plural))
 
-    def _report(self, error: ApiError, failures: int) -> None:
+    def _report(self, error: ApiError) -> None:
         if self._stopped.is_set():
             return
-        level = logging.INFO if error.gone or failures == 1 else logging.WARNING
-        said = fields(resource=self.resource.plural, failures=failures, why=str(error))
+        level = logging.INFO if error.gone or self._failures == 1 else logging.WARNING
+        said = fields(resource=self.resource.plural, failures=self._failures, why=str(error))
         _LOG.log(level, "watch interrupted", extra=said)

@@ -16,6 +16,12 @@ K = TypeVar("K", bound=Hashable)
 _LOG = logging.getLogger(__name__)
 AT_ONCE = 0.0
 
+_STALE = 64
+"""So many places of keys that were brought forward are left where they are."""
+
+_LONGEST_WAIT_SECONDS = 3600.0
+"""A lock of Python cannot wait for more than threading.TIMEOUT_MAX; what is due later is looked at again."""
+
 
 class Retry(Exception):
     """Raised by a handler for "not yet, try again": the text is logged on one line, without a traceback."""
@@ -66,6 +72,7 @@ class WorkQueue(Generic[K]):
         self._running: set[K] = set()
         self._again: dict[K, float] = {}
         self._failures: dict[K, int] = {}
+        self._not_before: dict[K, float] = {}
         self._stopped = False
         self._changed = Condition()
         self._threads = [Thread(target=self._work, name=f"{name} {n}", daemon=True) for n in range(workers)]
@@ -82,9 +89,13 @@ class WorkQueue(Generic[K]):
             return not self._due and not self._running
 
     def add(self, key: K, after: float = AT_ONCE) -> None:
-        """Ask for work on a key, `after` seconds from now at the latest; an earlier time that stands, stands."""
+        """Ask for work on a key, `after` seconds from now at the latest; an earlier time that stands, stands.
+
+        Nor is it earlier than the server asked for, when it last refused: news of an object are no reason to come back
+        to a server that is overrun.
+        """
         with self._changed:
-            due = time.monotonic() + after
+            due = max(time.monotonic() + after, self._not_before.get(key, 0.0))
             if key in self._running:
                 self._again[key] = min(due, self._again.get(key, due))
             else:
@@ -93,7 +104,7 @@ class WorkQueue(Generic[K]):
     def forget(self, key: K) -> None:
         """Drop a key whose object has gone, with its failures; work under way is not interrupted."""
         with self._changed:
-            for memory in (self._due, self._again, self._failures):
+            for memory in (self._due, self._again, self._failures, self._not_before):
                 memory.pop(key, None)
             self._turns.drop(key)
 
@@ -118,6 +129,10 @@ class WorkQueue(Generic[K]):
         self._due[key] = due
         self._count += 1
         heapq.heappush(self._heap, (due, self._count, key))
+        if len(self._heap) > _STALE + 2 * len(self._due):
+            # Keys that are brought forward again and again would fill it with later places until those are due.
+            self._heap = [place for place in self._heap if self._due.get(place[2]) == place[0]]
+            heapq.heapify(self._heap)
         self._changed.notify()
 
     def _work(self) -> None:
@@ -129,7 +144,7 @@ class WorkQueue(Generic[K]):
                 due = [self._again.pop(key)] if key in self._again else []
                 due += [time.monotonic() + after] if after is not None else []
                 if due:
-                    self._schedule(key, min(due))
+                    self._schedule(key, max(min(due), self._not_before.get(key, 0.0)))
 
     def _next(self) -> K | None:
         """Return the next key that is due, None when the queue is closed."""
@@ -143,7 +158,7 @@ class WorkQueue(Generic[K]):
                     # Another worker may be waiting for a later key than the one that comes next.
                     self._changed.notify()
                     return key
-                self._changed.wait(self._heap[0][0] - now if self._heap else None)
+                self._changed.wait(min(self._heap[0][0] - now, _LONGEST_WAIT_SECONDS) if self._heap else None)
             return None
 
     def _collect(self, now: float) -> None:
@@ -171,13 +186,18 @@ class WorkQueue(Generic[K]):
             result = "failed"
         else:
             self._failures.pop(key, None)
+            self._not_before.pop(key, None)
             result = "done"
             return after
         finally:
             self._observe(result, time.monotonic() - began)
         failures = self._failures.get(key, 0) + 1
         self._failures[key] = failures
-        return self._backoff.pause(failures, asked)
+        pause = self._backoff.pause(failures, asked)
+        if asked:
+            with self._changed:
+                self._not_before[key] = time.monotonic() + pause
+        return pause
 
 
 class _Turns(Generic[K]):

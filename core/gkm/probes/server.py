@@ -59,7 +59,7 @@ class PageServer:
         Raises:
             OSError: the address is taken, or not ours.
         """
-        self._listener = _listen(self._address)
+        self._listener = listen(self._address, _BACKLOG)
         self._listener.settimeout(0.0)
         self._selector.register(self._listener, selectors.EVENT_READ)
         self._selector.register(self._woken, selectors.EVENT_READ)
@@ -180,12 +180,17 @@ def _conversation(peer: socket.socket, answer: Callable[[bytes], bytes]) -> Iter
         discarded += len(part)
 
 
-def _listen(address: tuple[str, int]) -> socket.socket:
+def listen(address: tuple[str, int], backlog: int) -> socket.socket:
+    """Return a socket that listens; without a host on every address, of both families where there are two.
+
+    Raises:
+        OSError: the address is taken, or not ours.
+    """
     host = address[0]
     if not host and socket.has_dualstack_ipv6():
         try:
-            return socket.create_server(address, family=socket.AF_INET6, backlog=_BACKLOG, dualstack_ipv6=True)
+            return socket.create_server(address, family=socket.AF_INET6, backlog=backlog, dualstack_ipv6=True)
         except OSError:
             # IPv6 is compiled in, and switched off.
-            return socket.create_server(address, backlog=_BACKLOG)
-    return socket.create_server(address, family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=_BACKLOG)
+            return socket.create_server(address, backlog=backlog)
+    return socket.create_server(address, family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=backlog)

@@ -9,41 +9,69 @@ from gkm.api.config import Config
 from gkm.hoststate.logs import fields
 from gkm.images.registries.transport import Limits
 
-from gkm_operator.admission.certificates import issue
+from gkm_operator import metrics
 from gkm_operator.admission.judge import Judge
+from gkm_operator.admission.rotation import SHIPPED, Rotation, Terms
 from gkm_operator.admission.server import AdmissionServer
+from gkm_operator.admission.verdicts import Verdicts
+from gkm_operator.health import HealthServer
 from gkm_operator.images import RegistryImages
 
 _LOG = logging.getLogger(__name__)
 
 
-def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
-    """Serve until `stop`; return the exit code."""
-    certificate, key = Path(arguments.tls_cert), Path(arguments.tls_key)
-    ca_bundle = b""
-    if arguments.self_signed:
-        issued = issue(Path(arguments.self_signed), [name for name in arguments.tls_names.split(",") if name])
-        certificate, key, ca_bundle = issued.certificate, issued.key, issued.ca_bundle
+class CertificateUnusable(RuntimeError):
+    """The files that were named cannot be read, or are no pair."""
+
+
+def run(arguments: argparse.Namespace, config: Config, stop: Event, terms: Terms = SHIPPED) -> int:
+    """Serve until `stop`; return the exit code.
+
+    Raises:
+        OSError: an address is taken, or a certificate of our own cannot be written.
+        CertificateUnusable: one of somebody else cannot be used.
+        NotConfigured: nothing says where the API is, and our CA is to be put there.
+    """
     # A thread that nobody waits for any more must not hang on for the half minute that a pull may take.
     limits = Limits(connect=arguments.budget, stall=arguments.budget, request=2 * arguments.budget)
-    judge = Judge(RegistryImages.of(config, limits), config.verification.mode, seconds=arguments.budget)
-    server = AdmissionServer(judge, arguments.listen, certificate, key)
+    images = RegistryImages.of(config, limits)
+    remembered = Verdicts(images, images.verifier.stamp)
+    judge = Judge(remembered, config.verification.mode, seconds=arguments.budget)
+    if arguments.self_signed:
+        names = [name for name in arguments.tls_names.split(",") if name]
+        rotation = Rotation(Path(arguments.self_signed), names, terms)
+        server = AdmissionServer(judge, arguments.listen, rotation.files.certificate, rotation.files.key)
+    else:
+        rotation = None
+        server = _with_files(judge, arguments.listen, Path(arguments.tls_cert), Path(arguments.tls_key))
+    health = HealthServer(arguments.health, server.ready.is_set, {"/metrics": metrics.page})
+
+    def ready() -> None:
+        server.ready.set()
+        _LOG.info("serving", extra=fields(port=server.port, mode=config.verification.mode))
+
     server.start()
-    serving = fields(port=server.port, mode=config.verification.mode)
     try:
-        if arguments.webhook_configuration:
+        health.start()
+        if rotation is None:
+            ready()
+            stop.wait()
+        else:
             # Only here: who uses cert-manager's certificates needs no API access, nor the memory of its client.
             from gkm.kube.client import connect  # noqa: PLC0415
 
-            from gkm_operator.admission import trust  # noqa: PLC0415
-
-            api = connect(arguments.kubeconfig, arguments.context)
-            trust.trust(api, arguments.webhook_configuration, ca_bundle)
-            _LOG.info("serving", extra=serving)
-            trust.keep(api, arguments.webhook_configuration, ca_bundle, stop)
-        else:
-            _LOG.info("serving", extra=serving)
-            stop.wait()
+            api = connect(arguments.kubeconfig, arguments.context, metrics.api_answered)
+            # Until its CA is trusted the API server would refuse what this process answers: it is not ready before.
+            rotation.keep(api, arguments.webhook_configuration, stop, ready)
     finally:
         server.close()
+        health.close()
     return 0
+
+
+def _with_files(judge: Judge, address: tuple[str, int], certificate: Path, key: Path) -> AdmissionServer:
+    try:
+        return AdmissionServer(judge, address, certificate, key)
+    except OSError as error:  # neither names a file
+        why = error.strerror or str(error)
+        raise CertificateUnusable(f"the certificate {certificate} with {key} cannot be used: {why}") from error

@@ -7,12 +7,10 @@ with a warning: nothing is pulled before the controller has verified it (design/
 from gkm.api.errors import GKMError, Reason
 from gkm.images.signatures.verify import Verdict
 
-from gkm_operator.admission.review import Object, Request, Response
+from gkm_operator.admission.review import Request, Response
 
 ADMITTED = Response(allowed=True)
 _CHECKED_OPERATIONS = frozenset({"CREATE", "UPDATE"})
-
-TRACK_UNSUPPORTED = "updatePolicy Track is not supported yet: the tag is resolved once"
 
 _REFUSED_ALWAYS = frozenset({Reason.INVALID_REFERENCE, Reason.NOT_ALLOWED})
 """Wrong whatever the signature policy says: no mode can make such a reference work."""
@@ -66,27 +64,16 @@ def of_delay(request: Request, why: str) -> Response:
     return _later(request, why)
 
 
-def unsupported(request: Request) -> tuple[str, ...]:
-    """Return what the object asks for that nobody does yet, where it did not ask for it before.
-
-    An update that leaves that alone says nothing: controllers update objects without end, and nobody reads them.
-    """
-    if request.operation not in _CHECKED_OPERATIONS or request.sub_resource or request.object is None:
-        return ()
-    if request.object.metadata.deletion_timestamp:
-        return ()
-    before = _unsupported(request.old_object) if request.old_object is not None else ()
-    return tuple(text for text in _unsupported(request.object) if text not in before)
-
-
-def _unsupported(found: Object) -> tuple[str, ...]:
-    policy = found.spec.update_policy
-    return (TRACK_UNSUPPORTED,) if policy and policy.mode == "Track" else ()
+def result(response: Response, *, late: bool) -> str:
+    """Return the word for an answer in `gkm_admission_seconds`; `late` when there was no time to find out."""
+    if not response.allowed:
+        return "refused"
+    return "late" if late else "warned" if response.warnings else "admitted"
 
 
 def _private(request: Request) -> bool:
     """Return whether the image is opened by pull secrets; registries hide what is private as if it were not there."""
-    return request.object is not None and bool(request.object.spec.image_pull_secrets)
+    return request.object is not None and request.object.spec.names_secrets
 
 
 def _later(request: Request, why: str) -> Response:

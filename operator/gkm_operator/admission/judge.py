@@ -1,17 +1,18 @@
-"""One request, judged: the decisions of `decision`, fed with what `Images` says in the time there is."""
+"""One request, judged: the decisions of `decision`, fed with what `Looked` says in the time there is."""
 
 import logging
 import time
 
 from gkm.api.errors import GKMError
 from gkm.hoststate.logs import fields
+from gkm.images.reference import Reference
 from gkm.images.signatures.verify import Verdict
-from msgspec import structs
 
+from gkm_operator import metrics
 from gkm_operator.admission import decision
 from gkm_operator.admission.bounded import Bounded, NoAnswer
 from gkm_operator.admission.review import Request, Response
-from gkm_operator.images import Images
+from gkm_operator.admission.verdicts import Looked
 
 _LOG = logging.getLogger(__name__)
 
@@ -19,22 +20,42 @@ BUDGET_SECONDS = 3.0
 """Of the webhook's ten: what is left covers the way there and back and one more try of the API server."""
 
 THREADS = 16
+"""So many images are looked at at once; a registry, and a namespace, has a fourth of them at most."""
+
+WAITING = 64
+"""So many requests wait for that at once, half of them for one registry or of one namespace at most; a server with
+more threads answers the others."""
 
 
 class Judge:
     """Answers requests. Thread-safe; keeps no state that matters and has no side effects, so dry-run needs nothing."""
 
-    def __init__(self, images: Images, mode: str, *, seconds: float = BUDGET_SECONDS, threads: int = THREADS) -> None:
+    def __init__(
+        self,
+        images: Looked,
+        mode: str,
+        *,
+        seconds: float = BUDGET_SECONDS,
+        threads: int = THREADS,
+        waiting: int = WAITING,
+    ) -> None:
         self._images = images
         self._mode = mode
-        self._bounded: Bounded[Verdict] = Bounded(threads, seconds)
+        self._bounded: Bounded[Verdict] = Bounded(threads, seconds, waiting)
 
     def answer(self, request: Request) -> Response:
         """Return the answer."""
         started = time.monotonic()
-        response = decision.early(request) or self._look(request)
-        if response.allowed and (more := decision.unsupported(request)):
-            response = structs.replace(response, warnings=(*response.warnings, *more))
+        late = False
+        response = decision.early(request)
+        if response is None:
+            try:
+                response = self._look(request)
+            except NoAnswer as error:
+                response, late = decision.of_delay(request, str(error)), True
+        seconds = time.monotonic() - started
+        result = decision.result(response, late=late)
+        metrics.judged(request.kind.kind, result, seconds)
         _LOG.info(
             "admitted" if response.allowed else "refused",
             extra=fields(
@@ -42,19 +63,23 @@ class Judge:
                 operation=request.operation,
                 dryRun=request.dry_run or None,
                 image=request.image or None,
+                result=result,
                 why=response.message or "; ".join(response.warnings) or None,
-                seconds=round(time.monotonic() - started, 3),
+                seconds=round(seconds, 3),
             ),
         )
         return response
 
     def _look(self, request: Request) -> Response:
         try:
-            return decision.of_verdict(request, self._bounded.run(lambda: self._verdict(request.image, request.scope)))
+            ref = Reference.parse(request.image)
+            owners = (f"registry {ref.registry}", f"namespace {request.scope}" if request.scope else "cluster caches")
+            verdict = self._bounded.run(
+                (ref, request.scope), owners, lambda: self._verdict(request.image, request.scope)
+            )
         except GKMError as error:
             return decision.of_error(request, error, self._mode)
-        except NoAnswer as error:
-            return decision.of_delay(request, str(error))
+        return decision.of_verdict(request, verdict)
 
     def _verdict(self, image: str, scope: str | None) -> Verdict:
         return self._images.verify(image, self._images.resolve(image), scope)

@@ -1,110 +1,197 @@
-"""The webhook's HTTPS server: bodies bounded, one thread a request, nothing decided here."""
+"""The webhook's HTTPS server: one event loop reads whole requests, a pool of threads judges; nothing is decided here.
 
+Behind failurePolicy Fail every answer but 200 is a write of a user that fails. So a request that is not even begun is
+never the reason that another is not read, and what must be turned away is told so at once, with 503 and Retry-After:
+the API server then asks again within its ten seconds, while it gives up on a connection that just ends.
+"""
+
+import asyncio
 import logging
-from collections.abc import Callable, Iterable
+import socket
+from collections.abc import Callable
+from http import HTTPStatus
 from pathlib import Path
 from threading import Event, Thread
-from typing import Any, cast
+from typing import Protocol
 
-from cheroot.wsgi import Server
 from gkm.hoststate.logs import fields
+from gkm.probes.server import listen
 
-from gkm_operator.admission.judge import Judge
-from gkm_operator.admission.review import ReviewInvalid, encode, parse
-from gkm_operator.admission.tls import LateHandshake
+from gkm_operator.admission.connections import Connection
+from gkm_operator.admission.conversation import Conversation, Host
+from gkm_operator.admission.messages import JSON, Answer, Asked, refusal
+from gkm_operator.admission.places import Place, Places, Stage
+from gkm_operator.admission.pool import Full, Pool
+from gkm_operator.admission.review import Request, Response, ReviewInvalid, encode, parse
+from gkm_operator.admission.seldom import Seldom
+from gkm_operator.admission.tls import Certificate
 
 _LOG = logging.getLogger(__name__)
 
-MAX_BODY_BYTES = 8 << 20
-"""An AdmissionReview holds the object twice, and etcd takes none above 1.5 MB; managedFields included this is ample."""
+THREADS = 72
+"""More than may wait for a registry at once (judge.WAITING): requests that wait for none find a thread."""
 
-MAX_HEADER_BYTES = 64 << 10
-THREADS = 24
-"""More than the checks that may run at once (judge.THREADS): requests that need none, and probes, find a thread."""
+WAITING = 128
+"""How many whole requests wait for a thread. Those that wait for no registry take a millisecond each."""
 
-IDLE_SECONDS = 10
-"""How long a client may be silent in the middle of something; the API server never is."""
+CONNECTIONS = 256
+"""More than are judged or wait for it, so there is always one that can give way; some 50 KiB each. A kube-apiserver
+keeps 25 idle ones (client-go, transport/cache.go)."""
 
-_JSON, _TEXT = "application/json", "text/plain; charset=utf-8"
-Environ = dict[str, Any]
-StartResponse = Callable[[str, list[tuple[str, str]]], object]
+MAX_HELD_BYTES = 64 << 20
+"""All requests together that are read, or wait to be judged."""
+
+JUDGED_SECONDS = 9.0
+"""Our webhooks have timeoutSeconds 10: nobody waits for a later answer, and what has not begun by then never does."""
+
+CLOSE_SECONDS = 5.0
+_BACKLOG = 512
+_FULL_SECONDS = 0.1
+
+_OK = Answer(HTTPStatus.OK, b"ok\n")
+
+
+class Judging(Protocol):
+    """Answers requests, in several threads at once, within the webhook's time."""
+
+    def answer(self, request: Request) -> Response:
+        """Return the answer."""
 
 
 class AdmissionServer:
-    """Serves /validate, /healthz and /readyz over TLS until `close`."""
+    """Serves /validate, /healthz and /readyz over TLS until `close`. /readyz says whether `ready` is set."""
 
-    def __init__(self, judge: Judge, address: tuple[str, int], certificate: Path, key: Path) -> None:
+    def __init__(self, judge: Judging, address: tuple[str, int], certificate: Path, key: Path) -> None:
+        """Read the certificate.
+
+        Raises:
+            OSError: it cannot be read, or (ssl.SSLError) is no pair with the key.
+        """
         self._judge = judge
+        self._address = address
+        self._certificate = Certificate(certificate, key)
         self.ready = Event()
-        self._server = _Server(
-            address,
-            self._application,
-            numthreads=THREADS,
-            max=THREADS,
-            server_name="gkm-operator",
-            request_queue_size=64,
-            timeout=IDLE_SECONDS,
-            shutdown_timeout=2,
-        )
-        self._server.max_request_body_size = MAX_BODY_BYTES
-        self._server.max_request_header_size = MAX_HEADER_BYTES
-        self._server.ssl_adapter = LateHandshake(certificate, key)
+        self._places = Places(CONNECTIONS, MAX_HELD_BYTES)
+        self._pool = Pool(THREADS, WAITING)
+        self._seldom = Seldom(_LOG)
+        self._closing = asyncio.Event()
+        self._host = Host(self._places, self._answer, self._closing, self._seldom)
+        self._conversations: set[asyncio.Task[None]] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: Thread | None = None
+        self._port = 0
 
     @property
     def port(self) -> int:
-        """Return the port that is listened on."""
-        return int(self._server.bind_addr[1])
+        """Return the port that is listened on; 0 before `start`."""
+        return self._port
 
     def start(self) -> None:
-        """Listen, and serve in a thread.
+        """Listen, and serve in threads. `ready` is the caller's to set.
 
         Raises:
             OSError: the address is taken, or not ours.
         """
-        self._server.prepare()
-        self._thread = Thread(target=self._server.serve, name="serve", daemon=True)
+        listener = listen(self._address, _BACKLOG)
+        listener.settimeout(0.0)
+        self._port = int(listener.getsockname()[1])
+        self._pool.start()
+        self._loop = asyncio.new_event_loop()
+        self._thread = Thread(target=self._run, args=(self._loop, listener), name="serve", daemon=True)
         self._thread.start()
-        self.ready.set()
 
     def close(self) -> None:
-        """End within a few seconds; requests under way get their answer."""
+        """End within a few seconds; requests under way get their answer. Idempotent."""
         self.ready.clear()
-        self._server.stop()
-        if self._thread:
-            self._thread.join(5)
+        if self._loop is None or self._thread is None:
+            return
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._closing.set)
+        self._thread.join(2 * CLOSE_SECONDS)
+        self._pool.close()
 
-    def _application(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        status, kind, body = self._answer(environ)
-        start_response(status, [("Content-Type", kind), ("Content-Length", str(len(body)))])
-        return [body]
-
-    def _answer(self, environ: Environ) -> tuple[str, str, bytes]:
-        path, method = environ["PATH_INFO"], environ["REQUEST_METHOD"]
-        if path == "/healthz":
-            return "200 OK", _TEXT, b"ok\n"
-        if path == "/readyz":
-            ready = self.ready.is_set()
-            return ("200 OK", _TEXT, b"ok\n") if ready else ("503 Service Unavailable", _TEXT, b"ending\n")
-        if path != "/validate":
-            return "404 Not Found", _TEXT, b"there is /validate, /healthz and /readyz\n"
-        if method != "POST":
-            return "405 Method Not Allowed", _TEXT, b"POST an AdmissionReview\n"
+    def _run(self, loop: asyncio.AbstractEventLoop, listener: socket.socket) -> None:
         try:
-            request = parse(_body(environ))
+            loop.run_until_complete(self._serve(listener))
+        finally:
+            loop.close()
+
+    async def _serve(self, listener: socket.socket) -> None:
+        with listener:
+            accepting = asyncio.create_task(self._accept(listener))
+            await self._closing.wait()
+            accepting.cancel()
+            await asyncio.wait((accepting,))
+        self._places.end_idle()
+        if self._conversations:
+            await asyncio.wait(self._conversations, timeout=CLOSE_SECONDS)
+        for conversation in self._conversations:
+            conversation.cancel()
+        if self._conversations:
+            await asyncio.wait(self._conversations)
+
+    async def _accept(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                connection, peer = await loop.sock_accept(listener)
+            except OSError as error:
+                # Out of descriptors, mostly: the client stays in the backlog, and there is room when others have ended.
+                self._seldom.warning("no connection can be taken", why=str(error))
+                await asyncio.sleep(_FULL_SECONDS)
+                continue
+            self._welcome(connection, str(peer[0]))
+            await asyncio.sleep(0)  # those who are in take turns with those who come
+
+    def _welcome(self, connection: socket.socket, peer: str) -> None:
+        try:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            tls = self._certificate.wrap(connection)
+        except OSError:
+            connection.close()
+            return
+        conversation = Conversation(Connection(tls), peer, self._host).start()
+        if conversation is not None:
+            self._conversations.add(conversation)
+            conversation.add_done_callback(self._conversations.discard)
+
+    async def _answer(self, asked: Asked, place: Place) -> Answer:
+        if asked.path == "/validate":
+            return await self._judged(asked, place)
+        if asked.path not in {"/healthz", "/readyz"}:
+            return refusal(HTTPStatus.NOT_FOUND, "there is /validate, /healthz and /readyz")
+        if asked.method not in {"GET", "HEAD"}:
+            return refusal(HTTPStatus.METHOD_NOT_ALLOWED, "GET this page")
+        if asked.path == "/readyz" and not self.ready.is_set():
+            return refusal(HTTPStatus.SERVICE_UNAVAILABLE, "not ready: starting, or ending")
+        return _OK
+
+    async def _judged(self, asked: Asked, place: Place) -> Answer:
+        if asked.method != "POST":
+            return refusal(HTTPStatus.METHOD_NOT_ALLOWED, "POST an AdmissionReview")
+        loop = asyncio.get_running_loop()
+
+        def parsed() -> None:
+            loop.call_soon_threadsafe(self._places.let_go, place)
+
+        place.enter(Stage.JUDGED, loop.time())
+        try:
+            async with asyncio.timeout(JUDGED_SECONDS):
+                return await asyncio.wrap_future(self._pool.run(lambda: self._judge_in_thread(asked, parsed)))
+        except (Full, TimeoutError) as error:
+            why = str(error) or f"not judged within {JUDGED_SECONDS:g} s"
+            self._seldom.warning("request not judged", why=why)
+            return refusal(HTTPStatus.SERVICE_UNAVAILABLE, why)
         except ReviewInvalid as error:
-            _LOG.warning("bad request", extra=fields(peer=environ.get("REMOTE_ADDR"), why=str(error)))
-            return "400 Bad Request", _TEXT, f"{error}\n".encode()
-        return "200 OK", _JSON, encode(request.uid, self._judge.answer(request))
+            self._seldom.warning("bad request", why=str(error))
+            return refusal(HTTPStatus.BAD_REQUEST, str(error))
+        except Exception:  # noqa: BLE001 -- a defect in judging one request costs that request
+            _LOG.exception("request not judged", extra=fields(path=asked.path))
+            return refusal(HTTPStatus.INTERNAL_SERVER_ERROR, "this request cannot be judged; the log says why")
 
-
-def _body(environ: Environ) -> bytes:
-    data = cast("bytes", environ["wsgi.input"].read(MAX_BODY_BYTES + 1))
-    if len(data) > MAX_BODY_BYTES:
-        raise ReviewInvalid(f"longer than {MAX_BODY_BYTES} bytes")
-    return data
-
-
-class _Server(Server):
-    def error_log(self, msg: str = "", level: int = logging.INFO, traceback: bool = False) -> None:  # noqa: FBT001, FBT002 -- cheroot's
-        _LOG.log(level, "connection", extra=fields(why=msg.strip()), exc_info=traceback)
+    def _judge_in_thread(self, asked: Asked, parsed: Callable[[], None]) -> Answer:
+        try:
+            request = parse(asked.take())
+        finally:
+            parsed()
+        return Answer(HTTPStatus.OK, encode(request.uid, self._judge.answer(request)), JSON)

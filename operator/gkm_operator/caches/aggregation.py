@@ -1,32 +1,58 @@
-"""What the nodes say of the caches, watched and summed up by differences."""
+"""What the nodes say of the caches, and which of them still answer, watched and summed up by differences."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from gkm.kube.api import Api
+from gkm.kube.api import Api, Selector
 from gkm.kube.reflector import Reflector
+from gkm.kube.secrets import DEFAULT_NAMESPACE
 
-from gkm_operator.caches.contributions import CLUSTER_NODES, NODES, Node, of_node
-from gkm_operator.caches.tally import CacheKey, Fleet, Summary
+from gkm_operator.caches.contributions import CLUSTER_REPORTS, REPORTS, Report
+from gkm_operator.caches.fleet import Fleet
+from gkm_operator.caches.presence import AGENT, AGENT_SETS, AGENTS, NODES, Agent, AgentSet, Node
+from gkm_operator.caches.tally import CacheKey, Summary
 
 
 class Aggregation:
-    """The node objects of both kinds. `changed` is told of every cache whose sums are others than before."""
+    """Node objects of both kinds, Nodes, and the agents in GKM's `namespace`.
 
-    def __init__(self, api: Api, changed: Callable[[CacheKey], None]) -> None:
+    `changed` is told of every cache whose sums are others than before.
+    """
+
+    def __init__(self, api: Api, changed: Callable[[CacheKey], None], namespace: str = DEFAULT_NAMESPACE) -> None:
         self._changed = changed
         self._fleet = Fleet()
+        pods = Selector(namespace, labels=f"app.kubernetes.io/name={AGENT}")
+        own = Selector(namespace, fields=f"metadata.name={AGENT}")
+        # Started in this order: of a node whose standing is known before it reports, the sums are made once.
         self.reflectors: tuple[Reflector[Any], ...] = (
+            Reflector(api, AGENT_SETS, self._agent_set_changed, selector=own),
+            Reflector(api, AGENTS, self._agent_changed, selector=pods),
             Reflector(api, NODES, self._node_changed),
-            Reflector(api, CLUSTER_NODES, self._node_changed),
+            Reflector(api, REPORTS, self._report_changed),
+            Reflector(api, CLUSTER_REPORTS, self._report_changed),
         )
 
     def summary(self, key: CacheKey, digest: str | None) -> Summary:
         """Return the sums of a cache, for the digest that it stands for."""
         return self._fleet.summary(key, digest)
 
+    def _report_changed(self, old: Report | None, new: Report | None) -> None:
+        self._tell(self._fleet.reported(old, new))
+
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
+        # kubelets write the status of every Node again and again: what does not concern us ends here.
+        before, after = (None if node is None else node.ready for node in (old, new))
         node = new or old
-        assert node is not None  # noqa: S101 -- a reflector hands on at least one of them
-        for key in self._fleet.change(node.metadata.namespace, node.metadata.name, of_node(old), of_node(new)):
+        if node is not None and before != after:
+            self._tell(self._fleet.node(node.metadata.name, ready=after))
+
+    def _agent_changed(self, old: Agent | None, new: Agent | None) -> None:
+        self._tell(self._fleet.agent(old, new))
+
+    def _agent_set_changed(self, _: AgentSet | None, new: AgentSet | None) -> None:
+        self._tell(self._fleet.agents_deployed(deployed=new is not None))
+
+    def _tell(self, keys: Iterable[CacheKey]) -> None:
+        for key in keys:
             self._changed(key)

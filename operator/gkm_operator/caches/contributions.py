@@ -1,48 +1,25 @@
-"""What one node contributes to the status of its caches: small, hashable, shared between nodes that are alike."""
+"""What one node contributes to the status of its caches: small, hashable, shared between nodes that are alike.
 
+What is read here was written with the token of a node, which may be stolen: it is bounded before it is counted.
+"""
+
+import re
 from collections.abc import Mapping
 from functools import lru_cache
+from heapq import nsmallest
 from typing import NamedTuple
 
-from gkm.api.meta import API_VERSION, ObjectMeta
+from gkm.api.meta import API_VERSION
 from gkm.kube.resources import Resource
-from msgspec import Raw, Struct, field
+from msgspec import Struct, field, structs
 
 READY = "Ready"
+MAX_CACHES = 4096
+"""Caches of one node object that count: more than an honest agent's 384 KiB hold (design/aggregation.md)."""
+UNKNOWN_REASON = "Unknown"
+
 _FAILED = frozenset({"Failed", "Incompatible"})
-
-
-class IncompatibleGPUs(Struct, frozen=True):
-    """Why some GPUs of a node cannot use a cache."""
-
-    reason: str = ""
-
-
-class NodeCache(Struct, frozen=True, rename="camel"):
-    """One cache on one node, as far as it is counted."""
-
-    state: str
-    digest: str | None = None
-    reason: str = ""
-    incompatible_gpus: list[IncompatibleGPUs] = field(default_factory=list, name="incompatibleGPUs")
-    pods: list[Raw] = field(default_factory=list)
-
-
-class NodeStatus(Struct, frozen=True):
-    """The caches of a node object."""
-
-    caches: dict[str, NodeCache] = field(default_factory=dict)
-
-
-class Node(Struct, frozen=True):
-    """A GKMCacheNode or ClusterGKMCacheNode, as far as it is counted."""
-
-    metadata: ObjectMeta
-    status: NodeStatus = field(default_factory=NodeStatus)
-
-
-NODES = Resource(API_VERSION, "GKMCacheNode", "gkmcachenodes", namespaced=True, type=Node)
-CLUSTER_NODES = Resource(API_VERSION, "ClusterGKMCacheNode", "clustergkmcachenodes", namespaced=False, type=Node)
+_REASON = re.compile(r"[A-Z][A-Za-z0-9]{0,63}", re.ASCII)
 
 
 class Contribution(NamedTuple):
@@ -54,11 +31,66 @@ class Contribution(NamedTuple):
     pods: int
 
 
-def of_node(node: Node | None) -> Mapping[str, Contribution]:
+# `gc=False`: there are many of these, and none refers to anything that refers to it.
+
+
+class IncompatibleGPUs(Struct, frozen=True, gc=False):
+    """Why some GPUs of a node cannot use a cache."""
+
+    reason: str = ""
+
+
+class PodUse(Struct, frozen=True, gc=False):
+    """A pod that has the cache mounted; it is counted, and nothing of it is kept."""
+
+
+class NodeCache(Struct, frozen=True, rename="camel", gc=False):
+    """One cache on one node, as far as it is counted."""
+
+    state: str
+    digest: str | None = None
+    reason: str = ""
+    incompatible_gpus: tuple[IncompatibleGPUs, ...] = field(default=(), name="incompatibleGPUs")
+    pods: tuple[PodUse, ...] = ()
+
+
+class ReportStatus(Struct, frozen=True, gc=False):
+    """The caches of a node object. Kept is what they contribute, MAX_CACHES at most, the first by name.
+
+    `caches` is empty when it has been read: 10,000 nodes say the same of 20 caches, and `parts` share what is alike
+    (16 MB instead of 77).
+    """
+
+    caches: dict[str, NodeCache] = field(default_factory=dict)
+    parts: dict[str, Contribution] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        counted = self.caches if len(self.caches) <= MAX_CACHES else nsmallest(MAX_CACHES, self.caches)
+        structs.force_setattr(self, "parts", {name: of_cache(self.caches[name]) for name in counted})
+        structs.force_setattr(self, "caches", {})
+
+
+class ReportMeta(Struct, frozen=True, gc=False):
+    """Which node object; labels and annotations are not kept."""
+
+    name: str
+    namespace: str = ""
+
+
+class Report(Struct, frozen=True, gc=False):
+    """A GKMCacheNode or ClusterGKMCacheNode, as far as it is counted."""
+
+    metadata: ReportMeta
+    status: ReportStatus = field(default_factory=ReportStatus)
+
+
+REPORTS = Resource(API_VERSION, "GKMCacheNode", "gkmcachenodes", namespaced=True, type=Report)
+CLUSTER_REPORTS = Resource(API_VERSION, "ClusterGKMCacheNode", "clustergkmcachenodes", namespaced=False, type=Report)
+
+
+def of_report(report: Report | None) -> Mapping[str, Contribution]:
     """Return {cache name: contribution} of a node object; of None, nothing."""
-    if node is None:
-        return {}
-    return {name: of_cache(cache) for name, cache in node.status.caches.items()}
+    return {} if report is None else report.status.parts
 
 
 def of_cache(cache: NodeCache) -> Contribution:
@@ -69,7 +101,8 @@ def of_cache(cache: NodeCache) -> Contribution:
     failure = ""
     if cache.state in _FAILED:
         by_gpu = next((gpus.reason for gpus in cache.incompatible_gpus if gpus.reason), "")
-        failure = cache.reason or by_gpu or cache.state
+        said = cache.reason or by_gpu or cache.state
+        failure = said if _REASON.fullmatch(said) else UNKNOWN_REASON
     return _shared(cache.digest or "", cache.state == READY, failure, len(cache.pods))
 
 

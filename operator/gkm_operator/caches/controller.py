@@ -1,7 +1,8 @@
 """The controller of GKMCache and ClusterGKMCache: watches, two queues, and one write when something changed."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from datetime import datetime
 from threading import Event
 from typing import Any
 
@@ -11,14 +12,18 @@ from gkm.hoststate.logs import fields
 from gkm.kube.api import Api
 from gkm.kube.backoff import Backoff
 from gkm.kube.errors import ApiError
-from gkm.kube.events import Recorder
+from gkm.kube.events import Recorder, Reporter, Told
 from gkm.kube.reflector import Reflector
 from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES, Resource
-from gkm.kube.workqueue import WorkQueue
+from gkm.kube.secrets import DEFAULT_NAMESPACE
+from gkm.kube.workqueue import Retry, WorkQueue
 
 from gkm_operator import metrics
 from gkm_operator.caches import status, telling, verification
 from gkm_operator.caches.aggregation import Aggregation
+from gkm_operator.caches.allowance import Allowance
+from gkm_operator.caches.schedule import Schedule
+from gkm_operator.caches.spacing import Spacing
 from gkm_operator.caches.tally import CacheKey
 from gkm_operator.caches.verification import Verification
 from gkm_operator.images import Images
@@ -26,8 +31,6 @@ from gkm_operator.images import Images
 _LOG = logging.getLogger(__name__)
 
 FIELD_MANAGER = "gkm-operator"
-DEBOUNCE_SECONDS = 1.0
-"""A status is written about once a second: a write costs the API server some 17 ms of CPU (design/runtime.md)."""
 STATUS_WORKERS = 2
 
 
@@ -43,18 +46,21 @@ class CachesController:
         api: Api,
         images: Images,
         *,
-        debounce: float = DEBOUNCE_SECONDS,
+        spacing: Spacing | None = None,
         backoff: Backoff = verification.BACKOFF,
         instance: str = "",
+        namespace: str = DEFAULT_NAMESPACE,
+        again: Schedule = Schedule(),  # noqa: B008 -- a frozen value
         now: Callable[[], str] = timestamp,
     ) -> None:
         self._api = api
-        self._debounce = debounce
+        self._spacing = spacing or Spacing()
         self._now = now
-        self._recorder = Recorder(api, "gkm.io/caches", instance or FIELD_MANAGER)
+        self._recorder = Recorder(api, Reporter("gkm.io/caches", instance or FIELD_MANAGER))
+        self._allowance = Allowance()
         self.status = WorkQueue("status", self.write, workers=STATUS_WORKERS, observe=metrics.reconciled("status"))
-        self.verification = Verification(images, self._get, self.status.add, backoff)
-        self.aggregation = Aggregation(api, lambda key: self.status.add(key, self._debounce))
+        self.verification = Verification(images, self._get, self.status.add, backoff, again=again)
+        self.aggregation = Aggregation(api, lambda key: self.status.add(key, self._spacing.after(key)), namespace)
         for name, queue in (("verify", self.verification.queue), ("status", self.status)):
             metrics.QUEUE_DEPTH.labels(name).set_function(queue.__len__)
         self._caches = Reflector(api, GKMCACHES, self._cache_changed)
@@ -86,18 +92,27 @@ class CachesController:
 
     def work(self) -> None:
         """Begin to look at images and to write status; what changed while nobody worked waits in the queues."""
-        self.verification.queue.start()
+        now = datetime.fromisoformat(self._now())
+        caches: list[Cache] = [*self._caches.values(), *self._cluster_caches.values()]
+        for cache in caches:
+            self._tell(cache, telling.unsaid(cache, now), cache.status.last_updated)
+        self.verification.start()
         self.status.start()
 
     def close(self) -> None:
         """End within a few seconds; a check that waits for a registry is left to its daemon thread."""
         for reflector in self._reflectors:
             reflector.close(1.0)
-        self.verification.queue.close(1.0)
+        self.verification.close(1.0)
         self.status.close(3.0)
 
     def write(self, key: CacheKey) -> None:
-        """Make the status of a cache what it should be."""
+        """Make the status of a cache what it should be.
+
+        Raises:
+            Retry: the object is not any more what this was made from.
+            ApiError: the API server did not take it.
+        """
         cache = self._get(key)
         if cache is None:
             return
@@ -111,12 +126,20 @@ class CachesController:
                 _resource(key), status.applied(cache, new), field_manager=FIELD_MANAGER, subresource="status"
             )
         except ApiError as error:
-            if not error.not_found:
-                raise
-            return
-        told = telling.told(cache.status.condition("Verified"), new.condition("Verified"))
-        if told is not None:
-            self._recorder.tell(telling.regarding(cache), told)
+            if error.not_found:
+                return
+            if error.conflict:
+                # Made from an older object: the watch brings the newer one, if it has not by now.
+                raise Retry(str(error)) from error
+            raise
+        self._spacing.wrote(key)
+        self._tell(cache, telling.told(cache.status, new), new.last_updated)
+
+    def _tell(self, cache: Cache, news: Iterable[Told], written: str | None) -> None:
+        """Tell what a write of the status at this time has changed."""
+        for told in news:
+            if self._allowance.take(cache.metadata.uid):
+                self._recorder.tell(telling.regarding(cache), told, written or "")
 
     def _get(self, key: CacheKey) -> Cache | None:
         reflector = self._caches if key.namespace else self._cluster_caches
@@ -133,7 +156,7 @@ class CachesController:
         if new is None:
             return
         self.verification.changed(key, old, new)
-        self.status.add(key, self._debounce)
+        self.status.add(key, self._spacing.after(key))
 
 
 def _resource(key: CacheKey) -> Resource[Any]:

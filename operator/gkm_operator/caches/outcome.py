@@ -1,6 +1,6 @@
 """What came out of resolving and verifying an image, as the condition Verified says it. Pure but for `look`'s calls."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gkm.api.caches import Cache
 from gkm.api.errors import GKMError, Reason
@@ -16,7 +16,7 @@ class Outcome:
     """The answer for one image at one time.
 
     `digest` is None while it could not be resolved. `settled` is False when time can change the answer: the registry
-    comes back, the signature is added.
+    comes back, the signature is added. `sure` is False when nobody could say: what is known already is worth more.
     """
 
     image: str
@@ -26,19 +26,46 @@ class Outcome:
     message: str
     size_bytes: int = 0
     settled: bool = True
+    sure: bool = True
+    waits: str = ""
+    """What is waited for, where that is another thing than `reason` and `message` say."""
 
 
-def look(images: Images, cache: Cache, pinned: str | None) -> Outcome:
-    """Return the outcome for the image of a cache; `pinned` is what it was resolved to before, for good."""
-    digest, image, namespace = pinned, cache.spec.image, cache.metadata.namespace or None
+def look(images: Images, cache: Cache, standing: str | None) -> Outcome:
+    """Return the outcome for the image of a cache; `standing` is the digest that it stands for until now.
+
+    Pinned keeps it for good. Track asks what the tag names now, and leaves it only for what is let through.
+    """
+    image, namespace = cache.spec.image, cache.metadata.namespace or None
     try:
         opened = images.opened_for(image, namespace, [reference.name for reference in cache.spec.image_pull_secrets])
-        digest = pinned or opened.resolve(image)
-        verdict = opened.verify(image, digest, namespace)
-        size_bytes, sized = _size(opened, image, digest) if verdict.allowed else (0, True)
     except GKMError as error:
-        return of_error(image, digest, error)
-    return of_verdict(image, digest, verdict, size_bytes, sized=sized)
+        return of_error(image, standing, error)
+    if standing is not None and not cache.spec.update_policy.tracks:
+        return _judged_again(opened, image, standing, namespace)
+    try:
+        named = opened.resolve(image)
+    except GKMError as error:
+        new = of_error(image, None, error)
+    else:
+        new = _judged(opened, image, named, namespace)
+    if standing is None or new.digest == standing or (new.status == TRUE and new.sure):
+        return new
+    return staying(_judged_again(opened, image, standing, namespace), new)
+
+
+def staying(old: Outcome, new: Outcome) -> Outcome:
+    """Return the outcome of a digest that is not left for what the tag names now: that is refused, or nobody can say.
+
+    The old one was verified in the same look: an update that is refused saves nothing that is refused itself.
+    """
+    if not new.sure:
+        return replace(old, settled=False, waits=f"{new.reason}: {new.message}")
+    if old.status != TRUE or not old.sure:
+        return old
+    names = f"the tag names {new.digest} now, which is refused" if new.digest else "the tag names nothing now"
+    message = f"{names}: {new.message}; stays on {old.digest}"
+    return replace(old, reason=Reason.UPDATE_REFUSED, message=message)
 
 
 def of_verdict(image: str, digest: str, verdict: Verdict, size_bytes: int, *, sized: bool = True) -> Outcome:
@@ -49,17 +76,48 @@ def of_verdict(image: str, digest: str, verdict: Verdict, size_bytes: int, *, si
     """
     if verdict.verified is True:
         return Outcome(image, digest, TRUE, verdict.reason, verdict.message, size_bytes, settled=sized)
+    sure = verdict.verified is not None or verdict.reason is Reason.NOT_REQUIRED
     if verdict.allowed:
-        settled = sized and (verdict.verified is not None or verdict.reason is Reason.NOT_REQUIRED)
-        return Outcome(image, digest, TRUE, Reason.NOT_REQUIRED, verdict.message, size_bytes, settled=settled)
-    status = UNKNOWN if verdict.verified is None else FALSE
-    return Outcome(image, digest, status, verdict.reason, verdict.message, settled=False)
+        required, settled = Reason.NOT_REQUIRED, sized and sure
+        return Outcome(image, digest, TRUE, required, verdict.message, size_bytes, settled=settled, sure=sure)
+    status = FALSE if sure else UNKNOWN
+    return Outcome(image, digest, status, verdict.reason, verdict.message, settled=False, sure=sure)
 
 
 def of_error(image: str, digest: str | None, error: GKMError) -> Outcome:
     """Return the outcome when the registry or the image made it impossible."""
-    unknown = error.transient or error.reason is Reason.UNAUTHORIZED
-    return Outcome(image, digest, UNKNOWN if unknown else FALSE, error.reason, str(error), settled=False)
+    sure = not (error.transient or error.reason is Reason.UNAUTHORIZED)
+    return Outcome(image, digest, FALSE if sure else UNKNOWN, error.reason, str(error), settled=False, sure=sure)
+
+
+def _judged(images: Images, image: str, digest: str, namespace: str | None) -> Outcome:
+    try:
+        verdict = images.verify(image, digest, namespace)
+        size_bytes, sized = _size(images, image, digest) if verdict.allowed else (0, True)
+    except GKMError as error:
+        return of_error(image, digest, error)
+    return of_verdict(image, digest, verdict, size_bytes, sized=sized)
+
+
+def _judged_again(images: Images, image: str, digest: str, namespace: str | None) -> Outcome:
+    """Return the outcome for a digest that stands already.
+
+    An image that has gone from its registry takes its signatures with it. That is housekeeping, no revocation: nobody
+    can say any more, and nodes that have it need nobody to.
+    """
+    outcome = _judged(images, image, digest, namespace)
+    if outcome.status != FALSE or not _is_gone(images, image, digest):
+        return outcome
+    why = f"{digest} has gone from its registry"
+    return Outcome(image, digest, UNKNOWN, Reason.NOT_FOUND, why, settled=False, sure=False)
+
+
+def _is_gone(images: Images, image: str, digest: str) -> bool:
+    try:
+        images.size(image, digest)
+    except GKMError as error:
+        return error.reason is Reason.NOT_FOUND
+    return False
 
 
 def _size(images: Images, image: str, digest: str) -> tuple[int, bool]:

@@ -13,12 +13,20 @@ def ready(summary: Summary, *, verified: bool) -> tuple[str, str, str]:
     counts = f"{summary.ready} of {summary.total} nodes are ready"
     if summary.ready == summary.total:
         return TRUE, "AllNodesReady", counts
-    return FALSE, "NodesPending", f"{counts}, {summary.failed} failed"
+    return FALSE, "NodesPending", f"{counts}, {summary.failed} failed{_silent(summary)}"
 
 
 def error(summary: Summary) -> tuple[str, str, str]:
-    """Return status, reason and message of the condition Error."""
+    """Return status, reason and message of the condition Error. That nodes are silent is none."""
     if not summary.failed:
         return FALSE, "NodeFailuresPresent", "no node reports a failure"
     reasons = ", ".join(summary.failures)
     return TRUE, "NodeFailuresPresent", f"{summary.failed} nodes failed ({reasons}): see failedNodeConditions"
+
+
+def _silent(summary: Summary) -> str:
+    if not summary.silent:
+        return ""
+    named = ", ".join(f"{name} ({why})" for name, why in summary.silences.items())
+    more = summary.silent - len(summary.silences)
+    return f", {summary.silent} silent: {named}{f' and {more} more' if more > 0 else ''}"

@@ -9,17 +9,28 @@ from gkm.api.meta import Condition, with_condition
 from msgspec import structs
 
 from gkm_operator.caches import readiness
-from gkm_operator.caches.outcome import TRUE, Outcome
+from gkm_operator.caches.outcome import FALSE, TRUE, UNKNOWN, Outcome
 from gkm_operator.caches.tally import Summary
 
 _MAX_MESSAGE = 2048
 
 
+def pinned(cache: Cache) -> str | None:
+    """Return the digest that the status has for the cache's present image."""
+    return cache.status.resolved_digest if cache.status.image == cache.spec.image else None
+
+
+def settled(cache: Cache) -> bool:
+    """Return whether a definite verdict on the cache's present image stands in the status."""
+    verdict = cache.status.condition("Verified")
+    return pinned(cache) is not None and verdict is not None and verdict.status in (TRUE, FALSE)
+
+
 def resolved(cache: Cache, outcome: Outcome | None) -> str | None:
     """Return the digest that the cache's present image stands for, as far as it is known."""
     if outcome is not None and outcome.image == cache.spec.image:
-        return outcome.digest or _pinned(cache)
-    return _pinned(cache)
+        return outcome.digest or pinned(cache)
+    return pinned(cache)
 
 
 def wanted(cache: Cache, outcome: Outcome | None, summary: Summary, now: str) -> CacheStatus | None:
@@ -55,10 +66,15 @@ def wanted(cache: Cache, outcome: Outcome | None, summary: Summary, now: str) ->
 
 
 def applied(cache: Cache, status: CacheStatus) -> Mapping[str, Any]:
-    """Return the object to apply to the status subresource; zeros are written out, columns show them."""
+    """Return the object to apply to the status subresource; zeros are written out, columns show them.
+
+    It counts for the object that it was made from only: who was held up must not write what has been overtaken.
+    """
     shown: dict[str, Any] = msgspec.to_builtins(status)
     zeros = {"totalNodes": 0, "readyNodes": 0, "failedNodes": 0, "podsUsing": 0, "sizeBytes": 0}
-    meta = {"name": cache.metadata.name} | ({"namespace": cache.metadata.namespace} if cache.metadata.namespace else {})
+    version = cache.metadata.resource_version
+    meta = {"name": cache.metadata.name} | ({"resourceVersion": version} if version else {})
+    meta |= {"namespace": cache.metadata.namespace} if cache.metadata.namespace else {}
     return {
         "apiVersion": cache.api_version,
         "kind": type(cache).__name__,
@@ -67,12 +83,26 @@ def applied(cache: Cache, status: CacheStatus) -> Mapping[str, Any]:
     }
 
 
-def _pinned(cache: Cache) -> str | None:
-    return cache.status.resolved_digest if cache.status.image == cache.spec.image else None
+def _stands(cache: Cache, outcome: Outcome) -> bool:
+    """Return whether the verdict in the status is worth more than an outcome by which nobody could say anything.
+
+    Not where the mode now lets pass what was refused. That a True may be older than the policies opens nothing: agents
+    verify on their own (docs/design/verdicts.md, "A True of another policy").
+    """
+    standing = cache.status.condition("Verified")
+    return (
+        not outcome.sure
+        and settled(cache)
+        and outcome.digest in (None, pinned(cache))
+        and standing is not None
+        and outcome.status in (UNKNOWN, standing.status)
+    )
 
 
 def _verified(cache: Cache, outcome: Outcome, now: str) -> CacheStatus:
     generation = cache.metadata.generation
+    if _stands(cache, outcome):
+        return structs.replace(cache.status, observed_generation=generation)
     condition = Condition("Verified", outcome.status, outcome.reason, outcome.message[:_MAX_MESSAGE], now, generation)
     status = structs.replace(
         cache.status,

@@ -1,16 +1,21 @@
-"""Sums over the nodes that report a cache, kept by differences: an event costs what changed, not what there is."""
+"""The sums of one cache over the nodes that report it: a node is added and taken back, nothing is counted anew."""
 
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from heapq import nsmallest
-from threading import Lock
 from typing import NamedTuple
 
 from gkm.api.caches import MAX_FAILED_NODES
 from gkm.hoststate.names import CacheRef
 
 from gkm_operator.caches.contributions import Contribution
+from gkm_operator.caches.presence import Standing
+
+MAX_REASONS = 32
+"""At most so many reasons in status.failedNodeConditions: they are free text of agents (design/aggregation.md)."""
+OTHER_REASONS = "Other"
+MAX_SILENT_NAMED = 3
 
 
 class CacheKey(NamedTuple):
@@ -26,38 +31,48 @@ class CacheKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What the nodes say of a cache, for one digest. `failures` is status.failedNodeConditions."""
+    """What the nodes say of a cache, for one digest.
+
+    `failures` is status.failedNodeConditions. `silences` names a few of the `silent` nodes, and says why each is.
+    """
 
     total: int = 0
     ready: int = 0
     failed: int = 0
     pods: int = 0
     failures: Mapping[str, list[str]] = field(default_factory=dict)
+    silent: int = 0
+    silences: Mapping[str, str] = field(default_factory=dict)
 
 
 class Tally:
-    """The sums of one cache."""
+    """The sums of one cache; a node whose standing is GONE is never added."""
 
     def __init__(self) -> None:
         self._total = 0
         self._pods = 0
         self._ready: Counter[str] = Counter()
         self._failed: dict[str, dict[str, set[str]]] = {}
+        self._silent: dict[str, Standing] = {}
 
-    def add(self, node: str, part: Contribution) -> None:
-        """Count a node."""
+    def add(self, node: str, part: Contribution, standing: Standing) -> None:
+        """Count a node. Only one that answers is ready; pods and failures of a silent one are as it last said."""
         self._total += 1
         self._pods += part.pods
-        if part.ready:
+        if standing is not Standing.ANSWERS:
+            self._silent[node] = standing
+        elif part.ready:
             self._ready[part.digest] += 1
         if part.failure:
             self._failed.setdefault(part.digest, {}).setdefault(part.failure, set()).add(node)
 
-    def remove(self, node: str, part: Contribution) -> None:
+    def remove(self, node: str, part: Contribution, standing: Standing) -> None:
         """Take back exactly what `add` counted."""
         self._total -= 1
         self._pods -= part.pods
-        if part.ready:
+        if standing is not Standing.ANSWERS:
+            del self._silent[node]
+        elif part.ready:
             self._ready[part.digest] -= 1
             if not self._ready[part.digest]:
                 del self._ready[part.digest]
@@ -84,48 +99,26 @@ class Tally:
         for known in {digest or "", ""}:
             for reason, nodes in self._failed.get(known, {}).items():
                 reasons.setdefault(reason, set()).update(nodes)
+        shown = _most_said(reasons)
         return Summary(
             total=self._total,
             ready=self._ready[digest] if digest else 0,
             failed=sum(len(nodes) for nodes in reasons.values()),
             pods=self._pods,
-            failures={reason: _capped(reasons[reason]) for reason in sorted(reasons)},
+            failures={reason: _capped(shown[reason]) for reason in sorted(shown)},
+            silent=len(self._silent),
+            silences={name: self._silent[name].value for name in nsmallest(MAX_SILENT_NAMED, self._silent)},
         )
 
 
-class Fleet:
-    """The tallies of all caches. Thread-safe: node objects of both kinds arrive from two threads."""
-
-    def __init__(self) -> None:
-        self._tallies: dict[CacheKey, Tally] = {}
-        self._lock = Lock()
-
-    def change(
-        self, namespace: str, node: str, old: Mapping[str, Contribution], new: Mapping[str, Contribution]
-    ) -> set[CacheKey]:
-        """Replace a node's contributions in a namespace; return the caches whose sums that changed."""
-        changed = set()
-        with self._lock:
-            for name in old.keys() | new.keys():
-                before, after = old.get(name), new.get(name)
-                if before == after:
-                    continue
-                key = CacheKey(namespace, name)
-                changed.add(key)
-                tally = self._tallies.setdefault(key, Tally())
-                if before is not None:
-                    tally.remove(node, before)
-                if after is not None:
-                    tally.add(node, after)
-                if tally.empty:
-                    del self._tallies[key]
-        return changed
-
-    def summary(self, key: CacheKey, digest: str | None) -> Summary:
-        """Return the sums of a cache."""
-        with self._lock:
-            tally = self._tallies.get(key)
-            return tally.summary(digest) if tally else Summary()
+def _most_said(reasons: Mapping[str, set[str]]) -> Mapping[str, set[str]]:
+    """Return at most MAX_REASONS reasons: those of the most nodes, and the rest as one."""
+    if len(reasons) <= MAX_REASONS:
+        return reasons
+    first = nsmallest(MAX_REASONS - 1, reasons, key=lambda reason: (-len(reasons[reason]), reason))
+    # An agent may say this very word.
+    kept = {reason: reasons[reason] for reason in first if reason != OTHER_REASONS}
+    return kept | {OTHER_REASONS: set().union(*(reasons[reason] for reason in reasons.keys() - kept.keys()))}
 
 
 def _capped(nodes: set[str]) -> list[str]:

@@ -1,6 +1,7 @@
 """What is known of the images of caches: looked at when a cache names another one, and again while time can tell."""
 
 import logging
+import time
 from collections.abc import Callable
 
 from gkm.api.caches import Cache
@@ -9,8 +10,10 @@ from gkm.kube.backoff import Backoff
 from gkm.kube.workqueue import Retry, WorkQueue
 
 from gkm_operator import metrics
-from gkm_operator.caches import status
+from gkm_operator.caches import schedule, status
 from gkm_operator.caches.outcome import Outcome, look
+from gkm_operator.caches.policy_files import PolicyFiles
+from gkm_operator.caches.schedule import NEVER, Look, Pace, Schedule
 from gkm_operator.caches.tally import CacheKey
 from gkm_operator.images import Images
 
@@ -25,7 +28,8 @@ PER_NAMESPACE = 2
 class Verification:
     """The queue that may wait for registries. `found` is told of every cache about whose image something is new.
 
-    Outcomes are kept by uid: an object that was deleted and made again under its old name starts anew.
+    Looks are kept by uid: an object that was deleted and made again under its old name starts anew. When one is due
+    again, and what must not be overwritten, is in docs/design/verdicts.md.
     """
 
     def __init__(
@@ -34,11 +38,19 @@ class Verification:
         get: Callable[[CacheKey], Cache | None],
         found: Callable[[CacheKey], None],
         backoff: Backoff = BACKOFF,
+        *,
+        again: Schedule = Schedule(),  # noqa: B008 -- a frozen value
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._images = images
         self._get = get
         self._found = found
-        self._outcomes: dict[str, Outcome] = {}
+        self._again = again
+        self._clock = clock
+        self._pace = Pace(clock=clock)
+        self._round = 0
+        self._outcomes: dict[str, Look] = {}
+        self.files = PolicyFiles(again.files, self.all_again)
         self.queue = WorkQueue(
             "verify",
             self.verify,
@@ -49,13 +61,28 @@ class Verification:
             observe=metrics.reconciled("verify"),
         )
 
+    def start(self) -> None:
+        """Begin to look at images, and at the files that policies name."""
+        self.files.start()
+        self.queue.start()
+
+    def close(self, seconds: float) -> None:
+        """End within a few seconds."""
+        self.files.close()
+        self.queue.close(seconds)
+
     def outcome(self, cache: Cache) -> Outcome | None:
-        """Return what came out for a cache, if anything did since this process started."""
-        return self._outcomes.get(cache.metadata.uid)
+        """Return what came out for a cache, if anything did since this process started that counts for it as it is."""
+        known = self._outcomes.get(cache.metadata.uid)
+        return known.outcome if known is not None and known.counts(cache) else None
 
     def changed(self, key: CacheKey, old: Cache | None, new: Cache) -> None:
         """Take in a cache that is new, or was changed."""
-        if old is None or _asked(old) != _asked(new):
+        known = self._outcomes.get(new.metadata.uid)
+        if old is None and known is None and status.settled(new):
+            # A start: what stands, stands until its turn has come, and what has no answer goes before it.
+            self.queue.add(key, self._pace.place())
+        elif old is None or schedule.asked(old) != schedule.asked(new) or (known is not None and not known.counts(new)):
             self.queue.add(key)
 
     def gone(self, key: CacheKey, old: Cache) -> None:
@@ -63,19 +90,35 @@ class Verification:
         self._outcomes.pop(old.metadata.uid, None)
         self.queue.forget(key)
 
-    def verify(self, key: CacheKey) -> None:
-        """Find out about the image of a cache.
+    def all_again(self) -> None:
+        """Look at every image anew, one after the other: what their answers depend on has changed."""
+        self._round += 1
+        for known in list(self._outcomes.values()):
+            self.queue.add(known.key, self._pace.place())
+
+    def verify(self, key: CacheKey) -> float | None:
+        """Find out about the image of a cache; return after how many seconds to look again, None for never.
 
         Raises:
             Retry: the answer may change with time.
         """
         cache = self._get(key)
         if cache is None or cache.metadata.deletion_timestamp:
-            return
-        known = self.outcome(cache)
-        if known is not None and known.image == cache.spec.image and known.settled:
-            return
-        outcome = look(self._images, cache, status.resolved(cache, known))
+            return None
+        known = self._outcomes.get(cache.metadata.uid)
+        if known is not None and (left := known.left(cache, self._round, self._clock())):
+            return left if left < NEVER else None
+        began = self._round
+        outcome = look(self._images, cache, status.resolved(cache, self.outcome(cache)))
+        pause = self._again.pause(cache) if outcome.settled else 0.0
+        due = self._clock() + pause
+        self._keep(key, cache, Look(key, outcome, schedule.asked(cache), began, status.pinned(cache), due))
+        if not outcome.settled:
+            raise Retry(outcome.waits or f"{outcome.reason}: {outcome.message}")
+        return pause if pause < NEVER else None
+
+    def _keep(self, key: CacheKey, cache: Cache, found: Look) -> None:
+        outcome, uid = found.outcome, cache.metadata.uid
         _LOG.info(
             "looked at image",
             extra=fields(
@@ -86,17 +129,11 @@ class Verification:
                 reason=outcome.reason,
             ),
         )
-        uid = cache.metadata.uid
-        self._outcomes[uid] = outcome
+        self._outcomes[uid] = found
         present = self._get(key)
         if present is None or present.metadata.uid != uid:
             self._outcomes.pop(uid, None)  # deleted meanwhile, perhaps before the line above
             return
+        if not found.counts(present):
+            raise Retry("the cache has changed while its image was looked at")
         self._found(key)
-        if not outcome.settled:
-            raise Retry(f"{outcome.reason}: {outcome.message}")
-
-
-def _asked(cache: Cache) -> tuple[object, ...]:
-    """Return what of a cache the registry is asked about, and as whom."""
-    return cache.spec.image, cache.spec.image_pull_secrets

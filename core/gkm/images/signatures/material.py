@@ -49,7 +49,7 @@ class Material:
         Raises:
             GKMError: SIGNATURE_INVALID.
         """
-        return self._once(key, None if is_pem(key) else _stamp(key), lambda: keys.load(key))
+        return self._once(key, None if is_pem(key) else stamp(key), lambda: keys.load(key))
 
     def root(self, path: str) -> Root:
         """Return the trusted root in a file.
@@ -57,17 +57,17 @@ class Material:
         Raises:
             GKMError: SIGNATURE_INVALID.
         """
-        return self._once(path, _stamp(path), lambda: _root(path))
+        return self._once(path, stamp(path), lambda: _root(path))
 
-    def _once(self, name: str, stamp: object, read: Callable[[], T]) -> T:
+    def _once(self, name: str, stamped: object, read: Callable[[], T]) -> T:
         with self._lock:
-            known = self._read.get((name, stamp))
+            known = self._read.get((name, stamped))
         if known is None:
             known = cast("PublicKey | Root", read())
             with self._lock:
                 if len(self._read) >= MAX_REMEMBERED:
                     self._read.clear()
-                self._read[name, stamp] = known
+                self._read[name, stamped] = known
         return cast("T", known)
 
 
@@ -76,7 +76,8 @@ def _root(path: str) -> Root:
     return Root(path, trusted_root.parse(raw, f"trusted root {path!r}"))
 
 
-def _stamp(path: str) -> object:
+def stamp(path: str) -> object:
+    """Return what changes when a file is replaced or written; None for one that cannot be looked at."""
     try:
         found = Path(path).stat()
     except (OSError, ValueError):

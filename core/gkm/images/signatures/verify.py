@@ -1,7 +1,7 @@
 """Is this image signed by whom the policies name? One verdict, with the reason a person reads."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
@@ -13,12 +13,15 @@ from gkm.images.signatures.found import find, may_pass
 from gkm.images.signatures.judging import Finding, Trust
 from gkm.images.signatures.keys import PublicKey
 from gkm.images.signatures.log_lookup import Lookups
-from gkm.images.signatures.material import Material
+from gkm.images.signatures.material import Material, stamp
 
 __all__ = ("Finding", "Verdict", "Verifier")
 
 SHOWN = 4
 """So many signers and findings stand in a message: a line stays a line."""
+SHOWN_GLOBS = 2
+MAX_GLOB = 60
+"""Of the globs of a policy that cover an image, so many stand in a message, and so much of each: a person finds it."""
 VERIFY_SECONDS = 60.0
 """How long the signatures of one image may take to arrive, all together: each answer has its own limit besides."""
 
@@ -51,6 +54,10 @@ class Verifier:
         self._seconds = seconds
         self._material = Material()
 
+    def stamp(self) -> Hashable:
+        """Return what changes with the files that the policies name: an earlier verdict says nothing of later ones."""
+        return tuple(stamp(path) for path in dict.fromkeys(self._config.files()))
+
     def verify(self, registry: Registry, ref: Reference, namespace: str | None) -> Verdict:
         """Return the verdict on a pinned image that is wanted in a namespace (None: cluster-wide).
 
@@ -73,10 +80,7 @@ class Verifier:
             if _covers(policy, ref, namespace)
         ]
         if not trusts:
-            return _refused(
-                Reason.SIGNATURE_MISSING,
-                f"no verification policy covers {ref.name}" + (f" in namespace {namespace}" if namespace else ""),
-            )
+            return _refused(Reason.SIGNATURE_MISSING, _uncovered(ref, namespace, len(self._config.policies)))
         lookups = Lookups(time.monotonic() + self._seconds)
         with registry.hosts.within(self._seconds):
             found = find(registry, ref)
@@ -91,8 +95,7 @@ class Verifier:
                 if unread is not None:
                     # A good signature may lie where we could not look: that is no refusal.
                     return _cannot_say(unread, findings)
-                wanted = _wanted(ref, trust, len(trusts))
-                return _refused(_reason(trust, of_policy), wanted + _found(of_policy), findings)
+                return _refused(_reason(trust, of_policy), _wanted(ref, trust) + _found(of_policy), findings)
         by = _list(sorted({finding.signer for finding in findings if finding.ok}), ", ")
         return Verdict(
             verified=True,
@@ -119,7 +122,14 @@ def _reason(trust: Trust, findings: Sequence[Finding]) -> Reason:
     return Reason.SIGNATURE_INVALID
 
 
-def _wanted(ref: Reference, trust: Trust, policies: int) -> str:
+def _uncovered(ref: Reference, namespace: str | None, policies: int) -> str:
+    where = f" in namespace {namespace}" if namespace else ""
+    number = "none is" if not policies else "1 is" if policies == 1 else f"{policies} are"
+    todo = "ask an administrator to add one to verification.policies, or use an image that is covered"
+    return f"no verification policy covers {ref.name}{where} ({number} configured); {todo}"
+
+
+def _wanted(ref: Reference, trust: Trust) -> str:
     entries = trust.entries
     names = _list([f"{e.short_id}…" if isinstance(e, PublicKey) else str(e) for e in entries], ", ")
     noun = "identity" if not trust.keys else "key" if len(trust.keys) == len(entries) else "key or identity"
@@ -130,9 +140,15 @@ def _wanted(ref: Reference, trust: Trust, policies: int) -> str:
         quantity = f"all of the {plural}"
     else:
         quantity = f"{'one' if trust.needed == 1 else trust.needed} of the {plural}"
-    by = f" (policies[{trust.index}])" if policies > 1 else ""
     logged = ", logged" if trust.policy.tlog == "required" else ""
-    return f"{ref} needs a signature by {quantity} {names}{logged}{by}; "
+    return f"{ref} needs a signature by {quantity} {names}{logged} ({_policy(ref, trust)}); "
+
+
+def _policy(ref: Reference, trust: Trust) -> str:
+    """Return which policy it is, as a person finds it in the configuration: its place and why it covers the image."""
+    globs = [glob for glob in trust.policy.images if ref.fits(glob)]
+    shown = [glob if len(glob) <= MAX_GLOB else f"{glob[: MAX_GLOB - 1]}…" for glob in globs]
+    return f"policies[{trust.index}] for {_list(shown, ', ', SHOWN_GLOBS)}"
 
 
 def _found(findings: Sequence[Finding]) -> str:
@@ -145,9 +161,9 @@ def _by(finding: Finding) -> str:
     return f" ({finding.signer})" if finding.ok else ""
 
 
-def _list(texts: Sequence[str], separator: str) -> str:
-    more = f"{separator}and {len(texts) - SHOWN} more" if len(texts) > SHOWN else ""
-    return separator.join(texts[:SHOWN]) + more
+def _list(texts: Sequence[str], separator: str, shown: int = SHOWN) -> str:
+    more = f"{separator}and {len(texts) - shown} more" if len(texts) > shown else ""
+    return separator.join(texts[:shown]) + more
 
 
 def _cannot_say(error: GKMError, findings: tuple[Finding, ...] = ()) -> Verdict:

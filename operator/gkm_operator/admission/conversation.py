@@ -1,0 +1,130 @@
+"""What goes on with one client, from the handshake to its end, each step within its time."""
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from gkm.hoststate.logs import fields
+
+from gkm_operator.admission.connections import Connection
+from gkm_operator.admission.messages import Answer, Asked, Messages, Refused
+from gkm_operator.admission.places import Place, Places, Stage
+from gkm_operator.admission.seldom import Seldom
+
+_LOG = logging.getLogger(__name__)
+
+READ_SECONDS = 5.0
+"""For a whole request, from its first byte; for the first on a connection from when that was taken, handshake included.
+An API server takes milliseconds, and waits ten seconds for all."""
+
+WRITE_SECONDS = 5.0
+PART_SECONDS = 2.0
+
+IDLE_SECONDS = 120.0
+"""Between two requests. More than the 90 after which Go's client lets go of an idle connection by itself: a request
+that meets our end on its way is lost, for Go does not repeat a POST."""
+
+Answering = Callable[[Asked, Place], Awaitable[Answer]]
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What all conversations share. Once `closing` is set, the next answer of each is its last."""
+
+    places: Places
+    answering: Answering
+    closing: asyncio.Event
+    seldom: Seldom
+
+
+class Conversation:
+    """A client and what it holds. Ends by itself, or by `give_way`."""
+
+    def __init__(self, connection: Connection, peer: str, host: Host) -> None:
+        self._connection = connection
+        self._peer = peer
+        self._host = host
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> asyncio.Task[None] | None:
+        """Take a place and begin; None when there is none."""
+        place = self._host.places.take(self, _now())
+        if place is None:
+            self._connection.close()
+            return None
+        self._task = asyncio.get_running_loop().create_task(self._run(place))
+        # Not within the task: one that is cancelled before its first step runs none of itself.
+        self._task.add_done_callback(lambda _: self._end(place))
+        return self._task
+
+    def has_spoken(self) -> bool:
+        """Return whether something was not read yet."""
+        return self._connection.has_spoken()
+
+    def give_way(self) -> None:
+        """End soon."""
+        if self._task is not None:
+            self._task.cancel()
+
+    def _end(self, place: Place) -> None:
+        self._host.places.leave(place)
+        self._connection.close()
+
+    async def _run(self, place: Place) -> None:
+        messages = Messages(self._connection, lambda size: self._host.places.hold(place, size))
+        try:
+            try:
+                await self._converse(messages, place)
+            except Refused as error:
+                self._host.seldom.warning("request refused", peer=self._peer, why=str(error))
+                await self._last(messages, place, error.answer)
+        except ssl.SSLError as error:
+            self._host.seldom.warning("no TLS", peer=self._peer, why=str(error))
+        except TimeoutError:
+            self._host.seldom.warning("too slow", peer=self._peer)
+        except OSError:
+            pass  # it has gone, and has nothing to be told
+        except Exception:  # noqa: BLE001 -- a defect in one conversation costs that conversation
+            _LOG.exception("conversation ended", extra=fields(peer=self._peer))
+
+    async def _converse(self, messages: Messages, place: Place) -> None:
+        async with asyncio.timeout(READ_SECONDS):
+            await self._connection.shake_hands()
+            asked = await messages.read()
+        while True:
+            answer = await self._host.answering(asked, place)
+            asked.take()  # nobody wanted it: it is not counted from now on, so it must not be held
+            place.enter(Stage.UNDER_WAY, _now())
+            self._host.places.let_go(place)
+            if messages.last or self._host.closing.is_set():
+                await self._last(messages, place, answer)
+                return
+            async with asyncio.timeout(WRITE_SECONDS):
+                await messages.write(answer, last=False)
+            place.enter(Stage.IDLE, _now())
+            if self._host.closing.is_set() or not await self._begun(messages):
+                return
+            place.enter(Stage.UNDER_WAY, _now())
+            async with asyncio.timeout(READ_SECONDS):
+                asked = await messages.read()
+
+    async def _begun(self, messages: Messages) -> bool:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(IDLE_SECONDS):
+                return await messages.begun()
+        return False
+
+    async def _last(self, messages: Messages, place: Place, answer: Answer) -> None:
+        async with asyncio.timeout(WRITE_SECONDS):
+            await messages.write(answer, last=True)
+        place.enter(Stage.IDLE, _now())
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PART_SECONDS):
+                await self._connection.part()
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

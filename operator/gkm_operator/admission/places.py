@@ -1,0 +1,111 @@
+"""Who may stay connected: a bounded number of places and of bytes, and who gives way when all are taken. No I/O.
+
+Every client is taken for hostile. An honest API server sends a request within milliseconds, so of all whose request is
+unfinished it is never the one that has been so for longest, nor does it hold the most.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Protocol
+
+
+class Stage(IntEnum):
+    """What a client is about, in the order in which they give way."""
+
+    IDLE = 0
+    """Between two requests: it loses nothing but the connection."""
+    UNDER_WAY = 1
+    """It shakes hands, sends a request, or receives an answer."""
+    JUDGED = 2
+    """Its request is whole: it never gives way, and the pool bounds how many there are."""
+
+
+class Client(Protocol):
+    """Who holds a place."""
+
+    def has_spoken(self) -> bool:
+        """Return whether something of it was not read yet."""
+
+    def give_way(self) -> None:
+        """Have it end soon."""
+
+
+@dataclass(eq=False, slots=True)
+class Place:
+    """One client's place. `since` is when its present stage began, in seconds of the caller's clock."""
+
+    client: Client
+    since: float
+    stage: Stage = Stage.UNDER_WAY
+    size: int = 0
+    """Bytes of its request that are held."""
+
+    def enter(self, stage: Stage, now: float) -> None:
+        """Note what it is about from now on."""
+        self.stage, self.since = stage, now
+
+
+class Places:
+    """The places, at most `limit`, and all bytes that are held for them, at most `max_bytes`. For one thread."""
+
+    def __init__(self, limit: int, max_bytes: int) -> None:
+        self._limit = limit
+        self._max_bytes = max_bytes
+        self._taken: dict[Place, None] = {}
+        self.size = 0
+
+    def __len__(self) -> int:
+        return len(self._taken)
+
+    def take(self, client: Client, now: float) -> Place | None:
+        """Return a place; None when all are judged, so that nobody can give way."""
+        if len(self._taken) >= self._limit:
+            late = self._latest()
+            if late is None:
+                return None
+            self._end(late)
+        place = Place(client, now)
+        self._taken[place] = None
+        return place
+
+    def leave(self, place: Place) -> None:
+        """Give the place back. Idempotent."""
+        self._taken.pop(place, None)
+        self.let_go(place)
+
+    def hold(self, place: Place, size: int) -> bool:
+        """Count `size` bytes more for it; False, and not counted, when it is itself the one that holds the most."""
+        if place not in self._taken:
+            return False
+        place.size += size
+        self.size += size
+        while self.size > self._max_bytes:
+            largest = max((each for each in self._taken if each.stage is not Stage.JUDGED), key=lambda each: each.size)
+            if largest is place:
+                place.size -= size
+                self.size -= size
+                return False
+            self._end(largest)
+        return True
+
+    def let_go(self, place: Place) -> None:
+        """Count its bytes no more."""
+        self.size -= place.size
+        place.size = 0
+
+    def end_idle(self) -> None:
+        """Have all end that lose nothing by it."""
+        for place in [each for each in self._taken if each.stage is Stage.IDLE]:
+            if not place.client.has_spoken():
+                self._end(place)
+
+    def _latest(self) -> Place | None:
+        for place in sorted(self._taken, key=lambda each: (each.stage, each.since)):
+            # A request that has come while we looked elsewhere would be lost: Go's client does not repeat a POST.
+            if place.stage is Stage.UNDER_WAY or (place.stage is Stage.IDLE and not place.client.has_spoken()):
+                return place
+        return None
+
+    def _end(self, place: Place) -> None:
+        self.leave(place)
+        place.client.give_way()

@@ -1,0 +1,83 @@
+"""A server that answers with the very bytes it is told, and ends its connections as it is told."""
+
+import socket
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from threading import Event, Thread
+
+from gkm.kube.client import HttpApi
+from gkm.kube.credentials import Credentials
+from kubernetes.client.api_client import ApiClient
+from kubernetes.client.configuration import Configuration
+
+MAX_HEAD = 16 << 10
+
+
+@dataclass
+class Answer:
+    """Bytes, and then: `reset`, `end` (a clean FIN), or `silence` until the test is over."""
+
+    data: bytes
+    then: str = "end"
+
+
+@dataclass
+class RawServer:
+    """One connection after another, each answered once; `answer` is asked with the head of the request."""
+
+    answer: Callable[[str], Answer]
+    port: int = 0
+    heads: list[str] = field(default_factory=list)
+    _stopping: Event = field(default_factory=Event)
+
+    @classmethod
+    @contextmanager
+    def start(cls, answer: Callable[[str], Answer]) -> Iterator["RawServer"]:
+        server = cls(answer)
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            server.port = listener.getsockname()[1]
+            listener.settimeout(0.1)
+            thread = Thread(target=server._accept, args=(listener,), daemon=True)
+            thread.start()
+            try:
+                yield server
+            finally:
+                server._stopping.set()
+                thread.join()
+
+    def api(self) -> HttpApi:
+        """Return the real client of it."""
+        configuration = Configuration(host=f"http://127.0.0.1:{self.port}")
+        return HttpApi(Credentials(lambda: ApiClient(configuration)))
+
+    def _accept(self, listener: socket.socket) -> None:
+        while not self._stopping.is_set():
+            with suppress(TimeoutError):
+                client, _ = listener.accept()
+                Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with suppress(OSError), client:
+            client.settimeout(20)
+            head = b""
+            while b"\r\n\r\n" not in head and len(head) < MAX_HEAD:
+                if not (piece := client.recv(MAX_HEAD)):
+                    return
+                head += piece
+            self.heads.append(head.decode())
+            answer = self.answer(self.heads[-1])
+            client.sendall(answer.data)
+            if answer.then == "silence":
+                self._stopping.wait(60)
+            elif answer.then == "reset":
+                # What was sent must have arrived: a reset throws away what its receiver has not read yet.
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+def refusal(status: str, body: bytes = b"", **headers: str) -> Answer:
+    """Return a whole answer of an error."""
+    more = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
+    head = f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n{more}\r\n"
+    return Answer(head.encode("latin-1") + body)

@@ -1,0 +1,102 @@
+"""An index fed with differences holds what an index made of the present objects would hold."""
+
+from collections.abc import Mapping
+from threading import Thread
+from typing import NamedTuple
+
+from gkm.kube.index import Index
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+class Pod(NamedTuple):
+    name: str
+    node: str
+    ready: bool = True
+
+
+def by_node() -> Index[str, Pod]:
+    return Index(lambda pod: pod.node, lambda pod: pod.name)
+
+
+def test_objects_are_found_by_their_key() -> None:
+    index = by_node()
+    one, two, far = Pod("one", "near"), Pod("two", "near"), Pod("three", "far")
+    for pod in (one, two, far):
+        index.change(None, pod)
+    assert set(index.get("near")) == {one, two}
+    assert index.get("far") == (far,)
+    assert index.get("nowhere") == ()
+    assert len(index) == 2
+
+
+def test_an_object_that_changed_replaces_itself_also_under_another_key() -> None:
+    index = by_node()
+    before, after, moved = Pod("one", "near", ready=False), Pod("one", "near"), Pod("one", "far")
+    index.change(None, before)
+    index.change(before, after)
+    assert index.get("near") == (after,)
+    index.change(after, moved)
+    assert (index.get("near"), index.get("far")) == ((), (moved,))
+
+
+def test_a_key_goes_with_its_last_object() -> None:
+    index = by_node()
+    one = Pod("one", "near")
+    index.change(None, one)
+    index.change(one, None)
+    assert (len(index), index.get("near")) == (0, ())
+
+
+def test_what_it_never_held_is_taken_away_without_harm() -> None:
+    index = by_node()
+    index.change(None, Pod("one", "near"))
+    index.change(Pod("two", "near"), None)
+    index.change(Pod("three", "far"), None)
+    assert index.get("near") == (Pod("one", "near"),)
+
+
+pods = st.builds(Pod, name=st.sampled_from("abcd"), node=st.sampled_from(["", "n1", "n2"]), ready=st.booleans())
+changes = st.lists(st.one_of(pods, st.sampled_from("abcd")), max_size=60)
+"""A pod as it is from now on, or the name of one that goes."""
+
+
+@given(changes)
+def test_differences_come_to_what_is_there(history: list[Pod | str]) -> None:
+    index = by_node()
+    present: dict[str, Pod] = {}
+    for change in history:
+        name = change if isinstance(change, str) else change.name
+        old, new = present.pop(name, None), None if isinstance(change, str) else change
+        if new is not None:
+            present[name] = new
+        index.change(old, new)
+        assert held(index) == counted(present)
+        assert len(index) == len(counted(present))
+
+
+def held(index: Index[str, Pod]) -> Mapping[str, set[Pod]]:
+    return {node: set(index.get(node)) for node in ("", "n1", "n2") if index.get(node)}
+
+
+def counted(present: Mapping[str, Pod]) -> Mapping[str, set[Pod]]:
+    return {node: {p for p in present.values() if p.node == node} for node in {p.node for p in present.values()}}
+
+
+def test_several_threads_may_change_it() -> None:
+    index = by_node()
+
+    def fill(who: str) -> None:
+        for number in range(200):
+            pod = Pod(f"{who}-{number}", f"node-{number % 7}")
+            index.change(None, pod)
+            if number % 2:
+                index.change(pod, None)
+
+    threads = [Thread(target=fill, args=(who,)) for who in ("a", "b", "c", "d")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    found = [pod.name for number in range(7) for pod in index.get(f"node-{number}")]
+    assert sorted(found) == sorted(f"{who}-{number}" for who in "abcd" for number in range(0, 200, 2))

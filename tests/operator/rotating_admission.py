@@ -1,0 +1,35 @@
+"""`gkm-operator admission` whose certificates live for seconds: `python rotating_admission.py ARGUMENTS`."""
+
+import argparse
+import signal
+import sys
+from datetime import timedelta
+from threading import Event
+
+from gkm.api import first_use
+from gkm.hoststate import logs
+from gkm_operator import flags
+from gkm_operator.admission import command, options
+from gkm_operator.admission.rotation import Terms
+
+TERMS = Terms(valid=timedelta(minutes=10), renewed=timedelta(seconds=6), settle_seconds=5.0, check_seconds=0.2)
+"""What a pair that was not renewed in time has left is ample: the machine may be slow."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--config")
+    parser.add_argument("--kubeconfig")
+    parser.add_argument("--context")
+    options.add_flags(parser)
+    stop = Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    logs.start("info")
+    arguments = parser.parse_args()
+    config = flags.read_config(arguments.config or "")
+    first_use.make_ready()
+    return command.run(arguments, config, stop, TERMS)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,119 @@
+"""Certificates of our own making: what is in them, how they are written, and when they are due."""
+
+import ssl
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from gkm_operator.admission import certificates
+from gkm_operator.admission.certificates import CLOCKS_DIFFER, Pair, issue, make, write
+from gkm_operator.admission.rotation import SHIPPED, Rotation, Terms, due, may_serve
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+MOMENTS = st.datetimes(datetime(2000, 1, 1), datetime(2060, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001 -- see timezones
+WAITED = st.floats(0, 1e6)
+
+
+def a_pair(made: datetime = NOW, terms: Terms = SHIPPED) -> Pair:
+    """Return a pair without the work of making one."""
+    return Pair(b"", b"", b"", made, made + terms.valid)
+
+
+def test_a_certificate_names_the_service_and_its_key_is_guarded(tmp_path: Path) -> None:
+    issued = issue(tmp_path / "tls", ["gkm-admission.gkm-system.svc", "127.0.0.1"])
+    certificate = x509.load_pem_x509_certificate(issued.certificate.read_bytes())
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.DNSName) == ["gkm-admission.gkm-system.svc"]
+    assert [str(address) for address in names.get_values_for_type(x509.IPAddress)] == ["127.0.0.1"]
+    certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(issued.ca_bundle))
+    assert issued.key.stat().st_mode & 0o777 == 0o600
+    assert sorted(path.name for path in (tmp_path / "tls").iterdir()) == ["ca.crt", "tls.crt", "tls.key"]
+    assert b"PRIVATE" not in issued.authority.read_bytes()
+
+
+def test_a_certificate_and_its_ca_are_good_for_90_days_and_for_clocks_that_are_late() -> None:
+    pair = make(["x"], NOW)
+    for pem in (pair.certificate, pair.authority):
+        certificate = x509.load_pem_x509_certificate(pem)
+        assert certificate.not_valid_before_utc == pair.begins == NOW - CLOCKS_DIFFER
+        assert certificate.not_valid_after_utc == pair.ends == NOW + timedelta(days=90)
+
+
+def test_a_key_is_not_shown_where_a_pair_is_printed() -> None:
+    pair = make(["x"], NOW)
+    assert b"PRIVATE KEY" in pair.key
+    assert "PRIVATE" not in repr(pair)
+
+
+def test_of_several_cas_of_one_name_a_client_finds_the_right_one(tmp_path: Path) -> None:
+    issued = [issue(tmp_path / str(number), ["x"]) for number in range(3)]
+    context = ssl.create_default_context(cadata=b"".join(one.ca_bundle for one in issued).decode())
+    certificate = x509.load_pem_x509_certificate(issued[-1].certificate.read_bytes())
+    authority = x509.load_pem_x509_certificate(issued[-1].ca_bundle)
+    says = certificate.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value.key_identifier
+    assert says == authority.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value.digest
+    assert len(context.get_ca_certs()) == 3
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2])
+def test_cut_after_each_step_the_certificate_is_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int
+) -> None:
+    """So a server that looks at the files then finds no pair, or the old one, and never half a new one that fits."""
+    old, new = make(["x"], NOW), make(["x"], NOW)
+    write(tmp_path, old)
+    left = iter(range(steps))
+    replace = certificates._replace
+
+    def cut(path: Path, pem: bytes) -> None:
+        if next(left, None) is None:
+            raise OSError(28, "No space left on device")
+        replace(path, pem)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(certificates, "_replace", cut)
+        with pytest.raises(OSError, match="No space"):
+            write(tmp_path, new)
+    assert (tmp_path / "tls.crt").read_bytes() == old.certificate
+    issued = write(tmp_path, new)
+    ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(issued.certificate, issued.key)
+
+
+def test_what_a_crash_left_is_no_hindrance(tmp_path: Path) -> None:
+    (tmp_path / "tls.key.new").write_bytes(b"half a key")
+    (tmp_path / "tls.key.new").chmod(0o644)
+    (tmp_path / "tls.key").write_bytes(b"")
+    files = Rotation(tmp_path, ["x"]).files
+    ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(files.certificate, files.key)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["ca.crt", "tls.crt", "tls.key"]
+    assert files.key.stat().st_mode & 0o777 == 0o600
+
+
+def test_two_thirds_of_its_life_a_pair_is_not_due() -> None:
+    pair = a_pair()
+    assert not due(pair, SHIPPED, NOW)
+    assert not due(pair, SHIPPED, NOW + timedelta(days=60, seconds=-1))
+    assert due(pair, SHIPPED, NOW + timedelta(days=60))
+    assert due(pair, SHIPPED, NOW - CLOCKS_DIFFER - timedelta(seconds=1))
+
+
+@settings(deadline=None)
+@given(MOMENTS, MOMENTS)
+def test_what_is_not_due_is_good_and_what_was_just_made_is_not_due(made: datetime, now: datetime) -> None:
+    assert due(a_pair(made), SHIPPED, now) or a_pair(made).good(now)
+    assert not due(a_pair(now), SHIPPED, now)
+
+
+@settings(deadline=None)
+@given(made=MOMENTS, now=MOMENTS, waited=WAITED, found=st.booleans())
+def test_a_good_pair_serves_until_the_next_is_settled_and_a_bad_one_not_at_all(
+    *, made: datetime, now: datetime, waited: float, found: bool
+) -> None:
+    serving = a_pair(made)
+    settled = found and waited >= SHIPPED.settle_seconds
+    assert may_serve(serving, waited=waited, found=found, terms=SHIPPED, now=now) == (
+        settled or not made - CLOCKS_DIFFER <= now < made + SHIPPED.valid
+    )

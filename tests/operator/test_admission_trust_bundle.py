@@ -1,0 +1,116 @@
+"""Which CAs stay in a caBundle: properties of a decision about bytes."""
+
+from datetime import UTC, datetime, timedelta
+from functools import cache
+
+from cryptography import x509
+from gkm_operator.admission.bundle import PLACES, SAFE, trusting
+from gkm_operator.admission.certificates import CLOCKS_DIFFER, make
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+MANY = 3 * PLACES
+
+
+@cache
+def authority(number: int, *, expired: bool = False) -> bytes:
+    made = NOW - timedelta(days=100) if expired else NOW
+    return make([f"{number}.test"], made).authority
+
+
+LIVING = st.integers(0, MANY).map(authority)
+EXPIRED = st.integers(0, 3).map(lambda number: authority(number, expired=True))
+NOISE = st.sampled_from(
+    [
+        b"",
+        b"\n",
+        b"%%%",
+        b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+        b"-----BEGIN CERTIFICATE-----\n-----BEGIN CERTIFICATE-----\n",
+        b"-----BEGIN CERTIFICATE-----\n" + b"A" * 9000,
+    ]
+)
+BUNDLES = st.lists(st.one_of(LIVING, EXPIRED, NOISE), max_size=MANY).map(b"".join)
+OURS = st.lists(LIVING, min_size=1, max_size=2, unique=True)
+
+
+def read(pem: bytes) -> list[x509.Certificate]:
+    return x509.load_pem_x509_certificates(pem)
+
+
+def after(before: bytes, ours: list[bytes], now: datetime = NOW) -> bytes:
+    changed = trusting(before, ours, now)
+    return before if changed is None else changed
+
+
+@settings(deadline=None)
+@given(BUNDLES, OURS)
+def test_ours_are_first_and_then_there_is_nothing_to_write(before: bytes, ours: list[bytes]) -> None:
+    written = trusting(before, ours, NOW)
+    if written is not None:
+        assert read(written)[: len(ours)] == read(b"".join(ours))
+        assert trusting(written, ours, NOW) is None
+
+
+@settings(deadline=None)
+@given(BUNDLES, OURS)
+def test_what_is_written_is_bounded_and_holds_nothing_twice_and_nothing_that_expired(
+    before: bytes, ours: list[bytes]
+) -> None:
+    written = trusting(before, ours, NOW)
+    if written is not None:
+        found = read(written)
+        assert len(found) <= PLACES
+        assert len(set(found)) == len(found)
+        assert all(one.not_valid_after_utc > NOW for one in found)
+
+
+def test_of_too_many_the_last_leave() -> None:
+    many = [authority(number) for number in range(PLACES + 5)]
+    mine = authority(MANY)
+    assert trusting(b"".join(many), [mine], NOW) == b"".join([mine, *many[: PLACES - 1]])
+
+
+@settings(deadline=None)
+@given(st.lists(LIVING, max_size=PLACES - 2, unique=True), OURS)
+def test_while_there_is_room_nobody_leaves(others: list[bytes], ours: list[bytes]) -> None:
+    assert set(read(after(b"".join(others), ours))) == set(read(b"".join([*others, *ours])))
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, SAFE - 1), max_size=20))
+def test_who_lives_is_trusted_however_many_come_and_go(arrivals: list[int]) -> None:
+    """Between two looks of a replica, fewer pods than SAFE start and never look again."""
+    mine, newest = authority(MANY), 0
+    bundle = mine
+    for some in arrivals:
+        for _ in range(some):
+            newest += 1
+            bundle = after(bundle, [authority(newest % MANY)])
+        assert set(read(mine)) <= set(read(bundle))
+        bundle = after(bundle, [mine])
+
+
+def test_eight_replicas_that_all_renew_at_once_come_to_rest() -> None:
+    replicas = [[authority(2 * number), authority(2 * number + 1)] for number in range(8)]
+    bundle = b""
+    for ours in replicas:
+        bundle = after(bundle, ours)
+    assert [trusting(bundle, ours, NOW) for ours in replicas] == [None] * 8
+
+
+def test_an_expired_one_is_left_alone_until_there_is_another_reason_to_write() -> None:
+    mine, expired = authority(1), authority(1, expired=True)
+    assert trusting(mine + expired, [mine], NOW) is None
+    assert trusting(mine + expired, [authority(2)], NOW) == authority(2) + mine
+
+
+def test_a_clock_that_is_early_throws_nobody_out() -> None:
+    ends = NOW + timedelta(days=90)
+    assert trusting(authority(1), [authority(2)], ends + CLOCKS_DIFFER / 2) == authority(2) + authority(1)
+    assert trusting(authority(1), [authority(2)], ends + CLOCKS_DIFFER) == authority(2)
+
+
+def test_line_ends_of_another_kind_are_no_other_certificate() -> None:
+    assert trusting(authority(1).replace(b"\n", b"\r\n"), [authority(1)], NOW) is None
