@@ -151,8 +151,11 @@ def wanted_of(cache: Cache) -> WantedCache | None:
 
 def _hold(cache: Cache) -> Hold:
     condition = cache.status.condition("Verified")
-    if condition is None or cache.status.image != cache.spec.image or condition.status == "True":
+    resolved = cache.status.image == cache.spec.image
+    # What leads to no digest has none in the status, and yet the condition may be about it.
+    said = resolved or (condition is not None and condition.observed_generation == cache.metadata.generation)
+    if condition is None or not said or condition.status == "True":
         return Hold("", "waiting for the controller to resolve and verify the image")
-    if condition.status == "False":
+    if condition.status == "False" and resolved:
         return Hold(condition.reason, condition.message, final=True, digest=cache.status.resolved_digest or "")
     return Hold(condition.reason, f"waiting for the controller to verify the image: {condition.message}")

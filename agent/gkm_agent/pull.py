@@ -104,8 +104,13 @@ class Pull:
         if not verdict.allowed:
             raise GKMError(verdict.reason, verdict.message)
         # From here on it is as with any image that is let through, also where what it says of itself is no good.
-        self.serving = None
-        image = self.images.describe(self.wanted.image, self.digest)
+        serving, self.serving = self.serving, None
+        try:
+            image = self.images.describe(self.wanted.image, self.digest)
+        except GKMError as error:
+            if error.transient:
+                self.serving = serving
+            raise
         check = self._checked(image, "" if verdict.verified else verdict.message)
         fit = preflight.check(image.targets, self.inventory.gpus)
         size = self._fetch(image) if fit.fits else None

@@ -10,7 +10,7 @@ from gkm.images.reference import Reference
 from gkm.images.registries.pull_secrets import PullSecrets
 from gkm.images.registries.registry import Registry
 from gkm.images.registries.transport import Limits
-from gkm.images.signatures.verify import Verdict, Verifier
+from gkm.images.signatures.verify import VERIFY_SECONDS, Verdict, Verifier
 
 
 class Images(Protocol):
@@ -58,9 +58,18 @@ class RegistryImages:
     secrets: PullSecrets | None
 
     @classmethod
-    def of(cls, config: Config, limits: Limits | None = None, secrets: PullSecrets | None = None) -> "RegistryImages":
-        """Return images as they are configured; without `secrets` registries are read anonymously."""
-        return cls(Registry(config.registries, limits=limits), Verifier(config.verification), secrets)
+    def of(
+        cls,
+        config: Config,
+        limits: Limits | None = None,
+        secrets: PullSecrets | None = None,
+        seconds: float = VERIFY_SECONDS,
+    ) -> "RegistryImages":
+        """Return images as they are configured; without `secrets` registries are read anonymously.
+
+        The signatures of one image may take `seconds` to arrive, all together.
+        """
+        return cls(Registry(config.registries, limits=limits), Verifier(config.verification, seconds), secrets)
 
     def opened_for(self, image: str, namespace: str | None, secrets: Sequence[str]) -> "RegistryImages":
         """Return the same with the credentials of a cache."""

@@ -45,6 +45,23 @@ def verified(value: dict[str, Any], state: str = "True", image: str = IMAGE) -> 
     return value | {"status": {"image": image, "resolvedDigest": ONE, "conditions": [condition]}}
 
 
+UNRESOLVED = cache() | {
+    "status": {
+        "conditions": [
+            {
+                "type": "Verified",
+                "status": "False",
+                "reason": "NotFound",
+                "message": "no such tag",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+                "observedGeneration": 1,
+            }
+        ]
+    }
+}
+"""As the controller says it of an image that leads to no digest."""
+
+
 def put(api: FakeApi, value: dict[str, Any]) -> None:
     """Make the object, and say its status as a controller does."""
     metadata = value["metadata"]
@@ -78,6 +95,7 @@ def test_a_verified_cache_is_wanted_by_its_digest(api: FakeApi, source: KubeSour
             Hold("", "waiting for the controller to resolve and verify the image"),
         ),
         (verified(cache(), "False"), Hold("SignatureMissing", "no signature was found", final=True, digest=ONE)),
+        (UNRESOLVED, Hold("NotFound", "waiting for the controller to verify the image: no such tag")),
         (
             verified(cache(), "Unknown"),
             Hold("SignatureMissing", "waiting for the controller to verify the image: no signature was found"),

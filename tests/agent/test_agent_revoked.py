@@ -137,13 +137,14 @@ def test_what_our_own_verification_refuses_is_withdrawn_by_default(node: Node) -
     assert (node.pointer().state, node.pointer().reason) == (CacheState.FAILED, Reason.SIGNATURE_INVALID)
 
 
-def test_while_the_registry_is_away_what_is_served_is_kept(served: Node) -> None:
-    served.images.failures["verify"] = AWAY
+@pytest.mark.parametrize("step", ["verify", "describe"])
+def test_while_the_registry_is_away_what_is_served_is_kept(served: Node, step: str) -> None:
+    served.images.failures[step] = AWAY
     another_policy(served)
     served.settle()
     assert served.pointer().state is CacheState.READY
     assert "RegistryUnavailable" in served.pointer().message
-    del served.images.failures["verify"]
+    del served.images.failures[step]
     served.now += 3600
     assert served.settle()
     assert (served.pointer().state, served.pointer().message) == (CacheState.READY, "")

@@ -99,6 +99,13 @@ def test_a_registry_with_its_own_authority_is_reached_when_that_is_configured(
             stranger.resolve(ref)
 
 
+def test_a_digest_is_no_way_around_the_registries_that_are_allowed() -> None:
+    named = Reference.parse("elsewhere.example/team/x@sha256:" + "a" * 64)
+    with pytest.raises(GKMError) as caught:
+        Registry(Registries(allow=["registry.example"])).resolve(named)
+    assert caught.value.reason is Reason.NOT_ALLOWED
+
+
 def test_an_authority_that_cannot_be_read_is_named() -> None:
     config = Registries(hosts={"registry.example": RegistryHost(ca_file="/nowhere/ca.crt")})
     with pytest.raises(GKMError, match=r"/nowhere/ca\.crt cannot be read"):

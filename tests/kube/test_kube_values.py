@@ -1,11 +1,14 @@
 """Paths, pauses, errors, events: the values that gkm.kube is made of."""
 
 import json
+import re
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
 
 import pytest
+from gkm.api.caches import NAME_PATTERN
 from gkm.kube import decoding
 from gkm.kube.api import Change, Page, WatchEvent
 from gkm.kube.backoff import Backoff
@@ -200,6 +203,13 @@ def test_an_event_fits_the_api() -> None:
     assert len(made["note"].encode()) < MAX_NOTE_BYTES
     assert made["eventTime"] == "2026-01-02T03:04:05.000000Z"
     assert made["regarding"]["namespace"] == made["metadata"]["namespace"] == "a"
+
+
+@pytest.mark.parametrize("mark", [".", "-", ".-.-"])
+def test_the_name_of_an_event_is_one_also_where_that_of_its_object_is_cut(mark: str) -> None:
+    regarding = replace(REGARDING, name="x" * (200 - len(mark)) + mark + "y" * 40)
+    made = event(regarding, Told("Normal", "R", "A", ""), "now", REPORTER, MOMENT)
+    assert re.fullmatch(NAME_PATTERN, made["metadata"]["name"])
 
 
 def test_an_event_about_a_cluster_wide_object_lives_in_default() -> None:

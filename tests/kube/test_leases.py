@@ -103,6 +103,17 @@ def test_whoever_is_killed_is_followed_when_its_lease_has_run_out(scene: Scene) 
     assert scene.spec().lease_transitions == 1
 
 
+def test_who_waits_tries_when_the_lease_runs_out_and_not_a_turn_later(scene: Scene) -> None:
+    one, two = scene.candidate("one"), scene.candidate("two")
+    one.attempt()
+    assert not two.attempt()
+    assert TERMS.retry <= two._pause() <= 1.2 * TERMS.retry
+    scene.now = 14.5
+    assert two._pause() == 0.5
+    scene.now += two._pause()
+    assert two.attempt()
+
+
 def test_a_lease_counts_from_when_its_change_was_seen_whatever_its_times_say(scene: Scene) -> None:
     one, two = scene.candidate("one"), scene.candidate("two")
     one.attempt()

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from gkm.api.config import Registries, RegistryHost
 from gkm.api.errors import GKMError, Reason
 from gkm.images.signatures.verify import Verdict
 from gkm_operator.admission import decision
@@ -51,6 +52,21 @@ def test_what_is_no_review_of_ours_is_refused_as_such(body: bytes) -> None:
     with pytest.raises(ReviewInvalid) as caught:
         parse(body)
     assert len(str(caught.value)) < 400
+
+
+@pytest.mark.parametrize("field", ["operation", "name", "namespace", "subResource", "version", "deletionTimestamp"])
+def test_no_word_is_longer_than_a_name_may_be(field: str) -> None:
+    def saying(text: str) -> bytes:
+        changes: dict[str, Any] = {field: text}
+        if field == "version":
+            changes = {"kind": {"group": "gkm.io", "version": text, "kind": "GKMCache"}}
+        if field == "deletionTimestamp":
+            changes = {"object": an_object(IMAGE, deletionTimestamp=text)}
+        return json.dumps(review(**changes)).encode()
+
+    assert parse(saying("x" * 253))
+    with pytest.raises(ReviewInvalid, match="length <= 253"):
+        parse(saying("x" * 254))
 
 
 @given(st.binary(max_size=200) | st.recursive(st.none() | st.text(), st.lists).map(lambda v: json.dumps(v).encode()))
@@ -122,7 +138,7 @@ def test_a_create_without_an_object_is_refused() -> None:
     ],
 )
 def test_the_verdict_decides(verdict: Verdict, allowed: bool, said: str) -> None:  # noqa: FBT001 -- a parameter
-    answer = decision.of_verdict(request(), verdict)
+    answer = decision.of_verdict(request(), verdict, "enforce")
     assert answer.allowed is allowed
     told = answer.message + "".join(answer.warnings)
     assert (said in told) if said else not told
@@ -188,6 +204,34 @@ def test_what_only_others_may_see_is_not_taken_for_missing() -> None:
     assert answer.allowed
     assert "not pulled before it is" in answer.warnings[0]
     assert not judged(missing, object=asking()).allowed
+
+
+@pytest.mark.parametrize("host", ["registry.test", "mirror.test"])
+def test_credentials_may_also_be_those_of_the_configuration(host: str) -> None:
+    hosts = {
+        "registry.test": RegistryHost(mirrors=["mirror.test"]),
+        "mirror.test": RegistryHost(),
+        host: RegistryHost(mirrors=["mirror.test"], credentials_secret="s"),
+    }
+    opened = Judge(FakeImages(), "enforce", Registries(hosts=hosts), seconds=10)
+    assert opened.answer(request()).allowed
+    assert not opened.answer(request(object=an_object("other.test/team/cache:1"))).allowed
+
+
+def test_what_is_hidden_shows_no_signatures_either() -> None:
+    hidden = FakeImages({IMAGE: DIGEST}, sizes={DIGEST: GKMError(Reason.NOT_FOUND, "it is not there")})
+    seen = FakeImages({IMAGE: DIGEST}, sizes={DIGEST: GKMError(Reason.METADATA_INVALID, "no cache image")})
+    assert judged(hidden, object=asking("pull")).allowed
+    assert not judged(hidden).allowed
+    assert "(SignatureMissing)" in judged(seen, object=asking("pull")).message
+
+
+@pytest.mark.parametrize("mode", ["warn", "off"])
+def test_where_nothing_must_be_verified_nothing_is_promised_of_it(mode: str) -> None:
+    (warning,) = judged(FakeImages({IMAGE: AWAY}), mode).warnings
+    assert warning == f"image {IMAGE} was not looked at: the registry does not answer"
+    (late,) = decision.of_delay(request(), "no time", mode).warnings
+    assert "verified" not in late
 
 
 @pytest.mark.parametrize(

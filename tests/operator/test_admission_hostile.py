@@ -16,9 +16,11 @@ from threading import Event, Thread
 
 import pytest
 from gkm_operator.admission import judge, messages, server
+from gkm_operator.admission.connections import Connection
+from gkm_operator.admission.places import Stage
 from operator_hostile import GET, bodies, handshakes, wires
 from operator_reviews import an_object, review
-from operator_webhook import REVIEW, SECONDS, post, whole
+from operator_webhook import REVIEW, SECONDS, post, serving, whole
 from operator_webhook_process import UNSIGNED_IMAGE
 from testbed.waiting import until
 
@@ -219,6 +221,18 @@ def test_who_means_no_good_once_harms_nobody(tmp_path: Path, kind: str) -> None:
         victim.serves_the_honest()
 
 
+def test_who_was_answered_for_the_last_time_gives_way_whatever_more_it_sends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Connection, "has_spoken", lambda _: True)
+    with serving(tmp_path) as webhook, webhook.secret() as peer:
+        peer.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        assert peer.recv(1 << 10).startswith(b"HTTP/1.1 200 ")
+        (place,) = webhook.server._places._taken
+        until(lambda: place.stage is Stage.IDLE, "it is to part")
+        assert not place.client.has_spoken()
+
+
 def large(inside: bytes, filling: bytes) -> bytes:
     """Return a review with as much of `filling` as there may be where `inside` says `...`."""
     whole_review = REVIEW.replace(b'"metadata": {"name": "x"}, "spec": {', inside)
@@ -231,6 +245,8 @@ def test_large_bodies_at_once_stay_within_the_memory_that_the_container_has(tmp_
         large(b'"metadata": {"labels": {..."z": ""}}, "spec": {', b'"a":"",'),
         large(b'"metadata": {"ownerReferences": [...{}]}, "spec": {', b"{},"),
         large(b'"spec": {"unknown": [...1], ', b"[],"),
+        large(b'"metadata": {"deletionTimestamp": "\xf0\x9f\x98\x80..."}, "spec": {', b"a"),
+        REVIEW.replace(b'"CREATE"', b'"\xf0\x9f\x98\x80' + b"a" * (messages.MAX_BODY_BYTES - len(REVIEW)) + b'"'),
     ]
     with running(tmp_path) as victim, ThreadPoolExecutor(12) as clients:
         for sent in [clients.submit(send_bodies, victim, iter([body])) for body in 3 * hostile]:

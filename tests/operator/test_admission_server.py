@@ -12,6 +12,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from gkm_operator.admission import messages
 from gkm_operator.admission.certificates import issue
+from gkm_operator.admission.conversation import Conversation
 from gkm_operator.admission.review import Request, Response
 from gkm_operator.admission.server import AdmissionServer
 from gkm_operator.admission.tls import Certificate
@@ -131,6 +132,17 @@ def test_a_defect_in_judging_costs_one_request(tmp_path: Path, caplog: pytest.Lo
     assert [record.message for record in caplog.records if record.exc_info] == ["request not judged"]
 
 
+def test_a_defect_in_taking_a_connection_costs_one_connection(
+    site: Webhook, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(Conversation, "start", lambda _: 1 // 0)
+        with site.plain() as peer:
+            assert is_cut_off(peer)
+    assert is_judged(site)
+    assert [record.message for record in caplog.records] == ["connection not taken"]
+
+
 def test_a_new_certificate_is_served_without_a_restart(site: Webhook) -> None:
     old = site.issued
     site.issued = issue(old.certificate.parent, ["127.0.0.1"])
@@ -140,12 +152,15 @@ def test_a_new_certificate_is_served_without_a_restart(site: Webhook) -> None:
         site.ask("GET", "/healthz")
 
 
-def test_while_certificate_and_key_do_not_fit_the_old_pair_serves_on(site: Webhook, tmp_path: Path) -> None:
+def test_while_certificate_and_key_do_not_fit_the_old_pair_serves_on_and_that_is_said(
+    site: Webhook, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     other = issue(tmp_path / "other", ["127.0.0.1"])
     site.issued.key.write_bytes(other.key.read_bytes())
     assert site.ask("GET", "/healthz")[0] == 200
     site.issued.key.unlink()
     assert site.ask("GET", "/healthz")[0] == 200
+    assert [record.message for record in caplog.records] == ["certificate not taken"]
 
 
 def test_an_encrypted_key_is_an_error_and_no_question(tmp_path: Path) -> None:

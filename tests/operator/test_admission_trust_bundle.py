@@ -1,9 +1,11 @@
 """Which CAs stay in a caBundle: properties of a decision about bytes."""
 
+import base64
 from datetime import UTC, datetime, timedelta
 from functools import cache
 
 from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 from gkm_operator.admission.bundle import PLACES, SAFE, trusting
 from gkm_operator.admission.certificates import CLOCKS_DIFFER, make
 from hypothesis import given, settings
@@ -33,6 +35,13 @@ NOISE = st.sampled_from(
 )
 BUNDLES = st.lists(st.one_of(LIVING, EXPIRED, NOISE), max_size=MANY).map(b"".join)
 OURS = st.lists(LIVING, min_size=1, max_size=2, unique=True)
+
+
+def test_a_certificate_of_a_version_that_there_is_not_is_none() -> None:
+    der = x509.load_pem_x509_certificate(authority(0)).public_bytes(Encoding.DER)
+    odd = base64.encodebytes(der.replace(bytes.fromhex("a003020102"), bytes.fromhex("a003020107"), 1))
+    before = b"-----BEGIN CERTIFICATE-----\n" + odd + b"-----END CERTIFICATE-----\n"
+    assert trusting(before, [authority(1)], NOW) == authority(1)
 
 
 def read(pem: bytes) -> list[x509.Certificate]:

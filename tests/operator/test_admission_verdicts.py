@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 from gkm.api.config import parse
+from gkm.api.errors import Reason
 from gkm_operator.admission.verdicts import Verdicts
 from gkm_operator.images import RegistryImages
 from operator_images import AWAY, DIGEST, GOOD, OFF, OTHER, UNKNOWN, UNSIGNED, WARNED, FakeImages
@@ -122,6 +123,12 @@ def test_a_verdict_that_was_reached_while_a_file_changed_is_not_kept() -> None:
     stamps = iter(["old", "new", "old", "old"])
     site.verdicts = Verdicts(site.images, lambda: next(stamps))
     assert [site.verified() for _ in range(2)] == [True, True]
+
+
+def test_who_has_little_time_gives_all_signatures_together_little(images: Shelf) -> None:
+    image, digest = images.push("patience")
+    verdict = RegistryImages.of(parse(images.config()), seconds=0.0).verify(image, digest, "a")
+    assert (verdict.verified, verdict.reason) == (None, Reason.REGISTRY_UNAVAILABLE)
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from gkm.kube.resources import (
 )
 from gkm_operator.caches.controller import CachesController
 from gkm_operator.caches.spacing import Spacing
+from gkm_operator.caches.tally import CacheKey
 from kube.fake_api import FakeApi
 from operator_images import AWAY, DIGEST, GOOD, OTHER, FakeImages
 from operator_nodes import kube_node, put
@@ -29,6 +30,7 @@ from testbed.waiting import until
 
 IMAGE, NEXT = "registry.test/team/cache:1", "registry.test/team/cache:2"
 SOON = Backoff(0.001, 0.002)
+KEY = CacheKey("a", "x")
 
 
 class Site:
@@ -169,6 +171,19 @@ def test_a_registry_that_comes_back_ends_the_doubt(site: Site) -> None:
     assert site.until_verified().resolved_digest == DIGEST
 
 
+def test_the_pauses_of_an_image_that_failed_are_not_those_of_the_next(site: Site) -> None:
+    del site.images.digests[IMAGE]
+    site.create()
+    site.run()
+    queue = site.controller.verification.queue
+    until(lambda: queue._failures.get(KEY, 0) > 5, "it was tried again and again")
+    queue._backoff = Backoff(60.0, 60.0)
+    site.images.digests[NEXT] = AWAY
+    site.api.merge(GKMCACHES, "x", {"spec": {"image": NEXT}}, "a")
+    site.until_verified("RegistryUnavailable")
+    until(lambda: queue._failures.get(KEY) == 1, "it has failed once")
+
+
 def test_a_new_image_is_resolved_anew(site: Site) -> None:
     site.create()
     site.run()
@@ -263,7 +278,8 @@ def test_what_is_logged_of_a_cache_says_which_in_one_form(site: Site, caplog: py
     assert {look["cache"] for look in looks} == {"GKMCache a/x", "ClusterGKMCache x"}
     assert all(("digest" in look) == (look["cache"] != "GKMCache a/x") for look in looks)
     tries = [vars(record) for record in caplog.records if record.getMessage() == "tried again later"]
-    assert {(tried["key"], tried["why"]) for tried in tries} == {
+    # A status that is written twice before its watch has told is a conflict, and tried again too.
+    assert {(tried["key"], tried["why"]) for tried in tries if tried["queue"] == "verify"} == {
         ("GKMCache a/x", "RegistryUnavailable: the registry does not answer")
     }
 
@@ -275,8 +291,101 @@ def test_transitions_are_told_once(site: Site) -> None:
     site.quiet()
     site.restart()
     site.quiet()
-    told = [entry.value["reason"] for page in site.api.list_pages(EVENTS) for entry in page.entries]
-    assert told == ["CosignSuccess"]
+    assert told(site) == ["CosignSuccess"]
+
+
+def told(site: Site) -> list[str]:
+    return [entry.value["reason"] for page in site.api.list_pages(EVENTS) for entry in page.entries]
+
+
+def test_a_write_whose_answer_is_lost_is_told_all_the_same(site: Site) -> None:
+    real = site.api.apply
+    lost: list[Any] = []
+
+    def apply(*arguments: Any, **more: Any) -> Any:  # noqa: ANN401 -- as apply takes it
+        answer = real(*arguments, **more)
+        if not lost:
+            lost.append(answer)
+            raise ApiError(0, "Unreachable", "the answer is lost")
+        return answer
+
+    site.api.apply = apply  # type: ignore[method-assign]
+    site.controller.status._backoff = SOON
+    site.create()
+    site.run()
+    until(lambda: told(site) == ["CosignSuccess"], "it is told")
+    site.quiet()
+    assert told(site) == ["CosignSuccess"]
+    assert not site.controller._untold
+
+
+def test_an_api_server_that_takes_no_event_holds_up_no_new_leader(site: Site) -> None:
+    site.create()
+    site.run()
+    site.until_verified()
+    site.quiet()
+    site.controller.close()
+    site.controller = site.new()
+    asked, go = Event(), Event()
+    site.api.delete(EVENTS, next(iter(site.api.list_pages(EVENTS))).entries[0].name, "a")
+    real = site.api.create
+
+    def create(resource: Resource[Any], value: Any) -> Any:  # noqa: ANN401 -- as create takes it
+        if resource is EVENTS:
+            asked.set()
+            assert go.wait(30)
+        return real(resource, value)
+
+    site.api.create = create  # type: ignore[method-assign]
+    assert site.controller.watch(site.stop)
+    leading = Thread(target=site.controller.work)
+    leading.start()
+    leading.join(10)
+    held = leading.is_alive()
+    assert asked.wait(10)
+    go.set()
+    assert not held
+    until(lambda: told(site) == ["CosignSuccess"], "what its predecessor did not tell is told")
+
+
+def test_a_namespace_of_many_caches_holds_up_no_status_of_another(site: Site) -> None:
+    names = [f"x{number}" for number in range(30)]
+    for name in names:
+        site.create(name)
+    site.create("y", IMAGE, "b")
+    site.run()
+    until(lambda: site.api.get(GKMCACHES, "y", "b").status.resolved_digest, "all are looked at")
+    site.quiet()
+    site.controller.close()
+    site.report("n", {name: {"state": "Ready", "digest": DIGEST} for name in names})
+    site.report("n", {"y": {"state": "Ready", "digest": DIGEST}}, "b")
+    site.controller = site.new()
+    assert site.controller.watch(site.stop)
+    site.api.calls.clear()
+    site.controller.work()
+    until(lambda: site.writes() == 31, "all are written")
+    written = [name for verb, plural, name in site.api.calls if (verb, plural) == ("apply", GKMCACHES.plural)]
+    assert "y" in written[:6]
+
+
+def test_who_takes_over_after_days_spreads_its_looks_as_after_a_start(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.create()
+    site.create("y")
+    site.run()
+    site.until_verified()
+    site.until_verified(name="y")
+    site.quiet()
+    site.controller.close()
+    site.controller = site.new()
+    assert site.controller.watch(site.stop)
+    assert not len(site.controller.verification.queue)
+    places: list[float] = []
+    monkeypatch.setattr(site.controller.verification.queue, "add", lambda _, after=0.0: places.append(after))
+    site.controller.work()
+    assert len(places) == 2
+    assert max(places) > 0
 
 
 def test_stopping_while_it_starts_ends_the_start(site: Site) -> None:

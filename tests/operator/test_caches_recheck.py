@@ -99,6 +99,15 @@ def test_an_image_that_has_gone_from_its_registry_is_no_revocation(place: Place,
     assert (place.status, place.told) == (before, [])
 
 
+def test_who_cannot_say_whether_an_image_has_gone_revokes_nothing(place: Place) -> None:
+    before = place.status
+    place.images.verdicts[DIGEST] = UNSIGNED
+    place.images.sizes = {DIGEST: AWAY}
+    place.now += 10 * HOURS
+    assert place.look() == f"{AWAY.reason}: {AWAY}"
+    assert (place.status, place.told) == (before, [])
+
+
 def test_credentials_that_cannot_be_read_change_no_verdict(place: Place) -> None:
     before = place.status
     place.restart()
@@ -229,6 +238,23 @@ def test_a_file_of_a_policy_that_changes_has_every_image_verified_again(tmp_path
     mounted.write("two")
     place.verification.files.look()
     assert len(place.verification.queue) == 1
+    place.look()
+    assert place.verified.status == "False"
+
+
+def test_a_file_that_changes_during_the_first_look_has_the_image_verified_again() -> None:
+    place = Place(PINNED, Schedule(6 * HOURS))
+    judge = place.images.verify
+
+    def changed(image: str, digest: str, namespace: str | None) -> Verdict:
+        verdict = judge(image, digest, namespace)
+        place.verification.all_again()
+        return verdict
+
+    place.images.verify = changed  # type: ignore[method-assign]
+    assert place.look() == 0
+    place.images.verify = judge  # type: ignore[method-assign]
+    place.images.verdicts[DIGEST] = UNSIGNED
     place.look()
     assert place.verified.status == "False"
 

@@ -12,6 +12,7 @@ from gkm.kube.resources import GKMCACHENODES, GKMCACHES, NODES
 from gkm_operator.caches.controller import CachesController
 from gkm_operator.caches.presence import AGENT_SETS, AGENTS
 from gkm_operator.caches.spacing import Spacing
+from gkm_operator.caches.tally import CacheKey
 from kube.fake_api import FakeApi
 from operator_images import DIGEST, GOOD, FakeImages
 from operator_nodes import AGENT_SET, SYSTEM, agent_pod, kube_node, put
@@ -150,6 +151,23 @@ def test_what_a_kubelet_writes_again_and_again_asks_for_nothing(watched: Watched
     put(watched.api, NODES, kube_node("n2", "False"))
     until(lambda: asked, "the one that fell silent is told")
     assert asked == [("a", "x")]
+
+
+def test_what_is_written_of_the_daemonset_in_a_rollout_concerns_no_node(watched: Watched) -> None:
+    asked: list[bool] = []
+    fleet = watched.controller.aggregation._fleet
+    real = fleet.agents_deployed
+
+    def noted(*, deployed: bool) -> set[CacheKey]:
+        asked.append(deployed)
+        return real(deployed=deployed)
+
+    fleet.agents_deployed = noted  # type: ignore[method-assign]
+    for number in range(20):
+        put(watched.api, AGENT_SETS, AGENT_SET | {"status": {"numberReady": number}})
+    watched.api.delete(AGENT_SETS, "gkm-agent", SYSTEM)
+    until(lambda: asked, "that it has gone is told")
+    assert asked == [False]
 
 
 def test_a_thousand_events_are_few_writes(started: Callable[[Watched], Watched]) -> None:

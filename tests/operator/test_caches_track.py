@@ -97,6 +97,31 @@ def test_a_registry_that_does_not_say_what_the_tag_names_changes_nothing(place: 
         place.restart()
 
 
+@pytest.mark.parametrize("which", ["tag", "update"])
+def test_a_refused_update_stays_refused_while_the_registry_does_not_say(place: Place, which: str) -> None:
+    place.images.digests[IMAGE], place.images.verdicts[OTHER] = OTHER, UNSIGNED
+    place.now += 1000
+    place.look()
+    before = place.status
+    if which == "tag":
+        place.images.digests[IMAGE] = AWAY
+    else:
+        place.images.verdicts[OTHER] = UNKNOWN
+    place.now += 1000
+    assert isinstance(place.look(), str)
+    assert place.status == before
+    assert place.reasons() == [("Warning", "UpdateRefused")]
+
+
+def test_a_digest_that_is_good_again_is_so_whatever_the_tag_names(place: Place) -> None:
+    place.images.verdicts[DIGEST] = UNSIGNED
+    place.now += 1000
+    place.look()
+    place.images.verdicts[DIGEST], place.images.digests[IMAGE] = GOOD, AWAY
+    place.look()
+    assert (place.status.resolved_digest, place.verified.reason) == (DIGEST, "CosignSuccess")
+
+
 @pytest.mark.parametrize("verdict", [UNKNOWN, AWAY])
 def test_an_update_that_cannot_be_verified_now_waits(place: Place, verdict: Verdict | GKMError) -> None:
     before = place.status

@@ -56,7 +56,9 @@ def test_kinds_that_are_missing_are_named(verb: str) -> None:
         installed.wait(api, LEASE, Event())
 
 
-@pytest.mark.parametrize("plural", ["customresourcedefinitions", "clustergkmcaches", "leases"])
+@pytest.mark.parametrize(
+    "plural", ["customresourcedefinitions", "clustergkmcaches", "leases", "nodes", "pods", "daemonsets"]
+)
 def test_a_right_that_is_missing_is_told_in_the_words_of_the_api_server(plural: str) -> None:
     api = whole_api()
     words = f'{plural} is forbidden: User "somebody" cannot do that'

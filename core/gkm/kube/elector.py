@@ -10,7 +10,7 @@ from threading import Event, Lock, Thread
 from gkm.hoststate.logs import fields
 from gkm.kube.api import Api
 from gkm.kube.errors import ApiError
-from gkm.kube.leases import LEASES, Lease, LeaseSpec, Now, Seen, Terms, held_spec, may_hold
+from gkm.kube.leases import LEASES, Lease, LeaseSpec, Now, Seen, Terms, held_spec, may_hold, runs_out
 
 _LOG = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class Elector:
                 _LOG.info("leads", extra=fields(lease=self._name, identity=self._identity))
                 self._thread.start()
                 return True
-            stop.wait(self._terms.retry * random.uniform(1.0, _JITTER))  # noqa: S311 -- spreads load, hides nothing
+            stop.wait(self._pause())
         return False
 
     def attempt(self) -> bool:
@@ -99,6 +99,12 @@ class Elector:
                 self._write(seen.lease, {"holderIdentity": "", "leaseDurationSeconds": 1})
             except ApiError as error:
                 _LOG.warning("lease not given back", extra=fields(lease=self._name, why=str(error)))
+
+    def _pause(self) -> float:
+        """Return after how many seconds to try again: a lease that runs out before is tried when it does."""
+        usual = self._terms.retry * random.uniform(1.0, _JITTER)  # noqa: S311 -- spreads load, hides nothing
+        left = runs_out(self._seen, self._terms) - self._clock() if self._seen else 0.0
+        return left if 0.0 < left < usual else usual
 
     def _take(self) -> bool:
         lease = self._read()

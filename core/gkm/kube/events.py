@@ -54,10 +54,12 @@ def event(regarding: Regarding, told: Told, occasion: str, by: Reporter, moment:
     """
     note = told.note.encode()[: MAX_NOTE_BYTES - 1].decode(errors="ignore")
     namespace = regarding.namespace or "default"
+    # Cut where it may be, a label must not end in a hyphen: the API server would refuse the name.
+    begins = regarding.name[:200].rstrip("-.")
     return {
         "apiVersion": EVENTS.api_version,
         "kind": "Event",
-        "metadata": {"name": f"{regarding.name[:200]}.{_identity(regarding, told, occasion)}", "namespace": namespace},
+        "metadata": {"name": f"{begins}.{_identity(regarding, told, occasion)}", "namespace": namespace},
         "eventTime": moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
         "reportingController": by.controller,
         "reportingInstance": by.instance[:128],

@@ -42,7 +42,8 @@ class Terms:
     """How long things take, in seconds.
 
     A lease counts for `duration` after it was last renewed; a leader that has not renewed it for `deadline` ends; a try
-    is made every `retry`. A leader that is killed is followed within duration + retry.
+    is made every `retry`, and when a lease runs out. A leader that is killed is followed within duration + retry and
+    some: its last renewal may be seen so much later (with jitter, 2.4 seconds of these).
     """
 
     duration: float = 15.0
@@ -66,7 +67,12 @@ def may_hold(seen: Seen, identity: str, now: float, terms: Terms) -> bool:
     spec = seen.lease.spec
     if not spec.holder_identity or spec.holder_identity == identity:
         return True
-    return now >= seen.at + max(terms.duration, float(spec.lease_duration_seconds or 0))
+    return now >= runs_out(seen, terms)
+
+
+def runs_out(seen: Seen, terms: Terms) -> float:
+    """Return when a lease does not count any more, if it is not renewed. Pure."""
+    return seen.at + max(terms.duration, float(seen.lease.spec.lease_duration_seconds or 0))
 
 
 def held_spec(old: LeaseSpec, identity: str, terms: Terms, moment: datetime) -> dict[str, Any]:

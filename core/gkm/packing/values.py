@@ -5,6 +5,26 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from gkm.topology.places import Place
+
+__all__ = (
+    "Ceiling",
+    "Distance",
+    "Fix",
+    "Group",
+    "Level",
+    "Malleability",
+    "Metrics",
+    "Node",
+    "Place",
+    "Plan",
+    "Policy",
+    "Refusal",
+    "Request",
+    "Share",
+    "Spare",
+)
+
 
 class Policy(StrEnum):
     """Which costs are compared first (docs/design/calculus.md)."""
@@ -12,19 +32,6 @@ class Policy(StrEnum):
     FEWEST_DOMAINS = "fewest-domains"
     FEWEST_BLOCKS = "fewest-blocks"
     LEAST_WASTE = "least-waste"
-
-
-class Place(NamedTuple):
-    """Where a domain lies. Its own name comes last, so that places sort by region, cluster, block and domain."""
-
-    region: str
-    cluster: str
-    block: str
-    domain: str
-
-    def __str__(self) -> str:
-        """Return it as people read it."""
-        return "/".join(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +48,25 @@ class Node:
     scopes: frozenset[str] = frozenset()
 
 
+MAX_GPUS = 10**9
+"""No request names more: a thousand times the largest cluster, and far from where sums would overflow."""
+
+
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """How many GPUs a scope gives at most."""
+    """How many GPUs a scope gives at most, spares included."""
 
     scope: str
     gpus: int
+
+    def __post_init__(self) -> None:
+        """Refuse what is no number of GPUs.
+
+        Raises:
+            ValueError: which scope.
+        """
+        if not 0 <= self.gpus <= MAX_GPUS:
+            raise ValueError(f"scope {self.scope!r} gives {self.gpus} GPUs: 0 to {MAX_GPUS} are possible")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +75,15 @@ class Malleability:
 
     step_gpus: int
     min_gpus: int
+
+    def __post_init__(self) -> None:
+        """Refuse steps that lead nowhere.
+
+        Raises:
+            ValueError: what is wrong, in one sentence.
+        """
+        if not (1 <= self.step_gpus <= MAX_GPUS and 1 <= self.min_gpus <= MAX_GPUS):
+            raise ValueError(f"a malleable run has steps and a smallest size of 1 to {MAX_GPUS} GPUs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +111,14 @@ class Request:
         """
         if min(self.gpus, self.pod_gpus, self.group_gpus) < 1 or self.spares < 0:
             raise ValueError("a run has one GPU at least, in pods and groups of one GPU at least")
+        if max(self.gpus, self.pod_gpus, self.group_gpus, self.spares) > MAX_GPUS:
+            raise ValueError(f"a run has at most {MAX_GPUS} GPUs, and so have its pods, groups and spares")
         if self.group_gpus % self.pod_gpus:
             raise ValueError(f"groups of {self.group_gpus} GPUs do not divide into pods of {self.pod_gpus}")
         if self.gpus % self.pod_gpus:
             raise ValueError(f"{self.gpus} GPUs do not divide into pods of {self.pod_gpus}")
+        if len({ceiling.scope for ceiling in self.ceilings}) < len(self.ceilings):
+            raise ValueError("a run names each of its scopes once")
 
     @property
     def groups(self) -> int:
@@ -144,9 +177,11 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """What a plan costs, and how good it can be at best. `gap` is `domains` (or blocks, as the policy asks) less that.
+    """What a plan costs, and how good it can be at best.
 
-    `pristine_domains` are those that nobody used before.
+    A domain is used if a group is in it; `stranded_gpus` stay free in used domains. `pristine_domains` are used and
+    nobody used them before. `spares_elsewhere` are the groups with a spare outside their domain. `lower_bound` is for
+    what the policy compares first after that: domains, blocks, or stranded GPUs; `gap` is the plan's figure less it.
     """
 
     domains: int

@@ -39,5 +39,5 @@ def _certificates(pem: bytes) -> Iterator[x509.Certificate]:
     for found in _CERTIFICATE.findall(pem):
         try:
             yield x509.load_pem_x509_certificate(found)
-        except ValueError:
+        except (ValueError, x509.InvalidVersion):
             continue  # an API server cannot read it either

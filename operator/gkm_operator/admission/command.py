@@ -33,10 +33,11 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event, terms: Terms
         NotConfigured: nothing says where the API is, and our CA is to be put there.
     """
     # A thread that nobody waits for any more must not hang on for the half minute that a pull may take.
-    limits = Limits(connect=arguments.budget, stall=arguments.budget, request=2 * arguments.budget)
-    images = RegistryImages.of(config, limits)
+    patience = 2 * arguments.budget
+    limits = Limits(connect=arguments.budget, stall=arguments.budget, request=patience)
+    images = RegistryImages.of(config, limits, seconds=patience)
     remembered = Verdicts(images, images.verifier.stamp)
-    judge = Judge(remembered, config.verification.mode, seconds=arguments.budget)
+    judge = Judge(remembered, config.verification.mode, config.registries, seconds=arguments.budget)
     if arguments.self_signed:
         names = [name for name in arguments.tls_names.split(",") if name]
         rotation = Rotation(Path(arguments.self_signed), names, terms)

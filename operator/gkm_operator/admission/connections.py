@@ -12,6 +12,10 @@ T = TypeVar("T")
 CHUNK = 16 << 10
 """What one record of TLS holds at most (RFC 8446, section 5.1): more is never had at once."""
 
+FED = 4 << 10
+"""So much is given to TLS in one turn. OpenSSL reads on for as long as what comes is no data: where it read the socket
+itself, clients that sent only KeyUpdates (27 bytes, RFC 8446, section 4.6.3) held the loop for half a minute."""
+
 _MAX_DISCARDED = 16 << 20
 """Twice the largest body: who sends more than it said is not listened to for ever."""
 
@@ -23,8 +27,11 @@ class Connection:
     needs, some 50 KiB in all.
     """
 
-    def __init__(self, tls: ssl.SSLSocket) -> None:
-        self._tls = tls
+    def __init__(self, client: socket.socket, context: ssl.SSLContext) -> None:
+        """Take a client whose socket does not block."""
+        self._socket = client
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
 
     async def shake_hands(self) -> None:
         """Agree on keys, or raise OSError (ssl.SSLError) where what is spoken is no TLS of ours."""
@@ -32,53 +39,53 @@ class Connection:
 
     async def receive(self) -> bytes:
         """Return what has come, at most `CHUNK` bytes, nothing at the end."""
-        return await self._until_done(lambda: self._tls.recv(CHUNK))
+        try:
+            return await self._until_done(lambda: self._tls.read(CHUNK))
+        except ssl.SSLEOFError:  # it ended without a word
+            return b""
 
     async def send(self, data: bytes) -> None:
         """Write all of it."""
         left = memoryview(data)
         while left:
-            left = left[await self._until_done(lambda: self._tls.send(left)) :]  # noqa: B023 -- called before it changes
+            left = left[await self._until_done(lambda: self._tls.write(left)) :]  # noqa: B023 -- called before it changes
+        await asyncio.sleep(0)  # a client that always has one more request takes turns with the others
 
     async def part(self) -> None:
         """Say that nothing more is said, and listen until the client parts as well.
 
         Closed with something unread, the connection would be reset, and the client might lose the answer.
         """
-        self._tls.shutdown(socket.SHUT_WR)  # ends TLS too: what comes now is discarded, not decrypted
+        self._socket.shutdown(socket.SHUT_WR)  # ends TLS too: what comes now is discarded, not decrypted
         discarded = 0
-        while discarded < _MAX_DISCARDED and (part := await self._until_done(lambda: self._tls.recv(CHUNK))):
+        while discarded < _MAX_DISCARDED and (part := await self._come(CHUNK)):
             discarded += len(part)
 
     def has_spoken(self) -> bool:
         """Return whether there is something to receive."""
         with suppress(OSError):
-            # Past TLS, whose own `recv` cannot look without taking.
-            return bool(socket.socket.recv(self._tls, 1, socket.MSG_PEEK))
+            return bool(self._incoming.pending or self._socket.recv(1, socket.MSG_PEEK))
         return False
 
     def close(self) -> None:
         """End at once."""
-        self._tls.close()
+        self._socket.close()
 
     async def _until_done(self, step: Callable[[], T]) -> T:
-        loop = asyncio.get_running_loop()
         while True:
             try:
-                result = step()
-            except (ssl.SSLWantReadError, BlockingIOError):
-                await self._event(loop.add_reader, loop.remove_reader)
-            except ssl.SSLWantWriteError:
-                await self._event(loop.add_writer, loop.remove_writer)
+                return step()
+            except ssl.SSLWantReadError:
+                pass
+            finally:
+                if self._outgoing.pending:  # also the alert that says why there is nothing more
+                    await asyncio.get_running_loop().sock_sendall(self._socket, self._outgoing.read())
+            if part := await self._come(FED):
+                self._incoming.write(part)
             else:
-                # A client that always has more to say takes turns with the others.
-                await asyncio.sleep(0)
-                return result
+                self._incoming.write_eof()
+            # A client that always has more to say takes turns with the others; until its turn it has spoken.
+            await asyncio.sleep(0)
 
-    async def _event(self, add: Callable[..., None], remove: Callable[[int], bool]) -> None:
-        number, come = self._tls.fileno(), asyncio.Event()
-        add(number, come.set)
-        try:
-            await come.wait()
-        finally:
-            remove(number)
+    async def _come(self, most: int) -> bytes:
+        return await asyncio.get_running_loop().sock_recv(self._socket, most)

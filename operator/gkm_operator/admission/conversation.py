@@ -48,6 +48,7 @@ class Conversation:
         self._peer = peer
         self._host = host
         self._task: asyncio.Task[None] | None = None
+        self._parting = False
 
     def start(self) -> asyncio.Task[None] | None:
         """Take a place and begin; None when there is none."""
@@ -61,8 +62,8 @@ class Conversation:
         return self._task
 
     def has_spoken(self) -> bool:
-        """Return whether something was not read yet."""
-        return self._connection.has_spoken()
+        """Return whether something was not read yet that is going to be; after the last answer nothing is."""
+        return not self._parting and self._connection.has_spoken()
 
     def give_way(self) -> None:
         """End soon."""
@@ -120,6 +121,7 @@ class Conversation:
     async def _last(self, messages: Messages, place: Place, answer: Answer) -> None:
         async with asyncio.timeout(WRITE_SECONDS):
             await messages.write(answer, last=True)
+        self._parting = True
         place.enter(Stage.IDLE, _now())
         with suppress(TimeoutError):
             async with asyncio.timeout(PART_SECONDS):

@@ -33,35 +33,38 @@ def early(request: Request) -> Response | None:
     return None
 
 
-def of_verdict(request: Request, verdict: Verdict) -> Response:
-    """Return the answer for an image that was looked at."""
+def of_verdict(request: Request, verdict: Verdict, mode: str) -> Response:
+    """Return the answer for an image that was looked at; `mode` is that of verification."""
     if verdict.verified is True or (verdict.allowed and verdict.reason is Reason.NOT_REQUIRED):
         return ADMITTED
     if verdict.allowed:
         return Response(allowed=True, warnings=(f"{_image(request)}: {verdict.message}",))
     if verdict.verified is None:
-        return _later(request, verdict.message)
+        return _later(request, verdict.message, mode)
     return _refusal(request, verdict.reason, verdict.message)
 
 
-def of_error(request: Request, error: GKMError, mode: str) -> Response:
-    """Return the answer for an image that could not be resolved; `mode` is that of verification."""
-    if (
-        error.transient
-        or error.reason is Reason.UNAUTHORIZED
-        or (error.reason is Reason.NOT_FOUND and _private(request))
-    ):
-        # We ask as nobody: that we may not read an image, or do not see it, refutes nothing. The controllers have the
-        # credentials that the object names.
-        return _later(request, str(error))
+def of_error(request: Request, error: GKMError, mode: str, *, private: bool = False) -> Response:
+    """Return the answer for an image that could not be looked at; `private`: the controllers have credentials."""
+    if is_open(error, private=private):
+        return _later(request, str(error), mode)
     if mode == "enforce" or error.reason in _REFUSED_ALWAYS:
         return _refusal(request, error.reason, str(error))
     return Response(allowed=True, warnings=(f"{_image(request)}: {error}",))
 
 
-def of_delay(request: Request, why: str) -> Response:
+def of_delay(request: Request, why: str, mode: str) -> Response:
     """Return the answer when there was no time to find out."""
-    return _later(request, why)
+    return _later(request, why, mode)
+
+
+def is_open(error: GKMError, *, private: bool) -> bool:
+    """Return whether an error says nothing of the image.
+
+    We ask as nobody: that we may not read what is private, or do not see it, refutes nothing. Registries hide it as if
+    it were not there, and only the controllers have the credentials that the object or the configuration names.
+    """
+    return error.transient or error.reason is Reason.UNAUTHORIZED or (private and error.reason is Reason.NOT_FOUND)
 
 
 def result(response: Response, *, late: bool) -> str:
@@ -71,15 +74,10 @@ def result(response: Response, *, late: bool) -> str:
     return "late" if late else "warned" if response.warnings else "admitted"
 
 
-def _private(request: Request) -> bool:
-    """Return whether the image is opened by pull secrets; registries hide what is private as if it were not there."""
-    return request.object is not None and request.object.spec.names_secrets
-
-
-def _later(request: Request, why: str) -> Response:
-    return Response(
-        allowed=True, warnings=(f"{_image(request)} is not verified yet, and not pulled before it is: {why}",)
-    )
+def _later(request: Request, why: str, mode: str) -> Response:
+    # Other modes let it be pulled without a good signature, so nothing is promised there.
+    said = "is not verified yet, and not pulled before it is" if mode == "enforce" else "was not looked at"
+    return Response(allowed=True, warnings=(f"{_image(request)} {said}: {why}",))
 
 
 def _refusal(request: Request, reason: Reason, message: str) -> Response:

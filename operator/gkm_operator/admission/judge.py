@@ -3,7 +3,8 @@
 import logging
 import time
 
-from gkm.api.errors import GKMError
+from gkm.api.config import Registries
+from gkm.api.errors import GKMError, Reason
 from gkm.hoststate.logs import fields
 from gkm.images.reference import Reference
 from gkm.images.signatures.verify import Verdict
@@ -34,6 +35,7 @@ class Judge:
         self,
         images: Looked,
         mode: str,
+        registries: Registries | None = None,
         *,
         seconds: float = BUDGET_SECONDS,
         threads: int = THREADS,
@@ -41,6 +43,7 @@ class Judge:
     ) -> None:
         self._images = images
         self._mode = mode
+        self._registries = registries or Registries()
         self._bounded: Bounded[Verdict] = Bounded(threads, seconds, waiting)
 
     def answer(self, request: Request) -> Response:
@@ -52,7 +55,7 @@ class Judge:
             try:
                 response = self._look(request)
             except NoAnswer as error:
-                response, late = decision.of_delay(request, str(error)), True
+                response, late = decision.of_delay(request, str(error), self._mode), True
         seconds = time.monotonic() - started
         result = decision.result(response, late=late)
         metrics.judged(request.kind.kind, result, seconds)
@@ -71,15 +74,33 @@ class Judge:
         return response
 
     def _look(self, request: Request) -> Response:
+        private = False
         try:
             ref = Reference.parse(request.image)
+            private = self._private(request, ref)
             owners = (f"registry {ref.registry}", f"namespace {request.scope}" if request.scope else "cluster caches")
             verdict = self._bounded.run(
-                (ref, request.scope), owners, lambda: self._verdict(request.image, request.scope)
+                (ref, request.scope, private), owners, lambda: self._verdict(request.image, request.scope, private)
             )
         except GKMError as error:
-            return decision.of_error(request, error, self._mode)
-        return decision.of_verdict(request, verdict)
+            return decision.of_error(request, error, self._mode, private=private)
+        return decision.of_verdict(request, verdict, self._mode)
 
-    def _verdict(self, image: str, scope: str | None) -> Verdict:
-        return self._images.verify(image, self._images.resolve(image), scope)
+    def _private(self, request: Request, ref: Reference) -> bool:
+        """Return whether the controllers have credentials for it that we have not."""
+        if request.object is not None and request.object.spec.names_secrets:
+            return True
+        hosts = self._registries.hosts
+        return any(host in hosts and hosts[host].credentials_secret for host in self._registries.sources(ref.registry))
+
+    def _verdict(self, image: str, scope: str | None, private: bool) -> Verdict:  # noqa: FBT001 -- what stands in a key
+        digest = self._images.resolve(image)
+        verdict = self._images.verify(image, digest, scope)
+        if private and verdict.reason is Reason.SIGNATURE_MISSING:
+            # Of an image that is named by its digest nobody has asked yet whether we see it at all.
+            try:
+                self._images.size(image, digest)
+            except GKMError as error:
+                if decision.is_open(error, private=private):
+                    raise
+        return verdict

@@ -14,6 +14,9 @@ CACHE_KINDS = frozenset({"GKMCache", "ClusterGKMCache"})
 MAX_WARNING, MAX_WARNING_LINES = 250, 4
 """The API server may cut warnings at 256 characters (design of KEP-1693): a longer one goes on in a line of its own."""
 
+Word = Annotated[str, Meta(max_length=253)]
+"""As long as Kubernetes lets names be. Megabytes would be held for as long as a registry is slow, and be logged."""
+
 
 class ReviewInvalid(ValueError):
     """The body is no AdmissionReview; the message says where."""
@@ -22,9 +25,9 @@ class ReviewInvalid(ValueError):
 class GroupVersionKind(Struct, frozen=True):
     """What kind of object is meant."""
 
-    group: str
-    version: str
-    kind: str
+    group: Word
+    version: Word
+    kind: Word
 
 
 class Spec(Struct, frozen=True, rename="camel"):
@@ -47,7 +50,7 @@ class Spec(Struct, frozen=True, rename="camel"):
 class Metadata(Struct, frozen=True, rename="camel"):
     """The part of it that is read: labels and such would take ten times their length."""
 
-    deletion_timestamp: str | None = None
+    deletion_timestamp: Word | None = None
 
 
 class Object(Struct, frozen=True):
@@ -62,10 +65,10 @@ class Request(Struct, frozen=True, rename="camel"):
 
     uid: Annotated[str, Meta(min_length=1, max_length=128)]
     kind: GroupVersionKind
-    operation: str
-    name: str = ""
-    namespace: str = ""
-    sub_resource: str = ""
+    operation: Word
+    name: Word = ""
+    namespace: Word = ""
+    sub_resource: Word = ""
     dry_run: bool | None = None
     object: Object | None = None
     old_object: Object | None = None

@@ -140,17 +140,21 @@ class AdmissionServer:
                 self._seldom.warning("no connection can be taken", why=str(error))
                 await asyncio.sleep(_FULL_SECONDS)
                 continue
-            self._welcome(connection, str(peer[0]))
+            try:
+                self._welcome(connection, str(peer[0]))
+            except Exception:  # noqa: BLE001 -- a defect in one connection costs that one: nobody else takes the next
+                _LOG.exception("connection not taken")
+                connection.close()
             await asyncio.sleep(0)  # those who are in take turns with those who come
 
     def _welcome(self, connection: socket.socket, peer: str) -> None:
         try:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            tls = self._certificate.wrap(connection)
+            client = Connection(connection, self._certificate.context())
         except OSError:
             connection.close()
             return
-        conversation = Conversation(Connection(tls), peer, self._host).start()
+        conversation = Conversation(client, peer, self._host).start()
         if conversation is not None:
             self._conversations.add(conversation)
             conversation.add_done_callback(self._conversations.discard)

@@ -1,9 +1,12 @@
 """The server's certificate: the files as they are now, without a restart. Accepts nothing and reads no connection."""
 
+import logging
 import ssl
-from contextlib import suppress
 from pathlib import Path
-from socket import socket
+
+from gkm_operator.admission.seldom import Seldom
+
+_LOG = logging.getLogger(__name__)
 
 
 class Certificate:
@@ -19,22 +22,24 @@ class Certificate:
             OSError: a file cannot be read, or (ssl.SSLError) the two are no pair.
         """
         self._files = (certificate, key)
+        self._seldom = Seldom(_LOG)
         self._stamp = self._read_stamp()
         self._context = self._load()
 
-    def wrap(self, connection: socket) -> ssl.SSLSocket:
-        """Return a connection that does not block as TLS, before its handshake.
+    def context(self) -> ssl.SSLContext:
+        """Return what the next connection is served by.
 
-        A context is made anew, never changed: a pair that does not fit would leave half of itself in the old one.
-
-        Raises:
-            OSError: the client has gone.
+        It is made anew, never changed: a pair that does not fit would leave half of itself in the old one.
         """
         stamp = self._read_stamp()
         if stamp != self._stamp:
-            with suppress(OSError):  # half-way through a rotation; asked again with the next connection
+            try:
                 self._context, self._stamp = self._load(), stamp
-        return self._context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
+            except OSError as error:
+                # Half-way through a rotation, or for good: then somebody must know before the old pair has expired.
+                why = error.strerror or str(error)
+                self._seldom.warning("certificate not taken", file=str(self._files[0]), why=why)
+        return self._context
 
     def _load(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

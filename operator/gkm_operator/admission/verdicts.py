@@ -32,6 +32,10 @@ class Looked(Protocol):
         """Return the verdict on this digest, wanted in a namespace (None: cluster-wide); raises GKMError."""
         ...
 
+    def size(self, image: str, digest: str) -> int:
+        """Return how large it claims to be; raises GKMError, NOT_FOUND when its registry does not show it."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
@@ -83,6 +87,10 @@ class Verdicts:
         if verdict.verified is True and self._stamp_now() == stamp:
             self._keep(key, stamp, _Kept(replace(verdict, findings=()), begun + self._seconds))
         return verdict
+
+    def size(self, image: str, digest: str) -> int:
+        """Return how large it claims to be; raises GKMError."""
+        return self._images.size(image, digest)
 
     def _known(self, key: _Key, stamp: Hashable, now: float) -> Verdict | None:
         with self._lock:

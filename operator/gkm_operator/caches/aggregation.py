@@ -3,13 +3,13 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from gkm.kube.api import Api, Selector
+from gkm.kube.api import Api
 from gkm.kube.reflector import Reflector
 from gkm.kube.secrets import DEFAULT_NAMESPACE
 
 from gkm_operator.caches.contributions import CLUSTER_REPORTS, REPORTS, Report
 from gkm_operator.caches.fleet import Fleet
-from gkm_operator.caches.presence import AGENT, AGENT_SETS, AGENTS, NODES, Agent, AgentSet, Node
+from gkm_operator.caches.presence import AGENT_SETS, AGENTS, NODES, Agent, AgentSet, Node, agent_set, agents
 from gkm_operator.caches.tally import CacheKey, Summary
 
 
@@ -22,12 +22,10 @@ class Aggregation:
     def __init__(self, api: Api, changed: Callable[[CacheKey], None], namespace: str = DEFAULT_NAMESPACE) -> None:
         self._changed = changed
         self._fleet = Fleet()
-        pods = Selector(namespace, labels=f"app.kubernetes.io/name={AGENT}")
-        own = Selector(namespace, fields=f"metadata.name={AGENT}")
         # Started in this order: of a node whose standing is known before it reports, the sums are made once.
         self.reflectors: tuple[Reflector[Any], ...] = (
-            Reflector(api, AGENT_SETS, self._agent_set_changed, selector=own),
-            Reflector(api, AGENTS, self._agent_changed, selector=pods),
+            Reflector(api, AGENT_SETS, self._agent_set_changed, selector=agent_set(namespace)),
+            Reflector(api, AGENTS, self._agent_changed, selector=agents(namespace)),
             Reflector(api, NODES, self._node_changed),
             Reflector(api, REPORTS, self._report_changed),
             Reflector(api, CLUSTER_REPORTS, self._report_changed),
@@ -50,8 +48,10 @@ class Aggregation:
     def _agent_changed(self, old: Agent | None, new: Agent | None) -> None:
         self._tell(self._fleet.agent(old, new))
 
-    def _agent_set_changed(self, _: AgentSet | None, new: AgentSet | None) -> None:
-        self._tell(self._fleet.agents_deployed(deployed=new is not None))
+    def _agent_set_changed(self, old: AgentSet | None, new: AgentSet | None) -> None:
+        # Its status is written for every agent that comes or goes: only whether it is there concerns all nodes.
+        if (old is None) != (new is None):
+            self._tell(self._fleet.agents_deployed(deployed=new is not None))
 
     def _tell(self, keys: Iterable[CacheKey]) -> None:
         for key in keys:

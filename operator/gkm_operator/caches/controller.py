@@ -58,7 +58,16 @@ class CachesController:
         self._now = now
         self._recorder = Recorder(api, Reporter("gkm.io/caches", instance or FIELD_MANAGER))
         self._allowance = Allowance()
-        self.status = WorkQueue("status", self.write, workers=STATUS_WORKERS, observe=metrics.reconciled("status"))
+        self._works = False
+        self._untold: dict[CacheKey, str] = {}
+        """Of which caches nobody may have been told of the last write, if it is not older than this."""
+        self.status = WorkQueue(
+            "status",
+            self.write,
+            workers=STATUS_WORKERS,
+            group=lambda key: key.namespace,  # they take turns: a namespace of thousands holds up no other
+            observe=metrics.reconciled("status"),
+        )
         self.verification = Verification(images, self._get, self.status.add, backoff, again=again)
         self.aggregation = Aggregation(api, lambda key: self.status.add(key, self._spacing.after(key)), namespace)
         for name, queue in (("verify", self.verification.queue), ("status", self.status)):
@@ -91,20 +100,31 @@ class CachesController:
         return True
 
     def work(self) -> None:
-        """Begin to look at images and to write status; what changed while nobody worked waits in the queues."""
+        """Begin to look at images and to write status. Returns at once, whatever the API server does.
+
+        Places for the looks are given out here: those of a replica that waited for days would all be due at once.
+        """
         now = datetime.fromisoformat(self._now())
+        # Before the caches are read: one that comes meanwhile is in them, or is told of by its watch, or both.
+        self._works = True
         caches: list[Cache] = [*self._caches.values(), *self._cluster_caches.values()]
         for cache in caches:
-            self._tell(cache, telling.unsaid(cache, now), cache.status.last_updated)
+            key = _key(cache)
+            self.verification.changed(key, None, cache)
+            written = cache.status.last_updated
+            if written and any(telling.unsaid(cache, now)):
+                self._untold[key] = written
+                self.status.add(key)
         self.verification.start()
         self.status.start()
 
     def close(self) -> None:
         """End within a few seconds; a check that waits for a registry is left to its daemon thread."""
+        # Who writes ends first: the lease may be another's already.
+        self.status.close(3.0)
+        self.verification.close(1.0)
         for reflector in self._reflectors:
             reflector.close(1.0)
-        self.verification.close(1.0)
-        self.status.close(3.0)
 
     def write(self, key: CacheKey) -> None:
         """Make the status of a cache what it should be.
@@ -116,10 +136,13 @@ class CachesController:
         cache = self._get(key)
         if cache is None:
             return
+        self._tell_of_last(key, cache)
         outcome = self.verification.outcome(cache)
         summary = self.aggregation.summary(key, status.resolved(cache, outcome))
-        new = status.wanted(cache, outcome, summary, self._now())
+        now = self._now()
+        new = status.wanted(cache, outcome, summary, now)
         if new is None or new == cache.status:
+            self._untold.pop(key, None)
             return
         try:
             self._api.apply(
@@ -131,15 +154,23 @@ class CachesController:
             if error.conflict:
                 # Made from an older object: the watch brings the newer one, if it has not by now.
                 raise Retry(str(error)) from error
+            # It may be written all the same: an answer was lost, or etcd was slow. The object will show it.
+            self._untold.setdefault(key, now)
             raise
+        self._untold.pop(key, None)
         self._spacing.wrote(key)
-        self._tell(cache, telling.told(cache.status, new), new.last_updated)
+        self._tell(cache, telling.told(cache.status, new), new.last_updated or "")
 
-    def _tell(self, cache: Cache, news: Iterable[Told], written: str | None) -> None:
+    def _tell_of_last(self, key: CacheKey, cache: Cache) -> None:
+        written, since = cache.status.last_updated, self._untold.get(key)
+        if written is not None and since is not None and written >= since:
+            self._tell(cache, telling.unsaid(cache, datetime.fromisoformat(written)), written)
+
+    def _tell(self, cache: Cache, news: Iterable[Told], written: str) -> None:
         """Tell what a write of the status at this time has changed."""
         for told in news:
             if self._allowance.take(cache.metadata.uid):
-                self._recorder.tell(telling.regarding(cache), told, written or "")
+                self._recorder.tell(telling.regarding(cache), told, written)
 
     def _get(self, key: CacheKey) -> Cache | None:
         reflector = self._caches if key.namespace else self._cluster_caches
@@ -148,15 +179,21 @@ class CachesController:
     def _cache_changed(self, old: Cache | None, new: Cache | None) -> None:
         cache = new or old
         assert cache is not None  # noqa: S101 -- a reflector hands on at least one of them
-        key = CacheKey(cache.metadata.namespace, cache.metadata.name)
+        key = _key(cache)
         if old is not None and (new is None or old.metadata.uid != new.metadata.uid):
             self.verification.gone(key, old)
             self.status.forget(key)
+            self._untold.pop(key, None)
             old = None
         if new is None:
             return
-        self.verification.changed(key, old, new)
+        if self._works:
+            self.verification.changed(key, old, new)
         self.status.add(key, self._spacing.after(key))
+
+
+def _key(cache: Cache) -> CacheKey:
+    return CacheKey(cache.metadata.namespace, cache.metadata.name)
 
 
 def _resource(key: CacheKey) -> Resource[Any]:

@@ -9,13 +9,14 @@ from threading import Event
 from typing import Any
 
 from gkm.hoststate.logs import fields
-from gkm.kube.api import Api
+from gkm.kube.api import EVERYTHING, Api, Selector
 from gkm.kube.backoff import Backoff
 from gkm.kube.errors import ApiError
 from gkm.kube.leases import LEASES
 from gkm.kube.resources import CLUSTERGKMCACHENODES, CLUSTERGKMCACHES, GKMCACHENODES, GKMCACHES, Resource
 
 from gkm_operator.caches.kinds import DEFINITIONS, foreign
+from gkm_operator.caches.presence import AGENT_SETS, AGENTS, NODES, agent_set, agents
 
 _LOG = logging.getLogger(__name__)
 
@@ -56,7 +57,7 @@ def wait(api: Api, lease: tuple[str, str], stop: Event, backoff: Backoff = BACKO
 
 
 def check(api: Api, lease: tuple[str, str]) -> None:
-    """See that our kinds are there, are ours, and may be listed, and that the leader's Lease may be read.
+    """See that our kinds are there, are ours, and may be listed, and the rest that is asked for before anybody leads.
 
     Raises:
         KindsMissing: one is not there.
@@ -75,6 +76,8 @@ def check(api: Api, lease: tuple[str, str]) -> None:
                 if error.not_found:
                     raise KindsMissing(f"the API server has no {resource.plural}: apply crds/") from error
                 raise
+        for other, selector in _others(lease[0]):
+            next(iter(api.list_pages(other, selector, limit=1)))
         _read(api, lease)
     except ApiError as error:
         if error.status == _FORBIDDEN:
@@ -82,6 +85,10 @@ def check(api: Api, lease: tuple[str, str]) -> None:
                 f"{error.message}: apply deploy/base/controllers.yaml, which has the rule, and bind it to this account"
             ) from error
         raise
+
+
+def _others(namespace: str) -> tuple[tuple[Resource[Any], Selector], ...]:
+    return (NODES, EVERYTHING), (AGENTS, agents(namespace)), (AGENT_SETS, agent_set(namespace))
 
 
 def _read(api: Api, lease: tuple[str, str]) -> None:

@@ -60,7 +60,9 @@ def staying(old: Outcome, new: Outcome) -> Outcome:
     The old one was verified in the same look: an update that is refused saves nothing that is refused itself.
     """
     if not new.sure:
-        return replace(old, settled=False, waits=f"{new.reason}: {new.message}")
+        # Nor is what was said of the tag before taken back: nobody knows what it names.
+        sure = old.sure and old.status != TRUE
+        return replace(old, settled=False, sure=sure, waits=f"{new.reason}: {new.message}")
     if old.status != TRUE or not old.sure:
         return old
     names = f"the tag names {new.digest} now, which is refused" if new.digest else "the tag names nothing now"
@@ -103,21 +105,20 @@ def _judged_again(images: Images, image: str, digest: str, namespace: str | None
     """Return the outcome for a digest that stands already.
 
     An image that has gone from its registry takes its signatures with it. That is housekeeping, no revocation: nobody
-    can say any more, and nodes that have it need nobody to.
+    can say any more, and nodes that have it need nobody to. Nor can who is not told whether it has gone.
     """
     outcome = _judged(images, image, digest, namespace)
-    if outcome.status != FALSE or not _is_gone(images, image, digest):
+    if outcome.status != FALSE:
         return outcome
-    why = f"{digest} has gone from its registry"
-    return Outcome(image, digest, UNKNOWN, Reason.NOT_FOUND, why, settled=False, sure=False)
-
-
-def _is_gone(images: Images, image: str, digest: str) -> bool:
     try:
         images.size(image, digest)
     except GKMError as error:
-        return error.reason is Reason.NOT_FOUND
-    return False
+        if error.reason is Reason.NOT_FOUND:
+            why = f"{digest} has gone from its registry"
+            return Outcome(image, digest, UNKNOWN, Reason.NOT_FOUND, why, settled=False, sure=False)
+        asked = of_error(image, digest, error)
+        return outcome if asked.sure else asked
+    return outcome
 
 
 def _size(images: Images, image: str, digest: str) -> tuple[int, bool]:

@@ -2,6 +2,7 @@
 
 from enum import Enum
 
+from gkm.kube.api import Selector
 from gkm.kube.index import Index
 from gkm.kube.resources import Resource
 from msgspec import Struct, field, structs
@@ -92,6 +93,16 @@ class AgentSet(Struct, frozen=True, gc=False):
 NODES = Resource("v1", "Node", "nodes", namespaced=False, type=Node)
 AGENTS = Resource("v1", "Pod", "pods", namespaced=True, type=Agent)
 AGENT_SETS = Resource("apps/v1", "DaemonSet", "daemonsets", namespaced=True, type=AgentSet)
+
+
+def agents(namespace: str) -> Selector:
+    """Return which of AGENTS are ours."""
+    return Selector(namespace, labels=f"app.kubernetes.io/name={AGENT}")
+
+
+def agent_set(namespace: str) -> Selector:
+    """Return which of AGENT_SETS is ours."""
+    return Selector(namespace, fields=f"metadata.name={AGENT}")
 
 
 class Presence:

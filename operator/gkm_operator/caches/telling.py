@@ -18,7 +18,7 @@ VERIFY, RESOLVE, SERVE = "Verify", "Resolve", "Serve"
 UPDATED = "Updated"
 
 _MOMENT, _SKEW = timedelta(minutes=2), timedelta(minutes=1)
-"""A leader that is killed is followed within 17 seconds (gkm.kube.leases); clocks of machines differ."""
+"""A leader that is killed is followed within 18 seconds (gkm.kube.leases); clocks of machines differ."""
 
 
 def told(old: CacheStatus, new: CacheStatus) -> Iterator[Told]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from gkm.api.caches import Cache
 from gkm.hoststate.logs import fields
 from gkm.kube.backoff import Backoff
-from gkm.kube.workqueue import Retry, WorkQueue
+from gkm.kube.workqueue import AT_ONCE, Retry, WorkQueue
 
 from gkm_operator import metrics
 from gkm_operator.caches import schedule, status
@@ -82,7 +82,12 @@ class Verification:
         if old is None and known is None and status.settled(new):
             # A start: what stands, stands until its turn has come, and what has no answer goes before it.
             self.queue.add(key, self._pace.place())
-        elif old is None or schedule.asked(old) != schedule.asked(new) or (known is not None and not known.counts(new)):
+            return
+        if old is not None and schedule.asked(old) != schedule.asked(new):
+            # What failed was another question: its pauses have grown, and this one has not been asked.
+            self.queue.forget(key)
+            old = None
+        if old is None or (known is not None and not known.counts(new)):
             self.queue.add(key)
 
     def gone(self, key: CacheKey, old: Cache) -> None:
@@ -115,6 +120,9 @@ class Verification:
         self._keep(key, cache, Look(key, outcome, schedule.asked(cache), began, status.pinned(cache), due))
         if not outcome.settled:
             raise Retry(outcome.waits or f"{outcome.reason}: {outcome.message}")
+        if began != self._round:
+            # `all_again` came during the first look at this cache, which it could not know of.
+            return AT_ONCE
         return pause if pause < NEVER else None
 
     def _keep(self, key: CacheKey, cache: Cache, found: Look) -> None:

@@ -55,6 +55,7 @@ class Registry:
         Raises:
             GKMError: NOT_FOUND, UNAUTHORIZED, NOT_ALLOWED, REGISTRY_UNAVAILABLE, DIGEST_MISMATCH.
         """
+        self.hosts.check_allowed(ref)  # a digest asks no registry, and is no way around the list of those allowed
         return ref.digest or self.manifest(ref).digest
 
     def manifest(self, ref: Reference) -> Manifest:

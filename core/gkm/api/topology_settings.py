@@ -1,0 +1,58 @@
+"""The sections `topology` and `packing` of the configuration: which labels say where nodes are, and how is planned."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct, field
+
+# Kubernetes, "Labels and Selectors": an optional DNS subdomain and a slash, then a name of at most 63 characters.
+_KEY = r"^([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?\Z"
+_VALUE = r"^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?\Z"
+LONGEST_SECONDS = 7 * 86_400
+
+LabelKey = Annotated[str, Meta(max_length=317, pattern=_KEY)]
+LabelKeys = Annotated[list[LabelKey], Meta(max_length=16)]
+LabelValue = Annotated[str, Meta(max_length=63, pattern=_VALUE)]
+
+
+def _keys(*keys: str) -> list[str]:
+    return field(default_factory=lambda: list(keys))
+
+
+class TopologyLabels(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """Which labels of a node are read, the first that it has. Without keys a thing is not read at all.
+
+    `domain` is the fabric domain. A node whose `health` is `unhealthy` takes no new groups.
+    """
+
+    region: LabelKeys = _keys("region", "topology.kubernetes.io/region")
+    cluster: LabelKeys = _keys("cluster")
+    domain: LabelKeys = _keys("fabric.domain", "gkm.io/fabric-domain", "nvidia.com/gpu.clique")
+    block: LabelKeys = _keys("block", "topology.gkm.io/block")
+    rack: LabelKeys = _keys("rack", "topology.kubernetes.io/rack")
+    flavor: LabelKeys = _keys("gpu.flavor", "gkm.io/gpu-flavor", "nvidia.com/gpu.product")
+    health: LabelKeys = _keys("gkm.io/fabric-health")
+
+
+class TopologyDefaults(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """Where a node is whose labels do not say it."""
+
+    region: LabelValue = "default"
+    cluster: LabelValue = "default"
+
+
+class Topology(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """How nodes become domains. A node without a fabric domain is one of its `own`, or goes to `quarantine`."""
+
+    labels: TopologyLabels = field(default_factory=TopologyLabels)
+    defaults: TopologyDefaults = field(default_factory=TopologyDefaults)
+    missing_fabric: Literal["own", "quarantine"] = "own"
+
+
+class Packing(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """How runs are planned that do not say it themselves.
+
+    GPUs of a plan count as used for `plan_ttl` seconds, or until its pods run.
+    """
+
+    policy: Literal["fewest-domains", "fewest-blocks", "least-waste"] = "fewest-domains"
+    plan_ttl: Annotated[float, Meta(gt=0, le=LONGEST_SECONDS)] = field(default=900.0, name="planTTL")

@@ -1,0 +1,82 @@
+"""The nodes that a run may use, in order and as arrays: made once, planned with many times."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gkm.packing.values import Node, Place
+
+Integers = NDArray[np.int64]
+
+MAX_NODES = 2_000_000
+MAX_NODE_GPUS = 1 << 16
+"""A node has 4 to 72 GPUs today; what claims more is a mistake, and would not fit the sums."""
+
+
+class InvalidInventoryError(ValueError):
+    """The nodes cannot be planned with: which one, and why."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Inventory:
+    """Nodes sorted by place and name, and of their domains (in the order of their places) what every plan asks for.
+
+    `free` has one number per node, in GPUs. `starts` has the index of the first node of each domain and, last, the
+    number of nodes; `blocks` the number of each domain's block, which counts from 0 in the order of places.
+    """
+
+    nodes: tuple[Node, ...]
+    free: Integers
+    places: tuple[Place, ...]
+    starts: Integers
+    blocks: Integers
+
+    @classmethod
+    def from_nodes(cls, nodes: Iterable[Node]) -> "Inventory":
+        """Return the inventory of some nodes: the same one in whatever order they come.
+
+        Raises:
+            InvalidInventoryError: two nodes have one name, a number of GPUs is impossible, or there are too many nodes.
+        """
+        ordered = tuple(sorted(nodes, key=lambda node: (node.place, node.name)))
+        _check(ordered)
+        starts = [0] if ordered else []
+        starts += [number for number, (one, two) in enumerate(pairwise(ordered), 1) if one.place != two.place]
+        places = tuple(ordered[start].place for start in starts)
+        blocks = [0] * len(places)
+        for number, (one, two) in enumerate(pairwise(places), 1):
+            blocks[number] = blocks[number - 1] + (one[:3] != two[:3])
+        return cls(
+            ordered,
+            np.array([node.free for node in ordered], dtype=np.int64),
+            places,
+            np.array([*starts, len(ordered)], dtype=np.int64),
+            np.array(blocks, dtype=np.int64),
+        )
+
+    def in_domain(self, domain: int) -> range:
+        """Return the indices of a domain's nodes."""
+        return range(int(self.starts[domain]), int(self.starts[domain + 1]))
+
+
+def _check(nodes: tuple[Node, ...]) -> None:
+    if len(nodes) > MAX_NODES:
+        raise InvalidInventoryError(f"{len(nodes)} nodes are more than the {MAX_NODES} that can be planned with")
+    names: set[str] = set()
+    for node in nodes:
+        if node.name in names:
+            raise InvalidInventoryError(f"two nodes are called {node.name!r}: list every node once")
+        names.add(node.name)
+        # bool is an int to Python, and NaN compares with nothing: only whole numbers are let in.
+        if type(node.free) is not int or type(node.total) is not int:
+            raise InvalidInventoryError(
+                f"node {node.name!r} has {node.free!r} of {node.total!r} GPUs: not whole numbers"
+            )
+        if not 0 <= node.free <= node.total <= MAX_NODE_GPUS:
+            raise InvalidInventoryError(
+                f"node {node.name!r} has {node.free} free GPUs of {node.total}: 0 to its total are possible, "
+                f"and at most {MAX_NODE_GPUS}"
+            )

@@ -1,0 +1,77 @@
+"""From a survey of nodes, and what pods take, to the nodes that a run may use; every other one with the reason. Pure.
+
+Of this package only this file knows more of gkm.topology than places.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from gkm.packing.hashing import canonical
+from gkm.packing.values import Node
+from gkm.topology.eligibility import Demand, Excluded, Exclusion, excluded
+from gkm.topology.hygiene import Quarantined, Why
+from gkm.topology.survey import Survey
+from gkm.topology.usage import Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Overcommitted:
+    """A node of which pods and plans take more GPUs than it has, so that none is free."""
+
+    node: str
+    taken: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Usable:
+    """What a run is planned with. Every node of the survey is in `nodes`, `excluded` or `quarantined`, once.
+
+    `nodes` come by place and name, the rest by name. `version` is that of the nodes, see `version`.
+    """
+
+    nodes: tuple[Node, ...]
+    version: str
+    excluded: tuple[Excluded, ...] = ()
+    quarantined: tuple[Quarantined, ...] = ()
+    overcommitted: tuple[Overcommitted, ...] = ()
+
+    @property
+    def counts(self) -> Mapping[Exclusion | Why, int]:
+        """Return how many nodes are not used, for each reason."""
+        reasons: list[Exclusion | Why] = [entry.why for entry in self.excluded]
+        return Counter([*reasons, *(entry.why for entry in self.quarantined)])
+
+
+def inventory_of(survey: Survey, usage: Usage, demand: Demand, held: Mapping[str, int] | None = None) -> Usable:
+    """Return what a run may use; `held` are GPUs by node that live plans hold and whose pods do not run yet."""
+    nodes: list[Node] = []
+    aside = list(survey.quarantined)
+    others = [Excluded(name, Exclusion.NO_GPUS) for name in survey.bare]
+    overcommitted: list[Overcommitted] = []
+    for located in survey.located:
+        name, total = located.node.name, located.gpus
+        if name in usage.faults:
+            aside.append(Quarantined(name, Why.POD_INVALID, usage.faults[name]))
+        elif (wrong := excluded(located, demand)) is not None:
+            others.append(wrong)
+        else:
+            taken = usage.gpus.get(name, 0) + (held or {}).get(name, 0)
+            if taken > total:
+                overcommitted.append(Overcommitted(name, taken, total))
+            nodes.append(Node(name, located.place, total, max(0, total - taken), demand.scopes_of(located)))
+    nodes.sort(key=lambda node: (node.place, node.name))
+    others.sort(key=lambda entry: entry.node)
+    return Usable(tuple(nodes), version(nodes), tuple(others), tuple(sorted(aside)), tuple(overcommitted))
+
+
+def version(nodes: Iterable[Node]) -> str:
+    """Return what an inventory is called: equal nodes, equal version, in whatever order they come.
+
+    It is the sha256, in hex, of canonical JSON (RFC 8785): one row for each node, `[name, region, cluster, block,
+    domain, total, free, [scopes]]`, rows and scopes sorted.
+    """
+    rows = sorted([node.name, *node.place, node.total, node.free, sorted(node.scopes)] for node in nodes)
+    return hashlib.sha256(canonical(rows)).hexdigest()

@@ -1,0 +1,60 @@
+"""Which level keeps a run from fitting, in a sentence with the numbers that a person compares."""
+
+from gkm.packing.capacity import Capacity, capacity
+from gkm.packing.choosing import fits
+from gkm.packing.options import shape
+from gkm.packing.values import Level, Request
+
+
+def binding(offer: Capacity, request: Request, largest_groups: int) -> tuple[Level, str]:
+    """Return the first level that keeps a run from fitting, and why. The run must not fit.
+
+    Levels are looked at from the inventory down: are there nodes, do scopes withhold what is there, is a node large
+    enough for a pod, a domain for a group (for the whole run if it may not spread); else there is too little in all.
+    The levels of selectors are known to whoever chose the nodes: here all of them may be used.
+    """
+    size = shape(request)
+    pod = f"pods of {request.pod_gpus} GPUs"
+    slots = offer.domain_slots
+    if not offer.inventory.nodes:
+        return Level.FLAVOR, "there is no node that the run may use: none is healthy, tolerated and of its flavor"
+    if request.ceilings and _fits_without_scopes(offer, request):
+        given = ", ".join(f"{ceiling.scope} gives {ceiling.gpus} GPUs" for ceiling in request.ceilings)
+        return Level.SCOPE, (
+            f"{_wanted(request)} would fit on the nodes there are, but not within the scopes ({given}): "
+            f"{_largest(largest_groups)}"
+        )
+    if not slots.any():
+        within = (node.free for node in offer.inventory.nodes if node.scopes or not request.ceilings)
+        most = max(within, default=0)
+        return Level.NODE, f"no node has {request.pod_gpus} GPUs free, which one pod takes; the most is {most}"
+    most = int(slots.max())
+    if not request.may_spread:
+        needed = request.groups * (size.pods + size.spares) - size.missing
+        return Level.DOMAIN, (
+            f"the run may not spread and takes {needed} {pod} in one domain, spares included; the largest domain has "
+            f"room for {most}: {_largest(largest_groups)}"
+        )
+    pods = request.last_pods if request.groups == 1 else size.pods
+    if most < pods:
+        return Level.DOMAIN, f"a group takes {pods} {pod} in one domain; the largest domain has room for {most}"
+    return Level.CAPACITY, (
+        f"{_wanted(request)} do not fit: domains have room for {int(slots.sum())} {pod}, spares included, and "
+        f"{int((slots // size.pods).sum())} groups without spares; {_largest(largest_groups)}"
+    )
+
+
+def _fits_without_scopes(offer: Capacity, request: Request) -> bool:
+    unlimited = Request(
+        request.gpus, request.pod_gpus, request.group_gpus, request.spares, request.may_spread, request.policy
+    )
+    return fits(capacity(offer.inventory, unlimited), unlimited, leave=request.may_spread and request.spares > 0)
+
+
+def _wanted(request: Request) -> str:
+    spares = f" and {request.spares} spare pods each" if request.spares else ""
+    return f"{request.groups} groups of {request.group_gpus} GPUs{spares}"
+
+
+def _largest(groups: int) -> str:
+    return f"{groups} whole groups fit" if groups else "not one whole group fits"

@@ -1,0 +1,113 @@
+"""Which nodes a run may use at all, and of every other one the first reason why not. Pure."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from gkm.topology.labels import flavor
+from gkm.topology.survey import Located
+from gkm.topology.taints import DEFAULT_TOLERATIONS, Toleration, untolerated
+
+_UNHEALTHY = "unhealthy"
+_NO_SCOPES: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """Which nodes: in this region, in this cluster, with these labels. What is empty selects every node."""
+
+    region: str = ""
+    cluster: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    def takes(self, located: Located) -> bool:
+        """Return whether a node is selected."""
+        place = located.place
+        if self.region not in ("", place.region) or self.cluster not in ("", place.cluster):
+            return False
+        if not self.labels:
+            return True
+        labels = located.node.labels
+        return all(labels.get(key) == value for key, value in self.labels.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """A budget's nodes, by the name that its ceiling has."""
+
+    name: str
+    selector: Selector
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a run asks of its nodes. With scopes, a node is in one of them at least."""
+
+    flavor: str
+    selector: Selector = field(default_factory=Selector)
+    scopes: tuple[Scope, ...] = ()
+    tolerations: tuple[Toleration, ...] = DEFAULT_TOLERATIONS
+
+    def __post_init__(self) -> None:
+        """Refuse scopes that share a name.
+
+        Raises:
+            ValueError: two do.
+        """
+        if twice := [name for name, count in Counter(scope.name for scope in self.scopes).items() if count > 1]:
+            raise ValueError(f"several scopes have the name {min(twice)!r}")
+
+    def scopes_of(self, located: Located) -> frozenset[str]:
+        """Return the names of the scopes that take a node."""
+        if not self.scopes:
+            return _NO_SCOPES
+        return frozenset(scope.name for scope in self.scopes if scope.selector.takes(located))
+
+
+class Exclusion(StrEnum):
+    """Why a run does not use a node: of several reasons the first in this order."""
+
+    NO_GPUS = "NoGPUs"
+    FLAVOR = "OtherFlavor"
+    SELECTOR = "NotSelected"
+    SCOPE = "OutsideScopes"
+    CORDONED = "Cordoned"
+    NOT_READY = "NotReady"
+    FABRIC_UNHEALTHY = "FabricUnhealthy"
+    TAINTED = "Tainted"
+
+
+@dataclass(frozen=True, slots=True)
+class Excluded:
+    """A node that a run does not use. `detail` is the flavor or the taint that it has, where that is why."""
+
+    node: str
+    why: Exclusion
+    detail: str = ""
+
+
+_CHECKS: tuple[tuple[Exclusion, Callable[[Located, Demand], bool]], ...] = (
+    (Exclusion.NO_GPUS, lambda located, _: not located.gpus),
+    (Exclusion.FLAVOR, lambda located, demand: located.flavor != flavor(demand.flavor)),
+    (Exclusion.SELECTOR, lambda located, demand: not demand.selector.takes(located)),
+    (Exclusion.SCOPE, lambda located, demand: bool(demand.scopes) and not demand.scopes_of(located)),
+    (Exclusion.CORDONED, lambda located, _: located.node.spec.unschedulable),
+    (Exclusion.NOT_READY, lambda located, _: not located.node.ready),
+    (Exclusion.FABRIC_UNHEALTHY, lambda located, _: located.health == _UNHEALTHY),
+    (Exclusion.TAINTED, lambda located, demand: untolerated(located.node.taints, demand.tolerations) is not None),
+)
+
+
+def excluded(located: Located, demand: Demand) -> Excluded | None:
+    """Return why a run does not use a node, None where it may."""
+    for why, applies in _CHECKS:
+        if applies(located, demand):
+            return Excluded(located.node.name, why, _detail(why, located, demand))
+    return None
+
+
+def _detail(why: Exclusion, located: Located, demand: Demand) -> str:
+    if why is Exclusion.FLAVOR:
+        return located.flavor
+    return str(untolerated(located.node.taints, demand.tolerations)) if why is Exclusion.TAINTED else ""

@@ -1,0 +1,55 @@
+"""Kubernetes quantities as numbers of GPUs."""
+
+import pytest
+from gkm.topology.quantities import MAX_GPUS, Quantity, gpus
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+@pytest.mark.parametrize("quantity", ["8", 8, 8.0, "+8", "08", "8.0", "8.", "8000m", "8e0", "0.8E1", "80e-1", "0.008k"])
+def test_eight_may_be_written_in_many_ways(quantity: Quantity) -> None:
+    assert gpus(quantity) == 8
+
+
+@pytest.mark.parametrize("quantity", ["0", 0, "0k", "0E", "0Gi"])
+def test_nothing_is_a_number_of_gpus_too(quantity: Quantity) -> None:
+    assert gpus(quantity) == 0
+
+
+@pytest.mark.parametrize(
+    "quantity",
+    ["", "NaN", "inf", "-1", -1, "- 1", "8 ", "８", "0x8", "1_0", "8K", "8ki", "8kk", "e3", ".", "8e999", "--8"],
+)
+def test_what_is_no_number_of_gpus_is_refused(quantity: Quantity) -> None:
+    with pytest.raises(ValueError, match="is no number of GPUs"):
+        gpus(quantity)
+
+
+@pytest.mark.parametrize("quantity", ["0.5", 0.5, "500m", "8001m", "1n"])
+def test_a_part_of_a_gpu_is_refused(quantity: Quantity) -> None:
+    with pytest.raises(ValueError, match="no whole number"):
+        gpus(quantity)
+
+
+@pytest.mark.parametrize("quantity", [MAX_GPUS + 1, "8k", "2Ki", "1M", "1Ei", "9" * 18, "1e99"])
+def test_more_than_a_machine_can_have_is_refused(quantity: Quantity) -> None:
+    with pytest.raises(ValueError, match="more than the"):
+        gpus(quantity)
+
+
+def test_the_most_that_is_believed_is_believed() -> None:
+    assert gpus("1Ki") == MAX_GPUS
+
+
+@given(st.text() | st.integers() | st.floats())
+def test_any_quantity_is_a_bounded_number_or_a_short_plain_sentence(quantity: Quantity) -> None:
+    try:
+        assert 0 <= gpus(quantity) <= MAX_GPUS
+    except ValueError as error:
+        assert str(error).isascii()
+        assert len(str(error)) < 500
+
+
+@given(st.integers(0, MAX_GPUS))
+def test_a_whole_number_is_itself(number: int) -> None:
+    assert gpus(str(number)) == gpus(number) == gpus(f"{number * 1000}m") == number
