@@ -16,12 +16,11 @@ from gkm.hoststate import pointers, records
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import Pointer
 from gkm.hoststate.records import VolumeRecord
-from kube.our_kinds import install, status_writer
+from kube.our_kinds import install, install_agents_rights, status_writer
 from testbed import ports
 from testbed.cluster import Cluster
 from testbed.processes import Process
 
-DEPLOY = Path(__file__).resolve().parents[2] / "deploy" / "base"
 ACCOUNT, ACCOUNT_NAMESPACE = "gkm-agent", "gkm-system"
 LABELS = {"kubernetes.io/hostname": "host-of-agent"}
 VERIFIED = {
@@ -156,8 +155,7 @@ class Site:
 def site(cluster: Cluster, machine: Machine, namespace: str, *nodes: str) -> Iterator[Site]:
     """Make a place for tests of one namespace and these Nodes, and take all of it away again."""
     install(cluster)
-    for file in ("namespace.yaml", "agent.yaml", "agent-policy.yaml"):
-        cluster.apply(DEPLOY / file)
+    install_agents_rights(cluster)
     cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
     with Gate.before(cluster.control_plane.port) as gate:
         made = Site(cluster, machine, gate, namespace)

@@ -6,17 +6,15 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from agent.agent_machine import REPOSITORY, Machine
 from fakes.nvml_library import A100, H100
-from kube.our_kinds import install, status_writer
+from kube.our_kinds import install, install_agents_rights, status_writer
 from testbed.cluster import Cluster
 
 pytestmark = pytest.mark.peers
-DEPLOY = Path(__file__).resolve().parents[2] / "deploy" / "base"
 NAMESPACE, NODE = "agent-test", "agent-node"
 LABELS = {"kubernetes.io/hostname": "host-of-agent", "pool": "gpu"}
 
@@ -24,8 +22,7 @@ LABELS = {"kubernetes.io/hostname": "host-of-agent", "pool": "gpu"}
 @pytest.fixture
 def place(cluster: Cluster) -> Iterator[Cluster]:
     install(cluster)
-    for file in ("namespace.yaml", "agent.yaml", "agent-policy.yaml"):
-        cluster.apply(DEPLOY / file)
+    install_agents_rights(cluster)
     cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
     for name in (NODE, "other-node"):
         cluster.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": LABELS}})

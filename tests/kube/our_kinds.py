@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import yaml
 from gkm.kube.resources import Json, Resource
 from testbed.cluster import ADMINS, Cluster
 
@@ -15,6 +16,14 @@ def install(cluster: Cluster) -> None:
     """Apply crds/ and wait until the API server serves them; idempotent."""
     cluster.apply(ROOT / "crds")
     cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "--filename", str(ROOT / "crds"))
+
+
+def install_agents_rights(cluster: Cluster) -> None:
+    """Apply what agents may do; not their DaemonSet, or nodes would be silent to the controllers of other tests."""
+    for name in ("namespace", "agent", "agent-policy"):
+        for document in yaml.safe_load_all((ROOT / "deploy" / "base" / f"{name}.yaml").read_text(encoding="utf-8")):
+            if document["kind"] != "DaemonSet":
+                cluster.apply(document)
 
 
 def status_writer(cluster: Cluster) -> Path:

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from gkm_operator.admission import conversation
+from gkm_operator.admission import conversation, messages
 from gkm_operator.admission import server as serving_module
 from operator_webhook import REVIEW, Patient, Webhook, answers, is_cut_off, is_judged, post, serving, whole
 from testbed.waiting import until
@@ -124,7 +124,7 @@ def test_of_those_who_send_too_much_together_the_largest_gives_way(
         large.sendall(post(b" " * (400 << 10))[:-1])
         larger.sendall(post(b" " * (500 << 10))[:-1])
         until(lambda: site.server._places.size > 900 << 10, "both are held")
-        assert answers(site, post(b" " * (8 << 20))).startswith(b"HTTP/1.1 503 ")
+        assert answers(site, post(b" " * messages.MAX_BODY_BYTES)).startswith(b"HTTP/1.1 503 ")
         with site.secret() as third:
             third.sendall(post(b" " * (450 << 10))[:-1])
             assert is_cut_off(larger)

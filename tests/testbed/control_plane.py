@@ -211,6 +211,8 @@ class ControlPlane:
             *self._component_arguments("kube-controller-manager", port),
             # As every distribution does: with false, a deleted namespace sticks behind our admission policies.
             "--use-service-account-credentials=true",
+            # Tests make Nodes that no kubelet keeps alive.
+            "--node-monitor-grace-period=1h",
             # It makes a ServiceAccount for each of its controllers first; the default rate makes that 5 s.
             "--kube-api-qps=1000",
             "--kube-api-burst=1000",

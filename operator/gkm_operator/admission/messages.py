@@ -11,8 +11,8 @@ import h11
 
 from gkm_operator.admission.connections import Connection
 
-MAX_BODY_BYTES = 8 << 20
-"""An AdmissionReview holds the object twice, and etcd takes none above 1.5 MB; managedFields included this is ample."""
+MAX_BODY_BYTES = 4 << 20
+"""An AdmissionReview holds the object twice, and etcd takes none above 1.5 MB, managedFields included."""
 
 MAX_HEADER_BYTES = 16 << 10
 """An API server sends some 300. h11 takes 10 ms for 16 KiB of the shortest lines, and nobody is served meanwhile."""

@@ -38,7 +38,7 @@ CONNECTIONS = 256
 """More than are judged or wait for it, so there is always one that can give way; some 50 KiB each. A kube-apiserver
 keeps 25 idle ones (client-go, transport/cache.go)."""
 
-MAX_HELD_BYTES = 64 << 20
+MAX_HELD_BYTES = 32 << 20
 """All requests together that are read, or wait to be judged."""
 
 JUDGED_SECONDS = 9.0
