@@ -2,8 +2,6 @@
 
 import json
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -17,7 +15,7 @@ from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import Pointer
 from gkm.hoststate.records import VolumeRecord
 from kube.our_kinds import install, install_agents_rights, status_writer
-from testbed import ports
+from testbed import pages, ports
 from testbed.cluster import Cluster
 from testbed.processes import Process
 
@@ -41,14 +39,7 @@ class Agent:
 
     def page(self, name: str) -> tuple[int, str]:
         """Return the status and the text of a page; (0, "") before anybody serves it."""
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        try:
-            with opener.open(f"http://{self.health}/{name}", timeout=10) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as refused:
-            return refused.code, refused.read().decode()
-        except OSError:
-            return 0, ""
+        return pages.fetch(self.health, name)
 
     def heard(self, verb: str, code: str) -> bool:
         """Tell whether a request of this verb was answered so; `none` is no answer."""

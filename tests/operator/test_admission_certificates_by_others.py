@@ -3,8 +3,6 @@
 import json
 import os
 import ssl
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +12,7 @@ import pytest
 import yaml
 from gkm_operator.admission import options
 from operator_site import ROOT, operator, operator_command
-from testbed import ports
+from testbed import pages, ports
 from testbed.certificates import Authority, Certificate
 from testbed.cluster import Cluster
 from testbed.processes import Process
@@ -54,15 +52,8 @@ class Site:
         served = ssl.get_server_certificate(("127.0.0.1", self.port))
         return served.strip() == pair.certificate.decode().strip()
 
-    def page(self, path: str) -> int:
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.health}{path}", timeout=10) as answer:
-                return int(answer.status)
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code
-        except OSError:
-            return 0
+    def page(self, name: str) -> int:
+        return pages.fetch(f"127.0.0.1:{self.health}", name)[0]
 
 
 AUTHORITY = Authority.create()
@@ -84,7 +75,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
     )
     with operator(tmp_path / "process", *arguments) as process:
         running = Site(secret, process, port, health)
-        process.ready(lambda: running.page("/readyz") == 200, "it is ready")
+        process.ready(lambda: running.page("readyz") == 200, "it is ready")
         yield running
 
 
@@ -92,7 +83,7 @@ def test_files_that_kubelet_changes_are_served_without_a_restart(site: Site) -> 
     new = AUTHORITY.server(["127.0.0.1"])
     site.secret.put(new)
     assert site.serves(new)
-    assert site.page("/metrics") == 200
+    assert site.page("metrics") == 200
 
 
 def test_files_that_do_not_fit_or_are_no_certificate_leave_the_old_pair_in_place(site: Site) -> None:
@@ -102,7 +93,7 @@ def test_files_that_do_not_fit_or_are_no_certificate_leave_the_old_pair_in_place
     for bad in (Certificate(other.certificate, good.key), Certificate(b"", b""), Certificate(b"\x00" * 99, good.key)):
         site.secret.put(bad)
         assert site.serves(good)
-        assert site.page("/readyz") == 200
+        assert site.page("readyz") == 200
     site.secret.put(other)
     assert site.serves(other)
 
@@ -110,7 +101,7 @@ def test_files_that_do_not_fit_or_are_no_certificate_leave_the_old_pair_in_place
 def test_a_process_that_ends_leaves_its_ports_and_says_nothing(site: Site) -> None:
     site.process.stop()
     assert site.process.popen.returncode == 0
-    assert site.page("/healthz") == 0
+    assert site.page("healthz") == 0
 
 
 def test_files_that_cannot_be_used_end_the_process_with_one_line(tmp_path: Path) -> None:

@@ -1,12 +1,10 @@
 """The webhook's process where it may not write its CA: it says which rule is missing, stays, and is not ready."""
 
-import urllib.error
-import urllib.request
 from pathlib import Path
 
 import pytest
 from operator_site import operator
-from testbed import ports
+from testbed import pages, ports
 from testbed.cluster import Cluster
 
 pytestmark = pytest.mark.peers
@@ -37,9 +35,4 @@ def test_a_right_that_is_missing_is_said_and_the_process_waits_for_it(gkm_cluste
 
 
 def status(health: str, page: str) -> int:
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    try:
-        with opener.open(f"http://{health}/{page}", timeout=10) as answer:
-            return int(answer.status)
-    except urllib.error.HTTPError as refused:
-        return refused.code
+    return pages.fetch(health, page)[0]

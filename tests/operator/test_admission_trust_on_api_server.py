@@ -4,8 +4,6 @@ import base64
 import copy
 import ssl
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -18,7 +16,7 @@ from gkm.kube.client import connect
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHENODES, GKMCACHES, VALIDATING_WEBHOOKS, Json
 from operator_site import cache, manifests, node, operator_command
-from testbed import ports
+from testbed import pages, ports
 from testbed.cluster import Cluster
 from testbed.processes import Process
 
@@ -58,7 +56,7 @@ class Replicas:
         command = [*RENEWING, *arguments] if renewing else operator_command("admission", *arguments)
         process = Process.start(f"admission-{letter}", command, directory / "log")
         self.stack.callback(process.stop)
-        process.ready(lambda: self.page(letter, "/healthz") == 200, "it answers")
+        process.ready(lambda: self.page(letter, "healthz") == 200, "it answers")
         return process
 
     def configure(self, letters: str) -> None:
@@ -75,19 +73,12 @@ class Replicas:
             found["webhooks"].append(mine)
         self.cluster.apply(found)
 
-    def page(self, letter: str, path: str) -> int:
+    def page(self, letter: str, name: str) -> int:
         """Return the status of a page by plain HTTP, 0 for no answer."""
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.health[letter]}{path}", timeout=10) as answer:
-                return int(answer.status)
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code
-        except OSError:
-            return 0
+        return pages.fetch(f"127.0.0.1:{self.health[letter]}", name)[0]
 
     def ready(self, letter: str) -> None:
-        self.cluster.until(lambda: self.page(letter, "/readyz") == 200, f"{letter} to be ready")
+        self.cluster.until(lambda: self.page(letter, "readyz") == 200, f"{letter} to be ready")
 
     def asked(self, letter: str) -> str:
         """Return why a cache that no replica admits cannot be made."""
@@ -159,12 +150,12 @@ def test_two_replicas_are_trusted_and_one_that_is_killed_is_not_missed(replicas:
 def test_a_replica_is_ready_when_its_ca_is_trusted_and_not_before(replicas: Replicas) -> None:
     process = replicas.start("a")
     process.ready(lambda: "CA not trusted" in process.log.read_text(encoding="utf-8"), "it says what is missing")
-    assert replicas.page("a", "/readyz") == 503
+    assert replicas.page("a", "readyz") == 503
     replicas.configure("a")
     replicas.ready("a")
     assert len(replicas.trusted()) == 1
     replicas.judges("a")
-    assert replicas.page("a", "/metrics") == 200
+    assert replicas.page("a", "metrics") == 200
 
 
 def test_what_applies_the_configuration_anew_leaves_the_cas_alone(replicas: Replicas) -> None:

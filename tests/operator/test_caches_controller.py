@@ -6,80 +6,17 @@ from threading import Event, Thread
 from typing import Any
 
 import pytest
-from gkm.api.caches import CacheStatus
 from gkm.kube.backoff import Backoff
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import (
-    CLUSTERGKMCACHENODES,
     CLUSTERGKMCACHES,
-    EVENTS,
-    GKMCACHENODES,
     GKMCACHES,
-    NODES,
-    Json,
     Resource,
 )
-from gkm_operator.caches.controller import CachesController
-from gkm_operator.caches.spacing import Spacing
-from gkm_operator.caches.tally import CacheKey
-from kube.fake_api import FakeApi
-from operator_images import AWAY, DIGEST, GOOD, OTHER, FakeImages
-from operator_nodes import kube_node, put
-from operator_site import cache, node
+from operator_controller import IMAGE, KEY, NEXT, SOON, Site
+from operator_images import AWAY, DIGEST, OTHER
+from operator_site import cache
 from testbed.waiting import until
-
-IMAGE, NEXT = "registry.test/team/cache:1", "registry.test/team/cache:2"
-SOON = Backoff(0.001, 0.002)
-KEY = CacheKey("a", "x")
-
-
-class Site:
-    def __init__(self) -> None:
-        self.api = FakeApi()
-        self.images = FakeImages({IMAGE: DIGEST, NEXT: OTHER}, {DIGEST: GOOD, OTHER: GOOD}, {DIGEST: 7})
-        self.stop = Event()
-        self.controller = self.new()
-
-    def new(self) -> CachesController:
-        return CachesController(self.api, self.images, spacing=Spacing(0.0, 0.0), backoff=SOON)
-
-    def run(self) -> None:
-        assert self.controller.watch(self.stop)
-        self.controller.work()
-
-    def restart(self) -> None:
-        self.controller.close()
-        self.controller = self.new()
-        self.run()
-
-    def create(self, name: str = "x", image: str = IMAGE, namespace: str | None = "a") -> None:
-        resource: Resource[Any] = GKMCACHES if namespace else CLUSTERGKMCACHES
-        self.api.create(resource, cache(name, image, namespace))
-
-    def report(self, name: str, caches: Json, namespace: str | None = "a") -> None:
-        resource: Resource[Any] = GKMCACHENODES if namespace else CLUSTERGKMCACHENODES
-        put(self.api, NODES, kube_node(name))
-        put(self.api, resource, node(name, caches, namespace))
-
-    def status(self, name: str = "x") -> CacheStatus:
-        return self.api.get(GKMCACHES, name, "a").status
-
-    def verified(self, name: str = "x") -> tuple[str, str]:
-        found = self.status(name).condition("Verified")
-        return (found.status, found.reason) if found else ("", "")
-
-    def until_verified(self, reason: str = "CosignSuccess", name: str = "x") -> CacheStatus:
-        until(lambda: self.verified(name)[1] == reason, f"{name} is {reason}")
-        return self.status(name)
-
-    def writes(self) -> int:
-        plurals = (GKMCACHES.plural, CLUSTERGKMCACHES.plural)
-        return sum(1 for verb, plural, _ in list(self.api.calls) if verb == "apply" and plural in plurals)
-
-    def quiet(self) -> None:
-        """Wait until every queue is empty and nobody works."""
-        queues = (self.controller.verification.queue, self.controller.status)
-        until(lambda: all(queue.idle for queue in queues), "nothing is left to do")
 
 
 @pytest.fixture
@@ -282,110 +219,6 @@ def test_what_is_logged_of_a_cache_says_which_in_one_form(site: Site, caplog: py
     assert {(tried["key"], tried["why"]) for tried in tries if tried["queue"] == "verify"} == {
         ("GKMCache a/x", "RegistryUnavailable: the registry does not answer")
     }
-
-
-def test_transitions_are_told_once(site: Site) -> None:
-    site.create()
-    site.run()
-    site.until_verified()
-    site.quiet()
-    site.restart()
-    site.quiet()
-    assert told(site) == ["CosignSuccess"]
-
-
-def told(site: Site) -> list[str]:
-    return [entry.value["reason"] for page in site.api.list_pages(EVENTS) for entry in page.entries]
-
-
-def test_a_write_whose_answer_is_lost_is_told_all_the_same(site: Site) -> None:
-    real = site.api.apply
-    lost: list[Any] = []
-
-    def apply(*arguments: Any, **more: Any) -> Any:  # noqa: ANN401 -- as apply takes it
-        answer = real(*arguments, **more)
-        if not lost:
-            lost.append(answer)
-            raise ApiError(0, "Unreachable", "the answer is lost")
-        return answer
-
-    site.api.apply = apply  # type: ignore[method-assign]
-    site.controller.status._backoff = SOON
-    site.create()
-    site.run()
-    until(lambda: told(site) == ["CosignSuccess"], "it is told")
-    site.quiet()
-    assert told(site) == ["CosignSuccess"]
-    assert not site.controller._untold
-
-
-def test_an_api_server_that_takes_no_event_holds_up_no_new_leader(site: Site) -> None:
-    site.create()
-    site.run()
-    site.until_verified()
-    site.quiet()
-    site.controller.close()
-    site.controller = site.new()
-    asked, go = Event(), Event()
-    site.api.delete(EVENTS, next(iter(site.api.list_pages(EVENTS))).entries[0].name, "a")
-    real = site.api.create
-
-    def create(resource: Resource[Any], value: Any) -> Any:  # noqa: ANN401 -- as create takes it
-        if resource is EVENTS:
-            asked.set()
-            assert go.wait(30)
-        return real(resource, value)
-
-    site.api.create = create  # type: ignore[method-assign]
-    assert site.controller.watch(site.stop)
-    leading = Thread(target=site.controller.work)
-    leading.start()
-    leading.join(10)
-    held = leading.is_alive()
-    assert asked.wait(10)
-    go.set()
-    assert not held
-    until(lambda: told(site) == ["CosignSuccess"], "what its predecessor did not tell is told")
-
-
-def test_a_namespace_of_many_caches_holds_up_no_status_of_another(site: Site) -> None:
-    names = [f"x{number}" for number in range(30)]
-    for name in names:
-        site.create(name)
-    site.create("y", IMAGE, "b")
-    site.run()
-    until(lambda: site.api.get(GKMCACHES, "y", "b").status.resolved_digest, "all are looked at")
-    site.quiet()
-    site.controller.close()
-    site.report("n", {name: {"state": "Ready", "digest": DIGEST} for name in names})
-    site.report("n", {"y": {"state": "Ready", "digest": DIGEST}}, "b")
-    site.controller = site.new()
-    assert site.controller.watch(site.stop)
-    site.api.calls.clear()
-    site.controller.work()
-    until(lambda: site.writes() == 31, "all are written")
-    written = [name for verb, plural, name in site.api.calls if (verb, plural) == ("apply", GKMCACHES.plural)]
-    assert "y" in written[:6]
-
-
-def test_who_takes_over_after_days_spreads_its_looks_as_after_a_start(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    site.create()
-    site.create("y")
-    site.run()
-    site.until_verified()
-    site.until_verified(name="y")
-    site.quiet()
-    site.controller.close()
-    site.controller = site.new()
-    assert site.controller.watch(site.stop)
-    assert not len(site.controller.verification.queue)
-    places: list[float] = []
-    monkeypatch.setattr(site.controller.verification.queue, "add", lambda _, after=0.0: places.append(after))
-    site.controller.work()
-    assert len(places) == 2
-    assert max(places) > 0
 
 
 def test_stopping_while_it_starts_ends_the_start(site: Site) -> None:

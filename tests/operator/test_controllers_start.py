@@ -1,8 +1,6 @@
 """The controllers in an API server where something is not installed, is another's, or that is away when they start."""
 
 import json
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
@@ -22,7 +20,7 @@ from gkm_operator.caches.kinds import DEFINITIONS
 from kube.fake_api import FakeApi
 from operator_site import ROOT, deployed, operator
 from operator_upstream import upstream
-from testbed import ports, require
+from testbed import pages, ports, require
 from testbed.cluster import Cluster
 from testbed.processes import Process
 
@@ -171,11 +169,4 @@ def said(process: Process) -> str:
 
 
 def status(health: str, page: str) -> int:
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    try:
-        with opener.open(f"http://{health}/{page}", timeout=10) as answer:
-            return int(answer.status)
-    except urllib.error.HTTPError as refused:
-        return refused.code
-    except OSError:
-        return 0
+    return pages.fetch(health, page)[0]

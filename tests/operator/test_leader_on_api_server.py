@@ -1,7 +1,6 @@
 """Two replicas of the controllers on a real kube-apiserver, with the account and the roles that ship: one works."""
 
 import json
-import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,7 +12,7 @@ from gkm.kube.errors import ApiError
 from gkm.kube.leases import LEASES, LeaseSpec
 from gkm.kube.resources import GKMCACHES
 from operator_site import Shelf, cache, operator
-from testbed import ports
+from testbed import pages, ports
 from testbed.cluster import Cluster
 from testbed.processes import Process
 
@@ -54,8 +53,7 @@ class Replicas:
 
     def metrics(self, name: str) -> set[str]:
         """Return the lines of a replica's metrics."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port(name)}/metrics") as page:
-            return set(page.read().decode().splitlines())
+        return set(pages.fetch(f"127.0.0.1:{self.port(name)}", "metrics")[1].splitlines())
 
     @property
     def lease(self) -> str:

@@ -17,7 +17,7 @@ FED = 4 << 10
 itself, clients that sent only KeyUpdates (27 bytes, RFC 8446, section 4.6.3) held the loop for half a minute."""
 
 _MAX_DISCARDED = 16 << 20
-"""Twice the largest body: who sends more than it said is not listened to for ever."""
+"""Four times the largest body: who sends more than it said is not listened to for ever."""
 
 
 class Connection:

@@ -8,13 +8,12 @@ from pathlib import Path
 from gkm.hoststate import files
 from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.logs import fields
+from gkm.images.signatures.material import stamp
 from gkm.kube.workqueue import WorkQueue
 
 _LOG = logging.getLogger(__name__)
 SECONDS = 10.0
 _ALL = "policy files"
-
-_Stamp = tuple[int, int, int, int] | None
 
 
 class PolicyFiles:
@@ -59,8 +58,8 @@ class PolicyFiles:
         self.look()
         return self._seconds
 
-    def _stamped(self) -> list[_Stamp]:
-        return [_stamp(path) for path in self._paths]
+    def _stamped(self) -> list[object]:
+        return [stamp(path) for path in self._paths]
 
     def _read(self) -> str:
         hasher = hashlib.sha256()
@@ -71,11 +70,3 @@ class PolicyFiles:
                 content = b"unreadable"
             hasher.update(hashlib.sha256(content).digest())
         return hasher.hexdigest()
-
-
-def _stamp(path: str) -> _Stamp:
-    try:
-        found = Path(path).stat()
-    except (OSError, ValueError):
-        return None
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
