@@ -50,7 +50,7 @@ def expected_hash(plan: Plan) -> str:
 
 
 def _group(group: Group) -> dict[str, object]:
-    spares = [[spare.node, spare.gpus, list(spare.place), spare.distance.value] for spare in group.spares]
+    spares = sorted([spare.node, spare.gpus, list(spare.place), spare.distance.value] for spare in group.spares)
     return {
         "index": group.index,
         "gpus": group.gpus,

@@ -6,17 +6,19 @@ Both count GPUs, not pods, as the text does: a group may be given to a domain wh
 `whole_pods` they count what whole pods can use, so that every plan is valid.
 """
 
+from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from gkm.packing.values import Node, Place, Request
 
 
-@dataclass
-class _Domain:
-    place: Place
+class _Domain(NamedTuple):
+    """What is still free in a domain, in GPUs; domains sort by that, then by place."""
+
     free: int
-    groups: int = 0
+    place: Place
 
 
 @dataclass(frozen=True)
@@ -43,39 +45,48 @@ class Peer:
 
 def by_rules(nodes: Sequence[Node], request: Request, *, whole_pods: bool = False) -> Peer:
     """Place groups as the rules say. Spares and scopes are not theirs."""
-    domains = _domains(nodes, request.pod_gpus if whole_pods else 1)
-    return _placed(nodes, request, domains, lambda fit: min(fit, key=lambda d: (not d.groups, -d.free, d.place)))
+    return _placed(nodes, request, _in_use_then_largest, unit=request.pod_gpus if whole_pods else 1)
 
 
 def by_text(nodes: Sequence[Node], request: Request, *, whole_pods: bool = False) -> Peer:
     """Place each group where least is left over."""
-    domains = _domains(nodes, request.pod_gpus if whole_pods else 1)
-    return _placed(nodes, request, domains, lambda fit: min(fit, key=lambda d: (d.free, d.place)))
+    return _placed(nodes, request, _tightest, unit=request.pod_gpus if whole_pods else 1)
 
 
-def _domains(nodes: Sequence[Node], unit: int) -> dict[Place, _Domain]:
-    """Return what is free in every domain, in units of so many GPUs of one node."""
-    domains: dict[Place, _Domain] = {}
+Choose = Callable[[list[_Domain], list[_Domain], int], tuple[list[_Domain], int] | None]
+"""From domains without and with groups, each in order, and GPUs: which list, and where in it; None if there is none."""
+
+
+def _in_use_then_largest(fresh: list[_Domain], used: list[_Domain], gpus: int) -> tuple[list[_Domain], int] | None:
+    for domains in (used, fresh):
+        if domains and domains[-1].free >= gpus:
+            # Of several that are largest, the first by place.
+            return domains, bisect_left(domains, (domains[-1].free,))
+    return None
+
+
+def _tightest(fresh: list[_Domain], used: list[_Domain], gpus: int) -> tuple[list[_Domain], int] | None:
+    found = [(domains, at) for domains in (fresh, used) if (at := bisect_left(domains, (gpus,))) < len(domains)]
+    return min(found, key=lambda item: item[0][item[1]], default=None)
+
+
+def _placed(nodes: Sequence[Node], request: Request, choose: Choose, unit: int) -> Peer:
+    """Place group after group; what a node has free counts in units of so many GPUs."""
+    free: dict[Place, int] = {}
     for node in nodes:
-        domains.setdefault(node.place, _Domain(node.place, 0)).free += node.free // unit * unit
-    return domains
-
-
-def _placed(
-    nodes: Sequence[Node], request: Request, domains: dict[Place, _Domain], choose: Callable[[list[_Domain]], _Domain]
-) -> Peer:
-    complete = True
+        free[node.place] = free.get(node.place, 0) + node.free // unit * unit
+    fresh, used = sorted(_Domain(gpus, place) for place, gpus in free.items()), list[_Domain]()
+    groups: dict[Place, int] = {}
     for pods in [request.group_pods] * (request.groups - 1) + [request.last_pods]:
         gpus = pods * request.pod_gpus
-        fitting = [domain for domain in domains.values() if domain.free >= gpus]
-        if not fitting:
-            complete = False
+        chosen = choose(fresh, used, gpus)
+        if chosen is None:
             break
-        chosen = choose(fitting)
-        chosen.free -= gpus
-        chosen.groups += 1
-    groups = {domain.place: domain.groups for domain in domains.values() if domain.groups}
-    return Peer(groups, complete, _invalid(nodes, request, groups))
+        domains, at = chosen
+        left, place = domains.pop(at)
+        insort(used, _Domain(left - gpus, place))
+        groups[place] = groups.get(place, 0) + 1
+    return Peer(groups, sum(groups.values()) == request.groups, _invalid(nodes, request, groups))
 
 
 def _invalid(nodes: Sequence[Node], request: Request, groups: dict[Place, int]) -> int:

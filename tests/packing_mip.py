@@ -25,36 +25,75 @@ class _Domain:
     used: Any = None
 
 
+@dataclass(frozen=True)
+class Solved:
+    """What HiGHS came to. `states` has a letter for each part of the cost in the order of the policy.
+
+    O is proven, F is the best that was found in time, and - is nothing. `cost` is None where no plan was found, which
+    proves that there is none if the state is I.
+    """
+
+    cost: Cost | None
+    states: str
+
+    @property
+    def proven(self) -> bool:
+        """Return whether nothing is cheaper, or nothing fits."""
+        return not set(self.states) & {"F", "-"}
+
+
 def least_cost(nodes: Sequence[Node], request: Request) -> Cost | None:
     """Return the least cost in the order of the request's policy, or None where the run does not fit.
 
     Raises:
         AssertionError: HiGHS neither proved an optimum nor that there is none.
     """
+    found = solved(nodes, request)
+    assert found.proven, found.states
+    return found.cost
+
+
+def solved(nodes: Sequence[Node], request: Request, seconds: float = highspy.kHighsInf) -> Solved:
+    """Return the least cost that is found, `seconds` at most being given to each part of it."""
     model = highspy.Highs()  # type: ignore[no-untyped-call]
     model.silent()
     model.setOptionValue("mip_rel_gap", 0.0)
     model.setOptionValue("threads", 1)
     domains = _domains(nodes, request)
     if not domains:
-        return None
+        return Solved(None, "I")
     blocks = _variables(model, domains, request)
     parts = {
-        "elsewhere": sum(domain.away for domain in domains),
-        "domains": sum(domain.used for domain in domains),
-        "free": sum(domain.free * domain.used for domain in domains),
-        "blocks": sum(blocks.values()),
+        "elsewhere": model.qsum(domain.away for domain in domains),
+        "domains": model.qsum(domain.used for domain in domains),
+        "free": model.qsum(domain.free * domain.used for domain in domains),
+        "blocks": model.qsum(blocks.values()),
     }
-    found: dict[str, int] = {}
+    found, states = dict.fromkeys(parts, 0), ""
     for name in _order(request):
+        if name == "elsewhere" and not request.spares:
+            continue
+        # HiGHS counts the time of all that one model was solved for.
+        model.setOptionValue("time_limit", model.getRunTime() + seconds)
         model.minimize(parts[name])
-        status = model.getModelStatus()
-        if status == highspy.HighsModelStatus.kInfeasible:
-            return None
-        assert status == highspy.HighsModelStatus.kOptimal, status
+        state = _state(model)
+        states += state
+        if state in ("I", "-"):
+            return Solved(None, states)
         found[name] = round(model.getObjectiveValue())
         model.addConstr(parts[name] <= found[name])
-    return Cost(**found)
+    return Solved(Cost(**found), states)
+
+
+def _state(model: highspy.Highs) -> str:
+    """Return what became of a run of the solver, as a letter."""
+    status = model.getModelStatus()
+    if status == highspy.HighsModelStatus.kInfeasible:
+        return "I"
+    if status == highspy.HighsModelStatus.kOptimal:
+        return "O"
+    assert status == highspy.HighsModelStatus.kTimeLimit, status
+    return "F" if model.getInfo().primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible else "-"
 
 
 def _order(request: Request) -> list[str]:
@@ -91,12 +130,12 @@ def _variables(model: highspy.Highs, domains: Sequence[_Domain], request: Reques
         model.addConstr(domain.whole <= most * domain.used)
         model.addConstr(domain.last <= domain.used)
         model.addConstr(domain.used <= blocks[domain.place[:3]])
-    model.addConstr(sum(domain.whole for domain in domains) == whole)
-    model.addConstr(sum(domain.last for domain in domains) == bool(short))
+    model.addConstr(model.qsum(domain.whole for domain in domains) == whole)
+    model.addConstr(model.qsum(domain.last for domain in domains) == bool(short))
     if not request.may_spread:
-        model.addConstr(sum(domain.used for domain in domains) <= 1)
+        model.addConstr(model.qsum(domain.used for domain in domains) <= 1)
     if sum(domain.slots for domain in domains) < _pods(request):
-        model.addConstr(sum(domain.whole + domain.last for domain in domains) <= -1)
+        model.addConstr(model.qsum(domain.whole + domain.last for domain in domains) <= -1)
     return blocks
 
 

@@ -17,6 +17,7 @@ SECRETS: Resource[Json] = Resource("v1", "Secret", "secrets", namespaced=True, t
 SYSTEM = "system:serviceaccount:gkm-system:"
 _GKM = ("gkmcaches.gkm.io", "clustergkmcaches.gkm.io")
 _NODES = ("gkmcachenodes.gkm.io", "clustergkmcachenodes.gkm.io")
+_RUNS, _PLANS = "runs.gkm.io", "placementplans.gkm.io"
 
 ALLOWED = {
     "gkm-agent": {
@@ -30,8 +31,9 @@ ALLOWED = {
         ("patch", "nodes"),
     },
     "gkm-controllers": {
-        *((verb, kind) for verb in ("list", "watch") for kind in (*_GKM, *_NODES, "nodes")),
-        *(("patch", f"{kind}/status") for kind in _GKM),
+        *((verb, kind) for verb in ("list", "watch") for kind in (*_GKM, *_NODES, _RUNS, _PLANS, "nodes", "pods")),
+        *(("patch", f"{kind}/status") for kind in (*_GKM, _RUNS)),
+        *((verb, _PLANS) for verb in ("create", "delete")),
         ("create", "events.events.k8s.io"),
     },
     "gkm-admission": {
@@ -42,6 +44,8 @@ ALLOWED = {
 ALLOWED_IN_OURS = {
     "gkm-controllers": {
         *((verb, kind) for verb in ("list", "watch") for kind in ("pods", "daemonsets.apps/gkm-agent")),
+        ("create", "configmaps"),
+        ("patch", "configmaps/gkm-flavors"),
     },
 }
 """In the namespace of GKM alone."""
@@ -62,7 +66,9 @@ REFUSED = {
     ("create", "pods"),
     ("create", "serviceaccounts/token"),
     ("patch", "validatingwebhookconfigurations.admissionregistration.k8s.io"),
-    *((verb, kind) for verb in ("create", "patch", "delete") for kind in _GKM),
+    *((verb, kind) for verb in ("create", "patch", "delete") for kind in (*_GKM, _RUNS)),
+    *((verb, _PLANS) for verb in ("create", "patch", "update", "delete")),
+    ("get", "pods"),
 }
 
 

@@ -1,7 +1,7 @@
 """What an inventory offers to a run."""
 
 import pytest
-from gkm.packing.capacity import capacity
+from gkm.packing.domains.capacity import capacity
 from gkm.packing.inventory import MAX_NODE_GPUS, InvalidInventoryError, Inventory
 from gkm.packing.values import Ceiling, Node, Place, Request
 

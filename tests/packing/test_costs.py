@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from gkm.packing.costs import Costs, Limits, costs
+from gkm.packing.domains.costs import Costs, Limits, costs
 from gkm.packing.values import Policy
 from hypothesis import given
 from hypothesis import strategies as st

@@ -4,10 +4,10 @@ from itertools import product
 from typing import NamedTuple
 
 import pytest
-from gkm.packing.costs import Limits, costs
-from gkm.packing.cover import TooLargeError, cover
-from gkm.packing.options import WHOLE, Option, Shape, options, steps
-from gkm.packing.reading import read
+from gkm.packing.domains.costs import Limits, costs
+from gkm.packing.domains.cover import TooLargeError, cover
+from gkm.packing.domains.options import WHOLE, Option, Shape, options, steps
+from gkm.packing.domains.reading import read
 from gkm.packing.values import Policy
 from hypothesis import given, settings
 from hypothesis import strategies as st

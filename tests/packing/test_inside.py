@@ -2,7 +2,7 @@
 
 from itertools import combinations
 
-from gkm.packing.inside import Layout, Seat, Wanted, lay_out
+from gkm.packing.nodes.inside import Layout, Seat, Wanted, lay_out
 from hypothesis import given
 from hypothesis import strategies as st
 

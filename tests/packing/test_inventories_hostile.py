@@ -176,6 +176,16 @@ def test_a_million_gpus(policy: Policy, spares: int) -> None:
 def test_a_million_gpus_in_one_domain() -> None:
     nodes = [Node(f"n{n:06}", HERE, 8, n % 9) for n in range(125_000)]
     assert planned(nodes, Request(64 * 16, 8, 16, spares=1)).metrics.domains == 1
+    thousand = plan(nodes, Request(1_024 * 16, 8, 16, spares=1), "v1")
+    assert isinstance(thousand, Plan)
+    assert not any({share.node for share in g.nodes} & {spare.node for spare in g.spares} for g in thousand.groups)
+
+
+def test_half_a_million_domains_of_one_gpu() -> None:
+    nodes = [Node(f"n{n:06}", HERE._replace(block=f"b{n // 8}", domain=f"d{n:06}"), 1, 1) for n in range(500_000)]
+    answer = plan(nodes, Request(256, 1, 1), "v1")
+    assert isinstance(answer, Plan)
+    assert (answer.metrics.domains, answer.metrics.blocks, answer.metrics.gap) == (256, 32, 0)
 
 
 def test_a_million_gpus_of_which_every_node_is_a_domain() -> None:

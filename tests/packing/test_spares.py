@@ -1,6 +1,6 @@
 """Spares that must leave go as near as they can."""
 
-from gkm.packing.spares import Leaving, Room, place_spares
+from gkm.packing.nodes.spares import Leaving, Room, place_spares
 from gkm.packing.values import Distance, Place
 
 HOME = Place("r", "c1", "b1", "d1")

@@ -1,8 +1,8 @@
 """Slots that several can take are dealt out so that all get what they want, where that is possible at all."""
 
-from gkm.packing.dealing import Deal
-from gkm.packing.mixtures import fits, subsets
-from gkm.packing.options import WHOLE
+from gkm.packing.domains.mixtures import fits, subsets
+from gkm.packing.domains.options import WHOLE
+from gkm.packing.nodes.dealing import Deal
 from gkm.packing.plan import plan
 from gkm.packing.values import Ceiling, Distance, Node, Place, Plan, Request
 from hypothesis import given

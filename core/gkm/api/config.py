@@ -9,6 +9,7 @@ from msgspec import Meta, Struct, field
 from gkm.api import documents
 from gkm.api.fabric_settings import Fabric
 from gkm.api.policies import Identity, Policy, Verification
+from gkm.api.topology_settings import Packing, Topology
 
 __all__ = (
     "Capture",
@@ -16,10 +17,12 @@ __all__ = (
     "ConfigInvalid",
     "Fabric",
     "Identity",
+    "Packing",
     "Policy",
     "Registries",
     "RegistryHost",
     "Store",
+    "Topology",
     "Verification",
     "parse",
     "parse_verification",
@@ -99,6 +102,8 @@ class Config(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     store: Store = field(default_factory=Store)
     fabric: Fabric = field(default_factory=Fabric)
     capture: Capture = field(default_factory=Capture)
+    topology: Topology = field(default_factory=Topology)
+    packing: Packing = field(default_factory=Packing)
 
 
 def parse(text: str | bytes) -> Config:

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from gkm.api import caches, fabrics, nodes
+from gkm.api import caches, fabrics, nodes, plans, runs
 from gkm.api.meta import GROUP, VERSION
 
 Schema = dict[str, Any]
@@ -65,6 +65,26 @@ _FABRIC_COLUMNS = (
 _FABRIC_RULES: tuple[Schema, ...] = (
     {"rule": "self.spec.nodeName == self.metadata.name", "message": "spec.nodeName must be the name of the object"},
 )
+_RUN_COLUMNS = (
+    Column("GPUs", ".spec.gpus", "integer"),
+    Column("Planned", '.status.conditions[?(@.type=="Planned")].reason'),
+    Column("Domains", ".status.domains", "integer"),
+    Column("Plan", ".status.planRef.name"),
+    Column("Age", ".metadata.creationTimestamp", "date"),
+    Column("Flavor", ".spec.flavor", wide=True),
+    Column("Message", '.status.conditions[?(@.type=="Planned")].message', wide=True),
+)
+_PLAN_COLUMNS = (
+    Column("Run", ".spec.run"),
+    Column("GPUs", ".spec.gpus", "integer"),
+    Column("Domains", ".spec.metrics.domains", "integer"),
+    Column("Gap", ".spec.metrics.gap", "integer"),
+    Column("Stranded", ".spec.metrics.strandedGPUs", "integer"),
+    Column("Expires", ".spec.expiresAt", "date"),
+    Column("Age", ".metadata.creationTimestamp", "date"),
+    Column("Policy", ".spec.policy", wide=True),
+    Column("Hash", ".spec.hash", wide=True),
+)
 
 KINDS = (
     Kind(caches.GKMCache, "gkmcaches", "gkmc", namespaced=True, columns=_CACHE_COLUMNS, rules=caches.CACHE_RULES),
@@ -86,6 +106,8 @@ KINDS = (
         rules=_NODE_RULES,
     ),
     Kind(fabrics.NodeFabric, "nodefabrics", "nf", namespaced=False, columns=_FABRIC_COLUMNS, rules=_FABRIC_RULES),
+    Kind(runs.Run, "runs", "gkmr", namespaced=True, columns=_RUN_COLUMNS, rules=runs.RUN_RULES),
+    Kind(plans.PlacementPlan, "placementplans", "gkmp", namespaced=True, columns=_PLAN_COLUMNS, rules=plans.PLAN_RULES),
 )
 
 

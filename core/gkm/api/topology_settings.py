@@ -48,11 +48,34 @@ class Topology(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     missing_fabric: Literal["own", "quarantine"] = "own"
 
 
+class AskedGroup(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """Groups of `gpus` GPUs in pods of `gpus_per_pod`: `weight` parts of all groups that users ask for."""
+
+    gpus: Annotated[int, Meta(ge=1, le=10**9)]
+    gpus_per_pod: Annotated[int, Meta(ge=1, le=10**9)]
+    weight: Annotated[int, Meta(ge=1, le=10**6)] = 1
+
+    def __post_init__(self) -> None:
+        """Refuse a group that is no whole number of pods."""
+        if self.gpus % self.gpus_per_pod:
+            raise ValueError(f"a group of {self.gpus} GPUs does not divide into pods of {self.gpus_per_pod}")
+
+
+def _usual_mix() -> list[AskedGroup]:
+    """Return the groups of the stream in bench/packing_stream_runs.py, in pods that fit nodes of 4 and of 8 GPUs."""
+    sizes = ((4, 40), (8, 14), (16, 44), (32, 17), (64, 24), (72, 2))
+    return [AskedGroup(gpus, 4, weight) for gpus, weight in sizes]
+
+
 class Packing(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """How runs are planned that do not say it themselves.
 
-    GPUs of a plan count as used for `plan_ttl` seconds, or until its pods run.
+    GPUs of a plan count as used for `plan_ttl` seconds, or until its pods run. `mix` is what users ask for: free GPUs
+    are told apart by it into those that are of use and those that are not (docs/design/calculus.md, Fragmentation).
+    `flavors` are of nodes that come later: a run may name one that no node has yet.
     """
 
     policy: Literal["fewest-domains", "fewest-blocks", "least-waste"] = "fewest-domains"
     plan_ttl: Annotated[float, Meta(gt=0, le=LONGEST_SECONDS)] = field(default=900.0, name="planTTL")
+    mix: Annotated[list[AskedGroup], Meta(min_length=1, max_length=32)] = field(default_factory=_usual_mix)
+    flavors: Annotated[list[LabelValue], Meta(max_length=64)] = field(default_factory=list)

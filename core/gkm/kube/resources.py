@@ -7,6 +7,8 @@ from urllib.parse import quote
 from gkm.api.caches import ClusterGKMCache, GKMCache
 from gkm.api.meta import API_VERSION
 from gkm.api.nodes import ClusterGKMCacheNode, GKMCacheNode
+from gkm.api.plans import PlacementPlan
+from gkm.api.runs import Run
 from gkm.kube.errors import ApiError
 
 T = TypeVar("T")
@@ -50,6 +52,8 @@ GKMCACHENODES = Resource(API_VERSION, "GKMCacheNode", "gkmcachenodes", namespace
 CLUSTERGKMCACHENODES = Resource(
     API_VERSION, "ClusterGKMCacheNode", "clustergkmcachenodes", namespaced=False, type=ClusterGKMCacheNode
 )
+RUNS = Resource(API_VERSION, "Run", "runs", namespaced=True, type=Run)
+PLACEMENTPLANS = Resource(API_VERSION, "PlacementPlan", "placementplans", namespaced=True, type=PlacementPlan)
 
 Json = dict[str, Any]
 NODES: Resource[Json] = Resource("v1", "Node", "nodes", namespaced=False, type=Json)

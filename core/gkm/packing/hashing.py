@@ -21,7 +21,7 @@ def document(request: Request, groups: Sequence[Group], inventory_version: str) 
     """Return what is hashed: lists, objects with ASCII keys, strings and integers; booleans; null for "none".
 
     `request` holds the fields of Request by their names. A group is its index, GPUs, place (region, cluster, block,
-    domain), scope, nodes as [name, GPUs] and spares as [name, GPUs, place, distance].
+    domain), scope, nodes as [name, GPUs] and spares as [name, GPUs, place, distance], sorted.
     """
     return {
         "request": asdict(request),
@@ -32,7 +32,7 @@ def document(request: Request, groups: Sequence[Group], inventory_version: str) 
                 "place": group.place,
                 "scope": group.scope,
                 "nodes": group.nodes,
-                "spares": [(spare.node, spare.gpus, spare.place, spare.distance) for spare in group.spares],
+                "spares": sorted((spare.node, spare.gpus, spare.place, spare.distance) for spare in group.spares),
             }
             for group in groups
         ],

@@ -1,13 +1,13 @@
 """The nodes that a run may use, in order and as arrays: made once, planned with many times."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gkm.packing.values import Node, Place
+from gkm.packing.values import Node, Place, Share
 
 Integers = NDArray[np.int64]
 
@@ -25,7 +25,8 @@ class Inventory:
     """Nodes sorted by place and name, and of their domains (in the order of their places) what every plan asks for.
 
     `free` has one number per node, in GPUs. `starts` has the index of the first node of each domain and, last, the
-    number of nodes; `blocks` the number of each domain's block, which counts from 0 in the order of places.
+    number of nodes; `blocks` the number of each domain's block, which counts from 0 in the order of places. `numbers`
+    has the index of each node by its name.
     """
 
     nodes: tuple[Node, ...]
@@ -33,6 +34,7 @@ class Inventory:
     places: tuple[Place, ...]
     starts: Integers
     blocks: Integers
+    numbers: Mapping[str, int]
 
     @classmethod
     def from_nodes(cls, nodes: Iterable[Node]) -> "Inventory":
@@ -55,7 +57,26 @@ class Inventory:
             places,
             np.array([*starts, len(ordered)], dtype=np.int64),
             np.array(blocks, dtype=np.int64),
+            {node.name: number for number, node in enumerate(ordered)},
         )
+
+    def taking(self, shares: Iterable[Share]) -> "Inventory":
+        """Return what is left when these GPUs are taken: the same nodes with fewer free, far cheaper than anew.
+
+        Raises:
+            InvalidInventoryError: a node is not here, or has fewer GPUs free than are taken.
+        """
+        nodes, free = list(self.nodes), self.free.copy()
+        for name, gpus in shares:
+            if name not in self.numbers:
+                raise InvalidInventoryError(f"node {name!r} is not in the inventory: nothing can be taken from it")
+            number = self.numbers[name]
+            node = nodes[number]
+            if not 0 <= gpus <= node.free:
+                raise InvalidInventoryError(f"node {name!r} has {node.free} GPUs free: {gpus} cannot be taken from it")
+            nodes[number] = replace(node, free=node.free - gpus)
+            free[number] -= gpus
+        return replace(self, nodes=tuple(nodes), free=free)
 
     def in_domain(self, domain: int) -> range:
         """Return the indices of a domain's nodes."""

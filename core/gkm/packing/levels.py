@@ -1,8 +1,8 @@
 """Which level keeps a run from fitting, in a sentence with the numbers that a person compares."""
 
-from gkm.packing.capacity import Capacity, capacity
-from gkm.packing.choosing import fits
-from gkm.packing.options import shape
+from gkm.packing.domains.capacity import Capacity, capacity
+from gkm.packing.domains.choosing import fits
+from gkm.packing.domains.options import shape
 from gkm.packing.values import Level, Request
 
 

@@ -4,15 +4,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from math import lcm
 
-from gkm.packing.apart import set_apart
-from gkm.packing.assembling import assemble
-from gkm.packing.bound import lower_bound
-from gkm.packing.capacity import Capacity, capacity
-from gkm.packing.choosing import Chosen, choose, fits
-from gkm.packing.choosing_scopes import choose_of_scopes
+from gkm.packing.domains.bound import lower_bound
+from gkm.packing.domains.capacity import Capacity, capacity
+from gkm.packing.domains.choosing import Chosen, choose, fits
+from gkm.packing.domains.choosing_scopes import choose_of_scopes
 from gkm.packing.hashing import plan_hash
 from gkm.packing.inventory import Inventory
 from gkm.packing.levels import binding
+from gkm.packing.nodes.apart import set_apart
+from gkm.packing.nodes.assembling import assemble
 from gkm.packing.values import Distance, Group, Metrics, Node, Plan, Policy, Refusal, Request
 
 
@@ -58,7 +58,7 @@ def metrics(offer: Capacity, request: Request, domains: Sequence[int], groups: S
     stranded = sum(int(offer.free[domain]) for domain in domains) - taken
     elsewhere = sum(any(spare.distance is not Distance.DOMAIN for spare in group.spares) for group in groups)
     blocks = len({place[:3] for place in places})
-    least = lower_bound(offer, request, leave=elsewhere > 0)
+    least = lower_bound(offer, request, leaving=elsewhere, taken=taken)
     compared = {Policy.FEWEST_BLOCKS: blocks, Policy.LEAST_WASTE: stranded}.get(request.policy, len(places))
     pristine = sum(
         all(inventory.nodes[number].free == inventory.nodes[number].total for number in inventory.in_domain(domain))

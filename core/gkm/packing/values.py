@@ -11,6 +11,7 @@ __all__ = (
     "Ceiling",
     "Distance",
     "Fix",
+    "FixKind",
     "Group",
     "Level",
     "Malleability",
@@ -219,13 +220,32 @@ class Level(StrEnum):
     CAPACITY = "capacity"
 
 
+class FixKind(StrEnum):
+    """What a fix changes, and what its `changes` are.
+
+    SPREAD {"spread": 1}; FEWER_SPARES {"spares": n}, pods a group; SPREAD_AND_FEWER_SPARES both; SMALLER {"gpus": n},
+    the size of the run; RAISE_CEILING {scope: GPUs}, the new ceiling; FREE_NODES {node: GPUs}, those in use there.
+    """
+
+    SPREAD = "spread"
+    FEWER_SPARES = "fewer-spares"
+    SPREAD_AND_FEWER_SPARES = "spread-and-fewer-spares"
+    RAISE_CEILING = "raise-ceiling"
+    FREE_NODES = "free-nodes"
+    SMALLER = "smaller"
+
+
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """A change that would make the run fit, as a sentence; it was planned and does."""
+    """A change that would make the run fit, as a sentence; it was planned and does.
 
-    kind: str
+    `least` says that no smaller change of its kind would do; else none was looked for.
+    """
+
+    kind: FixKind
     sentence: str
     changes: Mapping[str, int] = field(default_factory=dict)
+    least: bool = True
 
 
 @dataclass(frozen=True, slots=True)

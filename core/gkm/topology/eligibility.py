@@ -1,7 +1,7 @@
 """Which nodes a run may use at all, and of every other one the first reason why not. Pure."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -87,24 +87,29 @@ class Excluded:
     detail: str = ""
 
 
-_CHECKS: tuple[tuple[Exclusion, Callable[[Located, Demand], bool]], ...] = (
-    (Exclusion.NO_GPUS, lambda located, _: not located.gpus),
-    (Exclusion.FLAVOR, lambda located, demand: located.flavor != flavor(demand.flavor)),
-    (Exclusion.SELECTOR, lambda located, demand: not demand.selector.takes(located)),
-    (Exclusion.SCOPE, lambda located, demand: bool(demand.scopes) and not demand.scopes_of(located)),
-    (Exclusion.CORDONED, lambda located, _: located.node.spec.unschedulable),
-    (Exclusion.NOT_READY, lambda located, _: not located.node.ready),
-    (Exclusion.FABRIC_UNHEALTHY, lambda located, _: located.health == _UNHEALTHY),
-    (Exclusion.TAINTED, lambda located, demand: untolerated(located.node.taints, demand.tolerations) is not None),
-)
-
-
 def excluded(located: Located, demand: Demand) -> Excluded | None:
     """Return why a run does not use a node, None where it may."""
-    for why, applies in _CHECKS:
-        if applies(located, demand):
-            return Excluded(located.node.name, why, _detail(why, located, demand))
-    return None
+    why = _why(located, demand)
+    return None if why is None else Excluded(located.node.name, why, _detail(why, located, demand))
+
+
+def _why(located: Located, demand: Demand) -> Exclusion | None:  # noqa: PLR0911 - one return for each reason
+    node = located.node
+    if not located.gpus:
+        return Exclusion.NO_GPUS
+    if located.flavor != flavor(demand.flavor):
+        return Exclusion.FLAVOR
+    if not demand.selector.takes(located):
+        return Exclusion.SELECTOR
+    if demand.scopes and not demand.scopes_of(located):
+        return Exclusion.SCOPE
+    if node.spec.unschedulable:
+        return Exclusion.CORDONED
+    if not node.ready:
+        return Exclusion.NOT_READY
+    if located.health == _UNHEALTHY:
+        return Exclusion.FABRIC_UNHEALTHY
+    return None if untolerated(node.taints, demand.tolerations) is None else Exclusion.TAINTED
 
 
 def _detail(why: Exclusion, located: Located, demand: Demand) -> str:

@@ -109,7 +109,8 @@ def _read(blocks: Iterable[bytes], kind: type[T]) -> tuple[list[T], list[_Wrong]
     try:
         for text, objects in parts(_bounded(blocks)):
             if objects:
-                _take(msgspec.json.decode(text, type=list[Raw]), kind, read, wrong)
+                if not _take_alike(text, kind, read, wrong):
+                    _take(msgspec.json.decode(text, type=list[Raw]), kind, read, wrong)
                 continue
             listed = msgspec.json.decode(text, type=_List)
             alone = listed.kind == kind.__name__
@@ -128,6 +129,18 @@ def _bounded(blocks: Iterable[bytes]) -> Iterator[bytes]:
         if total > MAX_BYTES:
             raise ListUnreadable(f"the list has more than the {MAX_BYTES} bytes that are read")
         yield block
+
+
+def _take_alike(text: bytes, kind: type[T], read: list[T], wrong: Sequence[_Wrong]) -> bool:
+    """Add the objects of an array if all can be read, in half the time that one by one takes; return whether."""
+    try:
+        found: list[T] = msgspec.json.decode(text, type=list[kind])  # type: ignore[valid-type]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False  # which one it is, and what is wrong with it, is found out one by one
+    if len(read) + len(wrong) + len(found) > MAX_ITEMS or any(entry.kind != kind.__name__ for entry in found):
+        return False
+    read += found
+    return True
 
 
 def _take(raws: Sequence[Raw | bytes], kind: type[T], read: list[T], wrong: list[_Wrong]) -> None:

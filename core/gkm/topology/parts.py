@@ -49,7 +49,14 @@ def parts(blocks: Iterable[bytes]) -> Iterator[Part]:
         block = next(texts, None)
         if block is None:
             break
-        rest += block
+        cut = block.rfind(between)
+        if cut < 0:
+            rest += block
+            continue
+        # Nearly always: then all but the last object of the block is copied once, and no more.
+        with memoryview(block) as view:
+            yield Part(b"".join((b"[", rest, view[: cut + len(close)], b"]")), objects=True)
+            rest, looked = bytearray(view[cut + len(close) + 1 :]), 0
     last = rest.find(end)
     if last >= 0:
         yield _array(rest, last + len(close))

@@ -1,7 +1,7 @@
 """All nodes of a snapshot, sorted out once: where each is, which have no GPUs, which are set aside. Pure."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -42,37 +42,41 @@ def survey(nodes: Iterable[Node], settings: Topology, unread: Iterable[Quarantin
     bare: list[str] = []
     aside: list[Quarantined] = unreadable
     found: dict[str, tuple[Node, labels.Claims, int]] = {}
+    read = labels.reader(settings)
     for node in listed:
-        if names[node.name] > 1:
-            aside.append(Quarantined(node.name, Why.DUPLICATE_NAME, f"{names[node.name]} nodes have this name"))
+        name = node.metadata.name
+        if names[name] > 1:
+            aside.append(Quarantined(name, Why.DUPLICATE_NAME, f"{names[name]} nodes have this name"))
             continue
-        looked = _look(node, settings)
+        looked = _look(node, read)
         if isinstance(looked, Quarantined):
             aside.append(looked)
         elif looked is None:
-            bare.append(node.name)
+            bare.append(name)
         else:
-            found[node.name] = (node, *looked)
+            found[name] = (node, *looked)
     said = ((name, claims) for name, (_, claims, _) in found.items())
     places, contradicting = settle(said, own_domains=settings.missing_fabric == "own")
-    located = (_located(places[name], *known) for name, known in found.items() if name in places)
     return Survey(
-        tuple(sorted(located, key=lambda entry: entry.node.name)),
+        tuple([_located(places[name], *found[name]) for name in sorted(places)]),
         tuple(sorted(bare)),
         tuple(sorted([*aside, *contradicting])),
     )
 
 
-def _look(node: Node, settings: Topology) -> tuple[labels.Claims, int] | Quarantined | None:
+def _look(
+    node: Node, read: Callable[[Mapping[str, str]], labels.Claims]
+) -> tuple[labels.Claims, int] | Quarantined | None:
     """Return what a node says of itself and its GPUs, None for one that no run could ever use."""
     try:
-        claims = labels.read(node.labels, settings)
+        claims = read(node.labels)
     except labels.Malformed as error:
         return Quarantined(node.name, Why.LABEL_INVALID, str(error))
-    if node.gpus is None:
+    allocatable = node.gpus
+    if allocatable is None:
         return (claims, 0) if claims.domain else None
     try:
-        return claims, quantities.gpus(node.gpus)
+        return claims, quantities.gpus(allocatable)
     except ValueError as error:
         return Quarantined(node.name, Why.GPUS_INVALID, f"allocatable nvidia.com/gpu: {error}")
 

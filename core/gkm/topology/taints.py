@@ -45,6 +45,11 @@ DEFAULT_TOLERATIONS = (Toleration(key="nvidia.com/gpu", operator="Exists"),)
 def untolerated(taints: Sequence[Taint], tolerations: Iterable[Toleration]) -> Taint | None:
     """Return the first taint that keeps a pod with these tolerations away, None where it may come."""
     for taint in taints:
-        if taint.effect in _KEEP_AWAY and not any(toleration.tolerates(taint) for toleration in tolerations):
+        if taint.effect not in _KEEP_AWAY:
+            continue
+        for toleration in tolerations:
+            if toleration.tolerates(taint):
+                break
+        else:
             return taint
     return None

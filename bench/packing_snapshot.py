@@ -1,0 +1,81 @@
+"""From lists of nodes and pods to a plan: time and memory of a process that does nothing else, for 100,000 GPUs.
+
+The lists are written to files first, which are then in the page cache; the first process warms up and is not counted.
+What came of the lists must be the inventory that they were written from: its version says so.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from gkm.packing.inventory_of import version
+from packing_inventories import inventory
+from packing_kube_lists import write_nodes, write_pods
+from packing_report import Cell, Table
+
+INVENTORY = "nvl72_100k"
+RUNS = int(os.environ.get("RUNS", "5"))
+SLOW_MS, LARGE_MIB = 1000.0, 300.0
+_PROCESS = Path(__file__).resolve().parent / "packing_snapshot_process.py"
+_SNAPSHOT = ("read_nodes", "read_pods", "usage", "survey", "inventory_of", "inventory")
+_WATCHED = tuple(f"again_{part}" for part in ("usage", "survey", "inventory_of", "inventory"))
+
+
+@dataclass
+class Snapshot:
+    """Milliseconds by part, medians of all runs; figures, and what must not be."""
+
+    rows: list[dict[str, Cell]] = field(default_factory=list)
+    found: dict[str, float] = field(default_factory=dict)
+    failures: list[str] = field(default_factory=list)
+
+    def tables(self) -> list[Table]:
+        """Return the parts."""
+        sizes = f"{self.found['nodes_mb']:.0f} MB of nodes, {self.found['pods_mb']:.0f} MB of pods"
+        return [Table(f"from lists to a plan, ms of one process: {self.found['nodes']:.0f} nodes, {sizes}", self.rows)]
+
+    def figures(self) -> dict[str, float]:
+        """Return what it took in all."""
+        return {f"snapshot_{name}": round(value, 1) for name, value in self.found.items()}
+
+
+def measured(runs: int = RUNS) -> Snapshot:
+    """Run the process so many times."""
+    nodes = inventory(INVENTORY)
+    with tempfile.TemporaryDirectory(prefix="gkm-bench-") as directory:
+        lists = Path(directory) / "nodes.json", Path(directory) / "pods.json"
+        sizes = write_nodes(lists[0], nodes) / 1e6, write_pods(lists[1], nodes) / 1e6
+        seen = [_once(*lists) for _ in range(runs + 1)][1:]
+    found = Snapshot(found={"nodes": float(len(nodes)), "nodes_mb": sizes[0], "pods_mb": sizes[1]})
+    for part in seen[0]["wall"]:
+        wall, cpu = (median(one[kind][part] for one in seen) for kind in ("wall", "cpu"))
+        found.rows.append({"part": part, "wall": wall, "cpu": cpu})
+    for kind in ("wall", "cpu"):
+        for name, parts in (("from_text", _SNAPSHOT), ("from_objects", _WATCHED)):
+            found.found[f"{name}_{kind}_ms"] = median(sum(one[kind][part] for part in parts) for one in seen)
+    found.found["peak_rss_mib"] = max(one["peak_rss_mib"] for one in seen)
+    _judge(found, same={one["version"] for one in seen} == {version(nodes)})
+    return found
+
+
+def _once(nodes: Path, pods: Path) -> dict[str, Any]:
+    done = subprocess.run([sys.executable, _PROCESS, nodes, pods], stdout=subprocess.PIPE, check=True)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def _judge(found: Snapshot, *, same: bool) -> None:
+    if not same:
+        found.failures.append("snapshot: what came of the lists is not what they were written from")
+    for name in ("from_text", "from_objects"):
+        # CPU time: on a quiet machine the same as wall time, and on a busy one the part that is ours.
+        if found.found[f"{name}_cpu_ms"] > SLOW_MS:
+            found.failures.append(f"snapshot {name}: {found.found[f'{name}_cpu_ms']:.0f} ms, above {SLOW_MS:.0f}")
+    if found.found["peak_rss_mib"] > LARGE_MIB:
+        found.failures.append(f"snapshot: {found.found['peak_rss_mib']:.0f} MiB, above {LARGE_MIB:.0f}")

@@ -1,0 +1,83 @@
+"""A process that plans one run on the lists of a cluster, as `gkm plan` does, and says what each part of it took.
+
+Arguments: files with what kubectl prints of nodes and of pods. Out: JSON with milliseconds of wall and of CPU time by
+part, and the peak of the process's memory. Twice: from the text, and once more from the objects that came of it, which
+is where a controller that watches begins.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from gkm.api.topology_settings import Topology
+from gkm.packing.inventory import Inventory
+from gkm.packing.inventory_of import inventory_of
+from gkm.packing.plan import plan
+from gkm.packing.values import Plan, Request
+from gkm.topology import lists
+from gkm.topology.eligibility import Demand
+from gkm.topology.parts import BLOCK_BYTES
+from gkm.topology.survey import survey
+from gkm.topology.usage import usage
+
+RUN = Request(gpus=1024 * 16, pod_gpus=4, group_gpus=16, spares=1)
+FLAVOR = "NVIDIA-H100-80GB-HBM3"
+
+
+class Clock:
+    """Milliseconds of wall and CPU time by part."""
+
+    def __init__(self) -> None:
+        self.wall: dict[str, float] = {}
+        self.cpu: dict[str, float] = {}
+
+    @contextmanager
+    def part(self, name: str) -> Iterator[None]:
+        """Time what is done within."""
+        began, used = time.perf_counter(), time.process_time()
+        yield
+        self.wall[name] = 1000 * (time.perf_counter() - began)
+        self.cpu[name] = 1000 * (time.process_time() - used)
+
+
+def main() -> None:
+    """Plan, and tell."""
+    clock = Clock()
+    with clock.part("read_nodes"):
+        nodes = lists.nodes(_blocks(Path(sys.argv[1])))
+    with clock.part("read_pods"):
+        pods = lists.pods(_blocks(Path(sys.argv[2])))
+    planned = ""
+    for prefix in ("", "again_"):
+        with clock.part(f"{prefix}usage"):
+            used = usage(pods.pods, pods.unread)
+        with clock.part(f"{prefix}survey"):
+            surveyed = survey(nodes.nodes, Topology(), nodes.unread)
+        with clock.part(f"{prefix}inventory_of"):
+            usable = inventory_of(surveyed, used, Demand(FLAVOR))
+        with clock.part(f"{prefix}inventory"):
+            inventory = Inventory.from_nodes(usable.nodes)
+        with clock.part(f"{prefix}plan"):
+            answer = plan(inventory, RUN, usable.version)
+        assert isinstance(answer, Plan), answer
+        planned = answer.hash
+    figures = {"wall": clock.wall, "cpu": clock.cpu, "peak_rss_mib": _peak_rss_mib()}
+    print(json.dumps({**figures, "nodes": len(usable.nodes), "hash": planned, "version": usable.version}))
+
+
+def _blocks(path: Path) -> Iterator[bytes]:
+    with path.open("rb", buffering=0) as file:
+        while block := file.read(BLOCK_BYTES):
+            yield block
+
+
+def _peak_rss_mib() -> float:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""Solvers that prove what the best plan costs: HiGHS, and CP-SAT where a Python that has it is named.
+
+OR-Tools asks for another protobuf than we have, so that CP-SAT runs in a process of GKM_CPSAT_PYTHON: the interpreter
+of a virtual environment of its own into which `pip install ortools` was made. Without the variable it is left out.
+"""
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import packing_mip
+from gkm.packing.values import Node, Place, Request
+from packing_brute import Cost
+from packing_mip import Solved
+
+_MODEL = Path(__file__).resolve().parent / "packing_cpsat.py"
+_GIVE_UP_AFTER = 60.0
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a solver came to, and in which time: the model's making included, the start of a process not."""
+
+    solved: Solved
+    milliseconds: float
+
+
+Solve = Callable[[Sequence[Node], Request, float], Found]
+
+
+def by_highs(nodes: Sequence[Node], request: Request, seconds: float) -> Found:
+    """Solve with one thread, `seconds` at most for each part of the cost."""
+    began = time.perf_counter()
+    found = packing_mip.solved(nodes, request, seconds)
+    return Found(found, 1000 * (time.perf_counter() - began))
+
+
+def by_cpsat(nodes: Sequence[Node], request: Request, seconds: float) -> Found:
+    """Solve with two workers. The request has no spares, no scopes and no short last group.
+
+    Raises:
+        subprocess.SubprocessError: the other Python fails, or does not end.
+    """
+    assert request.last_pods == request.group_pods
+    assert not request.spares
+    order = sorted(("domains", "free", "blocks"), key=lambda name: _rank(request, name))
+    problem = {"domains": _domains(nodes, request), "groups": request.groups, "order": order, "seconds": seconds}
+    done = subprocess.run(
+        [os.environ["GKM_CPSAT_PYTHON"], _MODEL],
+        input=json.dumps(problem).encode(),
+        stdout=subprocess.PIPE,
+        timeout=len(order) * seconds + _GIVE_UP_AFTER,
+        check=True,
+    )
+    answer = json.loads(done.stdout)
+    cost = Cost(elsewhere=0, **answer["cost"]) if answer["cost"] else None
+    return Found(Solved(cost, answer["states"]), answer["milliseconds"])
+
+
+def _rank(request: Request, name: str) -> int:
+    """Return which part of the cost comes how early in the order of the request's policy."""
+    parts = {"domains": 1, "free": 2, "blocks": 3}
+    return Cost(elsewhere=0, **parts).by(request.policy).index(parts[name])
+
+
+def _domains(nodes: Sequence[Node], request: Request) -> list[tuple[int, int, int]]:
+    """Return (groups that fit, free GPUs, number of the block) of every domain that holds a group."""
+    slots: dict[Place, int] = {}
+    free: dict[Place, int] = {}
+    for node in nodes:
+        slots[node.place] = slots.get(node.place, 0) + node.free // request.pod_gpus
+        free[node.place] = free.get(node.place, 0) + node.free
+    blocks = {block: number for number, block in enumerate(sorted({place[:3] for place in slots}))}
+    return [
+        (count // request.group_pods, free[place], blocks[place[:3]])
+        for place, count in slots.items()
+        if count >= request.group_pods
+    ]
+
+
+def shown(found: Found, request: Request) -> str:
+    """Return domains/blocks/stranded GPUs (ms) and the state of each part of the cost, as a table has it."""
+    cost, time_taken = found.solved.cost, f"({found.milliseconds:.0f} ms) {found.solved.states}"
+    return f"{cost.domains}/{cost.blocks}/{cost.free - request.gpus} {time_taken}" if cost else f"none {time_taken}"
+
+
+SOLVERS: dict[str, Solve] = {"HiGHS": by_highs}
+if os.environ.get("GKM_CPSAT_PYTHON"):
+    SOLVERS["CP-SAT"] = by_cpsat

@@ -1,0 +1,118 @@
+"""Many names of nodes as one short text, `gpu-[001-018,020],head*8`, much as Slurm's hostlists write them.
+
+The text keeps the order of names, and how often each comes: what was folded comes out again byte for byte. Names of
+nodes hold no commas, brackets or stars (RFC 1123), so a text says one thing only. 10,000 nodes that are numbered take a
+few hundred bytes so.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+MAX_NAMES = 1_000_000
+_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
+# The number that tells machines of a rack apart is the last of the first label: ip-10-0-1-17.example.internal.
+_NUMBERED = re.compile(r"(?P<before>[^.]*?)(?P<number>[0-9]{1,18})(?P<after>[^0-9.]*(?:\..*)?)")
+_PART = re.compile(
+    r"(?:(?P<name>[a-z0-9.-]+)|(?P<before>[a-z0-9.-]*)\[(?P<ranges>[0-9,-]+)\](?P<after>[a-z0-9.-]*))"
+    r"(?:\*(?P<times>[1-9][0-9]{0,6}))?(?=,|\Z)"
+)
+_RANGE = re.compile(r"(?P<first>[0-9]{1,18})(?:-(?P<last>[0-9]{1,18}))?")
+
+
+class NamesUnreadable(ValueError):
+    """The text is no list of names; the message says where."""
+
+
+class _Numbered(NamedTuple):
+    """A name in parts; one without a number is all `before`."""
+
+    before: str
+    number: str
+    after: str
+    times: int
+
+    @property
+    def family(self) -> tuple[str, str, int, bool]:
+        return self.before, self.after, self.times, bool(self.number)
+
+
+def fold(names: Sequence[str]) -> str:
+    """Return names as one text, in their order.
+
+    Raises:
+        ValueError: a name is none of a node.
+    """
+    parts = (_parted(name, sum(1 for _ in same)) for name, same in groupby(names))
+    return ",".join(_written(list(family)) for _, family in groupby(parts, lambda part: part.family))
+
+
+def unfold(text: str) -> tuple[str, ...]:
+    """Return the names in a text, in their order.
+
+    Raises:
+        NamesUnreadable: it is none that `fold` writes, or of more than MAX_NAMES names.
+    """
+    found: list[str] = []
+    at = 0
+    while at <= len(text):
+        part = _PART.match(text, at)
+        if part is None:
+            raise NamesUnreadable(f"no names of nodes at {text[at : at + 32]!a}")
+        times = int(part["times"] or 1)
+        most = (MAX_NAMES - len(found)) // times
+        numbers = [""] if part["name"] else _numbers(part["ranges"], most)
+        before, after = part["name"] or part["before"], part["after"] or ""
+        found += [name for number in numbers for name in [f"{before}{number}{after}"] * times]
+        if len(found) > MAX_NAMES:
+            raise NamesUnreadable(f"more than {MAX_NAMES} names of nodes")
+        at = part.end() + 1
+    return tuple(found)
+
+
+def _parted(name: str, times: int) -> _Numbered:
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"{name[:63]!a} is no name of a node")
+    numbered = _NUMBERED.fullmatch(name)
+    if numbered is None:
+        return _Numbered(name, "", "", times)
+    return _Numbered(numbered["before"], numbered["number"], numbered["after"], times)
+
+
+def _written(family: Sequence[_Numbered]) -> str:
+    """Return names as one part that differ in their numbers at most; without numbers they are of one name."""
+    first = family[0]
+    ranges = list(_ranges([part.number for part in family]))
+    numbers = f"[{','.join(ranges)}]" if len(family) > 1 else first.number
+    return f"{first.before}{numbers}{first.after}{f'*{first.times}' if first.times > 1 else ''}"
+
+
+def _ranges(numbers: Sequence[str]) -> Iterator[str]:
+    first = last = numbers[0]
+    for number in numbers[1:]:
+        # What is written is padded like the first of its range: 9-11 is 9, 10, 11, and 09-11 is 09, 10, 11.
+        if number == _padded(int(last) + 1, first):
+            last = number
+            continue
+        yield first if first == last else f"{first}-{last}"
+        first = last = number
+    yield first if first == last else f"{first}-{last}"
+
+
+def _padded(number: int, like: str) -> str:
+    return str(number).zfill(len(like))
+
+
+def _numbers(ranges: str, most: int) -> Iterator[str]:
+    for text in ranges.split(","):
+        found = _RANGE.fullmatch(text)
+        if found is None:
+            raise NamesUnreadable(f"no range of numbers: {text[:40]!a}")
+        first, last = found["first"], found["last"] or found["first"]
+        count = int(last) - int(first) + 1
+        if not 1 <= count <= most:
+            raise NamesUnreadable(f"the range {text} has {count} names: 1 to {most} are possible here")
+        most -= count
+        for number in range(int(first), int(last) + 1):
+            yield _padded(number, first)

@@ -1,0 +1,123 @@
+"""What is free and of no use: expected unusable GPUs for a mix of groups, now or after a plan. Pure.
+
+FGD ("Beware of Fragmentation", USENIX ATC 2023) asks it of the GPUs of a node; here it is asked of the slots of a
+domain, because a group lies in one (docs/design/calculus.md, Fragmentation).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from gkm.packing.inventory import Integers, Inventory
+from gkm.packing.mix import InvalidMixError, Kind, checked
+from gkm.packing.values import Plan, Share
+
+__all__ = ("DECIMALS", "Fragmentation", "InvalidMixError", "Kind", "Row", "fragmentation")
+
+DECIMALS = 3
+_SCALE = 10**DECIMALS
+
+
+class Row(NamedTuple):
+    """A region, cluster, block or domain: `place` are the names down to it, as many as its level has.
+
+    All in GPUs. `largest_group` is that of the best of its domains.
+    """
+
+    place: tuple[str, ...]
+    free_gpus: int
+    expected_unusable_gpus: float
+    largest_group: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fragmentation:
+    """Of all nodes together, and of every place in the order of places. All in GPUs.
+
+    `expected_unusable_gpus` is what a group of the mix, drawn by weight, could not use however often it came: exact,
+    then rounded to DECIMALS, halves up. `largest_group` is the largest that one domain has room for, in pods of the
+    kind that has most room; what the kinds ask for does not limit it.
+    """
+
+    expected_unusable_gpus: float
+    free_gpus: int
+    largest_group: int
+    regions: tuple[Row, ...]
+    clusters: tuple[Row, ...]
+    blocks: tuple[Row, ...]
+    domains: tuple[Row, ...]
+
+
+class _Sums(NamedTuple):
+    """By place: free GPUs, unusable GPUs times weight, summed over kinds, and the largest group."""
+
+    free: Integers
+    unusable: Integers
+    largest: Integers
+
+    def merged(self, starts: Integers) -> "_Sums":
+        """Return the sums of runs of places, given the first place of each."""
+        free, unusable = np.add.reduceat(self.free, starts), np.add.reduceat(self.unusable, starts)
+        return _Sums(free, unusable, np.maximum.reduceat(self.largest, starts))
+
+
+def fragmentation(inventory: Inventory, mix: Sequence[Kind], plan: Plan | None = None) -> Fragmentation:
+    """Return the fragmentation of an inventory; with a plan, that which it leaves behind, spares taken as well.
+
+    The weights of a mix need not sum to anything. An inventory without nodes has no rows.
+
+    Raises:
+        InvalidMixError: the mix has no kinds, or too many.
+        InvalidInventoryError: the plan takes what the inventory does not have: it was made for another one.
+    """
+    kinds = checked(mix)
+    left = inventory if plan is None else inventory.taking(_taken(plan))
+    if not left.nodes:
+        return Fragmentation(0.0, 0, 0, (), (), (), ())
+    weight = sum(kind.weight for kind in kinds)
+    sums = _by_domain(left, kinds)
+    places: list[tuple[str, ...]] = list(left.places)
+    levels = [_rows(places, sums, weight)]
+    for names in (3, 2, 1):
+        starts = _starts(places, names)
+        places, sums = [places[start][:names] for start in starts], sums.merged(np.array(starts, dtype=np.int64))
+        levels.append(_rows(places, sums, weight))
+    domains, blocks, clusters, regions = levels
+    unusable = _rounded(sums.unusable.sum(keepdims=True), weight)[0]
+    return Fragmentation(unusable, int(sums.free.sum()), int(sums.largest.max()), regions, clusters, blocks, domains)
+
+
+def _taken(plan: Plan) -> Iterator[Share]:
+    for group in plan.groups:
+        yield from group.nodes
+        yield from (Share(spare.node, spare.gpus) for spare in group.spares)
+
+
+def _by_domain(inventory: Inventory, kinds: Sequence[Kind]) -> _Sums:
+    starts = inventory.starts[:-1]
+    free = np.add.reduceat(inventory.free, starts)
+    slots = {pod: np.add.reduceat(inventory.free // pod, starts) for pod in {kind.pod_gpus for kind in kinds}}
+    unusable = np.zeros_like(free)
+    for kind in kinds:
+        unusable += kind.weight * (free - slots[kind.pod_gpus] // kind.pods * kind.gpus)
+    return _Sums(free, unusable, np.max([pod * count for pod, count in slots.items()], axis=0))
+
+
+def _starts(places: Sequence[tuple[str, ...]], names: int) -> list[int]:
+    """Return where a new place begins, counting so many names; places are sorted."""
+    return [at for at, place in enumerate(places) if not at or place[:names] != places[at - 1][:names]]
+
+
+def _rows(places: Sequence[tuple[str, ...]], sums: _Sums, weight: int) -> tuple[Row, ...]:
+    columns = sums.free.tolist(), _rounded(sums.unusable, weight), sums.largest.tolist()
+    return tuple(map(Row, places, *columns))
+
+
+def _rounded(sums: Integers, weight: int) -> list[float]:
+    """Return sums by weight, to so many decimals: in integers until the last division, so that no machine differs."""
+    whole, rest = sums // weight, sums % weight
+    parts = (2 * _SCALE * rest + weight) // (2 * weight)
+    rounded: list[float] = ((whole * _SCALE + parts) / _SCALE).tolist()
+    return rounded

@@ -1,0 +1,1 @@
+"""From how many groups each domain takes to the nodes of every pod and spare."""

@@ -1,0 +1,136 @@
+"""From how many groups each domain takes to the nodes of every pod and spare."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from gkm.packing.domains.capacity import Capacity
+from gkm.packing.domains.choosing import Chosen
+from gkm.packing.inventory import Integers
+from gkm.packing.nodes.assembling_overlapping import assemble_overlapping
+from gkm.packing.nodes.inside import Layout, Seat, Wanted, lay_out
+from gkm.packing.nodes.rooms import Left, rooms
+from gkm.packing.nodes.scopes import seats_by_scope
+from gkm.packing.nodes.spares import Leaving, Placed, place_spares
+from gkm.packing.values import Distance, Group, Place, Request, Share, Spare
+
+
+@dataclass(slots=True)
+class _Site:
+    """Groups of one scope in one domain, as they are laid out."""
+
+    scope: int
+    place: Place
+    indices: Sequence[int]
+    wanted: Sequence[Wanted]
+    layout: Layout
+    seats: Sequence[Seat]
+    leaving: list[int] = field(default_factory=list)
+
+
+def assemble(capacity: Capacity, request: Request, chosen: Sequence[Chosen]) -> tuple[Group, ...] | None:
+    """Return the groups in the order of their index; None if spares that leave find no slot in their group's scope.
+
+    Groups are numbered by place, then by scope; the short last group is the last, wherever it is. Where spares must
+    leave, they are those of the groups with the highest numbers in their domain.
+    """
+    if any(item.away for item in chosen):
+        return assemble_overlapping(capacity, request, chosen)
+    sites = list(_sites(capacity, request, chosen))
+    elsewhere = _elsewhere(capacity, request, chosen, sites)
+    if elsewhere is None:
+        return None
+    names = [ceiling.scope for ceiling in request.ceilings] or [""]
+    groups: list[Group] = []
+    pod_gpus = request.pod_gpus
+    for site in sites:
+        for index, wanted, seated in zip(site.indices, site.wanted, site.layout.groups, strict=True):
+            spares = [Spare(node, pod_gpus, site.place, Distance.DOMAIN) for node in seated.spares]
+            spares += [Spare(far.node, pod_gpus, far.place, far.distance) for far in elsewhere.get(index, ())]
+            shares = tuple([Share(node, pods * pod_gpus) for node, pods in sorted(seated.pods)])
+            gpus = wanted.pods * pod_gpus
+            groups.append(Group(index, gpus, site.place, names[site.scope], shares, tuple(spares)))
+    return tuple(sorted(groups, key=lambda group: group.index))
+
+
+def _sites(capacity: Capacity, request: Request, chosen: Sequence[Chosen]) -> Iterator[_Site]:
+    following = 0
+    for item in chosen:
+        seats = seats_by_scope(capacity, item.domain, _asked(capacity, request, item))
+        for scope, count in enumerate(item.groups):
+            if not count:
+                continue
+            short = item.short == scope
+            pods = [request.group_pods] * (count - short) + [request.last_pods] * short
+            indices = [*range(following, following + count - short), *[request.groups - 1] * short]
+            following += count - short
+            wanted = _staying(seats[scope], pods, request.spares)
+            layout = lay_out(seats[scope], wanted)
+            site = _Site(scope, capacity.inventory.places[item.domain], indices, wanted, layout, seats[scope])
+            for index, group in zip(indices, wanted, strict=True):
+                site.leaving += [index] * (request.spares - group.spares)
+            yield site
+
+
+def _asked(capacity: Capacity, request: Request, item: Chosen) -> dict[int, int]:
+    """Return how many slots of a domain each scope wants. Spares that must leave want none there."""
+    unit = request.group_pods + request.spares
+    if len(item.groups) == 1:
+        # Nobody to share with: whatever is asked for, all nodes are had.
+        return {0: item.groups[0]}
+    asked: dict[int, int] = {}
+    for scope, count in enumerate(item.groups):
+        if count:
+            missing = request.group_pods - request.last_pods if scope == item.short else 0
+            here = capacity.slots[item.domain]
+            offered = sum(int(slots) for kind, slots in zip(capacity.kinds, here, strict=False) if scope in kind)
+            asked[scope] = min(count * unit - missing, offered)
+    return asked
+
+
+def _staying(seats: Sequence[Seat], pods: Sequence[int], spares: int) -> list[Wanted]:
+    lacking = max(0, sum(pods) + spares * len(pods) - sum(seat.slots for seat in seats)) if spares else 0
+    wanted = []
+    for size in reversed(pods):
+        leaving = min(spares, lacking)
+        lacking -= leaving
+        wanted.append(Wanted(size, spares - leaving))
+    return wanted[::-1]
+
+
+def _elsewhere(
+    capacity: Capacity, request: Request, chosen: Sequence[Chosen], sites: Sequence[_Site]
+) -> Mapping[int, list[Placed]] | None:
+    leaving = [Leaving(index, site.place, site.scope) for site in sites for index in site.leaving]
+    if not leaving:
+        return {}
+    placed = place_spares(leaving, rooms(capacity, _left(capacity, chosen, sites), _departures(capacity, leaving)))
+    if placed is None:
+        return None
+    found: dict[int, list[Placed]] = {index: [] for index in range(request.groups)}
+    for spare in placed:
+        found[spare.group].append(spare)
+    return found
+
+
+def _left(capacity: Capacity, chosen: Sequence[Chosen], sites: Sequence[_Site]) -> Left:
+    """Return the slots that the groups leave."""
+    taken: dict[str, int] = {}
+    for site in sites:
+        for seat in site.seats:
+            taken[seat.name] = taken.get(seat.name, 0) + seat.slots - site.layout.left.get(seat.name, 0)
+    slots = capacity.node_slots.copy()
+    used = np.zeros(len(capacity.inventory.places), dtype=np.bool_)
+    for item in chosen:
+        used[item.domain] = True
+        for number in capacity.inventory.in_domain(item.domain):
+            slots[number] -= taken.get(capacity.inventory.nodes[number].name, 0)
+    return Left(slots, used)
+
+
+def _departures(capacity: Capacity, leaving: Sequence[Leaving]) -> Integers:
+    """Return how many spares leave each domain."""
+    numbers = {place: number for number, place in enumerate(capacity.inventory.places)}
+    found: Integers = np.bincount([numbers[spare.place] for spare in leaving], minlength=len(numbers))
+    return found

@@ -1,0 +1,147 @@
+"""Why a plan has the domains that it has, in plain sentences with the numbers that they rest on."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from gkm.packing.domains.capacity import Capacity
+from gkm.packing.domains.options import shape
+from gkm.packing.inventory import Integers
+from gkm.packing.values import Metrics, Plan, Policy, Request
+
+
+def reasons(offer: Capacity, answer: Plan, by_policy: Mapping[Policy, Metrics]) -> tuple[str, ...]:
+    """Return a few sentences: size, spares, what the policy compares first, the next of it, and what others give.
+
+    `by_policy` are the metrics of every policy under which the run was planned.
+    """
+    sized = replace(answer.request, gpus=answer.gpus, malleability=None)
+    return (*_size(answer), *_spares(answer), *_domains(offer, answer, sized), *_trade(answer, by_policy))
+
+
+def _size(answer: Plan) -> Iterator[str]:
+    if answer.gpus < answer.request.gpus:
+        yield f"the run has {answer.gpus} of {answer.request.gpus} GPUs: the largest of its sizes that fits"
+
+
+def _spares(answer: Plan) -> Iterator[str]:
+    if answer.request.spares:
+        away = answer.metrics.spares_elsewhere
+        if away:
+            yield (
+                f"the run does not fit with all spares in the domains of their groups: {_some(away, 'group')} "
+                f"{'has' if away == 1 else 'have'} some elsewhere, and it cannot be fewer"
+            )
+        else:
+            yield "all spares are in the domains of their groups"
+
+
+def _domains(offer: Capacity, answer: Plan, sized: Request) -> Iterator[str]:
+    metrics = answer.metrics
+    if not sized.may_spread:
+        size = shape(sized)
+        pods = sized.groups * (size.pods + size.spares) - size.missing
+        many = int((offer.domain_slots >= pods).sum())
+        # A domain with room may still be one whose scopes do not give enough.
+        within = " that its scopes allow" if len(sized.ceilings) > 1 else ""
+        yield (
+            f"the run may not spread: {_some(many, 'domain')} {'has' if many == 1 else 'have'} room for all of it; of "
+            f"those{within}, this has the least left over, {metrics.stranded_gpus} GPUs"
+        )
+        return
+    blocks, domains = _some(metrics.blocks, "block"), _some(metrics.domains, "domain")
+    stranded = _stranded(offer, answer)
+    if sized.policy is Policy.FEWEST_BLOCKS:
+        yield _count(offer, answer, sized, blocks=True)
+        yield f"of the plans in {blocks}, those with the fewest domains have {metrics.domains}"
+        yield f"of those, this leaves the least over: {stranded}"
+    elif sized.policy is Policy.LEAST_WASTE:
+        yield f"no plan leaves less over: {stranded}"
+        yield f"of the plans that leave as little, it has the fewest domains, {metrics.domains}"
+        yield f"of those, it has the fewest blocks, {metrics.blocks}"
+    else:
+        yield _count(offer, answer, sized, blocks=False)
+        yield f"of the plans in {domains}, this leaves the least over: {stranded}"
+        yield f"of those, it has the fewest blocks, {metrics.blocks}"
+
+
+def _stranded(offer: Capacity, answer: Plan) -> str:
+    if not answer.metrics.spares_elsewhere:
+        return f"{answer.metrics.stranded_gpus} GPUs stay free in the domains that it uses"
+    # Spares that leave may lie in domains without groups, so what is compared is what was free before.
+    used = {group.place for group in answer.groups}
+    places = offer.inventory.places
+    free = sum(int(offer.free[number]) for number, place in enumerate(places) if place in used)
+    return f"{free} GPUs were free in the domains that it uses"
+
+
+def _count(offer: Capacity, answer: Plan, sized: Request, *, blocks: bool) -> str:
+    """Return why fewer domains or blocks are not enough: what the largest hold, where that proves it."""
+    metrics = answer.metrics
+    name, used = ("block", metrics.blocks) if blocks else ("domain", metrics.domains)
+    spares = " with their spares" if sized.spares and not metrics.spares_elsewhere else ""
+    held = f"{_some(used, name)} {'holds' if used == 1 else 'hold'} {_the_groups(sized.groups)}{spares}"
+    if used == 1:
+        return held
+    if metrics.gap:
+        return f"{held}; fewer cannot, once scopes and spares are taken into account"
+    fewer = used - 1
+    most = _held_by(fewer, _capacities(offer, answer, sized, blocks=blocks))
+    largest = f"the {fewer} largest hold" if fewer > 1 else "the largest holds"
+    without = ", their spares left aside" if metrics.spares_elsewhere else ""
+    return f"{held}; no {fewer} can: {largest} {most} at most{without}"
+
+
+def _capacities(offer: Capacity, answer: Plan, sized: Request, *, blocks: bool) -> tuple[Integers, Integers]:
+    """Return the whole groups that each domain or block holds, and which hold one more if it is the short one."""
+    size = shape(sized)
+    unit = size.pods + (0 if answer.metrics.spares_elsewhere else size.spares)
+    whole = offer.domain_slots // unit
+    extra = (offer.domain_slots + size.missing) // unit - whole
+    if not blocks:
+        return whole, extra
+    counted = [np.zeros(int(offer.inventory.blocks[-1]) + 1, dtype=np.int64) for _ in range(2)]
+    np.add.at(counted[0], offer.inventory.blocks, whole)
+    np.maximum.at(counted[1], offer.inventory.blocks, extra)
+    return counted[0], counted[1]
+
+
+def _held_by(count: int, capacities: tuple[Integers, Integers]) -> int:
+    """Return the most groups that so many of them hold, one of the groups short."""
+    whole, extra = capacities
+    order = np.argsort(-whole, kind="stable")
+    whole, extra = whole[order], extra[order]
+    most = int(whole[:count].sum())
+    if extra[:count].any():
+        return most + 1
+    # One that has room for the short group may take the place of the last of them.
+    other = int(whole[count:][extra[count:] > 0].max(initial=-1))
+    return max(most, most - int(whole[count - 1]) + other + 1)
+
+
+def _trade(answer: Plan, by_policy: Mapping[Policy, Metrics]) -> Iterator[str]:
+    """Yield what each other policy gives that is better in something, or that none does."""
+    mine = answer.metrics
+    others = {policy: metrics for policy, metrics in by_policy.items() if policy is not answer.request.policy}
+    differing = {policy: metrics for policy, metrics in others.items() if _figures(metrics) != _figures(mine)}
+    for policy, metrics in differing.items():
+        yield (
+            f"{policy} would take {_some(metrics.domains, 'domain')} in {_some(metrics.blocks, 'block')} and leave "
+            f"{metrics.stranded_gpus} GPUs over; this takes {_some(mine.domains, 'domain')} in "
+            f"{_some(mine.blocks, 'block')} and leaves {mine.stranded_gpus}"
+        )
+    if others and not differing:
+        yield f"{' and '.join(sorted(others))} would give the same figures"
+
+
+def _figures(metrics: Metrics) -> tuple[int, int, int]:
+    return metrics.domains, metrics.blocks, metrics.stranded_gpus
+
+
+def _the_groups(count: int) -> str:
+    return "the one group" if count == 1 else f"the {count} groups"
+
+
+def _some(count: int, name: str) -> str:
+    return f"{count} {name}" if count == 1 else f"{count} {name}s"

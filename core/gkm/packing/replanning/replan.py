@@ -1,0 +1,172 @@
+"""A run that has a plan is planned again: fewest groups moved, nobody touched who can stay (calculus.md). Pure."""
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from math import lcm
+
+from gkm.packing.domains.capacity import Capacity, capacity
+from gkm.packing.domains.choosing import Chosen
+from gkm.packing.hashing import plan_hash
+from gkm.packing.inventory import Inventory
+from gkm.packing.plan import metrics, plan
+from gkm.packing.replanning.choosing import choose_again
+from gkm.packing.replanning.flow import dealt_as_one
+from gkm.packing.replanning.reasons import reasons, reasons_from_scratch
+from gkm.packing.replanning.scopes import choose_again_of_scopes
+from gkm.packing.replanning.seating import Seated, seat_again
+from gkm.packing.replanning.spares import Guarded, spares_again
+from gkm.packing.replanning.standing import Member, Remains, remains
+from gkm.packing.replanning.values import Repair, Replanned, Standing
+from gkm.packing.values import Group, Node, Plan, Refusal, Request, Share
+
+
+def replan(
+    nodes: Iterable[Node] | Inventory, previous: Standing, request: Request, inventory_version: str
+) -> Replanned | Refusal:
+    """Return a plan for a run that has one, which moves the fewest groups and touches none that can stay as it is.
+
+    `nodes` are those that the run may use now, without the lost and the cordoned; what the run itself takes counts as
+    free. Where groups cannot be placed beside those that stay, the run is planned from scratch; where that does not
+    fit either, a malleable run keeps what stands and becomes smaller; else it is said why nothing fits.
+
+    Raises:
+        InvalidInventoryError: the nodes contradict each other or themselves.
+        TooLargeError: the run and the inventory are together too large to be solved exactly.
+    """
+    inventory = nodes if isinstance(nodes, Inventory) else Inventory.from_nodes(nodes)
+    offer = capacity(inventory, request)
+    again = _again(offer, request, request, previous, inventory_version)
+    if again is not None:
+        return again
+    fresh = plan(inventory, request, inventory_version)
+    if isinstance(fresh, Plan) and fresh.gpus == request.gpus:
+        return _from_scratch(previous, fresh)
+    return _smaller(offer, request, previous, inventory_version) or (
+        _from_scratch(previous, fresh) if isinstance(fresh, Plan) else fresh
+    )
+
+
+def _smaller(offer: Capacity, request: Request, previous: Standing, version: str) -> Replanned | None:
+    """Return the largest smaller size of a malleable run that keeps what stands; None if there is none."""
+    malleability = request.malleability
+    if malleability is None:
+        return None
+    step = lcm(malleability.step_gpus, request.pod_gpus)
+    # What is larger than all slots together need not be tried, and may be far more.
+    most = int(offer.domain_slots.sum()) * request.pod_gpus
+    first = max(1, -(-(request.gpus - most) // step))
+    sizes = range(request.gpus - first * step, malleability.min_gpus - 1, -step)
+    tried: dict[int, Replanned | None] = {}
+
+    def fits(gpus: int) -> bool:
+        tried[gpus] = _again(offer, request, replace(request, gpus=gpus), previous, version)
+        return tried[gpus] is not None
+
+    # A smaller run fits wherever a larger does: False and then True.
+    at = bisect_left(sizes, 1, key=fits)
+    return tried[sizes[at]] if at < len(sizes) else None
+
+
+def _again(offer: Capacity, request: Request, sized: Request, previous: Standing, version: str) -> Replanned | None:
+    """Return the plan that keeps what stands; None if the others do not fit beside it."""
+    if sized.gpus // sized.pod_gpus + sized.groups * sized.spares > int(offer.domain_slots.sum()):
+        return None
+    what = remains(offer, sized, previous.groups, request.groups)
+    left = _left(offer, what.untouched)
+    chosen = _choose(left, sized, what)
+    if chosen is None:
+        return None
+    seated, used = seat_again(left, sized, what, chosen)
+    guarded = _guarded(offer, what, seated, used)
+    if not spares_again(offer, sized, guarded):
+        untouched = frozenset(member.index for member in what.untouched)
+        dealt = dealt_as_one(offer, sized, untouched, _guarded(offer, what, seated, used))
+        if dealt is None:
+            return None
+        guarded, seated = dealt, [group.seated for group in dealt if group.seated.index not in untouched]
+    groups = tuple(_group(offer, sized, group) for group in guarded)
+    made = Plan(
+        request=request,
+        gpus=sized.gpus,
+        groups=groups,
+        metrics=metrics(offer, sized, sorted({group.seated.domain for group in guarded}), groups),
+        inventory_version=version,
+        hash=plan_hash(request, groups, version),
+    )
+    return _replanned(previous, made, {group.index: group.from_spares for group in seated if group.member})
+
+
+def _left(offer: Capacity, untouched: Sequence[Member]) -> Capacity:
+    """Return what the pods of some groups leave of an offer."""
+    node_slots, slots, free = offer.node_slots.copy(), offer.slots.copy(), offer.free.copy()
+    taken: Counter[str] = Counter()
+    for member in untouched:
+        taken.update(member.nodes)
+    for domain in sorted({member.domain for member in untouched}):
+        for number in offer.inventory.in_domain(domain):
+            if pods := taken[offer.inventory.nodes[number].name]:
+                node_slots[number] -= pods
+                slots[domain, int(offer.node_kinds[number])] -= pods
+                free[domain] -= pods * offer.pod_gpus
+    return replace(offer, node_slots=node_slots, slots=slots, free=free)
+
+
+def _choose(left: Capacity, request: Request, what: Remains) -> list[Chosen] | None:
+    choose = choose_again_of_scopes if len(request.ceilings) > 1 else choose_again
+    return choose(left, request, what)
+
+
+def _guarded(offer: Capacity, what: Remains, seated: Sequence[Seated], used: Counter[tuple[int, str]]) -> list[Guarded]:
+    """Return all groups in the order of their numbers, with the spares that no pod took."""
+    left = Counter(used)
+    found = []
+    stay = [Seated(member.index, member.domain, member.scope, member.nodes, member) for member in what.untouched]
+    for group in sorted((*stay, *seated), key=lambda group: group.index):
+        stood = []
+        for spare in group.member.spares if group.member else ():
+            if left[group.index, spare.node]:
+                left[group.index, spare.node] -= 1
+            else:
+                stood.append(spare)
+        changed = group.member is None or group.member.nodes != group.nodes
+        found.append(Guarded(group, offer.inventory.places[group.domain], changed, tuple(stood)))
+    return found
+
+
+def _group(offer: Capacity, request: Request, group: Guarded) -> Group:
+    names = [ceiling.scope for ceiling in request.ceilings] or [""]
+    seated = group.seated
+    shares = tuple(Share(name, pods * offer.pod_gpus) for name, pods in sorted(seated.nodes.items()))
+    gpus = sum(share.gpus for share in shares)
+    return Group(seated.index, gpus, group.place, names[seated.scope], shares, tuple(group.spares))
+
+
+def _replanned(previous: Standing, made: Plan, stayed: dict[int, int]) -> Replanned:
+    before = {group.index: group for group in previous.groups}
+    common = [(before[group.index], group) for group in made.groups if group.index in before]
+    kept = tuple(new.index for old, new in common if set(old.nodes) == set(new.nodes))
+    repaired = tuple(
+        _repair(old, new, stayed[new.index]) for old, new in common if new.index in stayed and new.index not in kept
+    )
+    moved = tuple(new.index for _, new in common if new.index not in stayed and new.index not in kept)
+    spares = sum(repair.spares for repair in repaired)
+    return Replanned(made, kept, repaired, moved, spares, reasons(previous, made, kept, repaired, moved))
+
+
+def _repair(old: Group, new: Group, spares: int) -> Repair:
+    had, has = Counter(dict(old.nodes)), Counter(dict(new.nodes))
+    lost, taken = (tuple(Share(name, gpus) for name, gpus in sorted(some.items())) for some in (had - has, has - had))
+    return Repair(new.index, lost, taken, spares)
+
+
+def _from_scratch(previous: Standing, made: Plan) -> Replanned:
+    before = {group.index: group for group in previous.groups}
+    kept = tuple(
+        group.index
+        for group in made.groups
+        if group.index in before and set(group.nodes) == set(before[group.index].nodes)
+    )
+    moved = tuple(group.index for group in made.groups if group.index in before and group.index not in kept)
+    return Replanned(made, kept, (), moved, 0, reasons_from_scratch(made, len(previous.groups), len(moved)))

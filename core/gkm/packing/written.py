@@ -1,0 +1,232 @@
+"""A plan as it stands in a PlacementPlan, and its groups out of one again: names of nodes are folded there. Pure."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, groupby, pairwise
+from typing import NamedTuple
+
+from gkm.api.node_names import fold, unfold
+from gkm.api.plans import (
+    NodeShare,
+    PlanFragmentation,
+    PlanMetrics,
+    PlannedGroup,
+    PlanRequest,
+    PlanScope,
+    PlanSpec,
+    SpareShare,
+)
+from gkm.api.runs import RunMalleability
+from gkm.packing.values import (
+    Ceiling,
+    Distance,
+    Group,
+    Malleability,
+    Metrics,
+    Place,
+    Plan,
+    Policy,
+    Request,
+    Share,
+    Spare,
+)
+
+
+class PlanUnreadable(ValueError):
+    """A PlacementPlan says what no plan of ours does; the message says which group."""
+
+
+def written(plan: Plan, flavor: str, fragmentation: PlanFragmentation | None = None) -> PlanSpec:
+    """Return a plan as a spec; what only a cluster knows (run, number, when it expires) is left out."""
+    asked = plan.request
+    malleable = asked.malleability
+    return PlanSpec(
+        hash=plan.hash,
+        inventory_version=plan.inventory_version,
+        policy=asked.policy.value,
+        flavor=flavor,
+        gpus=plan.gpus,
+        request=PlanRequest(
+            gpus=asked.gpus,
+            gpus_per_pod=asked.pod_gpus,
+            group_gpus=asked.group_gpus,
+            allow_cross_group_spread=asked.may_spread,
+            spares=asked.spares,
+            malleability=RunMalleability(malleable.step_gpus, malleable.min_gpus) if malleable else None,
+            scopes=[PlanScope(ceiling.scope, ceiling.gpus) for ceiling in asked.ceilings],
+        ),
+        groups=[_written(alike) for alike in _runs(plan.groups)],
+        metrics=_metrics(plan.metrics, fragmentation),
+    )
+
+
+def request_of(spec: PlanSpec) -> Request:
+    """Return what was planned.
+
+    Raises:
+        PlanUnreadable: its sizes do not divide.
+    """
+    asked, malleable = spec.request, spec.request.malleability
+    try:
+        return Request(
+            gpus=asked.gpus,
+            pod_gpus=asked.gpus_per_pod,
+            group_gpus=asked.group_gpus,
+            spares=asked.spares,
+            may_spread=asked.allow_cross_group_spread,
+            policy=Policy(spec.policy),
+            ceilings=tuple(Ceiling(scope.name, scope.max_gpus) for scope in asked.scopes),
+            malleability=Malleability(malleable.step_gpus, malleable.min_gpus) if malleable else None,
+        )
+    except ValueError as error:
+        raise PlanUnreadable(f"request: {error}") from error
+
+
+def groups_of(spec: PlanSpec) -> tuple[Group, ...]:
+    """Return the groups of a plan, in the order of their index.
+
+    Raises:
+        PlanUnreadable: names, distances or numbers are none that `written` writes.
+    """
+    found: list[Group] = []
+    for group in spec.groups:
+        try:
+            found += _read(group, spec.request)
+        except ValueError as error:
+            raise PlanUnreadable(f"group {group.index}: {error}") from error
+    # A run that became smaller keeps the numbers of the groups that stay: some may be missing, none comes twice.
+    if any(one.index >= two.index for one, two in pairwise(found)):
+        raise PlanUnreadable("groups do not come in the order of their numbers")
+    return tuple(found)
+
+
+def held(spec: PlanSpec) -> Counter[str]:
+    """Return the GPUs that a plan takes of each node, spares included.
+
+    Raises:
+        PlanUnreadable: names are none.
+    """
+    taken: Counter[str] = Counter()
+    for group in groups_of(spec):
+        for share in group.nodes:
+            taken[share.node] += share.gpus
+        for spare in group.spares:
+            taken[spare.node] += spare.gpus
+    return taken
+
+
+class _Shape(NamedTuple):
+    """What groups have in common that stand in one entry: all but their number and the names of their nodes."""
+
+    gpus: int
+    place: Place
+    scope: str
+    nodes: tuple[tuple[int, int], ...]
+    spares: tuple[tuple[str, Distance, int, int], ...]
+
+
+class _Named(NamedTuple):
+    """A group with the names of its nodes and of its spares' nodes, in the order of its shape."""
+
+    number: int
+    shape: _Shape
+    nodes: list[list[str]]
+    spares: list[list[str]]
+
+
+def _runs(groups: Iterable[Group]) -> Iterator[list[_Named]]:
+    """Yield runs of groups that follow each other by number and are of one shape."""
+    named = enumerate(map(_named, groups))
+    for _, run in groupby(named, lambda item: (item[1].number - item[0], item[1].shape)):
+        yield [item for _, item in run]
+
+
+def _named(group: Group) -> _Named:
+    nodes: dict[int, list[str]] = {}
+    for share in group.nodes:
+        nodes.setdefault(share.gpus, []).append(share.node)
+    on_nodes: Counter[tuple[Place, Distance, str]] = Counter()
+    for spare in group.spares:
+        on_nodes[spare.place, spare.distance, spare.node] += spare.gpus
+    spares: dict[tuple[str, Distance, int], list[str]] = {}
+    for (place, distance, node), gpus in sorted(on_nodes.items()):
+        spares.setdefault(("/".join(place), distance, gpus), []).append(node)
+    shape = _Shape(
+        group.gpus,
+        group.place,
+        group.scope,
+        tuple((gpus, len(names)) for gpus, names in nodes.items()),
+        tuple((*key, len(names)) for key, names in spares.items()),
+    )
+    return _Named(group.index, shape, list(nodes.values()), list(spares.values()))
+
+
+def _written(alike: Sequence[_Named]) -> PlannedGroup:
+    shape = alike[0].shape
+    nodes = (fold(list(chain(*names))) for names in zip(*(named.nodes for named in alike), strict=True))
+    spares = (fold(list(chain(*names))) for names in zip(*(named.spares for named in alike), strict=True))
+    place = shape.place
+    return PlannedGroup(
+        index=alike[0].number,
+        count=len(alike),
+        gpus=shape.gpus,
+        region=place.region,
+        cluster=place.cluster,
+        block=place.block,
+        domain=place.domain,
+        nodes=[NodeShare(name, gpus) for name, (gpus, _) in zip(nodes, shape.nodes, strict=True)],
+        scope=shape.scope,
+        spares=[
+            SpareShare(name, gpus, domain, distance.value)
+            for name, (domain, distance, gpus, _) in zip(spares, shape.spares, strict=True)
+        ],
+    )
+
+
+def _read(written: PlannedGroup, request: PlanRequest) -> Iterator[Group]:
+    pod_gpus = request.gpus_per_pod
+    place = Place(written.region, written.cluster, written.block, written.domain)
+    nodes = [(share.gpus, _dealt(share.name, written.count)) for share in written.nodes]
+    spares = [(share, _dealt(share.node, written.count)) for share in written.spares]
+    if sum(share.gpus * len(dealt[0]) for share, dealt in spares) > request.spares * pod_gpus:
+        raise ValueError(f"it has more than {request.spares} spares of {pod_gpus} GPUs")
+    for number in range(written.count):
+        shares = [Share(name, gpus) for gpus, dealt in nodes for name in dealt[number]]
+        if sum(share.gpus for share in shares) != written.gpus:
+            raise ValueError(f"its nodes give {sum(share.gpus for share in shares)} GPUs, and it has {written.gpus}")
+        ready = [
+            Spare(name, pod_gpus, _place(share.domain), Distance(share.distance))
+            for share, dealt in spares
+            for name in dealt[number]
+            for _ in range(share.gpus // pod_gpus)
+        ]
+        yield Group(written.index + number, written.gpus, place, written.scope, tuple(sorted(shares)), tuple(ready))
+
+
+def _dealt(text: str, count: int) -> list[tuple[str, ...]]:
+    """Return the names for each of so many groups."""
+    names = unfold(text)
+    each, rest = divmod(len(names), count)
+    if rest:
+        raise ValueError(f"{len(names)} nodes are not dealt out evenly to {count} groups")
+    return [names[number * each : (number + 1) * each] for number in range(count)]
+
+
+def _place(text: str) -> Place:
+    parts = text.split("/")
+    if len(parts) != len(Place._fields):
+        raise ValueError(f"{text[:80]!a} is no region/cluster/block/domain")
+    return Place(*parts)
+
+
+def _metrics(metrics: Metrics, fragmentation: PlanFragmentation | None) -> PlanMetrics:
+    return PlanMetrics(
+        domains=metrics.domains,
+        lower_bound=metrics.lower_bound,
+        gap=metrics.gap,
+        stranded_gpus=metrics.stranded_gpus,
+        blocks=metrics.blocks,
+        pristine_domains=metrics.pristine_domains,
+        spares_elsewhere=metrics.spares_elsewhere,
+        fragmentation=fragmentation,
+    )

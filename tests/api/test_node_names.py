@@ -1,0 +1,51 @@
+import pytest
+from gkm.api.node_names import NamesUnreadable, fold, unfold
+from hypothesis import given
+from hypothesis import strategies as st
+
+NAMES = st.from_regex(r"[a-c]{0,2}-?[0-9]{0,3}(\.x[0-9])?z?", fullmatch=True).filter(
+    lambda name: bool(name) and name[0] not in ".-" and name[-1] not in ".-"
+)
+LISTS = st.lists(NAMES | st.integers(0, 12).map("n{}".format) | st.integers(8, 12).map("n{:02}".format), max_size=60)
+
+
+@given(LISTS)
+def test_what_was_folded_comes_out_again(names: list[str]) -> None:
+    assert list(unfold(fold(names))) == names if names else fold(names) == ""
+
+
+def test_numbered_nodes_become_ranges() -> None:
+    assert fold([f"gpu-{number:03}" for number in (1, 2, 3, 4, 7, 8, 20)]) == "gpu-[001-004,007-008,020]"
+    assert fold(["n9", "n10", "n11"]) == "n[9-11]"
+    assert fold(["n09", "n9", "n10"]) == "n[09,9-10]"
+    assert fold(["ip-1-17.example.internal", "ip-1-18.example.internal"]) == "ip-1-[17-18].example.internal"
+    assert fold(["gpu-7", "head"]) == "gpu-7,head"
+
+
+def test_a_name_that_comes_again_is_written_once() -> None:
+    assert fold(["n1", "n1", "n2", "n2", "n3"]) == "n[1-2]*2,n3"
+    assert fold(["head", "head", "head"]) == "head*3"
+
+
+def test_ten_thousand_numbered_nodes_are_a_line() -> None:
+    assert fold([f"node-{number:06}" for number in range(10_000)]) == "node-[000000-009999]"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", ",", "a,,b", "a[", "a[]", "a[1-", "a[2-1]", "a[0-999999999]", "A", "a b", "a[1][2]", "a]", "a[1-2-3]", "x,"],
+)
+def test_what_is_no_list_is_refused(text: str) -> None:
+    with pytest.raises(NamesUnreadable):
+        unfold(text)
+
+
+@pytest.mark.parametrize("text", ["a*0", "a*", "a*-1", "*2", "a*2*2", "a*9999999", "a[1-1000]*9999", "a*b"])
+def test_nor_one_that_repeats_nothing_or_too_much(text: str) -> None:
+    with pytest.raises(NamesUnreadable):
+        unfold(text)
+
+
+def test_no_name_of_a_node_is_folded_that_is_none() -> None:
+    with pytest.raises(ValueError, match="no name of a node"):
+        fold(["a,b"])

@@ -1,0 +1,43 @@
+"""The bound that a plan shows is true, and tight on inventories as clusters have them."""
+
+from dataclasses import replace
+
+import pytest
+from gkm.packing.inventory import Inventory
+from gkm.packing.plan import plan
+from gkm.packing.values import Plan, Policy
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from packing_brute import best
+from packing_cases import Case, cases, scoped_cases
+from packing_inventories import RUNS, Run, inventory
+
+SMALL = {name: Inventory.from_nodes(inventory(name)) for name in ("h100_10k", "nvl72_10k")}
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.one_of(cases(), scoped_cases()))
+def test_no_plan_is_better_than_the_bound(case: Case) -> None:
+    nodes, request = case
+    answer, expected = plan(nodes, request, "v1"), best(nodes, request)
+    if isinstance(answer, Plan) and expected is not None:
+        least = {Policy.FEWEST_DOMAINS: expected.cost.domains, Policy.FEWEST_BLOCKS: expected.cost.blocks}
+        # What is free in used domains, less what this plan takes there, is what a best plan strands.
+        stranded = answer.metrics.stranded_gpus
+        assert answer.metrics.lower_bound <= least.get(request.policy, stranded)
+
+
+@pytest.mark.parametrize("policy", list(Policy))
+@pytest.mark.parametrize("spares", [0, 1, 2])
+@pytest.mark.parametrize("run", [run for run in RUNS if run.inventory in SMALL], ids=str)
+def test_the_bound_is_reached_also_where_spares_must_leave(run: Run, spares: int, policy: Policy) -> None:
+    answer = plan(SMALL[run.inventory], run.request(policy, spares=spares), "v1")
+    if isinstance(answer, Plan):
+        assert answer.metrics.gap == 0
+
+
+def test_some_of_these_runs_have_spares_that_must_leave() -> None:
+    run = next(run for run in RUNS if str(run) == "nvl72_10k 64x32")
+    answer = plan(SMALL["nvl72_10k"], replace(run.request(), spares=2), "v1")
+    assert isinstance(answer, Plan)
+    assert answer.metrics.spares_elsewhere > 0

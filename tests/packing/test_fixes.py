@@ -1,0 +1,122 @@
+"""What would make a run fit, in cases that a person can work out, in sentences that a person can act on."""
+
+import pytest
+from gkm.packing.inventory import Inventory
+from gkm.packing.refusals.fixes import MAX_NAMED, fixes
+from gkm.packing.refusals.proposing import MAX_NAME
+from gkm.packing.values import Ceiling, Fix, FixKind, Malleability, Node, Place, Request
+
+
+def domain(name: str, *free: int, scopes: frozenset[str] = frozenset()) -> list[Node]:
+    place = Place("r", "c", "b1", name)
+    return [Node(f"{name}-{number}", place, 8, gpus, scopes) for number, gpus in enumerate(free)]
+
+
+def told(nodes: list[Node], request: Request) -> dict[FixKind, list[Fix]]:
+    found: dict[FixKind, list[Fix]] = {}
+    for fix in fixes(Inventory.from_nodes(nodes), request):
+        found.setdefault(fix.kind, []).append(fix)
+    return found
+
+
+def test_spreading() -> None:
+    found = told([*domain("d1", 8), *domain("d2", 8)], Request(16, 8, 8, may_spread=False))
+    assert [fix.sentence for fix in found[FixKind.SPREAD]] == ["let the run spread over several domains"]
+
+
+def test_the_most_spares_that_fit() -> None:
+    found = told(domain("d1", 8, 8, 8), Request(16, 8, 16, spares=3))
+    assert [fix.sentence for fix in found[FixKind.FEWER_SPARES]] == ["ask for 1 spare pod a group instead of 3"]
+    none = told(domain("d1", 8, 8), Request(16, 8, 16, spares=3))
+    assert [fix.sentence for fix in none[FixKind.FEWER_SPARES]] == ["ask for no spare pods a group instead of 3"]
+
+
+def test_two_changes_at_once_where_neither_alone_is_enough() -> None:
+    found = told([*domain("d1", 8, 8), *domain("d2", 8)], Request(24, 8, 8, spares=1, may_spread=False))
+    assert FixKind.SPREAD not in found
+    assert FixKind.FEWER_SPARES not in found
+    assert dict(found[FixKind.SPREAD_AND_FEWER_SPARES][0].changes) == {"spread": 1, "spares": 0}
+
+
+def test_the_largest_run_of_whole_groups_and_the_one_with_a_short_last_group() -> None:
+    found = told([*domain("d1", 8, 8, 8)], Request(32, 8, 16))
+    assert [fix.sentence for fix in found[FixKind.SMALLER]] == [
+        "ask for 16 GPUs instead of 32: 1 group",
+        "ask for 24 GPUs instead of 32: 1 group and a last one of 8",
+    ]
+
+
+def test_a_malleable_run_is_made_to_fit_in_its_smallest_size() -> None:
+    request = Request(40, 8, 8, malleability=Malleability(step_gpus=8, min_gpus=24))
+    found = told(domain("d1", 8, 8, 0, 0, 0), request)
+    assert [fix.sentence for fix in found[FixKind.SMALLER]] == ["ask for 16 GPUs instead of 24: 2 groups"]
+    assert len(found[FixKind.FREE_NODES][0].changes) == 1
+
+
+def test_the_fewest_nodes_are_those_where_little_is_missing() -> None:
+    # Two groups of two whole nodes: one node of d1 completes a group; d2 has another for two nodes, d3 for one.
+    nodes = [*domain("d1", 8, 3), *domain("d2", 0, 0), *domain("d3", 8, 5)]
+    (fix,) = told(nodes, Request(32, 8, 16))[FixKind.FREE_NODES]
+    assert dict(fix.changes) == {"d1-1": 5, "d3-1": 3}
+    assert fix.sentence == "free 2 nodes (8 GPUs are in use there), the fewest that do: d1-1, d3-1"
+
+
+def test_slots_of_spares_may_be_freed_in_any_domain() -> None:
+    # Both groups fit as they are; a spare of theirs lacks one slot, which only the other domain can give.
+    nodes = [*domain("d1", 8, 8, 8, 8), *domain("d2", 8, 2)]
+    (fix,) = told(nodes, Request(32, 8, 16, spares=1))[FixKind.FREE_NODES]
+    assert (dict(fix.changes), fix.least) == ({"d2-1": 6}, True)
+
+
+def test_a_pod_that_is_larger_than_every_node_is_not_mended_by_freeing_any() -> None:
+    assert FixKind.FREE_NODES not in told(domain("d1", 0, 0, 0), Request(16, 16, 16))
+
+
+def test_a_sentence_names_a_few_nodes_and_changes_all_of_them() -> None:
+    nodes = [Node(f"{number:02}" * 99, Place("r", "c", "b", "d"), 8, 0) for number in range(20)]
+    (fix,) = told(nodes, Request(160, 8, 8))[FixKind.FREE_NODES]
+    assert len(fix.changes) == 20
+    assert fix.sentence.endswith(" and 14 more")
+    assert len(fix.sentence) < 100 + MAX_NAMED * (MAX_NAME + 2)
+
+
+def test_the_least_ceiling_of_each_scope_that_alone_would_do_the_smallest_raise_first() -> None:
+    scopes = frozenset({"gold", "tin"})
+    request = Request(40, 8, 8, ceilings=(Ceiling("gold", 17), Ceiling("tin", 15)))
+    found = told(domain("d1", 8, 8, 8, 8, 8, scopes=scopes), request)[FixKind.RAISE_CEILING]
+    # 17 GPUs of gold are two groups, and 15 of tin are one.
+    assert [fix.sentence for fix in found] == [
+        "raise the ceiling of scope tin from 15 to 24 GPUs",
+        "raise the ceiling of scope gold from 17 to 32 GPUs",
+    ]
+
+
+@pytest.mark.parametrize("count", [1, 8])
+def test_there_are_never_more_than_eight(count: int) -> None:
+    names = [f"s{number}" for number in range(count)]
+    nodes = domain("d1", 8, 8, 8, 0, scopes=frozenset(names))
+    request = Request(24, 8, 8, ceilings=tuple(Ceiling(name, 0) for name in names))
+    found = fixes(Inventory.from_nodes(nodes), request)
+    assert len(found) == count
+    assert {fix.kind for fix in found} == {FixKind.RAISE_CEILING}
+
+
+def test_where_nothing_is_there_nothing_is_told() -> None:
+    assert fixes(Inventory.from_nodes([]), Request(8, 8, 8)) == ()
+
+
+@pytest.mark.parametrize("groups", [1, 2, 5, 6, 11])
+def test_of_many_domains_that_are_alike_as_many_are_freed_as_groups_are_missing(groups: int) -> None:
+    nodes = [node for number in range(11) for node in domain(f"d{number:02}", 3)]
+    (fix,) = told(nodes, Request(8 * groups, 8, 8))[FixKind.FREE_NODES]
+    assert (len(fix.changes), fix.least) == (groups, True)
+
+
+def test_scopes_free_nodes_only_as_far_as_their_ceilings_let_them() -> None:
+    gold, tin = frozenset({"gold"}), frozenset({"tin"})
+    # Each ceiling is for one group more, so that two nodes of gold are not enough.
+    nodes = [*domain("d1", 8, 0, scopes=gold), *domain("d2", 8, 4, scopes=tin), *domain("d3", 0, scopes=gold)]
+    request = Request(32, 8, 8, ceilings=(Ceiling("gold", 16), Ceiling("tin", 16)))
+    (fix,) = told(nodes, request)[FixKind.FREE_NODES]
+    assert len(fix.changes) == 2
+    assert "d2-1" in fix.changes

@@ -1,0 +1,101 @@
+"""A plan is the same when it has been written into a PlacementPlan and read again."""
+
+from collections import Counter
+from dataclasses import replace
+from random import Random
+
+import msgspec
+import pytest
+from gkm.api.plans import PlanSpec
+from gkm.packing.hashing import plan_hash
+from gkm.packing.plan import plan
+from gkm.packing.values import Group, Node, Place, Plan, Request
+from gkm.packing.written import PlanUnreadable, groups_of, held, request_of, written
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from packing_cases import Case, cases, scoped_cases
+
+VERSION = "0" * 64
+DOMAIN = Place("region-1", "cluster-1", "block-1", "domain-1")
+
+
+def named(nodes: tuple[Node, ...]) -> list[Node]:
+    """Nodes with names that differ in their numbers, or in nothing that is one."""
+    return [Node(f"{'gpu' if index % 3 else 'x'}-{index:02}.rack", *_rest(node)) for index, node in enumerate(nodes)]
+
+
+def _rest(node: Node) -> tuple[Place, int, int, frozenset[str]]:
+    return node.place, node.total, node.free, node.scopes
+
+
+def sent(spec: PlanSpec) -> PlanSpec:
+    """What the API server gives back."""
+    return msgspec.json.decode(msgspec.json.encode(spec), type=PlanSpec)
+
+
+@settings(deadline=None)
+@given(st.one_of(cases(), scoped_cases()))
+def test_groups_and_request_come_out_as_they_went_in(case: Case) -> None:
+    nodes, request = case
+    answer = plan(named(nodes), request, VERSION)
+    if not isinstance(answer, Plan):
+        return
+    spec = sent(written(answer, "h100"))
+    assert request_of(spec) == request
+    read = groups_of(spec)
+    assert [_plain(group) for group in read] == [_plain(group) for group in answer.groups]
+    taken = Counter[str]()
+    for group in answer.groups:
+        taken.update({share.node: share.gpus for share in group.nodes})
+        for spare in group.spares:
+            taken[spare.node] += spare.gpus
+    assert held(spec) == taken
+    assert plan_hash(request_of(spec), read, spec.inventory_version) == spec.hash
+
+
+def _plain(group: Group) -> Group:
+    """A group with its spares in one order: a plan writes them by node."""
+    return replace(group, spares=tuple(sorted(group.spares, key=repr)))
+
+
+@pytest.mark.parametrize("group_gpus", [1, 8, 16, 128])
+@pytest.mark.parametrize(
+    "name", ["gpu-{:05}", "ip-10-0-{}.region-1.compute.internal", "pool-{:04x}-{:04x}"], ids=["numbered", "long", "odd"]
+)
+def test_a_plan_of_ten_thousand_nodes_is_below_500_kilobytes(name: str, group_gpus: int) -> None:
+    chance = Random(1)
+    nodes = [Node(name.format(*_numbers(index, chance)), _domain(index), 8, 8) for index in range(10_080)]
+    pod = min(8, group_gpus)
+    answer = plan(nodes, Request(gpus=80_000 // group_gpus * group_gpus, pod_gpus=pod, group_gpus=group_gpus), VERSION)
+    assert isinstance(answer, Plan)
+    spec = written(answer, "nvidia-h100-80gb-hbm3")
+    assert len(msgspec.json.encode(spec)) < 500_000
+    assert groups_of(spec) == answer.groups
+
+
+def _numbers(index: int, chance: Random) -> tuple[int, int]:
+    return index, chance.getrandbits(16)
+
+
+def _domain(index: int) -> Place:
+    number = index // 16
+    return Place("region-1", "cluster-1", f"block-{number // 8:03}", f"8a1b2c3d-1111-4222-8333-{number:012}.{number}")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"name": "gpu-[2-1]"}, "range 2-1"),
+        ({"name": "gpu-[0-9999999]"}, "names"),
+        ({"name": "A"}, "no names of nodes"),
+        ({"gpus": 16}, "its nodes give 16 GPUs"),
+        ({"name": "gpu-[1-3]"}, "its nodes give 24 GPUs"),
+    ],
+)
+def test_what_no_plan_of_ours_says_is_refused_with_its_group(change: dict[str, object], said: str) -> None:
+    answer = plan([Node("gpu-1", DOMAIN, 8, 8)], Request(gpus=8, pod_gpus=8, group_gpus=8), VERSION)
+    assert isinstance(answer, Plan)
+    document = msgspec.to_builtins(written(answer, "h100"))
+    document["groups"][0]["nodes"][0].update(change)
+    with pytest.raises(PlanUnreadable, match=f"group 0: .*{said}"):
+        groups_of(msgspec.convert(document, PlanSpec))

@@ -1,0 +1,23 @@
+"""What is read for many nodes is what is read for each."""
+
+import pytest
+from gkm.api.topology_settings import Topology
+from gkm.topology.labels import Malformed, read, reader
+from hypothesis import given
+from hypothesis import strategies as st
+
+KEYS = ["region", "fabric.domain", "gkm.io/fabric-domain", "block", "rack", "gpu.flavor", "of-no-interest"]
+LABELS = st.dictionaries(st.sampled_from(KEYS), st.sampled_from(["", "a", "B", "a.b"]))
+
+
+@given(st.lists(LABELS, max_size=20))
+def test_every_node_is_read_as_if_it_were_the_only_one(nodes: list[dict[str, str]]) -> None:
+    remembered = reader(Topology())
+    assert [remembered(labels) for labels in nodes] == [read(labels, Topology()) for labels in nodes]
+
+
+def test_what_cannot_be_a_label_is_refused_each_time() -> None:
+    remembered = reader(Topology())
+    for _ in range(2):
+        with pytest.raises(Malformed, match="block"):
+            remembered({"block": "-"})
