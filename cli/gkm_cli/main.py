@@ -11,16 +11,20 @@ from typer.exceptions import TyperException
 from gkm_cli import node
 from gkm_cli.answers import NO, No, WrongUsage
 from gkm_cli.cache.commands import app as cache
+from gkm_cli.plan.command import EXAMPLE, plan
+from gkm_cli.plan.unplanned import Unplanned
 
 app = typer.Typer(
     name="gkm",
-    help="GPU kernel caches as signed images: build, verify and inspect them; see the GPUs of this machine.",
+    help="GPU kernel caches as signed images: build, verify and inspect them; see the GPUs of this machine; "
+    "plan where runs of many GPUs go.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(cache, name="cache")
 app.add_typer(node.app, name="node")
+app.command(epilog=EXAMPLE)(plan)
 
 FAILED, WRONG_USAGE = 1, 2
 INTERRUPTED = 130
@@ -39,7 +43,7 @@ def main() -> None:
         _end_as_typer(error)
     except GKMError as error:
         _end(error, WRONG_USAGE if error.reason is Reason.INVALID_REFERENCE else FAILED)
-    except (ConfigInvalid, OSError) as error:
+    except (ConfigInvalid, OSError, Unplanned) as error:
         _end(error, FAILED)
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(INTERRUPTED)

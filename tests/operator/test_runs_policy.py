@@ -108,8 +108,9 @@ def test_one_that_does_is_not(place: Cluster, spec: Json) -> None:
     assert refused(place, run(**spec)) == ""
 
 
-def test_a_name_that_leaves_no_room_for_those_of_plans_is_refused(place: Cluster) -> None:
-    assert "the name is longer than 200 characters" in refused(place, run("x" * 201))
+def test_a_name_that_is_no_value_of_a_label_is_refused(place: Cluster) -> None:
+    assert refused(place, run("x" * 63)) == ""
+    assert "the name is longer than 63 characters" in refused(place, run("x" * 64))
 
 
 def test_a_run_keeps_a_flavor_that_has_gone(place: Cluster) -> None:

@@ -10,8 +10,8 @@ MAX_GPUS = 1_000_000
 MAX_SPARES = 1_024
 MAX_PRIORITY = 1_000_000_000
 """As of pods: what is above is the system's (Kubernetes, PriorityClass)."""
-MAX_NAME = 200
-"""Characters of a run's name, so that the names of its plans are names."""
+MAX_NAME = 63
+"""Characters of a run's name: its pods carry it as the value of a label, and its plans are called after it."""
 MAX_FIXES = 8
 
 PolicyName = Literal["fewest-domains", "fewest-blocks", "least-waste"]

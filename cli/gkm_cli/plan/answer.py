@@ -1,0 +1,137 @@
+"""What `gkm plan` answers to programs, as in design/cli.md: fields are added, never renamed. Pure."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+from gkm.api.plans import PlanFragmentation
+from gkm.packing.explaining import Explanation
+from gkm.packing.fragmentation import Fragmentation
+from gkm.packing.inventory_of import Usable
+from gkm.packing.replanning.values import Replanned
+from gkm.packing.values import Fix, Level, Metrics, Plan, Refusal
+from gkm.packing.written import written
+from gkm.topology.hygiene import Quarantined
+
+from gkm_cli.plan.deciding import Decided
+from gkm_cli.plan.queueing import Queue, Refused
+from gkm_cli.plan.runs import Asked
+from gkm_cli.plan.unused import counts, unused
+from gkm_cli.plan.unused import quarantined as set_aside
+
+Json = dict[str, Any]
+
+
+def of_run(decided: Decided, notes: Sequence[str]) -> Json:
+    """Return the answer for one run: the spec of its PlacementPlan, or why there is none, and what was not used."""
+    outcome, why = decided.outcome, decided.explanation
+    if isinstance(outcome, Refusal):
+        answer = {"feasible": False, **_refusal(outcome), "fixes": _fixes(decided.fixes)}
+    else:
+        answer = _spec(decided.run, outcome, decided.fragmentation)
+        if why:
+            answer["explanation"] = _explanation(why)
+        if decided.replanned:
+            answer["replanned"] = _replanned(decided.replanned)
+    return answer | unused(decided.usable) | {"notes": list(notes)}
+
+
+def of_runs(queue: Queue, quarantined: Iterable[Quarantined], notes: Sequence[str]) -> Json:
+    """Return the answer for several runs."""
+    batch = queue.batch
+    answer: Json = {
+        "admitted": [{"run": run.called, **_spec(run, plan)} for run, plan in queue.admitted],
+        "rejected": [_rejected(refused, queue.usable[refused.run.called]) for refused in queue.refused],
+        "objective": batch.objective,
+        "bound": batch.bound,
+        "gap": batch.gap,
+        "domains": batch.domains,
+        "solver": batch.solver,
+        "cutShort": batch.cut_short,
+        "priorities": [
+            {"priority": one.priority, "asked": one.asked, "admitted": one.admitted, "bound": one.bound}
+            for one in batch.reached
+        ],
+        "fragmentation": msgspec.to_builtins(_left(queue.fragmentation)),
+    }
+    if queue.what_if:
+        changed = queue.what_if
+        answer["whatIf"] = {
+            "run": queue.extra,
+            "admitted": changed.plan is not None,
+            "displaced": list(changed.displaced),
+            "gained": list(changed.gained),
+            "moved": list(changed.moved),
+            "objectiveBefore": changed.before.objective,
+        }
+    return answer | {"quarantined": set_aside(quarantined), "notes": list(notes)}
+
+
+def _spec(run: Asked, plan: Plan, left: Fragmentation | None = None) -> Json:
+    spec: Json = msgspec.to_builtins(written(plan, run.spec.flavor, _left(left) if left else None))
+    return spec
+
+
+def _left(left: Fragmentation) -> PlanFragmentation:
+    return PlanFragmentation(left.expected_unusable_gpus, left.largest_group)
+
+
+def _refusal(refusal: Refusal) -> Json:
+    return {
+        "reason": "OutsideScopes" if refusal.level is Level.SCOPE else "DoesNotFit",
+        "bindingLevel": refusal.level.value,
+        "largestFeasibleGroups": refusal.largest_groups,
+        "message": refusal.message,
+    }
+
+
+def _rejected(refused: Refused, usable: Usable) -> Json:
+    told = _refusal(refused.refusal) | {"fitsAlone": refused.fits_alone, "fixes": _fixes(refused.fixes)}
+    return {"run": refused.run.called, **told, "unusedNodes": counts(usable)}
+
+
+def _fixes(fixes: Iterable[Fix]) -> list[Json]:
+    return [
+        {"kind": fix.kind.value, "message": fix.sentence, "changes": dict(fix.changes), "least": fix.least}
+        for fix in fixes
+    ]
+
+
+def _explanation(why: Explanation) -> Json:
+    return {
+        "alternatives": [
+            {"policy": each.policy.value, "chosen": each.chosen, **_figures(each.metrics), "problem": each.problem}
+            for each in why.alternatives
+        ],
+        "reasons": list(why.reasons),
+    }
+
+
+def _figures(metrics: Metrics | None) -> Json:
+    if metrics is None:
+        return {}
+    return {
+        "domains": metrics.domains,
+        "blocks": metrics.blocks,
+        "strandedGPUs": metrics.stranded_gpus,
+        "sparesElsewhere": metrics.spares_elsewhere,
+        "pristineDomains": metrics.pristine_domains,
+    }
+
+
+def _replanned(replanned: Replanned) -> Json:
+    return {
+        "kept": list(replanned.kept),
+        "repaired": [
+            {
+                "group": repair.group,
+                "lost": {share.node: share.gpus for share in repair.lost},
+                "taken": {share.node: share.gpus for share in repair.taken},
+                "spares": repair.spares,
+            }
+            for repair in replanned.repaired
+        ],
+        "moved": list(replanned.moved),
+        "sparesUsed": replanned.spares_used,
+        "reasons": list(replanned.reasons),
+    }

@@ -1,0 +1,73 @@
+"""One run on a snapshot: its plan or why there is none, what else there would be, and what it leaves."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gkm.api.topology_settings import AskedGroup
+from gkm.packing.domains.cover import TooLargeError
+from gkm.packing.explaining import Explanation, explain
+from gkm.packing.fragmentation import Fragmentation, Kind, fragmentation
+from gkm.packing.inventory import InvalidInventoryError, Inventory
+from gkm.packing.inventory_of import Usable
+from gkm.packing.plan import plan
+from gkm.packing.replanning.replan import replan
+from gkm.packing.replanning.values import Replanned
+from gkm.packing.values import Fix, Plan, Refusal
+
+from gkm_cli.plan.no_nodes import none_usable
+from gkm_cli.plan.runs import Asked
+from gkm_cli.plan.snapshot import Snapshot
+from gkm_cli.plan.standing import Former
+from gkm_cli.plan.unplanned import Unplanned
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What came of a run. `fragmentation` is what a plan leaves; `replanned` is there where the run had one before."""
+
+    run: Asked
+    usable: Usable
+    inventory: Inventory
+    outcome: Plan | Refusal
+    explanation: Explanation | None = None
+    fragmentation: Fragmentation | None = None
+    replanned: Replanned | None = None
+
+    @property
+    def fixes(self) -> tuple[Fix, ...]:
+        """Return what would make a run fit that does not."""
+        return self.explanation.fixes if self.explanation else ()
+
+
+def kinds(mix: Sequence[AskedGroup]) -> tuple[Kind, ...]:
+    """Return the groups that users ask for, as fragmentation is measured against."""
+    return tuple(Kind(group.gpus, group.gpus_per_pod, group.weight) for group in mix)
+
+
+def decide(run: Asked, snapshot: Snapshot, mix: Sequence[Kind], former: Former | None, *, explains: bool) -> Decided:
+    """Return what comes of a run; `former` is the plan that it has.
+
+    Raises:
+        Unplanned: the run and the nodes are together too large to be solved exactly.
+    """
+    usable = snapshot.usable(run.demand)
+    try:
+        inventory = Inventory.from_nodes(usable.nodes)
+        refused = none_usable(usable)
+        if refused:
+            return Decided(run, usable, inventory, refused)
+        outcome, again = _outcome(run, usable, inventory, former)
+        left = fragmentation(inventory, mix, outcome) if isinstance(outcome, Plan) else None
+        why = explain(inventory, outcome, run.request) if explains else None
+    except (TooLargeError, InvalidInventoryError) as error:
+        raise Unplanned(f"run {run.called} cannot be planned: {error}") from error
+    return Decided(run, usable, inventory, outcome, why, left, again)
+
+
+def _outcome(
+    run: Asked, usable: Usable, inventory: Inventory, former: Former | None
+) -> tuple[Plan | Refusal, Replanned | None]:
+    if former is None:
+        return plan(inventory, run.request, usable.version), None
+    again = replan(inventory, former.standing, run.request, usable.version)
+    return (again.plan, again) if isinstance(again, Replanned) else (again, None)

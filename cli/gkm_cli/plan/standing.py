@@ -1,0 +1,65 @@
+"""The plan that a run has already, out of a file: a PlacementPlan, or what `gkm plan -o json` printed."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from gkm.api.plans import PlanSpec
+from gkm.packing.replanning.values import Standing
+from gkm.packing.values import Group
+from gkm.packing.written import PlanUnreadable, groups_of
+
+from gkm_cli.answers import WrongUsage
+from gkm_cli.plan import files
+from gkm_cli.plan.objects import ObjectsUnreadable, bare, objects
+
+MAX_BYTES = 64 << 20
+_HINT = "give the run's PlacementPlan, or what `gkm plan -o json` printed for it"
+
+
+@dataclass(frozen=True, slots=True)
+class Former:
+    """The groups that a run has, and the GPUs by node that they and their spares take."""
+
+    standing: Standing
+    held: Mapping[str, int]
+
+
+def read(path: Path) -> Former:
+    """Return the plan in a file.
+
+    Raises:
+        OSError: it cannot be read.
+        WrongUsage: it holds no plan, or several, or one that cannot be.
+    """
+    text = files.whole(path, MAX_BYTES)
+    try:
+        spec = msgspec.convert(_spec(text), type=PlanSpec)
+        groups = groups_of(spec)
+        return Former(Standing(groups), _held(groups))
+    except (ObjectsUnreadable, PlanUnreadable, msgspec.ValidationError, ValueError, RecursionError) as error:
+        said = ascii(" ".join(str(error).split())[:300])[1:-1]
+        raise WrongUsage(f"--standing {files.name(path)}: {said}", _HINT) from error
+
+
+def _spec(text: bytes) -> Any:  # noqa: ANN401 -- converted by the caller
+    spec = bare(text)
+    if spec is not None:
+        return spec
+    found = objects(text, "PlacementPlan")
+    if len(found) > 1:
+        raise ObjectsUnreadable(f"it holds {len(found)} plans")
+    return found[0].value.get("spec")
+
+
+def _held(groups: tuple[Group, ...]) -> Counter[str]:
+    held: Counter[str] = Counter()
+    for group in groups:
+        for node, gpus in group.nodes:
+            held[node] += gpus
+        for spare in group.spares:
+            held[spare.node] += spare.gpus
+    return held

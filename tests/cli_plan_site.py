@@ -1,0 +1,133 @@
+"""Lists of nodes and pods, and manifests of Runs, as files for `gkm plan`; and the command, on a terminal or not."""
+
+import io
+import json
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterable
+from contextlib import ExitStack, redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from gkm_cli.main import main
+
+Json = dict[str, Any]
+GPU = "nvidia.com/gpu"
+FLAVOR = "H100"
+READY = [{"type": "Ready", "status": "True"}]
+
+
+def node(name: str, domain: str, block: str = "b1", gpus: object = 8, **spec: object) -> Json:
+    labels = {"block": block, "fabric.domain": domain, "gpu.flavor": FLAVOR}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels},
+        "spec": spec,
+        "status": {"allocatable": {GPU: str(gpus)}, "conditions": READY},
+    }
+
+
+def pod(name: str, on: str, gpus: int) -> Json:
+    container = {"name": "main", "resources": {"limits": {GPU: str(gpus)}}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "ml"},
+        "spec": {"nodeName": on, "containers": [container]},
+        "status": {"phase": "Running"},
+    }
+
+
+def run(name: str = "llama", **spec: object) -> Json:
+    return {
+        "apiVersion": "gkm.io/v1alpha1",
+        "kind": "Run",
+        "metadata": {"name": name, "namespace": "ml"},
+        "spec": {"flavor": FLAVOR, "gpus": 32, "groupGPUs": 16} | spec,
+    }
+
+
+def listed(*items: Json) -> Json:
+    return {"apiVersion": "v1", "kind": "List", "items": list(items)}
+
+
+def ask(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """Return what `gkm plan` prints. In this process: there are many tests, and numpy takes its time to load."""
+    typed, out, err = ["gkm", "plan", *map(str, arguments)], io.StringIO(), io.StringIO()
+    nothing = io.TextIOWrapper(io.BytesIO())
+    code: object = 0
+    within = (patch.object(sys, "argv", typed), patch.object(sys, "stdin", nothing))
+    with ExitStack() as stack:
+        for each in (*within, redirect_stdout(out), redirect_stderr(err)):
+            stack.enter_context(each)
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code or 0
+    assert isinstance(code, int)
+    return subprocess.CompletedProcess(typed, code, out.getvalue(), err.getvalue())
+
+
+class Site:
+    """A directory with two racks of four nodes in each of two blocks, 32 GPUs a rack, until a test says otherwise."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.nodes = self.write("nodes.json", listed(*racks()))
+        self.run = self.write("run.json", run())
+
+    def write(self, name: str, value: object) -> Path:
+        """Write a file, text as it is and all else as JSON (which is YAML, too)."""
+        path = self.directory / name
+        path.write_text(value if isinstance(value, str) else json.dumps(value))
+        return path
+
+    def plan(self, *arguments: object, nodes: Path | None = None, run: Path | None = None) -> Any:  # noqa: ANN401 -- JSON
+        """Return exit code and answer of `gkm plan -o json`."""
+        done = self.ask(*arguments, "-o", "json", nodes=nodes, run=run)
+        assert done.stdout, done.stderr
+        return done.returncode, json.loads(done.stdout)
+
+    def ask(
+        self, *arguments: object, nodes: Path | None = None, run: Path | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        return ask("--nodes", nodes or self.nodes, "--run", run or self.run, *arguments)
+
+
+def racks(count: int = 4, nodes: int = 4, gpus: int = 8) -> Iterable[Json]:
+    """Yield the nodes of racks, two of them in a block."""
+    for rack in range(count):
+        for number in range(nodes):
+            yield node(f"gpu-{rack}-{number}", f"rack{rack}", f"b{rack // 2}", gpus)
+
+
+def shuffled(items: Iterable[Json], seed: int) -> list[Json]:
+    found = list(items)
+    random.Random(seed).shuffle(found)
+    return found
+
+
+def on_a_terminal(*arguments: object, columns: int = 100) -> str:
+    """Return what the command prints on a terminal of so many columns."""
+    command = [sys.executable, "-m", "gkm_cli.main", "plan", *map(str, arguments)]
+    main, terminal = os.openpty()
+    environment = os.environ | {"COLUMNS": str(columns), "TERM": "xterm-256color"}
+    try:
+        with subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=terminal, stderr=subprocess.DEVNULL, env=environment
+        ) as process:
+            os.close(terminal)
+            found = b""
+            try:
+                while piece := os.read(main, 1 << 16):
+                    found += piece
+            except OSError:  # Linux says EIO when the other end is closed.
+                pass
+            process.wait(timeout=60)
+    finally:
+        os.close(main)
+    return found.decode()
