@@ -58,7 +58,7 @@ def _command(name: str) -> Run:
         from gkm_operator.admission.command import run as admission  # noqa: PLC0415
 
         return admission
-    from gkm_operator.caches.command import run as controllers  # noqa: PLC0415
+    from gkm_operator.controllers import run as controllers  # noqa: PLC0415
 
     return controllers
 

@@ -48,6 +48,24 @@ VERIFY_SECONDS: Final = Histogram(
     buckets=(0.001, 0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2, 3, 5, 10),
     registry=REGISTRY,
 )
+PLANS: Final = Counter(
+    "gkm_plan_total",
+    "Runs that were planned, by what came of it: planned; refused, with the reason of the condition; failed.",
+    ["result", "reason"],
+    registry=REGISTRY,
+)
+PLAN_SECONDS: Final = Histogram(
+    "gkm_plan_seconds",
+    "Time that planning one run took, whatever came of it; its inventory is not in it.",
+    buckets=(0.001, 0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10),
+    registry=REGISTRY,
+)
+TOPOLOGY_NODES: Final = Gauge(
+    "gkm_topology_nodes",
+    "Nodes of the last survey: located, quarantined (some label contradicts another, or itself), bare (without GPUs).",
+    ["state"],
+    registry=REGISTRY,
+)
 LEADS: Final = Gauge("gkm_leader", "Whether this replica leads: 1 or 0.", registry=REGISTRY)
 
 
@@ -64,6 +82,18 @@ def judged(kind: str, result: str, seconds: float) -> None:
 def verified(result: str, seconds: float) -> None:
     """Take in a verification."""
     VERIFY_SECONDS.labels(result).observe(seconds)
+
+
+def planned(result: str, reason: str, seconds: float) -> None:
+    """Take in a run that was planned; reasons are ours (gkm_operator.plans.wording)."""
+    PLANS.labels(result, reason).inc()
+    PLAN_SECONDS.observe(seconds)
+
+
+def surveyed(located: int, quarantined: int, bare: int) -> None:
+    """Take in a survey of all nodes."""
+    for state, count in (("located", located), ("quarantined", quarantined), ("bare", bare)):
+        TOPOLOGY_NODES.labels(state).set(count)
 
 
 def api_answered(verb: str, status: int) -> None:

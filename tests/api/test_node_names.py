@@ -49,3 +49,10 @@ def test_nor_one_that_repeats_nothing_or_too_much(text: str) -> None:
 def test_no_name_of_a_node_is_folded_that_is_none() -> None:
     with pytest.raises(ValueError, match="no name of a node"):
         fold(["a,b"])
+
+
+@pytest.mark.parametrize("text", ["n[1-4]", "n*4", "a,b,n[1-2]", "a,b,c,d"])
+def test_no_more_names_come_out_than_are_asked_for(text: str) -> None:
+    assert len(unfold(text, 4)) == 4
+    with pytest.raises(NamesUnreadable):
+        unfold(text, 3)

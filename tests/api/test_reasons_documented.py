@@ -14,6 +14,7 @@ from gkm.gpus import fabric, preflight
 from gkm.hoststate.pointers import CacheState
 from gkm_agent.fabric.nvlink import Health
 from gkm_csi.refusals import Code
+from gkm_operator.plans.wording import Reason as PlannedReason
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = ROOT / "docs" / "reference" / "reasons.md"
@@ -86,6 +87,7 @@ def test_the_reasons_of_a_gpu_stand_together() -> None:
         ("Conditions Ready and Error of a cache", of_conditions),
         ("States of a cache on a node", lambda: set(CacheState)),
         ("Fabric", lambda: {*Health, *fabric._TROUBLES.values(), *fabric._CONFIGURATIONS.values()}),
+        ("Runs", lambda: set(PlannedReason)),
         ("CSI answers", lambda: {code.value for code in Code}),
     ],
 )
@@ -104,6 +106,7 @@ def test_no_row_stands_in_a_table_that_nobody_holds_against_the_code() -> None:
         "Conditions Ready and Error of a cache",
         "States of a cache on a node",
         "Fabric",
+        "Runs",
         "CSI answers",
         WORDS,
     }

@@ -6,7 +6,12 @@ from functools import partial
 from itertools import product
 
 import pytest
+from gkm.kube.client import connect
+from gkm.kube.resources import NODES
+from gkm_operator.plans.sweep import KEPT_PLANS
 from operator_accounts import Accounts, accounts
+from operator_nodes import put
+from operator_plans import gpu_node, run
 from operator_rights import RIGHTS, SYSTEM, Right
 from operator_seen import NODE, TEAM
 from operator_site import manifests
@@ -15,6 +20,7 @@ from testbed.audit import Request
 
 pytestmark = pytest.mark.peers
 CREATED, FORBIDDEN = 201, 403
+GPU_NODE = "audited-gpus"
 
 
 def authorized(requests: list[Request]) -> Iterator[Request]:
@@ -78,6 +84,8 @@ def a_life(place: Accounts) -> None:
     place.register_node()
     until(partial(seen.is_ready, "llama", TEAM), "the agent to come back")
 
+    a_run(place)
+
     place.configure_webhook()
     until(place.is_judged, "the CA to be put back", 120)
 
@@ -85,6 +93,21 @@ def a_life(place: Accounts) -> None:
     place.cluster.kubectl("delete", "clustergkmcache", "--all")
     for namespace in (TEAM, None):
         until(partial(seen.has_no_object, namespace), "the agent to take its words back")
+
+
+def a_run(place: Accounts) -> None:
+    """A Run that is planned again until its first plan is old enough to go."""
+    until, cluster = place.cluster.until, place.cluster
+    put(connect(str(cluster.kubeconfig)), NODES, gpu_node(GPU_NODE, "domain"))
+    until(lambda: cluster.exists("configmap", "gkm-flavors", SYSTEM), "flavors to be told")
+    cluster.apply(run("llama", 8, TEAM))
+    for number in range(1, KEPT_PLANS + 2):
+        until(partial(cluster.exists, "placementplan", f"llama-{number}", TEAM), f"plan {number}")
+        until(lambda: cluster.get("run", "llama", TEAM).get("status", {}).get("planRef"), "the plan to be named")
+        cluster.kubectl("annotate", "run", "llama", "--namespace", TEAM, f"gkm.io/plan-again={number}", "--overwrite")
+    until(lambda: not cluster.exists("placementplan", "llama-1", TEAM), "the oldest plan to go")
+    cluster.kubectl("delete", "run", "llama", "--namespace", TEAM)
+    cluster.kubectl("delete", "node", GPU_NODE)
 
 
 def test_nothing_that_a_process_asked_was_refused(asked: list[Request]) -> None:

@@ -20,8 +20,9 @@ from gkm.kube.workqueue import Retry, WorkQueue
 
 from gkm_operator import metrics
 from gkm_operator.caches import status, telling, verification
-from gkm_operator.caches.aggregation import Aggregation
+from gkm_operator.caches.aggregation import Aggregation, SeeNode, nobody
 from gkm_operator.caches.allowance import Allowance
+from gkm_operator.caches.presence import NODES, Node
 from gkm_operator.caches.schedule import Schedule
 from gkm_operator.caches.spacing import Spacing
 from gkm_operator.caches.tally import CacheKey
@@ -38,7 +39,8 @@ class CachesController:
     """Resolves and verifies what caches name, sums up what nodes report, and writes status on change.
 
     Level-triggered: everything it knows can be lost at any instant and is found again by a list. `verification` may
-    wait for registries, `status` is the queue that writes; a key is in one worker of each at most.
+    wait for registries, `status` is the queue that writes; a key is in one worker of each at most. `nodes` are as
+    Aggregation takes them.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class CachesController:
         namespace: str = DEFAULT_NAMESPACE,
         again: Schedule = Schedule(),  # noqa: B008 -- a frozen value
         now: Callable[[], str] = timestamp,
+        nodes: tuple[Resource[Node], SeeNode] = (NODES, nobody),
     ) -> None:
         self._api = api
         self._spacing = spacing or Spacing()
@@ -69,7 +72,9 @@ class CachesController:
             observe=metrics.reconciled("status"),
         )
         self.verification = Verification(images, self._get, self.status.add, backoff, again=again)
-        self.aggregation = Aggregation(api, lambda key: self.status.add(key, self._spacing.after(key)), namespace)
+        self.aggregation = Aggregation(
+            api, lambda key: self.status.add(key, self._spacing.after(key)), namespace, nodes=nodes[0], see=nodes[1]
+        )
         for name, queue in (("verify", self.verification.queue), ("status", self.status)):
             metrics.QUEUE_DEPTH.labels(name).set_function(queue.__len__)
         self._caches = Reflector(api, GKMCACHES, self._cache_changed)

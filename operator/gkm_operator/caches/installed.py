@@ -13,14 +13,29 @@ from gkm.kube.api import EVERYTHING, Api, Selector
 from gkm.kube.backoff import Backoff
 from gkm.kube.errors import ApiError
 from gkm.kube.leases import LEASES
-from gkm.kube.resources import CLUSTERGKMCACHENODES, CLUSTERGKMCACHES, GKMCACHENODES, GKMCACHES, Resource
+from gkm.kube.resources import (
+    CLUSTERGKMCACHENODES,
+    CLUSTERGKMCACHES,
+    GKMCACHENODES,
+    GKMCACHES,
+    PLACEMENTPLANS,
+    RUNS,
+    Resource,
+)
 
 from gkm_operator.caches.kinds import DEFINITIONS, foreign
-from gkm_operator.caches.presence import AGENT_SETS, AGENTS, NODES, agent_set, agents
+from gkm_operator.caches.presence import AGENT_SETS, AGENTS, NODES, agent_set
 
 _LOG = logging.getLogger(__name__)
 
-OURS: tuple[Resource[Any], ...] = (GKMCACHES, CLUSTERGKMCACHES, GKMCACHENODES, CLUSTERGKMCACHENODES)
+OURS: tuple[Resource[Any], ...] = (
+    GKMCACHES,
+    CLUSTERGKMCACHES,
+    GKMCACHENODES,
+    CLUSTERGKMCACHENODES,
+    RUNS,
+    PLACEMENTPLANS,
+)
 BACKOFF = Backoff(0.5, 15.0)
 _FORBIDDEN = 403
 
@@ -88,7 +103,8 @@ def check(api: Api, lease: tuple[str, str]) -> None:
 
 
 def _others(namespace: str) -> tuple[tuple[Resource[Any], Selector], ...]:
-    return (NODES, EVERYTHING), (AGENTS, agents(namespace)), (AGENT_SETS, agent_set(namespace))
+    # Pods of all namespaces are listed once there is a Run; who may not must be told before that.
+    return (NODES, EVERYTHING), (AGENTS, EVERYTHING), (AGENT_SETS, agent_set(namespace))
 
 
 def _read(api: Api, lease: tuple[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""`gkm-operator controllers`: runs the controllers until it is told to end."""
+"""`gkm-operator controllers`: runs the controllers of caches and of runs until it is told to end."""
 
 import argparse
 from threading import Event
@@ -15,6 +15,8 @@ from gkm_operator.caches.controller import CachesController
 from gkm_operator.caches.schedule import Schedule
 from gkm_operator.health import HealthServer
 from gkm_operator.images import RegistryImages
+from gkm_operator.plans import flavors
+from gkm_operator.plans.controller import PlansController
 
 LEASE_PATIENCE_SECONDS = 3.0
 LOOK_SECONDS = 0.5
@@ -36,24 +38,31 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
     impatient = connect(arguments.kubeconfig, arguments.context, metrics.api_answered, patience=LEASE_PATIENCE_SECONDS)
     elector = Elector(impatient, own_namespace(), arguments.lease, arguments.identity)
     metrics.LEADS.set_function(lambda: elector.leads)
-    controller = CachesController(
+    plans = PlansController(
+        api, config, leads=lambda: elector.leads, instance=arguments.identity, namespace=own_namespace()
+    )
+    caches = CachesController(
         api,
         RegistryImages.of(config, secrets=PullSecrets(KubeSecrets(api), config.registries, own_namespace())),
         instance=arguments.identity,
         namespace=own_namespace(),
         again=Schedule.of(config.verification),
+        nodes=(flavors.nodes(config.topology.labels.flavor), plans.see_node),
     )
-    health = HealthServer(arguments.health, lambda: controller.synced, {"/metrics": metrics.page})
+    health = HealthServer(arguments.health, lambda: caches.synced, {"/metrics": metrics.page})
     # Before anything is asked of the API server: while that is away, a restart by kubelet would mend nothing.
     health.start()
     try:
         there = installed.wait(api, (own_namespace(), arguments.lease), stop)
-        # All watch, so that who follows a leader knows everything already; one works.
-        if there and controller.watch(stop) and elector.lead(stop):
-            controller.work()
+        # All watch caches, so that who follows a leader knows everything already; one works.
+        if there and caches.watch(stop) and elector.lead(stop):
+            caches.work()
+            plans.work()
             _lead(elector, stop)
     finally:
-        controller.close()
+        # Who may give something twice ends first.
+        plans.close()
+        caches.close()
         elector.release()
         health.close()
     return 0

@@ -1,0 +1,77 @@
+"""What a sweep decides on, taken together at one moment, and who has the same GPUs by it. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from gkm_operator.plans.book import Made
+from gkm_operator.plans.ledger import Taken
+from gkm_operator.plans.lost import Map
+from gkm_operator.plans.objects import RunKey, WatchedRun
+from gkm_operator.plans.room import Held, hold
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Runs, the plans of each by number, and the nodes with what their pods take.
+
+    `unread` are Runs that are there and cannot be read: their plans count. `version` is another one whenever nodes or
+    pods changed; `flavored` has the flavors of all nodes that name one.
+    """
+
+    now: datetime
+    runs: Sequence[WatchedRun]
+    unread: frozenset[RunKey]
+    plans: Mapping[RunKey, Sequence[Made]]
+    taken: Taken
+    nodes: Map
+    flavored: Mapping[str, str]
+    version: int
+
+    def current(self, run: WatchedRun) -> Made | None:
+        """Return the newest plan of a run; those of a former Run of its name are none of it."""
+        return newest(self.plans.get(run.key, ()), run.metadata.uid)
+
+    def live(self) -> dict[RunKey, tuple[Made, int]]:
+        """Return the plans that hold GPUs, each with the priority of its run."""
+        found = {}
+        for run in self.runs:
+            plan = self.current(run)
+            if plan is not None and run.metadata.deletion_timestamp is None and not plan.expired(self.now):
+                found[run.key] = plan, run.spec.priority
+        for key in self.unread - found.keys():
+            plans = self.plans.get(key, ())
+            if plans and not plans[-1].expired(self.now):
+                found[key] = plans[-1], 0
+        return found
+
+    def held(self) -> Held:
+        """Return what live plans hold."""
+        return Held({key: hold(plan.claims, self.taken.of(key)) for key, (plan, _) in self.live().items()})
+
+
+def newest(plans: Iterable[Made], owner: str) -> Made | None:
+    """Return the plan with the highest number among those of an owner."""
+    return max((plan for plan in plans if plan.owner == owner), key=lambda plan: plan.number, default=None)
+
+
+def given_twice(live: Mapping[RunKey, tuple[Made, int]], totals: Mapping[str, int]) -> dict[RunKey, str]:
+    """Return the runs whose plans name GPUs that those of others name as well, with a sentence each.
+
+    Of two, the run with the higher priority has them, of equals the older plan. `totals` are the GPUs of each node.
+    """
+    order = sorted(live.items(), key=lambda item: (-item[1][1], item[1][0].created or "~", item[0]))
+    left = dict(totals)
+    claimed: set[str] = set()
+    found = {}
+    for run, (plan, _) in order:
+        over = [node for node, gpus in sorted(plan.claims.items()) if node in claimed and gpus > left.get(node, gpus)]
+        if over:
+            # Whose they are is not said: it may be a run of a namespace that this one's users cannot see.
+            found[run] = f"GPUs of node {over[0]} were given to another run as well"
+            continue
+        for node, gpus in plan.claims.items():
+            if node in left:
+                left[node] -= gpus
+                claimed.add(node)
+    return found

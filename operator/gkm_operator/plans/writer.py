@@ -1,0 +1,169 @@
+"""What is written: plans, once each; the status of runs; Events. What is lost on the way is found out later."""
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+from enum import Enum
+from typing import NamedTuple
+
+from gkm.api.runs import RunStatus
+from gkm.hoststate.logs import fields
+from gkm.kube.api import Api
+from gkm.kube.errors import ApiError
+from gkm.kube.events import Recorder, Told
+
+from gkm_operator.plans import status, telling
+from gkm_operator.plans.book import Book, Made
+from gkm_operator.plans.objects import PLANS, RUNS, WatchedRun
+from gkm_operator.plans.planning import Draft
+
+_LOG = logging.getLogger(__name__)
+
+FIELD_MANAGER = "gkm-operator"
+_FIRST_SERVER_ERROR = 500
+_TOO_MANY = 429
+_REMEMBERED = 8192
+
+
+class Sent(Enum):
+    """What became of a plan. OPEN: its answer was lost. ANOTHERS: a leader before made one of that name."""
+
+    MADE = "made"
+    OPEN = "open"
+    ANOTHERS = "another's"
+    REFUSED = "refused"
+
+
+class NotLeading(RuntimeError):
+    """The lease may be another's: nothing must be written any more."""
+
+
+class _Written(NamedTuple):
+    """A status, the resourceVersion that the watch showed when it was written, and that of the object with it."""
+
+    shown: str
+    version: str
+    status: RunStatus
+
+
+class Writer:
+    """Used by the one thread that plans. `leads` is asked before every write."""
+
+    def __init__(self, api: Api, book: Book, recorder: Recorder, leads: Callable[[], bool]) -> None:
+        self._api = api
+        self._book = book
+        self._recorder = recorder
+        self._leads = leads
+        self._open: list[Draft] = []
+        self._anothers: list[Made] = []
+        self.refusal = ""
+        """What the API server said when it last refused a plan."""
+        self._written: OrderedDict[str, _Written] = OrderedDict()
+        self._told: OrderedDict[tuple[str, str], None] = OrderedDict()
+
+    def settle(self) -> bool:
+        """Send again what may have been made or not; return whether it is known by now which plans there are.
+
+        Raises:
+            NotLeading: as it says.
+        """
+        while self._open:
+            if self._send(self._open[0]) is Sent.OPEN:
+                return False
+            # Also where the name is taken: most likely by what was sent before. The watch will tell.
+            self._anothers.append(self._open.pop(0).counts)
+        self._anothers = [plan for plan in self._anothers if self._book.waits_for(plan)]
+        return not self._anothers
+
+    def make(self, draft: Draft) -> Sent:
+        """Make a plan. From before it is sent, it counts. Nothing more may be planned after OPEN and ANOTHERS.
+
+        Raises:
+            NotLeading: as it says.
+        """
+        self.check()
+        self._book.sending(draft.counts)
+        sent = self._send(draft)
+        if sent is Sent.OPEN:
+            self._open.append(draft)
+        elif sent is Sent.ANOTHERS:
+            self._anothers.append(draft.counts)
+        return sent
+
+    def _send(self, draft: Draft) -> Sent:
+        self.check()
+        plan = draft.counts
+        name = f"{plan.run.namespace}/{plan.name}"
+        try:
+            self._api.create(PLANS, draft.value)
+        except ApiError as error:
+            if error.conflict:
+                _LOG.info("plan is there already", extra=fields(plan=name))
+                return Sent.ANOTHERS
+            if not error.status or error.status >= _FIRST_SERVER_ERROR or error.status == _TOO_MANY:
+                _LOG.warning("plan may be made or not", extra=fields(plan=name, why=str(error)))
+                return Sent.OPEN
+            self._book.not_made(plan)
+            self.refusal = str(error)
+            _LOG.warning("plan not made", extra=fields(plan=name, why=self.refusal))
+            return Sent.REFUSED
+        return Sent.MADE
+
+    def drop(self, plan: Made) -> None:
+        """Delete an old plan, if it is there; what cannot be deleted now is tried again in a later sweep."""
+        self.check()
+        try:
+            self._api.delete(PLANS, plan.name, plan.run.namespace)
+        except ApiError as error:
+            if not error.not_found:
+                _LOG.warning("old plan not deleted", extra=fields(plan=f"{plan.run}-{plan.number}", why=str(error)))
+
+    def standing(self, run: WatchedRun) -> RunStatus:
+        """Return the status of a run, also if this process wrote it a moment ago and its watch lags behind."""
+        return self._last(run).status
+
+    def say(self, run: WatchedRun, new: RunStatus) -> None:
+        """Write the status of a run; who was overtaken writes it in a later sweep, from what is there then."""
+        self.check()
+        last, meta = self._last(run), run.metadata
+        old = last.status
+        try:
+            value = status.applied(run, new, last.version)
+            answer = self._api.apply(RUNS, value, field_manager=FIELD_MANAGER, subresource="status")
+        except ApiError as error:
+            if not (error.not_found or error.conflict):
+                _LOG.warning("status not written", extra=fields(run=str(run.key), why=str(error)))
+            return
+        self._written[meta.uid] = _Written(meta.resource_version, answer.metadata.resource_version, new)
+        self._written.move_to_end(meta.uid)
+        if len(self._written) > _REMEMBERED:
+            self._written.popitem(last=False)
+        told, condition = telling.of_refusal(old, new), new.condition("Planned")
+        if told is not None and condition is not None:
+            self.tell(run, told, f"{meta.generation} {condition.last_transition_time}")
+
+    def tell(self, run: WatchedRun, told: Told, occasion: str) -> None:
+        """Tell something about a run, once; another process may have told it before."""
+        key = (run.metadata.uid, f"{told.reason} {occasion}")
+        if key in self._told:
+            return
+        self.check()
+        self._recorder.tell(telling.regarding(run), told, occasion)
+        self._told[key] = None
+        if len(self._told) > _REMEMBERED:
+            self._told.popitem(last=False)
+
+    def _last(self, run: WatchedRun) -> "_Written":
+        """Return the newest that is known of the status: what was shown, or what was written since."""
+        shown = run.metadata.resource_version
+        last = self._written.get(run.metadata.uid)
+        return last if last is not None and last.shown == shown else _Written(shown, shown, run.status)
+
+    def check(self) -> None:
+        """Go on only as a leader.
+
+        Raises:
+            NotLeading: the lease may be another's.
+        """
+        if not self._leads():
+            raise NotLeading("the lease is not held any more")
