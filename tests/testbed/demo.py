@@ -1,4 +1,4 @@
-"""`make demo`: one real Triton cache goes from a registry into a mount on this machine, without a cluster.
+"""`make demo`: one real Triton cache goes from a registry into a mount on this machine, without a cluster; and a plan.
 
 Real: the cache, the registry's protocol, the signature, the agent, the CSI driver and its socket, the mount. Made up:
 the GPU, which is described to a library with NVML's functions, so that the demo is the same on every machine.
@@ -19,6 +19,7 @@ from testbed import private_mounts
 from testbed import registry_faults as faults
 from testbed.csi_client import CSIClient
 from testbed.demo_place import NAMESPACE, Place
+from testbed.demo_plan import groups_are_placed
 from testbed.processes import ProcessFailed
 from testbed.push import Target
 from testbed.registry import Registry
@@ -35,7 +36,7 @@ def main() -> int:
     with_mounts = os.geteuid() == 0
     if with_mounts:
         private_mounts.enter()
-    story = Story("GKM: one signed kernel cache, from a registry into a mount.")
+    story = Story("GKM: one signed kernel cache, from a registry into a mount; and where 64 groups of GPUs go.")
     try:
         with ExitStack() as stack:
             place = arrange(story, stack)
@@ -46,6 +47,7 @@ def main() -> int:
             else:
                 story.note("Not root, so nothing is mounted: the CSI driver, publish and unpublish are left out.")
             wrong_ones_are_refused(story, stack, place, built)
+            groups_are_placed(story, place.directory / "plans")
     except (StoryBroken, ProcessFailed, TimeoutError, RuntimeError, grpc.RpcError) as broken:
         sys.stderr.write(f"error: the story broke off: {broken}\n")
         return 1
