@@ -2,6 +2,7 @@
 
 It shares the values of `gkm.packing` and nothing else with the planner. The rules are those of docs/design/calculus.md,
 After a loss: who is untouched stays; a group that is touched stays if it keeps its domain and its scope, else it moves.
+Where something of the run stands, its spares may be lacking: they keep no group from staying.
 """
 
 from collections import Counter
@@ -37,7 +38,7 @@ def untouched(nodes: Sequence[Node], former: Sequence[Group], request: Request) 
             found.append(group)
     given: Counter[str] = Counter()
     for group in found:
-        given[group.scope] += group.gpus + request.spares * request.pod_gpus
+        given[group.scope] += group.gpus
     short = {ceiling.scope for ceiling in request.ceilings if given[ceiling.scope] > ceiling.gpus}
     return [group for group in found if group.scope not in short]
 
@@ -58,6 +59,26 @@ def standing(nodes: Sequence[Node], former: Sequence[Group], request: Request) -
     return found
 
 
+def most_spares(nodes: Sequence[Node], request: Request, groups: Sequence[Group]) -> int:
+    """Return for how many spares there is room beside the pods of some groups, by trying."""
+    left = {node.name: node.free // request.pod_gpus for node in nodes}
+    for group in groups:
+        for name, gpus in group.nodes:
+            left[name] -= gpus // request.pod_gpus
+    homes = {group.place for group in groups}
+    asked: list[list[str]] = []
+    for ceiling in request.ceilings or (ANY,):
+        here = [group for group in groups if group.scope == ceiling.scope]
+        given = (ceiling.gpus - sum(group.gpus for group in here)) // request.pod_gpus
+        near = [
+            node.name
+            for node in nodes
+            if (not ceiling.scope or ceiling.scope in node.scopes) and (request.may_spread or node.place in homes)
+        ]
+        asked += [near] * min(given, request.spares * len(here), sum(left.values()))
+    return _matched(asked, left)
+
+
 def _takes(node: Node, place: Place, scope: str) -> bool:
     return node.place == place and (not scope or scope in node.scopes)
 
@@ -71,6 +92,7 @@ class Search:
         names = {group.index for group in self.stay}
         self.touched = [group for group in former if group.index not in names]
         self.stands = standing(nodes, former, request)
+        self.spares = 0 if any(self.stands.values()) else request.spares
         scopes = [ceiling.scope for ceiling in request.ceilings or (ANY,)]
         usable = [node for node in nodes if not request.ceilings or set(scopes) & node.scopes]
         self.usable = usable
@@ -101,12 +123,6 @@ class Search:
             self.touched = touched
             if found and count + len(self.stay):
                 return count + len(self.stay), min(found)
-        # Groups that stand go too, the highest numbers first, where there is no room for the spares of all.
-        self.touched = []
-        while len(self.stay) > 1:
-            self.stay = self.stay[:-1]
-            if self.fewest_moved() is not None:
-                return len(self.stay), 0
         return None
 
     def _fitting(self) -> Iterator[tuple[Home, ...]]:
@@ -123,7 +139,7 @@ class Search:
         places = {home[0] for _, home in placed}
         if not request.may_spread and len(places) > 1:
             return False
-        spare = request.spares * request.pod_gpus
+        spare = self.spares * request.pod_gpus
         for ceiling in request.ceilings:
             if sum(gpus + spare for gpus, home in placed if home[1] == ceiling.scope) > ceiling.gpus:
                 return False
@@ -143,8 +159,8 @@ class Search:
                 for n in self.usable
                 if (not scope or scope in n.scopes) and (request.may_spread or n.place in places)
             ]
-            asked += [near] * request.spares
-        return _matched(asked, left)
+            asked += [near] * self.spares
+        return _matched(asked, left) == len(asked)
 
     def _cost(self, homes: Sequence[Home]) -> Fewest:
         """Return the cost of a run without scopes."""
@@ -186,8 +202,8 @@ def _fewest_away(sizes: Sequence[int], slots: int) -> int:
     raise AssertionError("pods alone do not fit")
 
 
-def _matched(asked: Sequence[Sequence[str]], left: Mapping[str, int]) -> bool:
-    """Return whether everyone finds a slot on one of the nodes that will do."""
+def _matched(asked: Sequence[Sequence[str]], left: Mapping[str, int]) -> int:
+    """Return how many find a slot on one of the nodes that will do."""
     holders: dict[str, list[int]] = {name: [] for name in left}
 
     def seat(who: int, seen: set[str]) -> bool:
@@ -204,7 +220,7 @@ def _matched(asked: Sequence[Sequence[str]], left: Mapping[str, int]) -> bool:
                     return True
         return False
 
-    return all(seat(who, set()) for who in range(len(asked)))
+    return sum(seat(who, set()) for who in range(len(asked)))
 
 
 def all_spares_at_home(groups: Sequence[Group]) -> bool:

@@ -125,7 +125,7 @@ def bound(cluster: Cluster, pods: int) -> Counter[tuple[str, str]]:
 def test_the_api_server_accepts_the_manifests_as_they_are(cluster: Cluster, site: Site) -> None:
     if not cluster.exists("namespace", "ml"):
         cluster.kubectl("create", "namespace", "ml")
-    asks = site.write("asks.json", run("a" * 190 + ".v1", gpusPerPod=4, spares=1))
+    asks = site.write("asks.json", run("a" * 60 + ".v1", gpusPerPod=4, spares=1))
     done = site.ask("-o", "manifests", run=asks)
     said = cluster.kubectl("create", "--dry-run=server", "--validate=strict", "--filename", "-", input=done.stdout)
     assert said.count("created (server dry run)") == len(jobs(done)) == 2

@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import Json, Resource
-from gkm_operator.plans import attempts, planning
+from gkm_operator import metrics
+from gkm_operator.plans import attempts, controller, planning
 from operator_plans import NAMESPACE, RAW_PLANS, PlansSite, gpu_node
 from testbed.waiting import until
 
@@ -98,3 +99,30 @@ def test_a_plan_that_the_api_server_does_not_take_is_told(site: PlansSite, monke
     until(lambda: site.planned("r")[1] != "", "it has an answer")
     assert site.planned("r")[:2] == ("False", "NotWritten")
     assert "exceeded quota in team" in site.planned("r")[2]
+
+
+def test_what_the_api_server_did_not_take_is_sent_again_and_counts_when_it_is_taken(
+    site: PlansSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attempts, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(controller, "IDLE_SECONDS", 0.01)
+    create = site.api.create
+    refused: list[Json] = []
+    made, failed = counted("planned", ""), counted("failed", "NotWritten")
+
+    def refusing_once(resource: Resource[Json], value: Json) -> Json:
+        if resource.plural == RAW_PLANS.plural and not refused:
+            refused.append(value)
+            raise ApiError(403, "Forbidden", "a policy that somebody takes back")
+        return create(resource, value)
+
+    monkeypatch.setattr(site.api, "create", refusing_once)
+    site.controller.work()
+    site.ask("r", 16)
+    site.until("r", "Planned", "r-1")
+    assert (counted("planned", "") - made, counted("failed", "NotWritten") - failed) == (1, 1)
+
+
+def counted(result: str, reason: str) -> float:
+    """What gkm_plan_total says."""
+    return metrics.REGISTRY.get_sample_value("gkm_plan_total", {"result": result, "reason": reason}) or 0.0

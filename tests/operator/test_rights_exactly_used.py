@@ -99,7 +99,9 @@ def a_run(place: Accounts) -> None:
     """A Run that is planned again until its first plan is old enough to go."""
     until, cluster = place.cluster.until, place.cluster
     put(connect(str(cluster.kubeconfig)), NODES, gpu_node(GPU_NODE, "domain"))
-    until(lambda: cluster.exists("configmap", "gkm-flavors", SYSTEM), "flavors to be told")
+    flavors = "jsonpath={.data.flavors}"
+    words = ("get", "configmap", "gkm-flavors", "--namespace", SYSTEM, "--output", flavors)
+    until(lambda: "h100" in cluster.kubectl(*words).split(","), "its flavor to be known")
     cluster.apply(run("llama", 8, TEAM))
     for number in range(1, KEPT_PLANS + 2):
         until(partial(cluster.exists, "placementplan", f"llama-{number}", TEAM), f"plan {number}")

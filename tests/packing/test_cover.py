@@ -4,6 +4,7 @@ from itertools import product
 from typing import NamedTuple
 
 import pytest
+from gkm.packing.domains import cover as module
 from gkm.packing.domains.costs import Limits, costs
 from gkm.packing.domains.cover import TooLargeError, cover
 from gkm.packing.domains.options import WHOLE, Option, Shape, options, steps
@@ -87,6 +88,18 @@ def test_what_is_read_back_is_what_trying_everything_finds(tree: Tree) -> None:
         taken = {domain: groups[0] for domain, groups, *_ in read(tables, [start])}
         uses = (*(0 if d in taken else 1 for d in range(len(tree.domains))),)
         assert (*uses, *(-taken.get(d, 0) for d in range(len(tree.domains)))) == best[1]
+
+
+def test_rows_that_are_not_kept_are_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_ROWS", 0)
+    weights = costs(Policy.FEWEST_DOMAINS, Limits(0, 3, 30, 2))
+    # (groups, free GPUs): the second and third together are cheaper than the first and third, in as many blocks.
+    offered = [
+        [Option((groups,), WHOLE, weights.domain + free * weights.gpu)] for groups, free in ((2, 9), (2, 5), (1, 3))
+    ]
+    tables = cover(offered, [range(2), range(2, 3)], weights, (3,), short=False)
+    assert not tables.kept
+    assert [(taken.domain, taken.groups) for taken in read(tables, [(0, 3)])] == [(1, (2,)), (2, (1,))]
 
 
 @given(st.integers(0, 40), st.integers(1, 5), st.integers(0, 5), st.integers(0, 4), st.booleans())

@@ -10,6 +10,7 @@ from gkm.packing.domains.cover import TooLargeError
 from gkm.packing.explaining import explain
 from gkm.packing.inventory import Inventory
 from gkm.packing.plan import plan
+from gkm.packing.refusals import verifying
 from gkm.packing.values import Fix, FixKind, Level, Node, Place, Plan, Policy, Refusal, Request
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
@@ -57,7 +58,7 @@ def test_all_policies_are_side_by_side_and_the_one_of_the_run_is_marked() -> Non
 
 def test_why_no_fewer_domains_and_what_fewer_blocks_would_cost() -> None:
     assert explained(TREE, SIX).reasons == (
-        "2 domains hold the 6 groups; no 1 can: the largest holds 3 at most",
+        "2 domains hold the 6 groups; one alone cannot: the largest holds 3 at most",
         "of the plans in 2 domains, this leaves the least over: 0 GPUs stay free in the domains that it uses",
         "of those, it has the fewest blocks, 2",
         (
@@ -69,7 +70,7 @@ def test_why_no_fewer_domains_and_what_fewer_blocks_would_cost() -> None:
 
 def test_why_no_fewer_blocks() -> None:
     reasons = explained(TREE, Request(72, 8, 8, policy=Policy.FEWEST_BLOCKS)).reasons
-    assert reasons[0] == "2 blocks hold the 9 groups; no 1 can: the largest holds 6 at most"
+    assert reasons[0] == "2 blocks hold the 9 groups; one alone cannot: the largest holds 6 at most"
 
 
 def test_spares_that_must_leave_are_said_first_and_seen_where_they_are_lent() -> None:
@@ -151,7 +152,7 @@ def test_what_fewer_domains_or_blocks_hold_at_most_is_so(case: Case) -> None:
     assume(said)
     width = 3 if said[0]["name"] == "block" else 4
     parts = sorted({node.place[:width] for node in nodes})
-    fewer = int(said[0]["fewer"])
+    fewer = int(said[0]["fewer"] or 1)
     held = 0
     for chosen in combinations(parts, min(fewer, len(parts))):
         here = [node for node in nodes if node.place[:width] in chosen]
@@ -163,4 +164,39 @@ def test_what_fewer_domains_or_blocks_hold_at_most_is_so(case: Case) -> None:
     assert int(said[0]["most"]) == held
 
 
-COUNTED = re.compile(r"\d+ (?P<name>domain|block)s hold .*; no (?P<fewer>\d+) can: .* (?P<most>\d+) at most")
+@some
+@given(st.one_of(cases(), scoped_cases()))
+def test_a_figure_that_does_not_prove_anything_is_not_told_as_a_proof(case: Case) -> None:
+    nodes, request = case
+    inventory = Inventory.from_nodes(nodes)
+    answer = plan(inventory, replace(request, may_spread=True), "1")
+    assume(isinstance(answer, Plan))
+    assert isinstance(answer, Plan)
+    for said in filter(None, map(COUNTED.match, explain(inventory, answer).reasons)):
+        assert int(said["most"]) < len(answer.groups)
+
+
+def test_one_is_told_as_one() -> None:
+    told = explained(domain("d1", 8, 1), Request(8, 8, 8)).reasons
+    assert told[1].endswith("1 GPU stays free in the domains that it uses")
+    alone = explained([*domain("d1", 8, 1), *domain("d2", 4)], Request(8, 8, 8, may_spread=False)).reasons
+    assert alone[0] == "the run may not spread: 1 domain has room for all of it, and 1 GPU over"
+
+
+def test_of_a_refusal_it_is_told_which_changes_were_too_large_to_be_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verifying, "MAX_WORK", 0)
+    inventory = Inventory.from_nodes(domain("d1", 8, 0))
+    request = Request(16, 8, 8)
+    answer = plan(inventory, request, "1")
+    found = explain(inventory, answer, request)
+    assert isinstance(answer, Refusal)
+    assert found.fixes == ()
+    assert found.reasons == (
+        answer.message,
+        "not told: a smaller run and freeing nodes; it is told only when it was planned, and that would take seconds",
+    )
+
+
+COUNTED = re.compile(
+    r"\d+ (?P<name>domain|block)s hold .*; (no (?P<fewer>\d+) can|one alone cannot): .* (?P<most>\d+) at most"
+)

@@ -2,7 +2,8 @@
 
 import pytest
 from gkm.packing.inventory import Inventory
-from gkm.packing.refusals.fixes import MAX_NAMED, fixes
+from gkm.packing.refusals import verifying
+from gkm.packing.refusals.fixes import MAX_NAMED, changes, fixes
 from gkm.packing.refusals.proposing import MAX_NAME
 from gkm.packing.values import Ceiling, Fix, FixKind, Malleability, Node, Place, Request
 
@@ -49,7 +50,9 @@ def test_the_largest_run_of_whole_groups_and_the_one_with_a_short_last_group() -
 def test_a_malleable_run_is_made_to_fit_in_its_smallest_size() -> None:
     request = Request(40, 8, 8, malleability=Malleability(step_gpus=8, min_gpus=24))
     found = told(domain("d1", 8, 8, 0, 0, 0), request)
-    assert [fix.sentence for fix in found[FixKind.SMALLER]] == ["ask for 16 GPUs instead of 24: 2 groups"]
+    assert [fix.sentence for fix in found[FixKind.SMALLER]] == [
+        "ask for 16 GPUs, in this size only, instead of 24 at least: 2 groups"
+    ]
     assert len(found[FixKind.FREE_NODES][0].changes) == 1
 
 
@@ -120,3 +123,45 @@ def test_scopes_free_nodes_only_as_far_as_their_ceilings_let_them() -> None:
     (fix,) = told(nodes, request)[FixKind.FREE_NODES]
     assert len(fix.changes) == 2
     assert "d2-1" in fix.changes
+
+
+def test_one_gpu_and_one_node_are_told_as_one() -> None:
+    (fix,) = told(domain("d1", 7), Request(8, 8, 8))[FixKind.FREE_NODES]
+    assert fix.sentence == "free 1 node (1 GPU is in use there): d1-0"
+    (smaller,) = told(domain("d1", 1), Request(2, 1, 1))[FixKind.SMALLER]
+    assert smaller.sentence == "ask for 1 GPU instead of 2: 1 group"
+
+
+def test_what_is_too_large_to_be_told_is_noted_and_the_rest_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    inventory = Inventory.from_nodes(domain("d1", 8, 8, 8, 0))
+    request = Request(32, 8, 8)
+    assert [fix.kind for fix in changes(inventory, request).fixes] == [FixKind.FREE_NODES, FixKind.SMALLER]
+    # Three groups are planned sooner than four.
+    monkeypatch.setattr(verifying, "MAX_WORK", 6)
+    found = changes(inventory, request)
+    assert [fix.kind for fix in found.fixes] == [FixKind.SMALLER]
+    assert [note.partition(";")[0] for note in found.notes] == ["not told: freeing nodes"]
+
+
+def test_sixteen_scopes_that_overlap_are_more_than_changes_are_tried_for() -> None:
+    names = [f"s{number}" for number in range(16)]
+    nodes = domain("d1", 8, 8, 8, 0, scopes=frozenset(names))
+    request = Request(24, 8, 8, ceilings=tuple(Ceiling(name, 0) for name in names))
+    found = changes(Inventory.from_nodes(nodes), request)
+    assert found.fixes == ()
+    assert found.notes == (
+        (
+            "not told: freeing nodes, a smaller run, a smaller run with a short last group and higher ceilings; "
+            "16 scopes overlap, and changes are tried for 8 at most"
+        ),
+    )
+
+
+def test_how_many_more_would_do_is_told_where_there_is_not_room_for_all() -> None:
+    names = [f"s{number}" for number in range(8)]
+    nodes = domain("d1", 8, 8, 8, 0, scopes=frozenset(names))
+    # One group fits: so a smaller run is told too, and the highest raise is not.
+    ceilings = tuple(Ceiling(name, 8 * (number == 0)) for number, name in enumerate(names))
+    found = changes(Inventory.from_nodes(nodes), Request(24, 8, 8, ceilings=ceilings))
+    assert len(found.fixes) == 8
+    assert found.notes == ("1 larger change would do as well",)

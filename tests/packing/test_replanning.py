@@ -183,7 +183,7 @@ def test_a_malleable_run_gives_up_the_groups_with_the_highest_numbers_among_the_
     found = again([*without(nodes, "1a-0", "1c-0"), *domain("2a", 8)], former, request)
     assert [group.index for group in found.plan.groups] == [0, 1, 3]
     assert (found.plan.gpus, found.kept, found.moved) == (24, (1, 3), (0,))
-    assert any("groups 2 of the former plan run no more" in reason for reason in found.reasons)
+    assert any("group 2 of the former plan runs no more" in reason for reason in found.reasons)
 
 
 def test_a_malleable_run_that_became_smaller_grows_again_around_what_stands() -> None:

@@ -1,12 +1,13 @@
 """A plan is the same when it has been written into a PlacementPlan and read again."""
 
+import tracemalloc
 from collections import Counter
 from dataclasses import replace
 from random import Random
 
 import msgspec
 import pytest
-from gkm.api.plans import PlanSpec
+from gkm.api.plans import PlanSpec, SpareShare
 from gkm.packing.hashing import plan_hash
 from gkm.packing.plan import plan
 from gkm.packing.values import Group, Node, Place, Plan, Request
@@ -88,8 +89,10 @@ def _domain(index: int) -> Place:
         ({"name": "gpu-[2-1]"}, "range 2-1"),
         ({"name": "gpu-[0-9999999]"}, "names"),
         ({"name": "A"}, "no names of nodes"),
-        ({"gpus": 16}, "its nodes give 16 GPUs"),
-        ({"name": "gpu-[1-3]"}, "its nodes give 24 GPUs"),
+        ({"gpus": 16}, "its nodes give more GPUs than the 8 that it has"),
+        ({"gpus": 4}, "its nodes give 4 GPUs, and it has 8"),
+        ({"name": "gpu-[1-3]"}, "the range 1-3 has 3 names"),
+        ({"name": "gpu-1*3"}, "more than 1 names"),
     ],
 )
 def test_what_no_plan_of_ours_says_is_refused_with_its_group(change: dict[str, object], said: str) -> None:
@@ -99,3 +102,49 @@ def test_what_no_plan_of_ours_says_is_refused_with_its_group(change: dict[str, o
     document["groups"][0]["nodes"][0].update(change)
     with pytest.raises(PlanUnreadable, match=f"group 0: .*{said}"):
         groups_of(msgspec.convert(document, PlanSpec))
+
+
+def _swollen(**change: object) -> PlanSpec:
+    """A plan of one pod and a spare on two nodes, with its group changed."""
+    nodes = [Node(f"gpu-{number}", DOMAIN, 8, 8) for number in (1, 2)]
+    answer = plan(nodes, Request(gpus=8, pod_gpus=8, group_gpus=8, spares=1), VERSION)
+    assert isinstance(answer, Plan)
+    document = msgspec.to_builtins(written(answer, "h100"))
+    document["groups"][0] |= change
+    return msgspec.convert(document, PlanSpec)
+
+
+MANY = "n*1000000"
+SPARES = {"node": MANY, "gpus": 8, "domain": "/".join(DOMAIN), "distance": "domain"}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"count": 2}, "its groups have more than the 8 GPUs of the plan"),
+        ({"gpus": 1_000_000, "nodes": [{"name": MANY, "gpus": 1}]}, "its groups have more than the 8 GPUs of the plan"),
+        ({"nodes": [{"name": MANY, "gpus": 1}]}, "more than 8 names"),
+        ({"nodes": [{"name": "n", "gpus": 8}] * 10_000}, "its nodes give more GPUs than the 8 that it has"),
+        ({"spares": [SPARES]}, "more than 1 names"),
+        ({"spares": [SPARES | {"node": "n"}] * 10_000}, "it has more than 1 spares of 8 GPUs"),
+    ],
+)
+def test_what_a_few_bytes_say_a_million_times_is_refused_before_it_is_written_out(
+    change: dict[str, object], said: str
+) -> None:
+    spec = _swollen(**change)
+    tracemalloc.start()
+    try:
+        with pytest.raises(PlanUnreadable, match=said):
+            groups_of(spec)
+        assert tracemalloc.get_traced_memory()[1] < 4_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_spares_of_all_groups_together_are_no_more_than_a_run_may_have() -> None:
+    spec = _swollen()
+    request = msgspec.structs.replace(spec.request, spares=2_000_000)
+    group = msgspec.structs.replace(spec.groups[0], spares=[SpareShare(MANY, 8, "/".join(DOMAIN), "domain")])
+    with pytest.raises(PlanUnreadable, match="more than 125000 names"):
+        groups_of(msgspec.structs.replace(spec, request=request, groups=[group]))

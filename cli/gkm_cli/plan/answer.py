@@ -33,7 +33,7 @@ def of_run(decided: Decided, notes: Sequence[str]) -> Json:
             answer["explanation"] = _explanation(why)
         if decided.replanned:
             answer["replanned"] = _replanned(decided.replanned)
-    return answer | unused(decided.usable) | {"notes": list(notes)}
+    return answer | unused(decided.usable) | {"notes": [*decided.left_out, *notes]}
 
 
 def of_runs(queue: Queue, quarantined: Iterable[Quarantined], notes: Sequence[str]) -> Json:

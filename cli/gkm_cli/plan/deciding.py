@@ -12,9 +12,9 @@ from gkm.packing.inventory_of import Usable
 from gkm.packing.plan import plan
 from gkm.packing.replanning.replan import replan
 from gkm.packing.replanning.values import Replanned
+from gkm.packing.unusable import none_usable
 from gkm.packing.values import Fix, Plan, Refusal
 
-from gkm_cli.plan.no_nodes import none_usable
 from gkm_cli.plan.runs import Asked
 from gkm_cli.plan.snapshot import Snapshot
 from gkm_cli.plan.standing import Former
@@ -37,6 +37,13 @@ class Decided:
     def fixes(self) -> tuple[Fix, ...]:
         """Return what would make a run fit that does not."""
         return self.explanation.fixes if self.explanation else ()
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Return why changes that may help a run that does not fit are not among those."""
+        if self.explanation is None or not isinstance(self.outcome, Refusal):
+            return ()
+        return self.explanation.reasons[1:]  # the first is the refusal's own
 
 
 def kinds(mix: Sequence[AskedGroup]) -> tuple[Kind, ...]:

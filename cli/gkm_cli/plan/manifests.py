@@ -118,4 +118,3 @@ def _base(name: str) -> str:
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()[:8]
     return f"{name.replace('.', '-')[: LONGEST_BASE - 9].rstrip('-')}-{digest}"
-

@@ -12,9 +12,9 @@ from gkm.packing.fragmentation import Fragmentation, Kind, fragmentation
 from gkm.packing.inventory import InvalidInventoryError, Inventory
 from gkm.packing.inventory_of import Usable, version
 from gkm.packing.refusals.fixes import fixes
+from gkm.packing.unusable import none_usable
 from gkm.packing.values import Fix, Node, Plan, Refusal, Share
 
-from gkm_cli.plan.no_nodes import none_usable
 from gkm_cli.plan.runs import Asked
 from gkm_cli.plan.snapshot import Snapshot
 from gkm_cli.plan.unplanned import Unplanned

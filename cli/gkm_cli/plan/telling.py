@@ -33,7 +33,7 @@ def tell(decided: Decided, notes: Sequence[str]) -> None:
     else:
         _plan(sheet, decided, outcome)
     _unused(sheet, decided.usable)
-    tell_notes(sheet, notes)
+    tell_notes(sheet, [*decided.left_out, *notes])
 
 
 def refusal(sheet: Sheet, name: str, refused: Refusal) -> None:

@@ -48,12 +48,13 @@ def fold(names: Sequence[str]) -> str:
     return ",".join(_written(list(family)) for _, family in groupby(parts, lambda part: part.family))
 
 
-def unfold(text: str) -> tuple[str, ...]:
+def unfold(text: str, most: int = MAX_NAMES) -> tuple[str, ...]:
     """Return the names in a text, in their order.
 
     Raises:
-        NamesUnreadable: it is none that `fold` writes, or of more than MAX_NAMES names.
+        NamesUnreadable: it is none that `fold` writes, or of more than `most` names (or than MAX_NAMES).
     """
+    most = min(most, MAX_NAMES)
     found: list[str] = []
     at = 0
     while at <= len(text):
@@ -61,12 +62,13 @@ def unfold(text: str) -> tuple[str, ...]:
         if part is None:
             raise NamesUnreadable(f"no names of nodes at {text[at : at + 32]!a}")
         times = int(part["times"] or 1)
-        most = (MAX_NAMES - len(found)) // times
-        numbers = [""] if part["name"] else _numbers(part["ranges"], most)
+        # Before anything is written out: ten bytes can say a million names.
+        room = (most - len(found)) // times
+        if not room:
+            raise NamesUnreadable(f"more than {most} names of nodes")
+        numbers = [""] if part["name"] else _numbers(part["ranges"], room)
         before, after = part["name"] or part["before"], part["after"] or ""
         found += [name for number in numbers for name in [f"{before}{number}{after}"] * times]
-        if len(found) > MAX_NAMES:
-            raise NamesUnreadable(f"more than {MAX_NAMES} names of nodes")
         at = part.end() + 1
     return tuple(found)
 

@@ -8,7 +8,7 @@ from gkm.packing.domains.cover import TooLargeError
 from gkm.packing.inventory import Inventory
 from gkm.packing.plan import plan
 from gkm.packing.reasons import reasons
-from gkm.packing.refusals.fixes import fixes
+from gkm.packing.refusals.fixes import Changes, changes
 from gkm.packing.values import Fix, Metrics, Place, Plan, Policy, Refusal, Request
 
 
@@ -41,7 +41,10 @@ class DomainUse:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Of a plan its domains by place and why these; of a refusal what would make the run fit. Policies in any case."""
+    """Of a plan its domains by place and why these; of a refusal what would make the run fit. Policies in any case.
+
+    `reasons` of a refusal are its message, and why changes that may do are not among the `fixes`.
+    """
 
     alternatives: tuple[Alternative, ...]
     domains: tuple[DomainUse, ...]
@@ -55,11 +58,11 @@ def explain(inventory: Inventory, answer: Plan | Refusal, request: Request | Non
     A plan knows its request. Of a refusal it is to be given for fixes to be looked for; else those count that it has.
     """
     if isinstance(answer, Refusal):
-        told = answer.fixes or (fixes(inventory, request) if request else ())
+        looked = changes(inventory, request) if request and not answer.fixes else Changes(answer.fixes, ())
         policy = request.policy if request else None
         # No policy makes a run fit: it only chooses among plans.
         nothing = tuple(Alternative(each, None, each is policy, "the run does not fit") for each in Policy)
-        return Explanation(nothing, (), (answer.message,), told)
+        return Explanation(nothing, (), (answer.message, *looked.notes), looked.fixes)
     compared = tuple(_alternative(inventory, answer, policy) for policy in Policy)
     offer = capacity(inventory, answer.request)
     metrics = {each.policy: each.metrics for each in compared if each.metrics is not None}

@@ -8,6 +8,7 @@ from gkm.packing.domains.bound import lower_bound
 from gkm.packing.domains.capacity import Capacity, capacity
 from gkm.packing.domains.choosing import Chosen, choose, fits
 from gkm.packing.domains.choosing_scopes import choose_of_scopes
+from gkm.packing.domains.counting import counted
 from gkm.packing.hashing import plan_hash
 from gkm.packing.inventory import Inventory
 from gkm.packing.levels import binding
@@ -58,8 +59,8 @@ def metrics(offer: Capacity, request: Request, domains: Sequence[int], groups: S
     stranded = sum(int(offer.free[domain]) for domain in domains) - taken
     elsewhere = sum(any(spare.distance is not Distance.DOMAIN for spare in group.spares) for group in groups)
     blocks = len({place[:3] for place in places})
-    least = lower_bound(offer, request, leaving=elsewhere, taken=taken)
     compared = {Policy.FEWEST_BLOCKS: blocks, Policy.LEAST_WASTE: stranded}.get(request.policy, len(places))
+    least = lower_bound(offer, request, leaving=elsewhere, taken=taken, reached=compared)
     pristine = sum(
         all(inventory.nodes[number].free == inventory.nodes[number].total for number in inventory.in_domain(domain))
         for domain in domains
@@ -114,7 +115,8 @@ def _choose(offer: Capacity, request: Request) -> list[Chosen] | None:
 
 def _fits(offer: Capacity, request: Request) -> bool:
     if len(request.ceilings) > 1:
-        return choose_of_scopes(offer, request) is not None
+        known = counted(offer, request)
+        return choose_of_scopes(offer, request) is not None if known is None else known
     return fits(offer, request, leave=request.may_spread and request.spares > 0)
 
 

@@ -45,9 +45,12 @@ def _domains(offer: Capacity, answer: Plan, sized: Request) -> Iterator[str]:
         many = int((offer.domain_slots >= pods).sum())
         # A domain with room may still be one whose scopes do not give enough.
         within = " that its scopes allow" if len(sized.ceilings) > 1 else ""
+        held = f"the run may not spread: {_some(many, 'domain')} {'has' if many == 1 else 'have'} room for all of it"
+        left = _some(metrics.stranded_gpus, "GPU")
         yield (
-            f"the run may not spread: {_some(many, 'domain')} {'has' if many == 1 else 'have'} room for all of it; of "
-            f"those{within}, this has the least left over, {metrics.stranded_gpus} GPUs"
+            f"{held}; of those{within}, this has the least left over, {left}"
+            if many > 1
+            else f"{held}, and {left} over"
         )
         return
     blocks, domains = _some(metrics.blocks, "block"), _some(metrics.domains, "domain")
@@ -68,12 +71,12 @@ def _domains(offer: Capacity, answer: Plan, sized: Request) -> Iterator[str]:
 
 def _stranded(offer: Capacity, answer: Plan) -> str:
     if not answer.metrics.spares_elsewhere:
-        return f"{answer.metrics.stranded_gpus} GPUs stay free in the domains that it uses"
+        return f"{_free(answer.metrics.stranded_gpus, 'stays', 'stay')} free in the domains that it uses"
     # Spares that leave may lie in domains without groups, so what is compared is what was free before.
     used = {group.place for group in answer.groups}
     places = offer.inventory.places
     free = sum(int(offer.free[number]) for number, place in enumerate(places) if place in used)
-    return f"{free} GPUs were free in the domains that it uses"
+    return f"{_free(free, 'was', 'were')} free in the domains that it uses"
 
 
 def _count(offer: Capacity, answer: Plan, sized: Request, *, blocks: bool) -> str:
@@ -84,13 +87,15 @@ def _count(offer: Capacity, answer: Plan, sized: Request, *, blocks: bool) -> st
     held = f"{_some(used, name)} {'holds' if used == 1 else 'hold'} {_the_groups(sized.groups)}{spares}"
     if used == 1:
         return held
-    if metrics.gap:
-        return f"{held}; fewer cannot, once scopes and spares are taken into account"
     fewer = used - 1
     most = _held_by(fewer, _capacities(offer, answer, sized, blocks=blocks))
+    # Spares that leave, and ceilings, can ask for more domains than the groups alone: then these figures prove nothing.
+    if metrics.gap or most >= sized.groups:
+        return f"{held}; fewer cannot, once scopes and spares are taken into account"
     largest = f"the {fewer} largest hold" if fewer > 1 else "the largest holds"
     without = ", their spares left aside" if metrics.spares_elsewhere else ""
-    return f"{held}; no {fewer} can: {largest} {most} at most{without}"
+    cannot = f"no {fewer} can" if fewer > 1 else "one alone cannot"
+    return f"{held}; {cannot}: {largest} {most} at most{without}"
 
 
 def _capacities(offer: Capacity, answer: Plan, sized: Request, *, blocks: bool) -> tuple[Integers, Integers]:
@@ -128,7 +133,7 @@ def _trade(answer: Plan, by_policy: Mapping[Policy, Metrics]) -> Iterator[str]:
     for policy, metrics in differing.items():
         yield (
             f"{policy} would take {_some(metrics.domains, 'domain')} in {_some(metrics.blocks, 'block')} and leave "
-            f"{metrics.stranded_gpus} GPUs over; this takes {_some(mine.domains, 'domain')} in "
+            f"{_some(metrics.stranded_gpus, 'GPU')} over; this takes {_some(mine.domains, 'domain')} in "
             f"{_some(mine.blocks, 'block')} and leaves {mine.stranded_gpus}"
         )
     if others and not differing:
@@ -137,6 +142,10 @@ def _trade(answer: Plan, by_policy: Mapping[Policy, Metrics]) -> Iterator[str]:
 
 def _figures(metrics: Metrics) -> tuple[int, int, int]:
     return metrics.domains, metrics.blocks, metrics.stranded_gpus
+
+
+def _free(gpus: int, one: str, many: str) -> str:
+    return f"{_some(gpus, 'GPU')} {one if gpus == 1 else many}"
 
 
 def _the_groups(count: int) -> str:

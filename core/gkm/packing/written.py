@@ -16,7 +16,7 @@ from gkm.api.plans import (
     PlanSpec,
     SpareShare,
 )
-from gkm.api.runs import RunMalleability
+from gkm.api.runs import MAX_GPUS, RunMalleability
 from gkm.packing.values import (
     Ceiling,
     Distance,
@@ -37,7 +37,11 @@ class PlanUnreadable(ValueError):
 
 
 def written(plan: Plan, flavor: str, fragmentation: PlanFragmentation | None = None) -> PlanSpec:
-    """Return a plan as a spec; what only a cluster knows (run, number, when it expires) is left out."""
+    """Return a plan as a spec; what only a cluster knows (run, number, when it expires) is left out.
+
+    Raises:
+        ValueError: the name of a node is none that Kubernetes allows.
+    """
     asked = plan.request
     malleable = asked.malleability
     return PlanSpec(
@@ -86,14 +90,21 @@ def groups_of(spec: PlanSpec) -> tuple[Group, ...]:
     """Return the groups of a plan, in the order of their index.
 
     Raises:
-        PlanUnreadable: names, distances or numbers are none that `written` writes.
+        PlanUnreadable: names, distances or numbers are none that `written` writes; or they are more than a plan of that
+            size has.
     """
+    # Before any name is read: a few bytes of text can say a million names.
+    if sum(group.gpus * group.count for group in spec.groups) > spec.gpus:
+        raise PlanUnreadable(f"its groups have more than the {spec.gpus} GPUs of the plan")
     found: list[Group] = []
+    spares = MAX_GPUS
     for group in spec.groups:
         try:
-            found += _read(group, spec.request)
+            some = list(_read(group, spec.request, spares))
         except ValueError as error:
             raise PlanUnreadable(f"group {group.index}: {error}") from error
+        spares -= sum(spare.gpus for one in some for spare in one.spares)
+        found += some
     # A run that became smaller keeps the numbers of the groups that stay: some may be missing, none comes twice.
     if any(one.index >= two.index for one, two in pairwise(found)):
         raise PlanUnreadable("groups do not come in the order of their numbers")
@@ -183,29 +194,40 @@ def _written(alike: Sequence[_Named]) -> PlannedGroup:
     )
 
 
-def _read(written: PlannedGroup, request: PlanRequest) -> Iterator[Group]:
+def _read(written: PlannedGroup, request: PlanRequest, most_spares: int) -> Iterator[Group]:
+    """Yield the groups of an entry; `most_spares` are the GPUs that its spares may have, all together."""
     pod_gpus = request.gpus_per_pod
     place = Place(written.region, written.cluster, written.block, written.domain)
-    nodes = [(share.gpus, _dealt(share.name, written.count)) for share in written.nodes]
-    spares = [(share, _dealt(share.node, written.count)) for share in written.spares]
-    if sum(share.gpus * len(dealt[0]) for share, dealt in spares) > request.spares * pod_gpus:
-        raise ValueError(f"it has more than {request.spares} spares of {pod_gpus} GPUs")
-    for number in range(written.count):
+    left, count = written.gpus * written.count, written.count
+    nodes = []
+    for share in written.nodes:
+        if share.gpus * count > left:
+            raise ValueError(f"its nodes give more GPUs than the {written.gpus} that it has")
+        nodes.append((share.gpus, _dealt(share.name, count, left // share.gpus)))
+        left -= share.gpus * count * len(nodes[-1][1][0])
+    left = min(most_spares, request.spares * pod_gpus * count)
+    spares = []
+    for ready in written.spares:
+        if ready.gpus * count > left:
+            raise ValueError(f"it has more than {request.spares} spares of {pod_gpus} GPUs")
+        spares.append((ready, _dealt(ready.node, count, left // ready.gpus)))
+        left -= ready.gpus * count * len(spares[-1][1][0])
+    for number in range(count):
         shares = [Share(name, gpus) for gpus, dealt in nodes for name in dealt[number]]
         if sum(share.gpus for share in shares) != written.gpus:
             raise ValueError(f"its nodes give {sum(share.gpus for share in shares)} GPUs, and it has {written.gpus}")
-        ready = [
+        standing = tuple(
             Spare(name, pod_gpus, _place(share.domain), Distance(share.distance))
             for share, dealt in spares
             for name in dealt[number]
             for _ in range(share.gpus // pod_gpus)
-        ]
-        yield Group(written.index + number, written.gpus, place, written.scope, tuple(sorted(shares)), tuple(ready))
+        )
+        yield Group(written.index + number, written.gpus, place, written.scope, tuple(sorted(shares)), standing)
 
 
-def _dealt(text: str, count: int) -> list[tuple[str, ...]]:
-    """Return the names for each of so many groups."""
-    names = unfold(text)
+def _dealt(text: str, count: int, most: int) -> list[tuple[str, ...]]:
+    """Return the names for each of so many groups, at most `most` in all."""
+    names = unfold(text, most)
     each, rest = divmod(len(names), count)
     if rest:
         raise ValueError(f"{len(names)} nodes are not dealt out evenly to {count} groups")

@@ -1,9 +1,15 @@
-"""Node (v1) as far as it is read: what it has, where its labels say it is, whether pods may come."""
+"""Node (v1) as far as it is read: what it has, where its labels say it is, whether pods may come.
+
+25,000 nodes say a few hundred things a million times over: what is equal is kept once, and what is not read not at all.
+That is 30 MiB instead of 220, for 40 labels and 7 conditions a node (bench/packing_snapshot.py).
+"""
 
 from collections.abc import Mapping
-from typing import Annotated
+from functools import lru_cache
+from sys import intern
+from typing import Annotated, TypeVar
 
-from msgspec import Meta, Struct, field
+from msgspec import Meta, Struct, field, structs
 
 from gkm.topology.quantities import Quantity
 from gkm.topology.taints import Taint
@@ -13,6 +19,16 @@ Name = Annotated[str, Meta(max_length=253, pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-
 _Word = Annotated[str, Meta(max_length=317)]
 _Labels = Annotated[dict[_Word, _Word], Meta(max_length=4096)]
 _Taints = Annotated[tuple[Taint, ...], Meta(max_length=256)]
+_READY = "Ready"
+
+
+T = TypeVar("T")
+
+
+@lru_cache(maxsize=1 << 8)  # nearly always one of a few
+def _shared(value: T) -> T:
+    """Return the first value that was equal, so that those after it need not be kept."""
+    return value
 
 
 class Condition(Struct, frozen=True, gc=False):
@@ -31,12 +47,24 @@ class Metadata(Struct, frozen=True, gc=False):
     name: Name
     labels: _Labels | None = None
 
+    def __post_init__(self) -> None:
+        """Keep equal keys and values of all nodes once: a string of 20 characters takes 69 bytes."""
+        labels = self.labels
+        if labels:
+            values = map(intern, labels.values())
+            structs.force_setattr(self, "labels", dict(zip(_shared(tuple(labels)), values, strict=True)))
+
 
 class Spec(Struct, frozen=True, gc=False):
     """Who may come."""
 
     unschedulable: bool = False
     taints: _Taints | None = None
+
+    def __post_init__(self) -> None:
+        """Keep equal taints of all nodes once."""
+        if self.taints:
+            structs.force_setattr(self, "taints", _shared(self.taints))
 
 
 class Resources(Struct, frozen=True, gc=False):
@@ -46,10 +74,18 @@ class Resources(Struct, frozen=True, gc=False):
 
 
 class Status(Struct, frozen=True, gc=False):
-    """What it has, and how it is."""
+    """What it has, and how it is. Of the conditions only the first of type Ready is kept."""
 
     allocatable: Resources | None = None
     conditions: _Conditions | None = None
+
+    def __post_init__(self) -> None:
+        """Keep what is read, and what is equal on all nodes once."""
+        if self.allocatable is not None:
+            structs.force_setattr(self, "allocatable", _shared(self.allocatable))
+        if self.conditions:
+            ready = next(((entry,) for entry in self.conditions if entry.type == _READY), ())
+            structs.force_setattr(self, "conditions", _shared(ready))
 
 
 class Node(Struct, frozen=True, gc=False):
@@ -84,6 +120,6 @@ class Node(Struct, frozen=True, gc=False):
     def ready(self) -> bool:
         """Return whether its kubelet says that it is ready; one that says nothing is not."""
         for entry in self.status.conditions or ():
-            if entry.type == "Ready":
+            if entry.type == _READY:
                 return entry.status == "True"
         return False

@@ -7,6 +7,8 @@ from gkm.packing.values import Fix
 
 from gkm_operator.plans.wording import Unfit
 
+RETRY_SECONDS = 60.0
+"""What an API server refuses may be taken later: of quotas, rights and policies no watch tells."""
 FIXES_SECONDS = 60.0
 """Fixes of one run are looked for so often at most: they can take seconds, and what is free changes all the time."""
 
@@ -16,6 +18,7 @@ class Answer:
     """Why a run does not fit. `question` is what it asked; of the same question and `version` it is the answer again.
 
     `world` tells the same at less cost: while it is equal, so is the version. `fixes` were those of `fixed`, a version.
+    From `until` on, in seconds of the clock, it is asked for again although nothing changed.
     """
 
     question: Hashable
@@ -25,6 +28,7 @@ class Answer:
     fixes: Sequence[Fix] | None = None
     fixed: str = ""
     fixed_at: float = float("-inf")
+    until: float = float("inf")
 
 
 class Answers:

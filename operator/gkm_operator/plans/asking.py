@@ -8,8 +8,6 @@ from msgspec import structs
 
 from gkm_operator.plans.objects import AGAIN, WatchedRun
 
-MAX_SHOWN = 63
-
 
 def asked(spec: RunSpec) -> str:
     """Return the sha256, in hex, of all that a plan is made from: not the priority, and not labels for others."""
@@ -19,5 +17,4 @@ def asked(spec: RunSpec) -> str:
 
 def again(run: WatchedRun) -> str:
     """Return what asks for a new plan, "" where nothing does; of a long text its sha256 stands for it."""
-    text = run.metadata.annotation(AGAIN)
-    return text if len(text) <= MAX_SHOWN else f"sha256-{hashlib.sha256(text.encode()).hexdigest()[:48]}"
+    return run.metadata.annotation(AGAIN)

@@ -10,7 +10,7 @@ from gkm.packing.refusals.fixes import fixes
 from gkm.packing.values import Group, Refusal, Request
 
 from gkm_operator import metrics
-from gkm_operator.plans.answers import Answer, Answers
+from gkm_operator.plans.answers import RETRY_SECONDS, Answer, Answers
 from gkm_operator.plans.asking import again, asked
 from gkm_operator.plans.book import Book
 from gkm_operator.plans.cases import Case
@@ -46,6 +46,9 @@ class Attempts:
         """
         known = self.answers.known(case.uid)
         question, world = _question(case), (snapshot.version, room.held.version)
+        if known is not None and self._clock() >= known.until:
+            self.answers.forget(case.uid)
+            known = None
         if known is not None and (known.question, known.world) == (question, world):
             return self._refused(case, known)
         try:
@@ -108,8 +111,9 @@ class Attempts:
         if isinstance(found, Refusal):
             survey = snapshot.nodes.survey
             found = unfit(found, stock.usable, survey, snapshot.flavored, case.run.spec.flavor)
-        result, reason = ("refused", found.reason) if isinstance(found, Unfit) else ("planned", "")
-        metrics.planned(result, reason, seconds)
+        metrics.PLAN_SECONDS.observe(seconds)
+        if isinstance(found, Unfit):
+            metrics.PLANS.labels("refused", found.reason).inc()
         return found
 
     def _make(self, case: Case, fits: Fits, stock: Stock, room: Room, snapshot: Snapshot) -> Came | None:
@@ -122,15 +126,19 @@ class Attempts:
         made = draft(run, fits, stock, self._settings, occasion)
         world = (snapshot.version, room.held.version)
         if isinstance(made, Unfit):
+            metrics.PLANS.labels("refused", made.reason).inc()
             return self._refuse(case, Answer(_question(case), stock.version, world, made))
         sent = self._writer.make(made)
         plan = made.counts
         if sent is Sent.REFUSED:
             wrong = Unfit(Reason.NOT_WRITTEN, f"the API server does not take plan {plan.name}: {self._writer.refusal}")
-            return self._refuse(case, Answer(_question(case), stock.version, world, wrong))
+            metrics.PLANS.labels("failed", wrong.reason).inc()
+            until = self._clock() + RETRY_SECONDS
+            return self._refuse(case, Answer(_question(case), stock.version, world, wrong, until=until))
         room.took(run.key, plan.claims)
         if sent is not Sent.MADE:
             return None
+        metrics.PLANS.labels("planned", "").inc()
         self.answers.forget(case.uid)
         said = fields(run=str(run.key), plan=plan.name, gpus=plan.spec.gpus, domains=plan.spec.metrics.domains)
         _LOG.info("planned", extra=said | fields(gap=plan.spec.metrics.gap, why=plan.spec.reason[:200]))

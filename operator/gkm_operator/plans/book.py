@@ -46,7 +46,7 @@ def made(plan: WatchedPlan) -> Made | None:
     try:
         groups = groups_of(spec)
         expires = None if spec.expires_at is None else datetime.fromisoformat(spec.expires_at).astimezone(UTC)
-    except (PlanUnreadable, ValueError) as error:
+    except (PlanUnreadable, ValueError, OverflowError) as error:
         _LOG.error("plan cannot be read", extra=fields(plan=f"{meta.namespace}/{meta.name}", why=str(error)))
         return None
     owner = meta.owner_references[0].uid if meta.owner_references else ""

@@ -24,10 +24,14 @@ class Act(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What is done, and why: the sentence stands on the plan that comes of it, "" on the first one."""
+    """What is done, and why: the sentence stands on the plan that comes of it, "" on the first one.
+
+    A `wish` is somebody's, and nothing is lost while it waits.
+    """
 
     act: Act
     why: str = ""
+    wish: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +63,10 @@ def _asked(run: WatchedRun, standing: Standing, *, over: bool) -> Decision | Non
     plan, wanted = standing.plan, again(run)
     if wanted and wanted != plan.again:
         act = Act.AGAIN if standing.runs else Act.AFRESH
-        return Decision(act, f"a new plan was asked for by the annotation {AGAIN}")
+        return Decision(act, f"a new plan was asked for by the annotation {AGAIN}", wish=True)
     if _changed(run, plan):
         act = Act.AFRESH if over else Act.AGAIN
-        return Decision(act, f"the Run asks for something else than when {plan.name} was made")
+        return Decision(act, f"the Run asks for something else than when {plan.name} was made", wish=True)
     return None
 
 

@@ -118,26 +118,25 @@ class Patience:
     def __init__(self, seconds: float = PATIENCE_SECONDS, clock: Callable[[], float] = time.monotonic) -> None:
         self._seconds = seconds
         self._clock = clock
-        self._since: dict[tuple[str, str], float] = {}
+        # By run, then by node: while a whole site is away, each run looks at its own nodes only.
+        self._since: dict[str, dict[str, float]] = {}
 
     def ripe(self, uid: str, found: Mapping[str, Trouble]) -> dict[str, Trouble]:
         """Return those troubles of a run's nodes that count by now; those that it has no more are forgotten."""
         now = self._clock()
-        for key in [key for key in self._since if key[0] == uid and key[1] not in found]:
-            del self._since[key]
-        ripe = {}
-        for name, trouble in found.items():
-            since = self._since.setdefault((uid, name), now)
-            if trouble.sure or now >= since + self._seconds:
-                ripe[name] = trouble
-        return ripe
+        before = self._since.pop(uid, {})
+        if not found:
+            return {}
+        since = self._since[uid] = {name: before.get(name, now) for name in found}
+        return {name: trouble for name, trouble in found.items() if trouble.sure or now >= since[name] + self._seconds}
 
     def keep(self, uids: Collection[str]) -> None:
         """Forget runs that are not there any more."""
-        for key in [key for key in self._since if key[0] not in uids]:
-            del self._since[key]
+        for uid in self._since.keys() - set(uids):
+            del self._since[uid]
 
     def left(self, at_most: float) -> float:
         """Return in how many seconds the next trouble counts."""
-        waits = [since + self._seconds - self._clock() for since in self._since.values()]
+        now = self._clock()
+        waits = (since + self._seconds - now for nodes in self._since.values() for since in nodes.values())
         return min((wait for wait in waits if wait > 0), default=at_most)

@@ -1,5 +1,6 @@
 """Runs, plans and pods as they are watched: what is decided by, and nothing else of them."""
 
+import hashlib
 from typing import NamedTuple
 
 import msgspec
@@ -18,7 +19,9 @@ ASKED = f"{GROUP}/asked"
 AGAIN = f"{GROUP}/plan-again"
 """On a Run: anything new asks for a new plan. On a plan: what stood on the Run when it was made."""
 
-_KEPT = (ASKED, AGAIN)
+MAX_AGAIN = 63
+"""Characters of the annotation that are kept as they are."""
+
 _NOTHING = Raw(b"{}")
 
 
@@ -40,7 +43,7 @@ class Owner(Struct, frozen=True, gc=False):
 
 
 class Metadata(Struct, frozen=True, rename="camel"):
-    """Which object. Of the annotations only ours are kept."""
+    """Which object. Of the annotations only ours are kept, and none as large as the API server lets it be (256 KiB)."""
 
     name: str
     namespace: str = ""
@@ -53,7 +56,10 @@ class Metadata(Struct, frozen=True, rename="camel"):
     deletion_timestamp: str | None = None
 
     def __post_init__(self) -> None:
-        kept = {key: value for key, value in (self.annotations or {}).items() if key in _KEPT}
+        said = self.annotations or {}
+        kept = {ASKED: said[ASKED]} if ASKED in said else {}
+        if AGAIN in said:
+            kept[AGAIN] = _short(said[AGAIN])
         structs.force_setattr(self, "annotations", kept)
 
     def annotation(self, key: str) -> str:
@@ -61,12 +67,21 @@ class Metadata(Struct, frozen=True, rename="camel"):
         return (self.annotations or {}).get(key, "")
 
 
+def _short(text: str) -> str:
+    """Return a text, or what stands for a long one: its sha256."""
+    return text if len(text) <= MAX_AGAIN else f"sha256-{hashlib.sha256(text.encode()).hexdigest()[:48]}"
+
+
 class WatchedRun(Struct, frozen=True):
-    """A Run."""
+    """A Run. Its labels for others are not kept: they may be large."""
 
     metadata: Metadata
     spec: RunSpec
     status: RunStatus = field(default_factory=RunStatus)
+
+    def __post_init__(self) -> None:
+        if self.spec.labels:
+            structs.force_setattr(self, "spec", structs.replace(self.spec, labels={}))
 
     @property
     def key(self) -> RunKey:

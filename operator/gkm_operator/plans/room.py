@@ -30,6 +30,7 @@ class Held:
 
     def __init__(self, holds: Mapping[RunKey, Mapping[str, int]]) -> None:
         self._holds = dict(holds)
+        self._version: int | None = None
         self.total: Counter[str] = Counter()
         for held in self._holds.values():
             self.total.update(held)
@@ -40,11 +41,15 @@ class Held:
         self.total.update(held)
         self.total = +self.total
         self._holds[run] = held
+        self._version = None
 
     @property
     def version(self) -> int:
         """Return what is equal while the same is held."""
-        return hash(frozenset(self.total.items()))
+        # Asked for by every run that waits.
+        if self._version is None:
+            self._version = hash(frozenset(self.total.items()))
+        return self._version
 
     def without(self, run: RunKey) -> Counter[str]:
         """Return what is held for all others."""

@@ -1,6 +1,6 @@
 """What a sweep decides on, taken together at one moment, and who has the same GPUs by it. Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -45,9 +45,17 @@ class Snapshot:
                 found[key] = plans[-1], 0
         return found
 
-    def held(self) -> Held:
+    def held(self, live: Mapping[RunKey, tuple[Made, int]]) -> Held:
         """Return what live plans hold."""
-        return Held({key: hold(plan.claims, self.taken.of(key)) for key, (plan, _) in self.live().items()})
+        return Held({key: hold(plan.claims, self.taken.of(key)) for key, (plan, _) in live.items()})
+
+    def running(self, live: Mapping[RunKey, tuple[Made, int]]) -> frozenset[RunKey]:
+        """Return the runs all of whose plan runs."""
+        return frozenset(
+            key
+            for key, (plan, _) in live.items()
+            if key in self.taken.runs and not hold(plan.claims, self.taken.of(key))
+        )
 
 
 def newest(plans: Iterable[Made], owner: str) -> Made | None:
@@ -55,12 +63,17 @@ def newest(plans: Iterable[Made], owner: str) -> Made | None:
     return max((plan for plan in plans if plan.owner == owner), key=lambda plan: plan.number, default=None)
 
 
-def given_twice(live: Mapping[RunKey, tuple[Made, int]], totals: Mapping[str, int]) -> dict[RunKey, str]:
+def given_twice(
+    live: Mapping[RunKey, tuple[Made, int]], totals: Mapping[str, int], running: Collection[RunKey] = frozenset()
+) -> dict[RunKey, str]:
     """Return the runs whose plans name GPUs that those of others name as well, with a sentence each.
 
-    Of two, the run with the higher priority has them, of equals the older plan. `totals` are the GPUs of each node.
+    Of two, one that is `running` has them, then the run with the higher priority, of equals the older plan: who may
+    delete plans could bring back one that was superseded. `totals` are the GPUs of each node.
     """
-    order = sorted(live.items(), key=lambda item: (-item[1][1], item[1][0].created or "~", item[0]))
+    order = sorted(
+        live.items(), key=lambda item: (item[0] not in running, -item[1][1], item[1][0].created or "~", item[0])
+    )
     left = dict(totals)
     claimed: set[str] = set()
     found = {}

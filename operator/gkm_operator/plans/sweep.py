@@ -14,6 +14,7 @@ from gkm_operator.plans.cases import Case
 from gkm_operator.plans.cases import case as case_of
 from gkm_operator.plans.decisions import Act
 from gkm_operator.plans.lost import Patience
+from gkm_operator.plans.pace import Pace
 from gkm_operator.plans.reports import Reports
 from gkm_operator.plans.room import Room
 from gkm_operator.plans.snapshot import Snapshot, given_twice
@@ -25,6 +26,8 @@ _LOG = logging.getLogger(__name__)
 PLANNING_SECONDS = 4.0
 FIXING_SECONDS = 2.0
 KEPT_PLANS = 3
+MAX_DROPPED = 50
+"""Plans that are nobody's, in one sweep."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,9 @@ class Sweeper:
         self._attempts = attempts
         self._clock = clock
         self._reports = Reports(writer, clock)
-        self._had_turn: set[str] = set()
+        self._sweeps = 0
+        self._passed_over: dict[str, int] = {}
+        self._pace = Pace(clock)
 
     def sweep(self, snapshot: Snapshot) -> Swept:
         """Decide about every run of a snapshot, and act.
@@ -60,16 +65,14 @@ class Sweeper:
         """
         live = snapshot.live()
         totals = {located.node.name: located.gpus for located in snapshot.nodes.survey.located}
-        twice = given_twice(live, totals)
+        twice = given_twice(live, totals, snapshot.running(live))
         cases = [case_of(run, snapshot, self.patience, twice.get(run.key, "")) for run in snapshot.runs]
         self._forget(snapshot)
-        room = Room(snapshot.nodes.survey, snapshot.taken, snapshot.held())
+        room = Room(snapshot.nodes.survey, snapshot.taken, snapshot.held(live))
         self._reports.begin(timestamp(snapshot.now))
         for case in cases:
             self._settled(case, snapshot)
-        to_plan = sorted(
-            (case for case in cases if case.decision.act in (Act.AFRESH, Act.AGAIN)), key=lambda case: case.order
-        )
+        to_plan = sorted(filter(self._is_due, cases), key=lambda case: case.order)
         done = self._plan_all(to_plan, room, snapshot)
         self._fix(to_plan, room, snapshot)
         self._drop_old(snapshot)
@@ -89,17 +92,18 @@ class Sweeper:
     def _plan_all(self, cases: Sequence[Case], room: Room, snapshot: Snapshot) -> bool:
         """Plan runs until the time is up; return whether all had their turn."""
         ends = self._clock() + PLANNING_SECONDS
-        ordered = sorted(cases, key=lambda case: case.uid in self._had_turn)
-        had = {case.uid for case in ordered} & self._had_turn
+        self._sweeps += 1
+        # Who was passed over goes before all that came since: newcomers of high priority would hold up others for ever.
+        ordered = sorted(cases, key=lambda case: self._passed_over.get(case.uid, self._sweeps))
+        left = {case.uid: self._passed_over.get(case.uid, self._sweeps) for case in ordered}
+        known = True
         for case in ordered:
-            if self._clock() > ends:
-                self._had_turn = had if len(had) < len(cases) else set()
-                return False
-            if not self._plan(case, room, snapshot):
-                return False
-            had.add(case.uid)
-        self._had_turn = set()
-        return True
+            if not known or self._clock() > ends:
+                break
+            del left[case.uid]
+            known = self._plan(case, room, snapshot)
+        self._passed_over = left
+        return known and not left
 
     def _plan(self, case: Case, room: Room, snapshot: Snapshot) -> bool:
         """Plan a run; return whether others may be planned after it."""
@@ -108,6 +112,7 @@ class Sweeper:
             return False
         self._reports.say(case.run, came)
         if came.unfit is None and came.plan is not None:
+            self._pace.made(case.uid)
             for told in telling.of_plan(came.plan):
                 self._writer.tell(case.run, told, came.plan.name)
         return True
@@ -127,9 +132,20 @@ class Sweeper:
             for plan in plans[:-KEPT_PLANS]:
                 _LOG.debug("old plan goes", extra=fields(run=str(run.key), plan=plan.name))
                 self._writer.drop(plan)
+        # From what outlives its Run (kubectl delete --cascade=orphan) the owner is taken; nobody else would delete it.
+        orphans = [plan for plans in snapshot.plans.values() for plan in plans if not plan.owner]
+        for plan in orphans[:MAX_DROPPED]:
+            _LOG.info("plan of no run goes", extra=fields(run=str(plan.run), plan=plan.name))
+            self._writer.drop(plan)
+
+    def _is_due(self, case: Case) -> bool:
+        """Return whether a run is planned in this sweep. A wish may wait; nodes that are lost do not."""
+        decision = case.decision
+        return decision.act in (Act.AFRESH, Act.AGAIN) and not (decision.wish and self._pace.hurries(case.uid))
 
     def _forget(self, snapshot: Snapshot) -> None:
         uids = {run.metadata.uid for run in snapshot.runs}
         self.patience.keep(uids)
         self._attempts.answers.keep(uids)
         self._reports.keep(uids)
+        self._pace.keep(uids)

@@ -144,4 +144,4 @@ class Watching:
 
 def _asks(run: WatchedRun) -> object:
     meta = run.metadata
-    return meta.uid, run.spec, meta.annotations, meta.deletion_timestamp
+    return meta.uid, meta.generation, run.spec, meta.annotations, meta.deletion_timestamp

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from gkm.api.topology_settings import TopologyLabels
 from gkm.packing.inventory_of import Usable
+from gkm.packing.unusable import none_usable
 from gkm.packing.values import Level, Refusal
 from gkm.topology.eligibility import Exclusion
 from gkm.topology.hygiene import Why
@@ -65,13 +66,13 @@ def unfit(refusal: Refusal, usable: Usable, survey: Survey, flavored: Mapping[st
         return Unfit(Reason.DOES_NOT_FIT, _no_flavor(flavor, survey, wanted), Level.FLAVOR.value, 0)
     total = sum(unused.values())
     if not others:
-        message = f"all {total} nodes of flavor {wanted} are set aside: {_counts(unused)}. {aside[0].message}"
+        # Whose pod it is is not said: it may be of a namespace that this one's users cannot see.
+        shown = next((f". {entry.message}" for entry in aside if entry.why is not Why.POD_INVALID), "")
+        message = f"all {total} nodes of flavor {wanted} are set aside: {_counts(unused)}{shown}"
         return Unfit(Reason.LABELS_INVALID, message, Level.FLAVOR.value, 0)
-    reason, level = Reason.DOES_NOT_FIT, Level.FLAVOR
-    if others[Exclusion.SCOPE]:
-        reason, level = Reason.OUTSIDE_SCOPES, Level.SCOPE
-    elif set(others) == {Exclusion.SELECTOR}:
-        level = Level.SELECTOR
+    none = none_usable(usable)
+    level = Level.FLAVOR if none is None else none.level
+    reason = Reason.OUTSIDE_SCOPES if level is Level.SCOPE else Reason.DOES_NOT_FIT
     return Unfit(reason, f"none of the {total} nodes of flavor {wanted} can be used: {_counts(unused)}", level.value, 0)
 
 

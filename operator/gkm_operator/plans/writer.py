@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from gkm.api.runs import RunStatus
 from gkm.hoststate.logs import fields
-from gkm.kube.api import Api
+from gkm.kube.api import Api, Selector
 from gkm.kube.errors import ApiError
 from gkm.kube.events import Recorder, Told
 
@@ -21,8 +21,13 @@ _LOG = logging.getLogger(__name__)
 
 FIELD_MANAGER = "gkm-operator"
 _FIRST_SERVER_ERROR = 500
-_TOO_MANY = 429
+_WEBHOOK_FAILED = "failed calling webhook"
+"""What an API server answers, as an internal error, before anything is stored: that of one namespace stops no other."""
 _REMEMBERED = 8192
+_EXISTS = "AlreadyExists"
+"""There are other conflicts at a create: two that count against one ResourceQuota."""
+_LOOKED_FOR = 8
+"""Plans that no watch tells of, in one sweep."""
 
 
 class Sent(Enum):
@@ -56,6 +61,7 @@ class Writer:
         self._leads = leads
         self._open: list[Draft] = []
         self._anothers: list[Made] = []
+        self._unshown: list[Made] = []
         self.refusal = ""
         """What the API server said when it last refused a plan."""
         self._written: OrderedDict[str, _Written] = OrderedDict()
@@ -72,8 +78,27 @@ class Writer:
                 return False
             # Also where the name is taken: most likely by what was sent before. The watch will tell.
             self._anothers.append(self._open.pop(0).counts)
-        self._anothers = [plan for plan in self._anothers if self._book.waits_for(plan)]
+        self._anothers = self._awaited(self._anothers)
+        self._unshown = self._awaited(self._unshown)
         return not self._anothers
+
+    def _awaited(self, plans: list[Made]) -> list[Made]:
+        """Return those plans that the watch has yet to tell of. Of one that went unseen, it never will."""
+        waiting = [plan for plan in plans if self._book.waits_for(plan)]
+        return [plan for at, plan in enumerate(waiting) if at >= _LOOKED_FOR or not self._went(plan)]
+
+    def _went(self, plan: Made) -> bool:
+        """Return whether a plan that was sent is surely not there; then it counts no more."""
+        where = Selector(namespace=plan.run.namespace, fields=f"metadata.name={plan.name}")
+        try:
+            there = any(page.entries or page.unreadable for page in self._api.list_pages(PLANS, where))
+        except ApiError as error:
+            _LOG.warning("plan not looked for", extra=fields(plan=f"{plan.run.namespace}/{plan.name}", why=str(error)))
+            return False
+        if not there:
+            _LOG.warning("plan went unseen", extra=fields(plan=f"{plan.run.namespace}/{plan.name}"))
+            self._book.not_made(plan)
+        return not there
 
     def make(self, draft: Draft) -> Sent:
         """Make a plan. From before it is sent, it counts. Nothing more may be planned after OPEN and ANOTHERS.
@@ -88,6 +113,8 @@ class Writer:
             self._open.append(draft)
         elif sent is Sent.ANOTHERS:
             self._anothers.append(draft.counts)
+        elif sent is Sent.MADE:
+            self._unshown.append(draft.counts)
         return sent
 
     def _send(self, draft: Draft) -> Sent:
@@ -97,10 +124,10 @@ class Writer:
         try:
             self._api.create(PLANS, draft.value)
         except ApiError as error:
-            if error.conflict:
+            if error.conflict and error.reason == _EXISTS:
                 _LOG.info("plan is there already", extra=fields(plan=name))
                 return Sent.ANOTHERS
-            if not error.status or error.status >= _FIRST_SERVER_ERROR or error.status == _TOO_MANY:
+            if not _surely_not_made(error):
                 _LOG.warning("plan may be made or not", extra=fields(plan=name, why=str(error)))
                 return Sent.OPEN
             self._book.not_made(plan)
@@ -167,3 +194,10 @@ class Writer:
         """
         if not self._leads():
             raise NotLeading("the lease is not held any more")
+
+
+def _surely_not_made(error: ApiError) -> bool:
+    """Return whether an API server that answered so has stored nothing, now and later."""
+    if not error.status:
+        return False
+    return error.status < _FIRST_SERVER_ERROR or _WEBHOOK_FAILED in error.message

@@ -5,6 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from gkm.packing.domains.bound_leaving import least_within
+from gkm.packing.domains.bound_scopes import least_of_scopes
 from gkm.packing.domains.capacity import Capacity
 from gkm.packing.domains.options import shape
 from gkm.packing.domains.pricing import prices
@@ -26,23 +28,36 @@ class _Room(NamedTuple):
     free: Integers
 
 
-def lower_bound(capacity: Capacity, request: Request, *, leaving: int, taken: int) -> int:
+def lower_bound(capacity: Capacity, request: Request, *, leaving: int, taken: int, reached: int | None = None) -> int:
     """Return the fewest domains, blocks or stranded GPUs that any plan has: what the policy compares first.
 
+    What a plan has `reached` saves to look further where a simple argument proves it.
+
     The run must fit. Compared are plans in which no more groups have spares that leave than `leaving`. Of the GPUs
-    that are free in used domains `taken` are not stranded. Scopes are not taken into account: where their ceilings
-    bind, the bound may be below what is possible.
+    that are free in used domains `taken` are not stranded. Where scopes overlap or cut through domains, or where spares
+    leave, ceilings are not looked at: where they bind, the bound may be below what is possible.
     """
     if not request.may_spread:
         needed = request.groups * (request.group_pods + request.spares) - request.group_pods + request.last_pods
         fitting = capacity.domain_slots >= needed
         return int(capacity.free[fitting].min()) - taken if request.policy is Policy.LEAST_WASTE else 1
+    if len(request.ceilings) > 1 and not leaving:
+        return max(least_of_scopes(capacity, request, taken), _of_one(capacity, request, leaving, taken, reached))
+    return _of_one(capacity, request, leaving, taken, reached)
+
+
+def _of_one(capacity: Capacity, request: Request, leaving: int, taken: int, reached: int | None) -> int:
     room = _leaving(capacity, request, leaving) if leaving else _staying(capacity, request)
-    if request.policy is Policy.LEAST_WASTE:
-        return max(0, _least_free(room, request.groups) - taken)
     if request.policy is Policy.FEWEST_BLOCKS:
-        room = _by_block(room, capacity.inventory.blocks)
-    return _fewest(room, request.groups)
+        return _fewest(_by_block(room, capacity.inventory.blocks), request.groups)
+    waste = request.policy is Policy.LEAST_WASTE
+    found = max(0, _least_free(room, request.groups) - taken) if waste else _fewest(room, request.groups)
+    if not leaving or reached is None or found >= reached:
+        return found
+    slots = capacity.domain_slots.tolist()
+    cost = capacity.free.tolist() if waste else [1] * len(slots)
+    least = least_within(prices(slots, shape(request), request.groups), slots, cost, request.groups, leaving)
+    return found if least is None else max(found, least - taken if waste else least)
 
 
 def _staying(capacity: Capacity, request: Request) -> _Room:
@@ -122,7 +137,7 @@ def _least_free(room: _Room, groups: int) -> int:
         free, whole = int(rest.free[index]), min(int(rest.whole[index]), needed)
         more = _raised(least[0], whole + 1, free) if short and rest.extra[index] else None
         if whole:
-            least = np.minimum(least, _raised(least, whole, free))
+            np.minimum(least, _raised(least, whole, free), out=least)
         if more is not None:
             np.minimum(least[1], more, out=least[1])
     return forced + int(least[:, needed].min())
@@ -130,8 +145,10 @@ def _least_free(room: _Room, groups: int) -> int:
 
 def _raised(least: Integers, groups: int, free: int) -> Integers:
     """Return costs with a domain more, which holds so many groups."""
-    at = np.maximum(np.arange(least.shape[-1]) - groups, 0)
-    found: Integers = least[..., at] + free
+    groups = min(groups, least.shape[-1] - 1)
+    found = np.empty_like(least)
+    np.add(least[..., : least.shape[-1] - groups], free, out=found[..., groups:])
+    np.add(least[..., :1], free, out=found[..., :groups])
     return found
 
 

@@ -1,7 +1,6 @@
 """Which domains a run uses and how many of its groups each takes, where one scope or none pays for all of it."""
 
 from collections.abc import Sequence
-from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -9,12 +8,14 @@ import numpy as np
 from gkm.packing.domains.alike import first_of_alike
 from gkm.packing.domains.capacity import Capacity
 from gkm.packing.domains.choosing_leaving import taken_leaving
+from gkm.packing.domains.choosing_staying import taken_staying
 from gkm.packing.domains.costs import Costs, Limits, costs
-from gkm.packing.domains.cover import cover
-from gkm.packing.domains.options import WHOLE, Option, Shape, options, shape
-from gkm.packing.domains.reading import read
+from gkm.packing.domains.cover import runs
+from gkm.packing.domains.options import WHOLE, Shape, shape
 from gkm.packing.inventory import Integers
 from gkm.packing.values import Request
+
+__all__ = ("Chosen", "choose", "costs_of", "fits", "runs", "useful")
 
 
 class Chosen(NamedTuple):
@@ -70,24 +71,15 @@ def choose(capacity: Capacity, request: Request) -> list[Chosen] | None:
         return None
     usable = useful(capacity.domain_slots, shape(request), leave=leave)
     weights = costs_of(capacity, request, usable)
-    slots, free = capacity.domain_slots.tolist(), capacity.free.tolist()
-    size = shape(request)
     blocks = runs(capacity.inventory.blocks[usable])
     if leave:
         taken = taken_leaving(capacity, request, usable, blocks, weights)
         return [Chosen(int(usable[domain]), groups, short) for domain, groups, short, _ in taken]
     usable = usable[_first(capacity, request, usable, blocks)]
-    blocks = runs(capacity.inventory.blocks[usable])
-    known: dict[tuple[int, int], list[Option]] = {}
-    offered: list[list[Option]] = []
-    for domain in usable.tolist():
-        alike = slots[domain], free[domain]
-        if alike not in known:
-            known[alike] = options(*alike, size, weights, leave=False)
-        offered.append(known[alike])
-    tables = cover(offered, blocks, weights, (request.groups,), short=size.missing > 0)
-    taken = read(tables, [(1 if size.missing else 0, request.groups)])
-    return [Chosen(int(usable[domain]), groups, short) for domain, groups, short, _ in taken]
+    return [
+        Chosen(int(usable[domain]), groups, short)
+        for domain, groups, short, _ in taken_staying(capacity, request, usable, weights)
+    ]
 
 
 def _first(capacity: Capacity, request: Request, domains: Integers, blocks: Sequence[range]) -> list[int]:
@@ -117,15 +109,6 @@ def costs_of(capacity: Capacity, request: Request, domains: Integers) -> Costs:
         blocks=min(groups, blocks),
     )
     return costs(request.policy, limits)
-
-
-def runs(blocks: Integers) -> list[range]:
-    """Return the runs of domains that are in one block."""
-    found: list[range] = []
-    for _, members in groupby(blocks.tolist()):
-        start = found[-1].stop if found else 0
-        found.append(range(start, start + sum(1 for _ in members)))
-    return found
 
 
 def _tightest(capacity: Capacity, request: Request) -> list[Chosen] | None:

@@ -1,40 +1,25 @@
 """Which domains a run uses and what each takes, where several scopes with ceilings pay for it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
+from gkm.packing.domains.axes import Axes, axes_of
 from gkm.packing.domains.capacity import Capacity
 from gkm.packing.domains.choosing import Chosen, costs_of, runs, useful
 from gkm.packing.domains.choosing_overlapping import choose_overlapping
+from gkm.packing.domains.costs import Costs
 from gkm.packing.domains.cover import Cell, Tables, TooLargeError, cover
 from gkm.packing.domains.mixtures import mixtures
+from gkm.packing.domains.narrowing import Narrowed
+from gkm.packing.domains.narrowing_scopes import worth_of_scopes
 from gkm.packing.domains.options import WHOLE, Option, shape
 from gkm.packing.domains.reading import read
-from gkm.packing.values import Request
+from gkm.packing.inventory import Integers
+from gkm.packing.values import Policy, Request
 
 MAX_SCOPES = 8
-
-
-@dataclass(frozen=True, slots=True)
-class _Axes:
-    """The axes of the table: one per scope whose ceiling can bind, one for all the others together.
-
-    `of_scope` has the axis of each scope; `most` the most groups of each axis, `most_short` the same where the short
-    last group is one of them.
-    """
-
-    of_scope: tuple[int, ...]
-    most: Cell
-    most_short: Cell
-
-    def project(self, groups: Sequence[int]) -> Cell:
-        """Return groups by axis of groups by scope."""
-        found = [0] * len(self.most)
-        for axis, count in zip(self.of_scope, groups, strict=True):
-            found[axis] += count
-        return tuple(found)
 
 
 def choose_of_scopes(capacity: Capacity, request: Request) -> list[Chosen] | None:
@@ -69,63 +54,96 @@ def _chosen(capacity: Capacity, request: Request, domains: list[int], *, leave: 
     # More groups than there are slots cannot be, and would make tables that nothing fills.
     if not domains or request.groups * size.pods - size.missing > int(capacity.domain_slots.sum()):
         return None
-    axes = _axes(capacity, request, leave=leave)
-    weights = costs_of(capacity, request, np.array(domains, dtype=np.int64))
+    here = np.array(domains, dtype=np.int64)
+    weights = costs_of(capacity, request, here)
+    priced = worth_of_scopes(capacity, request, here) if request.may_spread and not leave else None
+    if priced is None:
+        everything = Narrowed(np.arange(len(here)), np.zeros(len(here), dtype=np.int64))
+        placed = _placed(capacity, request, here, everything, weights, leave=leave)
+        return None if placed is None else placed.read()
+    # As in `choosing_staying`: what a plan can use that is as good as the bound, or as one that was found.
+    first = {Policy.FEWEST_BLOCKS: weights.block, Policy.LEAST_WASTE: weights.gpu}.get(request.policy, weights.domain)
+    most = priced.fewest
+    while True:
+        narrowed = priced.narrowed(most)
+        placed = _placed(capacity, request, here, narrowed, weights, leave=False)
+        if placed is not None and placed.cost // first <= most:
+            return placed.read()
+        if placed is None and len(narrowed.domains) == len(here) and not narrowed.least.any():
+            return None
+        most = most + max(1, most - priced.fewest) if placed is None else placed.cost // first
+
+
+class _Placed(NamedTuple):
+    """Tables of what domains take beyond what they have in any case, and the cells of all groups at the least cost."""
+
+    axes: Axes
+    domains: Sequence[int]
+    whole: Sequence[list[Option]]
+    least: Sequence[Cell]
+    tables: Tables
+    starts: Sequence[Cell]
+
+    @property
+    def cost(self) -> int:
+        """Return the least cost."""
+        return self.tables.least(self.starts[0])
+
+    def read(self) -> list[Chosen]:
+        """Return what each domain takes."""
+        return [
+            _by_scope(self.axes, self.whole[number], _sum(taken, self.least[number]), short, self.domains[number])
+            for number, taken, short, _ in read(self.tables, self.starts)
+        ]
+
+
+def _placed(
+    capacity: Capacity, request: Request, here: Integers, narrowed: Narrowed, weights: Costs, *, leave: bool
+) -> _Placed | None:
+    """Return the tables of a run in some of the domains `here`; None if it does not fit so."""
+    size = shape(request)
+    short = size.missing > 0
+    axes = axes_of(capacity, request, leave=leave)
     scopes = len(request.ceilings)
-    whole: list[list[Option]] = []
+    domains = here[narrowed.domains].tolist()
     known: dict[tuple[int, ...], list[Option]] = {}
-    for domain in domains:
+    whole: list[list[Option]] = []
+    least: list[Cell] = []
+    for domain, count in zip(domains, narrowed.least.tolist(), strict=True):
         row = (*capacity.slots[domain].tolist(), int(capacity.free[domain]))
         if row not in known:
             offered = dict(zip(capacity.kinds, row, strict=False))
             known[row] = mixtures(offered, row[-1], size, weights, scopes, leave=leave, most=request.groups)
         whole.append(known[row])
-    projected = [[_projected(axes, option) for option in offered] for offered in whole]
-    tables = cover(
-        projected, runs(capacity.inventory.blocks[domains]), weights, axes.most_short, short=size.missing > 0
-    )
-    starts = _starts(tables, axes, request.groups, short=size.missing > 0)
-    if not starts:
+        # Only where a domain is in one scope does it have any groups in any case.
+        at = axes.project(known[row][0].groups) if count else (0,) * len(axes.most)
+        least.append(tuple([count if groups else 0 for groups in at]))
+    always = tuple([sum(counts) for counts in zip(*least, strict=True)]) or (0,) * len(axes.most)
+    if any(have > most for have, most in zip(always, axes.most_short, strict=True)):
         return None
-    return [
-        _by_scope(axes, whole[number], taken, short, domains[number])
-        for number, taken, short, _ in read(tables, starts)
+    sizes = tuple([most - have for have, most in zip(always, axes.most_short, strict=True)])
+    blocks = runs(capacity.inventory.blocks[here[narrowed.domains]])
+    forced = frozenset(number for number, counts in enumerate(least) if any(counts))
+    projected = [
+        [_projected(axes, option, counts) for option in offered] for offered, counts in zip(whole, least, strict=True)
     ]
+    tables = cover(projected, blocks, weights, sizes, short=short, forced=forced)
+    starts = _starts(tables, axes, always, request.groups, short=short)
+    return _Placed(axes, domains, whole, least, tables, starts) if starts else None
 
 
-def _projected(axes: _Axes, option: Option) -> Option:
-    return Option(
-        axes.project(option.groups), WHOLE if option.short == WHOLE else axes.of_scope[option.short], option.cost
-    )
+def _sum(one: Cell, other: Cell) -> Cell:
+    return tuple([left + right for left, right in zip(one, other, strict=True)])
 
 
-def _axes(capacity: Capacity, request: Request, *, leave: bool) -> _Axes:
-    size = shape(request)
-    unit = size.pods + size.spares
-    wanted = request.groups * unit - size.missing
-    axes: list[int] = []
-    limits: list[int] = []
-    rest = -1
-    for scope, ceiling in enumerate(request.ceilings):
-        offered = int(capacity.scope_slots(frozenset({scope})).sum())
-        given = ceiling.gpus // request.pod_gpus
-        # Where spares leave, their scope must have slots for them, wherever these are: as good as a ceiling.
-        if given >= min(offered, wanted) and not leave:
-            if rest < 0:
-                rest = len(limits)
-                limits.append(wanted)
-            axes.append(rest)
-        else:
-            axes.append(len(limits))
-            limits.append(min(given, offered, wanted))
-    most = tuple(limit // unit for limit in limits)
-    most_short = tuple(min(request.groups, (limit + size.missing) // unit) for limit in limits)
-    return _Axes(tuple(axes), most, most_short)
+def _projected(axes: Axes, option: Option, less: Cell) -> Option:
+    groups = tuple([have - always for have, always in zip(axes.project(option.groups), less, strict=True)])
+    return Option(groups, WHOLE if option.short == WHOLE else axes.of_scope[option.short], option.cost)
 
 
-def _starts(tables: Tables, axes: _Axes, groups: int, *, short: bool) -> list[Cell]:
-    """Return the cells that place all groups within the ceilings at the least cost."""
-    totals = np.indices(tables.unused.shape[2:]).sum(axis=0)
+def _starts(tables: Tables, axes: Axes, always: Cell, groups: int, *, short: bool) -> list[Cell]:
+    """Return the cells that place all groups within the ceilings at the least cost. `always` are beside each cell."""
+    totals = np.indices(tables.unused.shape[2:]).sum(axis=0) + sum(always)
     best = tables.costs.impossible
     found: list[Cell] = []
     for row in range(1, len(axes.most) + 1) if short else (0,):
@@ -133,7 +151,7 @@ def _starts(tables: Tables, axes: _Axes, groups: int, *, short: bool) -> list[Ce
         allowed = totals == groups
         for axis, most in enumerate(axes.most):
             here = axes.most_short[axis] if axis == row - 1 else most
-            index = np.arange(table.shape[axis])
+            index = np.arange(table.shape[axis]) + always[axis]
             allowed &= ((index <= here) & ((index > 0) | (axis != row - 1))).reshape(
                 [-1 if other == axis else 1 for other in range(table.ndim)]
             )
@@ -146,7 +164,7 @@ def _starts(tables: Tables, axes: _Axes, groups: int, *, short: bool) -> list[Ce
     return found
 
 
-def _by_scope(axes: _Axes, offered: list[Option], taken: Cell, short: int, domain: int) -> Chosen:
+def _by_scope(axes: Axes, offered: list[Option], taken: Cell, short: int, domain: int) -> Chosen:
     """Return what was taken by scope: an option that has room for it, less what it has too much of."""
     fitting = []
     for option in offered:

@@ -7,6 +7,7 @@ a row for "the last is placed" and one per axis for "the last is still to be pla
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from math import prod
 from typing import Any
 
@@ -15,11 +16,14 @@ from numpy.typing import NDArray
 
 from gkm.packing.domains.costs import Costs
 from gkm.packing.domains.options import WHOLE, Option
+from gkm.packing.inventory import Integers
 
 MAX_CELLS = 25_000_000
 """What is kept, at eight bytes each: 200 MB."""
 MAX_STEPS = 500_000_000
 """Cells of all domains together: a few seconds."""
+MAX_ROWS = 2_000_000
+"""Cells of the rows of all domains up to which they are kept: 16 MB."""
 
 # int64, or Python's integers where 64 bits do not suffice (costs.py).
 Table = NDArray[Any]
@@ -35,8 +39,8 @@ class Tables:
     """Least costs, from the last block and domain to the first.
 
     `unused[b]` counts the blocks from b on, and `paid[b]` the same with block b paid for, used or not. The rows of the
-    domains are not kept: those of a block are made again when it is read, which few blocks are. Domains that are
-    `forced` take one of their options.
+    domains are kept where that is little; else those of a block are made again when it is read, which few blocks are.
+    Domains that are `forced` take one of their options.
     """
 
     options: Sequence[Sequence[Option]]
@@ -45,6 +49,7 @@ class Tables:
     unused: Table
     paid: Table
     work: Table
+    kept: bool
     forced: frozenset[int] = frozenset()
 
     def least(self, cell: Cell) -> int:
@@ -56,13 +61,24 @@ class Tables:
 
         The rows last until the next call.
         """
+        return self._rows(block) if self.kept else self.fill(block)
+
+    def fill(self, block: int) -> Table:
+        """Make the rows of a block, from what comes after it, and return them."""
         domains = self.blocks[block]
-        rows: Table = self.work[: len(domains) + 1]
+        rows = self._rows(block)
         np.add(self.unused[block + 1], self.costs.block, out=rows[-1])
         for number in range(len(domains) - 1, -1, -1):
             before, after, domain = rows[number + 1], rows[number], domains[number]
             after[...] = self.costs.impossible if domain in self.forced else before
             _take(before, self.options[domain], after, self.work[-1])
+        return rows
+
+    def _rows(self, block: int) -> Table:
+        domains = self.blocks[block]
+        # Kept rows lie one after another, with one more for each block.
+        first = domains.start + block if self.kept else 0
+        rows: Table = self.work[first : first + len(domains) + 1]
         return rows
 
 
@@ -95,13 +111,24 @@ def cover(
     kind: Any = np.int64 if costs.fits_int64 else object
     unused = np.full((len(blocks) + 1, *rows), costs.impossible, dtype=kind)
     unused[(-1, 0, *(0 for _ in sizes))] = 0
-    paid, work = np.empty((len(blocks), *rows), dtype=kind), np.empty((longest + 2, *rows), dtype=kind)
-    tables = Tables(options, blocks, costs, unused, paid, work, forced)
+    paid = np.empty((len(blocks), *rows), dtype=kind)
+    kept = prod(rows) * (len(options) + len(blocks)) <= MAX_ROWS
+    work = np.empty((len(options) + len(blocks) + 1 if kept else longest + 2, *rows), dtype=kind)
+    tables = Tables(options, blocks, costs, unused, paid, work, kept, forced)
     for number in range(len(blocks) - 1, -1, -1):
-        paid[number] = tables.within(number)[0]
+        paid[number] = tables.fill(number)[0]
         aside = costs.impossible if forced.intersection(blocks[number]) else unused[number + 1]
         np.minimum(aside, paid[number], out=unused[number])
     return tables
+
+
+def runs(blocks: Integers) -> list[range]:
+    """Return the runs of domains that are in one block."""
+    found: list[range] = []
+    for _, members in groupby(blocks.tolist()):
+        start = found[-1].stop if found else 0
+        found.append(range(start, start + sum(1 for _ in members)))
+    return found
 
 
 def _take(before: Table, options: Sequence[Option], after: Table, room: Table) -> None:

@@ -9,6 +9,7 @@ these tables is groups by scope and those sums. States are few in small problems
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
+from math import prod
 
 from gkm.packing.domains.costs import Costs
 from gkm.packing.domains.cover import Cell, TooLargeError
@@ -16,7 +17,16 @@ from gkm.packing.domains.mixtures import MAX_MIXTURES, Scopes, Slots, subsets
 from gkm.packing.domains.options import WHOLE, Option, Shape
 
 MAX_STATES = 1_000_000
-"""States that are gone through, all domains together: a few seconds."""
+"""States that are gone through, all domains together."""
+MAX_STEPS = 1_000_000
+"""Ways from one state to another that are tried, all domains together: a second or two."""
+
+MAX_TRIED = 50_000
+"""What one domain could take, of which much is more than it holds: some tenths of a second."""
+_TOO_LARGE = (
+    "some spares must leave their domain, and nodes are in several of the run's scopes: this run is too large to be "
+    "planned exactly so; ask for fewer spares or for scopes that do not overlap"
+)
 
 
 class Costed(dict[Cell, int]):
@@ -38,6 +48,7 @@ class States:
     unused: list[Costed] = field(default_factory=list)
     paid: list[Costed] = field(default_factory=list)
     passed: int = 0
+    steps: int = 0
 
     def within(self, block: int) -> list[Costed]:
         """Return costs from each domain of a block on, and from none of them on, with the block paid for."""
@@ -48,6 +59,9 @@ class States:
         return rows[::-1]
 
     def _taken(self, before: Costed, options: Sequence[Option]) -> Costed:
+        self.steps += len(before) * len(options)
+        if self.steps > MAX_STEPS:
+            raise TooLargeError(_TOO_LARGE)
         after = Costed(before)
         for cell, cost in before.items():
             for option in options:
@@ -56,10 +70,7 @@ class States:
                     after[state] = min(after[state], cost + option.cost)
         self.passed += len(after)
         if self.passed > MAX_STATES:
-            raise TooLargeError(
-                "some spares must leave their domain, and nodes are in several of the run's scopes: this run is too "
-                "large to be planned exactly so; ask for fewer spares or for scopes that do not overlap"
-            )
+            raise TooLargeError(_TOO_LARGE)
         return after
 
 
@@ -99,6 +110,7 @@ def overlapping_options(slots: Slots, gpus: int, shape: Shape, costs: Costs, *, 
     choices = list(subsets(range(scopes)))
     room = {some: sum(offered for kind, offered in slots.items() if kind & some) for some in choices}
     found: list[Option] = []
+    tried = 0
     highest = [min(most, (room[frozenset({scope})] + shape.missing) // shape.pods) for scope in range(scopes)]
     for groups in product(*(range(count + 1) for count in highest)):
         if not any(groups) or sum(groups) > most:
@@ -106,6 +118,9 @@ def overlapping_options(slots: Slots, gpus: int, shape: Shape, costs: Costs, *, 
         for short in (WHOLE, *range(scopes)) if shape.missing else (WHOLE,):
             if short != WHOLE and not groups[short]:
                 continue
+            tried += prod(count + 1 for count in groups)
+            if tried > MAX_TRIED:
+                raise TooLargeError(_TOO_LARGE)
             for away in product(*(range(count + 1) for count in groups)):
                 asked = [
                     count * shape.pods + (count - leaving) * shape.spares - (shape.missing if scope == short else 0)

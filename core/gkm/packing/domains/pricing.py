@@ -29,6 +29,17 @@ class Step(NamedTuple):
     short: bool
 
 
+class Choice(NamedTuple):
+    """What a domain can take: so many groups, the short one among them or not. `slack` is what that lacks of the best.
+
+    It is in parts of the price's denominator.
+    """
+
+    slack: int
+    groups: int
+    short: bool
+
+
 class _Table(NamedTuple):
     """Steps of all kinds of domains, one kind after another: those of a kind begin at `starts`, `of` is their kind."""
 
@@ -66,12 +77,32 @@ class Prices:
         """Return the bound as a whole number."""
         return -(-self.bound.numerator // self.bound.denominator)
 
+    def slack(self, leaving: int) -> int:
+        """Return by how much a plan with so many may exceed the bound, in parts of the price's denominator."""
+        return int((leaving - self.bound) * self.price.denominator)
+
+    def choices(self, leaving: int) -> dict[int, list[Choice]]:
+        """Return the most that a kind of domain takes in each step that is within the slack; fewer would lack more."""
+        least = self.whole.least(self.price)
+        tables = [(self.whole, least, False)]
+        if self.short is not None:
+            more = int((self.short.least(self.price) - least)[_some(self.short)].min())
+            tables.append((self.short, least + more, True))
+        found: dict[int, list[Choice]] = {slots: [] for slots in self.slots}
+        for table, lowest, short in tables:
+            slack = table.at(self.price) - lowest[table.of]
+            within = (slack <= self.slack(leaving)) & (table.leaving < NEVER)
+            for index in np.flatnonzero(within).tolist():
+                choice = Choice(int(slack[index]), int(table.most[index]), short)
+                found[self.slots[table.of[index]]].append(choice)
+        return found
+
     def allowed(self, leaving: int) -> dict[int, list[Step]]:
         """Return what a kind of domain can take in a plan of no more than so many groups whose spares leave.
 
         A step of no groups is among them where a domain can be left aside.
         """
-        slack = int((leaving - self.bound) * self.price.denominator)
+        slack = self.slack(leaving)
         least = self.whole.least(self.price)
         found: dict[int, list[Step]] = {slots: [] for slots in self.slots}
         self._within(self.whole, least + slack, found, short=False)

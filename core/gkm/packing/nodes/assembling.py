@@ -8,8 +8,9 @@ import numpy as np
 from gkm.packing.domains.capacity import Capacity
 from gkm.packing.domains.choosing import Chosen
 from gkm.packing.inventory import Integers
+from gkm.packing.nodes.alone import lay_out_alone, nodes_alone
 from gkm.packing.nodes.assembling_overlapping import assemble_overlapping
-from gkm.packing.nodes.inside import Layout, Seat, Wanted, lay_out
+from gkm.packing.nodes.inside import Seated, Wanted, lay_out
 from gkm.packing.nodes.rooms import Left, rooms
 from gkm.packing.nodes.scopes import seats_by_scope
 from gkm.packing.nodes.spares import Leaving, Placed, place_spares
@@ -24,8 +25,7 @@ class _Site:
     place: Place
     indices: Sequence[int]
     wanted: Sequence[Wanted]
-    layout: Layout
-    seats: Sequence[Seat]
+    seated: Sequence[Seated]
     leaving: list[int] = field(default_factory=list)
 
 
@@ -45,7 +45,7 @@ def assemble(capacity: Capacity, request: Request, chosen: Sequence[Chosen]) -> 
     groups: list[Group] = []
     pod_gpus = request.pod_gpus
     for site in sites:
-        for index, wanted, seated in zip(site.indices, site.wanted, site.layout.groups, strict=True):
+        for index, wanted, seated in zip(site.indices, site.wanted, site.seated, strict=True):
             spares = [Spare(node, pod_gpus, site.place, Distance.DOMAIN) for node in seated.spares]
             spares += [Spare(far.node, pod_gpus, far.place, far.distance) for far in elsewhere.get(index, ())]
             shares = tuple([Share(node, pods * pod_gpus) for node, pods in sorted(seated.pods)])
@@ -57,19 +57,22 @@ def assemble(capacity: Capacity, request: Request, chosen: Sequence[Chosen]) -> 
 def _sites(capacity: Capacity, request: Request, chosen: Sequence[Chosen]) -> Iterator[_Site]:
     following = 0
     for item in chosen:
-        seats = seats_by_scope(capacity, item.domain, _asked(capacity, request, item))
+        alone = nodes_alone(capacity, item.domain) if len(item.groups) == 1 else None
+        seats = seats_by_scope(capacity, item.domain, _asked(capacity, request, item)) if alone is None else {}
         for scope, count in enumerate(item.groups):
             if not count:
                 continue
-            short = item.short == scope
+            short = scope == item.short
             pods = [request.group_pods] * (count - short) + [request.last_pods] * short
             indices = [*range(following, following + count - short), *[request.groups - 1] * short]
             following += count - short
-            wanted = _staying(seats[scope], pods, request.spares)
-            layout = lay_out(seats[scope], wanted)
-            site = _Site(scope, capacity.inventory.places[item.domain], indices, wanted, layout, seats[scope])
-            for index, group in zip(indices, wanted, strict=True):
-                site.leaving += [index] * (request.spares - group.spares)
+            slots = sum(seat.slots for seat in seats[scope]) if alone is None else len(alone)
+            wanted = _staying(slots, pods, request.spares)
+            seated = lay_out(seats[scope], wanted).groups if alone is None else lay_out_alone(alone, wanted)
+            site = _Site(scope, capacity.inventory.places[item.domain], indices, wanted, seated)
+            if request.spares:
+                for index, group in zip(indices, wanted, strict=True):
+                    site.leaving += [index] * (request.spares - group.spares)
             yield site
 
 
@@ -89,8 +92,8 @@ def _asked(capacity: Capacity, request: Request, item: Chosen) -> dict[int, int]
     return asked
 
 
-def _staying(seats: Sequence[Seat], pods: Sequence[int], spares: int) -> list[Wanted]:
-    lacking = max(0, sum(pods) + spares * len(pods) - sum(seat.slots for seat in seats)) if spares else 0
+def _staying(slots: int, pods: Sequence[int], spares: int) -> list[Wanted]:
+    lacking = max(0, sum(pods) + spares * len(pods) - slots) if spares else 0
     wanted = []
     for size in reversed(pods):
         leaving = min(spares, lacking)
@@ -118,8 +121,9 @@ def _left(capacity: Capacity, chosen: Sequence[Chosen], sites: Sequence[_Site]) 
     """Return the slots that the groups leave."""
     taken: dict[str, int] = {}
     for site in sites:
-        for seat in site.seats:
-            taken[seat.name] = taken.get(seat.name, 0) + seat.slots - site.layout.left.get(seat.name, 0)
+        for group in site.seated:
+            for name, pods in (*group.pods, *((name, 1) for name in group.spares)):
+                taken[name] = taken.get(name, 0) + pods
     slots = capacity.node_slots.copy()
     used = np.zeros(len(capacity.inventory.places), dtype=np.bool_)
     for item in chosen:

@@ -8,29 +8,13 @@ spares beside their own group is taken.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
-from gkm.packing.nodes.seating import Seat, Shares, Slots, filled, match_spares
+from gkm.packing.nodes.seating import Seat, Seated, Shares, Slots, Wanted, filled, match_spares
 
 __all__ = ("Layout", "Seat", "Seated", "Wanted", "lay_out")
 
 MAX_SUMS = 2_000_000
 """Sums of slots that are tried for nodes that leave enough to the spares of a group: a second, and seldom needed."""
-
-
-class Wanted(NamedTuple):
-    """A group of a domain: its pods, and those of its spares that stay."""
-
-    pods: int
-    spares: int
-
-
-@dataclass(frozen=True, slots=True)
-class Seated:
-    """Where a group is: pods by node, in the order in which they were given, and the node of each spare."""
-
-    pods: tuple[tuple[str, int], ...]
-    spares: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,20 @@ class Seat(NamedTuple):
     rest: int
 
 
+class Wanted(NamedTuple):
+    """A group of a domain: its pods, and those of its spares that stay."""
+
+    pods: int
+    spares: int
+
+
+class Seated(NamedTuple):
+    """Where a group is: pods by node, in the order in which they were given, and the node of each spare."""
+
+    pods: tuple[tuple[str, int], ...]
+    spares: tuple[str, ...]
+
+
 class Slots:
     """The slots that are left of each seat, by its number.
 

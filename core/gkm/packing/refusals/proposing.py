@@ -49,7 +49,7 @@ def whole_groups(inventory: Inventory, request: Request) -> Proposed:
     """Yield the largest run of whole groups that fits."""
     groups = _most_groups(inventory, smallest(request))
     if groups:
-        yield _smaller(request, groups * request.group_gpus, _groups(groups))
+        yield _smaller(request, groups * request.group_gpus, counted(groups, "group"))
 
 
 def short_group(inventory: Inventory, request: Request) -> Proposed:
@@ -61,17 +61,8 @@ def short_group(inventory: Inventory, request: Request) -> Proposed:
     most = min(group, rigid.gpus - groups * group) // pod - 1
     pods = _most(1, most, lambda pods: feasible(offer, replace(rigid, gpus=groups * group + pods * pod)))
     if pods is not None:
-        what = f"{_groups(groups)} and a last one of {pods * pod}" if groups else "one short group"
+        what = f"{counted(groups, 'group')} and a last one of {pods * pod}" if groups else "one short group"
         yield _smaller(request, groups * group + pods * pod, what)
-
-
-FINDERS: tuple[Callable[[Inventory, Request], Proposed], ...] = (
-    spread,
-    fewer_spares,
-    spread_and_fewer_spares,
-    whole_groups,
-    short_group,
-)
 
 
 def raised_ceilings(inventory: Inventory, request: Request) -> Proposed:
@@ -94,9 +85,22 @@ def raised_ceilings(inventory: Inventory, request: Request) -> Proposed:
         if lowest >= needed or lacks(needed):
             continue
         gpus = ((_most(lowest, needed, lacks) or lowest) + 1) * pod
-        sentence = f"raise the ceiling of scope {short_name(ceiling.scope)} from {ceiling.gpus} to {gpus} GPUs"
+        sentence = (
+            f"raise the ceiling of scope {short_name(ceiling.scope)} from {ceiling.gpus} to {counted(gpus, 'GPU')}"
+        )
         fix = Fix(FixKind.RAISE_CEILING, sentence, {ceiling.scope: gpus})
         yield replace(request, ceilings=raised(gpus // pod)), fix
+
+
+FINDERS: tuple[tuple[str, Callable[[Inventory, Request], Proposed]], ...] = (
+    ("spreading", spread),
+    ("fewer spares", fewer_spares),
+    ("spreading with fewer spares", spread_and_fewer_spares),
+    ("a smaller run", whole_groups),
+    ("a smaller run with a short last group", short_group),
+    ("higher ceilings", raised_ceilings),
+)
+"""Kinds of changes, as a sentence names them, and what finds them."""
 
 
 def short_name(name: str) -> str:
@@ -104,13 +108,16 @@ def short_name(name: str) -> str:
     return name if len(name) <= MAX_NAME else name[: MAX_NAME - 1] + "…"
 
 
+def counted(count: int, name: str) -> str:
+    """Return how many there are, as people write it."""
+    return f"{count} {name}{'' if count == 1 else 's'}"
+
+
 def _smaller(request: Request, gpus: int, what: str) -> tuple[Request, Fix]:
-    sentence = f"ask for {gpus} GPUs instead of {smallest(request).gpus}: {what}"
+    # Its sizes are steps down from the one that it asks for, so that another smallest size alone may not do.
+    asked, fixed = smallest(request).gpus, "" if request.malleability is None else ", in this size only,"
+    sentence = f"ask for {counted(gpus, 'GPU')}{fixed} instead of {asked}{' at least' if fixed else ''}: {what}"
     return replace(request, gpus=gpus, malleability=None), Fix(FixKind.SMALLER, sentence, {"gpus": gpus})
-
-
-def _groups(count: int) -> str:
-    return f"{count} {'group' if count == 1 else 'groups'}"
 
 
 def _spares(spares: int, request: Request) -> str:

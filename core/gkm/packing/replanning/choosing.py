@@ -50,7 +50,8 @@ def choose_again(left: Capacity, request: Request, what: Remains) -> list[Chosen
     """Return what each domain takes of the groups that are to be placed; None if they do not fit.
 
     `left` is what untouched groups leave, with the room of all spares in it; `request` is of the size that is planned
-    and has one scope at most.
+    and has one scope at most. Where spares may be lacking only pods must fit: as many spares find no slot then
+    wherever groups go, unless the run may not spread.
 
     Raises:
         TooLargeError: there are too many groups to be placed exactly.
@@ -177,7 +178,7 @@ def _wanted_here(left: Capacity, request: Request, member: Member) -> int:
 def _room(left: Capacity, request: Request, what: Remains) -> bool:
     """Return whether there is room for all pods and spares together, and the scope gives them."""
     pods = request.gpus // request.pod_gpus
-    spares = request.groups * request.spares
+    spares = 0 if what.lenient else request.groups * request.spares
     if any(pods + spares > ceiling.gpus // request.pod_gpus for ceiling in request.ceilings):
         return False
     return int(left.domain_slots.sum()) >= pods + spares - sum(member.pods for member in what.untouched)
@@ -185,9 +186,9 @@ def _room(left: Capacity, request: Request, what: Remains) -> bool:
 
 def _one_domain(left: Capacity, request: Request, what: Remains) -> list[Chosen] | None:
     """Return the domain that takes the whole run, where those that are not touched all are in it."""
-    needed = request.gpus // request.pod_gpus + request.groups * request.spares
-    needed -= sum(member.pods for member in what.untouched)
-    fitting = np.flatnonzero(left.domain_slots >= needed).tolist()
+    pods = request.gpus // request.pod_gpus - sum(member.pods for member in what.untouched)
+    needed = pods + request.groups * request.spares
+    fitting = np.flatnonzero(left.domain_slots >= (pods if what.lenient else needed)).tolist()
     used = {member.domain for member in what.untouched}
     fitting = [domain for domain in fitting if used <= {domain}]
     if not fitting:
@@ -195,8 +196,9 @@ def _one_domain(left: Capacity, request: Request, what: Remains) -> list[Chosen]
     sites = sites_of(left, request, what)
     short = what.short >= 0
 
-    def order(domain: int) -> tuple[int, int, int, int]:
-        return (*_moves(sites[domain], request, what.count, short=short), sites[domain].gpus, domain)
+    def order(domain: int) -> tuple[int, ...]:
+        lacking = max(0, needed - sites[domain].slots)
+        return *_moves(sites[domain], request, what.count, short=short), lacking, sites[domain].gpus, domain
 
     if not what.count:
         return []

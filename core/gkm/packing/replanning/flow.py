@@ -6,18 +6,22 @@ from dataclasses import replace
 
 from gkm.packing.domains.capacity import Capacity
 from gkm.packing.nodes.dealing import Deal
-from gkm.packing.replanning.spares import Guarded
-from gkm.packing.values import Distance, Place, Request, Spare
+from gkm.packing.replanning.lacking import Guarded, most_spares, spares_of_each
+from gkm.packing.replanning.standing import distance
+from gkm.packing.values import Distance, Request, Spare
 
 MAX_PAIRS = 1_000_000
 """Groups times nodes: more take longer than a person waits."""
-_DISTANCES = (Distance.NONE, Distance.REGION, Distance.CLUSTER, Distance.BLOCK, Distance.DOMAIN)
+_NEAREST_FIRST = {far: number for number, far in enumerate(Distance)}
 
 
 def dealt_as_one(
     offer: Capacity, request: Request, untouched: frozenset[int], groups: Sequence[Guarded]
 ) -> list[Guarded] | None:
-    """Return the groups with their spares, pods of the `untouched` where they are; None where there is no way."""
+    """Return the groups with their spares, pods of the `untouched` where they are; None where there is no way.
+
+    A spare that finds no slot is lacking only where its scope gives no more, or none is left for it.
+    """
     nodes = offer.inventory.nodes
     if not any(len(kind) > 1 for kind in offer.kinds) or len(groups) * len(nodes) > MAX_PAIRS:
         return None
@@ -25,13 +29,14 @@ def dealt_as_one(
     for number, group in enumerate(groups):
         if group.seated.index not in untouched and not deal.give((False, number), sum(group.seated.nodes.values())):
             return None
-    if not all(deal.give((True, number), request.spares) for number in range(len(groups))):
+    counts = spares_of_each(request, groups, most_spares(offer, request, groups))
+    if not all(deal.give((True, number), count) for number, count in enumerate(counts)):
         return None
     places = {node.name: node.place for node in nodes}
     moved: dict[int, Counter[str]] = {}
     for ((spare, number), name), count in sorted(deal.given.items()):
         if spare:
-            far = _DISTANCES[_shared(groups[number].place, places[name])]
+            far = distance(groups[number].place, places[name])
             groups[number].spares += [Spare(name, request.pod_gpus, places[name], far)] * count
         elif count:
             moved.setdefault(number, Counter())[name] += count
@@ -42,8 +47,8 @@ def _deal(
     offer: Capacity, request: Request, untouched: frozenset[int], groups: Sequence[Guarded]
 ) -> Deal[tuple[bool, int], str]:
     """Return what there is to deal. A want is whether it is for spares, and the group's place in the sequence."""
-    known = {node.name: (node.place, number) for number, node in enumerate(offer.inventory.nodes)}
-    slots = {name: int(offer.node_slots[number]) for name, (_, number) in known.items()}
+    nodes, numbers = offer.inventory.nodes, offer.inventory.numbers
+    slots = {name: int(offer.node_slots[number]) for name, number in numbers.items()}
     for group in groups:
         if group.seated.index in untouched:
             for name, pods in group.seated.nodes.items():
@@ -51,9 +56,9 @@ def _deal(
 
     def order(want: tuple[bool, int], name: str) -> tuple[object, ...] | None:
         spare, group = want[0], groups[want[1]]
-        place, number = known[name]
+        place, number = nodes[numbers[name]].place, numbers[name]
         kind = int(offer.node_kinds[number])
-        far = 4 - _shared(group.place, place)
+        far = _NEAREST_FIRST[distance(group.place, place)]
         if kind < 0 or group.seated.scope not in offer.kinds[kind] or (far and not (spare and request.may_spread)):
             return None
         return far, (name in group.seated.nodes) == spare, name
@@ -68,7 +73,3 @@ def _with_pods(group: Guarded, pods: Counter[str] | None) -> Guarded:
     stood = Counter(spare.node for spare in member.spares) if member else Counter[str]()
     came = pods - Counter(dict(member.nodes)) if member else pods
     return replace(group, seated=replace(group.seated, nodes=pods, from_spares=(came & stood).total()))
-
-
-def _shared(place: Place, other: Place) -> int:
-    return next((level for level in range(4) if place[level] != other[level]), 4)

@@ -8,6 +8,9 @@ from gkm.packing.values import Group, Plan, Share
 
 MAX_SENTENCES = 32
 """Of groups that are named one by one. What follows is counted."""
+NOT_ALL_SEEN = (
+    "not every way was looked at: the scopes and domains are too many for that, so that fewer groups may have to move"
+)
 
 
 def reasons(
@@ -17,13 +20,29 @@ def reasons(
     before = {group.index: group for group in previous.groups}
     after = {group.index: group for group in made.groups}
     said = [f"{len(kept)} of {len(before)} groups stay on their nodes"]
+    said += _first(_paid_otherwise(kept, before, after))
     said += _first(_repairs(repaired, after))
     said += _first(_moves(moved, before, after))
     if new := sorted(set(after) - set(before)):
-        said.append(f"groups {_names(new)} are new")
+        said.append(f"{_groups(new)} {'is' if len(new) == 1 else 'are'} new")
     if gone := sorted(set(before) - set(after)):
-        said.append(f"groups {_names(gone)} of the former plan run no more: the run is of {made.gpus} GPUs")
+        run = "runs" if len(gone) == 1 else "run"
+        said.append(f"{_groups(gone)} of the former plan {run} no more: the run is of {made.gpus} GPUs")
     return tuple(said)
+
+
+def lacking(made: Plan, spares: int) -> list[str]:
+    """Return which groups lack spares; nothing where all have so many."""
+    short = [group.index for group in made.groups if len(group.spares) < spares]
+    if not short:
+        return []
+    count = sum(spares - len(group.spares) for group in made.groups)
+    where = "in their scope" if made.request.ceilings else "on the nodes that the run may use"
+    if not made.request.may_spread:
+        where = "in their domain"
+    missing = "1 spare finds" if count == 1 else f"{count} spares find"
+    have = "has" if len(short) == 1 else "have"
+    return [f"{missing} no room {where}: {_groups(short)} {have} fewer than {spares}"]
 
 
 def reasons_from_scratch(made: Plan, former: int, moved: int) -> tuple[str, ...]:
@@ -42,12 +61,19 @@ def _repairs(repaired: Sequence[Repair], after: dict[int, Group]) -> Iterable[st
         yield f"group {repair.group} stays in domain {after[repair.group].place.domain}: it {lost} and {taken}{spares}"
 
 
+def _paid_otherwise(kept: Sequence[int], before: dict[int, Group], after: dict[int, Group]) -> Iterable[str]:
+    for index in kept:
+        if after[index].scope and before[index].scope != after[index].scope:
+            yield f"group {index} stays on its nodes, and scope {after[index].scope!r} pays for it now"
+
+
 def _moves(moved: Sequence[int], before: dict[int, Group], after: dict[int, Group]) -> Iterable[str]:
     for index in moved:
         old, new = before[index], after[index]
         if old.place != new.place:
             here, there = "/".join(old.place), "/".join(new.place)
-            yield f"group {index} moves from {here} to {there}: what it lost cannot be replaced where it was"
+            scope = f" and from scope {old.scope!r} to {new.scope!r}" if old.scope != new.scope else ""
+            yield f"group {index} moves from {here} to {there}{scope}: there is no room for it where it was"
         elif old.scope != new.scope:
             yield f"group {index} moves from scope {old.scope!r} to {new.scope!r} in its domain: that gives less now"
         else:
@@ -61,9 +87,10 @@ def _first(sentences: Iterable[str]) -> list[str]:
     return [*said, f"and {more} groups more alike"] if more else said
 
 
-def _names(numbers: Sequence[int]) -> str:
+def _groups(numbers: Sequence[int]) -> str:
     shown = ", ".join(str(number) for number in numbers[:MAX_SENTENCES])
-    return shown if len(numbers) <= MAX_SENTENCES else f"{shown} and {len(numbers) - MAX_SENTENCES} more"
+    more = f" and {len(numbers) - MAX_SENTENCES} more" if len(numbers) > MAX_SENTENCES else ""
+    return f"group{'s' if len(numbers) > 1 else ''} {shown}{more}"
 
 
 def _shares(shares: Sequence[Share]) -> str:

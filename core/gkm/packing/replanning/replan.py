@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import lcm
+from typing import NamedTuple
 
 from gkm.packing.domains.capacity import Capacity, capacity
 from gkm.packing.domains.choosing import Chosen
@@ -13,13 +14,14 @@ from gkm.packing.inventory import Inventory
 from gkm.packing.plan import metrics, plan
 from gkm.packing.replanning.choosing import choose_again
 from gkm.packing.replanning.flow import dealt_as_one
-from gkm.packing.replanning.reasons import reasons, reasons_from_scratch
+from gkm.packing.replanning.lacking import Guarded
+from gkm.packing.replanning.reasons import NOT_ALL_SEEN, lacking, reasons, reasons_from_scratch
 from gkm.packing.replanning.scopes import choose_again_of_scopes
 from gkm.packing.replanning.seating import Seated, seat_again
-from gkm.packing.replanning.spares import Guarded, spares_again
+from gkm.packing.replanning.spares import spares_again
 from gkm.packing.replanning.standing import Member, Remains, remains
 from gkm.packing.replanning.values import Repair, Replanned, Standing
-from gkm.packing.values import Group, Node, Plan, Refusal, Request, Share
+from gkm.packing.values import Group, Metrics, Node, Plan, Policy, Refusal, Request, Share
 
 
 def replan(
@@ -38,14 +40,21 @@ def replan(
     inventory = nodes if isinstance(nodes, Inventory) else Inventory.from_nodes(nodes)
     offer = capacity(inventory, request)
     again = _again(offer, request, request, previous, inventory_version)
-    if again is not None:
-        return again
+    if again.found is not None:
+        return again.found
     fresh = plan(inventory, request, inventory_version)
     if isinstance(fresh, Plan) and fresh.gpus == request.gpus:
-        return _from_scratch(previous, fresh)
+        return _from_scratch(previous, fresh, all_seen=again.all_seen)
     return _smaller(offer, request, previous, inventory_version) or (
-        _from_scratch(previous, fresh) if isinstance(fresh, Plan) else fresh
+        _from_scratch(previous, fresh, all_seen=again.all_seen) if isinstance(fresh, Plan) else fresh
     )
+
+
+class _Again(NamedTuple):
+    """A plan that keeps what stands, None where none was found; and whether every way was looked at."""
+
+    found: Replanned | None
+    all_seen: bool = True
 
 
 def _smaller(offer: Capacity, request: Request, previous: Standing, version: str) -> Replanned | None:
@@ -61,7 +70,7 @@ def _smaller(offer: Capacity, request: Request, previous: Standing, version: str
     tried: dict[int, Replanned | None] = {}
 
     def fits(gpus: int) -> bool:
-        tried[gpus] = _again(offer, request, replace(request, gpus=gpus), previous, version)
+        tried[gpus] = _again(offer, request, replace(request, gpus=gpus), previous, version).found
         return tried[gpus] is not None
 
     # A smaller run fits wherever a larger does: False and then True.
@@ -69,33 +78,51 @@ def _smaller(offer: Capacity, request: Request, previous: Standing, version: str
     return tried[sizes[at]] if at < len(sizes) else None
 
 
-def _again(offer: Capacity, request: Request, sized: Request, previous: Standing, version: str) -> Replanned | None:
-    """Return the plan that keeps what stands; None if the others do not fit beside it."""
-    if sized.gpus // sized.pod_gpus + sized.groups * sized.spares > int(offer.domain_slots.sum()):
-        return None
+def _again(offer: Capacity, request: Request, sized: Request, previous: Standing, version: str) -> _Again:
+    """Return the plan that keeps what stands, if the others fit beside it."""
+    if sized.gpus // sized.pod_gpus > int(offer.domain_slots.sum()):
+        return _Again(None)
     what = remains(offer, sized, previous.groups, request.groups)
     left = _left(offer, what.untouched)
-    chosen = _choose(left, sized, what)
+    chosen, all_seen = _choose(left, sized, what)
     if chosen is None:
-        return None
+        return _Again(None, all_seen)
     seated, used = seat_again(left, sized, what, chosen)
     guarded = _guarded(offer, what, seated, used)
     if not spares_again(offer, sized, guarded):
         untouched = frozenset(member.index for member in what.untouched)
         dealt = dealt_as_one(offer, sized, untouched, _guarded(offer, what, seated, used))
         if dealt is None:
-            return None
+            return _Again(None, all_seen=False)
         guarded, seated = dealt, [group.seated for group in dealt if group.seated.index not in untouched]
     groups = tuple(_group(offer, sized, group) for group in guarded)
+    if not what.lenient and any(len(group.spares) < sized.spares for group in groups):
+        return _Again(None, all_seen)
     made = Plan(
         request=request,
         gpus=sized.gpus,
         groups=groups,
-        metrics=metrics(offer, sized, sorted({group.seated.domain for group in guarded}), groups),
+        metrics=_metrics(offer, sized, sorted({group.seated.domain for group in guarded}), groups),
         inventory_version=version,
         hash=plan_hash(request, groups, version),
     )
-    return _replanned(previous, made, {group.index: group.from_spares for group in seated if group.member})
+    stayed = {group.index: group.from_spares for group in seated if group.member}
+    return _Again(_replanned(previous, made, sized, stayed, all_seen=all_seen), all_seen)
+
+
+def _metrics(offer: Capacity, request: Request, domains: Sequence[int], groups: Sequence[Group]) -> Metrics:
+    """Return what a plan costs. Where spares are lacking its bound is that of a plan without any, which is true too."""
+    if all(len(group.spares) == request.spares for group in groups):
+        return metrics(offer, request, domains, groups)
+    bare = metrics(offer, replace(request, spares=0), domains, [replace(group, spares=()) for group in groups])
+    used = {group.place for group in groups}
+    inside = sum(spare.gpus for group in groups for spare in group.spares if spare.place in used)
+    elsewhere = sum(any(spare.place != group.place for spare in group.spares) for group in groups)
+    told = replace(bare, stranded_gpus=bare.stranded_gpus - inside, spares_elsewhere=elsewhere)
+    if request.policy is not Policy.LEAST_WASTE:
+        return told
+    least = max(0, bare.lower_bound - inside)
+    return replace(told, lower_bound=least, gap=told.stranded_gpus - least)
 
 
 def _left(offer: Capacity, untouched: Sequence[Member]) -> Capacity:
@@ -113,9 +140,12 @@ def _left(offer: Capacity, untouched: Sequence[Member]) -> Capacity:
     return replace(offer, node_slots=node_slots, slots=slots, free=free)
 
 
-def _choose(left: Capacity, request: Request, what: Remains) -> list[Chosen] | None:
-    choose = choose_again_of_scopes if len(request.ceilings) > 1 else choose_again
-    return choose(left, request, what)
+def _choose(left: Capacity, request: Request, what: Remains) -> tuple[list[Chosen] | None, bool]:
+    """Return what each domain takes, and whether all domains were looked at."""
+    if len(request.ceilings) > 1:
+        found = choose_again_of_scopes(left, request, what)
+        return found.chosen, found.all_seen
+    return choose_again(left, request, what), True
 
 
 def _guarded(offer: Capacity, what: Remains, seated: Sequence[Seated], used: Counter[tuple[int, str]]) -> list[Guarded]:
@@ -143,7 +173,7 @@ def _group(offer: Capacity, request: Request, group: Guarded) -> Group:
     return Group(seated.index, gpus, group.place, names[seated.scope], shares, tuple(group.spares))
 
 
-def _replanned(previous: Standing, made: Plan, stayed: dict[int, int]) -> Replanned:
+def _replanned(previous: Standing, made: Plan, sized: Request, stayed: dict[int, int], *, all_seen: bool) -> Replanned:
     before = {group.index: group for group in previous.groups}
     common = [(before[group.index], group) for group in made.groups if group.index in before]
     kept = tuple(new.index for old, new in common if set(old.nodes) == set(new.nodes))
@@ -152,7 +182,10 @@ def _replanned(previous: Standing, made: Plan, stayed: dict[int, int]) -> Replan
     )
     moved = tuple(new.index for _, new in common if new.index not in stayed and new.index not in kept)
     spares = sum(repair.spares for repair in repaired)
-    return Replanned(made, kept, repaired, moved, spares, reasons(previous, made, kept, repaired, moved))
+    said = [*reasons(previous, made, kept, repaired, moved), *lacking(made, sized.spares)]
+    if not all_seen:
+        said.append(NOT_ALL_SEEN)
+    return Replanned(made, kept, repaired, moved, spares, tuple(said))
 
 
 def _repair(old: Group, new: Group, spares: int) -> Repair:
@@ -161,7 +194,7 @@ def _repair(old: Group, new: Group, spares: int) -> Repair:
     return Repair(new.index, lost, taken, spares)
 
 
-def _from_scratch(previous: Standing, made: Plan) -> Replanned:
+def _from_scratch(previous: Standing, made: Plan, *, all_seen: bool) -> Replanned:
     before = {group.index: group for group in previous.groups}
     kept = tuple(
         group.index
@@ -169,4 +202,5 @@ def _from_scratch(previous: Standing, made: Plan) -> Replanned:
         if group.index in before and set(group.nodes) == set(before[group.index].nodes)
     )
     moved = tuple(group.index for group in made.groups if group.index in before and group.index not in kept)
-    return Replanned(made, kept, (), moved, 0, reasons_from_scratch(made, len(previous.groups), len(moved)))
+    said = reasons_from_scratch(made, len(previous.groups), len(moved))
+    return Replanned(made, kept, (), moved, 0, said if all_seen else (*said, NOT_ALL_SEEN))

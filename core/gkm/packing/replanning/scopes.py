@@ -4,9 +4,11 @@ As in `overlapping`, a state is groups by scope and, for each choice of scopes, 
 for. Here all spares may leave: that they stay costs less, and whether they find any slot is what decides.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 
@@ -42,15 +44,46 @@ class _Task:
         return self.request.group_pods - self.request.last_pods
 
 
-def choose_again_of_scopes(left: Capacity, request: Request, what: Remains) -> list[Chosen] | None:
-    """Return what each domain takes of the groups that are to be placed; None if they do not fit.
+class Choice(NamedTuple):
+    """What each domain takes, None if nothing was found; how many groups move; and whether all domains were seen."""
+
+    chosen: list[Chosen] | None
+    moved: int
+    all_seen: bool = True
+
+
+def choose_again_of_scopes(left: Capacity, request: Request, what: Remains) -> Choice:
+    """Return what each domain takes of the groups that are to be placed.
 
     Where the domains are too many to be gone through, those of the run are and the roomiest others: the plan is then
-    as good as can be with these.
+    as good as can be with these. Where spares may be lacking, groups moved come first; then every group has as many
+    spares as all of them can have.
 
     Raises:
         TooLargeError: these are too many as well.
     """
+    if not what.lenient:
+        return _choice(left, request, what)
+    bare = _choice(left, replace(request, spares=0), what)
+    if bare.chosen is None or not request.spares:
+        return bare
+    # Fewer spares fit wherever more do, and move no more groups.
+    most = min(request.spares, int(left.domain_slots.sum()))
+    tried: dict[int, Choice] = {0: bare}
+
+    def as_few_moves(spares: int) -> bool:
+        try:
+            tried[spares] = found = _choice(left, replace(request, spares=spares), what)
+        except TooLargeError:
+            return False
+        return found.chosen is not None and found.moved == bare.moved
+
+    if not as_few_moves(most):
+        most = bisect_left(range(most), 1, lo=1, key=lambda spares: not as_few_moves(spares)) - 1
+    return tried[most]
+
+
+def _choice(left: Capacity, request: Request, what: Remains) -> Choice:
     scopes = range(len(request.ceilings))
     overlap = any(len(kind) > 1 for kind in left.kinds)
     choices = list(subsets(scopes)) if overlap else [frozenset({scope}) for scope in scopes]
@@ -59,24 +92,28 @@ def choose_again_of_scopes(left: Capacity, request: Request, what: Remains) -> l
     weights = weights_of(left, request, what, len(domains), int(left.free[domains].sum()))
     task = _Task(left, request, what, weights, choices)
     if not request.may_spread:
-        return _one_domain(task)
+        best = _one_domain(task)
+        return Choice(None, 0) if best is None else Choice(best[1], best[0])
+    all_seen = True
     try:
         found = _cheapest(task, domains, None)
     except TooLargeError:
+        all_seen = False
         ours = {member.domain for member in (*what.untouched, *what.homes)}
         others = sorted(set(domains) - ours, key=lambda domain: (-int(left.domain_slots[domain]), domain))
         found = _cheapest(task, sorted({*others[:MAX_OTHERS], *(ours & set(domains))}), None)
-    return None if found is None else found[1]
+    return Choice(None, 0, all_seen) if found is None else Choice(found[1], int(found[0] // weights.group), all_seen)
 
 
-def _one_domain(task: _Task) -> list[Chosen] | None:
+def _one_domain(task: _Task) -> tuple[int, list[Chosen]] | None:
+    """Return how many groups move to the one domain that takes the run, and what it takes."""
     used = {member.domain for member in task.what.untouched}
     best: tuple[float, int, int, list[Chosen]] | None = None
     for domain in range(len(task.left.inventory.places)):
         if used <= {domain} and (found := _cheapest(task, [domain] if task.what.count else [], domain)) is not None:
             here = (found[0] // task.weights.pod, int(task.left.free[domain]), domain, found[1])
             best = here if best is None or here[:3] < best[:3] else best
-    return None if best is None else best[3]
+    return None if best is None else (int(best[0] * task.weights.pod // task.weights.group), best[3])
 
 
 def _cheapest(task: _Task, domains: list[int], alone: int | None) -> tuple[float, list[Chosen]] | None:

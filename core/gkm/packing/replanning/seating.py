@@ -14,7 +14,7 @@ from gkm.packing.domains.choosing import Chosen
 from gkm.packing.nodes.dealing import Deal
 from gkm.packing.nodes.inside import Seat, Wanted, lay_out
 from gkm.packing.replanning.standing import Member, Remains
-from gkm.packing.values import Request
+from gkm.packing.values import Place, Request
 
 _POD, _SPARE, _FREE = "pod", "spare", "free"
 
@@ -50,7 +50,10 @@ def seat_again(
     kept = {member.index for members in staying.values() for member in members}
     pods = {index: request.last_pods if index == what.short else request.group_pods for index in what.place}
     waiting = iter([index for index in what.place if index not in kept and index != what.short])
-    standing = [*what.untouched, *(member for members in staying.values() for member in members)]
+    ready: dict[Place, list[_Slot]] = {}
+    for member in (*what.untouched, *(member for members in staying.values() for member in members)):
+        for spare in member.spares:
+            ready.setdefault(spare.place, []).append(_Slot(spare.node, _SPARE, member.index))
     found: list[Seated] = []
     used: Counter[tuple[int, str]] = Counter()
     for item in chosen:
@@ -63,7 +66,7 @@ def seat_again(
             new = [next(waiting) for _ in range(count - len(members) - short)] + [what.short] * short
             if new:
                 coming[scope] = new
-        room = _Room(left, item.domain, here, standing)
+        room = _Room(left, item.domain, here, ready.get(left.inventory.places[item.domain], ()))
         groups, given_up = room.stay(here)
         found += groups
         used.update(given_up)
@@ -91,7 +94,7 @@ def _staying(what: Remains, item: Chosen, scope: int) -> list[Member]:
 class _Room:
     """The slots of a domain, and who stood on them."""
 
-    def __init__(self, left: Capacity, domain: int, staying: Sequence[Member], standing: Sequence[Member]) -> None:
+    def __init__(self, left: Capacity, domain: int, staying: Sequence[Member], ready: Sequence[_Slot]) -> None:
         self._left = left
         self._kinds: dict[str, frozenset[int]] = {}
         self._free: Counter[str] = Counter()
@@ -109,11 +112,10 @@ class _Room:
             for name, pods in member.nodes.items():
                 self._slots[_Slot(name, _POD, member.index)] += pods
                 self._free[name] -= pods
-        for member in standing:
-            for spare in member.spares:
-                if spare.node in self._kinds:
-                    self._slots[_Slot(spare.node, _SPARE, member.index)] += 1
-                    self._free[spare.node] -= 1
+        for slot in ready:
+            if slot.node in self._kinds:
+                self._slots[slot] += 1
+                self._free[slot.node] -= 1
         for name, slots in self._free.items():
             if slots > 0:
                 self._slots[_Slot(name, _FREE, -1)] = slots
@@ -121,15 +123,19 @@ class _Room:
     def stay(self, members: Sequence[Member]) -> tuple[list[Seated], Counter[tuple[int, str]]]:
         """Return the groups with nodes for all of their pods, and the spares that these took."""
         scopes = {member.index: member.scope for member in members}
+        nodes: dict[int, Counter[str]] = {member.index: Counter() for member in members}
+        if len(set(scopes.values())) == 1:
+            # Where one scope has them all, nobody ever makes room for another: what stands need not be dealt.
+            self._slots = Counter({slot: count for slot, count in self._slots.items() if slot.role != _POD})
+            nodes = {member.index: Counter(member.nodes) for member in members}
         deal: Deal[int, _Slot] = Deal(self._slots, lambda index, slot: self._order(index, scopes[index], slot))
         for member in members:
             # Pods that stand are dealt first, so that nobody takes their slots who can do without.
-            deal.give(member.index, member.pods - member.need)
+            deal.give(member.index, member.pods - member.need - nodes[member.index].total())
         for member in members:
             if not deal.give(member.index, member.need):
                 raise AssertionError(f"group {member.index} was to stay in a domain that has no room for it")
         self._slots = Counter(deal.free)
-        nodes: dict[int, Counter[str]] = {member.index: Counter() for member in members}
         spares: Counter[int] = Counter()
         used: Counter[tuple[int, str]] = Counter()
         for (index, slot), pods in deal.given.items():

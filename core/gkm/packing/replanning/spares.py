@@ -1,77 +1,85 @@
 """Spares after a loss: those that stand stay, what is missing is made again, as near as there is room (calculus.md)."""
 
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from gkm.packing.domains.capacity import Capacity
 from gkm.packing.nodes.dealing import Deal
 from gkm.packing.nodes.spares import Leaving, Placed, Room, place_spares
+from gkm.packing.replanning.lacking import Guarded, filled, limits, most_spares
 from gkm.packing.replanning.seating import Seated
 from gkm.packing.values import Distance, Place, Request, Spare
 
-
-@dataclass(slots=True)
-class Guarded:
-    """A group where it is now, and the spares that stood ready for it and those that do.
-
-    `changed` says that pods of it moved: then a spare may be beside it that was apart before.
-    """
-
-    seated: Seated
-    place: Place
-    changed: bool
-    stood: tuple[Spare, ...]
-    spares: list[Spare] = field(default_factory=list)
-
-    def here(self) -> list[Spare]:
-        """Return the spares that stood in the domain of the group."""
-        return [spare for spare in self.stood if spare.place == self.place]
+MAX_LACKING = 100_000
+"""Spares without room whose nearness is compared. Of more, those of the groups that have the fewest are looked at."""
+_BEYOND = Place(*4 * (chr(sys.maxunicode),))
+"""Comes after every place and shares nothing with any."""
 
 
 def spares_again(offer: Capacity, request: Request, groups: Sequence[Guarded]) -> bool:
-    """Give all groups the spares they should have. Return False where some find no slot within their scope.
+    """Give all groups the spares they should have, as far as there is room. Return False where dealing got stuck.
 
     In its domain a group's spares come before those of groups of other domains. Where spares must leave, they are
     those of as few groups as can be: of groups that are placed anew first.
     """
     room = _Nodes(offer, groups)
-    by_domain: dict[int, list[Guarded]] = {}
-    for group in groups:
-        by_domain.setdefault(group.seated.domain, []).append(group)
+    most = most_spares(offer, request, groups)
+    counts = limits(request, groups, most)
+    by_domain: dict[int, list[int]] = {}
+    for number, group in enumerate(groups):
+        by_domain.setdefault(group.seated.domain, []).append(number)
     for domain in sorted(by_domain):
-        _at_home(room, request, domain, by_domain[domain])
-    for group in groups:
+        here = by_domain[domain]
+        _at_home(room, request, domain, [groups[number] for number in here], [counts[number] for number in here])
+    for group, count in zip(groups, counts, strict=True):
         for spare in group.stood:
-            if spare.place != group.place and room.left[spare.node] > 0:
+            if spare.place != group.place and room.left[spare.node] > 0 and len(group.spares) < count:
                 room.left[spare.node] -= 1
                 group.spares.append(spare)
-    for group in groups:
+    for group, count in zip(groups, counts, strict=True):
         # A spare that stood elsewhere and had to make room there may find room at home.
-        while len(group.spares) < request.spares and (name := room.nearby(group.seated)) is not None:
+        while len(group.spares) < count and (name := room.nearby(group.seated)) is not None:
             room.left[name] -= 1
             group.spares.append(Spare(name, request.pod_gpus, group.place, Distance.DOMAIN))
-    leaving = [
-        Leaving(number, group.place, group.seated.scope)
-        for number, group in enumerate(groups)
-        for _ in range(request.spares - len(group.spares))
-    ]
-    placed = _placed(room, leaving, set(by_domain))
-    if placed is None:
-        return False
-    for far in placed:
+    for far in _placed(room, _leaving(request, groups, counts, most), set(by_domain)):
         groups[far.group].spares.append(Spare(far.node, request.pod_gpus, far.place, far.distance))
-    return True
+    return sum(len(group.spares) for group in groups) == sum(most.values())
 
 
-def _placed(room: "_Nodes", leaving: Sequence[Leaving], used: set[int]) -> list[Placed] | None:
-    """Return a place for every spare; None if there are too few slots. Most find one in their block."""
+def _leaving(
+    request: Request, groups: Sequence[Guarded], most_each: Sequence[int], most: Counter[int]
+) -> list[tuple[int, Leaving]]:
+    """Return the spares that find no room at home, after how many others of their group each comes."""
+    here = [len(group.spares) for group in groups]
+    if not request.may_spread:
+        return []
+    wanted = most_each
+    if sum(most_each) - sum(here) > max(MAX_LACKING, sum(most.values())):
+        wanted = filled(groups, here, most_each, most)
+    return [
+        (before, Leaving(number, groups[number].place, groups[number].seated.scope))
+        for number, count in enumerate(wanted)
+        for before in range(here[number], count)
+    ]
+
+
+def _placed(room: "_Nodes", leaving: Sequence[tuple[int, Leaving]], used: set[int]) -> list[Placed]:
+    """Return places for the spares that find one. Most find it in their block."""
     if not leaving:
         return []
-    near = place_spares(leaving, room.rooms(used, {spare.place[:3] for spare in leaving}))
+    wanted = [spare for _, spare in leaving]
+    near = place_spares(wanted, room.rooms(used, {spare.place[:3] for spare in wanted}))
     if near is not None and all(spare.distance is Distance.BLOCK for spare in near):
         return near
-    return place_spares(leaving, room.rooms(used, None))
+    rooms = list(room.rooms(used, None))
+    found = place_spares(wanted, rooms)
+    if found is None:
+        # Some are lacking: then who has the fewest comes first, and who is left over finds room beyond all places.
+        wanted = [spare for _, spare in sorted(leaving)]
+        beyond = Room("", _BEYOND, len(wanted), used=False, scopes=frozenset(spare.scope for spare in wanted))
+        found = [spare for spare in place_spares(wanted, [*rooms, beyond]) or () if spare.place != _BEYOND]
+    return found
 
 
 class _Nodes:
@@ -106,15 +114,16 @@ class _Nodes:
                     yield Room(name, place, self.left[name], domain in used, scopes)
 
 
-def _at_home(room: _Nodes, request: Request, domain: int, groups: Sequence[Guarded]) -> None:
-    """Place the spares that stay in a domain."""
+def _at_home(room: _Nodes, request: Request, domain: int, groups: Sequence[Guarded], most_each: Sequence[int]) -> None:
+    """Place the spares that stay in a domain, of each group no more than its limit."""
     wanted = {
-        number: request.spares - sum(spare.place != group.place for spare in group.stood)
+        number: max(0, most_each[number] - sum(spare.place != group.place for spare in group.stood))
         for number, group in enumerate(groups)
     }
     complete = all(len(group.here()) == wanted[number] for number, group in enumerate(groups))
+    beside = any(group.changed and spare.node in group.seated.nodes for group in groups for spare in group.here())
     stood = Counter(spare.node for group in groups for spare in group.here())
-    if complete and all(room.left[name] >= count for name, count in stood.items()):
+    if complete and not beside and all(room.left[name] >= count for name, count in stood.items()):
         for group in groups:
             group.spares += group.here()
         room.left.update({name: room.left[name] - count for name, count in stood.items()})
@@ -149,7 +158,8 @@ def _counts(
         {name: room.left[name] for name in scopes},
         lambda number, name: (name,) if groups[number].seated.scope in scopes[name] else None,
     )
-    return {number: sum(deal.give(number, 1) for _ in range(wanted[number])) for number in order}
+    slots = sum(deal.free.values())
+    return {number: sum(deal.give(number, 1) for _ in range(min(wanted[number], slots))) for number in order}
 
 
 def _apart(

@@ -8,7 +8,7 @@ from itertools import islice
 from gkm.packing.domains.capacity import Capacity
 from gkm.packing.values import Distance, Group, Place, Request, Spare
 
-_NEAREST_FIRST = {distance: number for number, distance in enumerate(Distance)}
+_DISTANCES = (Distance.NONE, Distance.REGION, Distance.CLUSTER, Distance.BLOCK, Distance.DOMAIN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Remains:
 
     `place` are the numbers that have no place yet, `homes` those of them that may stay where they were. `count` of them
     are placed, `short` among these, which is the number of the short last group; -1 where that one is untouched, or
-    all are whole.
+    all are whole. `lenient` says that spares may be lacking: something of the run stands, and no group is new.
     """
 
     untouched: tuple[Member, ...]
@@ -52,6 +52,7 @@ class Remains:
     place: tuple[int, ...]
     count: int
     short: int
+    lenient: bool
 
 
 def remains(offer: Capacity, request: Request, former: Sequence[Group], numbers: int) -> Remains:
@@ -65,20 +66,27 @@ def remains(offer: Capacity, request: Request, former: Sequence[Group], numbers:
     shorter = request.last_pods < request.group_pods
     short = _short(request, alike, numbers) if shorter else -1
     seen = _Seen(offer, request)
-    stays, others = _stays(seen, request, alike, short)
+    members = _members(seen, request, alike, short)
+    stays, others = _stays(members, request, alike, short)
     if shorter and short < 0:
         dropped = {group.index for group in alike} - stays - others
         rest = sorted(open_numbers - stays)
         short = max(dropped) if dropped else rest[request.groups - len(stays) - 1]
-    members = _members(seen, request, alike, short)
+        members = _members(seen, request, alike, short)
     untouched = [member for member in members if member.index in stays and member.untouched]
-    untouched = _within_ceilings(request, untouched)
+    lenient = request.groups <= len(alike) and any(member.nodes for member in members)
+    untouched = _within_ceilings(request, untouched, 0 if lenient else request.spares)
     staying = {member.index for member in untouched}
     homes = [member for member in members if member.index not in staying]
     place = tuple(sorted(open_numbers - staying))
     untouched, homes = _with_spares(seen, request, alike, untouched, homes)
     count = request.groups - len(untouched)
-    return Remains(tuple(untouched), tuple(homes), place, count, -1 if short in staying else short)
+    return Remains(tuple(untouched), tuple(homes), place, count, -1 if short in staying else short, lenient)
+
+
+def distance(place: Place, other: Place) -> Distance:
+    """Return what two places share, at least."""
+    return _DISTANCES[next((level for level in range(4) if place[level] != other[level]), 4)]
 
 
 def _short(request: Request, former: Sequence[Group], numbers: int) -> int:
@@ -89,12 +97,13 @@ def _short(request: Request, former: Sequence[Group], numbers: int) -> int:
     return max((group.index for group in former if group.gpus == gpus), default=-1)
 
 
-def _stays(seen: "_Seen", request: Request, former: Sequence[Group], short: int) -> tuple[set[int], set[int]]:
+def _stays(
+    members: Sequence[Member], request: Request, former: Sequence[Group], short: int
+) -> tuple[set[int], set[int]]:
     """Return the numbers of the groups that stay, and of those that are touched. Some are neither: they are too many.
 
     A smaller run has fewer groups than still stand; those with the highest numbers go.
     """
-    members = _members(seen, request, former, short)
     whole = [member.index for member in members if member.untouched and member.index != short]
     most = request.groups - (request.last_pods < request.group_pods)
     stays = set(whole[:most]) | {member.index for member in members if member.untouched and member.index == short}
@@ -123,8 +132,11 @@ class _Seen:
         inventory = offer.inventory
         self._offer = offer
         self._request = request
-        self._numbers = {node.name: number for number, node in enumerate(inventory.nodes)}
+        self._numbers = inventory.numbers
         self._domains = {place: number for number, place in enumerate(inventory.places)}
+        # Plain lists: single numbers out of an array take ten times as long.
+        self._slots = offer.node_slots.tolist()
+        self._kinds = offer.node_kinds.tolist()
         self._scopes = {ceiling.scope: number for number, ceiling in enumerate(request.ceilings)}
         self._taken: Counter[str] = Counter()
 
@@ -155,19 +167,21 @@ class _Seen:
         number = self._numbers.get(name)
         if number is None or self._offer.inventory.nodes[number].place != place:
             return 0
-        kind = int(self._offer.node_kinds[number])
+        kind = self._kinds[number]
         if kind < 0 or scope not in self._offer.kinds[kind]:
             return 0
-        return int(self._offer.node_slots[number]) - self._taken[name]
+        return int(self._slots[number]) - self._taken[name]
 
     def claim(self, member: Member) -> None:
         """Claim what stands of a group."""
         self._taken.update(member.nodes)
 
     def spares(self, member: Member, group: Group) -> Iterator[Spare]:
-        """Yield the spares of a group that stand, and claim them."""
+        """Yield the spares of a group that stand, the nearest first, and claim them."""
         here = self._offer.inventory.places[member.domain]
-        for spare in sorted(group.spares, key=lambda spare: _NEAREST_FIRST[spare.distance]):
+        # How near they are is worked out again: the former plan may say anything.
+        ready = [replace(spare, distance=distance(here, spare.place)) for spare in group.spares]
+        for spare in sorted(ready, key=lambda spare: -_DISTANCES.index(spare.distance)):
             far = spare.place != here
             if spare.gpus != self._request.pod_gpus or (far and not self._request.may_spread):
                 continue
@@ -194,10 +208,10 @@ def _with_spares(
     return with_spares(untouched), with_spares(homes)
 
 
-def _within_ceilings(request: Request, untouched: Sequence[Member]) -> list[Member]:
+def _within_ceilings(request: Request, untouched: Sequence[Member], spares: int) -> list[Member]:
     """Return the groups without those of scopes that give too little for them all: these are chosen among again."""
     given: Counter[int] = Counter()
     for member in untouched:
-        given[member.scope] += member.pods + request.spares
+        given[member.scope] += member.pods + spares
     least = [ceiling.gpus // request.pod_gpus for ceiling in request.ceilings]
     return [member for member in untouched if not least or given[member.scope] <= least[member.scope]]

@@ -20,7 +20,8 @@ class Standing:
         for before, group in zip((None, *self.groups), self.groups, strict=False):
             if group.index < 0 or (before is not None and before.index >= group.index):
                 raise ValueError(f"group {group.index} of the former plan is out of order, or there twice")
-            if not all(1 <= gpus <= MAX_GPUS for _, gpus in group.nodes):
+            # bool is an int to Python, and NaN compares with nothing: only whole numbers are let in.
+            if not all(type(gpus) is int and 1 <= gpus <= MAX_GPUS for _, gpus in group.nodes):
                 raise ValueError(f"group {group.index} of the former plan takes an impossible number of GPUs of a node")
             if sum(gpus for _, gpus in group.nodes) != group.gpus:
                 raise ValueError(f"group {group.index} of the former plan says {group.gpus} GPUs, its nodes another")
@@ -47,7 +48,8 @@ class Replanned:
 
     `kept` are on the nodes that they were on. `moved` were in the former plan and go elsewhere; groups that were in no
     plan before are in none of the three. `plan.groups` lacks numbers where a malleable run became smaller: those of
-    the groups that do not run. `spares_used` are pods.
+    the groups that do not run, and has fewer spares than asked for where there is no room for more: `reasons` names
+    these groups. `spares_used` are pods.
     """
 
     plan: Plan

@@ -1,0 +1,158 @@
+"""Tenants who want more than their share: of turns, of memory, of etcd, of GPUs, of what they may know."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+from gkm_operator.plans.answers import Answers
+from gkm_operator.plans.asking import again
+from gkm_operator.plans.book import name_of
+from gkm_operator.plans.ledger import Taken
+from gkm_operator.plans.lost import Map
+from gkm_operator.plans.objects import WatchedRun
+from gkm_operator.plans.pace import BURST, BURST_SECONDS, Pace
+from gkm_operator.plans.snapshot import Snapshot
+from gkm_operator.plans.status import Came
+from gkm_operator.plans.sweep import Sweeper
+from gkm_operator.plans.wording import Unfit
+from hypothesis import given
+from hypothesis import strategies as st
+from operator_plans import NAMESPACE, PODS, RAW_PLANS, RAW_RUNS, PlansSite, claims
+from operator_plans_made import a_run, a_survey, fleet
+from testbed.waiting import until
+
+NAMES = st.text("ab-01", min_size=1, max_size=6).filter(lambda name: name[0] != "-" and name[-1] != "-")
+
+
+@pytest.fixture
+def site() -> Iterator[PlansSite]:
+    made = PlansSite()
+    yield made
+    made.controller.close()
+
+
+@given(NAMES, st.integers(1, 99), NAMES, st.integers(1, 99))
+def test_the_plans_of_no_two_runs_share_a_name(one: str, first: int, other: str, second: int) -> None:
+    assert (name_of(one, first) == name_of(other, second)) == ((one, first) == (other, second))
+
+
+def test_what_people_write_at_length_on_a_run_is_not_kept() -> None:
+    text = "x" * 250_000
+    labels = {f"{number}.example.com/{'k' * 63}": "v" * 63 for number in range(32)}
+    run = a_run(annotations={"gkm.io/plan-again": text, "other": text}, labels=labels)
+    assert len(msgspec.json.encode(run)) < 2000
+    assert 0 < len(again(run)) <= 63
+    assert again(run) != again(a_run(annotations={"gkm.io/plan-again": f"{text}x"}))
+
+
+class Slow:
+    """Attempts of three seconds each; nothing fits."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.turns: list[str] = []
+        self.answers = Answers()
+
+    def plan(self, case: Any, *_: object) -> Came:  # noqa: ANN401 -- a Case
+        self.now += 3.0
+        self.turns.append(case.run.metadata.name)
+        return Came(unfit=Unfit("DoesNotFit", "it does not fit"))
+
+
+class Silent:
+    """A writer of nothing."""
+
+    def standing(self, run: WatchedRun) -> object:
+        return run.status
+
+    def say(self, *_: object) -> None:
+        return None
+
+
+def test_newcomers_of_high_priority_hold_up_nobody_for_ever() -> None:
+    slow: Any = Slow()
+    writer: Any = Silent()
+    sweeper = Sweeper(writer, slow, clock=lambda: slow.now)
+    modest = a_run("modest")
+    for sweep in range(4):
+        newcomers = [a_run(f"new-{sweep}-{number}", priority=9) for number in range(3)]
+        nodes = Map(a_survey(*fleet()), {})
+        moment = datetime(2026, 3, 1, tzinfo=UTC)
+        sweeper.sweep(Snapshot(moment, [modest, *newcomers], frozenset(), {}, Taken(), nodes, {}, sweep))
+    assert "modest" in slow.turns
+
+
+def test_plans_come_in_a_burst_and_then_seldom() -> None:
+    now = [0.0]
+    pace = Pace(lambda: now[0])
+    for _ in range(BURST):
+        assert not pace.hurries("r")
+        pace.made("r")
+    assert pace.hurries("r")
+    assert not pace.hurries("other")
+    now[0] = BURST_SECONDS
+    assert not pace.hurries("r")
+
+
+def test_a_run_that_changes_all_the_time_fills_no_etcd(site: PlansSite) -> None:
+    site.rack("d1", 4)
+    site.ask("r", 8)
+    site.controller.work()
+    site.until("r", "Planned", "r-1")
+    for number in range(2, BURST + 1):
+        site.change("r", {"spec": {"gpus": 8 * (2 - number % 2)}})
+        site.until("r", "Planned", f"r-{number}")
+    site.change("r", {"spec": {"gpus": 24}})
+    site.ask("after", 8)
+    site.until("after", "Planned")
+    assert site.status("r")["planRef"] == {"name": f"r-{BURST}"}
+    lost = min(claims(site.plan(f"r-{BURST}")))
+    site.change("r", {"spec": {"gpus": 8 * (2 - BURST % 2)}})
+    site.cordon(lost)
+    site.until("r", "Planned", f"r-{BURST + 1}")
+
+
+def test_a_plan_whose_run_left_it_behind_goes(site: PlansSite) -> None:
+    site.rack("d1", 4)
+    site.ask("r", 16)
+    site.ask("other", 16)
+    site.controller.work()
+    site.until("r", "Planned", "r-1")
+    site.until("other", "Planned")
+    site.api.merge(RAW_PLANS, "r-1", {"metadata": {"ownerReferences": None}}, NAMESPACE)
+    site.api.delete(RAW_RUNS, "r", NAMESPACE)
+    until(lambda: [plan["metadata"]["name"] for plan in site.plans()] == ["other-1"], "the plan of no run goes")
+
+
+def test_who_brings_an_old_plan_back_moves_nobody_who_runs(site: PlansSite) -> None:
+    site.rack("d1", 2)
+    site.rack("d2", 2)
+    site.ask("greedy", 16, selector={"labels": {"fabric.domain": "d1"}}, priority=9)
+    site.controller.work()
+    site.until("greedy", "Planned", "greedy-1")
+    site.change("greedy", {"spec": {"selector": {"labels": {"fabric.domain": "d2"}}}})
+    site.until("greedy", "Planned", "greedy-2")
+    site.ask("honest", 16)
+    site.until("honest", "Planned", "honest-1")
+    for number, node in enumerate(sorted(claims(site.plan("honest-1")))):
+        site.pod(f"p{number}", node, 8, "honest")
+    site.change("greedy", {"spec": {"selector": {"labels": {"fabric.domain": "d1"}}}})
+    site.until("greedy", "DoesNotFit", "greedy-2")
+    site.api.delete(RAW_PLANS, "greedy-2", NAMESPACE)
+    site.until("greedy", "DoesNotFit", "greedy-1")
+    site.ask("after", 16)
+    site.until("after", "Planned")
+    assert site.status("honest")["planRef"] == {"name": "honest-1"}
+
+
+def test_a_refusal_names_no_pod_of_another_namespace(site: PlansSite) -> None:
+    site.rack("d1", 1)
+    site.pod("merger-with-acme", "d1-n0", 8, namespace="board")
+    site.api.merge(PODS, "merger-with-acme", {"spec": {"containers": [{}] * 5000}}, "board")
+    site.ask("r", 8)
+    site.controller.work()
+    site.until("r", "LabelsInvalid")
+    assert "1 PodInvalid" in site.planned("r")[2]
+    assert "acme" not in site.planned("r")[2]
