@@ -140,7 +140,7 @@ def test_alternatives_are_the_best_of_their_policies_and_domains_add_up(case: Ca
     assert all(use.taken_gpus <= use.free_gpus <= use.total_gpus for use in found.domains)
 
 
-@some
+@settings(some, max_examples=60)  # each tries every choice of fewer domains
 @given(cases())
 def test_what_fewer_domains_or_blocks_hold_at_most_is_so(case: Case) -> None:
     nodes = case[0]
