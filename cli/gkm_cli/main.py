@@ -43,8 +43,12 @@ def main() -> None:
         _end_as_typer(error)
     except GKMError as error:
         _end(error, WRONG_USAGE if error.reason is Reason.INVALID_REFERENCE else FAILED)
-    except (ConfigInvalid, OSError, Unplanned) as error:
+    except (ConfigInvalid, Unplanned) as error:
         _end(error, FAILED)
+    except OSError as error:
+        # Without the number of the error, and in the order of all our sentences: what, why, what next.
+        named = error.filename and error.strerror
+        _end(f"{error.filename}: {error.strerror}; check its name, and that you may use it" if named else error, FAILED)
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(INTERRUPTED)
 
