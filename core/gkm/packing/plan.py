@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from math import lcm
 
+from gkm.packing.collecting import uncollected
 from gkm.packing.domains.bound import lower_bound
 from gkm.packing.domains.capacity import Capacity, capacity
 from gkm.packing.domains.choosing import Chosen, choose, fits
@@ -26,11 +27,12 @@ def plan(nodes: Iterable[Node] | Inventory, request: Request, inventory_version:
         InvalidInventoryError: the nodes contradict each other or themselves.
         TooLargeError: the run and the inventory are together too large to be solved exactly.
     """
-    inventory = nodes if isinstance(nodes, Inventory) else Inventory.from_nodes(nodes)
-    offer = capacity(inventory, request)
-    sized = _largest_size(offer, request)
-    planned = None if sized is None else _planned(offer, request, sized, inventory_version)
-    return planned or _refusal(offer, request)
+    with uncollected():
+        inventory = nodes if isinstance(nodes, Inventory) else Inventory.from_nodes(nodes)
+        offer = capacity(inventory, request)
+        sized = _largest_size(offer, request)
+        planned = None if sized is None else _planned(offer, request, sized, inventory_version)
+        return planned or _refusal(offer, request)
 
 
 def _planned(offer: Capacity, request: Request, sized: Request, inventory_version: str) -> Plan | None:
