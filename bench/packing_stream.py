@@ -61,6 +61,17 @@ def run() -> Streams:
     return Streams.of([_stream(seed, load) for seed, load in enumerate(LOADS, 1)])
 
 
+def measured() -> list[dict[str, float | str]]:
+    """Measure, and return a row for each load and way."""
+    found = run().figures
+    rows: list[dict[str, float | str]] = []
+    for load in sorted(set(LOADS)):
+        for way in WAYS:
+            rows.append({"load": load, "way": way})
+            rows[-1].update({name: found[f"load_{load:.2f}_{way}_{name}"] for name in FIGURES})
+    return rows
+
+
 def _stream(seed: int, load: float) -> Row:
     runs = arrivals(seed, load, WARM_UP, COUNT)
     row: Row = {"load": load, "seed": float(seed)}
