@@ -1,7 +1,9 @@
 """Whoever dies, whatever answer is lost: no GPU is given twice, and in the end every run has its answer."""
 
 import random
+import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -42,6 +44,14 @@ def disturb(api: Witness, chance: random.Random, step: int) -> None:
         api.merge(RAW_RUNS, chance.choice(there), {"spec": {"gpus": 8 * chance.randint(1, 4)}}, NAMESPACE)
     else:
         api.create(RAW_RUNS, run(f"r{step}", 8 * chance.randint(1, 3), priority=chance.randint(0, 2)))
+
+
+@pytest.fixture(autouse=True)
+def nobody_is_left() -> Iterator[None]:
+    """What was killed here ends here: its threads draw random pauses, and other tests do not like that beside them."""
+    before = set(threading.enumerate())
+    yield
+    until(lambda: not set(threading.enumerate()) - before, "all threads to end")
 
 
 ENOUGH = 10
@@ -114,6 +124,7 @@ def test_who_does_not_lead_writes_nothing() -> None:
     site.leads = False
     site.controller.work()
     until(lambda: not site.controller._thread.is_alive(), "it ends")
+    site.controller.close()
     assert [
         call for call in site.api.calls if call[0] in {"create", "apply", "delete"} and call[1] == "placementplans"
     ] == []
