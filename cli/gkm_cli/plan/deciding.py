@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gkm.api.topology_settings import AskedGroup
 from gkm.packing.domains.cover import TooLargeError
 from gkm.packing.explaining import Explanation, explain
 from gkm.packing.fragmentation import Fragmentation, Kind, fragmentation
@@ -44,11 +43,6 @@ class Decided:
         if self.explanation is None or not isinstance(self.outcome, Refusal):
             return ()
         return self.explanation.reasons[1:]  # the first is the refusal's own
-
-
-def kinds(mix: Sequence[AskedGroup]) -> tuple[Kind, ...]:
-    """Return the groups that users ask for, as fragmentation is measured against."""
-    return tuple(Kind(group.gpus, group.gpus_per_pod, group.weight) for group in mix)
 
 
 def decide(run: Asked, snapshot: Snapshot, mix: Sequence[Kind], former: Former | None, *, explains: bool) -> Decided:

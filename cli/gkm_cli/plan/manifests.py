@@ -12,6 +12,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from gkm.api.runs import RUN_LABEL
 from gkm.packing.inventory import Inventory
 from gkm.packing.values import Group, Plan
 from gkm.topology.taints import DEFAULT_TOLERATIONS
@@ -19,7 +20,6 @@ from gkm.topology.taints import DEFAULT_TOLERATIONS
 from gkm_cli.plan.runs import Asked
 
 Json = dict[str, Any]
-RUN_LABEL = "gkm.io/run"
 GROUP_LABEL = "gkm.io/group"
 PLAN_ANNOTATION = "gkm.io/plan-hash"
 PLACE_ANNOTATION = "gkm.io/place"

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from gkm.api import config
 from gkm.api.config import Config
+from gkm.packing.asked import kinds
 from gkm.packing.values import Plan, Policy, Refusal
 
 from gkm_cli.answers import No, Output, WrongUsage, show
@@ -66,13 +67,13 @@ def answer(given: Given, output: PlanOutput) -> None:
     if former and (len(asked) > 1 or extra):
         raise WrongUsage("--standing is the plan of one run", "give that run alone")
     found = snapshot.read(given.nodes, given.pods, configured.topology)
-    kinds = deciding.kinds(configured.packing.mix)
+    mix = kinds(configured.packing.mix)
     if len(asked) == 1 and extra is None:
         if former and not given.waits:
             found = found.giving_back(former.held)
-        _one(deciding.decide(asked[0], found, kinds, former, explains=given.explains), found, given.image, output)
+        _one(deciding.decide(asked[0], found, mix, former, explains=given.explains), found, given.image, output)
     else:
-        mind = queueing.Mind(kinds, given.seconds, given.explains)
+        mind = queueing.Mind(mix, given.seconds, given.explains)
         with bars("planning"):
             queue = queueing.decide(asked, extra, found, mind)
         _several(queue, found, given.image, output)

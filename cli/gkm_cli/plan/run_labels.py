@@ -3,11 +3,10 @@
 import re
 from collections.abc import Iterator, Mapping
 
-from gkm.api.runs import RunSpec
+from gkm.api.runs import LABEL_KEY, LABEL_VALUE, RunSpec
 
-# Kubernetes, "Labels and Selectors"; the rule of gkm.api.runs.Labels, which only the API server can evaluate.
-_KEY = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
-_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+# The rule of gkm.api.runs.Labels, which only the API server can evaluate.
+_KEY, _VALUE = re.compile(LABEL_KEY), re.compile(LABEL_VALUE)
 
 
 def faults(spec: RunSpec) -> Iterator[str]:

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
 
-from gkm.api.meta import API_VERSION, Condition, ObjectMeta
+from gkm.api.meta import API_VERSION, GROUP, Condition, ObjectMeta
 
 MAX_GPUS = 1_000_000
 MAX_SPARES = 1_024
@@ -19,10 +19,13 @@ GPUs = Annotated[int, Meta(ge=1, le=MAX_GPUS, extra_json_schema={"format": "int3
 NoGPUs = Annotated[int, Meta(ge=0, le=MAX_GPUS, extra_json_schema={"format": "int32"})]
 Flavor = Annotated[str, Meta(min_length=1, max_length=63, pattern="^[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?$")]
 Name = Annotated[str, Meta(min_length=1, max_length=63, pattern="^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
+RUN_LABEL = f"{GROUP}/run"
+"""On a pod: the name of the Run of its namespace that it belongs to."""
 # Kubernetes, "Labels and Selectors": an optional DNS subdomain and a slash, then a name; values may be empty.
+LABEL_KEY = "([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+LABEL_VALUE = "([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?"
 _KEY_RULE = {
-    "rule": "self.all(key, key.matches('^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}"
-    "[A-Za-z0-9])?$') && self[key].matches('^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$'))",
+    "rule": f"self.all(key, key.matches('^{LABEL_KEY}$') && self[key].matches('^{LABEL_VALUE}$'))",
     "message": "these are no labels: a key is at most 63 letters, digits, '-', '_' and '.' behind an optional "
     "DNS name and a slash; so is a value",
 }

@@ -1,6 +1,10 @@
 """From a Run, as people write it, to what is planned: which nodes it may use, and its sizes. Pure."""
 
+from collections.abc import Sequence
+
 from gkm.api.runs import RunSelector, RunSpec
+from gkm.api.topology_settings import AskedGroup
+from gkm.packing.mix import Kind
 from gkm.packing.values import Ceiling, Malleability, Policy, Request
 from gkm.topology.eligibility import Demand, Scope, Selector
 from gkm.topology.taints import DEFAULT_TOLERATIONS, Toleration
@@ -38,6 +42,11 @@ def request(spec: RunSpec, policy: str) -> Request:
         ceilings=tuple(Ceiling(scope.name, scope.max_gpus) for scope in spec.scopes),
         malleability=Malleability(malleable.step_gpus, malleable.min_gpus) if malleable else None,
     )
+
+
+def kinds(mix: Sequence[AskedGroup]) -> tuple[Kind, ...]:
+    """Return the groups that users ask for, as fragmentation is measured against."""
+    return tuple(Kind(group.gpus, group.gpus_per_pod, group.weight) for group in mix)
 
 
 def _selector(selector: RunSelector) -> Selector:

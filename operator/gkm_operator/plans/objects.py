@@ -6,14 +6,12 @@ from typing import NamedTuple
 import msgspec
 from gkm.api.meta import API_VERSION, GROUP
 from gkm.api.plans import PlanSpec
-from gkm.api.runs import RunSpec, RunStatus
+from gkm.api.runs import RUN_LABEL, RunSpec, RunStatus
 from gkm.kube.api import Selector
 from gkm.kube.resources import Resource
 from gkm.topology import nodes, pods
 from msgspec import Raw, Struct, field, structs
 
-RUN_LABEL = f"{GROUP}/run"
-"""On a pod: the name of the Run of its namespace that it belongs to."""
 ASKED = f"{GROUP}/asked"
 """On a plan: the sha256 of what its Run asked for."""
 AGAIN = f"{GROUP}/plan-again"

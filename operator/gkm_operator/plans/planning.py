@@ -11,9 +11,10 @@ from gkm.api.meta import API_VERSION, timestamp
 from gkm.api.plans import PlanFragmentation
 from gkm.api.topology_settings import Packing
 from gkm.hoststate.logs import fields
+from gkm.packing.asked import kinds
 from gkm.packing.asked import request as request_of
 from gkm.packing.domains.cover import TooLargeError
-from gkm.packing.fragmentation import Kind, fragmentation
+from gkm.packing.fragmentation import fragmentation
 from gkm.packing.plan import plan
 from gkm.packing.replanning.replan import replan
 from gkm.packing.replanning.values import Replanned, Standing
@@ -122,7 +123,7 @@ def draft(run: WatchedRun, fits: Fits, stock: Stock, settings: Packing, occasion
 
 def _left(stock: Stock, planned: Plan, settings: Packing) -> PlanFragmentation:
     """Return what a plan leaves behind."""
-    mix = [Kind(asked.gpus, asked.gpus_per_pod, asked.weight) for asked in settings.mix]
+    mix = kinds(settings.mix)
     left = fragmentation(stock.inventory, mix, planned)
     return PlanFragmentation(left.expected_unusable_gpus, left.largest_group)
 
