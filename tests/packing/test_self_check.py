@@ -34,7 +34,7 @@ FAULTS: dict[str, tuple[Fault, str]] = {
     "an unknown node": (lambda groups: first(groups, nodes=(Share("x", 8),)), "8 GPUs of node x, which has 0 free"),
     "a spare that the run does not have": (
         lambda groups: first(groups, spares=(Spare("n3", 8, PLACE, Distance.DOMAIN),)),
-        "1 spares instead of 0",
+        "1 spare instead of 0",
     ),
 }
 

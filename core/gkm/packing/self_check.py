@@ -7,6 +7,7 @@ or the size of its run would be bound by schedulers and stop the runs of others,
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from gkm.api.grammar import count_of
 from gkm.packing.inventory import Inventory
 from gkm.packing.values import Group, Request
 
@@ -36,9 +37,9 @@ def _problems(inventory: Inventory, request: Request, groups: Sequence[Group]) -
     if indexes != sorted(set(indexes)):
         yield "a group number is there twice or out of order"
     if len(groups) != request.groups:
-        yield f"it has {len(groups)} groups instead of {request.groups}"
+        yield f"it has {count_of(len(groups), 'group')} instead of {request.groups}"
     if sum(group.gpus for group in groups) != request.gpus:
-        yield f"it has {sum(group.gpus for group in groups)} GPUs instead of {request.gpus}"
+        yield f"it has {count_of(sum(group.gpus for group in groups), 'GPU')} instead of {request.gpus}"
     taken: Counter[str] = Counter()
     scopes: Counter[str] = Counter()
     for group in groups:
@@ -47,9 +48,9 @@ def _problems(inventory: Inventory, request: Request, groups: Sequence[Group]) -
             taken[name] += gpus
             given += gpus
         if given != group.gpus:
-            yield f"group {group.index} has {group.gpus} GPUs and its nodes give {given}"
+            yield f"group {group.index} has {count_of(group.gpus, 'GPU')} and its nodes give {given}"
         if len(group.spares) > request.spares:
-            yield f"group {group.index} has {len(group.spares)} spares instead of {request.spares}"
+            yield f"group {group.index} has {count_of(len(group.spares), 'spare')} instead of {request.spares}"
         for spare in group.spares:
             taken[spare.node] += spare.gpus
             given += spare.gpus
@@ -62,7 +63,8 @@ def _exceeded(inventory: Inventory, request: Request, taken: Counter[str], scope
         number = inventory.numbers.get(name)
         free = 0 if number is None else inventory.nodes[number].free
         if gpus > free:
-            yield f"it takes {gpus} GPUs of node {name}, which has {free} free"
+            yield f"it takes {count_of(gpus, 'GPU')} of node {name}, which has {free} free"
     for ceiling in request.ceilings:
         if scopes[ceiling.scope] > ceiling.gpus:
-            yield f"scope {ceiling.scope} gives {scopes[ceiling.scope]} GPUs and has a ceiling of {ceiling.gpus}"
+            gives = count_of(scopes[ceiling.scope], "GPU")
+            yield f"scope {ceiling.scope} gives {gives} and has a ceiling of {ceiling.gpus}"
