@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gkm.api.policies import Identity, Policy
-from gkm.images.signatures import entry_body, keyless, transparency
+from gkm.images.signatures import entry_body, keyless, timestamps, transparency
 from gkm.images.signatures.certificates import Untrusted
 from gkm.images.signatures.entry_body import Logged
 from gkm.images.signatures.keys import PublicKey
@@ -98,7 +98,9 @@ class Trust:
             return
         if signature.entry is None or self.root is None:
             raise Untrusted("has no log entry, and the policy requires one")
-        transparency.check(signature.entry, self.root.trusted)
+        root = self.root.trusted
+        stamped = timestamps.verified(signature.signature, signature.stamps, root)
+        transparency.check(signature.entry, root, stamped)
         logged = Logged(signature.signed, signature.signature, key.der, signature.payload)
         entry_body.check(signature.entry.body, logged)
 
