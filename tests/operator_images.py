@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from gkm.api.errors import GKMError, Reason
+from gkm.api.signers import Signer
 from gkm.images.signatures.verify import Verdict
 
 T = TypeVar("T")
@@ -26,6 +27,8 @@ class FakeImages:
     digests: dict[str, str | GKMError] = field(default_factory=dict)
     verdicts: dict[str, Verdict | GKMError] = field(default_factory=dict)
     sizes: Mapping[str, int | GKMError] = field(default_factory=dict)
+    revocations: dict[str, Verdict] = field(default_factory=dict)
+    """What policies take back, by digest, whoever signed it."""
     closed: GKMError | None = None
     """Why the credentials of caches cannot be read."""
     asked: list[tuple[str, ...]] = field(default_factory=list)
@@ -44,6 +47,10 @@ class FakeImages:
     def verify(self, image: str, digest: str, namespace: str | None) -> Verdict:
         self.asked.append(("verify", image, digest, str(namespace)))
         return _or_raise(self.verdicts.get(digest, UNSIGNED))
+
+    def revoked(self, image: str, digest: str, namespace: str | None, signers: Sequence[Signer]) -> Verdict | None:
+        self.asked.append(("revoked", image, digest, str(namespace), *map(str, signers)))
+        return self.revocations.get(digest)
 
     def size(self, image: str, digest: str) -> int:
         self.asked.append(("size", image, digest))

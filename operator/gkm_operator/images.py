@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from gkm.api.config import Config
+from gkm.api.signers import Signer
 from gkm.images import cache
 from gkm.images.reference import Reference
 from gkm.images.registries.pull_secrets import PullSecrets
@@ -37,6 +38,14 @@ class Images(Protocol):
 
         Raises:
             GKMError: as `resolve`.
+        """
+        ...
+
+    def revoked(self, image: str, digest: str, namespace: str | None, signers: Sequence[Signer]) -> Verdict | None:
+        """Return the refusal of what `signers` opened, where policies name one of them no more. Asks nobody.
+
+        Raises:
+            GKMError: `image` is no reference.
         """
         ...
 
@@ -83,6 +92,10 @@ class RegistryImages:
     def verify(self, image: str, digest: str, namespace: str | None) -> Verdict:
         """Return the verdict on this digest."""
         return self.verifier.verify(self.registry, Reference.parse(image).pinned(digest), namespace)
+
+    def revoked(self, image: str, digest: str, namespace: str | None, signers: Sequence[Signer]) -> Verdict | None:
+        """Return the refusal of what `signers` opened, where policies name one of them no more."""
+        return self.verifier.revoked(Reference.parse(image).pinned(digest), namespace, signers)
 
     def size(self, image: str, digest: str) -> int:
         """Return the size of the files as the image claims it."""

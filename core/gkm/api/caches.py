@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct, field
 
 from gkm.api.meta import API_VERSION, Condition, ObjectMeta
+from gkm.api.signers import MAX_SIGNERS, Signer
 
 DIGEST_PATTERN = "^sha256:[0-9a-f]{64}$"
 NAME_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
@@ -102,6 +103,10 @@ class CacheStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     observed_generation: Annotated[int, Meta(ge=0)] = 0
     image: Annotated[str, Meta(description="spec.image that resolvedDigest was resolved from.")] = ""
     resolved_digest: Digest | None = None
+    signers: Annotated[
+        list[Signer],
+        Meta(description="Whose signatures let resolvedDigest through.", max_length=MAX_SIGNERS),
+    ] = field(default_factory=list)
     size_bytes: Annotated[int, Meta(ge=0)] = 0
     total_nodes: Count = 0
     ready_nodes: Count = 0

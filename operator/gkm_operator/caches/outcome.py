@@ -1,9 +1,11 @@
 """What came out of resolving and verifying an image, as the condition Verified says it. Pure but for `look`'s calls."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gkm.api.caches import Cache
 from gkm.api.errors import GKMError, Reason
+from gkm.api.signers import Signer
 from gkm.images.signatures.verify import Verdict
 
 from gkm_operator.images import Images
@@ -29,20 +31,24 @@ class Outcome:
     sure: bool = True
     waits: str = ""
     """What is waited for, where that is another thing than `reason` and `message` say."""
+    signers: tuple[Signer, ...] = ()
+    """Whose signatures let the digest through."""
 
 
-def look(images: Images, cache: Cache, standing: str | None) -> Outcome:
+def look(images: Images, cache: Cache, standing: str | None, signers: Sequence[Signer] = ()) -> Outcome:
     """Return the outcome for the image of a cache; `standing` is the digest that it stands for until now.
 
+    It was let through by `signers`: where the registry does not say, policies that name them no more take it back.
     Pinned keeps it for good. Track asks what the tag names now, and leaves it only for what is let through.
     """
     image, namespace = cache.spec.image, cache.metadata.namespace or None
     try:
         opened = images.opened_for(image, namespace, [reference.name for reference in cache.spec.image_pull_secrets])
     except GKMError as error:
-        return of_error(image, standing, error)
+        outcome = of_error(image, standing, error)
+        return outcome if standing is None else _unless_revoked(images, outcome, standing, namespace, signers)
     if standing is not None and not cache.spec.update_policy.tracks:
-        return _judged_again(opened, image, standing, namespace)
+        return _judged_again(opened, image, standing, namespace, signers)
     try:
         named = opened.resolve(image)
     except GKMError as error:
@@ -51,7 +57,7 @@ def look(images: Images, cache: Cache, standing: str | None) -> Outcome:
         new = _judged(opened, image, named, namespace)
     if standing is None or new.digest == standing or (new.status == TRUE and new.sure):
         return new
-    return staying(_judged_again(opened, image, standing, namespace), new)
+    return staying(_judged_again(opened, image, standing, namespace, signers), new)
 
 
 def staying(old: Outcome, new: Outcome) -> Outcome:
@@ -77,7 +83,8 @@ def of_verdict(image: str, digest: str, verdict: Verdict, size_bytes: int, *, si
     message says what is missing. Where nothing is required, time changes nothing.
     """
     if verdict.verified is True:
-        return Outcome(image, digest, TRUE, verdict.reason, verdict.message, size_bytes, settled=sized)
+        signed = Outcome(image, digest, TRUE, verdict.reason, verdict.message, size_bytes, settled=sized)
+        return replace(signed, signers=verdict.signers)
     sure = verdict.verified is not None or verdict.reason is Reason.NOT_REQUIRED
     if verdict.allowed:
         required, settled = Reason.NOT_REQUIRED, sized and sure
@@ -101,15 +108,19 @@ def _judged(images: Images, image: str, digest: str, namespace: str | None) -> O
     return of_verdict(image, digest, verdict, size_bytes, sized=sized)
 
 
-def _judged_again(images: Images, image: str, digest: str, namespace: str | None) -> Outcome:
+def _judged_again(images: Images, image: str, digest: str, namespace: str | None, signers: Sequence[Signer]) -> Outcome:
     """Return the outcome for a digest that stands already.
 
     An image that has gone from its registry takes its signatures with it. That is housekeeping, no revocation: nobody
     can say any more, and nodes that have it need nobody to. Nor can who is not told whether it has gone.
     """
     outcome = _judged(images, image, digest, namespace)
-    if outcome.status != FALSE:
-        return outcome
+    if outcome.status == FALSE:
+        outcome = _there(images, image, digest, outcome)
+    return outcome if outcome.sure else _unless_revoked(images, outcome, digest, namespace, signers)
+
+
+def _there(images: Images, image: str, digest: str, outcome: Outcome) -> Outcome:
     try:
         images.size(image, digest)
     except GKMError as error:
@@ -119,6 +130,20 @@ def _judged_again(images: Images, image: str, digest: str, namespace: str | None
         asked = of_error(image, digest, error)
         return outcome if asked.sure else asked
     return outcome
+
+
+def _unless_revoked(
+    images: Images, outcome: Outcome, digest: str, namespace: str | None, signers: Sequence[Signer]
+) -> Outcome:
+    """Return the outcome by which nobody could say, or the refusal that needs no registry.
+
+    Nobody can take a revoked key's signature for good again by keeping the registry from answering.
+    """
+    try:
+        refused = images.revoked(outcome.image, digest, namespace, signers)
+    except GKMError:
+        return outcome
+    return outcome if refused is None else of_verdict(outcome.image, digest, refused, 0, sized=False)
 
 
 def _size(images: Images, image: str, digest: str) -> tuple[int, bool]:

@@ -1,11 +1,12 @@
 """The status of a cache, from its image's outcome and its nodes' sums: pure functions, and the only writer's words."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 from gkm.api.caches import Cache, CacheStatus
 from gkm.api.meta import Condition, with_condition
+from gkm.api.signers import Signer
 from msgspec import structs
 
 from gkm_operator.caches import readiness
@@ -31,6 +32,14 @@ def resolved(cache: Cache, outcome: Outcome | None) -> str | None:
     if outcome is not None and outcome.image == cache.spec.image:
         return outcome.digest or pinned(cache)
     return pinned(cache)
+
+
+def signers(cache: Cache, outcome: Outcome | None) -> Sequence[Signer]:
+    """Return by whom the digest was let through that `resolved` returns, as far as it is known."""
+    digest = resolved(cache, outcome)
+    if outcome is not None and outcome.signers and outcome.digest == digest:
+        return outcome.signers
+    return cache.status.signers if digest is not None and digest == pinned(cache) else ()
 
 
 def wanted(cache: Cache, outcome: Outcome | None, summary: Summary, now: str) -> CacheStatus | None:
@@ -114,5 +123,9 @@ def _verified(cache: Cache, outcome: Outcome, now: str) -> CacheStatus:
         return status
     known = cache.status.size_bytes if cache.status.resolved_digest == outcome.digest else 0
     return structs.replace(
-        status, image=outcome.image, resolved_digest=outcome.digest, size_bytes=outcome.size_bytes or known
+        status,
+        image=outcome.image,
+        resolved_digest=outcome.digest,
+        size_bytes=outcome.size_bytes or known,
+        signers=list(outcome.signers),
     )

@@ -3,7 +3,10 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from msgspec.structs import astuple
+
 from gkm.api.policies import Identity, Policy
+from gkm.api.signers import Signer
 from gkm.images.signatures import entry_body, keyless, timestamps, transparency
 from gkm.images.signatures.certificates import Untrusted
 from gkm.images.signatures.entry_body import Logged
@@ -29,9 +32,9 @@ class Finding:
     policy: int = 0
 
     @property
-    def signer(self) -> str:
-        """Return who made it, for a sentence."""
-        return f"key {self.key_id[:12]}…" if self.key_id else f"{self.identity} of {self.issuer}"
+    def signer(self) -> Signer:
+        """Return who made it."""
+        return Signer(self.key_id, self.identity, self.issuer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,16 +134,22 @@ class Trust:
             identity.matches(finding.issuer, finding.identity) for identity in self.policy.identities
         )
 
-    def satisfied(self, findings: Iterable[Finding]) -> bool:
+    def satisfied(self, signers: Iterable[Signer]) -> bool:
         """Return whether enough different signers stand for enough different entries."""
-        signers = {(f.key_id, f.identity, f.issuer) for f in findings if f.ok}
         entries = self.entries
-        stands = [[i for i, entry in enumerate(entries) if _stands_for(entry, *signer)] for signer in sorted(signers)]
+        different = sorted(set(signers), key=astuple)
+        stands = [[i for i, entry in enumerate(entries) if _stands_for(entry, signer)] for signer in different]
         return pairs(stands) >= self.needed
 
+    def names(self, signer: Signer) -> bool:
+        """Return whether a signer stands for one of the entries."""
+        return any(_stands_for(entry, signer) for entry in self.entries)
 
-def _stands_for(entry: PublicKey | Identity, key_id: str, identity: str, issuer: str) -> bool:
-    return key_id == entry.key_id if isinstance(entry, PublicKey) else entry.matches(issuer, identity)
+
+def _stands_for(entry: PublicKey | Identity, signer: Signer) -> bool:
+    if isinstance(entry, PublicKey):
+        return signer.key_id == entry.key_id
+    return entry.matches(signer.issuer, signer.identity)
 
 
 def pairs(stands: Sequence[Sequence[int]]) -> int:
