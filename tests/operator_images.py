@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TypeVar
 
 from gkm.api.errors import GKMError, Reason
 from gkm.api.signers import Signer
 from gkm.images.signatures.verify import Verdict
+from gkm_operator.images import Claims
 
 T = TypeVar("T")
 
@@ -27,6 +29,7 @@ class FakeImages:
     digests: dict[str, str | GKMError] = field(default_factory=dict)
     verdicts: dict[str, Verdict | GKMError] = field(default_factory=dict)
     sizes: Mapping[str, int | GKMError] = field(default_factory=dict)
+    created: dict[str, datetime] = field(default_factory=dict)
     revocations: dict[str, Verdict] = field(default_factory=dict)
     """What policies take back, by digest, whoever signed it."""
     closed: GKMError | None = None
@@ -51,6 +54,9 @@ class FakeImages:
     def revoked(self, image: str, digest: str, namespace: str | None, signers: Sequence[Signer]) -> Verdict | None:
         self.asked.append(("revoked", image, digest, str(namespace), *map(str, signers)))
         return self.revocations.get(digest)
+
+    def claims(self, image: str, digest: str) -> Claims:
+        return Claims(self.size(image, digest), self.created.get(digest))
 
     def size(self, image: str, digest: str) -> int:
         self.asked.append(("size", image, digest))

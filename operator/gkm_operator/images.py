@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Protocol
 
 from gkm.api.config import Config
@@ -12,6 +13,19 @@ from gkm.images.registries.pull_secrets import PullSecrets
 from gkm.images.registries.registry import Registry
 from gkm.images.registries.transport import Limits
 from gkm.images.signatures.verify import VERIFY_SECONDS, Verdict, Verifier
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """What an image says of itself: the bytes of its files, 0 where it does not say, and when it was created."""
+
+    size_bytes: int = 0
+    created: datetime | None = None
+    readable: bool = True
+
+
+NO_CLAIMS = Claims()
+UNREADABLE = Claims(readable=False)
 
 
 class Images(Protocol):
@@ -46,6 +60,14 @@ class Images(Protocol):
 
         Raises:
             GKMError: `image` is no reference.
+        """
+        ...
+
+    def claims(self, image: str, digest: str) -> Claims:
+        """Return what the image says of itself.
+
+        Raises:
+            GKMError: as `size`.
         """
         ...
 
@@ -97,6 +119,11 @@ class RegistryImages:
         """Return the refusal of what `signers` opened, where policies name one of them no more."""
         return self.verifier.revoked(Reference.parse(image).pinned(digest), namespace, signers)
 
+    def claims(self, image: str, digest: str) -> Claims:
+        """Return what the image says of itself."""
+        described = cache.describe(self.registry, Reference.parse(image).pinned(digest))
+        return Claims(described.size_bytes or 0, described.created)
+
     def size(self, image: str, digest: str) -> int:
         """Return the size of the files as the image claims it."""
-        return cache.describe(self.registry, Reference.parse(image).pinned(digest)).size_bytes or 0
+        return self.claims(image, digest).size_bytes

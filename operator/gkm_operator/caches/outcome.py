@@ -8,7 +8,8 @@ from gkm.api.errors import GKMError, Reason
 from gkm.api.signers import Signer
 from gkm.images.signatures.verify import Verdict
 
-from gkm_operator.images import Images
+from gkm_operator.caches.age import NO_AGE, Age, merged, older
+from gkm_operator.images import NO_CLAIMS, UNREADABLE, Claims, Images
 
 TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
 
@@ -33,31 +34,57 @@ class Outcome:
     """What is waited for, where that is another thing than `reason` and `message` say."""
     signers: tuple[Signer, ...] = ()
     """Whose signatures let the digest through."""
+    age: Age = NO_AGE
 
 
-def look(images: Images, cache: Cache, standing: str | None, signers: Sequence[Signer] = ()) -> Outcome:
-    """Return the outcome for the image of a cache; `standing` is the digest that it stands for until now.
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The digest that a cache stands for until now, who let it through, and how old it is."""
 
-    It was let through by `signers`: where the registry does not say, policies that name them no more take it back.
-    Pinned keeps it for good. Track asks what the tag names now, and leaves it only for what is let through.
+    digest: str
+    signers: Sequence[Signer] = ()
+    age: Age = NO_AGE
+
+
+def look(images: Images, cache: Cache, stands: Standing | None) -> Outcome:
+    """Return the outcome for the image of a cache; `stands` is what it stands for until now.
+
+    Where the registry does not say, policies that name its signers no more take it back. Pinned keeps it for good.
+    Track asks what the tag names now, and leaves it only for what is let through and not older.
     """
+    outcome = _look(images, cache, stands)
+    if stands is None or outcome.digest != stands.digest:
+        return outcome
+    return replace(outcome, age=merged(outcome.age, stands.age))
+
+
+def _look(images: Images, cache: Cache, stands: Standing | None) -> Outcome:
     image, namespace = cache.spec.image, cache.metadata.namespace or None
+    standing = stands.digest if stands is not None else None
     try:
         opened = images.opened_for(image, namespace, [reference.name for reference in cache.spec.image_pull_secrets])
     except GKMError as error:
         outcome = of_error(image, standing, error)
-        return outcome if standing is None else _unless_revoked(images, outcome, standing, namespace, signers)
-    if standing is not None and not cache.spec.update_policy.tracks:
-        return _judged_again(opened, image, standing, namespace, signers)
+        return outcome if stands is None else _unless_revoked(images, outcome, stands, namespace)
+    if stands is not None and not cache.spec.update_policy.tracks:
+        return _judged_again(opened, image, stands, namespace)
     try:
         named = opened.resolve(image)
     except GKMError as error:
         new = of_error(image, None, error)
     else:
         new = _judged(opened, image, named, namespace)
-    if standing is None or new.digest == standing or (new.status == TRUE and new.sure):
+    if stands is None or new.digest == standing:
         return new
-    return staying(_judged_again(opened, image, standing, namespace, signers), new)
+    if new.status == TRUE and new.sure:
+        why = "" if cache.spec.update_policy.allow_rollback else older(new.age, stands.age)
+        if not why:
+            return new
+        hint = "set updatePolicy.allowRollback to follow it"
+        # An image whose age time alone keeps us from reading may be newer: then nobody can say yet.
+        status, sure = (FALSE, True) if new.age.readable or new.settled else (UNKNOWN, False)
+        new = replace(new, status=status, sure=sure, reason=Reason.UPDATE_REFUSED, message=f"{why}; {hint}")
+    return staying(_judged_again(opened, image, stands, namespace), new)
 
 
 def staying(old: Outcome, new: Outcome) -> Outcome:
@@ -76,19 +103,21 @@ def staying(old: Outcome, new: Outcome) -> Outcome:
     return replace(old, reason=Reason.UPDATE_REFUSED, message=message)
 
 
-def of_verdict(image: str, digest: str, verdict: Verdict, size_bytes: int, *, sized: bool = True) -> Outcome:
+def of_verdict(image: str, digest: str, verdict: Verdict, claims: Claims = NO_CLAIMS, *, sized: bool = True) -> Outcome:
     """Return the outcome of a verification that came to a verdict.
 
     What the mode allows without a good signature is True by NotRequired: True is what lets agents pull, and the
     message says what is missing. Where nothing is required, time changes nothing.
     """
     if verdict.verified is True:
-        signed = Outcome(image, digest, TRUE, verdict.reason, verdict.message, size_bytes, settled=sized)
-        return replace(signed, signers=verdict.signers)
+        age = Age(claims.created, verdict.signed, readable=claims.readable)
+        good = Outcome(image, digest, TRUE, verdict.reason, verdict.message, claims.size_bytes, settled=sized)
+        return replace(good, signers=verdict.signers, age=age)
     sure = verdict.verified is not None or verdict.reason is Reason.NOT_REQUIRED
     if verdict.allowed:
         required, settled = Reason.NOT_REQUIRED, sized and sure
-        return Outcome(image, digest, TRUE, required, verdict.message, size_bytes, settled=settled, sure=sure)
+        passed = Outcome(image, digest, TRUE, required, verdict.message, claims.size_bytes, settled=settled, sure=sure)
+        return replace(passed, age=Age(claims.created, readable=claims.readable))
     status = FALSE if sure else UNKNOWN
     return Outcome(image, digest, status, verdict.reason, verdict.message, settled=False, sure=sure)
 
@@ -102,22 +131,22 @@ def of_error(image: str, digest: str | None, error: GKMError) -> Outcome:
 def _judged(images: Images, image: str, digest: str, namespace: str | None) -> Outcome:
     try:
         verdict = images.verify(image, digest, namespace)
-        size_bytes, sized = _size(images, image, digest) if verdict.allowed else (0, True)
+        claims, sized = _claims(images, image, digest) if verdict.allowed else (NO_CLAIMS, True)
     except GKMError as error:
         return of_error(image, digest, error)
-    return of_verdict(image, digest, verdict, size_bytes, sized=sized)
+    return of_verdict(image, digest, verdict, claims, sized=sized)
 
 
-def _judged_again(images: Images, image: str, digest: str, namespace: str | None, signers: Sequence[Signer]) -> Outcome:
+def _judged_again(images: Images, image: str, stands: Standing, namespace: str | None) -> Outcome:
     """Return the outcome for a digest that stands already.
 
     An image that has gone from its registry takes its signatures with it. That is housekeeping, no revocation: nobody
     can say any more, and nodes that have it need nobody to. Nor can who is not told whether it has gone.
     """
-    outcome = _judged(images, image, digest, namespace)
+    outcome = _judged(images, image, stands.digest, namespace)
     if outcome.status == FALSE:
-        outcome = _there(images, image, digest, outcome)
-    return outcome if outcome.sure else _unless_revoked(images, outcome, digest, namespace, signers)
+        outcome = _there(images, image, stands.digest, outcome)
+    return outcome if outcome.sure else _unless_revoked(images, outcome, stands, namespace)
 
 
 def _there(images: Images, image: str, digest: str, outcome: Outcome) -> Outcome:
@@ -132,23 +161,21 @@ def _there(images: Images, image: str, digest: str, outcome: Outcome) -> Outcome
     return outcome
 
 
-def _unless_revoked(
-    images: Images, outcome: Outcome, digest: str, namespace: str | None, signers: Sequence[Signer]
-) -> Outcome:
+def _unless_revoked(images: Images, outcome: Outcome, stands: Standing, namespace: str | None) -> Outcome:
     """Return the outcome by which nobody could say, or the refusal that needs no registry.
 
     Nobody can take a revoked key's signature for good again by keeping the registry from answering.
     """
     try:
-        refused = images.revoked(outcome.image, digest, namespace, signers)
+        refused = images.revoked(outcome.image, stands.digest, namespace, stands.signers)
     except GKMError:
         return outcome
-    return outcome if refused is None else of_verdict(outcome.image, digest, refused, 0, sized=False)
+    return outcome if refused is None else of_verdict(outcome.image, stands.digest, refused, sized=False)
 
 
-def _size(images: Images, image: str, digest: str) -> tuple[int, bool]:
-    """Return the size, and whether asking again is pointless. That it is no cache image is for the agents to say."""
+def _claims(images: Images, image: str, digest: str) -> tuple[Claims, bool]:
+    """Return the claims, and whether asking again is pointless. That it is no cache image is for the agents to say."""
     try:
-        return images.size(image, digest), True
+        return images.claims(image, digest), True
     except GKMError as error:
-        return 0, not error.transient
+        return UNREADABLE, not error.transient

@@ -1,16 +1,15 @@
 """The status of a cache, from its image's outcome and its nodes' sums: pure functions, and the only writer's words."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 from gkm.api.caches import Cache, CacheStatus
 from gkm.api.meta import Condition, with_condition
-from gkm.api.signers import Signer
 from msgspec import structs
 
-from gkm_operator.caches import readiness
-from gkm_operator.caches.outcome import FALSE, TRUE, UNKNOWN, Outcome
+from gkm_operator.caches import age, readiness
+from gkm_operator.caches.outcome import FALSE, TRUE, UNKNOWN, Outcome, Standing
 from gkm_operator.caches.tally import Summary
 
 _MAX_MESSAGE = 2048
@@ -34,12 +33,16 @@ def resolved(cache: Cache, outcome: Outcome | None) -> str | None:
     return pinned(cache)
 
 
-def signers(cache: Cache, outcome: Outcome | None) -> Sequence[Signer]:
-    """Return by whom the digest was let through that `resolved` returns, as far as it is known."""
+def standing(cache: Cache, outcome: Outcome | None) -> Standing | None:
+    """Return what the cache's present image stands for, as far as it is known; its digest is that of `resolved`."""
     digest = resolved(cache, outcome)
-    if outcome is not None and outcome.signers and outcome.digest == digest:
-        return outcome.signers
-    return cache.status.signers if digest is not None and digest == pinned(cache) else ()
+    if digest is None:
+        return None
+    if outcome is not None and outcome.status == TRUE and outcome.sure and outcome.digest == digest:
+        return Standing(digest, outcome.signers, outcome.age)
+    if digest == pinned(cache):
+        return Standing(digest, cache.status.signers, age.of_status(cache.status))
+    return Standing(digest)
 
 
 def wanted(cache: Cache, outcome: Outcome | None, summary: Summary, now: str) -> CacheStatus | None:
@@ -128,4 +131,6 @@ def _verified(cache: Cache, outcome: Outcome, now: str) -> CacheStatus:
         resolved_digest=outcome.digest,
         size_bytes=outcome.size_bytes or known,
         signers=list(outcome.signers),
+        image_created=age.written(outcome.age.created),
+        image_signed=age.written(outcome.age.signed),
     )

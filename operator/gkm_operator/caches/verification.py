@@ -115,7 +115,7 @@ class Verification:
             return left if left < NEVER else None
         began = self._round
         last = self.outcome(cache)
-        outcome = look(self._images, cache, status.resolved(cache, last), status.signers(cache, last))
+        outcome = look(self._images, cache, status.standing(cache, last))
         pause = self._again.pause(cache) if outcome.settled else 0.0
         due = self._clock() + pause
         self._keep(key, cache, Look(key, outcome, schedule.asked(cache), began, status.pinned(cache), due))

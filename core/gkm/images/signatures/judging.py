@@ -1,18 +1,21 @@
 """Does this signature count for this policy? Pure but for what `Material` has read from files."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
 
 from msgspec.structs import astuple
 
 from gkm.api.policies import Identity, Policy
 from gkm.api.signers import Signer
-from gkm.images.signatures import entry_body, keyless, timestamps, transparency
+from gkm.images.signatures import entry_body, keyless, periods
 from gkm.images.signatures.certificates import Untrusted
 from gkm.images.signatures.entry_body import Logged
 from gkm.images.signatures.keys import PublicKey
 from gkm.images.signatures.material import Material, Root
 from gkm.images.signatures.parsing import Form, Signature
+
+_NOBODY = Signer()
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +23,8 @@ class Finding:
     """One signature that was found, and why it counts or not under the policy with the index `policy`.
 
     `key_id` is set where a key of the policy made it, `identity` and `issuer` where a certificate that is trusted
-    did: also of one that does not count, so that a person sees who signed.
+    did: also of one that does not count, so that a person sees who signed. `signed` is the earliest time that a log or
+    timestamp authority vouches for, of one that counts.
     """
 
     form: Form
@@ -30,6 +34,7 @@ class Finding:
     identity: str = ""
     issuer: str = ""
     policy: int = 0
+    signed: datetime | None = None
 
     @property
     def signer(self) -> Signer:
@@ -88,7 +93,7 @@ class Trust:
                 if self.keys
                 else "it was made by a key, the policy names identities only",
             )
-        by = {"key_id": key.key_id}
+        by = Signer(key.key_id)
         try:
             self._check_logged(signature, key)
         except Untrusted as error:
@@ -101,9 +106,7 @@ class Trust:
             return
         if signature.entry is None or self.root is None:
             raise Untrusted("has no log entry, and the policy requires one")
-        root = self.root.trusted
-        stamped = timestamps.verified(signature.signature, signature.stamps, root)
-        transparency.check(signature.entry, root, stamped)
+        periods.times(signature, signature.entry, self.root.trusted)
         logged = Logged(signature.signed, signature.signature, key.der, signature.payload)
         entry_body.check(signature.entry.body, logged)
 
@@ -111,7 +114,7 @@ class Trust:
         if not self.policy.identities or self.root is None:
             return self._finding(signature, "it was made without a key (keyless), the policy names keys only")
         holder = keyless.signer(signature, self.root)
-        by = {"identity": holder.subject, "issuer": holder.issuer}
+        by = Signer(identity=holder.subject, issuer=holder.issuer)
         finding = self._claimed(signature, digest, "signed by a trusted identity", by)
         if not self.is_stranger(finding):
             return finding
@@ -119,14 +122,25 @@ class Trust:
             signature, f"it was made by {holder.subject} of {holder.issuer}, whom the policy does not name", by
         )
 
-    def _claimed(self, signature: Signature, digest: str, good: str, by: Mapping[str, str]) -> Finding:
+    def _claimed(self, signature: Signature, digest: str, good: str, by: Signer) -> Finding:
         # Only now does the text mean anything. A signature binds a digest: one that names another image is a copy.
         if digest not in signature.claims:
             return self._finding(signature, "it signs another image", by)
-        return Finding(signature.form, ok=True, reason=good, policy=self.index, **by)
+        return replace(self._finding(signature, good, by), ok=True, signed=self._time(signature))
 
-    def _finding(self, signature: Signature, reason: str, by: Mapping[str, str] | None = None) -> Finding:
-        return Finding(signature.form, ok=False, reason=reason, policy=self.index, **by or {})
+    def _time(self, signature: Signature) -> datetime | None:
+        ignored = self.policy.tlog == "ignored" and not signature.certificate
+        if signature.entry is None or self.root is None or ignored:
+            return None
+        try:
+            return min(periods.times(signature, signature.entry, self.root.trusted), default=None)
+        except Untrusted:
+            # It was trusted a moment ago.
+            return None
+
+    def _finding(self, signature: Signature, reason: str, by: Signer = _NOBODY) -> Finding:
+        finding = Finding(signature.form, ok=False, reason=reason, policy=self.index)
+        return replace(finding, key_id=by.key_id, identity=by.identity, issuer=by.issuer)
 
     def is_stranger(self, finding: Finding) -> bool:
         """Return whether somebody made a signature without a key whom the policy does not name."""

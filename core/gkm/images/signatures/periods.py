@@ -1,10 +1,13 @@
-"""Was everything that a keyless signature rests on trusted at the time when it was made?"""
+"""When was a signature made, and was everything that it rests on trusted then?"""
+
+from datetime import datetime
 
 from cryptography import x509
 
 from gkm.images.signatures import certificates, timestamps, transparency
 from gkm.images.signatures.certificates import Untrusted
 from gkm.images.signatures.parsing import Signature
+from gkm.images.signatures.transparency import Entry
 from gkm.images.signatures.trusted_root import TrustedRoot
 
 
@@ -16,9 +19,17 @@ def check(signature: Signature, certificate: x509.Certificate, root: TrustedRoot
     """
     if signature.entry is None:
         raise Untrusted("has no log entry, which a signature without a key needs")
-    stamped = timestamps.verified(signature.signature, signature.stamps, root)
-    times = transparency.check(signature.entry, root, stamped)
-    if not times:
+    verified = times(signature, signature.entry, root)
+    if not verified:
         raise Untrusted("has a log entry without a signed time")
-    for when in times:
+    for when in verified:
         certificates.check(certificate, root, when)
+
+
+def times(signature: Signature, entry: Entry, root: TrustedRoot) -> tuple[datetime, ...]:
+    """Return the times of a signature that its log and trusted timestamp authorities vouch for.
+
+    Raises:
+        Untrusted: no trusted log holds the entry, or it was not trusted then.
+    """
+    return transparency.check(entry, root, timestamps.verified(signature.signature, signature.stamps, root))

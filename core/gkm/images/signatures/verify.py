@@ -3,6 +3,7 @@
 import time
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from fnmatch import fnmatchcase
 
 from msgspec.structs import astuple
@@ -49,6 +50,12 @@ class Verdict:
     def signers(self) -> tuple[Signer, ...]:
         """Return whose signatures count, each once."""
         return tuple(sorted({finding.signer for finding in self.findings if finding.ok}, key=astuple))
+
+    @property
+    def signed(self) -> datetime | None:
+        """Return the earliest time that is vouched for of a signature that counts."""
+        times = (finding.signed for finding in self.findings if finding.ok)
+        return min((time for time in times if time is not None), default=None)
 
 
 class Verifier:
