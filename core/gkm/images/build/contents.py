@@ -15,6 +15,7 @@ from gkm.images.build.triton import Kernel, kernel_in, manifest_entry
 from gkm.images.build.versions import Versions
 from gkm.images.build.vllm import ROOT, Seen
 from gkm.images.build.vllm_labels import labels_of
+from gkm.images.build.vllm_targets import check_stated
 from gkm.images.cache import MAX_TARGETS, Format, Target
 from gkm.images.pulling.extract import MAX_MANIFEST_BYTES
 
@@ -29,11 +30,12 @@ class Contents:
     size_bytes: int
 
 
-def look(directory: Path, here: Sequence[Target], versions: Versions) -> Contents:
-    """Return what is in a directory; `here` are the GPUs of this machine, asked only where the cache does not say.
+def look(directory: Path, stated: Sequence[Target], versions: Versions) -> Contents:
+    """Return what is in a directory; `stated` are GPUs that a person names, for a cache that does not say it.
 
     Raises:
-        GKMError: METADATA_MISSING when it is no cache or nothing tells the GPU, TOO_LARGE, and what `walk` raises.
+        GKMError: METADATA_MISSING when it is no cache or nothing tells the GPU, METADATA_INVALID when its parts or
+            `stated` contradict each other about it, TOO_LARGE, and what `walk` raises.
         OSError: it cannot be read.
     """
     seen, marked, size = Seen(), False, 0
@@ -53,9 +55,9 @@ def look(directory: Path, here: Sequence[Target], versions: Versions) -> Content
                 f"{directory / ROOT} holds no compiled model of vLLM that is complete",
                 "wait until vLLM has written its cache",
             )
-        found = _vllm(seen, kernels, here, size, versions)
+        found = _vllm(seen, kernels, stated, size, versions)
     elif marked and kernels:
-        found = _triton(kernels, size, versions)
+        found = _triton(kernels, stated, size, versions)
     else:
         raise GKMError(
             Reason.METADATA_MISSING,
@@ -67,11 +69,12 @@ def look(directory: Path, here: Sequence[Target], versions: Versions) -> Content
     return found
 
 
-def _triton(kernels: list[Kernel], size: int, versions: Versions) -> Contents:
+def _triton(kernels: list[Kernel], stated: Sequence[Target], size: int, versions: Versions) -> Contents:
     kind = Format.TRITON
     targets = sorted({kernel.built_for for kernel in kernels})
     summary = {"targets": [versions.target(target.backend, target.arch, target.warp_size) for target in targets]}
     _check_targets(len(targets))
+    check_stated(stated, set(targets))
     labels = {
         kind.count_label: str(len(kernels)),
         kind.size_label: str(size),
@@ -81,11 +84,11 @@ def _triton(kernels: list[Kernel], size: int, versions: Versions) -> Contents:
     return Contents(kind, marshal_indent(manifest).encode(), labels, size)
 
 
-def _vllm(seen: Seen, kernels: list[Kernel], here: Sequence[Target], size: int, versions: Versions) -> Contents:
+def _vllm(seen: Seen, kernels: list[Kernel], stated: Sequence[Target], size: int, versions: Versions) -> Contents:
     targets = {kernel.built_for for kernel in kernels}
     _check_targets(len(targets))
     manifest = marshal_indent({Format.VLLM.value: seen.entries}).encode()
-    return Contents(Format.VLLM, manifest, labels_of(seen, targets, here, size, versions), size)
+    return Contents(Format.VLLM, manifest, labels_of(seen, targets, stated, size, versions), size)
 
 
 def _marks_triton(entry: Entry) -> bool:

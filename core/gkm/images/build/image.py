@@ -19,7 +19,7 @@ def build(
     title: str,
     work: Path,
     *,
-    here: Sequence[Target] = (),
+    stated: Sequence[Target] = (),
     versions: Versions | None = None,
     report: Report = lambda _done, _of: None,
 ) -> PackedImage:
@@ -32,17 +32,18 @@ def build(
         directory: what TRITON_CACHE_DIR or VLLM_CACHE_ROOT pointed to. Nothing may write to it meanwhile.
         title: what the image is called: the base name of its repository.
         work: an empty directory of the caller; the layer is written there, and must stay until the image is stored.
-        here: GPUs of this machine, for a vLLM cache that does not say what it was compiled for.
+        stated: GPUs that a person names, for a vLLM cache that does not say what it was compiled for.
         versions: what a person states of the programs that made the cache.
         report: told for every piece how many bytes of how many are packed; what it raises ends the build.
 
     Raises:
-        GKMError: METADATA_MISSING when it is no cache, UNSAFE_CONTENT when it holds links or devices, CONTENT_MISMATCH
+        GKMError: METADATA_MISSING when it is no cache or nothing tells the GPU, METADATA_INVALID when its parts
+            contradict each other about the GPU, UNSAFE_CONTENT when it holds links or devices, CONTENT_MISMATCH
             when something writes to it, TOO_LARGE when no node would accept it.
         OSError: it cannot be read, or the disk refused.
     """
-    stated = versions or Versions()
-    contents = look(directory, here, stated)
+    versions = versions or Versions()
+    contents = look(directory, stated, versions)
     layer, unpacked = pack(directory, contents, work / _LAYER_FILE, OCI_LAYER, report)
-    labels = {**contents.labels, **stated.labels, TITLE: title}
+    labels = {**contents.labels, **versions.labels, TITLE: title}
     return image_of(configuration(this_platform(), labels, [unpacked]), [layer], labels)

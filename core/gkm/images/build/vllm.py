@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
+from gkm.images.build.compiled_for import CompiledFor
 from gkm.images.build.go_json import as_map
 from gkm.images.build.tree import Entry
 from gkm.images.build.triton import Kernel, manifest_entry
@@ -80,6 +81,7 @@ class Seen:
     rooted: bool = False
     hashes: dict[str, HashDirectory] = field(default_factory=dict)
     bundles: dict[str, HashDirectory] = field(default_factory=dict)
+    compiled: CompiledFor = field(default_factory=CompiledFor)
 
     @property
     def is_vllm(self) -> bool:
@@ -96,9 +98,12 @@ class Seen:
             case [root] if root == ROOT:
                 self.rooted |= entry.directory
             case [root, aot, hashed, *inside] if root == ROOT and aot == AOT:
-                _see_bundle(self.bundles.setdefault(hashed, HashDirectory()), inside, entry)
+                if _see_bundle(self.bundles.setdefault(hashed, HashDirectory()), inside, entry):
+                    self.compiled.scan(entry.path, entry.pieces())
             case [root, hashed, *inside] if root == ROOT and hashed != AOT and (inside or entry.directory):
                 _see_hash(self.hashes.setdefault(hashed, HashDirectory()), inside, entry, kernel)
+                if _of_artifact(inside) and not entry.directory:
+                    self.compiled.scan(entry.path, entry.pieces())
 
     @property
     def count(self) -> int:
@@ -112,9 +117,23 @@ class Seen:
         return listed + [_bundle_entry(name, found) for name, found in self.bundles.items() if found.models]
 
 
-def _see_bundle(bundle: HashDirectory, inside: list[str], entry: Entry) -> None:
-    if len(inside) == 2 and _RANK.fullmatch(inside[0]) and inside[1] == "model" and not entry.directory:  # noqa: PLR2004
-        bundle.models.append(inside[0])
+def _see_bundle(bundle: HashDirectory, inside: list[str], entry: Entry) -> bool:
+    """Take note of an entry; return whether it is a model."""
+    match inside:
+        case [rank, "model"] if _RANK.fullmatch(rank) and not entry.directory:
+            bundle.models.append(rank)
+            return True
+        case _:
+            return False
+
+
+def _of_artifact(inside: list[str]) -> bool:
+    """Return whether it is an artifact, or lies in one that is unpacked."""
+    match inside:
+        case [rank, _, name, *_]:
+            return bool(_RANK.fullmatch(rank)) and name.startswith(_ARTIFACT)
+        case _:
+            return False
 
 
 def _see_hash(found: HashDirectory, inside: list[str], entry: Entry, kernel: Kernel | None) -> None:
