@@ -1,5 +1,6 @@
 """`gkm cache build` of vLLM caches: what the label says, on a machine with other GPUs and on one with none."""
 
+import gzip
 import json
 from pathlib import Path
 
@@ -97,3 +98,15 @@ def test_a_stated_gpu_that_the_artifacts_contradict_is_refused(tmp_path: Path) -
     assert (done.returncode, done.stdout) == (1, "")
     assert "sm_75" in done.stderr
     assert "sm_90" in done.stderr
+
+
+def test_a_secret_of_whoever_compiled_is_warned_of_and_in_no_part_of_the_image(tmp_path: Path) -> None:
+    cache = binary(tmp_path / "cache", ptx("75"), env={"VLLM_API_KEY": "sk-0123456789"})
+    done = gkm("cache", "build", cache, "--image", IMAGE, "--to", f"oci:{tmp_path / 'image'}")
+    assert done.returncode == 0
+    assert done.stderr.startswith("warning: ")
+    assert (done.stderr.count("\n"), "VLLM_API_KEY" in done.stderr) == (1, True)
+    blobs = [path.read_bytes() for path in (tmp_path / "image").rglob("*") if path.is_file()]
+    unpacked = b"".join(gzip.decompress(blob) if blob[:2] == b"\x1f\x8b" else blob for blob in blobs)
+    assert b"cache_key_factors.json" in unpacked
+    assert b"sk-0123456789" not in unpacked

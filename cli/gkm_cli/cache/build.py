@@ -1,6 +1,7 @@
 """`gkm cache build`: an image from the directory that a runtime has filled."""
 
 import json
+import sys
 import tempfile
 from pathlib import Path
 from typing import Annotated
@@ -49,6 +50,7 @@ def build(
     ref = Reference.parse(image)
     form, path = _destination(to)
     targets = stated(gpu, gpus)
+    warnings: list[str] = []
     with tempfile.TemporaryDirectory(prefix="gkm-build-") as work, bars("Packing", "Writing", "Pushing") as tell:
         built = build_image(
             directory,
@@ -57,12 +59,15 @@ def build(
             stated=targets,
             versions=Versions.parse(dependency_version or []),
             report=lambda done, of: tell("Packing", done, of),
+            warn=warnings.append,
         )
         if form:
             _WRITERS[form](built, path, ref, lambda done, of: tell("Writing", done, of))
         if push:
             registry = Access.of(config, plain_http=plain_http, ca_file=ca_file).registry(ref)
             pushing.image(registry, ref, built, lambda done, of: tell("Pushing", done, of))
+    for warning in warnings:
+        sys.stderr.write(f"warning: {warning}\n")
     show(_answer(ref, built), output, lambda: line(f"{ref.name}@{built.digest} {_done(to, push=push)}"))
 
 

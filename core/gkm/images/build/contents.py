@@ -5,10 +5,11 @@ it is none. Parts of paths that start with a dot or contain "vendor" are not loo
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gkm.api.errors import GKMError, Reason
+from gkm.images.build.factors_file import redacted
 from gkm.images.build.go_json import marshal, marshal_indent
 from gkm.images.build.tree import Entry, walk
 from gkm.images.build.triton import Kernel, kernel_in, manifest_entry
@@ -28,6 +29,8 @@ class Contents:
     manifest: bytes
     labels: dict[str, str]
     size_bytes: int
+    secrets: tuple[str, ...] = ()
+    """Names of variables of whoever compiled: the image has null in place of what they hold."""
 
 
 def look(directory: Path, stated: Sequence[Target], versions: Versions) -> Contents:
@@ -40,13 +43,16 @@ def look(directory: Path, stated: Sequence[Target], versions: Versions) -> Conte
     """
     seen, marked, size = Seen(), False, 0
     kernels: list[Kernel] = []
+    secrets: set[str] = set()
     for entry in walk(directory):
         kernel = kernel_in(entry)
         if kernel is not None:
             kernels.append(kernel)
         seen.see(entry, kernel)
         marked |= _marks_triton(entry)
-        size += entry.size
+        packed = redacted(entry)
+        secrets.update(packed.names if packed else ())
+        size += len(packed.data) if packed else entry.size
     if seen.is_vllm:
         if not seen.entries:
             # MCV makes an image of it all the same, with the summary `null`: no node could use it.
@@ -66,7 +72,7 @@ def look(directory: Path, stated: Sequence[Target], versions: Versions) -> Conte
         )
     if len(found.manifest) > MAX_MANIFEST_BYTES:
         raise _too_large(directory, f"a manifest of {len(found.manifest)} bytes, at most {MAX_MANIFEST_BYTES}")
-    return found
+    return replace(found, secrets=tuple(sorted(secrets)))
 
 
 def _triton(kernels: list[Kernel], stated: Sequence[Target], size: int, versions: Versions) -> Contents:

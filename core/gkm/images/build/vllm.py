@@ -14,16 +14,15 @@ import msgspec
 from msgspec import Meta, Struct
 
 from gkm.images.build.compiled_for import CompiledFor
+from gkm.images.build.factors_file import is_factors, public
 from gkm.images.build.go_json import as_map
 from gkm.images.build.tree import Entry
 from gkm.images.build.triton import Kernel, manifest_entry
 
 ROOT = "torch_compile_cache"
 AOT = "torch_aot_compile"
-MAX_FACTORS_BYTES = 4 << 20
 _MARKS = ("inductor_cache", "fxgraph", AOT)
 _RANK = re.compile(r"rank_[0-9]+_[0-9]+", re.ASCII)
-_FACTORS = "cache_key_factors.json"
 _ARTIFACT = "artifact_compile_range_"
 _Hash = Annotated[str, Meta(max_length=1024)]
 
@@ -144,7 +143,7 @@ def _see_hash(found: HashDirectory, inside: list[str], entry: Entry, kernel: Ker
             found.prefixes[rank, prefix] = Prefix(rank, prefix)
         case [rank, prefix, name] if (rank, prefix) in found.prefixes:
             component = found.prefixes[rank, prefix]
-            if name == _FACTORS and not entry.directory:
+            if is_factors(entry):
                 component.factors = _factors(entry)
             elif name.startswith(_ARTIFACT):
                 component.unpacked |= entry.directory and not component.artifacts
@@ -152,11 +151,10 @@ def _see_hash(found: HashDirectory, inside: list[str], entry: Entry, kernel: Ker
 
 
 def _factors(entry: Entry) -> Factors | None:
-    if entry.size > MAX_FACTORS_BYTES:
-        return None
     try:
         factors = msgspec.json.decode(entry.read(), type=Factors)
-        factors.env = {key: as_map(value) for key, value in sorted((factors.env or {}).items())}
+        known = public(factors.env or {})
+        factors.env = {key: as_map(value) for key, value in sorted(known.items())}
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError):
         return None
     return factors
