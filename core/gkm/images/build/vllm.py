@@ -1,9 +1,11 @@
 """What vLLM leaves under `torch_compile_cache`, seen entry by entry as the directory is walked.
 
-Layouts and rules: prior-art/gkm-02-mcv-image-format.md ("Detection rules") and MCV's docs/vllm-binary-cache.md. No
-image of a vLLM cache that MCV built was at hand: manifest and labels follow the documented structures and example
-values; what is proven is the JSON encoding they share with Triton's (go_json, tests/data/mcv). MCV lists the kernels of
-the last `triton_cache` of a hash only; here those of every rank are listed, which is the same for one rank.
+Layouts and rules: prior-art/gkm-02-mcv-image-format.md ("Detection rules") and MCV's docs/vllm-binary-cache.md. Proven
+byte for byte (manifest, labels) against images that MCV itself built of caches of ours in the formats "triton" and
+"binary" (tests/images/test_mcv_built.py); mega-AOT bundles follow the documentation. In three points MCV is not
+followed: it lists the kernels of the last `triton_cache` of a hash only, here those of every rank are listed, which is
+the same for one rank; secrets are left out (gkm.images.build.factors_file); and the artifacts say the GPU
+(gkm.images.build.vllm_targets).
 """
 
 import re

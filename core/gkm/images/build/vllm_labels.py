@@ -1,7 +1,7 @@
 """The labels of a vLLM cache.
 
-Names and values: prior-art/gkm-02-mcv-image-format.md, "Config labels" (documented, not proven: see gkm.images.build.
-vllm). In one point MCV is not followed: for which GPU a cache is (gkm.images.build.vllm_targets).
+Names and values: prior-art/gkm-02-mcv-image-format.md, "Config labels", proven as gkm.images.build.vllm says. In one
+point MCV is not followed: for which GPU a binary cache is (gkm.images.build.vllm_targets).
 """
 
 from collections.abc import Iterable, Sequence
