@@ -62,13 +62,15 @@ def read(path: Path) -> list[NodeGPUs]:
         OSError: it cannot be read.
     """
     with path.open("rb") as file:
-        raw = file.read(MAX_BYTES + 1)
-    if len(raw) > MAX_BYTES:
-        raise WrongUsage(f"{path} does not list GPUs: it has more than {MAX_BYTES} bytes", _HINT)
+        return parse(file.read(MAX_BYTES + 1), str(path))
+
+
+def parse(raw: bytes, name: str) -> list[NodeGPUs]:
+    """Return the machines in the bytes of a file that is called `name`; raises as `read` does."""
     try:
         return nodes_in(_decoded(raw))
     except (_Invalid, msgspec.MsgspecError, yaml.YAMLError, RecursionError, ValueError) as error:
-        raise WrongUsage(f"{path} does not list GPUs: {printable(str(error))}", _HINT) from error
+        raise WrongUsage(f"{name} does not list GPUs: {printable(str(error))}", _HINT) from error
 
 
 def nodes_in(document: object) -> list[NodeGPUs]:
@@ -85,6 +87,8 @@ def nodes_in(document: object) -> list[NodeGPUs]:
 
 
 def _decoded(raw: bytes) -> object:
+    if len(raw) > MAX_BYTES:
+        raise _Invalid(f"it has more than {MAX_BYTES} bytes")
     try:
         return msgspec.json.decode(raw)
     except msgspec.MsgspecError:
