@@ -124,6 +124,7 @@ def test_a_status_without_gpus_is_that_of_a_node_without_any(image: str, tmp_pat
         ("\x00\x01", "does not list GPUs"),
         ("[" * 100_000, "does not list GPUs"),
         ("[" + "{}," * 1_500_000, "more than 4194304 bytes"),
+        ("- {}\n" * 110_000, "more than 524288 bytes"),
         ('{"kind": "\x1b[31mx"}', "does not list GPUs"),
     ],
 )

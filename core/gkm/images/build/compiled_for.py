@@ -72,10 +72,13 @@ def _targets(pieces: Iterable[bytes]) -> Iterator[Target]:
 
 def _marks(window: bytes) -> Iterator[Target]:
     """Yield what the marks that lie in a window as a whole name, each once."""
-    cuda = {found[1] for found in _PTX.finditer(window)} | {
-        found[1] for found in _CAPABILITY.finditer(window) if _begins(_WORD_BEGINS, window, found.start())
-    }
-    hip = {found[0] for found in _AMD.finditer(window) if _begins(_VALUE_BEGINS, window, found.start())}
+    cuda, hip = {found[1] for found in _PTX.finditer(window)}, set[bytes]()
+    for found in _CAPABILITY.finditer(window):
+        if found[1] not in cuda and _begins(_WORD_BEGINS, window, found.start()):
+            cuda.add(found[1])
+    for found in _AMD.finditer(window):
+        if found[0] not in hip and _begins(_VALUE_BEGINS, window, found.start()):
+            hip.add(found[0])
     yield from (target_of(_CUDA, arch.decode()) for arch in sorted(cuda))
     yield from (target_of(_HIP, arch.decode()) for arch in sorted(hip))
 
