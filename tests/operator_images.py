@@ -36,6 +36,14 @@ class FakeImages:
     """Why the credentials of caches cannot be read."""
     asked: list[tuple[str, ...]] = field(default_factory=list)
 
+    refused: Mapping[str, GKMError] = field(default_factory=dict)
+    """Images that the configuration does not let us ask for."""
+
+    def check_allowed(self, image: str, namespace: str | None) -> None:
+        del namespace
+        if image in self.refused:
+            raise self.refused[image]
+
     def opened_for(self, image: str, namespace: str | None, secrets: Sequence[str]) -> "FakeImages":
         if self.closed is not None:
             raise self.closed

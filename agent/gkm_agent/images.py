@@ -27,6 +27,13 @@ Progress = Callable[[Stage, int], None]
 class CacheImages(Protocol):
     """From a reference to an entry of the store. Called from several threads; bounded in time and bytes."""
 
+    def check_allowed(self, image: str, namespace: str | None) -> None:
+        """Accept an image that the configuration lets us ask for; comes first, because it asks nobody.
+
+        Raises:
+            GKMError: INVALID_REFERENCE; NOT_ALLOWED; or SIGNATURE_MISSING, no policy covers it where one must.
+        """
+
     def opened_for(self, wanted: WantedCache) -> "CacheImages":
         """Return the same with the credentials of one cache.
 
@@ -97,6 +104,12 @@ class RegistryImages:
         """Return images as they are configured; without `secrets` registries are read anonymously."""
         verifier = Verifier(config.verification)
         return cls(_CountedRegistry(config.registries), verifier, layout, config.store.max_image_bytes, secrets)
+
+    def check_allowed(self, image: str, namespace: str | None) -> None:
+        """See CacheImages."""
+        ref = Reference.parse(image)
+        self.registry.hosts.check_allowed(ref)
+        self.verifier.check_covered(ref, namespace)
 
     def opened_for(self, wanted: WantedCache) -> CacheImages:
         """See CacheImages."""

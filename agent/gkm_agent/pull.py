@@ -123,6 +123,7 @@ class Pull:
             GKMError: it is refused, or the registry does not say.
         """
         try:
+            self.images.check_allowed(self.wanted.image, self.wanted.ref.namespace)
             self.images = self.images.opened_for(self.wanted)
             self.digest = self.digest or self.images.resolve(self.wanted.image)
             verdict = self.images.verify(self.wanted.image, self.digest, self.wanted.ref.namespace)

@@ -42,7 +42,9 @@ def main() -> None:
     except TyperException as error:
         _end_as_typer(error)
     except GKMError as error:
-        _end(error, WRONG_USAGE if error.reason is Reason.INVALID_REFERENCE else FAILED)
+        # Who runs the command may know the cause; its hint is for those who may not.
+        said = f"{error.message}: {error.detail}" if error.detail else error
+        _end(said, WRONG_USAGE if error.reason is Reason.INVALID_REFERENCE else FAILED)
     except (ConfigInvalid, Unplanned) as error:
         _end(error, FAILED)
     except OSError as error:

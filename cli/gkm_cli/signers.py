@@ -84,7 +84,7 @@ def judged(registry: Registry, pinned: Reference, wanted: Verification, namespac
     """
     verdict = Verifier(wanted).verify(registry, pinned, namespace)
     if verdict.verified is None and not verdict.allowed:
-        raise GKMError(verdict.reason, verdict.message)
+        raise GKMError(verdict.reason, verdict.message, detail=verdict.detail)
     return verdict
 
 

@@ -31,6 +31,14 @@ UNREADABLE = Claims(readable=False)
 class Images(Protocol):
     """Registry and policy. Thread-safe, bounded in time; raises GKMError."""
 
+    def check_allowed(self, image: str, namespace: str | None) -> None:
+        """Accept an image that the configuration lets us ask for; comes first, because it asks nobody.
+
+        Raises:
+            GKMError: INVALID_REFERENCE; NOT_ALLOWED; or SIGNATURE_MISSING, no policy covers it where one must.
+        """
+        ...
+
     def opened_for(self, image: str, namespace: str | None, secrets: Sequence[str]) -> "Images":
         """Return the same with the credentials of a cache of `image` that names Secrets of its namespace.
 
@@ -101,6 +109,12 @@ class RegistryImages:
         The signatures of one image may take `seconds` to arrive, all together.
         """
         return cls(Registry(config.registries, limits=limits), Verifier(config.verification, seconds), secrets)
+
+    def check_allowed(self, image: str, namespace: str | None) -> None:
+        """Accept an image that the configuration lets us ask for."""
+        ref = Reference.parse(image)
+        self.registry.hosts.check_allowed(ref)
+        self.verifier.check_covered(ref, namespace)
 
     def opened_for(self, image: str, namespace: str | None, secrets: Sequence[str]) -> "RegistryImages":
         """Return the same with the credentials of a cache."""

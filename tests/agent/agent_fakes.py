@@ -48,6 +48,11 @@ class FakeImages:
     most_at_once: int = 0
     _lock: Lock = field(default_factory=Lock)
 
+    def check_allowed(self, image: str, namespace: str | None) -> None:
+        del image, namespace
+        if "check" in self.failures:
+            raise self.failures["check"]
+
     def opened_for(self, wanted: WantedCache) -> "FakeImages":
         del wanted
         return self

@@ -2,17 +2,21 @@
 
 import errno
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from agent.agent_fakes import H100, digest_of
 from agent.conftest import IMAGE, REF, Node
+from gkm.api.config import Config, Registries
 from gkm.api.errors import GKMError, Reason
 from gkm.gpus.values import Fault, Inventory
 from gkm.hoststate import pointers
+from gkm.hoststate.layout import Layout
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState, Pointer
 from gkm.images.signatures.verify import Verdict
 from gkm_agent.desk import Desk, Ticket
+from gkm_agent.images import RegistryImages
 from gkm_agent.values import Hold, WantedCache
 from msgspec import structs
 
@@ -35,6 +39,30 @@ def test_an_image_that_nobody_signed_is_refused_by_the_agent_itself(node: Node) 
     assert (pointer.state, pointer.reason) == (CacheState.FAILED, Reason.SIGNATURE_MISSING)
     assert pointer.message == REFUSED.message
     assert node.images.steps() == ["verify"]
+
+
+def test_an_image_that_no_policy_covers_is_asked_for_nowhere(node: Node) -> None:
+    node.images.failures["check"] = GKMError(Reason.SIGNATURE_MISSING, "no verification policy covers it")
+    node.want("llama")
+
+    assert not node.settle()
+
+    pointer = node.pointer()
+    assert (pointer.state, pointer.reason) == (CacheState.FAILED, Reason.SIGNATURE_MISSING)
+    assert node.images.steps() == []
+
+
+def test_what_the_agent_checks_first_is_the_configuration(tmp_path: Path) -> None:
+    config = Config(registries=Registries(allow=["registry.example"]))
+    images = RegistryImages.of(config, Layout(tmp_path))
+    for image, reason in (
+        ("registry.example/team/x:1", Reason.SIGNATURE_MISSING),
+        ("elsewhere.example/team/x:1", Reason.NOT_ALLOWED),
+        ("UPPER/x:1", Reason.INVALID_REFERENCE),
+    ):
+        with pytest.raises(GKMError) as caught:
+            images.check_allowed(image, "team")
+        assert caught.value.reason is reason
 
 
 def test_what_the_controller_refused_fails_with_its_reason(node: Node) -> None:

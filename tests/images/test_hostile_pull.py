@@ -81,7 +81,7 @@ def test_what_is_hostile_ends_with_a_reason_and_leaves_nothing(
             pulled(site, layout)
         assert not site.gave_away()
     error = caught.value
-    assert (error.reason, row.says in str(error)) == (row.reason, True), str(error)
+    assert (error.reason, row.says in f"{error} {error.detail}") == (row.reason, True), str(error)
     assert str(error).isprintable()
     assert len(str(error)) < 1000
     assert SECRET not in str(error)

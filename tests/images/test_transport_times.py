@@ -14,6 +14,7 @@ from gkm.images.registries.pauses import MAX_PAUSE_SECONDS, pause_before
 from gkm.images.registries.registry import Registry as Client
 from gkm.images.registries.transport import Limits, Request, Transport
 from images_private import as_user, client, image_of, private
+from images_unreached import unreached
 from testbed import registry_faults as faults
 from testbed.registry_faults import Fault
 
@@ -66,15 +67,14 @@ def test_a_registry_that_takes_no_connection_is_given_up() -> None:
         host = f"127.0.0.1:{full.getsockname()[1]}"
         limits = Limits(connect=0.2, stall=30.0, request=30.0)
         ours = Client(Registries(hosts={host: RegistryHost(plain_http=True)}), limits=limits)
-        with pytest.raises(GKMError, match="did not answer in time") as caught:
+        with unreached("did not answer in time"):
             ours.resolve(Reference.parse(f"{host}/team/x:1"))
-        assert caught.value.reason is Reason.REGISTRY_UNAVAILABLE
 
 
 def test_a_registry_that_says_nothing_is_given_up() -> None:
     with private() as registry:
         registry.misbehave(faults.stalled("manifests/"))
-        with pytest.raises(GKMError, match="did not answer in time"):
+        with unreached("did not answer in time"):
             client(None, registry).resolve(image_of(registry))
 
 
@@ -84,7 +84,7 @@ def test_an_answer_that_does_not_end_before_the_deadline_did_not_come_in_time() 
         registry.misbehave(Fault("manifests/", drip_headers=(1, 0.05)))
         slow = Limits(connect=1.0, stall=30.0, request=0.5)
         ours = Client(Registries(hosts={registry.host: RegistryHost(plain_http=True)}), limits=slow)
-        with pytest.raises(GKMError, match="did not answer in time"):
+        with unreached("did not answer in time"):
             ours.resolve(image_of(registry))
 
 
@@ -104,7 +104,7 @@ def test_an_upload_that_nobody_takes_is_not_a_broken_connection() -> None:
         config = Registries(hosts={host: RegistryHost(plain_http=True)})
         transport = Transport(config, host, Limits(connect=1.0, stall=0.2, request=30.0))
         request = Request("PUT", f"http://{host}/v2/", body=bytes(64 << 20), tries=1)
-        with pytest.raises(GKMError, match="did not answer in time"), transport.send(request, time.monotonic() + 60):
+        with unreached("did not answer in time"), transport.send(request, time.monotonic() + 60):
             pass
 
 

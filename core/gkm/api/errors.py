@@ -42,10 +42,14 @@ TRANSIENT = frozenset({Reason.REGISTRY_UNAVAILABLE, Reason.DISK_FULL, Reason.GPU
 
 
 class GKMError(Exception):
-    """Something that a person must know: `reason` for machines, `message` for people, `hint` for what to do next."""
+    """Something that a person must know: `reason` for machines, `message` for people, `hint` for what to do next.
 
-    def __init__(self, reason: Reason, message: str, hint: str = "") -> None:
+    `detail` is the cause where users must not learn it: it is for logs, and for whoever runs a command themselves.
+    """
+
+    def __init__(self, reason: Reason, message: str, hint: str = "", *, detail: str = "") -> None:
         super().__init__(f"{message}; {hint}" if hint else message)
+        self.detail = detail
         self.reason = reason
         self.message = message
         self.hint = hint

@@ -19,6 +19,10 @@ class NoAnswer(Exception):
     """It did not finish in time, or there is no place for it; the message says which."""
 
 
+class NotInTime(NoAnswer):
+    """It did not finish in time."""
+
+
 class Bounded(Generic[T]):
     """Runs functions in at most `threads` threads, while at most `waiting` callers wait for one or for its end.
 
@@ -43,13 +47,13 @@ class Bounded(Generic[T]):
         say in words to whose account it goes.
 
         Raises:
-            NoAnswer: not in time, or no place is free.
+            NoAnswer: no place is free; as NotInTime, it did not finish.
         """
         until = time.monotonic() + self._seconds
         with self._waiting(owners):
             answer = self._joined(what, owners, work, until)
             if not wait((answer,), _left(until)).done:
-                raise NoAnswer(f"its registry did not answer within {self._seconds:g} s")
+                raise NotInTime(f"its registry did not answer within {self._seconds:g} s")
             return answer.result()
 
     @contextmanager

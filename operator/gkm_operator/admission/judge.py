@@ -7,11 +7,12 @@ from gkm.api.config import Registries
 from gkm.api.errors import GKMError, Reason
 from gkm.hoststate.logs import fields
 from gkm.images.reference import Reference
+from gkm.images.registries.transport import unreachable
 from gkm.images.signatures.verify import Verdict
 
 from gkm_operator import metrics
 from gkm_operator.admission import decision
-from gkm_operator.admission.bounded import Bounded, NoAnswer
+from gkm_operator.admission.bounded import Bounded, NoAnswer, NotInTime
 from gkm_operator.admission.review import Request, Response
 from gkm_operator.admission.verdicts import Looked
 
@@ -49,11 +50,15 @@ class Judge:
     def answer(self, request: Request) -> Response:
         """Return the answer."""
         started = time.monotonic()
-        late = False
+        late, cause = False, ""
         response = decision.early(request)
         if response is None:
             try:
                 response = self._look(request)
+            except NotInTime as error:
+                # In the words for a registry that refuses connections: which of the two it was is not for users.
+                away = unreachable(Reference.parse(request.image).registry)
+                response, late, cause = decision.of_delay(request, str(away), self._mode), True, str(error)
             except NoAnswer as error:
                 response, late = decision.of_delay(request, str(error), self._mode), True
         seconds = time.monotonic() - started
@@ -68,6 +73,7 @@ class Judge:
                 image=request.image or None,
                 result=result,
                 why=response.message or "; ".join(response.warnings) or None,
+                cause=cause or None,
                 seconds=round(seconds, 3),
             ),
         )
@@ -77,6 +83,7 @@ class Judge:
         private = False
         try:
             ref = Reference.parse(request.image)
+            self._images.check_allowed(request.image, request.scope)
             private = self._private(request, ref)
             owners = (f"registry {ref.registry}", f"namespace {request.scope}" if request.scope else "cluster caches")
             verdict = self._bounded.run(

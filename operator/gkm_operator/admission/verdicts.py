@@ -24,6 +24,10 @@ _Key = tuple[str, str, str | None]
 class Looked(Protocol):
     """What admission asks about images (gkm_operator.images.Images has it). Thread-safe, bounded in time."""
 
+    def check_allowed(self, image: str, namespace: str | None) -> None:
+        """Accept an image that the configuration lets us ask for, asking nobody; raises GKMError."""
+        ...
+
     def resolve(self, image: str) -> str:
         """Return the digest that a reference names now; raises GKMError."""
         ...
@@ -68,6 +72,10 @@ class Verdicts:
         self._stamp: Hashable = None
         self._kept: OrderedDict[_Key, _Kept] = OrderedDict()
         self._lock = Lock()
+
+    def check_allowed(self, image: str, namespace: str | None) -> None:
+        """Accept an image that the configuration lets us ask for; raises GKMError."""
+        self._images.check_allowed(image, namespace)
 
     def resolve(self, image: str) -> str:
         """Return the digest that a reference names now; raises GKMError."""

@@ -50,7 +50,8 @@ def look(images: Images, cache: Cache, stands: Standing | None) -> Outcome:
     """Return the outcome for the image of a cache; `stands` is what it stands for until now.
 
     Where the registry does not say, policies that name its signers no more take it back. Pinned keeps it for good.
-    Track asks what the tag names now, and leaves it only for what is let through and not older.
+    Track asks what the tag names now, and leaves it only for what is let through and not older. An
+    image that the configuration forbids is no reason to connect to anything, nor to read a Secret.
     """
     outcome = _look(images, cache, stands)
     if stands is None or outcome.digest != stands.digest:
@@ -62,6 +63,7 @@ def _look(images: Images, cache: Cache, stands: Standing | None) -> Outcome:
     image, namespace = cache.spec.image, cache.metadata.namespace or None
     standing = stands.digest if stands is not None else None
     try:
+        images.check_allowed(image, namespace)
         opened = images.opened_for(image, namespace, [reference.name for reference in cache.spec.image_pull_secrets])
     except GKMError as error:
         outcome = of_error(image, standing, error)

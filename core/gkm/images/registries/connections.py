@@ -2,6 +2,9 @@
 
 A read timeout bounds one silence, not a drip: a header line or a TLS record that comes byte by byte would hold a worker
 for hours. So every exchange has a timer that shuts its sockets down.
+
+A name is resolved here, its addresses are checked, and exactly those are connected to: a name that resolves to another
+address a moment later (DNS rebinding) gains nothing, and no packet goes to an address that is not permitted.
 """
 
 import contextlib
@@ -9,23 +12,29 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from ipaddress import ip_address
 
 from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.exceptions import ConnectTimeoutError, LocationParseError, NameResolutionError, NewConnectionError
 from urllib3.response import HTTPResponse
+from urllib3.util.connection import create_connection
 
 from gkm.api.errors import GKMError, Reason
+from gkm.images.registries.host_rules import HostRules
+
+MAX_ADDRESSES = 16
+"""So many addresses of a name are tried: whoever owns it may list hundreds that never answer."""
 
 
 @dataclass(slots=True)
 class _Exchange:
     """What holds for the connections of this thread at the moment."""
 
-    internal: Container[str]
+    rules: HostRules
+    deadline: float
     stall: float
     sockets: list[socket.socket] = field(default_factory=list)
     over: bool = False
@@ -49,13 +58,12 @@ _here = threading.local()
 
 
 @contextmanager
-def exchange(deadline: float, *, internal: Container[str], stall: float) -> Iterator[None]:
+def exchange(deadline: float, *, rules: HostRules, stall: float) -> Iterator[None]:
     """End what the connections of this thread do at `deadline` (time.monotonic()), a standstill after `stall` seconds.
 
-    Only the hosts in `internal` (host or host:port) may lie on this machine or its links; what counts is the address
-    that was connected to, however it was spelt.
+    `rules` say which hosts may lie at an address that is not public; what counts is the address, however it is spelt.
     """
-    current = _Exchange(internal, stall)
+    current = _Exchange(rules, deadline, stall)
     timer = threading.Timer(min(max(0.0, deadline - time.monotonic()), threading.TIMEOUT_MAX), current.shut)
     timer.daemon = True
     timer.start()
@@ -80,22 +88,46 @@ class _Watched(HTTPConnection):
     """What both kinds of connection do."""
 
     def _new_conn(self) -> socket.socket:
-        made = super()._new_conn()
         current: _Exchange | None = getattr(_here, "exchange", None)
-        if current is not None:
-            current.watch(made)
-            # Sending is under the socket's own timeout, until here that of connecting: an upload may pause longer.
-            made.settimeout(current.stall)
-            # A proxy is an address that the administrator chose; what it reaches is for it to say.
-            configured = self.host in current.internal or f"{self.host}:{self.port}" in current.internal
-            if not configured and not self.proxy and is_internal(made.getpeername()[0]):
-                made.close()
-                raise GKMError(
-                    Reason.NOT_ALLOWED,
-                    f"{self.host} is an address of this machine or its network, not of a registry",
-                    "if it is right, name it in registries.hosts",
-                )
+        if current is None:
+            raise AssertionError("a connection outside of an exchange")
+        # A proxy is an address that the administrator chose; what it reaches is for it to say.
+        made = super()._new_conn() if self.proxy else self._checked(current)
+        current.watch(made)
+        # Sending is under the socket's own timeout, until here that of connecting: an upload may pause longer.
+        made.settimeout(current.stall)
         return made
+
+    def _checked(self, current: _Exchange) -> socket.socket:
+        """Connect to the first address of the host that is permitted and answers, raising what urllib3 raises."""
+        found = self._resolved()
+        permitted = [address for address in found if current.rules.permit(self.host, self.port, address)]
+        if not permitted:
+            raise not_public(f"{self.host[:100]} leads to")
+        failure: Exception = NewConnectionError(self, "no address")
+        for address in permitted[:MAX_ADDRESSES]:
+            left = current.deadline - time.monotonic()
+            timeout = min(float(self.timeout or left), left)
+            if timeout <= 0:
+                break
+            try:
+                return create_connection((address, self.port), timeout, self.source_address, self.socket_options)
+            except TimeoutError:
+                failure = ConnectTimeoutError(self, f"{address} did not answer within {timeout:g} s")
+            except OSError as error:
+                failure = NewConnectionError(self, f"{address}: {error}")
+        raise failure
+
+    def _resolved(self) -> list[str]:
+        """Return the addresses of the host, each once."""
+        try:
+            self.host.encode("idna")
+            found = socket.getaddrinfo(self._dns_host, self.port, type=socket.SOCK_STREAM)
+        except UnicodeError as error:
+            raise LocationParseError(self.host) from error
+        except socket.gaierror as error:
+            raise NameResolutionError(self.host, self, error) from error
+        return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
     def getresponse(self) -> HTTPResponse:  # type: ignore[override]  # as urllib3's own
         current: _Exchange | None = getattr(_here, "exchange", None)
@@ -120,20 +152,10 @@ class TLSPool(HTTPSConnectionPool):
     ConnectionCls = _WatchedTLS
 
 
-def is_internal(host: str) -> bool:
-    """Return whether a host is this machine or a place where clouds keep secrets: loopback, link-local, unspecified.
-
-    Private networks are not: registries live there (oras-go issue 1246 is what blocking them leads to).
-    """
-    if host in ("localhost", "metadata.google.internal"):
-        return True
-    try:
-        address = ip_address(host.strip("[]").partition("%")[0])
-    except ValueError:
-        return False
-    mapped = getattr(address, "ipv4_mapped", None)
-    return any(
-        candidate.is_loopback or candidate.is_link_local or candidate.is_unspecified
-        for candidate in (address, mapped)
-        if candidate is not None
+def not_public(host_is: str) -> GKMError:
+    """Return the error for a host at an address that the configuration does not open, whichever it is."""
+    return GKMError(
+        Reason.NOT_ALLOWED,
+        f"{host_is} an address of this machine or of a private network, not of a public registry",
+        "if it is right, name it in registries.hosts",
     )

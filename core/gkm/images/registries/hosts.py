@@ -14,6 +14,8 @@ from gkm.api.config import Registries
 from gkm.api.errors import GKMError, Reason
 from gkm.images.reference import Reference
 from gkm.images.registries.auth import Anonymous, Authorizer, Credentials
+from gkm.images.registries.connections import not_public
+from gkm.images.registries.host_rules import HostRules
 from gkm.images.registries.remembered import Remembered
 from gkm.images.registries.transport import Limits, Request, Transport
 
@@ -33,6 +35,7 @@ class Hosts:
         self._config = config or Registries()
         self._credentials = credentials or Anonymous()
         self.limits = limits or Limits()
+        self._rules = HostRules.of(self._config)
         self._transports = transports or Remembered(partial(Transport, self._config, limits=self.limits))
         self._authorizers = Remembered(self._authorizer)
         self._whole = local()
@@ -66,7 +69,7 @@ class Hosts:
         return self._config.sources(ref.registry)
 
     def check_allowed(self, ref: Reference) -> None:
-        """Accept a reference whose registry the configuration allows.
+        """Accept a reference whose registry the configuration allows, as far as its name tells; nothing is asked.
 
         Raises:
             GKMError: NOT_ALLOWED.
@@ -78,6 +81,8 @@ class Hosts:
                 f"{ref.name} is not among the allowed registries ({', '.join(allow)[:200]})",
                 "ask an administrator to add it to registries.allow",
             )
+        if not self._rules.permit_registry(ref.registry):
+            raise not_public(f"registry {ref.registry} is")
 
     def url(self, host: str, repository: str, rest: str) -> str:
         """Return an address below a repository's part of the API (distribution-spec 1.1, "Endpoints")."""

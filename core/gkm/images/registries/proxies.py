@@ -12,8 +12,8 @@ from urllib.parse import unquote, urlsplit
 
 from urllib3.util import parse_url
 
+from gkm.images.registries.address_ranges import Kind, kind_of_host
 from gkm.images.registries.addresses import Address
-from gkm.images.registries.connections import is_internal
 
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
 
@@ -37,7 +37,8 @@ def proxy_for(address: Address) -> Proxy | None:
         NoProxy: what it names is none.
     """
     named = _variable(f"{address.scheme}_proxy")
-    if not named or is_internal(address.host) or is_excepted(address.host, address.port, _variable("no_proxy")):
+    own = kind_of_host(address.host) is Kind.LOCAL
+    if not named or own or is_excepted(address.host, address.port, _variable("no_proxy")):
         return None
     try:
         return _read(named if _SCHEME.match(named) else f"http://{named}")

@@ -1,5 +1,10 @@
-"""HTTP to one registry host: bounded in time and bytes, redirects and credentials by rule, messages without bodies."""
+"""HTTP to one registry host: bounded in time and bytes, redirects and credentials by rule, messages without bodies.
 
+Whatever keeps a host from being reached has one message: a user who names hosts must not learn by it which of their
+ports is open, or what listens there. The cause is in the log, and in the error's `detail` for the command line.
+"""
+
+import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -11,12 +16,17 @@ from urllib3.exceptions import HTTPError
 
 from gkm.api.config import Registries, RegistryHost
 from gkm.api.errors import GKMError, Reason
+from gkm.hoststate.logs import fields
 from gkm.images.registries import addresses
+from gkm.images.registries.address_ranges import Kind, kind_of_host
 from gkm.images.registries.addresses import Address
-from gkm.images.registries.connections import exchange, is_internal, timed_out
+from gkm.images.registries.connections import exchange, not_public, timed_out
+from gkm.images.registries.host_rules import HostRules
 from gkm.images.registries.pauses import pause_before
 from gkm.images.registries.pools import NO_ANSWER, Pools, cause_of
 from gkm.images.registries.proxies import NoProxy
+
+_LOG = logging.getLogger(__name__)
 
 MAX_TRIES = 3
 MAX_REDIRECTS = 3
@@ -62,16 +72,12 @@ class Transport:
         self.limits = limits
         self.host = registries.hosts.get(registry, RegistryHost())
         self._base = self._own_address()
-        self._internal = frozenset((*registries.hosts, *self.host.auth_hosts))
+        self._rules = HostRules.of(registries, registry)
         self._secret_origins = {self._base.origin, *self._auth_origins(registries)}
-        if registry not in registries.hosts and is_internal(self._base.host):
-            raise GKMError(
-                Reason.NOT_ALLOWED,
-                f"registry {registry} is an address of this machine or its network, not of a registry",
-                "if it is right, name it in registries.hosts",
-            )
+        if not self._rules.permit_host(self._base.host, self._base.port):
+            raise not_public(f"registry {registry} is")
         if self.host.ca_file and not Path(self.host.ca_file).is_file():
-            raise self.unavailable(f"its certificate authority {self.host.ca_file} cannot be read")
+            raise self.unreachable(f"its certificate authority {self.host.ca_file} cannot be read")
         self._pools = Pools(self.host.ca_file)
 
     @property
@@ -99,7 +105,7 @@ class Transport:
         Raises:
             GKMError: REGISTRY_UNAVAILABLE, or NOT_ALLOWED for a redirect that must not be followed.
         """
-        with exchange(deadline, internal=self._internal, stall=self.limits.stall):
+        with exchange(deadline, rules=self._rules, stall=self.limits.stall):
             response = self._answer(request, deadline)
             try:
                 yield response
@@ -133,7 +139,8 @@ class Transport:
             raise self.unavailable("it sent an address that is none") from error
         if here.scheme == "https" and there.scheme != "https":
             raise GKMError(Reason.NOT_ALLOWED, f"{self.registry} redirects from https to {there.scheme}")
-        if there.origin != here.origin and is_internal(there.host):
+        local = kind_of_host(there.host) is Kind.LOCAL
+        if there.origin != here.origin and (local or not self._rules.permit_host(there.host, there.port)):
             raise GKMError(
                 Reason.NOT_ALLOWED,
                 f"{self.registry} redirects to {there.host[:100]}, an address that no registry has",
@@ -143,6 +150,11 @@ class Transport:
     def unavailable(self, why: str) -> GKMError:
         """Return the error for a registry that does not answer as it should."""
         return GKMError(Reason.REGISTRY_UNAVAILABLE, f"registry {self.registry} is not available: {why}")
+
+    def unreachable(self, detail: str) -> GKMError:
+        """Return the error for a registry that could not be reached, and log why."""
+        _LOG.info("registry not reached", extra=fields(registry=self.registry, why=detail))
+        return unreachable(self.registry, detail)
 
     def _auth_origins(self, registries: Registries) -> Iterator[tuple[str, str, int]]:
         """Yield the servers beside the registry's own that hand out tokens for it; over http only if that is said."""
@@ -163,7 +175,7 @@ class Transport:
             except HTTPError as error:
                 if attempt == request.tries or time.monotonic() + pause >= deadline:
                     # The end of the exchange shuts its sockets, which looks like a broken connection.
-                    raise self.unavailable(NO_ANSWER if timed_out() else cause_of(error)) from error
+                    raise self.unreachable(NO_ANSWER if timed_out() else cause_of(error)) from error
             else:
                 pause = pause_before(attempt + 1, response.headers.get("Retry-After", ""))
                 late = time.monotonic() + pause >= deadline
@@ -192,7 +204,7 @@ class Transport:
         """Send the request once, to `url`, and return what it brings."""
         remaining = deadline - time.monotonic()
         if remaining <= 0:
-            raise self.unavailable(NO_ANSWER)
+            raise self.unreachable(NO_ANSWER)
         headers = dict(request.headers)
         if request.secret and self.may_see_secret(url):
             headers["Authorization"] = request.secret
@@ -215,4 +227,10 @@ class Transport:
         except addresses.NoAddress as error:
             raise self.unavailable("it sent an address that is none") from error
         except NoProxy as error:
-            raise self.unavailable(f"the environment's proxy cannot be used: {error}") from error
+            raise self.unreachable(f"the environment's proxy cannot be used: {error}") from error
+
+
+def unreachable(registry: str, detail: str = "") -> GKMError:
+    """Return the error for a registry that could not be reached; its message is the same for every `detail`."""
+    message = f"registry {registry} could not be reached"
+    return GKMError(Reason.REGISTRY_UNAVAILABLE, message, "the log of GKM says why", detail=detail)

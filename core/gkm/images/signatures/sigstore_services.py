@@ -81,9 +81,9 @@ class Service:
             raise self.failure("it names an address of somebody else")
         return self._answer(Request("GET", url, {"Accept": "application/json"}))
 
-    def failure(self, why: str, reason: Reason = Reason.REGISTRY_UNAVAILABLE) -> GKMError:
+    def failure(self, why: str, reason: Reason = Reason.REGISTRY_UNAVAILABLE, detail: str = "") -> GKMError:
         """Return the error for a service that does not do what it is for."""
-        return GKMError(reason, f"{self.name} at {self.url} did not answer as it should: {why}")
+        return GKMError(reason, f"{self.name} at {self.url} did not answer as it should: {why}", detail=detail)
 
     def _answer(self, request: Request) -> Answer:
         deadline = min(time.monotonic() + self._limits.request, self._until)
@@ -94,4 +94,4 @@ class Service:
                 return Answer(response.status, body, urljoin(request.url, location) if location else "")
         except GKMError as error:
             # Its words are about registries.
-            raise self.failure(error.message, error.reason) from error
+            raise self.failure(error.message, error.reason, error.detail) from error

@@ -45,6 +45,8 @@ class Verdict:
     reason: Reason
     message: str
     findings: tuple[Finding, ...] = ()
+    detail: str = ""
+    """Of the error that kept us from looking: see GKMError."""
 
     @property
     def signers(self) -> tuple[Signer, ...]:
@@ -73,6 +75,16 @@ class Verifier:
     def stamp(self) -> Hashable:
         """Return what changes with the files that the policies name: an earlier verdict says nothing of later ones."""
         return tuple(stamp(path) for path in dict.fromkeys(self._config.files()))
+
+    def check_covered(self, ref: Reference, namespace: str | None) -> None:
+        """Accept an image that the mode does not refuse for want of a policy; asks nobody, so it comes first.
+
+        Raises:
+            GKMError: SIGNATURE_MISSING, the mode is `enforce` and no policy covers the image.
+        """
+        policies = self._config.policies
+        if self._config.mode == "enforce" and not any(_covers(policy, ref, namespace) for policy in policies):
+            raise GKMError(Reason.SIGNATURE_MISSING, _uncovered(ref, namespace, len(policies)))
 
     def verify(self, registry: Registry, ref: Reference, namespace: str | None) -> Verdict:
         """Return the verdict on a pinned image that is wanted in a namespace (None: cluster-wide).
@@ -216,7 +228,7 @@ def _list(texts: Sequence[str], separator: str, shown: int = SHOWN) -> str:
 
 
 def _cannot_say(error: GKMError, findings: tuple[Finding, ...] = ()) -> Verdict:
-    return Verdict(verified=None, allowed=False, reason=error.reason, message=str(error), findings=findings)
+    return Verdict(None, allowed=False, reason=error.reason, message=str(error), findings=findings, detail=error.detail)
 
 
 def _refused(reason: Reason, message: str, findings: tuple[Finding, ...] = ()) -> Verdict:

@@ -1,0 +1,113 @@
+"""What kind of place an address is: public, private, or a part of this machine and its cloud. Pure.
+
+IPv6 addresses that carry an IPv4 address are read as that address too (RFC 4291 mapped and compatible, RFC 2765
+translated, RFC 6052 NAT64, RFC 3056 6to4): a gateway delivers to it. The ranges are those of IANA's registries of
+special-purpose addresses; what is not known to be public counts as private.
+"""
+
+import socket
+from enum import IntEnum
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+
+
+class Kind(IntEnum):
+    """Where an address leads; of two kinds the larger one is the more sensitive."""
+
+    PUBLIC = 0
+    PRIVATE = 1
+    LOCAL = 2
+    """This machine, its links, or the service from which a cloud hands out credentials to its machines."""
+
+
+_LOCAL_NAMES = frozenset({"localhost", "metadata.google.internal", "metadata.goog"})
+_METADATA = frozenset(
+    map(
+        ip_address,
+        (
+            "100.100.100.200",  # Alibaba Cloud
+            "168.63.129.16",  # Azure
+            "192.0.0.192",  # Oracle Cloud
+            "fd00:ec2::254",  # AWS
+            "fd20:ce::254",  # Google Cloud
+            "fd00:42::42",  # Scaleway
+        ),
+    )
+)
+_LOCAL_4 = tuple(map(ip_network, ("0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16")))
+_PRIVATE_4 = tuple(
+    map(
+        ip_network,
+        (
+            "10.0.0.0/8",
+            "100.64.0.0/10",
+            "172.16.0.0/12",
+            "192.0.0.0/24",
+            "192.0.2.0/24",
+            "192.88.99.0/24",
+            "192.168.0.0/16",
+            "198.18.0.0/15",
+            "198.51.100.0/24",
+            "203.0.113.0/24",
+            "224.0.0.0/3",
+        ),
+    )
+)
+_LOCAL_6 = tuple(map(ip_network, ("::/128", "::1/128", "fe80::/10")))
+_PUBLIC_6 = ip_network("2000::/3")
+_NOT_PUBLIC_6 = tuple(map(ip_network, ("2001::/23", "2001:db8::/32", "3fff::/20")))
+_CARRIERS = (
+    # The network, how far the IPv4 address is from the right, and the least that counts for the whole.
+    (ip_network("::ffff:0:0/96"), 0, Kind.PUBLIC),
+    (ip_network("::ffff:0:0:0/96"), 0, Kind.PUBLIC),
+    (ip_network("64:ff9b::/96"), 0, Kind.PUBLIC),
+    (ip_network("2002::/16"), 80, Kind.PUBLIC),
+    (ip_network("64:ff9b:1::/48"), 0, Kind.PRIVATE),
+    (ip_network("::/96"), 0, Kind.PRIVATE),
+)
+
+
+def kind(address: str) -> Kind:
+    """Return the kind of an address as a socket names it, `fe80::1%eth0` too; LOCAL for what is no address."""
+    found = _literal(address)
+    return Kind.LOCAL if found is None else _kind(found)
+
+
+def kind_of_host(host: str) -> Kind:
+    """Return what a host tells of itself before it is resolved: the kind of an address, LOCAL for this machine's names.
+
+    Every other name is PUBLIC here: what it leads to is known when it is resolved.
+    """
+    name = host.lower().rstrip(".")
+    if name in _LOCAL_NAMES or name.endswith(".localhost"):
+        return Kind.LOCAL
+    found = _literal(host)
+    return Kind.PUBLIC if found is None else _kind(found)
+
+
+def _literal(host: str) -> IPv4Address | IPv6Address | None:
+    text = host.strip("[]").partition("%")[0].rstrip(".")
+    try:
+        return ip_address(text)
+    except ValueError:
+        pass
+    try:
+        # `127.1`, `0x7f.0.0.1` and `2130706433` are addresses for whoever connects, a proxy too.
+        return IPv4Address(socket.inet_aton(text))
+    except (OSError, UnicodeError, ValueError):
+        return None
+
+
+def _kind(address: IPv4Address | IPv6Address) -> Kind:
+    if address in _METADATA:
+        return Kind.LOCAL
+    if isinstance(address, IPv4Address):
+        if any(address in network for network in _LOCAL_4):
+            return Kind.LOCAL
+        return Kind.PRIVATE if any(address in network for network in _PRIVATE_4) else Kind.PUBLIC
+    if any(address in network for network in _LOCAL_6):
+        return Kind.LOCAL
+    for network, shift, least in _CARRIERS:
+        if address in network:
+            return max(least, _kind(IPv4Address(int(address) >> shift & 0xFFFFFFFF)))
+    public = address in _PUBLIC_6 and not any(address in network for network in _NOT_PUBLIC_6)
+    return Kind.PUBLIC if public else Kind.PRIVATE

@@ -1,0 +1,96 @@
+"""Which hosts may lie at an address that is not public: those that the configuration names, and no others. Pure.
+
+Users name registries, and registries name further hosts by redirects. Without this rule the control plane would connect
+to any address of its own network that somebody names. A host counts with its port: a registry that is named opens no
+other port of its machine.
+"""
+
+from collections.abc import Container, Iterable, Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from gkm.api.config import Registries, RegistryHost
+from gkm.images.registries import address_ranges, addresses
+from gkm.images.registries.address_ranges import Kind
+
+_Endpoint = tuple[str, int]
+_HUB = "docker.io"
+_HUB_HOSTS = ("registry-1.docker.io", "auth.docker.io")
+_HTTPS_PORT = 443
+_GLOB = frozenset("*?[]")
+
+
+@dataclass(frozen=True, slots=True)
+class HostRules:
+    """What the configuration opens.
+
+    `local` may lie anywhere, on this machine too: the keys of `registries.hosts`, and `authHosts`. `private` may lie in
+    a private network: mirrors, and hosts that a glob of `registries.allow` names. A glob names a host when its part
+    before the first slash has no wildcard, or only `*.` before a domain of at least two labels: `*` names nobody.
+    """
+
+    local: frozenset[_Endpoint] = frozenset()
+    private: frozenset[_Endpoint] = frozenset()
+    domains: tuple[str, ...] = ()
+    plain: frozenset[str] = frozenset()
+    """The keys of `registries.hosts` that speak http, whose port is another one where none is named."""
+
+    @classmethod
+    def of(cls, registries: Registries, registry: str = "") -> "HostRules":
+        """Return the rules for what is asked on behalf of `registry`, whose token servers may be asked too."""
+        own = registries.hosts.get(registry, RegistryHost())
+        mirrors = [mirror for host in registries.hosts.values() for mirror in host.mirrors]
+        allowed = [pattern.partition("/")[0] for pattern in registries.allow]
+        named = [host for host in allowed if not _GLOB & set(_without_brackets(host))]
+        if _HUB in (*registries.hosts, *named):
+            named += _HUB_HOSTS
+        plain = frozenset(name for name, host in registries.hosts.items() if host.plain_http)
+        return cls(
+            frozenset(_endpoints((*registries.hosts, *own.auth_hosts), plain)),
+            frozenset(_endpoints((*mirrors, *named), plain)),
+            tuple(host for host in allowed if _is_domain(host)),
+            plain,
+        )
+
+    def permit(self, host: str, port: int, address: str) -> bool:
+        """Return whether a connection for host and port may go to an address that the host was resolved to."""
+        return self._permit(host, port, address_ranges.kind(address))
+
+    def permit_host(self, host: str, port: int) -> bool:
+        """Return whether host and port may be asked at all, as far as that is known without resolving the host."""
+        return self._permit(host, port, address_ranges.kind_of_host(host))
+
+    def permit_registry(self, registry: str) -> bool:
+        """Return whether a registry may be asked, as far as that is known without resolving its name."""
+        found = next(_endpoints((registry,), self.plain), None)
+        return found is None or self.permit_host(*found)
+
+    def _permit(self, host: str, port: int, kind: Kind) -> bool:
+        host = host.strip("[]").lower().rstrip(".")
+        if kind is Kind.PUBLIC or (host, port) in self.local:
+            return True
+        if kind is Kind.LOCAL:
+            return False
+        name = host if port == _HTTPS_PORT else f"{host}:{port}"
+        return (host, port) in self.private or any(fnmatchcase(name, domain) for domain in self.domains)
+
+
+def _endpoints(names: Iterable[str], plain: Container[str]) -> Iterator[_Endpoint]:
+    for name in names:
+        try:
+            found = addresses.read(f"{'http' if name in plain else 'https'}://{name}")
+        except addresses.NoAddress:
+            continue  # no connection can be for it
+        yield found.host, found.port
+
+
+def _is_domain(host: str) -> bool:
+    """Return whether a glob is `*.` and a domain of two labels or more, which is no part of an address."""
+    star, dot, domain = host.partition(".")
+    labels = domain.partition(":")[0].split(".")
+    return star == "*" and bool(dot) and not _GLOB & set(domain) and len(labels) > 1 and not labels[-1].isdigit()
+
+
+def _without_brackets(host: str) -> str:
+    """Return a host without the brackets of an IPv6 address, which are none of a glob."""
+    return host[1:].replace("]", "", 1) if host.startswith("[") else host
