@@ -42,6 +42,15 @@ def ask(name: str, server: str, seconds: float = SECONDS) -> Login | None:
     if program is None:
         raise _failed(name, "it is not installed")
     code, output = _run(program, server, name, seconds)
+    return login_in(name, code, output)
+
+
+def login_in(name: str, code: int, output: bytes) -> Login | None:
+    """Return the login in what the helper `name` printed before it ended with `code`; None when it has nothing.
+
+    Raises:
+        GKMError: UNAUTHORIZED, it failed or answered something else.
+    """
     if code:
         # Helpers say so on standard output; whatever else they say may hold a secret.
         if output.strip().lower().startswith(_KNOWS_NOTHING):
@@ -49,11 +58,13 @@ def ask(name: str, server: str, seconds: float = SECONDS) -> Login | None:
         raise _failed(name, f"it ended with {code}")
     try:
         answer = msgspec.json.decode(output, type=_Answer)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise _failed(name, "its answer is not as helpers answer") from None
+    if not answer.secret:
+        return None
     if answer.username == IDENTITY_TOKEN_USER:
         return Login(identity_token=answer.secret)
-    return Login(answer.username, answer.secret) if answer.secret else None
+    return Login(answer.username, answer.secret)
 
 
 def _run(program: str, server: str, name: str, seconds: float) -> tuple[int, bytes]:

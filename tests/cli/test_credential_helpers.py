@@ -155,7 +155,12 @@ def test_an_identity_token_of_a_helper_is_one(helpers: Path) -> None:
 
 @pytest.mark.parametrize(
     "script",
-    ["echo credentials not found in native keychain; exit 1", answering("robot", ""), "echo '{}'"],
+    [
+        "echo credentials not found in native keychain; exit 1",
+        answering("robot", ""),
+        answering("<token>", ""),
+        "echo '{}'",
+    ],
 )
 def test_a_helper_may_know_nothing(helpers: Path, script: str) -> None:
     helper(helpers, "empty", script)
@@ -169,6 +174,8 @@ def test_a_helper_may_know_nothing(helpers: Path, script: str) -> None:
         (f"echo {SECRET}", "its answer is not as helpers answer"),
         (f"""echo '{{"Username":["{SECRET}"]}}'""", "its answer is not as helpers answer"),
         ("printf '\\377\\376'", "its answer is not as helpers answer"),
+        ("printf '%060000d' 0 | tr 0 '['", "its answer is not as helpers answer"),
+        (f"""printf '{{"x":'; printf '%060000d' 0 | tr 0 '['; echo {SECRET}""", "its answer is not as helpers answer"),
         ("kill -9 $$", "it ended with -9"),
         (f"head -c {MAX_ANSWER_BYTES * 4} /dev/zero; exec sleep 30", "more than"),
         ("exec sleep 30", "did not answer in time"),

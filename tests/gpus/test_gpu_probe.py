@@ -71,6 +71,7 @@ GPU = {"index": 0, "backend": "cuda"}
         json.dumps({"gpus": [{**GPU, "index": index % 1024} for index in range(2000)]}).encode(),
         json.dumps({"errors": ["x"] * 100}).encode(),
         b"[" * 100_000,
+        b'{"x":' + b"[" * 100_000,
     ],
 )
 def test_an_answer_that_no_probe_of_ours_gives_is_refused(answer: bytes) -> None:

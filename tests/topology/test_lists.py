@@ -111,6 +111,15 @@ def test_another_list_is_refused_by_its_kind(kind: str) -> None:
     assert str(caught.value).isprintable()
 
 
+@pytest.mark.parametrize("odd", ["\x00", "\u202e", "\U000e0041", "\x1b"])
+def test_a_kind_of_any_characters_makes_a_line_of_bounded_length(odd: str) -> None:
+    """Found by fuzzing: each character of a kind came out as up to ten."""
+    for text in ({"kind": odd * 200, "items": []}, {"items": [{"kind": odd * 200, "metadata": {"name": "n"}}]}):
+        with pytest.raises(ListUnreadable) as caught:
+            lists.nodes([json.dumps(text).encode()])
+        assert len(str(caught.value)) < 300
+
+
 def test_pods_given_for_nodes_are_refused_and_nodes_given_for_pods() -> None:
     with pytest.raises(ListUnreadable, match=r"items\[0\] is a Pod, no Node"):
         lists.nodes([listed(pod_json("p1", "n1"))])

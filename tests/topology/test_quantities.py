@@ -37,6 +37,35 @@ def test_more_than_a_machine_can_have_is_refused(quantity: Quantity) -> None:
         gpus(quantity)
 
 
+@pytest.mark.parametrize("quantity", [".001E", "0.001G", "0.5Mi", "0.999999999999999999Ei", "1.5k", "0.1Ti"])
+def test_a_part_of_a_large_unit_is_what_it_is(quantity: str) -> None:
+    """Found by fuzzing: every unit above k counted as a million, so that .001E were 1000 GPUs."""
+    with pytest.raises(ValueError, match="more than the"):
+        gpus(quantity)
+
+
+@pytest.mark.parametrize(
+    ("quantity", "number"),
+    [("0.000008M", 8), ("0.000000001G", 1), ("0.000008e6", 8), ("0.0078125Ki", 8), ("000000000000000008", 8)],
+)
+def test_a_small_part_of_a_large_unit_is_a_few(quantity: str, number: int) -> None:
+    assert gpus(quantity) == number
+
+
+def test_no_digit_is_lost() -> None:
+    with pytest.raises(ValueError, match="no whole number"):
+        gpus("8.000000000000000001")
+    with pytest.raises(ValueError, match="no whole number"):
+        gpus("0.000000000000000009Pi")
+
+
+@pytest.mark.parametrize("quantity", ["8e", "512ei", "8i", "8K", "8ki", "8e+", "8E-", "8Ee1", "8m1"])
+def test_a_suffix_that_is_none_is_refused_as_a_value(quantity: str) -> None:
+    """Found by fuzzing: 8e and 8ei raised an error of decimal arithmetic."""
+    with pytest.raises(ValueError, match="no number of GPUs"):
+        gpus(quantity)
+
+
 def test_the_most_that_is_believed_is_believed() -> None:
     assert gpus("1Ki") == MAX_GPUS
 

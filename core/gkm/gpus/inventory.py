@@ -93,7 +93,7 @@ def decode(output: bytes) -> Inventory:
     """Return what a probe printed, or a reading that says why it cannot be believed."""
     try:
         reading = msgspec.json.decode(output, type=Inventory)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return _failed(f"the probe's answer cannot be read: {error}")
     if len({gpu.index for gpu in reading.gpus}) != len(reading.gpus):
         return _failed("the probe's answer names a GPU twice")

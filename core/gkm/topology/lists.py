@@ -171,5 +171,5 @@ def _head(raw: Raw | bytes) -> _Head:
 
 
 def _plain(said: object) -> str:
-    """Return a text of others so that it can stand in a line."""
-    return ascii(str(said)[:160])[1:-1]
+    """Return a text of others so that it can stand in a line; escaped, a character may be ten."""
+    return ascii(str(said)[:160])[1:-1][:160]

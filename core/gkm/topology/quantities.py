@@ -1,7 +1,7 @@
 """How many GPUs a Kubernetes quantity means: a whole number, never negative, and no more than a machine can have."""
 
 import re
-from decimal import Decimal
+from fractions import Fraction
 from functools import lru_cache
 
 MAX_GPUS = 1024
@@ -10,10 +10,11 @@ MAX_GPUS = 1024
 _QUANTITY = re.compile(
     r"\+?(?P<number>\d{1,18}(?:\.\d{0,18})?|\.\d{1,18})(?P<suffix>[a-zA-Z]?i?|[eE][+-]?\d{1,2})", re.ASCII
 )
-# k8s.io/apimachinery, pkg/api/resource: suffixes. Those that make more than MAX_GPUS of any number need no row.
-_FACTORS = {"": Decimal(1), "m": Decimal("1e-3"), "u": Decimal("1e-6"), "n": Decimal("1e-9"), "k": Decimal(1000)}
-_FACTORS["Ki"] = Decimal(1024)
-_LARGER = frozenset({"M", "G", "T", "P", "E", "Mi", "Gi", "Ti", "Pi", "Ei"})
+# k8s.io/apimachinery, pkg/api/resource: suffixes. A part of the largest one may be a few GPUs: 0.000001M is one.
+# Fractions, because decimals of 28 digits round: 36 digits would come out whole that are not.
+_FACTORS = {suffix: Fraction(1, 1000**power) for power, suffix in enumerate("mun", 1)}
+_FACTORS |= {suffix: Fraction(1000**power) for power, suffix in enumerate(("", "k", "M", "G", "T", "P", "E"))}
+_FACTORS |= {f"{suffix}i": Fraction(1024**power) for power, suffix in enumerate("KMGTPE", 1)}
 
 Quantity = str | int | float
 
@@ -29,17 +30,15 @@ def gpus(quantity: Quantity) -> int:
     found = _QUANTITY.fullmatch(text)
     if found is None:
         raise ValueError(f"{text[:32]!a} is no number of GPUs")
-    number, suffix = Decimal(found["number"]), found["suffix"]
-    if suffix in _LARGER:
-        return _bounded(number * 1_000_000, text)
-    if suffix not in _FACTORS and suffix[:1] not in ("e", "E"):
+    number, suffix = Fraction(found["number"]), found["suffix"]
+    if suffix not in _FACTORS and not suffix[-1:].isdigit():  # what ends in a digit is an exponent
         raise ValueError(f"{text[:32]!a} is no number of GPUs")
-    return _bounded(number * (_FACTORS[suffix] if suffix in _FACTORS else Decimal(f"1{suffix}")), text)
+    return _bounded(number * (_FACTORS[suffix] if suffix in _FACTORS else Fraction(f"1{suffix}")), text)
 
 
-def _bounded(number: Decimal, text: str) -> int:
+def _bounded(number: Fraction, text: str) -> int:
     if number > MAX_GPUS:
         raise ValueError(f"{text[:32]!a} GPUs are more than the {MAX_GPUS} that are believed")
-    if number != number.to_integral_value():
+    if number.denominator != 1:
         raise ValueError(f"{text[:32]!a} is no whole number of GPUs")
     return int(number)
