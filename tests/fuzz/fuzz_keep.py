@@ -12,7 +12,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from fuzz_run import BUILD, CORPUS
+from fuzz_run import BUILD, CORPUS, PACKAGES
 from fuzz_targets import TARGETS, quiet
 
 MAX_KEPT_BYTES = 2048
@@ -38,7 +38,7 @@ class Trace:
         return self.edges
 
     def _enter(self, frame: FrameType, _event: str, _argument: object) -> Any:  # noqa: ANN401 -- what settrace wants
-        if "/gkm/" not in frame.f_code.co_filename:
+        if not any(f"/{package}/" in frame.f_code.co_filename for package in PACKAGES):
             return None
         self.codes.add(frame.f_code)
         before = 0

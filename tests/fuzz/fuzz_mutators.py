@@ -45,6 +45,9 @@ _ODD: tuple[object, ...] = (
 )
 _WORDS = "docker.io/ :443 [::1] localhost .. // / @ : A.b \u00a0 _ - index.docker.io/ library/ xn-- %2f ? #"
 _TOKENS = (*(word.encode() for word in _WORDS.split(" ")), b"@sha256:" + b"1" * 64, b"a" * 129)
+_AMOUNTS = tuple(
+    "+ - . 0 1 8 9 1024 1000 m u n k Ki Mi G E e E e+ e- e3 i 000 999999999999999999 \u0661".encode().split(b" ")
+)
 _KINDS = b"0\x0001234567xgLKSVD"
 _NAMES = (b"../x", b"/x", b"a//b", b"a/./b", b".", b"a/", b"io.triton.cache/.wh.a", b"\xff", b"a\nb", b"d/" * 17 + b"f")
 _NUMBERS = (b"00000000000\0", b"77777777777\0", b"\x80" + b"\0" * 10 + b"\1", b"\xff" * 12, b"           \0", b"-1\0")
@@ -52,14 +55,22 @@ _NUMBERS = (b"00000000000\0", b"77777777777\0", b"\x80" + b"\0" * 10 + b"\1", b"
 
 def of_words(change: Blind) -> Mutator:
     """Return what splices words that mean something into a reference."""
+    return _splicing(_TOKENS, change)
 
+
+def of_quantities(change: Blind) -> Mutator:
+    """Return what splices signs, digits and suffixes into a quantity."""
+    return _splicing(_AMOUNTS, change)
+
+
+def _splicing(tokens: tuple[bytes, ...], change: Blind) -> Mutator:
     def mutate(data: bytes, most: int, seed: int) -> bytes:
         chance = random.Random(seed)
         if chance.random() < 0.3:
             return change(data, most)
         first, second = sorted(chance.randint(0, len(data)) for _ in range(2))
         kept = data[second:] if chance.random() < 0.5 else data[first:]
-        return (data[:first] + chance.choice(_TOKENS) + kept)[:most]
+        return (data[:first] + chance.choice(tokens) + kept)[:most]
 
     return mutate
 
@@ -81,6 +92,29 @@ def of_json(change: Blind) -> Mutator:
             return json.dumps(value, ensure_ascii=chance.random() < 0.5).encode("utf-8", "surrogatepass")[:most]
         except (ValueError, RecursionError):
             return change(data, most)
+
+    return mutate
+
+
+def of_laid_out_json(change: Blind) -> Mutator:
+    """Return what changes JSON, and lays it out as kubectl does, with the indentation gone wrong now and then."""
+    inner = of_json(change)
+
+    def mutate(data: bytes, most: int, seed: int) -> bytes:
+        chance = random.Random(seed)
+        changed = inner(data, most, seed)
+        if chance.random() < 0.2:
+            return changed
+        try:
+            laid_out = json.dumps(json.loads(changed), indent=chance.choice((1, 4, 4, 4, 8))).encode()
+        except (ValueError, RecursionError):
+            return changed
+        if chance.random() < 0.3:
+            lines = laid_out.split(b"\n")
+            at = chance.randrange(len(lines))
+            lines[at] = chance.choice((b" " * 4, b"", b"    ]", b"        },", b"        {")) + lines[at].lstrip()
+            laid_out = b"\n".join(lines)
+        return laid_out[:most]
 
     return mutate
 

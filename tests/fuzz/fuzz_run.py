@@ -10,6 +10,8 @@ from pathlib import Path
 
 CORPUS = Path(__file__).parent / "corpus"
 BUILD = Path("build") / "fuzz"
+PACKAGES = ["gkm", "gkm_agent", "gkm_cli", "gkm_csi", "gkm_operator"]
+"""Ours: only there is it seen what an input reaches."""
 
 
 def main() -> int:
@@ -31,7 +33,7 @@ def main() -> int:
 def _fuzz(name: str) -> int:
     import atheris  # noqa: PLC0415 -- only here: it is not for every platform
 
-    with atheris.instrument_imports(include=["gkm", "gkm_cli"]):
+    with atheris.instrument_imports(include=PACKAGES):
         from fuzz_targets import MUTATORS, TARGETS, quiet  # noqa: PLC0415
 
     found = BUILD / name

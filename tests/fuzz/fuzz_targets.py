@@ -2,9 +2,14 @@
 
 from collections.abc import Callable
 
+import fuzz_archives
+import fuzz_credentials
+import fuzz_fabric
 import fuzz_images
+import fuzz_kube
 import fuzz_vllm
-from fuzz_mutators import Blind, Mutator, of_json, of_tar, of_words
+import fuzz_webhook
+from fuzz_mutators import Blind, Mutator, of_json, of_laid_out_json, of_quantities, of_tar, of_words
 from gkm.api import config
 from gkm.api.config import ConfigInvalid
 from gkm.api.errors import GKMError
@@ -72,6 +77,16 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "vllm-artifact": fuzz_vllm.artifact,
     "vllm-factors": fuzz_vllm.factors,
     "gpu-file": fuzz_vllm.gpu_file,
+    "kube-list": fuzz_kube.lists_of_objects,
+    "quantity": fuzz_kube.amounts,
+    "lldp": fuzz_fabric.neighbours,
+    "ibnetdiscover": fuzz_fabric.topology,
+    "webhook-http": fuzz_webhook.http,
+    "review": fuzz_webhook.review,
+    "docker-config": fuzz_credentials.configuration,
+    "credential-helper": fuzz_credentials.helper,
+    "docker-archive": fuzz_archives.docker_archive,
+    "oci-layout": fuzz_archives.oci_layout,
     "config": config.parse,  # type: ignore[dict-item]  # what it returns is of no interest here
 }
 
@@ -82,6 +97,10 @@ MUTATORS: dict[str, Callable[[Blind], Mutator]] = {
     "vllm-artifact": fuzz_vllm.of_marks,
     "vllm-factors": of_json,
     "gpu-file": of_json,
+    "docker-archive": of_tar,
+    "quantity": of_quantities,
+    "kube-list": of_laid_out_json,
+    **dict.fromkeys(("lldp", "review", "docker-config", "credential-helper", "oci-layout"), of_json),
     **dict.fromkeys(
         ("manifest", "labels", "signature", "keyless", "log-entry", "trusted-root", "triton-group", "vllm-index"),
         of_json,

@@ -1,0 +1,110 @@
+"""What a client of the webhook sends, once TLS stands: requests over the wire, and the review in one."""
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from http import HTTPStatus
+
+import h11
+from gkm.api.errors import GKMError, Reason
+from gkm_operator.admission import decision
+from gkm_operator.admission.messages import JSON, MAX_BODY_BYTES, Answer, Messages, Refused
+from gkm_operator.admission.review import MAX_WARNING, MAX_WARNING_LINES, ReviewInvalid, encode, parse
+
+MAX_REQUESTS = 20
+
+
+class _Client:
+    """A connection on which these bytes come, in pieces, and then the end."""
+
+    def __init__(self, data: bytes, piece: int) -> None:
+        self._pieces: Iterator[bytes] = iter([data[at : at + piece] for at in range(0, len(data), piece)])
+        self.sent = b""
+
+    async def receive(self) -> bytes:
+        return next(self._pieces, b"")
+
+    async def send(self, data: bytes) -> None:
+        self.sent += data
+
+
+def http(data: bytes) -> None:
+    """The pieces in which a request comes change nothing; it is read whole, or refused in a bounded line."""
+    first = _conversation(data, 1 << 16)
+    if len(data) <= 4096:
+        assert _conversation(data, 5) == first
+
+
+def _conversation(data: bytes, piece: int) -> list[object]:
+    """Return what was understood, after an answer to each request."""
+    return asyncio.run(_converse(data, piece))
+
+
+async def _converse(data: bytes, piece: int) -> list[object]:
+    held: list[int] = []
+    client = _Client(data, piece)
+    messages = Messages(client, _counting(held))  # type: ignore[arg-type]  # what it needs of a connection
+    understood: list[object] = []
+    try:
+        while len(understood) < MAX_REQUESTS and await messages.begun():
+            asked = await messages.read()
+            assert len(asked.body) <= min(MAX_BODY_BYTES, len(data))
+            assert asked.path.isascii() or "\ufffd" in asked.path
+            understood.append((asked.method, asked.path, asked.take()))
+            assert asked.body == b""
+            await messages.write(Answer(HTTPStatus.OK, b"{}", JSON), last=messages.last)
+            if messages.last:
+                break
+    except Refused as error:
+        assert 400 <= error.answer.status < 600
+        text = error.answer.body.decode().strip()
+        assert text.isprintable()
+        assert len(text) < 200
+        understood.append(error.answer.status)  # which of two faults is named hangs on what had come
+    except OSError:
+        understood.append("gone")
+    assert sum(held) <= len(data)
+    _check_answers(client.sent)
+    return understood
+
+
+def _counting(held: list[int]) -> Callable[[int], bool]:
+    def hold(size: int) -> bool:
+        held.append(size)
+        return True
+
+    return hold
+
+
+def _check_answers(sent: bytes) -> None:
+    """See that each answer can be read by a client; whether it has a body hangs on what was asked."""
+    for head in sent.split(b"HTTP/1.1 ")[1:]:
+        reader = h11.Connection(h11.CLIENT)
+        reader.send(h11.Request(method="HEAD", target="/", headers=[("Host", "x")]))
+        reader.send(h11.EndOfMessage())
+        reader.receive_data(b"HTTP/1.1 " + head.partition(b"\r\n\r\n")[0] + b"\r\n\r\n")
+        assert isinstance(reader.next_event(), h11.Response | h11.InformationalResponse)
+
+
+def review(data: bytes) -> None:
+    """A review is read or refused in a line; every answer to it is one that an API server takes, and bounded."""
+    try:
+        request = parse(data)
+    except ReviewInvalid as error:
+        text = str(error)
+        assert len(text) < 400
+        return
+    early = decision.early(request)
+    answers = [early] if early else []
+    for reason in (Reason.NOT_FOUND, Reason.REGISTRY_UNAVAILABLE, Reason.NOT_ALLOWED):
+        found = GKMError(reason, "x" * 300, "hint")
+        answers += [decision.of_error(request, found, mode) for mode in ("enforce", "warn")]
+    for answer in answers:
+        raw = encode(request.uid, answer)
+        assert len(raw) < 16 << 10
+        response = json.loads(raw)["response"]
+        assert response["uid"] == request.uid
+        assert response["allowed"] is answer.allowed
+        assert answer.allowed or len(response["status"]["message"]) < 1000
+        assert len(response.get("warnings", ())) <= MAX_WARNING_LINES
+        assert all(len(line) <= MAX_WARNING and "\n" not in line for line in response.get("warnings", ()))
