@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gkm.hoststate import names
+from gkm.hoststate.command_line import Parser
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.names import InvalidName
 from gkm.probes import addresses
@@ -61,8 +62,8 @@ def parse(arguments: Sequence[str] | None = None, environment: Mapping[str, str]
     )
 
 
-def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser(environment: Mapping[str, str]) -> Parser:
+    parser = Parser(
         prog="gkm-agent",
         description="Makes the caches that are wanted real on this node, and says how it stands.",
         epilog="A flag wins over its twin in the environment, which stands in brackets.",

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 from gkm.api.meta import timestamp
 from gkm.api.nodes import NodeCacheStatus, NodeStatus, PodUse
+from gkm.escaping import escape
 from gkm.gpus import preflight
 from gkm.gpus.groups import groups
 from gkm.gpus.values import Inventory
@@ -67,8 +68,8 @@ def _wanted(pointer: Pointer, known: Known, using: list[VolumeRecord], inventory
         digest=pointer.digest or None,
         compatible_gpus=list(fit.compatible) if fit else [],
         incompatible_gpus=list(fit.incompatible) if fit else [],
-        reason=pointer.reason[:64],
-        message=pointer.message[:1024],
+        reason=escape(pointer.reason)[:64],
+        message=escape(pointer.message)[:1024],
         size_bytes=pointer.size_bytes,
         progress=pointer.progress,
         pods=_pods(using),

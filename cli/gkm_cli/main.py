@@ -6,6 +6,7 @@ from typing import NoReturn
 import typer
 from gkm.api.config import ConfigInvalid
 from gkm.api.errors import GKMError, Reason
+from gkm.escaping import escape
 from typer.exceptions import TyperException
 
 from gkm_cli import node
@@ -54,7 +55,7 @@ def main() -> None:
 
 
 def _end(error: object, code: int) -> NoReturn:
-    sys.stderr.write(f"error: {' '.join(str(error).split())}\n")
+    sys.stderr.write(f"error: {escape(' '.join(str(error).split()))}\n")
     sys.exit(code)
 
 

@@ -10,6 +10,7 @@ from threading import Event
 from gkm.api import first_use
 from gkm.api.config import Config, ConfigInvalid
 from gkm.hoststate import logs
+from gkm.hoststate.command_line import Parser, print_line
 
 from gkm_operator import flags
 from gkm_operator.admission import options as admission_options
@@ -31,10 +32,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         config = flags.read_config(arguments.config)
     except ConfigInvalid as error:
-        print(f"gkm-operator: {error}", file=sys.stderr)  # noqa: T201 -- a command line
+        print_line(f"gkm-operator: {error}", error=True)
         return MISUSED
     if arguments.check_config:
-        print("gkm-operator: the configuration is good")  # noqa: T201 -- a command line
+        print_line("gkm-operator: the configuration is good")
         return 0
     if arguments.command == "admission" and (problem := admission_options.problem(arguments)):
         parser.error(problem)
@@ -69,8 +70,8 @@ def _with_command(words: Sequence[str]) -> Sequence[str]:
     return ["controllers", *words] if alone else words
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="gkm-operator", description=__doc__)
+def _parser() -> Parser:
+    parser = Parser(prog="gkm-operator", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     for name, text, options in (
         ("admission", "serve the validating webhook", admission_options),

@@ -85,7 +85,8 @@ def _of_labels(image: CacheImage) -> list[dict[str, Any]]:
 def _tell(image: CacheImage, entries: list[CacheEntry] | None) -> None:
     size = f"{image.size_bytes} bytes" if image.size_bytes is not None else "unknown size"
     count = f"{image.entry_count} entries" if image.entry_count is not None else "an unknown number of entries"
-    line(f"{image.ref}\n{image.format.value} cache, {count}, {size}, {image.download_bytes} bytes to fetch")
+    line(str(image.ref))
+    line(f"{image.format.value} cache, {count}, {size}, {image.download_bytes} bytes to fetch")
     if entries is None:
         table(("backend", "arch", "warp size"), [(t.backend, t.arch, t.warp_size) for t in image.targets])
     else:

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
-from gkm.api import config
+from gkm.api import config, documents
 from gkm.api.config import Config
+from gkm.escaping import escape
 from gkm.packing.asked import kinds
 from gkm.packing.values import Plan, Policy, Refusal
 
-from gkm_cli.answers import No, Output, WrongUsage, show
+from gkm_cli.answers import No, Output, WrongUsage, show, takes_unicode
 from gkm_cli.bars import bars
 from gkm_cli.plan import answer as answers
 from gkm_cli.plan import deciding, files, manifests, queueing, runs, snapshot, standing, telling, telling_queue
@@ -122,9 +122,9 @@ def _as(output: PlanOutput) -> Output:
 
 def _apply(objects: Iterable[dict[str, Any]]) -> None:
     for object_ in objects:
-        sys.stdout.write("---\n" + msgspec.yaml.encode(object_).decode())
+        sys.stdout.write("---\n" + documents.encode(object_, ascii_only=not takes_unicode()))
 
 
 def _refuse(run: Asked, refusal: Refusal) -> None:
     """Say it beside the manifests, which somebody pipes on."""
-    sys.stderr.write(f"{run.called} does not fit: {refusal.message}\n")
+    sys.stderr.write(escape(f"{run.called} does not fit: {refusal.message}") + "\n")
