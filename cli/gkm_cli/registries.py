@@ -13,6 +13,7 @@ from gkm.images.cache import CacheImage
 from gkm.images.reference import Reference
 from gkm.images.registries.registry import Registry
 
+from gkm_cli import config_files
 from gkm_cli.credential_helpers import credentials_from_environment
 
 RefArgument = Annotated[str, typer.Argument(metavar="REF", help="registry/repository:tag or @sha256:…")]
@@ -37,7 +38,9 @@ class Access:
             ConfigInvalid: the configuration cannot be used.
             OSError: it cannot be read.
         """
-        configured = config.parse(config_file.read_bytes()) if config_file else Config()
+        configured = Config()
+        if config_file:
+            configured = config.parse(config_files.read(config_file), f"configuration {config_file}")
         return cls(configured, plain_http, ca_file)
 
     def registry(self, ref: Reference) -> Registry:

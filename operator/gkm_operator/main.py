@@ -28,15 +28,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
     parser = _parser()
     arguments = parser.parse_args(_with_command(sys.argv[1:] if argv is None else argv))
+    if arguments.check_config:
+        return _check(arguments.config)
     logs.start(arguments.log_level)
     try:
         config = flags.read_config(arguments.config)
     except ConfigInvalid as error:
         print_line(f"gkm-operator: {error}", error=True)
         return MISUSED
-    if arguments.check_config:
-        print_line("gkm-operator: the configuration is good")
-        return 0
     if arguments.command == "admission" and (problem := admission_options.problem(arguments)):
         parser.error(problem)
     stop = Event()
@@ -51,6 +50,25 @@ def main(argv: Sequence[str] | None = None) -> int:
         _LOG.debug("ended", exc_info=True)
         _LOG.critical("ended", extra=logs.fields(command=arguments.command, error=type(error).__name__, why=str(error)))
         return FAILED
+
+
+def _check(path: str) -> int:
+    """Print what is wrong with a configuration; return the exit code."""
+    from gkm_operator import config_check  # noqa: PLC0415 -- no process that serves needs it
+
+    try:
+        checked = config_check.check(path)
+    except ConfigInvalid as error:
+        print_line(f"gkm-operator: {error}", error=True)
+        return MISUSED
+    for problem in checked.problems:
+        print_line(f"gkm-operator: {problem}", error=True)
+    if checked.problems:
+        return MISUSED
+    for absent in checked.absent:
+        print_line(f"gkm-operator: not checked, because it is not on this machine: {absent}", error=True)
+    print_line("gkm-operator: the configuration is good")
+    return 0
 
 
 def _command(name: str) -> Run:

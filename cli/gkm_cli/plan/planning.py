@@ -59,7 +59,7 @@ def answer(given: Given, output: PlanOutput) -> None:
     files.once(given.files)
     if not given.image.strip() or given.image != given.image.strip():
         raise WrongUsage("--image is empty, or has spaces around it", "name an image")
-    configured = config.parse(files.whole(given.config, MAX_CONFIG_BYTES)) if given.config else Config()
+    configured = _configured(given.config)
     policy = given.policy.value if given.policy else configured.packing.policy
     asked = runs.read(given.runs, policy, overrides=given.policy is not None)
     extra = _extra(given, policy, asked)
@@ -77,6 +77,12 @@ def answer(given: Given, output: PlanOutput) -> None:
         with bars("planning"):
             queue = queueing.decide(asked, extra, found, mind)
         _several(queue, found, given.image, output)
+
+
+def _configured(path: Path | None) -> Config:
+    if path is None:
+        return Config()
+    return config.parse(files.whole(path, MAX_CONFIG_BYTES), f"configuration {files.name(path)}")
 
 
 def _extra(given: Given, policy: str, asked: Iterable[Asked]) -> Asked | None:

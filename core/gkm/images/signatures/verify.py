@@ -58,6 +58,18 @@ class Verifier:
         """Return what changes with the files that the policies name: an earlier verdict says nothing of later ones."""
         return tuple(stamp(path) for path in dict.fromkeys(self._config.files()))
 
+    def trusts(self, ref: Reference, namespace: str | None) -> list[Trust]:
+        """Return what the policies that cover an image trust, with the keys and trusted roots that they name.
+
+        Raises:
+            GKMError: SIGNATURE_INVALID, when one of these cannot be used.
+        """
+        return [
+            Trust.of(index, policy, self._material)
+            for index, policy in enumerate(self._config.policies)
+            if _covers(policy, ref, namespace)
+        ]
+
     def verify(self, registry: Registry, ref: Reference, namespace: str | None) -> Verdict:
         """Return the verdict on a pinned image that is wanted in a namespace (None: cluster-wide).
 
@@ -74,11 +86,7 @@ class Verifier:
         return verdict
 
     def _verdict(self, registry: Registry, ref: Reference, namespace: str | None) -> Verdict:
-        trusts = [
-            Trust.of(index, policy, self._material)
-            for index, policy in enumerate(self._config.policies)
-            if _covers(policy, ref, namespace)
-        ]
+        trusts = self.trusts(ref, namespace)
         if not trusts:
             return _refused(Reason.SIGNATURE_MISSING, _uncovered(ref, namespace, len(self._config.policies)))
         lookups = Lookups(time.monotonic() + self._seconds)
