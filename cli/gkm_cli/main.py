@@ -9,7 +9,7 @@ from gkm.api.errors import GKMError, Reason
 from gkm.escaping import escape
 from typer.exceptions import TyperException
 
-from gkm_cli import node
+from gkm_cli import hints, node
 from gkm_cli.answers import NO, No, WrongUsage
 from gkm_cli.cache.commands import app as cache
 from gkm_cli.plan.command import EXAMPLE, plan
@@ -43,7 +43,7 @@ def main() -> None:
     except TyperException as error:
         _end_as_typer(error)
     except GKMError as error:
-        _end(error, WRONG_USAGE if error.reason is Reason.INVALID_REFERENCE else FAILED)
+        _end(hints.sentence(error), WRONG_USAGE if error.reason is Reason.INVALID_REFERENCE else FAILED)
     except (ConfigInvalid, Unplanned) as error:
         _end(error, FAILED)
     except OSError as error:

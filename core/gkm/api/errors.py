@@ -42,13 +42,17 @@ TRANSIENT = frozenset({Reason.REGISTRY_UNAVAILABLE, Reason.DISK_FULL, Reason.GPU
 
 
 class GKMError(Exception):
-    """Something that a person must know: `reason` for machines, `message` for people, `hint` for what to do next."""
+    """Something that a person must know: `reason` for machines, `message` for people, `hint` for what to do next.
 
-    def __init__(self, reason: Reason, message: str, hint: str = "") -> None:
+    A hint that is a `Remedy` reads otherwise at a terminal; `about` is the registry that it is for.
+    """
+
+    def __init__(self, reason: Reason, message: str, hint: str = "", about: str = "") -> None:
         super().__init__(f"{message}; {hint}" if hint else message)
         self.reason = reason
         self.message = message
         self.hint = hint
+        self.about = about
 
     @property
     def transient(self) -> bool:

@@ -19,6 +19,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.response import HTTPResponse
 
 from gkm.api.errors import GKMError, Reason
+from gkm.api.remedies import Remedy
 
 
 @dataclass(slots=True)
@@ -93,7 +94,7 @@ class _Watched(HTTPConnection):
                 raise GKMError(
                     Reason.NOT_ALLOWED,
                     f"{self.host} is an address of this machine or its network, not of a registry",
-                    "if it is right, name it in registries.hosts",
+                    Remedy.NAME_HOST,
                 )
         return made
 

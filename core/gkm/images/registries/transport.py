@@ -11,11 +11,12 @@ from urllib3.exceptions import HTTPError
 
 from gkm.api.config import Registries, RegistryHost
 from gkm.api.errors import GKMError, Reason
+from gkm.api.remedies import Remedy
 from gkm.images.registries import addresses
 from gkm.images.registries.addresses import Address
 from gkm.images.registries.connections import exchange, is_internal, timed_out
 from gkm.images.registries.pauses import pause_before
-from gkm.images.registries.pools import NO_ANSWER, Pools, cause_of
+from gkm.images.registries.pools import NO_ANSWER, Pools, cause_of, remedy_of
 from gkm.images.registries.proxies import NoProxy
 
 MAX_TRIES = 3
@@ -68,7 +69,7 @@ class Transport:
             raise GKMError(
                 Reason.NOT_ALLOWED,
                 f"registry {registry} is an address of this machine or its network, not of a registry",
-                "if it is right, name it in registries.hosts",
+                Remedy.NAME_HOST,
             )
         if self.host.ca_file and not Path(self.host.ca_file).is_file():
             raise self.unavailable(f"its certificate authority {self.host.ca_file} cannot be read")
@@ -140,9 +141,10 @@ class Transport:
             )
         return there.url
 
-    def unavailable(self, why: str) -> GKMError:
+    def unavailable(self, why: str, hint: str = "") -> GKMError:
         """Return the error for a registry that does not answer as it should."""
-        return GKMError(Reason.REGISTRY_UNAVAILABLE, f"registry {self.registry} is not available: {why}")
+        what = f"registry {self.registry} is not available: {why}"
+        return GKMError(Reason.REGISTRY_UNAVAILABLE, what, hint, self.registry)
 
     def _auth_origins(self, registries: Registries) -> Iterator[tuple[str, str, int]]:
         """Yield the servers beside the registry's own that hand out tokens for it; over http only if that is said."""
@@ -163,7 +165,9 @@ class Transport:
             except HTTPError as error:
                 if attempt == request.tries or time.monotonic() + pause >= deadline:
                     # The end of the exchange shuts its sockets, which looks like a broken connection.
-                    raise self.unavailable(NO_ANSWER if timed_out() else cause_of(error)) from error
+                    if timed_out():
+                        raise self.unavailable(NO_ANSWER) from error
+                    raise self.unavailable(cause_of(error), remedy_of(error)) from error
             else:
                 pause = pause_before(attempt + 1, response.headers.get("Retry-After", ""))
                 late = time.monotonic() + pause >= deadline
