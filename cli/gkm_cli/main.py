@@ -1,5 +1,6 @@
 """The program: its commands, and the one place where an error becomes a line and an exit code."""
 
+import os
 import sys
 from typing import NoReturn
 
@@ -9,7 +10,7 @@ from gkm.api.errors import GKMError, Reason
 from gkm.escaping import escape
 from typer.exceptions import TyperException
 
-from gkm_cli import hints, node
+from gkm_cli import disks, hints, node
 from gkm_cli.answers import NO, No, WrongUsage
 from gkm_cli.cache.commands import app as cache
 from gkm_cli.plan.command import EXAMPLE, plan
@@ -34,8 +35,12 @@ INTERRUPTED = 130
 def main() -> None:
     """Run the program; no traceback reaches a person."""
     try:
-        # Not in its own way of ending, which draws boxes around errors.
-        sys.exit(typer.main.get_command(app)(prog_name="gkm", standalone_mode=False) or 0)
+        try:
+            # Not in its own way of ending, which draws boxes around errors.
+            code = typer.main.get_command(app)(prog_name="gkm", standalone_mode=False) or 0
+        finally:
+            _flush()
+        sys.exit(code)
     except No:
         sys.exit(NO)
     except WrongUsage as error:
@@ -46,12 +51,38 @@ def main() -> None:
         _end(hints.sentence(error), WRONG_USAGE if error.reason is Reason.INVALID_REFERENCE else FAILED)
     except (ConfigInvalid, Unplanned) as error:
         _end(error, FAILED)
+    except BrokenPipeError:  # whoever read has read enough; typer ends so, too
+        _discard()
+        sys.exit(FAILED)
     except OSError as error:
         # Without the number of the error, and in the order of all our sentences: what, why, what next.
-        named = error.filename and error.strerror
-        _end(f"{error.filename}: {error.strerror}; check its name, and that you may use it" if named else error, FAILED)
+        _end(_of_system(error), FAILED)
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(INTERRUPTED)
+
+
+def _flush() -> None:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        _discard()
+        _end(f"standard output: {error.strerror}; free space there, or write elsewhere", FAILED)
+
+
+def _discard() -> None:
+    """Let the interpreter end without another try to write what nothing takes."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _of_system(error: OSError) -> object:
+    what = f"{error.filename}: " if error.filename else ""
+    if error.errno in disks.FULL:
+        return f"{what or 'standard output or a file cannot be written: '}{error.strerror}; free space there"
+    if what and error.strerror:
+        return f"{what}{error.strerror}; check its name, and that you may use it"
+    return error.strerror or error
 
 
 def _end(error: object, code: int) -> NoReturn:

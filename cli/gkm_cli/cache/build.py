@@ -15,6 +15,7 @@ from gkm.images.packed import PackedImage
 from gkm.images.reference import Reference
 from gkm.images.registries import push as pushing
 
+from gkm_cli import disks
 from gkm_cli.answers import Output, OutputOption, WrongUsage, line, show
 from gkm_cli.bars import bars
 from gkm_cli.registries import Access, CAFileOption, ConfigOption, PlainHTTPOption
@@ -47,17 +48,23 @@ def build(
     """Make an image of the Triton or vLLM cache in DIR, as MCV makes them."""
     ref = Reference.parse(image)
     form, path = _destination(to)
+    if not (form or push):
+        raise WrongUsage("nothing says where the image goes", "add --push, --to oci:PATH or --to docker-archive:FILE")
     with tempfile.TemporaryDirectory(prefix="gkm-build-") as work, bars("Packing", "Writing", "Pushing") as tell:
-        built = build_image(
-            directory,
-            ref.repository.rpartition("/")[2],
-            Path(work),
-            here=_targets_here(),
-            versions=Versions.parse(dependency_version or []),
-            report=lambda done, of: tell("Packing", done, of),
-        )
+        with disks.filling(Path(work), lambda: disks.size_of(directory)):
+            built = build_image(
+                directory,
+                ref.repository.rpartition("/")[2],
+                Path(work),
+                here=_targets_here(),
+                versions=Versions.parse(dependency_version or []),
+                report=lambda done, of: tell("Packing", done, of),
+            )
         if form:
-            _WRITERS[form](built, path, ref, lambda done, of: tell("Writing", done, of))
+            need = sum(blob.descriptor.size for blob in built.blobs)
+            disks.check_free(path.absolute().parent, need)
+            with disks.filling(path.absolute().parent, lambda: max(need, disks.size_of(directory))):
+                _WRITERS[form](built, path, ref, lambda done, of: tell("Writing", done, of))
         if push:
             registry = Access.of(config, plain_http=plain_http, ca_file=ca_file).registry(ref)
             pushing.image(registry, ref, built, lambda done, of: tell("Pushing", done, of))
@@ -79,11 +86,13 @@ def _destination(to: str) -> tuple[str, Path]:
     """Return the form and the path of `--to`.
 
     Raises:
-        WrongUsage: it is no form that we write.
+        WrongUsage: it is no form that we write, or nothing can be written there.
     """
     form, _, path = to.partition(":")
     if to and (form not in _WRITERS or not path):
         raise WrongUsage(f"--to {to[:80]!r} is no place for an image", "write oci:PATH or docker-archive:FILE")
+    if form:
+        disks.check_new(Path(path), "--to")
     return form, Path(path)
 
 
@@ -93,5 +102,4 @@ def _targets_here() -> list[Target]:
 
 
 def _done(to: str, *, push: bool) -> str:
-    done = [*([f"written to {to}"] if to else []), *(["pushed"] if push else [])]
-    return " and ".join(done) or "built (nothing was kept: add --push or --to)"
+    return " and ".join([*([f"written to {to}"] if to else []), *(["pushed"] if push else [])])
