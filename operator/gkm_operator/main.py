@@ -45,6 +45,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         run = _command(arguments.command)
         first_use.make_ready()
         return run(arguments, config, stop)
+    except ModuleNotFoundError:
+        raise  # who started us says what to install
     except Exception as error:  # noqa: BLE001 -- whatever it was, the process ends with it
         # The last line of a process that ends: one that a person can act on; the traceback is for a bug report.
         _LOG.debug("ended", exc_info=True)

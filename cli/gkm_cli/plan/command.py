@@ -83,7 +83,7 @@ def plan(
     except ModuleNotFoundError as error:
         from gkm_cli.plan.unplanned import Unplanned  # noqa: PLC0415 -- as above
 
-        raise Unplanned(f"{error.name} is not installed; install gkm[cli,packing]") from error
+        raise Unplanned(f"{error.name} is not installed; install GKM with its extra: pip install '.[cli]'") from error
 
     given = Given(
         nodes=tuple(nodes),
