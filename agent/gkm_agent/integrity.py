@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
-from gkm.escaping import escape
+from gkm.hoststate.escaping import escape
 from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.layout import Layout
 from gkm.images.pulling import entry, listing

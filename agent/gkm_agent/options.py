@@ -68,6 +68,7 @@ def _parser(environment: Mapping[str, str]) -> Parser:
         description="Makes the caches that are wanted real on this node, and says how it stands.",
         epilog="A flag wins over its twin in the environment, which stands in brackets.",
     )
+    parser.add_version()
 
     def flag(name: str, twin: str, text: str, *, default: object = None, **how: Any) -> None:  # noqa: ANN401 -- argparse's
         parser.add_argument(name, default=environment.get(twin) or default, help=f"{text} [{twin}]", **how)

@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 
 from gkm.api.meta import timestamp
 from gkm.api.nodes import NodeCacheStatus, NodeStatus, PodUse
-from gkm.escaping import escape
 from gkm.gpus import preflight
 from gkm.gpus.groups import groups
 from gkm.gpus.values import Inventory
+from gkm.hoststate.escaping import escape
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState, Pointer
 from gkm.hoststate.records import VolumeRecord

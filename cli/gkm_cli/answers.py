@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 from gkm.api import documents
-from gkm.escaping import escape, escape_json
+from gkm.hoststate.escaping import escape, escape_json
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text

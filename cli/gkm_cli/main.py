@@ -2,17 +2,20 @@
 
 import os
 import sys
-from typing import NoReturn
+from io import TextIOWrapper
+from typing import Annotated, NoReturn
 
 import typer
 from gkm.api.config import ConfigInvalid
 from gkm.api.errors import GKMError, Reason
-from gkm.escaping import escape
+from gkm.hoststate.escaping import escape
+from gkm.hoststate.version import version as installed_version
 from typer.exceptions import TyperException
 
 from gkm_cli import disks, hints, node
-from gkm_cli.answers import NO, No, WrongUsage
+from gkm_cli.answers import NO, No, WrongUsage, line
 from gkm_cli.cache.commands import app as cache
+from gkm_cli.invocation import PROGRAM
 from gkm_cli.plan.command import EXAMPLE, plan
 from gkm_cli.plan.unplanned import Unplanned
 
@@ -21,9 +24,23 @@ app = typer.Typer(
     help="GPU kernel caches as signed images: build, verify and inspect them; see the GPUs of this machine; "
     "plan where runs of many GPUs go.",
     no_args_is_help=True,
+    invoke_without_command=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+VersionOption = Annotated[bool, typer.Option("--version", help="Print the version, and end.")]
+
+
+@app.callback()
+def gkm(context: typer.Context, *, version: VersionOption = False) -> None:
+    """Say the version, where it is asked for; else the command runs."""
+    if version:
+        line(f"{PROGRAM} {installed_version()}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        context.fail("Missing command.")
+
+
 app.add_typer(cache, name="cache")
 app.add_typer(node.app, name="node")
 app.command(epilog=EXAMPLE)(plan)
@@ -34,10 +51,13 @@ INTERRUPTED = 130
 
 def main() -> None:
     """Run the program; no traceback reaches a person."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        # As standard error does: what the encoding of a pipe lacks is shown as its escape.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         try:
             # Not in its own way of ending, which draws boxes around errors.
-            code = typer.main.get_command(app)(prog_name="gkm", standalone_mode=False) or 0
+            code = typer.main.get_command(app)(prog_name=PROGRAM, standalone_mode=False) or 0
         finally:
             _flush()
         sys.exit(code)
@@ -93,7 +113,7 @@ def _end(error: object, code: int) -> NoReturn:
 def _end_as_typer(error: TyperException) -> NoReturn:
     """End for words that the command does not know; without any words it is the help that people want."""
     if len(sys.argv) == 1 or not (told := _told(error)):
-        typer.main.get_command(app)(["--help"], prog_name="gkm", standalone_mode=False)
+        typer.main.get_command(app)(["--help"], prog_name=PROGRAM, standalone_mode=False)
         sys.exit(WRONG_USAGE)
     _end(f"{told.rstrip('.')}; --help says what there is", WRONG_USAGE)
 

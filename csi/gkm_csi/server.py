@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import grpc
-from gkm.escaping import escape
+from gkm.hoststate.escaping import escape
 from gkm.hoststate.logs import fields
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import DecodeError, Message

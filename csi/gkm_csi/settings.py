@@ -35,6 +35,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
         SystemExit: a setting is missing or wrong; the sentence went to standard error.
     """
     parser = Parser("gkm-csi", description="Mounts GPU kernel caches into pods (CSI driver csi.gkm.io).")
+    parser.add_version()
 
     def flag(name: str, twin: str, default: str, text: str) -> None:
         parser.add_argument(name, default=environment.get(twin, default), help=f"{text} [{twin}]")

@@ -92,6 +92,7 @@ def _with_command(words: Sequence[str]) -> Sequence[str]:
 
 def _parser() -> Parser:
     parser = Parser(prog="gkm-operator", description=__doc__)
+    parser.add_version()
     commands = parser.add_subparsers(dest="command", required=True)
     for name, text, options in (
         ("admission", "serve the validating webhook", admission_options),

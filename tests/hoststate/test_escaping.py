@@ -5,8 +5,8 @@ import sys
 import unicodedata
 
 import pytest
-from gkm.escaping import escape, escape_json, escape_lines
 from gkm.hoststate import logs
+from gkm.hoststate.escaping import escape, escape_json, escape_lines
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -30,6 +30,7 @@ VersionOption = Annotated[
     list[str] | None,
     typer.Option("--dependency-version", metavar="NAME=VERSION", help="What it was made with; repeatable."),
 ]
+_STAGES = ("Packing", "Writing", "Pushing")
 _WRITERS = {"oci": oci_layout.write, "docker-archive": docker_archive_writing.write}
 
 
@@ -50,7 +51,7 @@ def build(
     form, path = _destination(to)
     if not (form or push):
         raise WrongUsage("nothing says where the image goes", "add --push, --to oci:PATH or --to docker-archive:FILE")
-    with tempfile.TemporaryDirectory(prefix="gkm-build-") as work, bars("Packing", "Writing", "Pushing") as tell:
+    with tempfile.TemporaryDirectory(prefix="gkm-build-") as work, bars(*_STAGES) as tell:
         with disks.filling(Path(work), lambda: disks.size_of(directory)):
             built = build_image(
                 directory,

@@ -43,6 +43,7 @@ def extract(registry: Registry, image: CacheImage, to: Path, max_bytes: int, pat
     """
     to.parent.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix=f".{to.name}-", dir=to.parent))
+    total = image.download_bytes
     need = image.download_bytes + (image.size_bytes or 0)
     try:
         with disks.filling(to.parent, lambda: need), bars(*(stage.value for stage in Stage)) as tell:
@@ -52,7 +53,7 @@ def extract(registry: Registry, image: CacheImage, to: Path, max_bytes: int, pat
                 Layout(work / "state", work / "run"),
                 work,
                 max_bytes=max_bytes,
-                progress=lambda stage, percent: tell(stage.value, percent, 100),
+                progress=lambda stage, percent: tell(stage.value, percent * total // 100, total),
             )
         content = work / entry.CONTENT
         _open(content)

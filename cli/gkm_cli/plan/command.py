@@ -7,7 +7,9 @@ from typing import Annotated
 import typer
 from gkm.packing.values import Policy
 
-EXAMPLE = "Example: kubectl get nodes -o json | gkm plan --nodes - --pods pods.json --run llama.yaml"
+from gkm_cli.invocation import PROGRAM
+
+EXAMPLE = f"Example: kubectl get nodes -o json | {PROGRAM} plan --nodes - --pods pods.json --run llama.yaml"
 
 
 class PlanOutput(StrEnum):

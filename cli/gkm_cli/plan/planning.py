@@ -8,12 +8,12 @@ from typing import Any
 
 from gkm.api import config, documents
 from gkm.api.config import Config
-from gkm.escaping import escape
+from gkm.hoststate.escaping import escape
 from gkm.packing.asked import kinds
 from gkm.packing.values import Plan, Policy, Refusal
 
 from gkm_cli.answers import No, Output, WrongUsage, show, takes_unicode
-from gkm_cli.bars import bars
+from gkm_cli.bars import waiting
 from gkm_cli.plan import answer as answers
 from gkm_cli.plan import deciding, files, manifests, queueing, runs, snapshot, standing, telling, telling_queue
 from gkm_cli.plan.command import PlanOutput
@@ -74,7 +74,7 @@ def answer(given: Given, output: PlanOutput) -> None:
         _one(deciding.decide(asked[0], found, mix, former, explains=given.explains), found, given.image, output)
     else:
         mind = queueing.Mind(mix, given.seconds, given.explains)
-        with bars("planning"):
+        with waiting("planning"):
             queue = queueing.decide(asked, extra, found, mind)
         _several(queue, found, given.image, output)
 

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterable, Sequence
 
-from gkm.escaping import escape
+from gkm.hoststate.escaping import escape
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text

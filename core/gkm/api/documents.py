@@ -12,8 +12,6 @@ from typing import Any, TypeVar
 import msgspec
 import yaml
 
-from gkm.escaping import escape_lines
-
 T = TypeVar("T")
 _BOOL = "tag:yaml.org,2002:bool"
 
@@ -51,6 +49,6 @@ def encode(value: Any, *, width: int = 80, ascii_only: bool = False) -> str:  # 
             text = yaml.dump(plain, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True, width=width)
         except UnicodeEncodeError:
             text = "\0"  # libyaml takes no lone surrogates
-        if text == escape_lines(text):
+        if all(map(str.isprintable, text.split("\n"))):
             return text
     return yaml.dump(plain, Dumper=yaml.SafeDumper, sort_keys=False, width=width)

@@ -9,7 +9,7 @@ import logging
 import sys
 from datetime import UTC, datetime
 
-from gkm.escaping import escape_json
+from gkm.hoststate.escaping import escape_json
 
 _OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from gkm.escaping import escape
+from gkm.hoststate.escaping import escape
 from gkm.hoststate.logs import fields
 from gkm.kube.api import Api
 from gkm.kube.errors import ApiError

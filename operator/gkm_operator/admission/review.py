@@ -5,7 +5,7 @@ from typing import Annotated
 
 import msgspec
 from gkm.api.meta import GROUP
-from gkm.escaping import escape
+from gkm.hoststate.escaping import escape
 from gkm.hoststate.names import CacheRef, InvalidName
 from msgspec import Meta, Raw, Struct, structs
 

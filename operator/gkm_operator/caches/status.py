@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from gkm.api.caches import Cache, CacheStatus
 from gkm.api.meta import Condition, with_condition
-from gkm.escaping import escape
+from gkm.hoststate.escaping import escape
 from msgspec import structs
 
 from gkm_operator.caches import readiness

@@ -8,7 +8,7 @@ import msgspec
 from gkm.api.meta import API_VERSION, Condition, with_condition
 from gkm.api.plans import PlanSpec
 from gkm.api.runs import MAX_FIXES, PlanReference, RunFix, RunStatus
-from gkm.escaping import escape
+from gkm.hoststate.escaping import escape
 from gkm.packing.values import Fix
 
 from gkm_operator.plans.book import Made
