@@ -51,16 +51,16 @@ def build(
     form, path = _destination(to)
     if not (form or push):
         raise WrongUsage("nothing says where the image goes", "add --push, --to oci:PATH or --to docker-archive:FILE")
-    with tempfile.TemporaryDirectory(prefix="gkm-build-") as work, bars(*_STAGES) as tell:
-        with disks.filling(Path(work), lambda: disks.size_of(directory)):
-            built = build_image(
-                directory,
-                ref.repository.rpartition("/")[2],
-                Path(work),
-                here=_targets_here(),
-                versions=Versions.parse(dependency_version or []),
-                report=lambda done, of: tell("Packing", done, of),
-            )
+    packing = disks.filling(Path(tempfile.gettempdir()), lambda: disks.size_of(directory))
+    with packing, tempfile.TemporaryDirectory(prefix="gkm-build-") as work, bars(*_STAGES) as tell:
+        built = build_image(
+            directory,
+            ref.repository.rpartition("/")[2],
+            Path(work),
+            here=_targets_here(),
+            versions=Versions.parse(dependency_version or []),
+            report=lambda done, of: tell("Packing", done, of),
+        )
         if form:
             need = sum(blob.descriptor.size for blob in built.blobs)
             disks.check_free(path.absolute().parent, need)
