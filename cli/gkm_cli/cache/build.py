@@ -1,16 +1,16 @@
 """`gkm cache build`: an image from the directory that a runtime has filled."""
 
 import json
+import sys
 import tempfile
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from gkm.gpus import inventory
+from gkm.hoststate.escaping import escape
 from gkm.images.archives import docker_archive_writing, oci_layout
 from gkm.images.build.image import build as build_image
 from gkm.images.build.versions import Versions
-from gkm.images.cache import Target
 from gkm.images.packed import PackedImage
 from gkm.images.reference import Reference
 from gkm.images.registries import push as pushing
@@ -18,6 +18,7 @@ from gkm.images.registries import push as pushing
 from gkm_cli import disks
 from gkm_cli.answers import Output, OutputOption, WrongUsage, line, show
 from gkm_cli.bars import bars
+from gkm_cli.cache.stated_gpus import GPUOption, GPUsOption, stated
 from gkm_cli.registries import Access, CAFileOption, ConfigOption, PlainHTTPOption
 
 DirectoryArgument = Annotated[Path, typer.Argument(metavar="DIR", exists=True, file_okay=False)]
@@ -40,6 +41,8 @@ def build(
     image: ImageOption,
     to: ToOption = "",
     push: PushOption = False,
+    gpu: GPUOption = "",
+    gpus: GPUsOption = None,
     dependency_version: VersionOption = None,
     plain_http: PlainHTTPOption = False,
     ca_file: CAFileOption = None,
@@ -51,15 +54,18 @@ def build(
     form, path = _destination(to)
     if not (form or push):
         raise WrongUsage("nothing says where the image goes", "add --push, --to oci:PATH or --to docker-archive:FILE")
+    targets = stated(gpu, gpus)
+    warnings: list[str] = []
     packing = disks.filling(Path(tempfile.gettempdir()), lambda: disks.size_of(directory))
     with packing, tempfile.TemporaryDirectory(prefix="gkm-build-") as work, bars(*_STAGES) as tell:
         built = build_image(
             directory,
             ref.repository.rpartition("/")[2],
             Path(work),
-            here=_targets_here(),
+            stated=targets,
             versions=Versions.parse(dependency_version or []),
             report=lambda done, of: tell("Packing", done, of),
+            warn=warnings.append,
         )
         if form:
             need = sum(blob.descriptor.size for blob in built.blobs)
@@ -69,6 +75,8 @@ def build(
         if push:
             registry = Access.of(config, plain_http=plain_http, ca_file=ca_file).registry(ref)
             pushing.image(registry, ref, built, lambda done, of: tell("Pushing", done, of))
+    for warning in warnings:
+        sys.stderr.write(f"warning: {escape(warning)}\n")
     show(_answer(ref, built), output, lambda: line(f"{ref.name}@{built.digest} {_done(to, push=push)}"))
 
 
@@ -95,11 +103,6 @@ def _destination(to: str) -> tuple[str, Path]:
     if form:
         disks.check_new(Path(path), "--to")
     return form, Path(path)
-
-
-def _targets_here() -> list[Target]:
-    """Return the GPUs of this machine, for a vLLM cache that does not say what it was compiled for."""
-    return [Target(gpu.backend, gpu.arch, gpu.warp_size) for gpu in inventory.read().gpus if not gpu.unusable]
 
 
 def _done(to: str, *, push: bool) -> str:
