@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+from gkm.hoststate.escaping import escape
 from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.layout import Layout
 from gkm.images.pulling import entry, listing
@@ -39,7 +40,7 @@ def shown(path: str) -> str:
 
     A name that we extracted stays as it is; one that a flipped bit or somebody else made need not be text at all.
     """
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in path)
+    return escape(path)
 
 
 def measured(layout: Layout, digest: str, pay: Pay | None = None) -> Damage | None:

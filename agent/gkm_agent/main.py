@@ -148,10 +148,10 @@ def read_config(path: Path | None) -> Config:
         return Config()
     try:
         # A mounted ConfigMap's files are links.
-        return configuration.parse(read_bounded(path.resolve()))
+        return configuration.parse(read_bounded(path.resolve()), f"configuration {path}")
     except FileNotFoundError as error:
         raise ConfigInvalid(f"configuration {path}: there is no such file") from error
-    except (UnreadableState, ConfigInvalid) as error:
+    except UnreadableState as error:
         raise ConfigInvalid(f"configuration {path}: {error}") from error
 
 

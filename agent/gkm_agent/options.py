@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gkm.hoststate import names
+from gkm.hoststate.command_line import Parser
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.names import InvalidName
 from gkm.probes import addresses
@@ -61,12 +62,13 @@ def parse(arguments: Sequence[str] | None = None, environment: Mapping[str, str]
     )
 
 
-def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser(environment: Mapping[str, str]) -> Parser:
+    parser = Parser(
         prog="gkm-agent",
         description="Makes the caches that are wanted real on this node, and says how it stands.",
         epilog="A flag wins over its twin in the environment, which stands in brackets.",
     )
+    parser.add_version()
 
     def flag(name: str, twin: str, text: str, *, default: object = None, **how: Any) -> None:  # noqa: ANN401 -- argparse's
         parser.add_argument(name, default=environment.get(twin) or default, help=f"{text} [{twin}]", **how)

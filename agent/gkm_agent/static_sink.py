@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import msgspec
-import yaml
+from gkm.api import documents
 from gkm.api.meta import timestamp
 from gkm.api.nodes import CacheNode, NodeStatus
 from gkm.hoststate import files, names
@@ -38,7 +38,7 @@ class StaticSink:
         node = node_object(self._node, scope, status, timestamp())
         try:
             if _status_in(path) != status:
-                text = yaml.safe_dump(manifest(node), sort_keys=False, allow_unicode=True, width=120)
+                text = documents.encode(manifest(node), width=120)
                 files.replace(path, text.encode(), durable=False)
         except OSError as error:
             raise NotWritten(f"{path}: {error.strerror}") from error

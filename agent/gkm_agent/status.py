@@ -8,6 +8,7 @@ from gkm.api.nodes import NodeCacheStatus, NodeStatus, PodUse
 from gkm.gpus import preflight
 from gkm.gpus.groups import groups
 from gkm.gpus.values import Inventory
+from gkm.hoststate.escaping import escape
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState, Pointer
 from gkm.hoststate.records import VolumeRecord
@@ -67,8 +68,8 @@ def _wanted(pointer: Pointer, known: Known, using: list[VolumeRecord], inventory
         digest=pointer.digest or None,
         compatible_gpus=list(fit.compatible) if fit else [],
         incompatible_gpus=list(fit.incompatible) if fit else [],
-        reason=pointer.reason[:64],
-        message=pointer.message[:1024],
+        reason=escape(pointer.reason)[:64],
+        message=escape(pointer.message)[:1024],
         size_bytes=pointer.size_bytes,
         progress=pointer.progress,
         pods=_pods(using),

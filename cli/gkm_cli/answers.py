@@ -1,5 +1,6 @@
 """What a command prints: a table for people, JSON or YAML for programs (stable: fields are added, never renamed)."""
 
+import json
 import sys
 from collections.abc import Callable, Sequence
 from enum import StrEnum
@@ -7,9 +8,11 @@ from typing import Annotated, Any
 
 import msgspec
 import typer
+from gkm.api import documents
+from gkm.hoststate.escaping import escape, escape_json
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 NO = 3
 """Exit code when the answer is "no": not verified, not compatible."""
@@ -42,21 +45,33 @@ def show(answer: Any, output: Output, people: Callable[[], object]) -> None:  # 
     if output is Output.TABLE:
         people()
     elif output is Output.JSON:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(answer), indent=2).decode() + "\n")
+        sys.stdout.write(escape_json(_json(answer), ascii_only=not takes_unicode()) + "\n")
     else:
-        sys.stdout.write(msgspec.yaml.encode(msgspec.to_builtins(answer)).decode())
+        sys.stdout.write(documents.encode(answer, ascii_only=not takes_unicode()))
+
+
+def takes_unicode() -> bool:
+    """Return whether standard output can show every character."""
+    return "utf" in (sys.stdout.encoding or "").lower()
+
+
+def _json(answer: Any) -> str:  # noqa: ANN401 -- any JSON
+    try:
+        return msgspec.json.format(msgspec.json.encode(answer), indent=2).decode()
+    except UnicodeEncodeError:  # a file name need not be text; its halves of surrogate pairs are
+        return json.dumps(msgspec.to_builtins(answer), indent=2)
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print rows under a header, as kubectl does; what rows hold is text, never markup."""
+    """Print rows under a header, as kubectl does; what rows hold is text, never markup or a command."""
     drawn = Table(box=None, pad_edge=False, header_style="", padding=(0, 2, 0, 0))
     for column in columns:
         drawn.add_column(column.upper(), overflow="fold")
     for row in rows:
-        drawn.add_row(*(escape(str(cell)) for cell in row))
+        drawn.add_row(*(Text(escape(str(cell))) for cell in row))
     Console(soft_wrap=not sys.stdout.isatty()).print(drawn)
 
 
 def line(text: str) -> None:
-    """Print a line."""
-    sys.stdout.write(text + "\n")
+    """Print a line: what comes from outside stands in it escaped."""
+    sys.stdout.write(escape(text) + "\n")

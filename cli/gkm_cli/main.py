@@ -1,16 +1,21 @@
 """The program: its commands, and the one place where an error becomes a line and an exit code."""
 
+import os
 import sys
-from typing import NoReturn
+from io import TextIOWrapper
+from typing import Annotated, NoReturn
 
 import typer
 from gkm.api.config import ConfigInvalid
 from gkm.api.errors import GKMError, Reason
+from gkm.hoststate.escaping import escape
+from gkm.hoststate.version import version as installed_version
 from typer.exceptions import TyperException
 
-from gkm_cli import node
-from gkm_cli.answers import NO, No, WrongUsage
+from gkm_cli import disks, hints, node
+from gkm_cli.answers import NO, No, WrongUsage, line
 from gkm_cli.cache.commands import app as cache
+from gkm_cli.invocation import PROGRAM
 from gkm_cli.plan.command import EXAMPLE, plan
 from gkm_cli.plan.unplanned import Unplanned
 
@@ -19,9 +24,23 @@ app = typer.Typer(
     help="GPU kernel caches as signed images: build, verify and inspect them; see the GPUs of this machine; "
     "plan where runs of many GPUs go.",
     no_args_is_help=True,
+    invoke_without_command=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+VersionOption = Annotated[bool, typer.Option("--version", help="Print the version, and end.")]
+
+
+@app.callback()
+def gkm(context: typer.Context, *, version: VersionOption = False) -> None:
+    """Say the version, where it is asked for; else the command runs."""
+    if version:
+        line(f"{PROGRAM} {installed_version()}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        context.fail("Missing command.")
+
+
 app.add_typer(cache, name="cache")
 app.add_typer(node.app, name="node")
 app.command(epilog=EXAMPLE)(plan)
@@ -32,9 +51,16 @@ INTERRUPTED = 130
 
 def main() -> None:
     """Run the program; no traceback reaches a person."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        # As standard error does: what the encoding of a pipe lacks is shown as its escape.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        # Not in its own way of ending, which draws boxes around errors.
-        sys.exit(typer.main.get_command(app)(prog_name="gkm", standalone_mode=False) or 0)
+        try:
+            # Not in its own way of ending, which draws boxes around errors.
+            code = typer.main.get_command(app)(prog_name=PROGRAM, standalone_mode=False) or 0
+        finally:
+            _flush()
+        sys.exit(code)
     except No:
         sys.exit(NO)
     except WrongUsage as error:
@@ -42,28 +68,52 @@ def main() -> None:
     except TyperException as error:
         _end_as_typer(error)
     except GKMError as error:
-        # Who runs the command may know the cause; its hint is for those who may not.
-        said = f"{error.message}: {error.detail}" if error.detail else error
-        _end(said, WRONG_USAGE if error.reason is Reason.INVALID_REFERENCE else FAILED)
+        _end(hints.sentence(error), WRONG_USAGE if error.reason is Reason.INVALID_REFERENCE else FAILED)
     except (ConfigInvalid, Unplanned) as error:
         _end(error, FAILED)
+    except BrokenPipeError:  # whoever read has read enough; typer ends so, too
+        _discard()
+        sys.exit(FAILED)
     except OSError as error:
         # Without the number of the error, and in the order of all our sentences: what, why, what next.
-        named = error.filename and error.strerror
-        _end(f"{error.filename}: {error.strerror}; check its name, and that you may use it" if named else error, FAILED)
+        _end(_of_system(error), FAILED)
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(INTERRUPTED)
 
 
+def _flush() -> None:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        _discard()
+        _end(f"standard output: {error.strerror}; free space there, or write elsewhere", FAILED)
+
+
+def _discard() -> None:
+    """Let the interpreter end without another try to write what nothing takes."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _of_system(error: OSError) -> object:
+    what = f"{error.filename}: " if error.filename else ""
+    if error.errno in disks.FULL:
+        return f"{what or 'standard output or a file cannot be written: '}{error.strerror}; free space there"
+    if what and error.strerror:
+        return f"{what}{error.strerror}; check its name, and that you may use it"
+    return error.strerror or error
+
+
 def _end(error: object, code: int) -> NoReturn:
-    sys.stderr.write(f"error: {' '.join(str(error).split())}\n")
+    sys.stderr.write(f"error: {escape(' '.join(str(error).split()))}\n")
     sys.exit(code)
 
 
 def _end_as_typer(error: TyperException) -> NoReturn:
     """End for words that the command does not know; without any words it is the help that people want."""
     if len(sys.argv) == 1 or not (told := _told(error)):
-        typer.main.get_command(app)(["--help"], prog_name="gkm", standalone_mode=False)
+        typer.main.get_command(app)(["--help"], prog_name=PROGRAM, standalone_mode=False)
         sys.exit(WRONG_USAGE)
     _end(f"{told.rstrip('.')}; --help says what there is", WRONG_USAGE)
 

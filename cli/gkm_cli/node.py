@@ -5,6 +5,7 @@ from gkm.gpus import inventory
 from gkm.gpus.groups import groups
 
 from gkm_cli.answers import Output, OutputOption, line, show, table
+from gkm_cli.invocation import PROGRAM
 
 app = typer.Typer(help="This machine.", no_args_is_help=True)
 
@@ -14,7 +15,7 @@ def node() -> None:
     """Commands about this machine."""
 
 
-@app.command(epilog="Example: gkm node detect -o json")
+@app.command(epilog=f"Example: {PROGRAM} node detect -o json")
 def detect(output: OutputOption = Output.TABLE) -> None:
     """Show GPUs, driver and NVLink fabric."""
     reading = inventory.read()

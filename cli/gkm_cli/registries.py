@@ -13,6 +13,7 @@ from gkm.images.cache import CacheImage
 from gkm.images.reference import Reference
 from gkm.images.registries.registry import Registry
 
+from gkm_cli import config_files, loopback
 from gkm_cli.credential_helpers import credentials_from_environment
 
 RefArgument = Annotated[str, typer.Argument(metavar="REF", help="registry/repository:tag or @sha256:…")]
@@ -37,17 +38,22 @@ class Access:
             ConfigInvalid: the configuration cannot be used.
             OSError: it cannot be read.
         """
-        configured = config.parse(config_file.read_bytes()) if config_file else Config()
+        configured = Config()
+        if config_file:
+            configured = config.parse(config_files.read(config_file), f"configuration {config_file}")
         return cls(configured, plain_http, ca_file)
 
     def registry(self, ref: Reference) -> Registry:
         """Return a client; naming the registry on the command line is leave enough to use it."""
         hosts = dict(self.config.registries.hosts)
-        if self.plain_http or self.ca_file or ref.registry not in hosts:
+        plain_http = self.plain_http
+        if ref.registry not in hosts and not self.ca_file:
+            plain_http = plain_http or loopback.speaks_plain_http(ref.registry)
+        if plain_http or self.ca_file or ref.registry not in hosts:
             known = hosts.get(ref.registry, RegistryHost())
             hosts[ref.registry] = msgspec.structs.replace(
                 known,
-                plain_http=self.plain_http or known.plain_http,
+                plain_http=plain_http or known.plain_http,
                 ca_file=str(self.ca_file) if self.ca_file else known.ca_file,
             )
         allowed = Registries(allow=self.config.registries.allow, hosts=hosts)

@@ -14,6 +14,7 @@ from gkm.images.signatures.judging import Trust
 from gkm.images.signatures.material import Material
 from gkm.images.signatures.verify import Verdict, Verifier
 
+from gkm_cli import config_files
 from gkm_cli.answers import WrongUsage
 
 KeyOption = Annotated[
@@ -67,7 +68,7 @@ def verification(signers: Signers, configured: Config) -> Verification:
     if signers.trusted_root:
         raise WrongUsage("--trusted-root is for --key and --identity", "a policy names its own `trustedRoot`")
     if signers.policy:
-        return config.parse_verification(signers.policy.read_bytes())
+        return config.parse_verification(config_files.read(signers.policy), f"verification {signers.policy}")
     if not configured.verification.policies and configured.verification.mode == "enforce":
         raise WrongUsage(
             "nothing says whose signature is wanted",
@@ -81,8 +82,15 @@ def judged(registry: Registry, pinned: Reference, wanted: Verification, namespac
 
     Raises:
         GKMError: the registry could not say.
+        WrongUsage: a policy that covers the image names a key or trusted root that cannot be used.
     """
-    verdict = Verifier(wanted).verify(registry, pinned, namespace)
+    verifier = Verifier(wanted)
+    if wanted.mode != "off":
+        try:
+            verifier.trusts(pinned, namespace)
+        except GKMError as error:  # no answer about the image
+            raise WrongUsage(error.message, error.hint or "mend the policy that names it") from error
+    verdict = verifier.verify(registry, pinned, namespace)
     if verdict.verified is None and not verdict.allowed:
         raise GKMError(verdict.reason, verdict.message, detail=verdict.detail)
     return verdict

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from gkm.hoststate import locks, logs
+from gkm.hoststate.command_line import print_line
 from gkm.hoststate.logs import fields
 from gkm.mounts import abilities
 from gkm.mounts.mountinfo import TooManyMounts
@@ -91,9 +92,9 @@ def _probe(socket: Path) -> int:
     try:
         against = liveness.probe(socket)
     except NoAnswer as error:
-        print(f"gkm-csi: {error}", file=sys.stderr)  # noqa: T201 -- a command line
+        print_line(f"gkm-csi: {error}", error=True)
         return 1
-    print(f"gkm-csi: it answers{f', and says: {against}' if against else ''}")  # noqa: T201 -- a command line
+    print_line(f"gkm-csi: it answers{f', and says: {against}' if against else ''}")
     return 0
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import grpc
+from gkm.hoststate.escaping import escape
 from gkm.hoststate.logs import fields
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import DecodeError, Message
@@ -136,6 +137,6 @@ def _guarded(name: str, handler: Handler, observe: Observe) -> Callable[[Any, gr
             log.exception("failed", extra=fields(call=name))
             code, text = Code.INTERNAL, _NEUTRAL
         observe(name, code.value, time.monotonic() - began)
-        return context.abort(grpc.StatusCode[code.value], text)
+        return context.abort(grpc.StatusCode[code.value], escape(text))
 
     return call

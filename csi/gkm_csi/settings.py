@@ -1,10 +1,10 @@
 """What the process is told: flags, each with a twin in the environment, and defaults that fit a usual node."""
 
-import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gkm.hoststate.command_line import Parser
 from gkm.hoststate.layout import Layout
 
 from gkm_csi.identity import NAME
@@ -34,9 +34,8 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
     Raises:
         SystemExit: a setting is missing or wrong; the sentence went to standard error.
     """
-    parser = argparse.ArgumentParser(
-        "gkm-csi", description="Mounts GPU kernel caches into pods (CSI driver csi.gkm.io)."
-    )
+    parser = Parser("gkm-csi", description="Mounts GPU kernel caches into pods (CSI driver csi.gkm.io).")
+    parser.add_version()
 
     def flag(name: str, twin: str, default: str, text: str) -> None:
         parser.add_argument(name, default=environment.get(twin, default), help=f"{text} [{twin}]")
@@ -79,7 +78,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
     )
 
 
-def _absolute(parser: argparse.ArgumentParser, text: str) -> Path:
+def _absolute(parser: Parser, text: str) -> Path:
     path = Path(text)
     if not path.is_absolute() or ".." in path.parts:
         parser.error(f"{text}: must be an absolute path without '..'")

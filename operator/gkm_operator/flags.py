@@ -48,8 +48,15 @@ def read_config(path: str) -> Config:
     Raises:
         ConfigInvalid: the file cannot be read or used.
     """
-    if not path:
-        return Config()
+    return parse(read_file(path), f"configuration {path}") if path else Config()
+
+
+def read_file(path: str) -> bytes:
+    """Return the bytes of a configuration file.
+
+    Raises:
+        ConfigInvalid: the file cannot be read, or is too long.
+    """
     try:
         with Path(path).open("rb") as file:
             text = file.read(MAX_CONFIG_BYTES + 1)
@@ -57,4 +64,4 @@ def read_config(path: str) -> Config:
         raise ConfigInvalid(f"configuration {path}: {error.strerror}") from error
     if len(text) > MAX_CONFIG_BYTES:
         raise ConfigInvalid(f"configuration {path} is longer than {MAX_CONFIG_BYTES} bytes")
-    return parse(text)
+    return text

@@ -10,6 +10,7 @@ from threading import Event
 from gkm.api import first_use
 from gkm.api.config import Config, ConfigInvalid
 from gkm.hoststate import logs
+from gkm.hoststate.command_line import Parser, print_line
 
 from gkm_operator import flags
 from gkm_operator.admission import options as admission_options
@@ -27,15 +28,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
     parser = _parser()
     arguments = parser.parse_args(_with_command(sys.argv[1:] if argv is None else argv))
+    if arguments.check_config:
+        return _check(arguments.config)
     logs.start(arguments.log_level)
     try:
         config = flags.read_config(arguments.config)
     except ConfigInvalid as error:
-        print(f"gkm-operator: {error}", file=sys.stderr)  # noqa: T201 -- a command line
+        print_line(f"gkm-operator: {error}", error=True)
         return MISUSED
-    if arguments.check_config:
-        print("gkm-operator: the configuration is good")  # noqa: T201 -- a command line
-        return 0
     if arguments.command == "admission" and (problem := admission_options.problem(arguments)):
         parser.error(problem)
     stop = Event()
@@ -45,11 +45,32 @@ def main(argv: Sequence[str] | None = None) -> int:
         run = _command(arguments.command)
         first_use.make_ready()
         return run(arguments, config, stop)
+    except ModuleNotFoundError:
+        raise  # who started us says what to install
     except Exception as error:  # noqa: BLE001 -- whatever it was, the process ends with it
         # The last line of a process that ends: one that a person can act on; the traceback is for a bug report.
         _LOG.debug("ended", exc_info=True)
         _LOG.critical("ended", extra=logs.fields(command=arguments.command, error=type(error).__name__, why=str(error)))
         return FAILED
+
+
+def _check(path: str) -> int:
+    """Print what is wrong with a configuration; return the exit code."""
+    from gkm_operator import config_check  # noqa: PLC0415 -- no process that serves needs it
+
+    try:
+        checked = config_check.check(path)
+    except ConfigInvalid as error:
+        print_line(f"gkm-operator: {error}", error=True)
+        return MISUSED
+    for problem in checked.problems:
+        print_line(f"gkm-operator: {problem}", error=True)
+    if checked.problems:
+        return MISUSED
+    for absent in checked.absent:
+        print_line(f"gkm-operator: not checked, because it is not on this machine: {absent}", error=True)
+    print_line("gkm-operator: the configuration is good")
+    return 0
 
 
 def _command(name: str) -> Run:
@@ -69,8 +90,9 @@ def _with_command(words: Sequence[str]) -> Sequence[str]:
     return ["controllers", *words] if alone else words
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="gkm-operator", description=__doc__)
+def _parser() -> Parser:
+    parser = Parser(prog="gkm-operator", description=__doc__)
+    parser.add_version()
     commands = parser.add_subparsers(dest="command", required=True)
     for name, text, options in (
         ("admission", "serve the validating webhook", admission_options),

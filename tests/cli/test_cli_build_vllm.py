@@ -15,6 +15,11 @@ SM_75 = {"backend": "cuda", "arch": "sm_75", "warp_size": 32}
 IMAGE = "registry.example/team/llama:1"
 
 
+def to(directory: Path) -> tuple[str, str]:
+    """Return where the image goes: to a place that is not there yet."""
+    return "--to", f"oci:{directory / 'made'}"
+
+
 def hopper(directory: Path) -> dict[str, str]:
     require.gcc()
     library = nvml_library.build(directory)
@@ -37,25 +42,29 @@ def test_a_cache_for_sm_75_built_on_an_h100_says_sm_75_and_does_not_fit_there(si
 
 
 def test_a_machine_without_a_gpu_builds_a_cache_whose_artifacts_say_the_gpu(tmp_path: Path) -> None:
-    built = gkm("cache", "build", binary(tmp_path, ptx("75")), "--image", IMAGE, "-o", "json")
+    built = gkm("cache", "build", binary(tmp_path, ptx("75")), "--image", IMAGE, *to(tmp_path), "-o", "json")
     assert (built.returncode, targets(built.stdout)) == (0, [SM_75])
 
 
 def test_the_gpu_of_the_building_machine_is_no_answer(tmp_path: Path) -> None:
     environment = hopper(tmp_path)
-    built = gkm("cache", "build", binary(tmp_path / "cache"), "--image", IMAGE, "-o", "json", env=environment)
+    built = gkm(
+        "cache", "build", binary(tmp_path / "cache"), "--image", IMAGE, *to(tmp_path), "-o", "json", env=environment
+    )
     assert (built.returncode, built.stdout) == (1, "")
     assert "--gpu cuda:75:32" in built.stderr
 
 
 @pytest.mark.parametrize("gpu", ["cuda:75:32", "cuda:sm_75:32"])
 def test_a_person_says_the_gpu_where_the_artifacts_do_not(tmp_path: Path, gpu: str) -> None:
-    built = gkm("cache", "build", binary(tmp_path), "--image", IMAGE, "--gpu", gpu, "-o", "json")
+    built = gkm("cache", "build", binary(tmp_path), "--image", IMAGE, *to(tmp_path), "--gpu", gpu, "-o", "json")
     assert (built.returncode, targets(built.stdout)) == (0, [SM_75])
 
 
 def test_vllms_word_for_amd_becomes_tritons(tmp_path: Path) -> None:
-    built = gkm("cache", "build", binary(tmp_path), "--image", IMAGE, "--gpu", "rocm:gfx942:64", "-o", "json")
+    built = gkm(
+        "cache", "build", binary(tmp_path), "--image", IMAGE, *to(tmp_path), "--gpu", "rocm:gfx942:64", "-o", "json"
+    )
     assert (built.returncode, targets(built.stdout)) == (0, [{"backend": "hip", "arch": "gfx942", "warp_size": 64}])
 
 
@@ -63,7 +72,9 @@ def test_the_machine_that_compiled_says_the_gpu_in_a_file(tmp_path: Path) -> Non
     detected = gkm("node", "detect", "-o", "json", env=hopper(tmp_path))
     file = tmp_path / "gpus.json"
     file.write_text(detected.stdout)
-    built = gkm("cache", "build", binary(tmp_path / "cache"), "--image", IMAGE, "--gpus", file, "-o", "json")
+    built = gkm(
+        "cache", "build", binary(tmp_path / "cache"), "--image", IMAGE, *to(tmp_path), "--gpus", file, "-o", "json"
+    )
     assert (built.returncode, targets(built.stdout)) == (0, [{"backend": "cuda", "arch": "sm_90", "warp_size": 32}])
 
 
@@ -87,14 +98,14 @@ def test_a_gpu_that_cannot_be_meant_is_a_wrong_command_line(tmp_path: Path, argu
     (tmp_path / "TWO").write_text(json.dumps({"gpus": [one, {**one, "ids": [1], "arch": "90"}]}))
     (tmp_path / "NONE").write_text(json.dumps({"gpus": []}))
     named = [str(tmp_path / word) if (tmp_path / word).is_file() else word for word in arguments]
-    done = gkm("cache", "build", binary(tmp_path / "cache"), "--image", IMAGE, *named)
+    done = gkm("cache", "build", binary(tmp_path / "cache"), "--image", IMAGE, *to(tmp_path), *named)
     assert (done.returncode, done.stdout) == (2, "")
     assert words in done.stderr
     assert done.stderr.count("\n") == 1
 
 
 def test_a_stated_gpu_that_the_artifacts_contradict_is_refused(tmp_path: Path) -> None:
-    done = gkm("cache", "build", binary(tmp_path, ptx("75")), "--image", IMAGE, "--gpu", "cuda:90:32")
+    done = gkm("cache", "build", binary(tmp_path, ptx("75")), "--image", IMAGE, *to(tmp_path), "--gpu", "cuda:90:32")
     assert (done.returncode, done.stdout) == (1, "")
     assert "sm_75" in done.stderr
     assert "sm_90" in done.stderr

@@ -120,6 +120,19 @@ def test_what_cannot_be_is_told_in_one_line(arguments: list[str], code: int, wor
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize("key", ["/nowhere/cosign.pub", __file__])
+def test_a_policy_with_a_key_that_cannot_be_read_is_no_answer_about_the_image(
+    signed: str, key: str, tmp_path: Path
+) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(f"policies:\n- keys: [{key}]\n")
+    for command in (["verify", signed], ["extract", signed, "--to", tmp_path / "out"]):
+        done = gkm("cache", *command, "--policy", policy, "--plain-http")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert key in done.stderr
+        assert done.stderr.count("\n") == 1
+
+
 def test_a_policy_for_a_namespace_is_for_that_namespace(signed: str, key: Path, tmp_path: Path) -> None:
     policy = tmp_path / "policy.yaml"
     policy.write_text(f"policies:\n- keys: [{key}]\n  namespaces: [ml-apps]\n")

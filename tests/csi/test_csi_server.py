@@ -12,6 +12,7 @@ import pytest
 from gkm_csi import server
 from gkm_csi.identity import Identity
 from gkm_csi.proto import csi_pb2 as csi
+from gkm_csi.refusals import Code, Refusal
 
 DEADLINE = 60
 
@@ -60,3 +61,27 @@ def test_one_call_more_than_fit_is_answered_at_once_and_the_others_are_served(so
     finally:
         held.go_on.set()
         assert running.stop(DEADLINE).wait(DEADLINE)
+
+
+class Refusing(Identity):
+    """An identity that refuses with foreign words."""
+
+    def Probe(self, request: csi.ProbeRequest) -> csi.ProbeResponse:  # noqa: N802, ARG002 -- names of the RPC
+        raise Refusal(Code.UNAVAILABLE, "a\x1b[2J\x9b31m\x85\u202eb")
+
+
+def test_the_words_of_a_refusal_are_a_printable_line(socket: Path) -> None:
+    running = server.make({csi.DESCRIPTOR.services_by_name["Identity"]: Refusing(())}, [socket])
+    running.start()
+    try:
+        with grpc.insecure_channel(f"unix:{socket}") as channel:
+            probe = channel.unary_unary(
+                "/csi.v1.Identity/Probe",
+                request_serializer=csi.ProbeRequest.SerializeToString,
+                response_deserializer=csi.ProbeResponse.FromString,
+            )
+            with pytest.raises(grpc.RpcError) as refused:
+                probe(csi.ProbeRequest(), timeout=DEADLINE)
+        assert refused.value.details() == r"a\x1b[2J\x9b31m\x85\u202eb"
+    finally:
+        running.stop(0).wait(DEADLINE)

@@ -24,7 +24,7 @@ from gkm.images.registries.transport import Limits
 from gkm_operator.admission.judge import Judge
 from gkm_operator.admission.review import Response
 from gkm_operator.admission.verdicts import Verdicts
-from gkm_operator.caches.outcome import look
+from gkm_operator.caches.outcome import Standing, look
 from gkm_operator.images import RegistryImages
 from operator_images import FakeImages
 from operator_reviews import an_object, request
@@ -177,8 +177,8 @@ def test_the_controllers_ask_nobody_about_what_they_may_not_ask_for() -> None:
     with pytest.raises(GKMError, match="no verification policy covers") as caught:
         uncovered.check_allowed(image, "a")
     images = FakeImages(refused={image: caught.value})
-    for standing in (None, DIGEST):
-        outcome = look(images, cache, standing)
-        assert (outcome.status, outcome.reason, outcome.digest) == ("False", Reason.SIGNATURE_MISSING, standing)
+    for digest in (None, DIGEST):
+        outcome = look(images, cache, None if digest is None else Standing(digest))
+        assert (outcome.status, outcome.reason, outcome.digest) == ("False", Reason.SIGNATURE_MISSING, digest)
         assert outcome.sure
     assert images.asked == []

@@ -40,7 +40,8 @@ def test_a_configuration_is_checked_without_a_cluster(tmp_path: Path) -> None:
     code, said = run("admission", "--check-config", f"--config={bad}")
     assert code == 2
     assert said.strip() == (
-        "gkm-operator: configuration: Object contains unknown field `polices` - at `$.verification`"
+        f"gkm-operator: configuration {bad}: Object contains unknown field `polices` - at `$.verification`; "
+        "`policies` may be meant"
     )
 
 

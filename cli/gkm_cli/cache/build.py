@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from gkm.hoststate.escaping import escape
 from gkm.images.archives import docker_archive_writing, oci_layout
 from gkm.images.build.image import build as build_image
 from gkm.images.build.versions import Versions
@@ -14,6 +15,7 @@ from gkm.images.packed import PackedImage
 from gkm.images.reference import Reference
 from gkm.images.registries import push as pushing
 
+from gkm_cli import disks
 from gkm_cli.answers import Output, OutputOption, WrongUsage, line, show
 from gkm_cli.bars import bars
 from gkm_cli.cache.stated_gpus import GPUOption, GPUsOption, stated
@@ -29,6 +31,7 @@ VersionOption = Annotated[
     list[str] | None,
     typer.Option("--dependency-version", metavar="NAME=VERSION", help="What it was made with; repeatable."),
 ]
+_STAGES = ("Packing", "Writing", "Pushing")
 _WRITERS = {"oci": oci_layout.write, "docker-archive": docker_archive_writing.write}
 
 
@@ -49,9 +52,12 @@ def build(
     """Make an image of the Triton or vLLM cache in DIR, as MCV makes them."""
     ref = Reference.parse(image)
     form, path = _destination(to)
+    if not (form or push):
+        raise WrongUsage("nothing says where the image goes", "add --push, --to oci:PATH or --to docker-archive:FILE")
     targets = stated(gpu, gpus)
     warnings: list[str] = []
-    with tempfile.TemporaryDirectory(prefix="gkm-build-") as work, bars("Packing", "Writing", "Pushing") as tell:
+    packing = disks.filling(Path(tempfile.gettempdir()), lambda: disks.size_of(directory))
+    with packing, tempfile.TemporaryDirectory(prefix="gkm-build-") as work, bars(*_STAGES) as tell:
         built = build_image(
             directory,
             ref.repository.rpartition("/")[2],
@@ -62,12 +68,15 @@ def build(
             warn=warnings.append,
         )
         if form:
-            _WRITERS[form](built, path, ref, lambda done, of: tell("Writing", done, of))
+            need = sum(blob.descriptor.size for blob in built.blobs)
+            disks.check_free(path.absolute().parent, need)
+            with disks.filling(path.absolute().parent, lambda: max(need, disks.size_of(directory))):
+                _WRITERS[form](built, path, ref, lambda done, of: tell("Writing", done, of))
         if push:
             registry = Access.of(config, plain_http=plain_http, ca_file=ca_file).registry(ref)
             pushing.image(registry, ref, built, lambda done, of: tell("Pushing", done, of))
     for warning in warnings:
-        sys.stderr.write(f"warning: {warning}\n")
+        sys.stderr.write(f"warning: {escape(warning)}\n")
     show(_answer(ref, built), output, lambda: line(f"{ref.name}@{built.digest} {_done(to, push=push)}"))
 
 
@@ -86,14 +95,15 @@ def _destination(to: str) -> tuple[str, Path]:
     """Return the form and the path of `--to`.
 
     Raises:
-        WrongUsage: it is no form that we write.
+        WrongUsage: it is no form that we write, or nothing can be written there.
     """
     form, _, path = to.partition(":")
     if to and (form not in _WRITERS or not path):
         raise WrongUsage(f"--to {to[:80]!r} is no place for an image", "write oci:PATH or docker-archive:FILE")
+    if form:
+        disks.check_new(Path(path), "--to")
     return form, Path(path)
 
 
 def _done(to: str, *, push: bool) -> str:
-    done = [*([f"written to {to}"] if to else []), *(["pushed"] if push else [])]
-    return " and ".join(done) or "built (nothing was kept: add --push or --to)"
+    return " and ".join([*([f"written to {to}"] if to else []), *(["pushed"] if push else [])])

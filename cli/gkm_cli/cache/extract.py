@@ -1,11 +1,11 @@
 """`gkm cache extract`: the verified content of an image in a directory."""
 
+import os
 import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from gkm.api.errors import GKMError, Reason
 from gkm.api.grammar import count_of
 from gkm.images import cache
 from gkm.mounts.relocation_paths import InvalidMountPath, MountPath
@@ -54,8 +54,8 @@ def extract(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Put the verified content of an image into DIR: all of it, or nothing."""
-    if to.exists():
-        raise GKMError(Reason.NOT_ALLOWED, f"{to} exists already", "name a directory that does not")
+    if os.path.lexists(to):
+        raise WrongUsage(f"--to {to}: it exists already", "remove it, or name another directory")
     path = _mount_path(mount_path)
     access = Access.of(config, plain_http=plain_http, ca_file=ca_file)
     wanted = verification(Signers(key, identity, issuer, trusted_root, policy), access.config)

@@ -16,6 +16,7 @@ from gkm.mounts import relocation_tree
 from gkm.mounts.relocation_paths import MountPath
 from gkm.mounts.relocation_tree import Counts, Unrelocatable
 
+from gkm_cli import disks
 from gkm_cli.bars import bars
 
 
@@ -37,24 +38,27 @@ def extract(registry: Registry, image: CacheImage, to: Path, max_bytes: int, pat
     """Put the content into the new directory `to`, to be seen at `path`; on any failure it is not there.
 
     Raises:
-        GKMError: as gkm.images.pulling.pull.
+        GKMError: as gkm.images.pulling.pull, DISK_FULL.
         OSError: the disk refused.
     """
     to.parent.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix=f".{to.name}-", dir=to.parent))
+    total = image.download_bytes
+    need = image.download_bytes + (image.size_bytes or 0)
     try:
-        with bars(*(stage.value for stage in Stage)) as tell:
+        with disks.filling(to.parent, lambda: need), bars(*(stage.value for stage in Stage)) as tell:
             made = pull.extract(
                 registry,
                 image,
                 Layout(work / "state", work / "run"),
                 work,
                 max_bytes=max_bytes,
-                progress=lambda stage, percent: tell(stage.value, percent, 100),
+                progress=lambda stage, percent: tell(stage.value, percent * total // 100, total),
             )
         content = work / entry.CONTENT
         _open(content)
-        counts = _relocate(content, work / "relocated", path) if path else Counts(0, 0)
+        with disks.filling(to.parent, lambda: need):
+            counts = _relocate(content, work / "relocated", path) if path else Counts(0, 0)
         content.rename(to)
         return Extracted(len(made.files), made.size_bytes, counts.rewritten, counts.incomplete, made.manifest)
     finally:

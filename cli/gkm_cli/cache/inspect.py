@@ -90,7 +90,8 @@ def _tell(image: CacheImage, entries: list[CacheEntry] | None) -> None:
         if image.entry_count is not None
         else "an unknown number of entries"
     )
-    line(f"{image.ref}\n{image.format.value} cache, {count}, {size}, {image.download_bytes} bytes to fetch")
+    line(str(image.ref))
+    line(f"{image.format.value} cache, {count}, {size}, {image.download_bytes} bytes to fetch")
     if entries is None:
         table(("backend", "arch", "warp size"), [(t.backend, t.arch, t.warp_size) for t in image.targets])
     else:

@@ -9,6 +9,7 @@ from gkm.images.archives import sources
 from gkm.images.reference import Reference
 from gkm.images.registries import push as pushing
 
+from gkm_cli import disks
 from gkm_cli.answers import Output, OutputOption, line, show
 from gkm_cli.bars import bars
 from gkm_cli.registries import Access, CAFileOption, ConfigOption, PlainHTTPOption, RefArgument
@@ -29,6 +30,7 @@ def push(
     ref = Reference.parse(reference)
     registry = Access.of(config, plain_http=plain_http, ca_file=ca_file).registry(ref)
     with tempfile.TemporaryDirectory(prefix="gkm-push-") as work, bars("Pushing") as tell:
-        image = sources.open_image(path, Path(work))
+        with disks.filling(Path(work), lambda: path.stat().st_size):
+            image = sources.open_image(path, Path(work))
         digest = pushing.image(registry, ref, image, lambda done, of: tell("Pushing", done, of))
     show({"image": str(ref), "digest": digest}, output, lambda: line(f"{ref.name}@{digest} pushed"))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from gkm.hoststate.escaping import escape
 from gkm.images.signatures.rekor import Rekor
 from gkm.images.signatures.sigstore_services import PUBLIC_FULCIO, PUBLIC_REKOR, Service
 from gkm.images.signing import keyless as signing_keyless
@@ -14,6 +15,7 @@ from gkm.images.signing import keys as signing_keys
 from gkm.images.signing import sign as signing
 from gkm.images.signing.forms import Signer
 from gkm.images.signing.keyless import MAX_TOKEN_BYTES, Authority
+from gkm.images.signing.keys import PrivateKey
 
 from gkm_cli.answers import Output, OutputOption, WrongUsage, line, show
 from gkm_cli.registries import Access, CAFileOption, ConfigOption, PlainHTTPOption, RefArgument
@@ -21,7 +23,10 @@ from gkm_cli.signers import TrustedRootOption
 
 PASSWORD = "COSIGN_PASSWORD"  # noqa: S105 -- the name of the variable that cosign reads
 KeyFileOption = Annotated[
-    str, typer.Option("--key", metavar="FILE", help=f"A private key; its password is asked for, or in {PASSWORD}.")
+    str,
+    typer.Option(
+        "--key", metavar="FILE", help=f"A private key; its password, if it has one, is asked for, or in {PASSWORD}."
+    ),
 ]
 TokenOption = Annotated[
     Path | None, typer.Option("--identity-token", metavar="FILE", help="Sign as whom this OpenID token names.")
@@ -69,18 +74,18 @@ def sign(
 def _by_key(key: str, rekor_url: str, trusted_root: Path | None) -> Signer:
     if rekor_url and not trusted_root:
         raise WrongUsage("--rekor-url needs --trusted-root", "name the file with the log's key")
-    private = signing_keys.read(key, _password(key))
+    private = _read(key)
     if not rekor_url:
         return Signer.by_key(private)
     return Signer.by_key(private, Rekor(Service("Rekor", rekor_url)), str(trusted_root))
 
 
-def _password(key: str) -> bytes:
-    """Return the password of a key: cosign's variable, or what the person at the terminal types."""
+def _read(key: str) -> PrivateKey:
+    """Return a private key: with the password in cosign's variable, or what a person types where the key needs one."""
     known = os.environ.get(PASSWORD)
-    if known is None and sys.stdin.isatty():
-        known = getpass(f"password of {key} (empty for none): ")
-    return (known or "").encode()
+    if known is not None or not sys.stdin.isatty():
+        return signing_keys.read(key, (known or "").encode())
+    return signing_keys.read(key, b"", lambda: getpass(escape(f"password of {key}: ")).encode())
 
 
 def _by_identity(token: Path, fulcio_url: str, rekor_url: str, trusted_root: Path | None) -> Signer:

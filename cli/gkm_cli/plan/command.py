@@ -7,7 +7,9 @@ from typing import Annotated
 import typer
 from gkm.packing.values import Policy
 
-EXAMPLE = "Example: kubectl get nodes -o json | gkm plan --nodes - --pods pods.json --run llama.yaml"
+from gkm_cli.invocation import PROGRAM
+
+EXAMPLE = f"Example: kubectl get nodes -o json | {PROGRAM} plan --nodes - --pods pods.json --run llama.yaml"
 
 
 class PlanOutput(StrEnum):
@@ -83,7 +85,7 @@ def plan(
     except ModuleNotFoundError as error:
         from gkm_cli.plan.unplanned import Unplanned  # noqa: PLC0415 -- as above
 
-        raise Unplanned(f"{error.name} is not installed; install gkm[cli,packing]") from error
+        raise Unplanned(f"{error.name} is not installed; install GKM with its extra: pip install '.[cli]'") from error
 
     given = Given(
         nodes=tuple(nodes),

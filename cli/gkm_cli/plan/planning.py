@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
-from gkm.api import config
+from gkm.api import config, documents
 from gkm.api.config import Config
 from gkm.api.grammar import count_of
+from gkm.hoststate.escaping import escape
 from gkm.packing.asked import kinds
 from gkm.packing.values import Plan, Policy, Refusal
 
-from gkm_cli.answers import No, Output, WrongUsage, show
-from gkm_cli.bars import bars
+from gkm_cli.answers import No, Output, WrongUsage, show, takes_unicode
+from gkm_cli.bars import waiting
 from gkm_cli.plan import answer as answers
 from gkm_cli.plan import deciding, files, manifests, queueing, runs, snapshot, standing, telling, telling_queue
 from gkm_cli.plan.command import PlanOutput
@@ -60,7 +60,7 @@ def answer(given: Given, output: PlanOutput) -> None:
     files.once(given.files)
     if not given.image.strip() or given.image != given.image.strip():
         raise WrongUsage("--image is empty, or has spaces around it", "name an image")
-    configured = config.parse(files.whole(given.config, MAX_CONFIG_BYTES)) if given.config else Config()
+    configured = _configured(given.config)
     policy = given.policy.value if given.policy else configured.packing.policy
     asked = runs.read(given.runs, policy, overrides=given.policy is not None)
     extra = _extra(given, policy, asked)
@@ -75,9 +75,15 @@ def answer(given: Given, output: PlanOutput) -> None:
         _one(deciding.decide(asked[0], found, mix, former, explains=given.explains), found, given.image, output)
     else:
         mind = queueing.Mind(mix, given.seconds, given.explains)
-        with bars("planning"):
+        with waiting("planning"):
             queue = queueing.decide(asked, extra, found, mind)
         _several(queue, found, given.image, output)
+
+
+def _configured(path: Path | None) -> Config:
+    if path is None:
+        return Config()
+    return config.parse(files.whole(path, MAX_CONFIG_BYTES), f"configuration {files.name(path)}")
 
 
 def _extra(given: Given, policy: str, asked: Iterable[Asked]) -> Asked | None:
@@ -125,9 +131,9 @@ def _as(output: PlanOutput) -> Output:
 
 def _apply(objects: Iterable[dict[str, Any]]) -> None:
     for object_ in objects:
-        sys.stdout.write("---\n" + msgspec.yaml.encode(object_).decode())
+        sys.stdout.write("---\n" + documents.encode(object_, ascii_only=not takes_unicode()))
 
 
 def _refuse(run: Asked, refusal: Refusal) -> None:
     """Say it beside the manifests, which somebody pipes on."""
-    sys.stderr.write(f"{run.called} does not fit: {refusal.message}\n")
+    sys.stderr.write(escape(f"{run.called} does not fit: {refusal.message}") + "\n")

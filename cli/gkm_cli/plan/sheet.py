@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterable, Sequence
 
+from gkm.hoststate.escaping import escape
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -71,7 +72,6 @@ def legend(each: int) -> str:
 
 
 def plain(text: str) -> str:
-    """Return a text without what could command a terminal, or what this output cannot show."""
-    shown = "".join(sign if sign.isprintable() else "?" for sign in text)
+    """Return a text whose escapes stand for what could command a terminal, and for what this output cannot show."""
     encoding = sys.stdout.encoding or "utf-8"
-    return shown.encode(encoding, "replace").decode(encoding)
+    return escape(text).encode(encoding, "backslashreplace").decode(encoding)

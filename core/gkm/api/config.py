@@ -7,6 +7,7 @@ import yaml
 from msgspec import Meta, Struct, field
 
 from gkm.api import documents
+from gkm.api.config_errors import explained
 from gkm.api.fabric_settings import Fabric
 from gkm.api.policies import Identity, Policy, Verification
 from gkm.api.topology_settings import Packing, Topology
@@ -106,24 +107,24 @@ class Config(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     packing: Packing = field(default_factory=Packing)
 
 
-def parse(text: str | bytes) -> Config:
-    """Return the configuration in a YAML text; an empty text is the default.
+def parse(text: str | bytes, where: str = "configuration") -> Config:
+    """Return the configuration in a YAML text; an empty text is the default. Errors begin with `where`.
 
     Raises:
         ConfigInvalid: not YAML, an unknown key, or a value of the wrong kind.
     """
-    return _read(text, Config, "configuration") if text.strip() else Config()
+    return _read(text, Config, where) if text.strip() else Config()
 
 
-def parse_verification(text: str | bytes) -> Verification:
+def parse_verification(text: str | bytes, where: str = "verification") -> Verification:
     """Return the section `verification` of a configuration, in a YAML text of its own; raises as `parse` does."""
-    return _read(text, Verification, "verification")
+    return _read(text, Verification, where)
 
 
 def _read(text: str | bytes, kind: type[T], what: str) -> T:
     try:
         return documents.decode(text, kind)
     except msgspec.ValidationError as error:
-        raise ConfigInvalid(f"{what}: {error}") from error
+        raise ConfigInvalid(f"{what}: {explained(error, kind)}") from error
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise ConfigInvalid(f"{what} is not YAML: {error}") from error
+        raise ConfigInvalid(f"{what}: it is not YAML: {' '.join(str(error).split())}") from error

@@ -1,10 +1,13 @@
-"""YAML as people mean it: `off`, `no` and `yes` are words, as in YAML 1.2; only true and false are truth values.
+r"""YAML as people mean it: `off`, `no` and `yes` are words, as in YAML 1.2; only true and false are truth values.
 
 PyYAML reads YAML 1.1, where `mode: off` says false, and a namespace called `no` is none.
+
+Written, a text that is not printable is escaped (`"\u202e"`): YAML lets bidirectional overrides and C1
+stand as they are.
 """
 
 import re
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import yaml
@@ -33,3 +36,19 @@ def decode(text: str | bytes, kind: type[T]) -> T:
         yaml.YAMLError, RecursionError, UnicodeDecodeError: it is no YAML.
     """
     return msgspec.convert(yaml.load(text, _Loader), type=kind)  # noqa: S506 -- a safe loader
+
+
+def encode(value: Any, *, width: int = 80, ascii_only: bool = False) -> str:  # noqa: ANN401 -- anything that msgspec takes
+    """Return a value as YAML whose lines are printable, of about `width` characters; `ascii_only` escapes the rest too.
+
+    The fields stay in their order.
+    """
+    plain = msgspec.to_builtins(value)
+    if not ascii_only:
+        try:
+            text = yaml.dump(plain, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True, width=width)
+        except UnicodeEncodeError:
+            text = "\0"  # libyaml takes no lone surrogates
+        if all(map(str.isprintable, text.split("\n"))):
+            return text
+    return yaml.dump(plain, Dumper=yaml.SafeDumper, sort_keys=False, width=width)

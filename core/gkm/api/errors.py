@@ -44,15 +44,21 @@ TRANSIENT = frozenset({Reason.REGISTRY_UNAVAILABLE, Reason.DISK_FULL, Reason.GPU
 class GKMError(Exception):
     """Something that a person must know: `reason` for machines, `message` for people, `hint` for what to do next.
 
-    `detail` is the cause where users must not learn it: it is for logs, and for whoever runs a command themselves.
+    A hint that is a `Remedy` reads otherwise at a terminal; `about` is the registry that it is for. `detail` is the
+    cause where users must not learn it: it is for logs, and for a person who runs a command; `detail_hint` is the
+    hint then.
     """
 
-    def __init__(self, reason: Reason, message: str, hint: str = "", *, detail: str = "") -> None:
+    def __init__(
+        self, reason: Reason, message: str, hint: str = "", about: str = "", *, detail: str = "", detail_hint: str = ""
+    ) -> None:
         super().__init__(f"{message}; {hint}" if hint else message)
         self.detail = detail
+        self.detail_hint = detail_hint
         self.reason = reason
         self.message = message
         self.hint = hint
+        self.about = about
 
     @property
     def transient(self) -> bool:

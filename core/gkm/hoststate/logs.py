@@ -9,6 +9,8 @@ import logging
 import sys
 from datetime import UTC, datetime
 
+from gkm.hoststate.escaping import escape_json
+
 _OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
@@ -18,7 +20,11 @@ def fields(**values: object) -> dict[str, object]:
 
 
 class JsonLines(logging.Formatter):
-    """An event as one line of JSON."""
+    """An event as one line of JSON. `ascii_only` is for a stream that takes no UTF-8."""
+
+    def __init__(self, *, ascii_only: bool = False) -> None:
+        super().__init__()
+        self._ascii_only = ascii_only
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
@@ -30,9 +36,8 @@ class JsonLines(logging.Formatter):
         line |= {name: value for name, value in vars(record).items() if name not in _OWN}
         if record.exc_info and record.exc_info[0] is not None:
             line["traceback"] = self.formatException(record.exc_info)
-        text = json.dumps(line, ensure_ascii=False, default=str)
-        # A lone surrogate, which hostile text may hold, has no UTF-8: its escape is JSON as well.
-        return text.encode("utf-8", "backslashreplace").decode()
+        # A lone surrogate, which hostile text may hold, has no UTF-8: it is escaped with all that is not printable.
+        return escape_json(json.dumps(line, ensure_ascii=False, default=str), ascii_only=self._ascii_only)
 
 
 def start(level: str = "info") -> None:
@@ -42,7 +47,7 @@ def start(level: str = "info") -> None:
         ValueError: there is no such level.
     """
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines())
+    handler.setFormatter(JsonLines(ascii_only="utf" not in (sys.stderr.encoding or "").lower()))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())

@@ -13,6 +13,18 @@ Report = Callable[[int, int], object]
 """Told how many bytes are done, of how many."""
 
 
+class Count:
+    """Adds up bytes and reports them, of `total`."""
+
+    def __init__(self, report: Report, total: int) -> None:
+        self._report, self._total, self._done = report, total, 0
+
+    def add(self, count: int) -> None:
+        """Report `count` more."""
+        self._done += count
+        self._report(self._done, self._total)
+
+
 @dataclass(frozen=True, slots=True)
 class PackedBlob:
     """A blob of `descriptor.size` bytes: in memory, or in a file from `offset` on (archives hold several)."""
@@ -46,6 +58,13 @@ class PackedBlob:
                     raise OSError(f"{self.source} ends {missing} bytes before the blob {self.descriptor.digest} does")
                 missing -= len(piece)
                 yield piece
+
+
+def counted(parts: Iterable[bytes], add: Callable[[int], object]) -> Iterator[bytes]:
+    """Yield `parts`, and tell `add` the length of each that has been taken."""
+    for part in parts:
+        yield part
+        add(len(part))
 
 
 def stored(parts: Iterable[bytes], target: Path, media_type: str) -> PackedBlob:

@@ -3,10 +3,11 @@
 import hashlib
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from gkm.hoststate.escaping import escape
 from gkm.hoststate.logs import fields
 from gkm.kube.api import Api
 from gkm.kube.errors import ApiError
@@ -52,6 +53,7 @@ def event(regarding: Regarding, told: Told, occasion: str, by: Reporter, moment:
 
     Its name says what is told of which object on which occasion, so nobody can tell that twice.
     """
+    told = replace(told, note=escape(told.note))
     note = told.note.encode()[: MAX_NOTE_BYTES - 1].decode(errors="ignore")
     namespace = regarding.namespace or "default"
     # Cut where it may be, a label must not end in a hyphen: the API server would refuse the name.

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import msgspec
 from gkm.api.meta import GROUP
+from gkm.hoststate.escaping import escape
 from gkm.hoststate.names import CacheRef, InvalidName
 from msgspec import Meta, Raw, Struct, structs
 
@@ -127,12 +128,12 @@ def encode(uid: str, response: Response) -> bytes:
     """Return the AdmissionReview that answers the request of this uid."""
     answer: dict[str, object] = {"uid": uid, "allowed": response.allowed}
     if not response.allowed:
-        answer["status"] = {"code": 403, "reason": "Forbidden", "message": response.message}
+        answer["status"] = {"code": 403, "reason": "Forbidden", "message": escape(response.message)}
     if response.warnings:
         answer["warnings"] = [line for text in response.warnings for line in _lines(text)]
     return msgspec.json.encode({"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": answer})
 
 
 def _lines(warning: str) -> list[str]:
-    text = " ".join(warning.split())
+    text = escape(" ".join(warning.split()))
     return textwrap.wrap(text, MAX_WARNING, max_lines=MAX_WARNING_LINES, placeholder="…", break_on_hyphens=False)

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 from gkm.api.caches import Cache, CacheStatus
 from gkm.api.meta import Condition, with_condition
+from gkm.hoststate.escaping import escape
 from msgspec import structs
 
 from gkm_operator.caches import age, readiness
@@ -62,7 +63,7 @@ def wanted(cache: Cache, outcome: Outcome | None, summary: Summary, now: str) ->
         "Ready": readiness.ready(summary, verified=verified is not None and verified.status == TRUE),
         "Error": readiness.error(summary),
     }.items():
-        new = Condition(kind, value, reason, message, now, status.observed_generation)
+        new = Condition(kind, value, reason, escape(message), now, status.observed_generation)
         conditions = with_condition(conditions, new)
     new_status = structs.replace(
         status,
@@ -71,7 +72,7 @@ def wanted(cache: Cache, outcome: Outcome | None, summary: Summary, now: str) ->
         failed_nodes=summary.failed,
         pods_using=summary.pods,
         ready=f"{summary.ready}/{summary.total}",
-        failed_node_conditions=dict(summary.failures),
+        failed_node_conditions={escape(reason): nodes for reason, nodes in summary.failures.items()},
         conditions=conditions,
     )
     return new_status if new_status == cache.status else structs.replace(new_status, last_updated=now)
@@ -115,7 +116,8 @@ def _verified(cache: Cache, outcome: Outcome, now: str) -> CacheStatus:
     generation = cache.metadata.generation
     if _stands(cache, outcome):
         return structs.replace(cache.status, observed_generation=generation)
-    condition = Condition("Verified", outcome.status, outcome.reason, outcome.message[:_MAX_MESSAGE], now, generation)
+    message = escape(outcome.message)[:_MAX_MESSAGE]
+    condition = Condition("Verified", outcome.status, outcome.reason, message, now, generation)
     status = structs.replace(
         cache.status,
         observed_generation=generation,

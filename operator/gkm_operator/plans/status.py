@@ -9,6 +9,7 @@ from gkm.api.grammar import count_of
 from gkm.api.meta import API_VERSION, Condition, with_condition
 from gkm.api.plans import PlanSpec
 from gkm.api.runs import MAX_FIXES, PlanReference, RunFix, RunStatus
+from gkm.hoststate.escaping import escape
 from gkm.packing.values import Fix
 
 from gkm_operator.plans.book import Made
@@ -38,7 +39,7 @@ class Came:
 def wanted(run: WatchedRun, standing: RunStatus, came: Came, now: str) -> RunStatus:
     """Return the status that a run should have; equal to that which is `standing` where nothing is new."""
     value, reason, message = _condition(came)
-    condition = Condition(CONDITION, value, reason, message[:MAX_MESSAGE], now, run.metadata.generation)
+    condition = Condition(CONDITION, value, reason, escape(message)[:MAX_MESSAGE], now, run.metadata.generation)
     spec = came.plan.spec if came.plan else None
     unfit = came.unfit
     return RunStatus(
@@ -112,7 +113,7 @@ def _fixes(old: RunStatus, came: Came, reason: str) -> list[RunFix]:
     if came.unfit is None:
         return []
     if came.fixes is not None:
-        return [RunFix(fix.kind.value, fix.sentence[:_MAX_FIX]) for fix in came.fixes[:MAX_FIXES]]
+        return [RunFix(fix.kind.value, escape(fix.sentence)[:_MAX_FIX]) for fix in came.fixes[:MAX_FIXES]]
     # Nobody has looked since: what was found for the same answer stands until somebody does.
     before = old.condition(CONDITION)
     return old.fixes if before is not None and before.reason == reason else []

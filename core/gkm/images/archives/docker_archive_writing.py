@@ -13,7 +13,7 @@ from gkm.images.archives.docker_archive import MANIFEST
 from gkm.images.archives.hashed import Hashed
 from gkm.images.archives.inflate import inflated
 from gkm.images.archives.oci_layout import refuse_existing
-from gkm.images.packed import PackedBlob, PackedImage, Report, write_all
+from gkm.images.packed import Count, PackedBlob, PackedImage, Report, counted, write_all
 from gkm.images.reference import Reference
 
 
@@ -26,36 +26,33 @@ def write(image: PackedImage, path: Path, ref: Reference, report: Report = lambd
     """
     refuse_existing(path)
     config, *layers = image.blobs
-    done, total = 0, sum(blob.descriptor.size for blob in image.blobs)
+    # A layer is read twice, to be measured and to be written: each reading is half of its bytes.
+    count = Count(lambda done, of: report(done // 2, of // 2), 2 * sum(blob.descriptor.size for blob in image.blobs))
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name[:40]}-", dir=path.absolute().parent)
     made = Path(name)
     try:
-        names = []
-        for layer in layers:
-            names.append(_layer(descriptor, layer))
-            done += layer.descriptor.size
-            report(done, total)
+        names = [_layer(descriptor, layer, count) for layer in layers]
         config_name = f"{config.descriptor.digest.removeprefix('sha256:')}.json"
         _member(descriptor, config_name, config.descriptor.size, config.pieces())
+        count.add(2 * config.descriptor.size)
         tags = [f"{ref.name}:{ref.tag}"] if ref.tag else None
         listing = json.dumps([{"Config": config_name, "RepoTags": tags, "Layers": names}], separators=(",", ":"))
         _member(descriptor, MANIFEST, len(listing), [listing.encode()])
         write_all(descriptor, bytes(2 * BLOCK))
         os.fchmod(descriptor, 0o644)
         made.rename(path)
-        report(total, total)
     finally:
         os.close(descriptor)
         made.unlink(missing_ok=True)
 
 
-def _layer(descriptor: int, layer: PackedBlob) -> str:
+def _layer(descriptor: int, layer: PackedBlob, count: Count) -> str:
     """Write a layer, and return its name. It is read twice: a tar states a size before the content."""
     packed, first, second = Hashed(), Hashed(), Hashed()
-    for _ in first.through(inflated(packed.through(layer.pieces()))):
+    for _ in first.through(inflated(packed.through(counted(layer.pieces(), count.add)))):
         pass
     name = f"{first.digest.removeprefix('sha256:')}.tar"
-    _member(descriptor, name, first.size, second.through(inflated(layer.pieces())))
+    _member(descriptor, name, first.size, second.through(inflated(counted(layer.pieces(), count.add))))
     if packed.digest != layer.descriptor.digest or first.digest != second.digest:
         raise GKMError(Reason.DIGEST_MISMATCH, f"layer {layer.descriptor.digest} changed since it was packed")
     return name

@@ -26,7 +26,7 @@ from gkm.images.manifest import (
     Manifest,
     decode,
 )
-from gkm.images.packed import PIECE_BYTES, PackedBlob, PackedImage, Report, stored
+from gkm.images.packed import PIECE_BYTES, Count, PackedBlob, PackedImage, Report, counted, stored
 from gkm.images.reference import Reference
 
 MARK, INDEX = "oci-layout", "index.json"
@@ -51,14 +51,15 @@ def write(image: PackedImage, path: Path, ref: Reference, report: Report = lambd
     try:
         blobs = made.joinpath(*_BLOBS)
         blobs.mkdir(parents=True)
-        done, total = 0, sum(blob.descriptor.size for blob in image.blobs)
         manifest = PackedBlob.of(image.manifest, image.media_type)
+        count = Count(report, sum(blob.descriptor.size for blob in (*image.blobs, manifest)))
         for blob in (*image.blobs, manifest):
             target = blobs / blob.descriptor.digest.removeprefix("sha256:")
-            if not target.exists():
-                _check_same(stored(blob.pieces(), target, blob.descriptor.media_type).descriptor, blob.descriptor)
-            done = min(total, done + blob.descriptor.size)
-            report(done, total)
+            if target.exists():
+                count.add(blob.descriptor.size)
+                continue
+            parts = counted(blob.pieces(), count.add)
+            _check_same(stored(parts, target, blob.descriptor.media_type).descriptor, blob.descriptor)
         (made / MARK).write_text('{"imageLayoutVersion":"1.0.0"}')
         (made / INDEX).write_bytes(_index(manifest.descriptor, ref))
         made.chmod(0o755)

@@ -14,6 +14,7 @@ from pathlib import Path
 from threading import Lock
 
 from gkm.api.errors import GKMError, Reason
+from gkm.api.remedies import Remedy
 from gkm.hoststate.layout import Layout
 from gkm.images.archives.inflate import FEED_BYTES
 from gkm.images.cache import CacheImage
@@ -162,7 +163,7 @@ def _check_size(image: CacheImage, max_bytes: int) -> None:
         raise GKMError(
             Reason.TOO_LARGE,
             f"{image.ref} has {largest} bytes, at most {max_bytes} are allowed",
-            "raise store.maxImageBytes if it is meant",
+            Remedy.RAISE_MAX_IMAGE,
         )
 
 
@@ -186,7 +187,7 @@ def _check_content(image: CacheImage, extraction: Extraction) -> None:
 
 
 def _disk_full(what: str) -> GKMError:
-    return GKMError(Reason.DISK_FULL, what, "free space; it is tried again")
+    return GKMError(Reason.DISK_FULL, what, Remedy.FREE_SPACE)
 
 
 def _silent(stage: Stage, percent: int) -> None:

@@ -15,6 +15,7 @@ from msgspec import Struct
 from urllib3 import BaseHTTPResponse
 
 from gkm.api.errors import GKMError, Reason
+from gkm.api.remedies import Remedy
 from gkm.images.manifest import decode
 from gkm.images.registries.bodies import read_body
 from gkm.images.registries.challenges import Challenge
@@ -136,7 +137,8 @@ class Authorizer:
         return GKMError(
             Reason.UNAUTHORIZED,
             f"registry {self._transport.registry} does not let us use {repository}",
-            "check that the repository exists and that its credentials are configured",
+            Remedy.LOG_IN,
+            self._transport.registry,
         )
 
     def _token(self, challenge: Challenge, login: Login, scope: str, deadline: float) -> Secret | None:
@@ -146,7 +148,8 @@ class Authorizer:
                 Reason.NOT_ALLOWED,
                 f"registry {self._transport.registry} wants a token from {_shown(challenge.realm)!r}, "
                 "a host that is not configured for it",
-                "if it is right, add it to registries.hosts.<host>.authHosts",
+                Remedy.ADD_AUTH_HOST,
+                self._transport.registry,
             )
         with self._transport.send(_token_request(challenge, login, scope), deadline) as response:
             if response.status in _REFUSALS:

@@ -23,6 +23,7 @@ from urllib3.response import HTTPResponse
 from urllib3.util.connection import create_connection
 
 from gkm.api.errors import GKMError, Reason
+from gkm.api.remedies import Remedy
 from gkm.images.registries.host_rules import HostRules
 
 MAX_ADDRESSES = 16
@@ -157,5 +158,5 @@ def not_public(host_is: str) -> GKMError:
     return GKMError(
         Reason.NOT_ALLOWED,
         f"{host_is} an address of this machine or of a private network, not of a public registry",
-        "if it is right, name it in registries.hosts",
+        Remedy.NAME_HOST,
     )

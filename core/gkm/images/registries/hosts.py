@@ -12,6 +12,7 @@ from urllib3 import BaseHTTPResponse
 
 from gkm.api.config import Registries
 from gkm.api.errors import GKMError, Reason
+from gkm.api.remedies import Remedy
 from gkm.images.reference import Reference
 from gkm.images.registries.auth import Anonymous, Authorizer, Credentials
 from gkm.images.registries.connections import not_public
@@ -79,7 +80,7 @@ class Hosts:
             raise GKMError(
                 Reason.NOT_ALLOWED,
                 f"{ref.name} is not among the allowed registries ({', '.join(allow)[:200]})",
-                "ask an administrator to add it to registries.allow",
+                Remedy.ALLOW_REGISTRY,
             )
         if not self._rules.permit_registry(ref.registry):
             raise not_public(f"registry {ref.registry} is")
@@ -122,7 +123,8 @@ def failure(ref: Reference, status: int, verb: str) -> GKMError:
         return GKMError(
             Reason.UNAUTHORIZED,
             f"{ref} cannot be {verb}: the registry answers {status}",
-            "check the credentials of this registry",
+            Remedy.CHECK_LOGIN,
+            ref.registry,
         )
     if status == NOT_FOUND:
         return GKMError(Reason.NOT_FOUND, f"{ref} does not exist in its registry", "check repository, tag and digest")

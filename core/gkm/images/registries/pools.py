@@ -7,6 +7,7 @@ import urllib3
 from urllib3 import PoolManager, ProxyManager
 from urllib3.exceptions import HTTPError
 
+from gkm.api.remedies import Remedy
 from gkm.images.registries.addresses import Address
 from gkm.images.registries.connections import Pool, TLSPool
 from gkm.images.registries.proxies import Proxy, proxy_for
@@ -49,13 +50,18 @@ class Pools:
         return pools
 
 
+def remedy_of(error: HTTPError) -> str:
+    """Return what helps, nothing where time may."""
+    return Remedy.TRUST_OR_PLAIN_HTTP if isinstance(error, urllib3.exceptions.SSLError) else ""
+
+
 def cause_of(error: HTTPError) -> str:
     """Return what went wrong, for people."""
     match error:
         case urllib3.exceptions.NameResolutionError():
             return "its name cannot be resolved"
         case urllib3.exceptions.SSLError():
-            return "its certificate is not trusted, or it does not speak TLS (registries.hosts: caFile, plainHTTP)"
+            return "its certificate is not trusted, or it does not speak TLS"
         case urllib3.exceptions.ProxyError():
             return "its proxy does not answer"
         case urllib3.exceptions.NewConnectionError():  # a kind of ConnectTimeoutError, so it comes first

@@ -23,7 +23,7 @@ from gkm.images.registries.addresses import Address
 from gkm.images.registries.connections import exchange, not_public, timed_out
 from gkm.images.registries.host_rules import HostRules
 from gkm.images.registries.pauses import pause_before
-from gkm.images.registries.pools import NO_ANSWER, Pools, cause_of
+from gkm.images.registries.pools import NO_ANSWER, Pools, cause_of, remedy_of
 from gkm.images.registries.proxies import NoProxy
 
 _LOG = logging.getLogger(__name__)
@@ -147,14 +147,15 @@ class Transport:
             )
         return there.url
 
-    def unavailable(self, why: str) -> GKMError:
+    def unavailable(self, why: str, hint: str = "") -> GKMError:
         """Return the error for a registry that does not answer as it should."""
-        return GKMError(Reason.REGISTRY_UNAVAILABLE, f"registry {self.registry} is not available: {why}")
+        what = f"registry {self.registry} is not available: {why}"
+        return GKMError(Reason.REGISTRY_UNAVAILABLE, what, hint, self.registry)
 
-    def unreachable(self, detail: str) -> GKMError:
+    def unreachable(self, detail: str, hint: str = "") -> GKMError:
         """Return the error for a registry that could not be reached, and log why."""
         _LOG.info("registry not reached", extra=fields(registry=self.registry, why=detail))
-        return unreachable(self.registry, detail)
+        return unreachable(self.registry, detail, hint)
 
     def _auth_origins(self, registries: Registries) -> Iterator[tuple[str, str, int]]:
         """Yield the servers beside the registry's own that hand out tokens for it; over http only if that is said."""
@@ -175,7 +176,9 @@ class Transport:
             except HTTPError as error:
                 if attempt == request.tries or time.monotonic() + pause >= deadline:
                     # The end of the exchange shuts its sockets, which looks like a broken connection.
-                    raise self.unreachable(NO_ANSWER if timed_out() else cause_of(error)) from error
+                    if timed_out():
+                        raise self.unreachable(NO_ANSWER) from error
+                    raise self.unreachable(cause_of(error), remedy_of(error)) from error
             else:
                 pause = pause_before(attempt + 1, response.headers.get("Retry-After", ""))
                 late = time.monotonic() + pause >= deadline
@@ -230,7 +233,12 @@ class Transport:
             raise self.unreachable(f"the environment's proxy cannot be used: {error}") from error
 
 
-def unreachable(registry: str, detail: str = "") -> GKMError:
-    """Return the error for a registry that could not be reached; its message is the same for every `detail`."""
+def unreachable(registry: str, detail: str = "", hint: str = "") -> GKMError:
+    """Return the error for a registry that could not be reached.
+
+    Its message is the same for every `detail`, which goes to the log and to the command line with its `hint`.
+    """
     message = f"registry {registry} could not be reached"
-    return GKMError(Reason.REGISTRY_UNAVAILABLE, message, "the log of GKM says why", detail=detail)
+    return GKMError(
+        Reason.REGISTRY_UNAVAILABLE, message, "the log of GKM says why", registry, detail=detail, detail_hint=hint
+    )

@@ -86,6 +86,18 @@ class Verifier:
         if self._config.mode == "enforce" and not any(_covers(policy, ref, namespace) for policy in policies):
             raise GKMError(Reason.SIGNATURE_MISSING, _uncovered(ref, namespace, len(policies)))
 
+    def trusts(self, ref: Reference, namespace: str | None) -> list[Trust]:
+        """Return what the policies that cover an image trust, with the keys and trusted roots that they name.
+
+        Raises:
+            GKMError: SIGNATURE_INVALID, when one of these cannot be used.
+        """
+        return [
+            Trust.of(index, policy, self._material)
+            for index, policy in enumerate(self._config.policies)
+            if _covers(policy, ref, namespace)
+        ]
+
     def verify(self, registry: Registry, ref: Reference, namespace: str | None) -> Verdict:
         """Return the verdict on a pinned image that is wanted in a namespace (None: cluster-wide).
 
@@ -109,7 +121,7 @@ class Verifier:
         if self._config.mode == "off":
             return None
         try:
-            trusts = self._trusts(ref, namespace)
+            trusts = self.trusts(ref, namespace)
         except GKMError as error:
             return self._by_mode(_refused(error.reason, str(error)))
         if not trusts:
@@ -128,18 +140,11 @@ class Verifier:
             return replace(verdict, allowed=True, message=f"{verdict.message} (allowed: verification only warns)")
         return verdict
 
-    def _trusts(self, ref: Reference, namespace: str | None) -> list[Trust]:
-        return [
-            Trust.of(index, policy, self._material)
-            for index, policy in enumerate(self._config.policies)
-            if _covers(policy, ref, namespace)
-        ]
-
     def _uncovered(self, ref: Reference, namespace: str | None) -> str:
         return _uncovered(ref, namespace, len(self._config.policies))
 
     def _verdict(self, registry: Registry, ref: Reference, namespace: str | None) -> Verdict:
-        trusts = self._trusts(ref, namespace)
+        trusts = self.trusts(ref, namespace)
         if not trusts:
             return _refused(Reason.SIGNATURE_MISSING, self._uncovered(ref, namespace))
         lookups = Lookups(time.monotonic() + self._seconds)

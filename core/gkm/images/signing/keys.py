@@ -4,6 +4,7 @@ Nothing here logs or shows a key or a password, and no error names more than the
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
@@ -90,16 +91,29 @@ class PrivateKey:
         return self.key.sign(data)
 
 
-def read(path: str, password: bytes) -> PrivateKey:
-    """Return the private key in a file; raises as `load` does."""
-    return load(read_file(path, "private key", MAX_KEY_BYTES), password, f"private key {path!r}")
+class WrongPassword(GKMError):
+    """A key does not open with the password that was given; SIGNATURE_INVALID."""
+
+
+def read(path: str, password: bytes, ask: Callable[[], bytes] | None = None) -> PrivateKey:
+    """Return the private key in a file, which is read once; raises as `load` does.
+
+    `ask` is called for another password where the file needs one, and `password` is not it.
+    """
+    pem, what = read_file(path, "private key", MAX_KEY_BYTES), f"private key {path!r}"
+    try:
+        return load(pem, password, what)
+    except WrongPassword:
+        if ask is None:
+            raise
+    return load(pem, ask(), what)
 
 
 def load(pem: bytes, password: bytes, what: str) -> PrivateKey:
     """Return the private key in a PEM text; the password of one that has none is not looked at.
 
     Raises:
-        GKMError: SIGNATURE_INVALID; `what` names the key.
+        GKMError: SIGNATURE_INVALID; `what` names the key. WrongPassword, where that is known to be why.
     """
     cosign = _COSIGN.search(pem)
     try:
@@ -141,8 +155,8 @@ def _supported(key: object, what: str) -> PrivateKey:
     )
 
 
-def _wrong_password(what: str) -> GKMError:
-    return GKMError(
+def _wrong_password(what: str) -> WrongPassword:
+    return WrongPassword(
         Reason.SIGNATURE_INVALID,
         f"{what} does not open with the password that was given",
         "put its password into COSIGN_PASSWORD",

@@ -1,0 +1,73 @@
+"""What a person needs beside the path of a mistake in a configuration: the values or the key that may be meant."""
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator
+
+import msgspec
+from msgspec import inspect
+
+_LOCATED = re.compile(r"(?P<what>.*?)(?: - at `\$(?P<path>[^`]*)`)?", re.DOTALL)
+_STEP = re.compile(r"\.(?P<key>[A-Za-z0-9_]+)|\[(?:[0-9]+|\.\.\.)\]")
+_UNKNOWN = re.compile(r"Object contains unknown field `(?P<key>.*)`", re.DOTALL)
+_VALUE = re.compile(r"Invalid enum value '?(?P<value>.*?)'?", re.DOTALL)
+_LONGEST_KEY = 64
+
+
+def explained(error: msgspec.ValidationError, kind: type) -> str:
+    """Return the error as one sentence: with the values that are allowed, or with the key that may be meant."""
+    text = str(error)
+    found = _LOCATED.fullmatch(text)
+    if found is None:
+        return text
+    places = list(_at(inspect.type_info(kind), found["path"] or ""))
+    if unknown := _UNKNOWN.fullmatch(found["what"]):
+        return text + _meant(unknown["key"], _keys(places))
+    if value := _VALUE.fullmatch(found["what"]):
+        allowed = list(_values(places))
+        return f"{text}; allowed is {' or '.join(allowed)}{_meant(value['value'], allowed)}" if allowed else text
+    return text
+
+
+def _at(kind: inspect.Type, path: str) -> Iterator[inspect.Type]:
+    """Yield the types that may stand at a path: of msgspec's form, relative to `kind`."""
+    if isinstance(kind, inspect.Metadata):
+        yield from _at(kind.type, path)
+    elif isinstance(kind, inspect.UnionType):
+        for each in kind.types:
+            yield from _at(each, path)
+    elif not path:
+        yield kind
+    elif step := _STEP.match(path):
+        below = _below(kind, step["key"])
+        if below is not None:
+            yield from _at(below, path[step.end() :])
+
+
+def _below(kind: inspect.Type, key: str | None) -> inspect.Type | None:
+    if isinstance(kind, inspect.StructType) and key is not None:
+        return next((field.type for field in kind.fields if field.encode_name == key), None)
+    if isinstance(kind, inspect.ListType) and key is None:
+        return kind.item_type
+    return kind.value_type if isinstance(kind, inspect.DictType) else None
+
+
+def _keys(places: Iterable[inspect.Type]) -> list[str]:
+    return [field.encode_name for kind in places if isinstance(kind, inspect.StructType) for field in kind.fields]
+
+
+def _values(places: Iterable[inspect.Type]) -> Iterator[str]:
+    for kind in places:
+        if isinstance(kind, inspect.LiteralType):
+            yield from map(str, kind.values)
+        elif isinstance(kind, inspect.IntType):
+            yield "a number"
+
+
+def _meant(word: str, known: Iterable[str]) -> str:
+    """Return a suggestion where a known word is near; hostile words can be long, and comparing is quadratic."""
+    if len(word) > _LONGEST_KEY:
+        return ""
+    by_lower = {each.lower(): each for each in known}
+    near = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.7)
+    return f"; `{by_lower[near[0]]}` may be meant" if near else ""

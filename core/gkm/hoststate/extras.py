@@ -1,0 +1,24 @@
+"""A program that is started without what it needs says so in one line: `pip install .` alone installs no dependencies.
+
+Nothing is required by default, because the CSI process installs its own extra and nothing else.
+"""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def needed(program: str, extra: str) -> Iterator[None]:
+    """End the process with exit code 1 and one line when a module of others is missing that `extra` brings."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if not missing or missing.startswith("gkm"):
+            raise
+        sys.stderr.write(
+            f"{program}: the Python module {missing} is not installed; install GKM with the extra that this program "
+            f"needs: pip install '.[{extra}]' in GKM's sources, or pip install 'gkm-VERSION.whl[{extra}]'\n"
+        )
+        raise SystemExit(1) from None
