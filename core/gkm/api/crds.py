@@ -80,7 +80,8 @@ _PLAN_COLUMNS = (
     Column("Domains", ".spec.metrics.domains", "integer"),
     Column("Gap", ".spec.metrics.gap", "integer"),
     Column("Stranded", ".spec.metrics.strandedGPUs", "integer"),
-    Column("Expires", ".spec.expiresAt", "date"),
+    # A string: kubectl shows a `date` as an age, and that of a time to come is `<invalid>`.
+    Column("Expires", ".spec.expiresAt"),
     Column("Age", ".metadata.creationTimestamp", "date"),
     Column("Policy", ".spec.policy", wide=True),
     Column("Hash", ".spec.hash", wide=True),
