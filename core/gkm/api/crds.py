@@ -39,6 +39,9 @@ class Kind:
 
 _CACHE_COLUMNS = (
     Column("Ready", ".status.ready"),
+    Column("Failed", ".status.failedNodes", "integer"),
+    # Why Ready is not True: 0/0 alone does not say that nodeSelector matches no node.
+    Column("Status", '.status.conditions[?(@.type=="Ready")].reason'),
     Column("Verified", '.status.conditions[?(@.type=="Verified")].reason'),
     Column("In-Use", ".status.podsUsing", "integer"),
     Column("Age", ".metadata.creationTimestamp", "date"),
