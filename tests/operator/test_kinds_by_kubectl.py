@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from gkm.api.crds import KINDS
 from gkm.api.meta import timestamp
 from gkm.kube.client import connect
 from operator_plans import RAW_PLANS
@@ -47,3 +48,38 @@ def test_when_a_plan_expires_is_shown_as_a_time(seen: Cluster) -> None:
     whole = {"apiVersion": "gkm.io/v1alpha1", "kind": "PlacementPlan", "metadata": meta, "spec": plan}
     connect(str(seen.kubeconfig_for(CONTROLLERS))).create(RAW_PLANS, whole)
     assert columns(seen, "gkmp", "llama-1")["EXPIRES"] == expires
+
+
+@pytest.mark.parametrize("plural", [kind.plural for kind in KINDS])
+def test_every_field_is_explained(seen: Cluster, plural: str) -> None:
+    """`kubectl explain` describes the fields one level below what it is asked for."""
+    left, asked = [plural], 0
+    while left:
+        path = left.pop()
+        text = seen.kubectl("explain", path)
+        asked += 1
+        assert "<empty>" not in text, text
+        assert "<no description>" not in text, text
+        fields = [line.split() for line in text.partition("FIELDS:")[2].splitlines() if "\t<" in line]
+        left += [f"{path}.{name}" for name, kind, *_ in fields if "Object" in kind and name != "metadata"]
+    assert asked > 1
+
+
+def test_what_a_person_leaves_out_is_filled_in(seen: Cluster) -> None:
+    for kind, name, spec in (
+        ("GKMCache", "short", {"image": "registry.test/a:1"}),
+        ("Run", "short", {"flavor": "h100", "gpus": 8, "tolerations": [{"key": "a"}]}),
+    ):
+        meta = {"name": name, "namespace": NAMESPACE}
+        seen.apply({"apiVersion": "gkm.io/v1alpha1", "kind": kind, "metadata": meta, "spec": spec})
+    spec = seen.get("gkmcache", "short", NAMESPACE)["spec"]
+    assert spec == {"image": "registry.test/a:1", "updatePolicy": {"mode": "Pinned", "interval": "15m"}}
+    assert seen.get("run", "short", NAMESPACE)["spec"] == {
+        "flavor": "h100",
+        "gpus": 8,
+        "gpusPerPod": 8,
+        "allowCrossGroupSpread": True,
+        "spares": 0,
+        "priority": 0,
+        "tolerations": [{"key": "a", "operator": "Equal"}],
+    }
