@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct, field
 
 from gkm.api.caches import DateTime
-from gkm.api.meta import API_VERSION, ObjectMeta
+from gkm.api.meta import API_VERSION, Conditions, ObjectMeta
 from gkm.api.nodes import NodeSpec
 
 MAX_PORTS = 512
@@ -112,6 +112,8 @@ class NodeFabricStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     ] = field(default_factory=list)
     last_updated: DateTime | None = None
     """When the agent last changed this status."""
+    conditions: Conditions = field(default_factory=list)
+    """Healthy: the NVLink fabric of the node is healthy; Unknown without one."""
 
 
 class NodeFabric(Struct, frozen=True, rename="camel", tag_field="kind", tag="NodeFabric"):

@@ -51,6 +51,13 @@ class Condition(Struct, frozen=True, rename="camel"):
     """metadata.generation that this condition is about."""
 
 
+Conditions = Annotated[
+    list[Condition],
+    Meta(extra_json_schema={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),
+]
+TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
+
+
 def with_condition(conditions: Iterable[Condition], new: Condition) -> list[Condition]:
     """Return the conditions with `new` in place of its type's old one.
 

@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Meta, Struct, field
 
 from gkm.api.caches import DateTime, Digest
-from gkm.api.meta import API_VERSION, ObjectMeta
+from gkm.api.meta import API_VERSION, Conditions, ObjectMeta
 
 NODE_LABEL = "gkm.node"
 LAST_UPDATED_ANNOTATION = "gkm.io/lastUpdated"
@@ -122,6 +122,8 @@ class NodeStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     """GPUs of the node; those that are alike stand together."""
     caches: dict[str, NodeCacheStatus] = field(default_factory=dict)
     """Caches on the node by the name of their GKMCache or ClusterGKMCache."""
+    conditions: Conditions = field(default_factory=list)
+    """Ready: every cache that is wanted on the node is ready there."""
 
 
 class GKMCacheNode(Struct, frozen=True, rename="camel", tag_field="kind", tag="GKMCacheNode"):
