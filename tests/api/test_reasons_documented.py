@@ -19,6 +19,7 @@ from gkm_operator.plans.wording import Reason as PlannedReason
 ROOT = Path(__file__).parent.parent.parent
 PAGE = ROOT / "docs" / "reference" / "reasons.md"
 CONDITIONS = ROOT / "operator" / "gkm_operator" / "caches" / "readiness.py"
+PLANS = ROOT / "operator" / "gkm_operator" / "plans"
 AGENT = ROOT / "agent" / "gkm_agent"
 DRIVER = ROOT / "csi" / "gkm_csi"
 WORDS = "Words of the CSI answers"
@@ -91,6 +92,7 @@ def test_the_reasons_of_a_gpu_stand_together() -> None:
         ("States of a cache on a node", lambda: set(CacheState)),
         ("Fabric", lambda: {*Health, *fabric._TROUBLES.values(), *fabric._CONFIGURATIONS.values()}),
         ("Runs", lambda: set(PlannedReason)),
+        ("Condition Live of a plan", lambda: of_conditions(PLANS / "plan_status.py")),
         ("CSI answers", lambda: {code.value for code in Code}),
     ],
 )
@@ -112,6 +114,7 @@ def test_no_row_stands_in_a_table_that_nobody_holds_against_the_code() -> None:
         "States of a cache on a node",
         "Fabric",
         "Runs",
+        "Condition Live of a plan",
         "CSI answers",
         WORDS,
     }

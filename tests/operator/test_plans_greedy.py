@@ -121,8 +121,9 @@ def test_a_plan_whose_run_left_it_behind_goes(site: PlansSite) -> None:
     site.controller.work()
     site.until("r", "Planned", "r-1")
     site.until("other", "Planned")
-    site.api.merge(RAW_PLANS, "r-1", {"metadata": {"ownerReferences": None}}, NAMESPACE)
+    # In this order: to a Run that is still there without its plan another is given.
     site.api.delete(RAW_RUNS, "r", NAMESPACE)
+    site.api.merge(RAW_PLANS, "r-1", {"metadata": {"ownerReferences": None}}, NAMESPACE)
     until(lambda: [plan["metadata"]["name"] for plan in site.plans()] == ["other-1"], "the plan of no run goes")
 
 

@@ -73,6 +73,7 @@ _RUN_COLUMNS = (
 )
 _PLAN_COLUMNS = (
     Column("Run", ".spec.run"),
+    Column("Live", '.status.conditions[?(@.type=="Live")].reason'),
     Column("GPUs", ".spec.gpus", "integer"),
     Column("Domains", ".spec.metrics.domains", "integer"),
     Column("Gap", ".spec.metrics.gap", "integer"),

@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Meta, Struct, field
 
 from gkm.api.caches import DateTime
-from gkm.api.meta import API_VERSION, ObjectMeta
+from gkm.api.meta import API_VERSION, Conditions, ObjectMeta
 from gkm.api.runs import GPUs, NoGPUs, PolicyName, RunMalleability
 
 _INT32 = {"format": "int32"}
@@ -185,11 +185,21 @@ class PlanSpec(Struct, frozen=True, rename=_SPEC_NAMES, omit_defaults=True):
     """When the GPUs of the plan are free again, unless pods of the run use them."""
 
 
+class PlanStatus(Struct, frozen=True, rename={"observed_generation": "observedGeneration"}, omit_defaults=True):
+    """What became of the plan; the controller is the only writer."""
+
+    observed_generation: Annotated[int, Meta(ge=0)] = 0
+    """metadata.generation that this status is about."""
+    conditions: Conditions = field(default_factory=list)
+    """Live: the plan is the newest of its run and holds its GPUs."""
+
+
 class PlacementPlan(Struct, frozen=True, rename={"api_version": "apiVersion"}, tag_field="kind", tag="PlacementPlan"):
     """Where the groups of a run go."""
 
     metadata: ObjectMeta
     spec: PlanSpec
+    status: PlanStatus = field(default_factory=PlanStatus)
     api_version: str = API_VERSION
 
 

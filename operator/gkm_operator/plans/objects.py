@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import msgspec
 from gkm.api.meta import API_VERSION, GROUP
-from gkm.api.plans import PlanSpec
+from gkm.api.plans import PlanSpec, PlanStatus
 from gkm.api.runs import RUN_LABEL, RunSpec, RunStatus
 from gkm.kube.api import Selector
 from gkm.kube.resources import Resource
@@ -92,6 +92,12 @@ class WatchedPlan(Struct, frozen=True):
 
     metadata: Metadata
     spec: PlanSpec
+    status: PlanStatus = field(default_factory=PlanStatus)
+
+    def decides_as(self, other: "WatchedPlan") -> bool:
+        """Return whether nothing is decided otherwise by another version of this object: only its status differs."""
+        plain = structs.replace(other.metadata, resource_version=self.metadata.resource_version)
+        return (plain, other.spec) == (self.metadata, self.spec)
 
 
 class PodMetadata(Struct, frozen=True, gc=False):
