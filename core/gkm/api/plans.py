@@ -6,7 +6,7 @@ from msgspec import Meta, Struct, field
 
 from gkm.api.caches import DateTime
 from gkm.api.meta import API_VERSION, Conditions, ObjectMeta
-from gkm.api.runs import GPUs, NoGPUs, PolicyName, RunMalleability
+from gkm.api.runs import GPUs, Labels, NoGPUs, PolicyName, RunMalleability
 
 _INT32 = {"format": "int32"}
 Count = Annotated[int, Meta(ge=0, extra_json_schema=_INT32)]
@@ -183,6 +183,8 @@ class PlanSpec(Struct, frozen=True, rename=_SPEC_NAMES, omit_defaults=True):
     reason: Annotated[str, Meta(max_length=1024, description="Why it took that one's place.")] = ""
     expires_at: DateTime | None = None
     """When the GPUs of the plan are free again, unless pods of the run use them."""
+    labels: Labels = field(default_factory=dict)
+    """Labels of the run's spec as they were when the plan was made, for whoever binds it."""
 
 
 class PlanStatus(Struct, frozen=True, rename={"observed_generation": "observedGeneration"}, omit_defaults=True):

@@ -126,9 +126,9 @@ class RunSpec(Struct, frozen=True, omit_defaults=True, rename=_NAMES):
             extra_json_schema={"format": "int32"},
         ),
     ] = 0
-    labels: Annotated[Labels, Meta(description="For whoever binds the plan; not read here.")] = field(
-        default_factory=dict
-    )
+    labels: Annotated[
+        Labels, Meta(description="For whoever binds the plan, which repeats them; they decide nothing.")
+    ] = field(default_factory=dict)
 
 
 class RunFix(Struct, frozen=True):

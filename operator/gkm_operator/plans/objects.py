@@ -71,15 +71,11 @@ def _short(text: str) -> str:
 
 
 class WatchedRun(Struct, frozen=True):
-    """A Run. Its labels for others are not kept: they may be large."""
+    """A Run."""
 
     metadata: Metadata
     spec: RunSpec
     status: RunStatus = field(default_factory=RunStatus)
-
-    def __post_init__(self) -> None:
-        if self.spec.labels:
-            structs.force_setattr(self, "spec", structs.replace(self.spec, labels={}))
 
     @property
     def key(self) -> RunKey:
