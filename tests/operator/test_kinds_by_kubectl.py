@@ -1,6 +1,7 @@
 """What a person sees of our kinds: kubectl on a real kube-apiserver, with the definitions that ship."""
 
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
@@ -20,10 +21,12 @@ PLACE = {"region": "r", "cluster": "c", "block": "b", "domain": "d"}
 NUMBERS = ("domains", "lowerBound", "gap", "strandedGPUs", "blocks", "pristineDomains", "sparesElsewhere")
 
 
-@pytest.fixture(scope="module")
-def seen(gkm_cluster: Cluster) -> Cluster:
+@pytest.fixture
+def seen(gkm_cluster: Cluster) -> Iterator[Cluster]:
+    """A namespace in the cluster that tests share; nothing is left in it for the controllers of others."""
     gkm_cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
-    return gkm_cluster
+    yield gkm_cluster
+    gkm_cluster.kubectl("delete", "gkmcaches,runs,placementplans", "--all", "--namespace", NAMESPACE)
 
 
 def columns(cluster: Cluster, kind: str, name: str) -> dict[str, str]:
