@@ -3,10 +3,12 @@
 Source: prior-art/oci-and-signatures.md, "Verified matrix". `online` is not among them: nothing is asked of a log.
 """
 
+import datetime as dt
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from gkm.api.config import Identity, Policy
 from testbed.push import Target
@@ -15,7 +17,20 @@ from testbed.sigstore import SigningKey, payload_of, push_bundle, push_legacy
 from testbed.sigstore_keyless import Flaw, Person, Service
 from testbed.sigstore_services import Sigstore
 
+PERIODS = {
+    "ended": {"start": "2020-01-01T00:00:00Z", "end": "2021-01-01T00:00:00Z"},
+    "not begun": {"start": "2100-01-01T00:00:00Z"},
+}
 LAYER = "application/vnd.oci.image.layer.v1.tar"
+
+
+def limited(root: dict[str, Any], services: str, period: str) -> dict[str, Any]:
+    """Return a trusted root in which `services` (tlogs, ctlogs …) are valid in one period only."""
+    now = dt.datetime.now(dt.UTC).isoformat().replace("+00:00", "Z")
+    valid = PERIODS.get(period, {"start": "2024-01-01T00:00:00Z", "end": now})
+    for service in root[services]:
+        service.get("publicKey", service)["validFor"] = valid
+    return root
 
 
 @dataclass(frozen=True)
@@ -36,10 +51,17 @@ class Ground:
         return cls(target, image, other, sigstore, sigstore.write_trusted_root(directory))
 
     def policy(self, row: "Row") -> Policy:
+        root = str(self.root_of(row))
         if row.wants == "key":
             keys = [self.key.public_pem.decode()]
-            return Policy(keys=keys, tlog="required" if row.log else "optional", trusted_root=str(self.root))
-        return Policy(identities=[Identity(self.person.issuer, self.person.subject)], trusted_root=str(self.root))
+            return Policy(keys=keys, tlog="required" if row.log else "optional", trusted_root=root)
+        return Policy(identities=[Identity(self.person.issuer, self.person.subject)], trusted_root=root)
+
+    def root_of(self, row: "Row") -> Path:
+        """Write the trusted root for a row, and return its path; a period that has ended since ends now."""
+        if row.limited:
+            self.root.write_text(json.dumps(limited(self.sigstore.trusted_root(), row.limited, row.period)))
+        return self.root
 
     def sign(self, row: "Row", digest: str) -> str:
         """Sign as the row says and attach it to `digest`; return the digest of what holds the signature."""
@@ -59,7 +81,10 @@ class Ground:
 
 @dataclass(frozen=True)
 class Row:
-    """A signature in `form`, made by `by`, where the policy wants `wants`; `says` is why it is refused."""
+    """A signature in `form`, made by `by`, where the policy wants `wants`; `says` is why it is refused.
+
+    `limited` are the services of the trusted root that count in `period` only. cosign accepts what is `stricter`.
+    """
 
     name: str
     form: str
@@ -69,6 +94,9 @@ class Row:
     log: int = 0
     stamped: bool = False
     flaw: Flaw = Flaw.NONE
+    limited: str = ""
+    period: str = ""
+    stricter: bool = False
     place: Callable[[Ground, "Row"], object] = lambda ground, row: ground.sign(row, ground.digest)
 
     @property

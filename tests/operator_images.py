@@ -2,10 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TypeVar
 
 from gkm.api.errors import GKMError, Reason
+from gkm.api.signers import Signer
 from gkm.images.signatures.verify import Verdict
+from gkm_operator.images import Claims
 
 T = TypeVar("T")
 
@@ -26,6 +29,9 @@ class FakeImages:
     digests: dict[str, str | GKMError] = field(default_factory=dict)
     verdicts: dict[str, Verdict | GKMError] = field(default_factory=dict)
     sizes: Mapping[str, int | GKMError] = field(default_factory=dict)
+    created: dict[str, datetime] = field(default_factory=dict)
+    revocations: dict[str, Verdict] = field(default_factory=dict)
+    """What policies take back, by digest, whoever signed it."""
     closed: GKMError | None = None
     """Why the credentials of caches cannot be read."""
     asked: list[tuple[str, ...]] = field(default_factory=list)
@@ -44,6 +50,13 @@ class FakeImages:
     def verify(self, image: str, digest: str, namespace: str | None) -> Verdict:
         self.asked.append(("verify", image, digest, str(namespace)))
         return _or_raise(self.verdicts.get(digest, UNSIGNED))
+
+    def revoked(self, image: str, digest: str, namespace: str | None, signers: Sequence[Signer]) -> Verdict | None:
+        self.asked.append(("revoked", image, digest, str(namespace), *map(str, signers)))
+        return self.revocations.get(digest)
+
+    def claims(self, image: str, digest: str) -> Claims:
+        return Claims(self.size(image, digest), self.created.get(digest))
 
     def size(self, image: str, digest: str) -> int:
         self.asked.append(("size", image, digest))

@@ -53,7 +53,7 @@ class Agent:
         images: CacheImages,
         gpus: GpuWatch,
         publisher: Publisher,
-        policy: str,
+        policy: Callable[[], str],
         wake: Event,
         clock: Callable[[], float] = time.time,
         pulse: Pulse | None = None,
@@ -68,7 +68,8 @@ class Agent:
         self._images = images
         self._gpus = gpus
         self._publisher = publisher
-        self._policy = policy
+        self._policy_now = policy
+        self._policy = policy()
         self._keeps = keeps
         self._wake = wake
         self._clock = clock
@@ -119,6 +120,7 @@ class Agent:
             self._ended(finished.wanted, finished.failure)
         for ref in self._room.eased():
             self._tries.again(ref)
+        self._policy = self._policy_now()
         inventory = self._gpus.inventory
         # Asked before the caches are: what becomes complete in between has left some out, and they are not gone.
         complete = self._source.synced
@@ -215,12 +217,13 @@ class Agent:
         turns = Turns(self._workers, self._tries, cache(lambda ref: waiting.is_waited_for(self._desk.layout, ref)))
         left = dict(asks)
         while (ref := turns.next(left)) is not None:
-            self._begin(wanted[ref], left.pop(ref), known[ref].pointer, inventory)
+            self._begin(wanted[ref], left.pop(ref), known[ref], inventory)
         if (late := turns.to_give_way(left)) is not None:
             self._tries.began(late)  # it has had its turn until now: whoever waits goes before it
             self._workers.give_way(late)
 
-    def _begin(self, wanted: WantedCache, ask: Ask, pointer: Pointer | None, inventory: Inventory) -> None:
+    def _begin(self, wanted: WantedCache, ask: Ask, known: Known, inventory: Inventory) -> None:
+        pointer = known.pointer
         self._tries.began(wanted.ref)
         self._workers.start(
             Pull(
@@ -234,6 +237,7 @@ class Agent:
                 room=self._room,
                 announced=pointer is not None and (pointer.state, pointer.image) == (CacheState.FAILED, wanted.image),
                 serving=pointer if ask.serving else None,
+                signers=decisions.signers(known.check, wanted, ask.digest),
             )
         )
 

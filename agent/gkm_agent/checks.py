@@ -4,15 +4,16 @@ Whoever holds a check may be judged against other GPUs without asking anybody: t
 It stands for one image, one digest and one set of policies; with any other it counts for nothing.
 """
 
-import hashlib
 from pathlib import Path
 
 import msgspec
 from gkm.api.config import Verification
+from gkm.api.signers import Signer
 from gkm.hoststate import files
 from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.names import CacheRef
+from gkm.images.signatures.policy_files import Fingerprint
 from msgspec import Struct
 
 FILE = "check.json"
@@ -29,13 +30,17 @@ class CheckedTarget(Struct, frozen=True, rename="camel"):
 
 
 class Check(Struct, frozen=True, rename="camel"):
-    """An image that verification let through: `notice` is what it had to say about that, if anything."""
+    """An image that verification let through: `notice` is what it had to say about that, if anything.
+
+    `signers` are those whose signatures counted, so that a later policy can refuse them without a registry.
+    """
 
     image: str
     digest: str
     policy: str
     targets: tuple[CheckedTarget, ...]
     notice: str = ""
+    signers: tuple[Signer, ...] = ()
 
 
 def save(layout: Layout, ref: CacheRef, check: Check) -> None:
@@ -56,19 +61,13 @@ def remove(layout: Layout, ref: CacheRef) -> None:
     _path(layout, ref).unlink(missing_ok=True)
 
 
-def policy_of(verification: Verification) -> str:
-    """Return a name for what is demanded now, the content of its files included: a new key or root asks anew.
+def policy_of(verification: Verification) -> Fingerprint:
+    """Return the name of what is demanded, which follows the content of its files: a new key or root asks anew.
 
     What follows from a refusal, and when it is looked for, is no demand: a change of that asks nobody.
     """
-    hasher = hashlib.sha256(msgspec.json.encode({"mode": verification.mode, "policies": verification.policies}))
-    for path in verification.files():
-        try:
-            hasher.update(files.read_bounded(Path(path).resolve()))
-        except (OSError, UnreadableState):
-            # Verification itself will say what is wrong with the file.
-            hasher.update(b"unreadable")
-    return hasher.hexdigest()
+    demand = msgspec.json.encode({"mode": verification.mode, "policies": verification.policies})
+    return Fingerprint(verification.files(), demand)
 
 
 def _path(layout: Layout, ref: CacheRef) -> Path:

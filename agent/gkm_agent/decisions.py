@@ -7,6 +7,7 @@ registry becomes a pull.
 from dataclasses import dataclass, replace
 
 from gkm.api.errors import Reason
+from gkm.api.signers import Signer
 from gkm.gpus import preflight
 from gkm.gpus.preflight import Preflight
 from gkm.gpus.values import Inventory
@@ -101,6 +102,12 @@ def meant(wanted: WantedCache, pointer: Pointer | None, check: Check | None) -> 
 def counts(check: Check | None, wanted: WantedCache, digest: str, policy: str) -> bool:
     """Return whether a check still says that this image may be used."""
     return check is not None and (check.image, check.digest, check.policy) == (wanted.image, digest, policy)
+
+
+def signers(check: Check | None, wanted: WantedCache, digest: str) -> tuple[Signer, ...]:
+    """Return by whom this image was let through, as far as it is known."""
+    same = check is not None and (check.image, check.digest) == (wanted.image, digest)
+    return check.signers if check is not None and same else ()
 
 
 def serves(known: Known, wanted: WantedCache, digest: str) -> bool:

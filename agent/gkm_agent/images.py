@@ -1,10 +1,11 @@
 """What the agent needs of images, and gkm.images as what stands behind it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from gkm.api.config import Config
+from gkm.api.signers import Signer
 from gkm.hoststate.layout import Layout
 from gkm.images import cache
 from gkm.images.cache import CacheImage
@@ -42,6 +43,9 @@ class CacheImages(Protocol):
 
     def verify(self, image: str, digest: str, namespace: str | None) -> Verdict:
         """Return whether exactly this content may be used in a namespace (None: cluster-wide)."""
+
+    def revoked(self, image: str, digest: str, namespace: str | None, signers: Sequence[Signer]) -> Verdict | None:
+        """Return the refusal of what `signers` opened, where policies name one of them no more. Asks nobody."""
 
     def describe(self, image: str, digest: str) -> CacheImage:
         """Return what the image says of itself; no content is fetched.
@@ -110,6 +114,10 @@ class RegistryImages:
         """See CacheImages."""
         pinned = Reference.parse(image).pinned(digest)
         return stages.verified(lambda: self.verifier.verify(self.registry, pinned, namespace))
+
+    def revoked(self, image: str, digest: str, namespace: str | None, signers: Sequence[Signer]) -> Verdict | None:
+        """See CacheImages."""
+        return self.verifier.revoked(Reference.parse(image).pinned(digest), namespace, signers)
 
     def describe(self, image: str, digest: str) -> CacheImage:
         """See CacheImages."""

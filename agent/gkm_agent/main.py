@@ -89,7 +89,7 @@ def work(chosen: Options, config: Config, outside: Outside, stop: Event, wake: E
         images=outside.images(PullSecrets(connected.secrets, config.registries, connected.namespace)),
         gpus=gpus,
         publisher=publisher,
-        policy=policy_of(config.verification),
+        policy=policy_of(config.verification).now,
         wake=wake,
         pulse=pulse,
         bounds=config.store,

@@ -9,12 +9,14 @@ import logging
 from dataclasses import asdict, dataclass, replace
 
 from gkm.api.errors import GKMError, Reason
+from gkm.api.signers import Signer
 from gkm.gpus import preflight
 from gkm.gpus.values import Inventory
 from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.pointers import CacheState, Pointer
 from gkm.images.cache import CacheImage
 from gkm.images.pulling.pull import Stage
+from gkm.images.signatures.verify import Verdict
 
 from gkm_agent import logs, withdrawal
 from gkm_agent.checks import Check, CheckedTarget
@@ -58,6 +60,8 @@ class Pull:
     """A pointer with a reason stands already: a further try does not hide it behind a Pending of seconds."""
     extracting: bool = False
     """All blobs are here: to end the pull now would throw away more than is left to do."""
+    signers: tuple[Signer, ...] = ()
+    """By whom this image was let through before: policies that name them no more refuse it, whatever the registry."""
     serving: Pointer | None = None
     """What is Ready and stays so until it is let through anew, and also if it is refused (whenRevoked: keep)."""
 
@@ -98,11 +102,7 @@ class Pull:
     def _run(self) -> None:
         if not (self.announced or self._keeps):
             self._say(CacheState.PENDING, message="looking at the image in its registry")
-        self.images = self.images.opened_for(self.wanted)
-        self.digest = self.digest or self.images.resolve(self.wanted.image)
-        verdict = self.images.verify(self.wanted.image, self.digest, self.wanted.ref.namespace)
-        if not verdict.allowed:
-            raise GKMError(verdict.reason, verdict.message)
+        verdict = self._let_through()
         # From here on it is as with any image that is let through, also where what it says of itself is no good.
         serving, self.serving = self.serving, None
         try:
@@ -111,14 +111,42 @@ class Pull:
             if error.transient:
                 self.serving = serving
             raise
-        check = self._checked(image, "" if verdict.verified else verdict.message)
+        check = self._checked(image, verdict)
         fit = preflight.check(image.targets, self.inventory.gpus)
         size = self._fetch(image) if fit.fits else None
         self.desk.save(verdict_pointer(self.wanted, check, fit, self.inventory, size), self.ticket)
 
-    def _checked(self, image: CacheImage, notice: str) -> Check:
+    def _let_through(self) -> Verdict:
+        """Return the verdict that lets the image through, and open it.
+
+        Raises:
+            GKMError: it is refused, or the registry does not say.
+        """
+        try:
+            self.images = self.images.opened_for(self.wanted)
+            self.digest = self.digest or self.images.resolve(self.wanted.image)
+            verdict = self.images.verify(self.wanted.image, self.digest, self.wanted.ref.namespace)
+        except GKMError as error:
+            verdict = self._unless_revoked(error)
+        if verdict.verified is None and not verdict.allowed:
+            verdict = self._unless_revoked(GKMError(verdict.reason, verdict.message))
+        if not verdict.allowed:
+            raise GKMError(verdict.reason, verdict.message)
+        return verdict
+
+    def _unless_revoked(self, error: GKMError) -> Verdict:
+        """Return the refusal that needs no registry, or raise why the registry did not say."""
+        passes = self.digest and (error.transient or error.reason is Reason.UNAUTHORIZED)
+        wanted = self.wanted
+        refused = self.images.revoked(wanted.image, self.digest, wanted.ref.namespace, self.signers) if passes else None
+        if refused is None or refused.allowed:
+            raise error
+        return refused
+
+    def _checked(self, image: CacheImage, verdict: Verdict) -> Check:
         targets = tuple(CheckedTarget(**asdict(target)) for target in image.targets)
-        check = Check(self.wanted.image, self.digest, self.policy, targets, notice)
+        notice = "" if verdict.verified else verdict.message
+        check = Check(self.wanted.image, self.digest, self.policy, targets, notice, verdict.signers)
         self.desk.save_check(check, self.ticket)
         return check
 

@@ -2,15 +2,30 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Protocol
 
 from gkm.api.config import Config
+from gkm.api.signers import Signer
 from gkm.images import cache
 from gkm.images.reference import Reference
 from gkm.images.registries.pull_secrets import PullSecrets
 from gkm.images.registries.registry import Registry
 from gkm.images.registries.transport import Limits
 from gkm.images.signatures.verify import VERIFY_SECONDS, Verdict, Verifier
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """What an image says of itself: the bytes of its files, 0 where it does not say, and when it was created."""
+
+    size_bytes: int = 0
+    created: datetime | None = None
+    readable: bool = True
+
+
+NO_CLAIMS = Claims()
+UNREADABLE = Claims(readable=False)
 
 
 class Images(Protocol):
@@ -37,6 +52,22 @@ class Images(Protocol):
 
         Raises:
             GKMError: as `resolve`.
+        """
+        ...
+
+    def revoked(self, image: str, digest: str, namespace: str | None, signers: Sequence[Signer]) -> Verdict | None:
+        """Return the refusal of what `signers` opened, where policies name one of them no more. Asks nobody.
+
+        Raises:
+            GKMError: `image` is no reference.
+        """
+        ...
+
+    def claims(self, image: str, digest: str) -> Claims:
+        """Return what the image says of itself.
+
+        Raises:
+            GKMError: as `size`.
         """
         ...
 
@@ -84,6 +115,15 @@ class RegistryImages:
         """Return the verdict on this digest."""
         return self.verifier.verify(self.registry, Reference.parse(image).pinned(digest), namespace)
 
+    def revoked(self, image: str, digest: str, namespace: str | None, signers: Sequence[Signer]) -> Verdict | None:
+        """Return the refusal of what `signers` opened, where policies name one of them no more."""
+        return self.verifier.revoked(Reference.parse(image).pinned(digest), namespace, signers)
+
+    def claims(self, image: str, digest: str) -> Claims:
+        """Return what the image says of itself."""
+        described = cache.describe(self.registry, Reference.parse(image).pinned(digest))
+        return Claims(described.size_bytes or 0, described.created)
+
     def size(self, image: str, digest: str) -> int:
         """Return the size of the files as the image claims it."""
-        return cache.describe(self.registry, Reference.parse(image).pinned(digest)).size_bytes or 0
+        return self.claims(image, digest).size_bytes

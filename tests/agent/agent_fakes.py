@@ -2,13 +2,14 @@
 
 import hashlib
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 
 from gkm.api.errors import GKMError, Reason
 from gkm.api.nodes import NodeStatus
+from gkm.api.signers import Signer
 from gkm.gpus.values import Gpu, Inventory
 from gkm.hoststate.layout import Layout
 from gkm.images.cache import CacheImage, Format, Target
@@ -62,6 +63,10 @@ class FakeImages:
         self._step("verify", digest)
         del image, namespace
         return self.verdicts.get(digest, TRUSTED)
+
+    def revoked(self, image: str, digest: str, namespace: str | None, signers: Sequence[Signer]) -> Verdict | None:
+        del image, digest, namespace, signers
+        return None
 
     def describe(self, image: str, digest: str) -> CacheImage:
         self._step("describe", digest)

@@ -64,7 +64,7 @@ class Node:
             images=self.images,
             gpus=self.watch,
             publisher=self.publisher,
-            policy=self.policy,
+            policy=lambda: self.policy,
             keeps=self.keeps,
             wake=wake,
             clock=lambda: self.now,

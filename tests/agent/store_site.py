@@ -44,7 +44,7 @@ def bounded(node: Node, bounds: Store) -> Desk:
         images=node.images,
         gpus=node.watch,
         publisher=node.publisher,
-        policy=node.policy,
+        policy=lambda: node.policy,
         wake=Event(),
         clock=lambda: node.now,
         bounds=bounds,

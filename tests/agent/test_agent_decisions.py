@@ -25,6 +25,10 @@ READY = decisions.verdict_pointer(WANTED, CHECK, preflight.check(CHECK.targets, 
 NOW = 1_750_000_000.0
 
 
+def name_of(verification: Verification) -> str:
+    return policy_of(verification).now()
+
+
 def step(wanted: WantedCache, known: Known, *gpus: Gpu, errors: tuple[str, ...] = ()) -> decisions.Step:
     return decide(wanted, known, Inventory(tuple(gpus), errors), "policy", NOW)
 
@@ -131,18 +135,18 @@ def test_a_message_is_one_bounded_line() -> None:
 def test_a_policy_has_another_name_when_anything_of_it_changes() -> None:
     base = Verification(policies=[Policy(keys=["-----BEGIN PUBLIC KEY-----"])])
 
-    assert policy_of(base) == policy_of(Verification(policies=[Policy(keys=["-----BEGIN PUBLIC KEY-----"])]))
-    assert policy_of(base) != policy_of(Verification(policies=[Policy(keys=["-----BEGIN PUBLIC KEY-----", "x"])]))
-    assert policy_of(base) != policy_of(Verification(mode="off", policies=base.policies))
+    assert name_of(base) == name_of(Verification(policies=[Policy(keys=["-----BEGIN PUBLIC KEY-----"])]))
+    assert name_of(base) != name_of(Verification(policies=[Policy(keys=["-----BEGIN PUBLIC KEY-----", "x"])]))
+    assert name_of(base) != name_of(Verification(mode="off", policies=base.policies))
 
 
 def test_a_key_file_with_another_key_is_another_policy(tmp_path: Path) -> None:
     key = tmp_path / "cosign.pub"
     verification = Verification(policies=[Policy(keys=[str(key)])])
-    names = [policy_of(verification)]
+    names = [name_of(verification)]
     for text in ("one", "two"):
         key.write_text(text)
-        names.append(policy_of(verification))
+        names.append(name_of(verification))
 
     assert len(set(names)) == 3
 

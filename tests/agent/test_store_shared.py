@@ -43,7 +43,7 @@ def test_twenty_caches_in_ten_namespaces_cost_one_download_and_each_its_own_proo
         images=RegistryImages.of(config, layout),
         gpus=gpus,
         publisher=publisher,
-        policy="policy",
+        policy=lambda: "policy",
         wake=wake,
         bounds=config.store,
     )

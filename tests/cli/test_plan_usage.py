@@ -1,9 +1,12 @@
 """What is typed wrong, or stands wrong in a file, ends in one line that says what to do, and never in a plan."""
 
 from pathlib import Path
+from unittest.mock import Mock
 
+import gkm.packing.plan as planner
 import pytest
 from cli_plan_site import Json, Site, ask, listed, node, pod, run
+from gkm.packing.self_check import InvalidPlanError
 
 
 @pytest.fixture
@@ -139,3 +142,15 @@ def test_what_is_too_large_to_be_solved_exactly_is_said_and_not_guessed(site: Si
     done = site.ask(nodes=nodes, run=site.write("scopes.json", run(gpus=2400, groupGPUs=8, scopes=scopes)))
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("error: run ml/llama cannot be planned: ")
+
+
+@pytest.mark.parametrize("runs", [["llama"], ["llama", "qwen"]])
+def test_a_defect_of_the_planner_is_one_line_and_no_plan(
+    site: Site, monkeypatch: pytest.MonkeyPatch, runs: list[str]
+) -> None:
+    monkeypatch.setattr(planner, "verify", Mock(side_effect=InvalidPlanError("the planner made an invalid plan: why")))
+    typed = [part for name in runs for part in ("--run", site.write(f"{name}.json", run(name)))]
+    done = ask("--nodes", site.nodes, *typed)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "cannot be planned: the planner made an invalid plan: why" in done.stderr
+    assert len(done.stderr.splitlines()) == 1

@@ -31,7 +31,7 @@ def main() -> int:
 def _fuzz(name: str) -> int:
     import atheris  # noqa: PLC0415 -- only here: it is not for every platform
 
-    with atheris.instrument_imports(include=["gkm"]):
+    with atheris.instrument_imports(include=["gkm", "gkm_cli"]):
         from fuzz_targets import MUTATORS, TARGETS, quiet  # noqa: PLC0415
 
     found = BUILD / name

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import fuzz_images
+import fuzz_vllm
 from fuzz_mutators import Blind, Mutator, of_json, of_tar, of_words
 from gkm.api import config
 from gkm.api.config import ConfigInvalid
@@ -68,6 +69,9 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "layer": _layer,
     "triton-group": _group,
     "vllm-index": _index,
+    "vllm-artifact": fuzz_vllm.artifact,
+    "vllm-factors": fuzz_vllm.factors,
+    "gpu-file": fuzz_vllm.gpu_file,
     "config": config.parse,  # type: ignore[dict-item]  # what it returns is of no interest here
 }
 
@@ -75,6 +79,9 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
 MUTATORS: dict[str, Callable[[Blind], Mutator]] = {
     "reference": of_words,
     "tar": of_tar,
+    "vllm-artifact": fuzz_vllm.of_marks,
+    "vllm-factors": of_json,
+    "gpu-file": of_json,
     **dict.fromkeys(
         ("manifest", "labels", "signature", "keyless", "log-entry", "trusted-root", "triton-group", "vllm-index"),
         of_json,

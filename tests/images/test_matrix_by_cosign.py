@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import images_matrix_periods as periods
 import pytest
 from gkm.api.config import Identity, Policy, Registries, RegistryHost, Verification
 from gkm.images.reference import Reference
@@ -43,14 +44,16 @@ def host(request: pytest.FixtureRequest) -> Iterator[str]:
         yield registry.host
 
 
-@pytest.mark.parametrize("row", [*ACCEPTED, *REFUSED], ids=str)
+@pytest.mark.parametrize("row", [*ACCEPTED, *REFUSED, *periods.ROWS], ids=str)
 def test_cosign_judges_as_we_do(row: Row, signer: Cosign, host: str, server: SigstoreServer, tmp_path: Path) -> None:
     target = Target(host, f"matrix/{signer.command}-{str(row).strip('.').replace('.', '')}")
     ground = Ground.prepared(target, server.sigstore, tmp_path)
     row.place(ground, row)
     image = f"{target}@{ground.digest}"
     assert ours(image, ground.policy(row)).verified is row.accepted
-    assert signer.accepts(image, arguments(row, ground, tmp_path), bundle=row.form == "bundle") is row.accepted
+    assert signer.accepts(image, arguments(row, ground, tmp_path), bundle=row.form == "bundle") is (
+        row.accepted or row.stricter
+    )
 
 
 def arguments(row: Row, ground: Ground, directory: Path) -> list[str]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import images_matrix_periods as periods
 import pytest
 from gkm.api.config import Verification
 from gkm.api.errors import Reason
@@ -33,14 +34,14 @@ def judged(row: Row, registry: Registry, sigstore: Sigstore, directory: Path) ->
     return Verifier(Verification(policies=[ground.policy(row)])).verify(client_of(registry), ref, "team")
 
 
-@pytest.mark.parametrize("row", ACCEPTED, ids=str)
+@pytest.mark.parametrize("row", [*ACCEPTED, *periods.ACCEPTED], ids=str)
 def test_a_right_signature_is_accepted(row: Row, registry: Registry, sigstore: Sigstore, tmp_path: Path) -> None:
     verdict = judged(row, registry, sigstore, tmp_path)
     assert (verdict.verified, verdict.allowed, verdict.reason) == (True, True, Reason.COSIGN_SUCCESS), verdict.message
     assert len(verdict.findings) == 1
 
 
-@pytest.mark.parametrize("row", REFUSED, ids=str)
+@pytest.mark.parametrize("row", [*REFUSED, *periods.REFUSED], ids=str)
 def test_a_wrong_signature_is_refused(row: Row, registry: Registry, sigstore: Sigstore, tmp_path: Path) -> None:
     verdict = judged(row, registry, sigstore, tmp_path)
     assert (verdict.verified, verdict.allowed) == (False, False)

@@ -15,6 +15,7 @@ from gkm_operator.caches.fleet import Fleet
 from gkm_operator.caches.outcome import of_verdict
 from gkm_operator.caches.presence import Agent
 from gkm_operator.caches.tally import CacheKey, Summary
+from gkm_operator.images import Claims
 from hypothesis import given
 from hypothesis import strategies as st
 from operator_images import DIGEST, GOOD, OTHER
@@ -219,6 +220,6 @@ def test_nothing_is_kept_of_what_has_gone(history: list[Event]) -> None:
 def written(fleet: Fleet, key: CacheKey) -> bytes:
     """Return the status that is applied, byte for byte."""
     cache = GKMCache(ObjectMeta(name=key.name, namespace=key.namespace, uid="u", generation=1), CacheSpec(IMAGE))
-    wanted = status.wanted(cache, of_verdict(IMAGE, DIGEST, GOOD, 7), fleet.summary(key, DIGEST), NOW)
+    wanted = status.wanted(cache, of_verdict(IMAGE, DIGEST, GOOD, Claims(7)), fleet.summary(key, DIGEST), NOW)
     assert wanted is not None
     return msgspec.json.encode(status.applied(cache, wanted))

@@ -7,10 +7,11 @@ from gkm.api.caches import CacheSpec, CacheStatus, ClusterGKMCache, GKMCache, Lo
 from gkm.api.errors import GKMError, Reason
 from gkm.api.meta import Condition, ObjectMeta
 from gkm.images.signatures.verify import Verdict
-from gkm_operator.caches.outcome import Outcome, look, of_error, of_verdict
+from gkm_operator.caches.outcome import Outcome, Standing, look, of_error, of_verdict
 from gkm_operator.caches.status import applied, resolved, wanted
 from gkm_operator.caches.tally import Summary
 from gkm_operator.caches.telling import regarding, told
+from gkm_operator.images import Claims
 from msgspec import structs
 from operator_images import AWAY, DIGEST, GOOD, OFF, OTHER, UNKNOWN, UNSIGNED, WARNED, FakeImages
 
@@ -28,7 +29,7 @@ def cache(status: CacheStatus | None = None, image: str = IMAGE, generation: int
 
 def settled(summary: Summary = NOBODY) -> CacheStatus:
     """Return the status of a cache whose image was good."""
-    status = wanted(cache(), of_verdict(IMAGE, DIGEST, GOOD, 7), summary, THEN)
+    status = wanted(cache(), of_verdict(IMAGE, DIGEST, GOOD, Claims(7)), summary, THEN)
     assert status
     return status
 
@@ -51,7 +52,7 @@ def shown(status: CacheStatus, kind: str) -> tuple[str, str]:
     ],
 )
 def test_the_verdict_becomes_a_condition(verdict: Verdict, status: str, reason: str, settled: bool) -> None:  # noqa: FBT001
-    outcome = of_verdict(IMAGE, DIGEST, verdict, 7)
+    outcome = of_verdict(IMAGE, DIGEST, verdict, Claims(7))
     assert (outcome.status, outcome.reason, outcome.settled) == (status, reason, settled)
     assert outcome.message == verdict.message
 
@@ -73,7 +74,9 @@ def test_an_error_becomes_a_condition_and_is_tried_again(reason: Reason, status:
 
 def test_an_image_is_resolved_once_and_verified_each_time() -> None:
     images = FakeImages({IMAGE: OTHER}, {DIGEST: GOOD}, {DIGEST: 7})
-    assert look(images, cache(), DIGEST) == Outcome(IMAGE, DIGEST, "True", Reason.COSIGN_SUCCESS, GOOD.message, 7)
+    assert look(images, cache(), Standing(DIGEST)) == Outcome(
+        IMAGE, DIGEST, "True", Reason.COSIGN_SUCCESS, GOOD.message, 7
+    )
     assert [call[0] for call in images.asked] == ["verify", "size"]
     assert look(images, cache(), None).digest == OTHER
 
@@ -147,7 +150,7 @@ def test_sums_become_conditions(summary: Summary, ready: tuple[str, str], error:
 )
 def test_a_cache_that_no_node_reports_says_which_nodes_would(selector: dict[str, str], labels: str) -> None:
     selecting = structs.replace(cache(), spec=CacheSpec(IMAGE, node_selector=selector))
-    status = wanted(selecting, of_verdict(IMAGE, DIGEST, GOOD, 7), NOBODY, THEN)
+    status = wanted(selecting, of_verdict(IMAGE, DIGEST, GOOD, Claims(7)), NOBODY, THEN)
     assert status
     assert shown(status, "Ready") == ("False", "NoMatchingNodes")
     condition = status.condition("Ready")
@@ -160,7 +163,7 @@ def test_a_cache_that_no_node_reports_says_which_nodes_would(selector: dict[str,
 
 
 def test_without_a_good_verdict_nothing_is_ready() -> None:
-    status = wanted(cache(), of_verdict(IMAGE, DIGEST, UNSIGNED, 0), Summary(total=1, ready=1), NOW)
+    status = wanted(cache(), of_verdict(IMAGE, DIGEST, UNSIGNED, Claims(0)), Summary(total=1, ready=1), NOW)
     assert status
     assert shown(status, "Ready") == ("False", "NotVerified")
     assert verified_digest(cache(status)) is None
@@ -168,16 +171,16 @@ def test_without_a_good_verdict_nothing_is_ready() -> None:
 
 def test_nothing_is_written_when_nothing_changed() -> None:
     status = settled()
-    assert wanted(cache(status), of_verdict(IMAGE, DIGEST, GOOD, 7), NOBODY, NOW) == status
+    assert wanted(cache(status), of_verdict(IMAGE, DIGEST, GOOD, Claims(7)), NOBODY, NOW) == status
 
 
 def test_times_move_with_what_they_are_about() -> None:
-    status = wanted(cache(settled()), of_verdict(IMAGE, DIGEST, GOOD, 7), Summary(total=1, pods=1), NOW)
+    status = wanted(cache(settled()), of_verdict(IMAGE, DIGEST, GOOD, Claims(7)), Summary(total=1, pods=1), NOW)
     assert status
     assert status.last_updated == NOW
     times = {condition.type: condition.last_transition_time for condition in status.conditions}
     assert times == {"Verified": THEN, "Error": THEN, "Ready": THEN}
-    changed = wanted(cache(status), of_verdict(IMAGE, DIGEST, UNSIGNED, 0), Summary(total=1, pods=1), NOW)
+    changed = wanted(cache(status), of_verdict(IMAGE, DIGEST, UNSIGNED, Claims(0)), Summary(total=1, pods=1), NOW)
     assert changed
     verified = changed.condition("Verified")
     assert verified
@@ -195,7 +198,7 @@ def test_nothing_is_said_of_an_image_that_nobody_looked_at() -> None:
     assert wanted(cache(), None, NOBODY, NOW) is None
     moved = cache(settled(), image="registry.test/other:2", generation=2)
     assert wanted(moved, None, NOBODY, NOW) is None
-    assert wanted(moved, of_verdict(IMAGE, DIGEST, GOOD, 7), NOBODY, NOW) is None
+    assert wanted(moved, of_verdict(IMAGE, DIGEST, GOOD, Claims(7)), NOBODY, NOW) is None
 
 
 def test_an_old_digest_is_never_taken_for_the_new_image() -> None:
@@ -210,7 +213,7 @@ def test_an_old_digest_is_never_taken_for_the_new_image() -> None:
 
 
 def test_the_pinned_digest_is_that_of_the_present_image() -> None:
-    good = of_verdict(IMAGE, OTHER, GOOD, 7)
+    good = of_verdict(IMAGE, OTHER, GOOD, Claims(7))
     assert resolved(cache(), None) is None
     assert resolved(cache(), good) == OTHER
     assert resolved(cache(settled()), None) == DIGEST
@@ -218,7 +221,7 @@ def test_the_pinned_digest_is_that_of_the_present_image() -> None:
 
 
 def test_a_known_size_survives_a_look_that_found_none() -> None:
-    status = wanted(cache(settled()), of_verdict(IMAGE, DIGEST, GOOD, 0), NOBODY, NOW)
+    status = wanted(cache(settled()), of_verdict(IMAGE, DIGEST, GOOD, Claims(0)), NOBODY, NOW)
     assert status
     assert status.size_bytes == 7
 
@@ -238,6 +241,16 @@ def test_a_status_counts_for_the_object_that_it_was_made_from() -> None:
     found = cache()
     found = structs.replace(found, metadata=structs.replace(found.metadata, resource_version="41"))
     assert applied(found, settled())["metadata"]["resourceVersion"] == "41"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "words"),
+    [(1, ("0 of 1 node is ready", "1 node failed")), (2, ("0 of 2 nodes are ready", "2 nodes failed"))],
+)
+def test_sentences_agree_with_their_numbers(nodes: int, words: tuple[str, str]) -> None:
+    status = settled(Summary(total=nodes, failed=nodes, failures=FULL))
+    said = [condition.message for kind in ("Ready", "Error") if (condition := status.condition(kind))]
+    assert [text.startswith(begins) for text, begins in zip(said, words, strict=True)] == [True, True]
 
 
 def of_nodes(**counts: Any) -> CacheStatus:  # noqa: ANN401 -- as Summary takes them

@@ -141,7 +141,7 @@ def test_a_flavor_that_no_node_has_is_told_with_those_that_there_are(site: Plans
     site.ask("r", 16, flavor="h20")
     site.controller.work()
     site.until("r", "DoesNotFit")
-    assert site.planned("r")[2] == "no node has flavor h20; there are h100 (2 nodes), gb200 (1 nodes)"
+    assert site.planned("r")[2] == "no node has flavor h20; there are h100 (2 nodes), gb200 (1 node)"
 
 
 def test_nodes_that_contradict_one_another_are_told(site: PlansSite) -> None:
@@ -149,7 +149,7 @@ def test_nodes_that_contradict_one_another_are_told(site: PlansSite) -> None:
     site.ask("r", 16)
     site.controller.work()
     site.until("r", "LabelsInvalid")
-    assert "all 2 nodes of flavor h100 are set aside: 2 DomainInSeveralBlocks" in site.planned("r")[2]
+    assert "2 nodes of flavor h100, all set aside: 2 DomainInSeveralBlocks" in site.planned("r")[2]
 
 
 def test_a_node_that_cannot_be_read_is_set_aside_and_stops_nobody(site: PlansSite) -> None:

@@ -126,7 +126,7 @@ def test_why_a_run_finds_no_node_is_told_by_what_became_of_them() -> None:
     refusal = fit(usable, sizes(a_run(), Packing()))  # type: ignore[arg-type]
     assert isinstance(refusal, Refusal)
     said = unfit(refusal, usable.usable, survey, {}, "H100")
-    assert said.message == "none of the 2 nodes of flavor h100 can be used: 2 Cordoned"
+    assert said.message == "0 of 2 nodes of flavor h100 can be used: 2 Cordoned"
 
 
 def test_a_former_plan_that_can_be_none_is_planned_afresh() -> None:

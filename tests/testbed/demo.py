@@ -33,26 +33,33 @@ HOPPER, AMPERE = "node-h100", "node-a100"
 
 def main() -> int:
     """Tell the story; return the exit code."""
-    with_mounts = os.geteuid() == 0
-    if with_mounts:
-        private_mounts.enter()
+    without_mounts = _why_without_mounts()
     story = Story("GKM: one signed kernel cache, from a registry into a mount; and where 64 groups of GPUs go.")
     try:
         with ExitStack() as stack:
             place = arrange(story, stack)
             built = image_is_made(story, place)
             cache_arrives(story, stack, place, built.digest)
-            if with_mounts:
-                pods_mount(story, stack, place)
+            if without_mounts:
+                story.note(f"Nothing is mounted, so publish and unpublish are left out: {without_mounts}.")
             else:
-                story.note("Not root, so nothing is mounted: the CSI driver, publish and unpublish are left out.")
+                pods_mount(story, stack, place)
             wrong_ones_are_refused(story, stack, place, built)
             groups_are_placed(story, place.directory / "plans")
     except (StoryBroken, ProcessFailed, TimeoutError, RuntimeError, grpc.RpcError) as broken:
         sys.stderr.write(f"error: the story broke off: {broken}\n")
         return 1
-    story.end("All of it came true." if with_mounts else "All of it came true, but for the mounts.")
+    story.end("All of it came true, but for the mounts." if without_mounts else "All of it came true.")
     return 0
+
+
+def _why_without_mounts() -> str:
+    """Enter a mount namespace; return why that is not possible here, "" where it is."""
+    try:
+        private_mounts.enter()
+    except OSError as error:
+        return f"this user may not make a user and mount namespace ({error.strerror}); root may"
+    return ""
 
 
 def arrange(story: Story, stack: ExitStack) -> Place:

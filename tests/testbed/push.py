@@ -118,7 +118,7 @@ class Target:
         status, body = self.get(f"manifests/{tag}")
         listed = json.loads(body)["manifests"] if status == http.HTTPStatus.OK else []
         kind = manifest.get("artifactType") or manifest.get("config", {}).get("mediaType") or OCI_EMPTY
-        entry = {**descriptor, "artifactType": kind}
+        entry = {**descriptor, "artifactType": kind, "annotations": manifest.get("annotations", {})}
         index = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": [*listed, entry]}
         self.manifest(json.dumps(index).encode(), tag, OCI_INDEX)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
 from gkm.api.fabrics import UUID_PATTERN, NVLink, NVLinkHealth
+from gkm.api.grammar import agree
 from gkm.gpus.fabric import troubles_in
 from gkm.gpus.groups import gpu_type
 from gkm.gpus.values import Fabric, Gpu, Inventory, printable
@@ -152,4 +153,4 @@ def _fault(gpu: Gpu) -> str:
 def _named(gpus: Sequence[Gpu]) -> str:
     shown = ", ".join(str(gpu.index) for gpu in gpus[:_SHOWN])
     more = f" and {len(gpus) - _SHOWN} more" if len(gpus) > _SHOWN else ""
-    return f"{'GPU' if len(gpus) == 1 else 'GPUs'} {shown}{more}"
+    return f"{agree(len(gpus), 'GPU', 'GPUs')} {shown}{more}"

@@ -1,38 +1,31 @@
 """`gkm cache check`: which GPUs can use an image, which cannot, and why."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import typer
-import yaml
-from gkm.api import documents
 from gkm.api.errors import GKMError, Reason
-from gkm.api.nodes import GPUGroup
 from gkm.gpus import inventory, preflight
-from gkm.gpus.values import Gpu
-from msgspec import Struct, field
+from gkm.gpus.preflight import MAX_MESSAGE, Preflight
+from gkm.gpus.values import printable
 
 from gkm_cli.answers import No, Output, OutputOption, line, show, table
+from gkm_cli.cache import gpu_files
+from gkm_cli.cache.gpu_files import NodeGPUs
 from gkm_cli.registries import Access, CAFileOption, ConfigOption, PlainHTTPOption, RefArgument
 
-MAX_BYTES = 4 << 20
 GPUsOption = Annotated[
     Path | None,
-    typer.Option("--gpus", metavar="FILE", help="Not the GPUs here but those of `gkm node detect` or a node object."),
+    typer.Option(
+        "--gpus",
+        metavar="FILE",
+        exists=True,
+        dir_okay=False,
+        help="Not the GPUs here but those of `gkm node detect`, of a node object or of a list of them.",
+    ),
 ]
-
-
-class _Status(Struct):
-    gpus: list[GPUGroup]
-
-
-class _Object(Struct):
-    """What holds groups of GPUs: the output of `gkm node detect`, or a GKMCacheNode."""
-
-    gpus: list[GPUGroup] | None = None
-    status: _Status | None = field(default=None)
 
 
 def check(
@@ -45,22 +38,15 @@ def check(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Say which GPUs of this machine can use an image, which cannot, and why; exit 3 when none can."""
+    nodes = gpu_files.read(gpus) if gpus else [_here()]
     _, image = Access.of(config, plain_http=plain_http, ca_file=ca_file).described(reference)
-    verdict = preflight.check(image.targets, _listed(gpus) if gpus else _here())
-    answer = {
-        "compatibleGPUs": msgspec.to_builtins(verdict.compatible),
-        "incompatibleGPUs": msgspec.to_builtins(verdict.incompatible),
-        "message": verdict.message,
-    }
-    rows = [(_ids(group.ids), "yes", "") for group in verdict.compatible]
-    rows += [(_ids(group.ids), group.reason, group.message) for group in verdict.incompatible]
-    people = (lambda: table(("gpus", "fits", "why"), rows)) if rows else (lambda: line(f"no: {verdict.message}"))
-    show(answer, output, people)
-    if not verdict.fits:
+    verdicts = [(node.name, preflight.check(image.targets, node.gpus)) for node in nodes]
+    show(_answer(verdicts), output, lambda: _print(verdicts))
+    if not any(verdict.fits for _, verdict in verdicts):
         raise No
 
 
-def _here() -> Iterable[Gpu]:
+def _here() -> NodeGPUs:
     """Return the GPUs of this machine.
 
     Raises:
@@ -69,45 +55,39 @@ def _here() -> Iterable[Gpu]:
     reading = inventory.read()
     if reading.unreadable:
         raise GKMError(Reason.GPU_LOST, f"the GPUs of this machine cannot be read: {'; '.join(reading.errors)}")
-    return reading.gpus
+    return NodeGPUs("", reading.gpus)
 
 
-def _listed(path: Path) -> list[Gpu]:
-    """Return the GPUs in a file.
-
-    Raises:
-        GKMError: METADATA_INVALID.
-        OSError: it cannot be read.
-    """
-    with path.open("rb") as file:
-        raw = file.read(MAX_BYTES + 1)
-    if len(raw) > MAX_BYTES:
-        raise GKMError(Reason.METADATA_INVALID, f"{path} has more than {MAX_BYTES} bytes")
-    try:
-        found: _Object | list[GPUGroup] = documents.decode(raw, _Object | list[GPUGroup])  # type: ignore[arg-type]
-    except (msgspec.MsgspecError, yaml.YAMLError, RecursionError, ValueError) as error:
-        raise GKMError(
-            Reason.METADATA_INVALID,
-            f"{path} does not list GPUs: {error}",
-            "give it the output of `gkm node detect -o json`, or a GKMCacheNode",
-        ) from error
-    if isinstance(found, _Object):
-        return list(_each(found.gpus or (found.status.gpus if found.status else [])))
-    return list(_each(found))
+def _answer(verdicts: Sequence[tuple[str, Preflight]]) -> dict[str, object]:
+    """Return the verdicts for programs; where there are several machines, each group says of which it is."""
+    several = len(verdicts) > 1
+    fits = any(verdict.fits for _, verdict in verdicts)
+    messages = [f"node {name}: {found.message}" if several else found.message for name, found in verdicts]
+    return {
+        "compatibleGPUs": [_group(name, group, several) for name, found in verdicts for group in found.compatible],
+        "incompatibleGPUs": [_group(name, group, several) for name, found in verdicts for group in found.incompatible],
+        "message": "" if several and fits else printable("; ".join(messages), MAX_MESSAGE),
+    }
 
 
-def _each(groups: Iterable[GPUGroup]) -> Iterable[Gpu]:
-    for group in groups:
-        for index in group.ids:
-            yield Gpu(
-                index,
-                group.backend,
-                model=group.gpu_type,
-                driver_version=group.driver_version,
-                arch=group.arch,
-                warp_size=group.warp_size,
-                memory_mib=group.memory_mib,
-            )
+def _group(name: str, group: object, several: bool) -> dict[str, Any]:  # noqa: FBT001 -- private
+    built = dict(msgspec.to_builtins(group))
+    return {"node": name, **built} if several else built
+
+
+def _print(verdicts: Sequence[tuple[str, Preflight]]) -> None:
+    rows: list[tuple[str, ...]] = []
+    for name, found in verdicts:
+        rows += [(name, _ids(group.ids), "yes", "") for group in found.compatible]
+        rows += [(name, _ids(group.ids), group.reason, group.message) for group in found.incompatible]
+        if len(verdicts) > 1 and not (found.compatible or found.incompatible):
+            rows.append((name, "", str(found.reason), found.message))
+    if len(verdicts) > 1:
+        table(("node", "gpus", "fits", "why"), [(printable(row[0]), *row[1:]) for row in rows])
+    elif rows:
+        table(("gpus", "fits", "why"), [row[1:] for row in rows])
+    else:
+        line(f"no: {verdicts[0][1].message}")
 
 
 def _ids(ids: list[int]) -> str:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 from gkm.api.errors import GKMError, Reason
+from gkm.api.grammar import count_of
 from gkm.images import cache
 from gkm.mounts.relocation_paths import InvalidMountPath, MountPath
 
@@ -87,8 +88,9 @@ def _mount_path(text: str) -> MountPath | None:
 
 
 def _tell(made: Extracted, to: Path, image: str, path: MountPath | None) -> None:
-    line(f"{to}: {made.files} files, {made.size_bytes} bytes of {image}")
+    line(f"{to}: {count_of(made.files, 'file')}, {count_of(made.size_bytes, 'byte')} of {image}")
     if path is None:
         line(f"the paths inside are those of the machine that built it; to use it here: --mount-path {to.resolve()}")
     else:
-        line(f"{made.rewritten} files name paths: rewritten for {path.text}, {made.incomplete} of them incomplete")
+        files = count_of(made.rewritten, "file")
+        line(f"{files} with paths: rewritten for {path.text}, {made.incomplete} of them incomplete")

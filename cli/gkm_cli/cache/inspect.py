@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from gkm.api.grammar import count_of
 from gkm.images.cache import CacheImage, Target
 from gkm.images.cache_entries import CacheEntry, entries_in
 from gkm.images.registries.registry import Registry
@@ -84,7 +85,11 @@ def _of_labels(image: CacheImage) -> list[dict[str, Any]]:
 
 def _tell(image: CacheImage, entries: list[CacheEntry] | None) -> None:
     size = f"{image.size_bytes} bytes" if image.size_bytes is not None else "unknown size"
-    count = f"{image.entry_count} entries" if image.entry_count is not None else "an unknown number of entries"
+    count = (
+        count_of(image.entry_count, "entry", "entries")
+        if image.entry_count is not None
+        else "an unknown number of entries"
+    )
     line(f"{image.ref}\n{image.format.value} cache, {count}, {size}, {image.download_bytes} bytes to fetch")
     if entries is None:
         table(("backend", "arch", "warp size"), [(t.backend, t.arch, t.warp_size) for t in image.targets])

@@ -11,6 +11,7 @@ from gkm.packing.inventory_of import Usable
 from gkm.packing.plan import plan
 from gkm.packing.replanning.replan import replan
 from gkm.packing.replanning.values import Replanned
+from gkm.packing.self_check import InvalidPlanError
 from gkm.packing.unusable import none_usable
 from gkm.packing.values import Fix, Plan, Refusal
 
@@ -60,7 +61,7 @@ def decide(run: Asked, snapshot: Snapshot, mix: Sequence[Kind], former: Former |
         outcome, again = _outcome(run, usable, inventory, former)
         left = fragmentation(inventory, mix, outcome) if isinstance(outcome, Plan) else None
         why = explain(inventory, outcome, run.request) if explains else None
-    except (TooLargeError, InvalidInventoryError) as error:
+    except (TooLargeError, InvalidInventoryError, InvalidPlanError) as error:
         raise Unplanned(f"run {run.called} cannot be planned: {error}") from error
     return Decided(run, usable, inventory, outcome, why, left, again)
 

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from gkm.api import config
 from gkm.api.config import Config
+from gkm.api.grammar import count_of
 from gkm.packing.asked import kinds
 from gkm.packing.values import Plan, Policy, Refusal
 
@@ -84,7 +85,9 @@ def _extra(given: Given, policy: str, asked: Iterable[Asked]) -> Asked | None:
         return None
     found = runs.read([given.what_if], policy, overrides=given.policy is not None)
     if len(found) > 1:
-        raise WrongUsage(f"--what-if {files.name(given.what_if)} holds {len(found)} runs", "give one; others by --run")
+        raise WrongUsage(
+            f"--what-if {files.name(given.what_if)} holds {count_of(len(found), 'run')}", "give one; others by --run"
+        )
     if found[0].called in {run.called for run in asked}:
         raise WrongUsage(f"--what-if is {found[0].called}, which --run has already", "give another run")
     return found[0]

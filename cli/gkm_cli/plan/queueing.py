@@ -12,6 +12,7 @@ from gkm.packing.fragmentation import Fragmentation, Kind, fragmentation
 from gkm.packing.inventory import InvalidInventoryError, Inventory
 from gkm.packing.inventory_of import Usable, version
 from gkm.packing.refusals.fixes import fixes
+from gkm.packing.self_check import InvalidPlanError
 from gkm.packing.unusable import none_usable
 from gkm.packing.values import Fix, Node, Plan, Refusal, Share
 
@@ -84,7 +85,7 @@ def decide(runs: Sequence[Asked], extra: Asked | None, snapshot: Snapshot, mind:
             batch = changed.after
         left = inventory.taking(_taken(batch.admitted))
         refused = tuple(_refused(asked[one.name], one, usable[one.name], batch, mind) for one in batch.rejected)
-    except (TooLargeError, InvalidInventoryError, InvalidBatchError) as error:
+    except (TooLargeError, InvalidInventoryError, InvalidBatchError, InvalidPlanError) as error:
         raise Unplanned(f"the runs cannot be planned: {error}") from error
     name = extra.called if extra else ""
     return Queue(asked, batch, refused, usable, inventory, fragmentation(left, mind.mix), changed, name)

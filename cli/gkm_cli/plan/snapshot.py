@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from gkm.api.grammar import count_of
 from gkm.api.topology_settings import Topology
 from gkm.packing.inventory_of import Usable, inventory_of
 from gkm.topology import lists
@@ -61,8 +62,8 @@ def _strangers(used: Usage, known: set[str]) -> list[str]:
     away = Counter({node: gpus for node, gpus in used.gpus.items() if node not in known})
     if not away:
         return []
-    nodes = f"{len(away)} node{'s' if len(away) > 1 else ''}"
-    return [f"pods take {away.total()} GPUs of {nodes} that --nodes does not list, such as {min(away)}"]
+    nodes = count_of(len(away), "node")
+    return [f"pods take {count_of(away.total(), 'GPU')} of {nodes} that --nodes does not list, such as {min(away)}"]
 
 
 def _nodes(path: Path) -> lists.Nodes:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from gkm.api.grammar import count_of
 from gkm.api.plans import PlanSpec
 from gkm.packing.replanning.values import Standing
 from gkm.packing.values import Group
@@ -51,7 +52,7 @@ def _spec(text: bytes) -> Any:  # noqa: ANN401 -- converted by the caller
         return spec
     found = objects(text, "PlacementPlan")
     if len(found) > 1:
-        raise ObjectsUnreadable(f"it holds {len(found)} plans")
+        raise ObjectsUnreadable(f"it holds {count_of(len(found), 'plan')}")
     return found[0].value.get("spec")
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from gkm.api.grammar import agree, count_of
 from gkm.packing.explaining import Alternative
 from gkm.packing.fragmentation import Fragmentation
 from gkm.packing.inventory_of import Usable
@@ -39,28 +40,27 @@ def tell(decided: Decided, notes: Sequence[str]) -> None:
 def refusal(sheet: Sheet, name: str, refused: Refusal) -> None:
     """Print why a run does not fit."""
     sheet.line(f"{name} does not fit: {refused.message}", "bold red")
-    sheet.line(f"level {refused.level.value}; largest that fits: {_some(refused.largest_groups, 'whole group')}")
+    sheet.line(f"level {refused.level.value}; largest that fits: {count_of(refused.largest_groups, 'whole group')}")
 
 
 def verdict(plan: Plan, *, again: bool = False) -> str:
     """Return what a plan is, and how good, in one sentence; `again` says that the run had one before."""
     figures, asked = plan.metrics, plan.request
-    sizes = f"{_some(len(plan.groups), 'group')} of {asked.group_gpus} GPUs"
+    sizes = f"{count_of(len(plan.groups), 'group')} of {count_of(asked.group_gpus, 'GPU')}"
     if plan.gpus % asked.group_gpus:
         sizes += " (the last smaller)"
     smaller = f" instead of {asked.gpus}" if plan.gpus < asked.gpus else ""
-    where = f"{_some(figures.domains, 'domain')} of {_some(figures.blocks, 'block')}"
-    spares = f", {_some(asked.spares, 'spare pod')} a group" if asked.spares else ""
-    return (
-        f"{sizes}, {plan.gpus} GPUs{smaller}{spares}, in {where}; {figures.stranded_gpus} GPUs stranded; "
-        f"gap {figures.gap}{_proof(plan, again=again)}"
-    )
+    where = f"{count_of(figures.domains, 'domain')} of {count_of(figures.blocks, 'block')}"
+    spares = f", {count_of(asked.spares, 'spare pod')} a group" if asked.spares else ""
+    gpus, stranded = count_of(plan.gpus, "GPU"), count_of(figures.stranded_gpus, "GPU")
+    proof = _proof(plan, again=again)
+    return f"{sizes}, {gpus}{smaller}{spares}, in {where}; {stranded} stranded; gap {figures.gap}{proof}"
 
 
 def tell_quarantined(sheet: Sheet, entries: Sequence[Quarantined]) -> None:
     """Print the nodes that are set aside, each with the reason."""
     if entries:
-        sheet.heading(f"Quarantined, {_some(len(entries), 'node')}: no run uses them until somebody mends this")
+        sheet.heading(f"Quarantined, {count_of(len(entries), 'node')}: no run uses them until somebody mends this")
         rows = [(entry.node, entry.why.value, entry.message) for entry in entries]
         sheet.table(("node", "reason", "what is wrong"), rows[:MAX_QUARANTINED])
         if len(rows) > MAX_QUARANTINED:
@@ -69,9 +69,10 @@ def tell_quarantined(sheet: Sheet, entries: Sequence[Quarantined]) -> None:
 
 def tell_left(sheet: Sheet, left: Fragmentation) -> None:
     """Print what is free after the plan, and how much of it is of use."""
+    free = f"{count_of(left.free_gpus, 'GPU')} {agree(left.free_gpus, 'is', 'are')} free"
     sheet.line(
-        f"after this {left.free_gpus} GPUs are free; the usual groups could not use {left.expected_unusable_gpus:g} of "
-        f"them, and the largest group that still fits has {left.largest_group} GPUs"
+        f"after this {free}; the usual groups could not use {left.expected_unusable_gpus:g} of "
+        f"them, and the largest group that still fits has {count_of(left.largest_group, 'GPU')}"
     )
 
 
@@ -133,9 +134,7 @@ def _unused(sheet: Sheet, usable: Usable) -> None:
     counted = ", ".join(f"{why.value} {count}" for why, count in sorted(usable.counts.items()))
     sheet.heading(f"Nodes: {len(usable.nodes)} of {total} may be used{f'; not used: {counted}' if counted else ''}")
     for entry in usable.overcommitted[:MAX_QUARANTINED]:
-        sheet.line(f"node {entry.node} has {entry.total} GPUs, and pods take {entry.taken}: none counts as free")
+        sheet.line(
+            f"node {entry.node} has {count_of(entry.total, 'GPU')}, and pods take {entry.taken}: none counts as free"
+        )
     tell_quarantined(sheet, usable.quarantined)
-
-
-def _some(count: int, name: str) -> str:
-    return f"{count} {name}" if count == 1 else f"{count} {name}s"

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from gkm.api.grammar import agree, count_of
 from gkm.topology.hygiene import Quarantined
 
 from gkm_cli.plan.queueing import Queue
@@ -33,8 +34,9 @@ def _verdict(sheet: Sheet, queue: Queue) -> None:
     runs = len(batch.admitted) + len(batch.rejected)
     proof = "no batch admits more" if not batch.gap else f"no batch admits more than {batch.bound}"
     late = "; the search ran out of time" if batch.cut_short else ""
-    said = f"{len(batch.admitted)} of {runs} runs fit: {batch.objective} GPUs; gap {batch.gap}: {proof}{late}"
-    sheet.line(said, "bold green" if not batch.rejected else "bold red")
+    fitting = f"{len(batch.admitted)} of {count_of(runs, 'run')} {agree(runs, 'fits', 'fit')}"
+    verdict = f"{fitting}: {count_of(batch.objective, 'GPU')}; gap {batch.gap}: {proof}{late}"
+    sheet.line(verdict, "bold green" if not batch.rejected else "bold red")
 
 
 def _what_if(sheet: Sheet, queue: Queue) -> None:
@@ -43,7 +45,8 @@ def _what_if(sheet: Sheet, queue: Queue) -> None:
         return
     before, after = changed.before.objective, changed.after.objective
     fits = "fits" if changed.plan else "does not fit"
-    sheet.line(f"{queue.extra}, one more, {fits}: {before} GPUs are admitted without it, {after} with it")
+    admitted = f"{count_of(before, 'GPU')} {agree(before, 'is', 'are')} admitted without it, {after} with it"
+    sheet.line(f"{queue.extra}, one more, {fits}: {admitted}")
     for word, names in (("displaced", changed.displaced), ("gained", changed.gained), ("moved", changed.moved)):
         if names:
             more = f" and {len(names) - MAX_REFUSED} more" if len(names) > MAX_REFUSED else ""

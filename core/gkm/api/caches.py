@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct, field
 
 from gkm.api.meta import API_VERSION, Condition, ObjectMeta
+from gkm.api.signers import MAX_SIGNERS, Signer
 
 DIGEST_PATTERN = "^sha256:[0-9a-f]{64}$"
 NAME_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
@@ -30,7 +31,7 @@ class LocalObjectReference(Struct, frozen=True):
     """Name of the Secret."""
 
 
-class UpdatePolicy(Struct, frozen=True, omit_defaults=True):
+class UpdatePolicy(Struct, frozen=True, rename="camel", omit_defaults=True):
     """Whether a tag is resolved once or again and again."""
 
     mode: Annotated[
@@ -50,6 +51,14 @@ class UpdatePolicy(Struct, frozen=True, omit_defaults=True):
             },
         ),
     ] = "15m"
+
+    allow_rollback: Annotated[
+        bool,
+        Meta(
+            description="Follow a tracked tag to an image that is older than the present one, by the time when it was"
+            " created or signed. Without it such a tag is not followed."
+        ),
+    ] = False
 
     @property
     def tracks(self) -> bool:
@@ -106,6 +115,20 @@ class CacheStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     image: Annotated[str, Meta(description="spec.image that resolvedDigest was resolved from.")] = ""
     resolved_digest: Digest | None = None
     """Digest of the image manifest that spec.image stands for; nodes pull this and nothing else."""
+    signers: Annotated[
+        list[Signer],
+        Meta(description="Whose signatures let resolvedDigest through.", max_length=MAX_SIGNERS),
+    ] = field(default_factory=list)
+    image_created: Annotated[
+        DateTime | None,
+        Meta(description="When the image was created, as its annotation, label or configuration states it."),
+    ] = None
+    image_signed: Annotated[
+        DateTime | None,
+        Meta(
+            description="The earliest time that a log or timestamp authority vouches for, of a signature that counts."
+        ),
+    ] = None
     size_bytes: Annotated[int, Meta(ge=0)] = 0
     """Size of the image in bytes, as its manifest states it; 0 while it is not known."""
     total_nodes: Count = 0

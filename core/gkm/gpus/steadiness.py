@@ -6,6 +6,7 @@ all (its library is replaced too). To believe "no GPU" then would make every cac
 
 from msgspec.structs import replace
 
+from gkm.api.grammar import agree, count_of
 from gkm.gpus.values import Fault, Gpu, Inventory, printable
 
 GONE_SECONDS = 300.0
@@ -49,7 +50,9 @@ def _of(reading: Inventory, backend: str) -> tuple[Gpu, ...]:
 
 
 def _with_away(away: list[Gpu], reading: Inventory) -> Inventory:
-    errors = reading.errors or (f"{len(away)} GPUs were here and are not seen any more",)
+    errors = reading.errors or (
+        f"{count_of(len(away), 'GPU')} {agree(len(away), 'was', 'were')} here before and not any more",
+    )
     fault = Fault("reading", AWAY, printable(errors[0], 200))
     lost = tuple(replace(gpu, arch="", power_state="", fabric=None, faults=(fault,)) for gpu in away)
     # A vendor whose predecessor is away was counted from 0 again (gkm.gpus.vendor).

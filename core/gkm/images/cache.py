@@ -6,13 +6,15 @@ The format is MCV's (prior-art/gkm-02-mcv-image-format.md). Labels are hostile t
 
 import platform
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from enum import StrEnum
 
 from msgspec import Struct
 
 from gkm.api.errors import GKMError, Reason
-from gkm.images.configuration import MAX_CONFIG_BYTES, labels_in
+from gkm.images.configuration import MAX_CONFIG_BYTES, created_in, labels_in
+from gkm.images.created import ANNOTATION, created
 from gkm.images.manifest import Descriptor, ImageManifest, Platform, decode
 from gkm.images.reference import Reference
 from gkm.images.registries.registry import Registry
@@ -79,7 +81,10 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class CacheImage:
-    """A cache image as it describes itself. `size_bytes` and `entry_count` are claims: None where it makes none."""
+    """A cache image as it describes itself. `size_bytes` and `entry_count` are claims: None where it makes none.
+
+    So is `created`, from its annotation, its label or its configuration.
+    """
 
     ref: Reference
     digest: str
@@ -89,6 +94,7 @@ class CacheImage:
     entry_count: int | None
     layers: tuple[Descriptor, ...]
     labels: dict[str, str]
+    created: datetime | None = None
 
     @property
     def download_bytes(self) -> int:
@@ -122,7 +128,10 @@ def describe(registry: Registry, ref: Reference) -> CacheImage:
     if manifest.is_index:
         manifest = registry.manifest(ref.pinned(manifest.index().choose(this_platform(), str(ref)).digest))
     image = manifest.image()
-    return of_labels(ref, image, labels_in(registry.small_blob(ref, image.config, MAX_CONFIG_BYTES), str(ref)))
+    config = registry.small_blob(ref, image.config, MAX_CONFIG_BYTES)
+    labels = labels_in(config, str(ref))
+    stated = (image.annotations.get(ANNOTATION, ""), labels.get(ANNOTATION, ""), created_in(config, str(ref)))
+    return replace(of_labels(ref, image, labels), created=created(stated))
 
 
 def this_platform() -> Platform:

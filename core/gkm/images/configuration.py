@@ -1,5 +1,7 @@
 """The configuration of an image, as far as it is read: its labels, which are hostile text."""
 
+from typing import Any
+
 from msgspec import Struct, field
 
 from gkm.images.manifest import decode
@@ -13,6 +15,17 @@ class _ContainerConfig(Struct):
 
 class _ImageConfig(Struct):
     config: _ContainerConfig = field(default_factory=_ContainerConfig)
+    created: Any = None
+
+
+def created_in(config: bytes, name: str) -> str:
+    """Return what the configuration of an image says of its creation, "" where that is no text.
+
+    Raises:
+        GKMError: METADATA_INVALID.
+    """
+    stated = decode(config, _ImageConfig, f"configuration of {name}").created
+    return stated if isinstance(stated, str) else ""
 
 
 def labels_in(config: bytes, name: str) -> dict[str, str]:

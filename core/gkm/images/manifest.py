@@ -19,10 +19,14 @@ MAX_SIZE = 1 << 63
 """Of a blob, in bytes: what readers in other languages can count to (OCI image-spec, "Descriptor": an int64)."""
 
 OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+OCI_EMPTY = "application/vnd.oci.empty.v1+json"
 OCI_INDEX = "application/vnd.oci.image.index.v1+json"
 DOCKER_MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 DOCKER_LIST = "application/vnd.docker.distribution.manifest.list.v2+json"
 ACCEPTED = (OCI_MANIFEST, DOCKER_MANIFEST, OCI_INDEX, DOCKER_LIST)
+
+PREDICATE_ANNOTATION = "dev.sigstore.bundle.predicateType"
+"""Of a referrer, the one annotation that is read: what the bundle in it states."""
 
 T = TypeVar("T")
 
@@ -160,11 +164,16 @@ def decode(raw: bytes, kind: type[T], what: str) -> T:
         raise GKMError(Reason.METADATA_INVALID, f"{what} cannot be read: {str(error)[:200]}") from error
 
 
+class _Stated(Struct):
+    predicate: Any = field(default="", name=PREDICATE_ANNOTATION)
+
+
 class _Referrer(Struct, rename="camel"):
     media_type: str = ""
     digest: str = ""
     size: int = 0
     artifact_type: str = ""
+    annotations: _Stated | None = None
 
 
 class _Referrers(Struct):
@@ -180,9 +189,14 @@ def referrers_in(raw: bytes, name: str) -> list[Descriptor]:
         GKMError: METADATA_INVALID.
     """
     found = [
-        Descriptor(entry.media_type, entry.digest, entry.size, artifact_type=entry.artifact_type)
+        Descriptor(entry.media_type, entry.digest, entry.size, _annotations(entry), entry.artifact_type)
         for entry in decode(raw, _Referrers, f"referrers of {name}").manifests or []
         if names.is_digest(entry.digest) and 0 <= entry.size < MAX_SIZE
     ]
     # cosign's fallback index calls bundles "empty" (prior-art/oci-and-signatures.md): those are looked at first too.
     return sorted(found, key=lambda entry: not any(word in entry.artifact_type for word in ("sigstore", "oci.empty")))
+
+
+def _annotations(entry: _Referrer) -> dict[str, str]:
+    stated = entry.annotations.predicate if entry.annotations else ""
+    return {PREDICATE_ANNOTATION: stated} if stated and isinstance(stated, str) else {}

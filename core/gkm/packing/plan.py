@@ -15,6 +15,7 @@ from gkm.packing.inventory import Inventory
 from gkm.packing.levels import binding
 from gkm.packing.nodes.apart import set_apart
 from gkm.packing.nodes.assembling import assemble
+from gkm.packing.self_check import verify
 from gkm.packing.values import Distance, Group, Metrics, Node, Plan, Policy, Refusal, Request
 
 
@@ -26,6 +27,7 @@ def plan(nodes: Iterable[Node] | Inventory, request: Request, inventory_version:
     Raises:
         InvalidInventoryError: the nodes contradict each other or themselves.
         TooLargeError: the run and the inventory are together too large to be solved exactly.
+        InvalidPlanError: the planner broke its own rules.
     """
     with uncollected():
         inventory = nodes if isinstance(nodes, Inventory) else Inventory.from_nodes(nodes)
@@ -42,6 +44,7 @@ def _planned(offer: Capacity, request: Request, sized: Request, inventory_versio
         return None
     if len(request.ceilings) > 1:
         groups = set_apart(offer, sized, groups)
+    verify(offer.inventory, sized, groups)
     return Plan(
         request=request,
         gpus=sized.gpus,

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from gkm.api.grammar import agree, count_of
 from gkm.packing.domains.capacity import Capacity
 from gkm.packing.domains.options import shape
 from gkm.packing.inventory import Integers
@@ -30,8 +31,8 @@ def _spares(answer: Plan) -> Iterator[str]:
         away = answer.metrics.spares_elsewhere
         if away:
             yield (
-                f"the run does not fit with all spares in the domains of their groups: {_some(away, 'group')} "
-                f"{'has' if away == 1 else 'have'} some elsewhere, and it cannot be fewer"
+                f"the run does not fit with all spares in the domains of their groups: {count_of(away, 'group')} "
+                f"{agree(away, 'has', 'have')} some elsewhere, and it cannot be fewer"
             )
         else:
             yield "all spares are in the domains of their groups"
@@ -45,15 +46,15 @@ def _domains(offer: Capacity, answer: Plan, sized: Request) -> Iterator[str]:
         many = int((offer.domain_slots >= pods).sum())
         # A domain with room may still be one whose scopes do not give enough.
         within = " that its scopes allow" if len(sized.ceilings) > 1 else ""
-        held = f"the run may not spread: {_some(many, 'domain')} {'has' if many == 1 else 'have'} room for all of it"
-        left = _some(metrics.stranded_gpus, "GPU")
+        held = f"the run may not spread: {count_of(many, 'domain')} {agree(many, 'has', 'have')} room for all of it"
+        left = count_of(metrics.stranded_gpus, "GPU")
         yield (
             f"{held}; of those{within}, this has the least left over, {left}"
             if many > 1
             else f"{held}, and {left} over"
         )
         return
-    blocks, domains = _some(metrics.blocks, "block"), _some(metrics.domains, "domain")
+    blocks, domains = count_of(metrics.blocks, "block"), count_of(metrics.domains, "domain")
     stranded = _stranded(offer, answer)
     if sized.policy is Policy.FEWEST_BLOCKS:
         yield _count(offer, answer, sized, blocks=True)
@@ -84,7 +85,7 @@ def _count(offer: Capacity, answer: Plan, sized: Request, *, blocks: bool) -> st
     metrics = answer.metrics
     name, used = ("block", metrics.blocks) if blocks else ("domain", metrics.domains)
     spares = " with their spares" if sized.spares and not metrics.spares_elsewhere else ""
-    held = f"{_some(used, name)} {'holds' if used == 1 else 'hold'} {_the_groups(sized.groups)}{spares}"
+    held = f"{count_of(used, name)} {agree(used, 'holds', 'hold')} {_the_groups(sized.groups)}{spares}"
     if used == 1:
         return held
     fewer = used - 1
@@ -132,9 +133,10 @@ def _trade(answer: Plan, by_policy: Mapping[Policy, Metrics]) -> Iterator[str]:
     differing = {policy: metrics for policy, metrics in others.items() if _figures(metrics) != _figures(mine)}
     for policy, metrics in differing.items():
         yield (
-            f"{policy} would take {_some(metrics.domains, 'domain')} in {_some(metrics.blocks, 'block')} and leave "
-            f"{_some(metrics.stranded_gpus, 'GPU')} over; this takes {_some(mine.domains, 'domain')} in "
-            f"{_some(mine.blocks, 'block')} and leaves {mine.stranded_gpus}"
+            f"{policy} would take {count_of(metrics.domains, 'domain')} in {count_of(metrics.blocks, 'block')} "
+            f"and leave {count_of(metrics.stranded_gpus, 'GPU')} over; "
+            f"this takes {count_of(mine.domains, 'domain')} in {count_of(mine.blocks, 'block')} "
+            f"and leaves {mine.stranded_gpus}"
         )
     if others and not differing:
         yield f"{' and '.join(sorted(others))} would give the same figures"
@@ -145,12 +147,8 @@ def _figures(metrics: Metrics) -> tuple[int, int, int]:
 
 
 def _free(gpus: int, one: str, many: str) -> str:
-    return f"{_some(gpus, 'GPU')} {one if gpus == 1 else many}"
+    return f"{count_of(gpus, 'GPU')} {agree(gpus, one, many)}"
 
 
 def _the_groups(count: int) -> str:
     return "the one group" if count == 1 else f"the {count} groups"
-
-
-def _some(count: int, name: str) -> str:
-    return f"{count} {name}" if count == 1 else f"{count} {name}s"

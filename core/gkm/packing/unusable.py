@@ -1,5 +1,6 @@
 """Why a run may use no node at all: the planner sees only nodes that it may use, and cannot tell. Pure."""
 
+from gkm.api.grammar import count_of
 from gkm.packing.inventory_of import Usable
 from gkm.packing.values import Level, Refusal
 from gkm.topology.eligibility import Exclusion
@@ -18,5 +19,5 @@ def none_usable(usable: Usable) -> Refusal | None:
     level = Level.FLAVOR if last is Exclusion.FLAVOR else _LEVELS.get(last, Level.NODE)
     counted = ", ".join(f"{why} {count}" for why, count in sorted(usable.counts.items()))
     nodes = sum(usable.counts.values())
-    message = f"the run may use none of the {nodes} nodes: {counted}" if nodes else "there are no nodes"
+    message = f"0 of {count_of(nodes, 'node')} can be used: {counted}" if nodes else "there are no nodes"
     return Refusal(level, message, 0)

@@ -1,12 +1,15 @@
 """What came out of resolving and verifying an image, as the condition Verified says it. Pure but for `look`'s calls."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gkm.api.caches import Cache
 from gkm.api.errors import GKMError, Reason
+from gkm.api.signers import Signer
 from gkm.images.signatures.verify import Verdict
 
-from gkm_operator.images import Images
+from gkm_operator.caches.age import NO_AGE, Age, merged, older
+from gkm_operator.images import NO_CLAIMS, UNREADABLE, Claims, Images
 
 TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
 
@@ -29,29 +32,59 @@ class Outcome:
     sure: bool = True
     waits: str = ""
     """What is waited for, where that is another thing than `reason` and `message` say."""
+    signers: tuple[Signer, ...] = ()
+    """Whose signatures let the digest through."""
+    age: Age = NO_AGE
 
 
-def look(images: Images, cache: Cache, standing: str | None) -> Outcome:
-    """Return the outcome for the image of a cache; `standing` is the digest that it stands for until now.
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The digest that a cache stands for until now, who let it through, and how old it is."""
 
-    Pinned keeps it for good. Track asks what the tag names now, and leaves it only for what is let through.
+    digest: str
+    signers: Sequence[Signer] = ()
+    age: Age = NO_AGE
+
+
+def look(images: Images, cache: Cache, stands: Standing | None) -> Outcome:
+    """Return the outcome for the image of a cache; `stands` is what it stands for until now.
+
+    Where the registry does not say, policies that name its signers no more take it back. Pinned keeps it for good.
+    Track asks what the tag names now, and leaves it only for what is let through and not older.
     """
+    outcome = _look(images, cache, stands)
+    if stands is None or outcome.digest != stands.digest:
+        return outcome
+    return replace(outcome, age=merged(outcome.age, stands.age))
+
+
+def _look(images: Images, cache: Cache, stands: Standing | None) -> Outcome:
     image, namespace = cache.spec.image, cache.metadata.namespace or None
+    standing = stands.digest if stands is not None else None
     try:
         opened = images.opened_for(image, namespace, [reference.name for reference in cache.spec.image_pull_secrets])
     except GKMError as error:
-        return of_error(image, standing, error)
-    if standing is not None and not cache.spec.update_policy.tracks:
-        return _judged_again(opened, image, standing, namespace)
+        outcome = of_error(image, standing, error)
+        return outcome if stands is None else _unless_revoked(images, outcome, stands, namespace)
+    if stands is not None and not cache.spec.update_policy.tracks:
+        return _judged_again(opened, image, stands, namespace)
     try:
         named = opened.resolve(image)
     except GKMError as error:
         new = of_error(image, None, error)
     else:
         new = _judged(opened, image, named, namespace)
-    if standing is None or new.digest == standing or (new.status == TRUE and new.sure):
+    if stands is None or new.digest == standing:
         return new
-    return staying(_judged_again(opened, image, standing, namespace), new)
+    if new.status == TRUE and new.sure:
+        why = "" if cache.spec.update_policy.allow_rollback else older(new.age, stands.age)
+        if not why:
+            return new
+        hint = "set updatePolicy.allowRollback to follow it"
+        # An image whose age time alone keeps us from reading may be newer: then nobody can say yet.
+        status, sure = (FALSE, True) if new.age.readable or new.settled else (UNKNOWN, False)
+        new = replace(new, status=status, sure=sure, reason=Reason.UPDATE_REFUSED, message=f"{why}; {hint}")
+    return staying(_judged_again(opened, image, stands, namespace), new)
 
 
 def staying(old: Outcome, new: Outcome) -> Outcome:
@@ -70,18 +103,21 @@ def staying(old: Outcome, new: Outcome) -> Outcome:
     return replace(old, reason=Reason.UPDATE_REFUSED, message=message)
 
 
-def of_verdict(image: str, digest: str, verdict: Verdict, size_bytes: int, *, sized: bool = True) -> Outcome:
+def of_verdict(image: str, digest: str, verdict: Verdict, claims: Claims = NO_CLAIMS, *, sized: bool = True) -> Outcome:
     """Return the outcome of a verification that came to a verdict.
 
     What the mode allows without a good signature is True by NotRequired: True is what lets agents pull, and the
     message says what is missing. Where nothing is required, time changes nothing.
     """
     if verdict.verified is True:
-        return Outcome(image, digest, TRUE, verdict.reason, verdict.message, size_bytes, settled=sized)
+        age = Age(claims.created, verdict.signed, readable=claims.readable)
+        good = Outcome(image, digest, TRUE, verdict.reason, verdict.message, claims.size_bytes, settled=sized)
+        return replace(good, signers=verdict.signers, age=age)
     sure = verdict.verified is not None or verdict.reason is Reason.NOT_REQUIRED
     if verdict.allowed:
         required, settled = Reason.NOT_REQUIRED, sized and sure
-        return Outcome(image, digest, TRUE, required, verdict.message, size_bytes, settled=settled, sure=sure)
+        passed = Outcome(image, digest, TRUE, required, verdict.message, claims.size_bytes, settled=settled, sure=sure)
+        return replace(passed, age=Age(claims.created, readable=claims.readable))
     status = FALSE if sure else UNKNOWN
     return Outcome(image, digest, status, verdict.reason, verdict.message, settled=False, sure=sure)
 
@@ -95,21 +131,25 @@ def of_error(image: str, digest: str | None, error: GKMError) -> Outcome:
 def _judged(images: Images, image: str, digest: str, namespace: str | None) -> Outcome:
     try:
         verdict = images.verify(image, digest, namespace)
-        size_bytes, sized = _size(images, image, digest) if verdict.allowed else (0, True)
+        claims, sized = _claims(images, image, digest) if verdict.allowed else (NO_CLAIMS, True)
     except GKMError as error:
         return of_error(image, digest, error)
-    return of_verdict(image, digest, verdict, size_bytes, sized=sized)
+    return of_verdict(image, digest, verdict, claims, sized=sized)
 
 
-def _judged_again(images: Images, image: str, digest: str, namespace: str | None) -> Outcome:
+def _judged_again(images: Images, image: str, stands: Standing, namespace: str | None) -> Outcome:
     """Return the outcome for a digest that stands already.
 
     An image that has gone from its registry takes its signatures with it. That is housekeeping, no revocation: nobody
     can say any more, and nodes that have it need nobody to. Nor can who is not told whether it has gone.
     """
-    outcome = _judged(images, image, digest, namespace)
-    if outcome.status != FALSE:
-        return outcome
+    outcome = _judged(images, image, stands.digest, namespace)
+    if outcome.status == FALSE:
+        outcome = _there(images, image, stands.digest, outcome)
+    return outcome if outcome.sure else _unless_revoked(images, outcome, stands, namespace)
+
+
+def _there(images: Images, image: str, digest: str, outcome: Outcome) -> Outcome:
     try:
         images.size(image, digest)
     except GKMError as error:
@@ -121,9 +161,21 @@ def _judged_again(images: Images, image: str, digest: str, namespace: str | None
     return outcome
 
 
-def _size(images: Images, image: str, digest: str) -> tuple[int, bool]:
-    """Return the size, and whether asking again is pointless. That it is no cache image is for the agents to say."""
+def _unless_revoked(images: Images, outcome: Outcome, stands: Standing, namespace: str | None) -> Outcome:
+    """Return the outcome by which nobody could say, or the refusal that needs no registry.
+
+    Nobody can take a revoked key's signature for good again by keeping the registry from answering.
+    """
     try:
-        return images.size(image, digest), True
+        refused = images.revoked(outcome.image, stands.digest, namespace, stands.signers)
+    except GKMError:
+        return outcome
+    return outcome if refused is None else of_verdict(outcome.image, stands.digest, refused, sized=False)
+
+
+def _claims(images: Images, image: str, digest: str) -> tuple[Claims, bool]:
+    """Return the claims, and whether asking again is pointless. That it is no cache image is for the agents to say."""
+    try:
+        return images.claims(image, digest), True
     except GKMError as error:
-        return 0, not error.transient
+        return UNREADABLE, not error.transient

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+from gkm.api.grammar import agree, count_of
+
 from gkm_operator.caches.outcome import FALSE, TRUE
 from gkm_operator.caches.tally import Summary
 
@@ -16,7 +18,7 @@ def ready(summary: Summary, *, verified: bool, selector: Mapping[str, str] | Non
         return FALSE, "NotVerified", "the image is not verified: see the condition Verified"
     if not summary.total:
         return FALSE, "NoMatchingNodes", f"no node reports this cache: {_who_would(selector or {})}"
-    counts = f"{summary.ready} of {summary.total} nodes are ready"
+    counts = f"{summary.ready} of {count_of(summary.total, 'node')} {agree(summary.total, 'is', 'are')} ready"
     if summary.ready == summary.total:
         return TRUE, "AllNodesReady", counts
     message = f"{counts}, {summary.failed} failed{_reasons(summary)}{_silent(summary)}"
@@ -32,7 +34,11 @@ def error(summary: Summary) -> tuple[str, str, str]:
     if not summary.failed:
         return FALSE, "NoFailures", "no node reports a failure"
     reasons = ", ".join(summary.failures)
-    return TRUE, "NodeFailuresPresent", f"{summary.failed} nodes failed ({reasons}): see failedNodeConditions"
+    return (
+        TRUE,
+        "NodeFailuresPresent",
+        f"{count_of(summary.failed, 'node')} failed ({reasons}): see failedNodeConditions",
+    )
 
 
 def _who_would(selector: Mapping[str, str]) -> str:

@@ -8,8 +8,8 @@ from gkm.api.caches import Cache, CacheStatus
 from gkm.api.meta import Condition, with_condition
 from msgspec import structs
 
-from gkm_operator.caches import readiness
-from gkm_operator.caches.outcome import FALSE, TRUE, UNKNOWN, Outcome
+from gkm_operator.caches import age, readiness
+from gkm_operator.caches.outcome import FALSE, TRUE, UNKNOWN, Outcome, Standing
 from gkm_operator.caches.tally import Summary
 
 _MAX_MESSAGE = 2048
@@ -31,6 +31,18 @@ def resolved(cache: Cache, outcome: Outcome | None) -> str | None:
     if outcome is not None and outcome.image == cache.spec.image:
         return outcome.digest or pinned(cache)
     return pinned(cache)
+
+
+def standing(cache: Cache, outcome: Outcome | None) -> Standing | None:
+    """Return what the cache's present image stands for, as far as it is known; its digest is that of `resolved`."""
+    digest = resolved(cache, outcome)
+    if digest is None:
+        return None
+    if outcome is not None and outcome.status == TRUE and outcome.sure and outcome.digest == digest:
+        return Standing(digest, outcome.signers, outcome.age)
+    if digest == pinned(cache):
+        return Standing(digest, cache.status.signers, age.of_status(cache.status))
+    return Standing(digest)
 
 
 def wanted(cache: Cache, outcome: Outcome | None, summary: Summary, now: str) -> CacheStatus | None:
@@ -115,5 +127,11 @@ def _verified(cache: Cache, outcome: Outcome, now: str) -> CacheStatus:
         return status
     known = cache.status.size_bytes if cache.status.resolved_digest == outcome.digest else 0
     return structs.replace(
-        status, image=outcome.image, resolved_digest=outcome.digest, size_bytes=outcome.size_bytes or known
+        status,
+        image=outcome.image,
+        resolved_digest=outcome.digest,
+        size_bytes=outcome.size_bytes or known,
+        signers=list(outcome.signers),
+        image_created=age.written(outcome.age.created),
+        image_signed=age.written(outcome.age.signed),
     )

@@ -114,7 +114,8 @@ class Verification:
         if known is not None and (left := known.left(cache, self._round, self._clock())):
             return left if left < NEVER else None
         began = self._round
-        outcome = look(self._images, cache, status.resolved(cache, self.outcome(cache)))
+        last = self.outcome(cache)
+        outcome = look(self._images, cache, status.standing(cache, last))
         pause = self._again.pause(cache) if outcome.settled else 0.0
         due = self._clock() + pause
         self._keep(key, cache, Look(key, outcome, schedule.asked(cache), began, status.pinned(cache), due))

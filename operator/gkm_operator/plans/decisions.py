@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from gkm.api.grammar import agree
+
 from gkm_operator.plans.asking import again, asked
 from gkm_operator.plans.book import Made
 from gkm_operator.plans.objects import AGAIN, WatchedRun
@@ -80,7 +82,7 @@ def lost_nodes(lost: Mapping[str, str]) -> str:
     """Return a sentence about nodes that are lost, a few of them by name."""
     named = ", ".join(f"{node} ({lost[node]})" for node in sorted(lost)[:_SHOWN])
     more = f" and {len(lost) - _SHOWN} more" if len(lost) > _SHOWN else ""
-    return f"lost {'node' if len(lost) == 1 else 'nodes'} {named}{more}"
+    return f"lost {agree(len(lost), 'node', 'nodes')} {named}{more}"
 
 
 def _changed(run: WatchedRun, plan: Made) -> bool:

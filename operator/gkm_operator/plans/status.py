@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from gkm.api.grammar import count_of
 from gkm.api.meta import API_VERSION, Condition, with_condition
 from gkm.api.plans import PlanSpec
 from gkm.api.runs import MAX_FIXES, PlanReference, RunFix, RunStatus
@@ -95,20 +96,16 @@ def _condition(came: Came) -> tuple[str, str, str]:
 def summary(spec: PlanSpec) -> str:
     """Return what a plan gives, and how far it is from the best that is possible, in one line."""
     metrics, asked = spec.metrics, spec.request
-    size = f"{spec.gpus} GPUs" if spec.gpus == asked.gpus else f"{spec.gpus} of {asked.gpus} GPUs"
+    size = count_of(spec.gpus, "GPU") if spec.gpus == asked.gpus else f"{spec.gpus} of {asked.gpus} GPUs"
     groups = -(-spec.gpus // asked.group_gpus)
-    spares = f" with {asked.spares} spare pods each" if asked.spares else ""
+    spares = f" with {count_of(asked.spares, 'spare pod')} each" if asked.spares else ""
     elsewhere = f", {metrics.spares_elsewhere} with a spare in another domain" if metrics.spares_elsewhere else ""
     compared = _BOUNDS[spec.policy]
     return (
-        f"{size} in {_many(groups, 'group')}{spares}{elsewhere}: {_many(metrics.domains, 'domain')} in "
-        f"{_many(metrics.blocks, 'block')}, {_many(metrics.stranded_gpus, 'GPU')} stranded; no plan has fewer than "
-        f"{metrics.lower_bound} {compared} (gap {metrics.gap})"
+        f"{size} in {count_of(groups, 'group')}{spares}{elsewhere}: {count_of(metrics.domains, 'domain')} in "
+        f"{count_of(metrics.blocks, 'block')}, {count_of(metrics.stranded_gpus, 'GPU')} stranded; "
+        f"no plan has fewer than {metrics.lower_bound} {compared} (gap {metrics.gap})"
     )
-
-
-def _many(count: int, thing: str) -> str:
-    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
 
 
 def _fixes(old: RunStatus, came: Came, reason: str) -> list[RunFix]:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from gkm.api.grammar import agree, count_of
 from gkm.api.topology_settings import TopologyLabels
 from gkm.packing.inventory_of import Usable
 from gkm.packing.unusable import none_usable
@@ -68,20 +69,22 @@ def unfit(refusal: Refusal, usable: Usable, survey: Survey, flavored: Mapping[st
     if not others:
         # Whose pod it is is not said: it may be of a namespace that this one's users cannot see.
         shown = next((f". {entry.message}" for entry in aside if entry.why is not Why.POD_INVALID), "")
-        message = f"all {total} nodes of flavor {wanted} are set aside: {_counts(unused)}{shown}"
+        message = f"{count_of(total, 'node')} of flavor {wanted}, all set aside: {_counts(unused)}{shown}"
         return Unfit(Reason.LABELS_INVALID, message, Level.FLAVOR.value, 0)
     none = none_usable(usable)
     level = Level.FLAVOR if none is None else none.level
     reason = Reason.OUTSIDE_SCOPES if level is Level.SCOPE else Reason.DOES_NOT_FIT
-    return Unfit(reason, f"none of the {total} nodes of flavor {wanted} can be used: {_counts(unused)}", level.value, 0)
+    return Unfit(
+        reason, f"0 of {count_of(total, 'node')} of flavor {wanted} can be used: {_counts(unused)}", level.value, 0
+    )
 
 
 def _no_flavor(flavor: str, survey: Survey, wanted: str) -> str:
     found = Counter(located.flavor for located in survey.located if located.flavor)
     if found[wanted]:
-        return f"the {found[wanted]} nodes of flavor {wanted} have no GPUs: is their device plugin there?"
+        return f"{count_of(found[wanted], 'node')} of flavor {wanted}, none with GPUs: is the device plugin there?"
     there = sorted(found.items(), key=lambda item: (-item[1], item[0]))
-    shown = ", ".join(f"{name} ({count:,} nodes)" for name, count in there[:_SHOWN])
+    shown = ", ".join(f"{name} ({count:,} {agree(count, 'node', 'nodes')})" for name, count in there[:_SHOWN])
     more = f" and {len(there) - _SHOWN} more" if len(there) > _SHOWN else ""
     return f"no node has flavor {flavor}; there are {shown}{more}" if there else f"no node has a flavor, nor {flavor}"
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from gkm.api.errors import GKMError, Reason
+from gkm.api.grammar import count_of
 from gkm.images.archives.archive_index import ArchiveIndex, Place
 from gkm.images.archives.deflate import deflated
 from gkm.images.archives.hashed import Hashed
@@ -60,7 +61,8 @@ def open_archive(path: Path, work: Path) -> PackedImage:
     if len(diff_ids) != len(listed.layers) or not 1 <= len(diff_ids) <= MAX_LAYERS:
         raise GKMError(
             Reason.METADATA_INVALID,
-            f"{path} lists {len(listed.layers)} layers, its configuration {len(diff_ids)}; 1 to {MAX_LAYERS} are read",
+            f"{path} lists {count_of(len(listed.layers), 'layer')}, its configuration {len(diff_ids)}; "
+            f"1 to {MAX_LAYERS} are read",
         )
     layers = [
         _layer(index, name, diff_id, work / f"layer-{number}.tar.gz")
@@ -72,7 +74,9 @@ def open_archive(path: Path, work: Path) -> PackedImage:
 def _only(images: list[Listed], path: Path) -> Listed:
     if len(images) != 1:
         raise GKMError(
-            Reason.METADATA_INVALID, f"{path} holds {len(images)} images, not one", "save the one that is meant alone"
+            Reason.METADATA_INVALID,
+            f"{path} holds {count_of(len(images), 'image')}, not one",
+            "save the one that is meant alone",
         )
     return images[0]
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from gkm.api.errors import GKMError, Reason
+from gkm.api.grammar import count_of
 from gkm.images.archives.plain_files import opened, small
 from gkm.images.configuration import MAX_CONFIG_BYTES, labels_in
 from gkm.images.manifest import (
@@ -104,7 +105,7 @@ def _only(index: Index, path: Path) -> Descriptor:
     if len(images) != 1:
         raise GKMError(
             Reason.METADATA_INVALID,
-            f"{path} holds {len(images)} images, not one",
+            f"{path} holds {count_of(len(images), 'image')}, not one",
             "copy the one that is meant to a layout of its own",
         )
     (image,) = images.values()

@@ -1,9 +1,11 @@
 """Making an image of a cache directory: find what is in it, pack it, and describe it."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from gkm.images.build.contents import look
+from gkm.images.build.factors_file import NAME
 from gkm.images.build.layer import pack
 from gkm.images.build.versions import Versions
 from gkm.images.cache import Target, this_platform
@@ -12,6 +14,8 @@ from gkm.images.packed import PackedImage, Report
 
 TITLE = "org.opencontainers.image.title"
 _LAYER_FILE = "layer.tar.gz"
+_SHOWN_NAMES = 8
+_VARIABLE = re.compile(r"[A-Za-z0-9_]{1,64}", re.ASCII)
 
 
 def build(
@@ -19,9 +23,10 @@ def build(
     title: str,
     work: Path,
     *,
-    here: Sequence[Target] = (),
+    stated: Sequence[Target] = (),
     versions: Versions | None = None,
     report: Report = lambda _done, _of: None,
+    warn: Callable[[str], None] = lambda _: None,
 ) -> PackedImage:
     """Return the image of a Triton or vLLM cache; the same files give the same digest.
 
@@ -32,17 +37,30 @@ def build(
         directory: what TRITON_CACHE_DIR or VLLM_CACHE_ROOT pointed to. Nothing may write to it meanwhile.
         title: what the image is called: the base name of its repository.
         work: an empty directory of the caller; the layer is written there, and must stay until the image is stored.
-        here: GPUs of this machine, for a vLLM cache that does not say what it was compiled for.
+        stated: GPUs that a person names, for a vLLM cache that does not say what it was compiled for.
         versions: what a person states of the programs that made the cache.
         report: told for every piece how many bytes of how many are packed; what it raises ends the build.
+        warn: is called with a sentence that a person must read, before anything is packed.
 
     Raises:
-        GKMError: METADATA_MISSING when it is no cache, UNSAFE_CONTENT when it holds links or devices, CONTENT_MISMATCH
+        GKMError: METADATA_MISSING when it is no cache or nothing tells the GPU, METADATA_INVALID when its parts
+            contradict each other about the GPU, UNSAFE_CONTENT when it holds links or devices, CONTENT_MISMATCH
             when something writes to it, TOO_LARGE when no node would accept it.
         OSError: it cannot be read, or the disk refused.
     """
-    stated = versions or Versions()
-    contents = look(directory, here, stated)
+    versions = versions or Versions()
+    contents = look(directory, stated, versions)
+    if contents.secrets:
+        warn(_left_out(contents.secrets))
     layer, unpacked = pack(directory, contents, work / _LAYER_FILE, OCI_LAYER, report)
-    labels = {**contents.labels, **stated.labels, TITLE: title}
+    labels = {**contents.labels, **versions.labels, TITLE: title}
     return image_of(configuration(this_platform(), labels, [unpacked]), [layer], labels)
+
+
+def _left_out(names: Sequence[str]) -> str:
+    shown = ", ".join(name if _VARIABLE.fullmatch(name) else ascii(name[:64]) for name in names[:_SHOWN_NAMES])
+    more = f" and {len(names) - _SHOWN_NAMES} more" if len(names) > _SHOWN_NAMES else ""
+    return (
+        f"{NAME} holds {shown}{more}: the image has null in their place; compile without secrets in the environment, "
+        "and replace those that others could read there"
+    )

@@ -13,6 +13,7 @@ from gkm.images.archives.archive import BLOCK
 from gkm.images.archives.deflate import deflated
 from gkm.images.archives.hashed import Hashed
 from gkm.images.build.contents import Contents
+from gkm.images.build.factors_file import redacted
 from gkm.images.build.tree import walk
 from gkm.images.packed import PackedBlob, Report, stored
 
@@ -39,12 +40,14 @@ def _tar(directory: Path, contents: Contents, report: Report) -> Iterator[bytes]
             yield _header(name, tarfile.DIRTYPE, 0, DIRECTORY_MODE)
             continue
         mode = EXECUTABLE_MODE if entry.executable else FILE_MODE
-        yield _header(name, tarfile.REGTYPE, entry.size, mode)
-        for piece in entry.pieces():
+        without_secrets = redacted(entry)
+        size = len(without_secrets.data) if without_secrets else entry.size
+        yield _header(name, tarfile.REGTYPE, size, mode)
+        for piece in [without_secrets.data] if without_secrets else entry.pieces():
             yield piece
             done += len(piece)
             report(done, contents.size_bytes)
-        yield bytes(-entry.size % BLOCK)
+        yield bytes(-size % BLOCK)
     if done != contents.size_bytes:
         raise GKMError(
             Reason.CONTENT_MISMATCH,

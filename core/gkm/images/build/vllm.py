@@ -1,9 +1,11 @@
 """What vLLM leaves under `torch_compile_cache`, seen entry by entry as the directory is walked.
 
-Layouts and rules: prior-art/gkm-02-mcv-image-format.md ("Detection rules") and MCV's docs/vllm-binary-cache.md. No
-image of a vLLM cache that MCV built was at hand: manifest and labels follow the documented structures and example
-values; what is proven is the JSON encoding they share with Triton's (go_json, tests/data/mcv). MCV lists the kernels of
-the last `triton_cache` of a hash only; here those of every rank are listed, which is the same for one rank.
+Layouts and rules: prior-art/gkm-02-mcv-image-format.md ("Detection rules") and MCV's docs/vllm-binary-cache.md. Proven
+byte for byte (manifest, labels) against images that MCV itself built of caches of ours in the formats "triton" and
+"binary" (tests/images/test_mcv_built.py); mega-AOT bundles follow the documentation. In three points MCV is not
+followed: it lists the kernels of the last `triton_cache` of a hash only, here those of every rank are listed, which is
+the same for one rank; secrets are left out (gkm.images.build.factors_file); and the artifacts say the GPU
+(gkm.images.build.vllm_targets).
 """
 
 import re
@@ -13,16 +15,16 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
+from gkm.images.build.compiled_for import CompiledFor
+from gkm.images.build.factors_file import is_factors, public
 from gkm.images.build.go_json import as_map
 from gkm.images.build.tree import Entry
 from gkm.images.build.triton import Kernel, manifest_entry
 
 ROOT = "torch_compile_cache"
 AOT = "torch_aot_compile"
-MAX_FACTORS_BYTES = 4 << 20
 _MARKS = ("inductor_cache", "fxgraph", AOT)
 _RANK = re.compile(r"rank_[0-9]+_[0-9]+", re.ASCII)
-_FACTORS = "cache_key_factors.json"
 _ARTIFACT = "artifact_compile_range_"
 _Hash = Annotated[str, Meta(max_length=1024)]
 
@@ -80,6 +82,7 @@ class Seen:
     rooted: bool = False
     hashes: dict[str, HashDirectory] = field(default_factory=dict)
     bundles: dict[str, HashDirectory] = field(default_factory=dict)
+    compiled: CompiledFor = field(default_factory=CompiledFor)
 
     @property
     def is_vllm(self) -> bool:
@@ -96,9 +99,12 @@ class Seen:
             case [root] if root == ROOT:
                 self.rooted |= entry.directory
             case [root, aot, hashed, *inside] if root == ROOT and aot == AOT:
-                _see_bundle(self.bundles.setdefault(hashed, HashDirectory()), inside, entry)
+                if _see_bundle(self.bundles.setdefault(hashed, HashDirectory()), inside, entry):
+                    self.compiled.scan(entry.path, entry.pieces())
             case [root, hashed, *inside] if root == ROOT and hashed != AOT and (inside or entry.directory):
                 _see_hash(self.hashes.setdefault(hashed, HashDirectory()), inside, entry, kernel)
+                if _of_artifact(inside) and not entry.directory:
+                    self.compiled.scan(entry.path, entry.pieces())
 
     @property
     def count(self) -> int:
@@ -112,9 +118,23 @@ class Seen:
         return listed + [_bundle_entry(name, found) for name, found in self.bundles.items() if found.models]
 
 
-def _see_bundle(bundle: HashDirectory, inside: list[str], entry: Entry) -> None:
-    if len(inside) == 2 and _RANK.fullmatch(inside[0]) and inside[1] == "model" and not entry.directory:  # noqa: PLR2004
-        bundle.models.append(inside[0])
+def _see_bundle(bundle: HashDirectory, inside: list[str], entry: Entry) -> bool:
+    """Take note of an entry; return whether it is a model."""
+    match inside:
+        case [rank, "model"] if _RANK.fullmatch(rank) and not entry.directory:
+            bundle.models.append(rank)
+            return True
+        case _:
+            return False
+
+
+def _of_artifact(inside: list[str]) -> bool:
+    """Return whether it is an artifact, or lies in one that is unpacked."""
+    match inside:
+        case [rank, _, name, *_]:
+            return bool(_RANK.fullmatch(rank)) and name.startswith(_ARTIFACT)
+        case _:
+            return False
 
 
 def _see_hash(found: HashDirectory, inside: list[str], entry: Entry, kernel: Kernel | None) -> None:
@@ -125,7 +145,7 @@ def _see_hash(found: HashDirectory, inside: list[str], entry: Entry, kernel: Ker
             found.prefixes[rank, prefix] = Prefix(rank, prefix)
         case [rank, prefix, name] if (rank, prefix) in found.prefixes:
             component = found.prefixes[rank, prefix]
-            if name == _FACTORS and not entry.directory:
+            if is_factors(entry):
                 component.factors = _factors(entry)
             elif name.startswith(_ARTIFACT):
                 component.unpacked |= entry.directory and not component.artifacts
@@ -133,11 +153,10 @@ def _see_hash(found: HashDirectory, inside: list[str], entry: Entry, kernel: Ker
 
 
 def _factors(entry: Entry) -> Factors | None:
-    if entry.size > MAX_FACTORS_BYTES:
-        return None
     try:
         factors = msgspec.json.decode(entry.read(), type=Factors)
-        factors.env = {key: as_map(value) for key, value in sorted((factors.env or {}).items())}
+        known = public(factors.env or {})
+        factors.env = {key: as_map(value) for key, value in sorted(known.items())}
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError):
         return None
     return factors

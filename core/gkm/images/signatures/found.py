@@ -1,16 +1,16 @@
 """Finding the signatures of an image in its registry. Nothing here decides whether one of them counts."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
 from gkm.api.errors import GKMError, Reason
-from gkm.images.manifest import Descriptor
+from gkm.images.manifest import OCI_EMPTY, PREDICATE_ANNOTATION, Descriptor
 from gkm.images.reference import Reference
 from gkm.images.registries.registry import Registry
 from gkm.images.signatures.bundles import BUNDLE_PREFIX
-from gkm.images.signatures.parsing import SIMPLE_SIGNING, Form, Signature, parse_bundle, parse_legacy
+from gkm.images.signatures.parsing import SIGN_PREDICATE, SIMPLE_SIGNING, Form, Signature, parse_bundle, parse_legacy
 
 MAX_SIGNATURES = 64
 """Of each form: what lies beyond is not read, and that is said."""
@@ -55,7 +55,7 @@ def find(registry: Registry, ref: Reference) -> Found:
     """
     registry.hosts.check_allowed(ref)
     found = Found()
-    referrers = found.look(Form.BUNDLE, partial(registry.referrers, ref)) or []
+    referrers = signatures_first(found.look(Form.BUNDLE, partial(registry.referrers, ref)) or [])
     for descriptor in referrers[:MAX_SIGNATURES]:
         found.add(Form.BUNDLE, partial(bundle, registry, ref, descriptor))
     if len(referrers) > MAX_SIGNATURES:
@@ -64,6 +64,25 @@ def find(registry: Registry, ref: Reference) -> Found:
     for layer in found.look(Form.LEGACY, partial(_legacy_layers, registry, ref)) or []:
         found.add(Form.LEGACY, partial(legacy, registry, ref, layer))
     return found
+
+
+def signatures_first(referrers: Iterable[Descriptor]) -> list[Descriptor]:
+    """Return what refers to an image, most probable signatures first.
+
+    Attestations and other artifacts, which a build attaches by dozens, hide no signature then. What names itself
+    falsely does: who may push can also overwrite the whole list where the registry has no API for referrers.
+    """
+    return sorted(referrers, key=_improbability)
+
+
+def _improbability(referrer: Descriptor) -> int:
+    stated = referrer.annotations.get(PREDICATE_ANNOTATION, "")
+    if stated and stated != SIGN_PREDICATE:
+        return 3
+    if referrer.artifact_type.startswith(BUNDLE_PREFIX):
+        return 1 - (stated == SIGN_PREDICATE)
+    # cosign's fallback index calls bundles "empty" (prior-art/oci-and-signatures.md).
+    return 2 if referrer.artifact_type == OCI_EMPTY else 3
 
 
 def may_pass(error: GKMError) -> bool:

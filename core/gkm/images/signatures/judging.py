@@ -1,15 +1,21 @@
 """Does this signature count for this policy? Pure but for what `Material` has read from files."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from msgspec.structs import astuple
 
 from gkm.api.policies import Identity, Policy
-from gkm.images.signatures import entry_body, keyless, transparency
+from gkm.api.signers import Signer
+from gkm.images.signatures import entry_body, keyless, periods
 from gkm.images.signatures.certificates import Untrusted
 from gkm.images.signatures.entry_body import Logged
 from gkm.images.signatures.keys import PublicKey
 from gkm.images.signatures.material import Material, Root
 from gkm.images.signatures.parsing import Form, Signature
+
+_NOBODY = Signer()
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +23,8 @@ class Finding:
     """One signature that was found, and why it counts or not under the policy with the index `policy`.
 
     `key_id` is set where a key of the policy made it, `identity` and `issuer` where a certificate that is trusted
-    did: also of one that does not count, so that a person sees who signed.
+    did: also of one that does not count, so that a person sees who signed. `signed` is the earliest time that a log or
+    timestamp authority vouches for, of one that counts.
     """
 
     form: Form
@@ -27,11 +34,12 @@ class Finding:
     identity: str = ""
     issuer: str = ""
     policy: int = 0
+    signed: datetime | None = None
 
     @property
-    def signer(self) -> str:
-        """Return who made it, for a sentence."""
-        return f"key {self.key_id[:12]}…" if self.key_id else f"{self.identity} of {self.issuer}"
+    def signer(self) -> Signer:
+        """Return who made it."""
+        return Signer(self.key_id, self.identity, self.issuer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +93,7 @@ class Trust:
                 if self.keys
                 else "it was made by a key, the policy names identities only",
             )
-        by = {"key_id": key.key_id}
+        by = Signer(key.key_id)
         try:
             self._check_logged(signature, key)
         except Untrusted as error:
@@ -98,7 +106,7 @@ class Trust:
             return
         if signature.entry is None or self.root is None:
             raise Untrusted("has no log entry, and the policy requires one")
-        transparency.check(signature.entry, self.root.trusted)
+        periods.times(signature, signature.entry, self.root.trusted)
         logged = Logged(signature.signed, signature.signature, key.der, signature.payload)
         entry_body.check(signature.entry.body, logged)
 
@@ -106,7 +114,7 @@ class Trust:
         if not self.policy.identities or self.root is None:
             return self._finding(signature, "it was made without a key (keyless), the policy names keys only")
         holder = keyless.signer(signature, self.root)
-        by = {"identity": holder.subject, "issuer": holder.issuer}
+        by = Signer(identity=holder.subject, issuer=holder.issuer)
         finding = self._claimed(signature, digest, "signed by a trusted identity", by)
         if not self.is_stranger(finding):
             return finding
@@ -114,14 +122,25 @@ class Trust:
             signature, f"it was made by {holder.subject} of {holder.issuer}, whom the policy does not name", by
         )
 
-    def _claimed(self, signature: Signature, digest: str, good: str, by: Mapping[str, str]) -> Finding:
+    def _claimed(self, signature: Signature, digest: str, good: str, by: Signer) -> Finding:
         # Only now does the text mean anything. A signature binds a digest: one that names another image is a copy.
         if digest not in signature.claims:
             return self._finding(signature, "it signs another image", by)
-        return Finding(signature.form, ok=True, reason=good, policy=self.index, **by)
+        return replace(self._finding(signature, good, by), ok=True, signed=self._time(signature))
 
-    def _finding(self, signature: Signature, reason: str, by: Mapping[str, str] | None = None) -> Finding:
-        return Finding(signature.form, ok=False, reason=reason, policy=self.index, **by or {})
+    def _time(self, signature: Signature) -> datetime | None:
+        ignored = self.policy.tlog == "ignored" and not signature.certificate
+        if signature.entry is None or self.root is None or ignored:
+            return None
+        try:
+            return min(periods.times(signature, signature.entry, self.root.trusted), default=None)
+        except Untrusted:
+            # It was trusted a moment ago.
+            return None
+
+    def _finding(self, signature: Signature, reason: str, by: Signer = _NOBODY) -> Finding:
+        finding = Finding(signature.form, ok=False, reason=reason, policy=self.index)
+        return replace(finding, key_id=by.key_id, identity=by.identity, issuer=by.issuer)
 
     def is_stranger(self, finding: Finding) -> bool:
         """Return whether somebody made a signature without a key whom the policy does not name."""
@@ -129,16 +148,22 @@ class Trust:
             identity.matches(finding.issuer, finding.identity) for identity in self.policy.identities
         )
 
-    def satisfied(self, findings: Iterable[Finding]) -> bool:
+    def satisfied(self, signers: Iterable[Signer]) -> bool:
         """Return whether enough different signers stand for enough different entries."""
-        signers = {(f.key_id, f.identity, f.issuer) for f in findings if f.ok}
         entries = self.entries
-        stands = [[i for i, entry in enumerate(entries) if _stands_for(entry, *signer)] for signer in sorted(signers)]
+        different = sorted(set(signers), key=astuple)
+        stands = [[i for i, entry in enumerate(entries) if _stands_for(entry, signer)] for signer in different]
         return pairs(stands) >= self.needed
 
+    def names(self, signer: Signer) -> bool:
+        """Return whether a signer stands for one of the entries."""
+        return any(_stands_for(entry, signer) for entry in self.entries)
 
-def _stands_for(entry: PublicKey | Identity, key_id: str, identity: str, issuer: str) -> bool:
-    return key_id == entry.key_id if isinstance(entry, PublicKey) else entry.matches(issuer, identity)
+
+def _stands_for(entry: PublicKey | Identity, signer: Signer) -> bool:
+    if isinstance(entry, PublicKey):
+        return signer.key_id == entry.key_id
+    return entry.matches(signer.issuer, signer.identity)
 
 
 def pairs(stands: Sequence[Sequence[int]]) -> int:

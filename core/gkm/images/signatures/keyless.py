@@ -8,7 +8,7 @@ A legacy signature that comes without its entry does not count, unless the polic
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from gkm.images.signatures import certificates, entry_body, transparency
+from gkm.images.signatures import certificates, entry_body, periods
 from gkm.images.signatures.certificates import Holder, Untrusted
 from gkm.images.signatures.entry_body import Logged
 from gkm.images.signatures.keys import MALFORMED, supported
@@ -42,10 +42,7 @@ def _legacy(signature: Signature, root: Root) -> Holder:
         raise Untrusted("was not made by its certificate, or was changed since")
     if signature.entry is None:
         raise Untrusted("has no log entry, which a signature without a key needs")
-    when = transparency.check(signature.entry, root.trusted)
-    if when is None:
-        raise Untrusted("has a log entry without a signed time")
-    certificates.check(certificate, root.trusted, when)
+    periods.check(signature, certificate, root.trusted)
     der = certificate.public_bytes(serialization.Encoding.DER)
     entry_body.check(signature.entry.body, Logged(signature.signed, signature.signature, der))
     return certificates.holder(certificate)

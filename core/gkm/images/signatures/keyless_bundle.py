@@ -1,8 +1,9 @@
 """Keyless bundles, checked by sigstore-python with a trusted root of ours. The only module that imports sigstore.
 
 It checks the log's proof and checkpoint, the signed time or timestamp, the chain at that time, the certificate's own
-log, the signature, and that the log entry is about this signature. The identity is compared by us, after that, so that
-the answer can say who did sign.
+log, the signature, and that the log entry is about this signature. It does not look at `validFor` of certificate
+authorities, nor at the end of that of logs (sigstore-python 4.5), so we check log, chain and certificate log again, at
+each verified time. The identity is compared by us, after that, so that the answer can say who did sign.
 """
 
 import re
@@ -13,7 +14,7 @@ from sigstore.models import TrustedRoot as SigstoreRoot
 from sigstore.verify import Verifier
 
 from gkm.api.errors import GKMError, Reason
-from gkm.images.signatures import certificates
+from gkm.images.signatures import certificates, periods
 from gkm.images.signatures.certificates import Holder, Untrusted
 from gkm.images.signatures.material import Root
 from gkm.images.signatures.parsing import IN_TOTO, Signature
@@ -40,6 +41,7 @@ def signer(signature: Signature, root: Root) -> Holder:
     try:
         bundle = Bundle.from_json(signature.bundle)
         payload_type, payload = verifier.verify_dsse(bundle, _AnyHolder())
+        periods.check(signature, bundle.signing_certificate, root.trusted)
         holder = certificates.holder(bundle.signing_certificate)
     except Untrusted:
         raise

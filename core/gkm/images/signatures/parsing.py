@@ -16,7 +16,7 @@ from msgspec import UNSET, Struct, field
 from gkm.api.errors import GKMError, Reason
 from gkm.images.manifest import decode
 from gkm.images.signatures import log_entries
-from gkm.images.signatures.bundles import BUNDLE_PREFIX, Bundle
+from gkm.images.signatures.bundles import BUNDLE_PREFIX, Bundle, Timestamps
 from gkm.images.signatures.keys import MALFORMED
 from gkm.images.signatures.log_entries import MAX_ANNOTATION, unbase64
 from gkm.images.signatures.transparency import Entry
@@ -44,8 +44,8 @@ class Signature:
     """A signature as found: `signed` is what it must cover, `claims` the image digests that the signed text names.
 
     `payload` is what is inside `signed` where that is an envelope's encoding. Without a key it has a `certificate`
-    (DER). `bundle` is the bundle as we read it, for those who must read it again. A signature that cannot be used has
-    `problem` set, and nothing of it counts.
+    (DER). `bundle` is the bundle as we read it, for those who must read it again; `stamps` are its timestamp tokens. A
+    signature that cannot be used has `problem` set, and nothing of it counts.
     """
 
     form: Form
@@ -57,6 +57,7 @@ class Signature:
     entry: Entry | None = None
     bundle: bytes = b""
     problem: str = ""
+    stamps: tuple[bytes, ...] = ()
 
 
 class _ManifestClaim(Struct):
@@ -117,6 +118,7 @@ def parse_bundle(raw: bytes) -> Signature:
     entries = material.tlog_entries
     if len(entries) > 1:
         return Signature(Form.BUNDLE, problem="it has more than one log entry")
+    stamps = material.timestamp_verification_data or Timestamps()
     payload = unbase64(envelope.payload, "statement")
     statement = decode(payload, _Statement, "signed statement")
     if statement.type != STATEMENT_TYPE or statement.predicate_type != SIGN_PREDICATE:
@@ -131,6 +133,7 @@ def parse_bundle(raw: bytes) -> Signature:
         unbase64(material.certificate.raw_bytes, "certificate") if material.certificate else b"",
         log_entries.of_bundle(entries[0]) if entries else None,
         msgspec.json.encode(bundle),
+        stamps=tuple(unbase64(stamp.signed_timestamp, "timestamp") for stamp in stamps.rfc3161_timestamps),
     )
 
 

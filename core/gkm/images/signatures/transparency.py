@@ -8,6 +8,7 @@ whatever is there must be right. What the entry says is compared with what is ve
 import base64
 import binascii
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -17,6 +18,7 @@ from gkm.images.signatures import trusted_root
 from gkm.images.signatures.certificates import Untrusted
 from gkm.images.signatures.trusted_root import Log, TrustedRoot
 
+_NOT_THEN = "has a log entry from a time for which the log is not trusted"
 MAX_HASHES = 64
 """Levels of a tree: an index has 63 bits."""
 
@@ -44,8 +46,12 @@ class Entry:
     proof: Proof | None = None
 
 
-def check(entry: Entry, root: TrustedRoot) -> datetime | None:
-    """Check that a trusted log holds the entry; return the time that the log vouches for, None where it does not.
+def check(entry: Entry, root: TrustedRoot, stamped: Sequence[datetime] = ()) -> tuple[datetime, ...]:
+    """Check that a log holds the entry that was trusted then; return all times that are vouched for.
+
+    Those are `stamped`, by timestamp authorities, and the log's own. A log that states none (Rekor 2) must have been
+    trusted at the stamped times, and now where there are none: nothing else tells whether the entry is older than the
+    log's end.
 
     Raises:
         Untrusted: no trusted log does.
@@ -57,7 +63,11 @@ def check(entry: Entry, root: TrustedRoot) -> datetime | None:
         raise Untrusted("has a log entry that nothing vouches for")
     if entry.proof is not None:
         _check_included(entry, entry.proof, log)
-    return _promised(entry, log) if entry.promise else None
+    if entry.promise:
+        return (*stamped, _promised(entry, log))
+    if not all(map(log.period.contains, stamped or (datetime.now(UTC),))):
+        raise Untrusted(_NOT_THEN)
+    return tuple(stamped)
 
 
 def _promised(entry: Entry, log: Log) -> datetime:
@@ -75,7 +85,7 @@ def _promised(entry: Entry, log: Log) -> datetime:
     if not log.key.verifies(entry.promise, signed):
         raise Untrusted("has a log entry that was changed: the log's signature does not cover it")
     if not log.period.contains(when):
-        raise Untrusted("has a log entry from a time for which the log is not trusted")
+        raise Untrusted(_NOT_THEN)
     return when
 
 

@@ -60,6 +60,7 @@ class _Root(Struct, rename="camel"):
     tlogs: list[_Log] = field(default_factory=list)
     certificate_authorities: list[_Authority] = field(default_factory=list)
     ctlogs: list[_Log] = field(default_factory=list)
+    timestamp_authorities: list[_Authority] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if not self.media_type.startswith(MEDIA_TYPE_PREFIX):
@@ -90,7 +91,7 @@ class Log:
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """A certificate authority, from the certificate that issues to its root."""
+    """A certificate or timestamp authority, from the certificate that signs to its root."""
 
     certificates: tuple[x509.Certificate, ...]
     period: Period
@@ -103,6 +104,7 @@ class TrustedRoot:
     logs: tuple[Log, ...]
     certificate_logs: tuple[Log, ...]
     authorities: tuple[Authority, ...]
+    timestamp_authorities: tuple[Authority, ...] = ()
 
 
 def parse(raw: bytes, what: str) -> TrustedRoot:
@@ -116,13 +118,8 @@ def parse(raw: bytes, what: str) -> TrustedRoot:
         return TrustedRoot(
             tuple(_logs(root.tlogs)),
             tuple(_logs(root.ctlogs)),
-            tuple(
-                Authority(
-                    tuple(x509.load_der_x509_certificate(_bytes(c.raw_bytes)) for c in a.cert_chain.certificates),
-                    _period(a.valid_for),
-                )
-                for a in root.certificate_authorities
-            ),
+            tuple(_authorities(root.certificate_authorities)),
+            tuple(_authorities(root.timestamp_authorities)),
         )
     except UNREADABLE as error:
         raise GKMError(
@@ -147,6 +144,12 @@ def _logs(logs: Iterable[_Log]) -> Iterable[Log]:
         stated = frozenset({_bytes(log.log_id.key_id)} if log.log_id else ())
         ids = stated | {hashlib.sha256(der).digest()}
         yield Log(key, ids, _period(log.public_key.valid_for), log.base_url)
+
+
+def _authorities(authorities: Iterable[_Authority]) -> Iterable[Authority]:
+    for authority in authorities:
+        chain = (_bytes(certificate.raw_bytes) for certificate in authority.cert_chain.certificates)
+        yield Authority(tuple(map(x509.load_der_x509_certificate, chain)), _period(authority.valid_for))
 
 
 def _period(period: _Period) -> Period:

@@ -3,10 +3,14 @@
 import time
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from fnmatch import fnmatchcase
+
+from msgspec.structs import astuple
 
 from gkm.api.config import Policy, Verification
 from gkm.api.errors import GKMError, Reason
+from gkm.api.signers import Signer
 from gkm.images.reference import Reference
 from gkm.images.registries.registry import Registry
 from gkm.images.signatures.found import find, may_pass
@@ -22,6 +26,7 @@ SHOWN = 4
 SHOWN_GLOBS = 2
 MAX_GLOB = 60
 """Of the globs of a policy that cover an image, so many stand in a message, and so much of each: a person finds it."""
+_NAMED_NO_MORE = "which no policy names any more"
 VERIFY_SECONDS = 60.0
 """How long the signatures of one image may take to arrive, all together: each answer has its own limit besides."""
 
@@ -40,6 +45,17 @@ class Verdict:
     reason: Reason
     message: str
     findings: tuple[Finding, ...] = ()
+
+    @property
+    def signers(self) -> tuple[Signer, ...]:
+        """Return whose signatures count, each once."""
+        return tuple(sorted({finding.signer for finding in self.findings if finding.ok}, key=astuple))
+
+    @property
+    def signed(self) -> datetime | None:
+        """Return the earliest time that is vouched for of a signature that counts."""
+        times = (finding.signed for finding in self.findings if finding.ok)
+        return min((time for time in times if time is not None), default=None)
 
 
 class Verifier:
@@ -69,18 +85,51 @@ class Verifier:
             verdict = self._verdict(registry, ref, namespace)
         except GKMError as error:
             verdict = _cannot_say(error) if may_pass(error) else _refused(error.reason, str(error))
+        return self._by_mode(verdict)
+
+    def revoked(self, ref: Reference, namespace: str | None, signers: Sequence[Signer]) -> Verdict | None:
+        """Return the refusal of an image that was let through by `signers`, where the policies of now take that back.
+
+        They do where one of the signers is named no more and the others do not suffice, where no policy covers the
+        image any more, and where a key or trusted root cannot be used. None where only a registry can say: a policy
+        may want more than before. Nothing is read but the files of policies; never raises.
+        """
+        if self._config.mode == "off":
+            return None
+        try:
+            trusts = self._trusts(ref, namespace)
+        except GKMError as error:
+            return self._by_mode(_refused(error.reason, str(error)))
+        if not trusts:
+            return self._by_mode(_refused(Reason.SIGNATURE_MISSING, self._uncovered(ref, namespace)))
+        named = [signer for signer in signers if any(trust.names(signer) for trust in trusts)]
+        wanting = next((trust for trust in trusts if not trust.satisfied(named)), None)
+        if wanting is None or len(named) == len(signers):
+            return None
+        lost = [signer for signer in signers if signer not in named]
+        reason = Reason.SIGNATURE_INVALID if any(signer.key_id for signer in lost) else Reason.IDENTITY_MISMATCH
+        by = _list([str(signer) for signer in lost], ", ")
+        return self._by_mode(_refused(reason, f"{_wanted(ref, wanting)}it was signed by {by}, {_NAMED_NO_MORE}"))
+
+    def _by_mode(self, verdict: Verdict) -> Verdict:
         if self._config.mode == "warn" and not verdict.allowed:
             return replace(verdict, allowed=True, message=f"{verdict.message} (allowed: verification only warns)")
         return verdict
 
-    def _verdict(self, registry: Registry, ref: Reference, namespace: str | None) -> Verdict:
-        trusts = [
+    def _trusts(self, ref: Reference, namespace: str | None) -> list[Trust]:
+        return [
             Trust.of(index, policy, self._material)
             for index, policy in enumerate(self._config.policies)
             if _covers(policy, ref, namespace)
         ]
+
+    def _uncovered(self, ref: Reference, namespace: str | None) -> str:
+        return _uncovered(ref, namespace, len(self._config.policies))
+
+    def _verdict(self, registry: Registry, ref: Reference, namespace: str | None) -> Verdict:
+        trusts = self._trusts(ref, namespace)
         if not trusts:
-            return _refused(Reason.SIGNATURE_MISSING, _uncovered(ref, namespace, len(self._config.policies)))
+            return _refused(Reason.SIGNATURE_MISSING, self._uncovered(ref, namespace))
         lookups = Lookups(time.monotonic() + self._seconds)
         with registry.hosts.within(self._seconds):
             found = find(registry, ref)
@@ -91,12 +140,12 @@ class Verifier:
         unread = found.unread or lookups.unread
         findings = tuple(finding for _, of_policy in judged for finding in of_policy)
         for trust, of_policy in judged:
-            if not trust.satisfied(of_policy):
+            if not trust.satisfied(finding.signer for finding in of_policy if finding.ok):
                 if unread is not None:
                     # A good signature may lie where we could not look: that is no refusal.
                     return _cannot_say(unread, findings)
                 return _refused(_reason(trust, of_policy), _wanted(ref, trust) + _found(of_policy), findings)
-        by = _list(sorted({finding.signer for finding in findings if finding.ok}), ", ")
+        by = _list(sorted({str(finding.signer) for finding in findings if finding.ok}), ", ")
         return Verdict(
             verified=True,
             allowed=True,

@@ -82,7 +82,7 @@ def _bundle(registry: Registry, ref: Reference, signer: Signer, trust: Trust, su
     """Attach a bundle, unless a good one of this signer is there; return the referrer."""
     bundle: bytes | None = None
     for _ in range(MAX_ROUNDS):
-        for each in registry.referrers(ref)[: found.MAX_SIGNATURES]:
+        for each in found.signatures_first(registry.referrers(ref))[: found.MAX_SIGNATURES]:
             signature = _read(partial(found.bundle, registry, ref, each))
             if signature is not None and trust.judge(signature, ref.target).ok:
                 return str(ref.pinned(each.digest))

@@ -12,7 +12,16 @@ from msgspec import Struct, field
 
 from gkm.api.errors import GKMError, Reason
 from gkm.images.made import OCI_CONFIG
-from gkm.images.manifest import MAX_LAYERS, OCI_INDEX, OCI_MANIFEST, Descriptor, Manifest, decode
+from gkm.images.manifest import (
+    MAX_LAYERS,
+    OCI_EMPTY,
+    OCI_INDEX,
+    OCI_MANIFEST,
+    PREDICATE_ANNOTATION,
+    Descriptor,
+    Manifest,
+    decode,
+)
 from gkm.images.packed import PackedBlob
 from gkm.images.reference import Reference
 from gkm.images.registries import push
@@ -20,8 +29,6 @@ from gkm.images.registries.registry import Registry
 from gkm.images.signatures.bundles import BUNDLE_PREFIX
 from gkm.images.signatures.parsing import SIGN_PREDICATE, SIMPLE_SIGNING
 from gkm.images.signing.forms import LegacyLayer
-
-OCI_EMPTY = "application/vnd.oci.empty.v1+json"
 
 
 class _Layers(Struct):
@@ -89,6 +96,7 @@ def attach(registry: Registry, ref: Reference, subject: Manifest, bundle: bytes)
     Raises:
         GKMError: as push.manifest.
     """
+    annotations = {"dev.sigstore.bundle.content": "dsse-envelope", PREDICATE_ANNOTATION: SIGN_PREDICATE}
     manifest = {
         "schemaVersion": 2,
         "mediaType": OCI_MANIFEST,
@@ -96,13 +104,11 @@ def attach(registry: Registry, ref: Reference, subject: Manifest, bundle: bytes)
         "config": _stored(registry, ref, b"{}", OCI_EMPTY),
         "layers": [_stored(registry, ref, bundle, BUNDLE_PREFIX)],
         "subject": {"mediaType": subject.media_type, "digest": subject.digest, "size": len(subject.raw)},
-        "annotations": {
-            "dev.sigstore.bundle.content": "dsse-envelope",
-            "dev.sigstore.bundle.predicateType": SIGN_PREDICATE,
-        },
+        "annotations": annotations,
     }
     raw = msgspec.json.encode(manifest)
-    referrer = Descriptor(OCI_MANIFEST, Manifest.of(raw, OCI_MANIFEST).digest, len(raw), artifact_type=BUNDLE_PREFIX)
+    digest = Manifest.of(raw, OCI_MANIFEST).digest
+    referrer = Descriptor(OCI_MANIFEST, digest, len(raw), annotations, BUNDLE_PREFIX)
     return referrer, push.referrer(registry, ref.pinned(referrer.digest), raw, OCI_MANIFEST)
 
 
@@ -121,7 +127,7 @@ def list_in_fallback_tag(registry: Registry, ref: Reference, referrer: Descripto
             raise
     if any(each.get("digest") == referrer.digest for each in listed):
         return
-    entry = {**referrer.stated(), "artifactType": referrer.artifact_type}
+    entry = {**referrer.stated(), "artifactType": referrer.artifact_type, "annotations": referrer.annotations}
     index = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": [*listed, entry]}
     push.manifest(registry, tag, msgspec.json.encode(index), OCI_INDEX)
 

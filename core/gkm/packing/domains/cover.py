@@ -3,6 +3,11 @@
 A cell of a table is a number of groups, or one number per axis where scopes have ceilings; its value is the least cost
 of placing AT LEAST so many. That is exact: to take fewer groups never costs more. With a short last group a table has
 a row for "the last is placed" and one per axis for "the last is still to be placed, on that axis".
+
+In a row of the second kind the short group is one of those to place on its axis, so that axis never counts fewer than
+one: its cell 0 holds the same cost as its cell 1. Without that, whole groups would take the place of the short one,
+which then comes on top of them. Where domains are forced, a cell counts groups beyond what they have in any case, and
+the short group may be one of those: there 0 is a number of its own.
 """
 
 from collections.abc import Sequence
@@ -72,7 +77,14 @@ class Tables:
             before, after, domain = rows[number + 1], rows[number], domains[number]
             after[...] = self.costs.impossible if domain in self.forced else before
             _take(before, self.options[domain], after, self.work[-1])
+            if self.reserves_short:
+                _reserve_short(after)
         return rows
+
+    @property
+    def reserves_short(self) -> bool:
+        """Return whether an axis counts one group at least while the short group is to be placed on it."""
+        return not self.forced
 
     def _rows(self, block: int) -> Table:
         domains = self.blocks[block]
@@ -140,6 +152,14 @@ def _take(before: Table, options: Sequence[Option], after: Table, room: Table) -
         else:
             _shift(before[0], groups, cost, room[0])
             np.minimum(after[1 + short], room[0], out=after[1 + short])
+
+
+def _reserve_short(row: Table) -> None:
+    """Give cell 0 the cost of cell 1, on each axis while the short group is to be placed on it."""
+    for axis in range(len(row) - 1):
+        table = np.moveaxis(row[1 + axis], axis, 0)
+        if len(table) > 1:
+            table[0] = table[1]
 
 
 def _shift(before: Table, groups: Cell, cost: int, into: Table) -> None:

@@ -73,7 +73,7 @@ def read(tables: Tables, starts: Iterable[Cell]) -> list[Taken]:
             if not tables.options[domain]:
                 continue
             offer = offers[id(tables.options[domain])]
-            before, option, after = _steps(offer, rows[place], rows[place + 1], cells, shape)
+            before, option, after = _steps(tables, offer, rows[place], rows[place + 1], cells)
             if len(before):
                 found.append(_Steps(domain, before, option, after))
                 reached[after] = True
@@ -93,13 +93,14 @@ def _offers(tables: Tables) -> dict[int, _Offer]:
             alike = tuple([(option.groups, option.short) for option in options])
             if alike not in moves and kept + len(options) * prod(shape) <= MAX_KEPT:
                 kept += len(options) * prod(shape)
-                moves[alike] = _moves(options, np.arange(prod(shape)), shape)
+                moves[alike] = _moves(tables, options, np.arange(prod(shape)))
             cost = np.array([option.cost for option in options], dtype=tables.unused.dtype)
             found[id(options)] = _Offer(options, moves.get(alike), cost)
     return found
 
 
-def _moves(options: Sequence[Option], cells: Integers, shape: Cell) -> _Moves:
+def _moves(tables: Tables, options: Sequence[Option], cells: Integers) -> _Moves:
+    shape = tables.unused.shape[1:]
     short = np.array([option.short + 1 if option.short != WHOLE else 0 for option in options], dtype=np.int64)
     size = prod(shape[1:])
     row = (cells // size)[:, None]
@@ -108,16 +109,19 @@ def _moves(options: Sequence[Option], cells: Integers, shape: Cell) -> _Moves:
     for axis, length in enumerate(shape[1:]):
         size //= length
         groups = np.array([option.groups[axis] for option in options], dtype=np.int64)
-        left += np.maximum((cells // size % length)[:, None] - groups, 0) * size
+        held = (cells // size % length)[:, None]
+        # Whole groups leave the short one its place (cover.py).
+        least = np.minimum(held, (short == 0) & (row == 1 + axis) & tables.reserves_short)
+        left += np.maximum(held - groups, least) * size
     return _Moves(left, (short == 0) | (short == row))
 
 
 def _steps(
-    offer: _Offer, here: Table, after: Table, cells: Integers, shape: Cell
+    tables: Tables, offer: _Offer, here: Table, after: Table, cells: Integers
 ) -> tuple[Integers, Integers, Integers]:
     """Return (cell before, number of the option, cell after) of whatever keeps to the least cost."""
     if offer.moves is None:
-        left, allowed = _moves(offer.options, cells, shape)
+        left, allowed = _moves(tables, offer.options, cells)
     else:
         left, allowed = offer.moves.left[cells], offer.moves.allowed[cells]
     before, option = ((here[cells][:, None] == after[left] + offer.cost) & allowed).nonzero()

@@ -6,11 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gkm.api.grammar import agree, count_of
 from gkm.packing.domains.cover import TooLargeError
 from gkm.packing.inventory import Inventory
 from gkm.packing.refusals.feasible import smallest
 from gkm.packing.refusals.freeing import to_free
-from gkm.packing.refusals.proposing import FINDERS, counted, short_name
+from gkm.packing.refusals.proposing import FINDERS, short_name
 from gkm.packing.refusals.verifying import Missing, Proposal, verified
 from gkm.packing.values import Fix, FixKind, Request
 
@@ -59,7 +60,7 @@ def changes(inventory: Inventory, request: Request) -> Changes:
     proposals.sort(key=lambda one: rank(one.fix))
     found = sorted(verified(proposals, missing), key=rank)
     more = len(found) - MAX_FIXES
-    untold = (f"{counted(more, 'larger change')} would do as well",) if more > 0 else ()
+    untold = (f"{count_of(more, 'larger change')} would do as well",) if more > 0 else ()
     return Changes(tuple(found[:MAX_FIXES]), missing.notes() + untold)
 
 
@@ -87,7 +88,7 @@ def _sentence(busy: Mapping[str, int], *, fewest: bool) -> str:
     named = ", ".join(short_name(name) for name in list(busy)[:MAX_NAMED])
     if count > MAX_NAMED:
         named += f" and {count - MAX_NAMED} more"
-    in_use = f"{counted(gpus, 'GPU')} {'is' if gpus == 1 else 'are'} in use there"
+    in_use = f"{count_of(gpus, 'GPU')} {agree(gpus, 'is', 'are')} in use there"
     told = "the fewest that do" if fewest else "these would do, and fewer may"
     # One is the fewest there can be.
-    return f"free {counted(count, 'node')} ({in_use}){f', {told}' if count > 1 else ''}: {named}"
+    return f"free {count_of(count, 'node')} ({in_use}){f', {told}' if count > 1 else ''}: {named}"

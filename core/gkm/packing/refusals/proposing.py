@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from gkm.api.grammar import agree, count_of
 from gkm.packing.domains.capacity import capacity
 from gkm.packing.inventory import Inventory
 from gkm.packing.refusals.feasible import feasible, smallest
@@ -49,7 +50,7 @@ def whole_groups(inventory: Inventory, request: Request) -> Proposed:
     """Yield the largest run of whole groups that fits."""
     groups = _most_groups(inventory, smallest(request))
     if groups:
-        yield _smaller(request, groups * request.group_gpus, counted(groups, "group"))
+        yield _smaller(request, groups * request.group_gpus, count_of(groups, "group"))
 
 
 def short_group(inventory: Inventory, request: Request) -> Proposed:
@@ -61,7 +62,7 @@ def short_group(inventory: Inventory, request: Request) -> Proposed:
     most = min(group, rigid.gpus - groups * group) // pod - 1
     pods = _most(1, most, lambda pods: feasible(offer, replace(rigid, gpus=groups * group + pods * pod)))
     if pods is not None:
-        what = f"{counted(groups, 'group')} and a last one of {pods * pod}" if groups else "one short group"
+        what = f"{count_of(groups, 'group')} and a last one of {pods * pod}" if groups else "one short group"
         yield _smaller(request, groups * group + pods * pod, what)
 
 
@@ -86,7 +87,7 @@ def raised_ceilings(inventory: Inventory, request: Request) -> Proposed:
             continue
         gpus = ((_most(lowest, needed, lacks) or lowest) + 1) * pod
         sentence = (
-            f"raise the ceiling of scope {short_name(ceiling.scope)} from {ceiling.gpus} to {counted(gpus, 'GPU')}"
+            f"raise the ceiling of scope {short_name(ceiling.scope)} from {ceiling.gpus} to {count_of(gpus, 'GPU')}"
         )
         fix = Fix(FixKind.RAISE_CEILING, sentence, {ceiling.scope: gpus})
         yield replace(request, ceilings=raised(gpus // pod)), fix
@@ -108,20 +109,15 @@ def short_name(name: str) -> str:
     return name if len(name) <= MAX_NAME else name[: MAX_NAME - 1] + "…"
 
 
-def counted(count: int, name: str) -> str:
-    """Return how many there are, as people write it."""
-    return f"{count} {name}{'' if count == 1 else 's'}"
-
-
 def _smaller(request: Request, gpus: int, what: str) -> tuple[Request, Fix]:
     # Its sizes are steps down from the one that it asks for, so that another smallest size alone may not do.
     asked, fixed = smallest(request).gpus, "" if request.malleability is None else ", in this size only,"
-    sentence = f"ask for {counted(gpus, 'GPU')}{fixed} instead of {asked}{' at least' if fixed else ''}: {what}"
+    sentence = f"ask for {count_of(gpus, 'GPU')}{fixed} instead of {asked}{' at least' if fixed else ''}: {what}"
     return replace(request, gpus=gpus, malleability=None), Fix(FixKind.SMALLER, sentence, {"gpus": gpus})
 
 
 def _spares(spares: int, request: Request) -> str:
-    return f"{spares or 'no'} spare {'pod' if spares == 1 else 'pods'} a group instead of {request.spares}"
+    return f"{spares or 'no'} spare {agree(spares, 'pod', 'pods')} a group instead of {request.spares}"
 
 
 def _most_spares(inventory: Inventory, rigid: Request) -> int | None:

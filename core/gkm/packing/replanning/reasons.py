@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
+from gkm.api.grammar import agree, count_of
 from gkm.packing.replanning.values import Repair, Standing
 from gkm.packing.values import Group, Plan, Share
 
@@ -24,10 +25,10 @@ def reasons(
     said += _first(_repairs(repaired, after))
     said += _first(_moves(moved, before, after))
     if new := sorted(set(after) - set(before)):
-        said.append(f"{_groups(new)} {'is' if len(new) == 1 else 'are'} new")
+        said.append(f"{_groups(new)} {agree(len(new), 'is', 'are')} new")
     if gone := sorted(set(before) - set(after)):
-        run = "runs" if len(gone) == 1 else "run"
-        said.append(f"{_groups(gone)} of the former plan {run} no more: the run is of {made.gpus} GPUs")
+        run = agree(len(gone), "runs", "run")
+        said.append(f"{_groups(gone)} of the former plan {run} no more: the run is of {count_of(made.gpus, 'GPU')}")
     return tuple(said)
 
 
@@ -40,8 +41,8 @@ def lacking(made: Plan, spares: int) -> list[str]:
     where = "in their scope" if made.request.ceilings else "on the nodes that the run may use"
     if not made.request.may_spread:
         where = "in their domain"
-    missing = "1 spare finds" if count == 1 else f"{count} spares find"
-    have = "has" if len(short) == 1 else "have"
+    missing = f"{count_of(count, 'spare')} {agree(count, 'finds', 'find')}"
+    have = agree(len(short), "has", "have")
     return [f"{missing} no room {where}: {_groups(short)} {have} fewer than {spares}"]
 
 
@@ -49,7 +50,7 @@ def reasons_from_scratch(made: Plan, former: int, moved: int) -> tuple[str, ...]
     """Return why the run was planned as if it had no plan."""
     return (
         "beside the groups that could stay the others do not fit, so that the run is planned from scratch",
-        f"{moved} of {former} groups move; the run is of {made.gpus} GPUs",
+        f"{moved} of {former} groups move; the run is of {count_of(made.gpus, 'GPU')}",
     )
 
 
@@ -84,14 +85,14 @@ def _first(sentences: Iterable[str]) -> list[str]:
     waiting = iter(sentences)
     said = list(islice(waiting, MAX_SENTENCES))
     more = sum(1 for _ in waiting)
-    return [*said, f"and {more} groups more alike"] if more else said
+    return [*said, f"and {count_of(more, 'more group')} alike"] if more else said
 
 
 def _groups(numbers: Sequence[int]) -> str:
     shown = ", ".join(str(number) for number in numbers[:MAX_SENTENCES])
     more = f" and {len(numbers) - MAX_SENTENCES} more" if len(numbers) > MAX_SENTENCES else ""
-    return f"group{'s' if len(numbers) > 1 else ''} {shown}{more}"
+    return f"{agree(len(numbers), 'group', 'groups')} {shown}{more}"
 
 
 def _shares(shares: Sequence[Share]) -> str:
-    return ", ".join(f"{share.gpus} GPUs of {share.node}" for share in shares)
+    return ", ".join(f"{count_of(share.gpus, 'GPU')} of {share.node}" for share in shares)

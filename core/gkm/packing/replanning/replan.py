@@ -21,6 +21,7 @@ from gkm.packing.replanning.seating import Seated, seat_again
 from gkm.packing.replanning.spares import spares_again
 from gkm.packing.replanning.standing import Member, Remains, remains
 from gkm.packing.replanning.values import Repair, Replanned, Standing
+from gkm.packing.self_check import verify
 from gkm.packing.values import Group, Metrics, Node, Plan, Policy, Refusal, Request, Share
 
 
@@ -36,6 +37,7 @@ def replan(
     Raises:
         InvalidInventoryError: the nodes contradict each other or themselves.
         TooLargeError: the run and the inventory are together too large to be solved exactly.
+        InvalidPlanError: the planner broke its own rules.
     """
     inventory = nodes if isinstance(nodes, Inventory) else Inventory.from_nodes(nodes)
     offer = capacity(inventory, request)
@@ -98,6 +100,7 @@ def _again(offer: Capacity, request: Request, sized: Request, previous: Standing
     groups = tuple(_group(offer, sized, group) for group in guarded)
     if not what.lenient and any(len(group.spares) < sized.spares for group in groups):
         return _Again(None, all_seen)
+    verify(offer.inventory, sized, groups)
     made = Plan(
         request=request,
         gpus=sized.gpus,

@@ -1,0 +1,162 @@
+"""GPUs in a file: the output of `gkm node detect`, or GKMCacheNodes as kubectl prints them, one or many.
+
+A file of any other kind is an error. It is never read as a machine without GPUs: that would be an answer, and a wrong
+one. YAML may not use aliases, with which a small file stands for a large value; kubectl writes none.
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+from gkm.api import documents
+from gkm.api.nodes import GPUGroup
+from gkm.gpus.values import MAX_GPUS, Gpu, printable
+from msgspec import Struct
+
+from gkm_cli.answers import WrongUsage
+
+MAX_BYTES = 4 << 20
+MAX_YAML_BYTES = 512 << 10
+"""YAML takes up to 190 bytes of memory for each of its own, JSON 20 (measured): 4 MiB of it took 758 MiB."""
+_NODES = ("GKMCacheNode", "ClusterGKMCacheNode")
+_LISTS = ("List", *(f"{kind}List" for kind in _NODES))
+_HINT = "give it the output of `gkm node detect -o json`, or of `kubectl get gkmcn -A -o json`"
+
+
+class NodeGPUs(Struct, frozen=True):
+    """The GPUs of one machine; `name` is the node's, empty where the file does not name it."""
+
+    name: str
+    gpus: tuple[Gpu, ...]
+
+
+class _Invalid(Exception):
+    """The document holds something else; the message says what."""
+
+
+class _Groups(Struct, frozen=True):
+    """What `gkm node detect` prints, and a part of a node's status."""
+
+    gpus: list[GPUGroup]
+    errors: list[str] = []
+
+
+class _Status(Struct, frozen=True):
+    gpus: list[GPUGroup] = []
+
+
+class _Spec(Struct, frozen=True, rename="camel"):
+    node_name: str = ""
+
+
+class _Node(Struct, frozen=True):
+    status: _Status
+    spec: _Spec = _Spec()
+
+
+def read(path: Path) -> list[NodeGPUs]:
+    """Return the machines in a file with their GPUs, at least one machine.
+
+    Raises:
+        WrongUsage: it holds anything else.
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as file:
+        return parse(file.read(MAX_BYTES + 1), str(path))
+
+
+def parse(raw: bytes, name: str) -> list[NodeGPUs]:
+    """Return the machines in the bytes of a file that is called `name`; raises as `read` does."""
+    try:
+        return nodes_in(_decoded(raw))
+    except (_Invalid, msgspec.MsgspecError, yaml.YAMLError, RecursionError, ValueError) as error:
+        raise WrongUsage(f"{name} does not list GPUs: {printable(str(error))}", _HINT) from error
+
+
+def nodes_in(document: object) -> list[NodeGPUs]:
+    """Return the machines in a document; one that is listed in several namespaces comes once.
+
+    Raises:
+        _Invalid, msgspec.ValidationError: it holds anything else.
+    """
+    found: dict[str, NodeGPUs] = {}
+    for node in _each(document):
+        if found.setdefault(node.name, node) != node:
+            raise _Invalid(f"it lists {f'node {node.name}' if node.name else 'a machine'} twice, with different GPUs")
+    return list(found.values())
+
+
+def _decoded(raw: bytes) -> object:
+    if len(raw) > MAX_BYTES:
+        raise _Invalid(f"it has more than {MAX_BYTES} bytes")
+    try:
+        return msgspec.json.decode(raw)
+    except msgspec.MsgspecError:
+        if len(raw) > MAX_YAML_BYTES:
+            raise _Invalid(f"it is no JSON, and has more than {MAX_YAML_BYTES} bytes") from None
+        if b"*" in raw and any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(raw, yaml.CSafeLoader)):
+            raise _Invalid("its YAML has aliases") from None
+        return documents.decode(raw, object)
+
+
+def _each(document: object) -> Iterable[NodeGPUs]:
+    match document:
+        case {"kind": kind, "items": list(items)} if kind in _LISTS:
+            yield from map(_node, _some(items))
+        case [{"ids": _}, *_]:
+            yield NodeGPUs("", _gpus(msgspec.convert(document, list[GPUGroup])))
+        case list(items):
+            yield from map(_node, _some(items))
+        case _:
+            yield _node(document)
+
+
+def _some(items: list[Any]) -> list[Any]:
+    if not items:
+        raise _Invalid("its list is empty")
+    return items
+
+
+def _node(document: object) -> NodeGPUs:
+    if not isinstance(document, Mapping):
+        raise _Invalid(f"it holds a {type(document).__name__}, not an object")
+    if str(document.get("kind", _NODES[0])) not in _NODES:
+        raise _Invalid(f"it holds an object of kind {str(document['kind'])[:64]!r}")
+    if "kind" not in document and "gpus" in document:
+        return _detected(document)
+    if not document.get("status"):
+        raise _Invalid("it holds an object without a status: no agent has reported its GPUs")
+    node = msgspec.convert(document, _Node)
+    return NodeGPUs(node.spec.node_name, _gpus(node.status.gpus))
+
+
+def _detected(document: object) -> NodeGPUs:
+    found = msgspec.convert(document, _Groups)
+    if found.errors and not found.gpus:
+        raise _Invalid(f"the GPUs could not be read: {found.errors[0]}")
+    return NodeGPUs("", _gpus(found.gpus))
+
+
+def _gpus(groups: Iterable[GPUGroup]) -> tuple[Gpu, ...]:
+    gpus: list[Gpu] = []
+    for group in groups:
+        if not group.ids or not group.backend:
+            raise _Invalid("it holds a group of GPUs without ids or without a backend")
+        if len(gpus) + len(group.ids) > MAX_GPUS:
+            raise _Invalid(f"it holds a machine with more than {MAX_GPUS} GPUs")
+        gpus += (_gpu(group, index) for index in group.ids)
+    return tuple(gpus)
+
+
+def _gpu(group: GPUGroup, index: int) -> Gpu:
+    return Gpu(
+        index,
+        group.backend,
+        model=group.gpu_type,
+        driver_version=group.driver_version,
+        arch=group.arch,
+        warp_size=group.warp_size,
+        memory_mib=group.memory_mib,
+    )

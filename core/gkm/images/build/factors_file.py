@@ -1,0 +1,71 @@
+"""cache_key_factors.json without the secrets of whoever compiled: vLLM writes every variable that it knows into it.
+
+vLLM never reads the file, so an image can hold another one. A variable with KEY, TOKEN, SECRET or PASSWORD in its name
+is left out of manifest.json unless it is null. In the file itself it becomes null where it has a text: numbers are
+settings of vLLM (VLLM_MAX_TOKENS_PER_EXPERT_FP4_MOE), and a file without secrets stays as it is, byte for byte.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gkm.images.build.tree import Entry
+
+NAME = "cache_key_factors.json"
+MAX_BYTES = 4 << 20
+_SECRET = re.compile("KEY|TOKEN|SECRET|PASSWORD", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Redacted:
+    """What an image holds in place of a file, and the names of the variables that are null in it."""
+
+    data: bytes
+    names: tuple[str, ...]
+
+
+def is_factors(entry: Entry) -> bool:
+    """Return whether a file has the name and a size that it may be read with."""
+    return not entry.directory and entry.name == NAME and entry.size <= MAX_BYTES
+
+
+def redacted(entry: Entry) -> Redacted | None:
+    """Return what to pack in place of a file that holds secrets; None for every other file.
+
+    Raises:
+        GKMError: CONTENT_MISMATCH, it changed while it was read.
+        OSError: it cannot be read.
+    """
+    return without_secrets(entry.read()) if is_factors(entry) else None
+
+
+def without_secrets(data: bytes) -> Redacted | None:
+    """Return a JSON text without secrets; None where it has none, or is no JSON."""
+    names: set[str] = set()
+
+    def cleaned(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        # Every pair is seen here, also those that a later one of the same name hides.
+        names.update(name for name, value in pairs if _is_secret(name, value))
+        return {name: None if _is_secret(name, value) else value for name, value in pairs}
+
+    try:
+        value = json.loads(data, object_pairs_hook=cleaned)
+        return Redacted(json.dumps(value, indent=2).encode(), tuple(sorted(names))) if names else None
+    except (ValueError, RecursionError):
+        return None
+
+
+def public(env: Mapping[str, object]) -> dict[str, object]:
+    """Return what manifest.json may repeat: maps without the variables that are named like secrets and are set."""
+    return {name: _public(value) for name, value in env.items() if value is None or not _SECRET.search(name)}
+
+
+def _public(value: object) -> object:
+    if isinstance(value, dict):
+        return public(value)
+    return [_public(item) for item in value] if isinstance(value, list) else value
+
+
+def _is_secret(name: str, value: object) -> bool:
+    return bool(value) and not isinstance(value, bool | int | float) and bool(_SECRET.search(name))

@@ -1,0 +1,35 @@
+"""When was a signature made, and was everything that it rests on trusted then?"""
+
+from datetime import datetime
+
+from cryptography import x509
+
+from gkm.images.signatures import certificates, timestamps, transparency
+from gkm.images.signatures.certificates import Untrusted
+from gkm.images.signatures.parsing import Signature
+from gkm.images.signatures.transparency import Entry
+from gkm.images.signatures.trusted_root import TrustedRoot
+
+
+def check(signature: Signature, certificate: x509.Certificate, root: TrustedRoot) -> None:
+    """Check that log, authority and certificate log were trusted at every verified time of a signature.
+
+    Raises:
+        Untrusted: one of them was not, or no trusted service states a time.
+    """
+    if signature.entry is None:
+        raise Untrusted("has no log entry, which a signature without a key needs")
+    verified = times(signature, signature.entry, root)
+    if not verified:
+        raise Untrusted("has a log entry without a signed time")
+    for when in verified:
+        certificates.check(certificate, root, when)
+
+
+def times(signature: Signature, entry: Entry, root: TrustedRoot) -> tuple[datetime, ...]:
+    """Return the times of a signature that its log and trusted timestamp authorities vouch for.
+
+    Raises:
+        Untrusted: no trusted log holds the entry, or it was not trusted then.
+    """
+    return transparency.check(entry, root, timestamps.verified(signature.signature, signature.stamps, root))

@@ -1,0 +1,36 @@
+"""When an image says that it was created: hostile text, of which only a time is taken."""
+
+from datetime import UTC, datetime
+
+import pytest
+from gkm.images.created import created
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["2026-01-01T12:00:00Z", "2026-01-01T12:00:00.987654Z", "2026-01-01T14:00:00+02:00"],
+)
+def test_a_time_is_taken_to_the_second(text: str) -> None:
+    assert created([text]) == NOON
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "soon",
+        "2026-01-01T12:00:00",
+        "1970-01-01T00:00:00Z",
+        "0001-01-01T00:00:00Z",
+        "9999-12-31T23:59:59-14:00",
+        "9" * 65,
+    ],
+)
+def test_what_is_no_time_says_nothing(text: str) -> None:
+    assert created([text]) is None
+
+
+def test_the_first_that_states_one_counts() -> None:
+    assert created(["", "2026-01-01T12:00:00Z", "2025-01-01T12:00:00Z"]) == NOON
