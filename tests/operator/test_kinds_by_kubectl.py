@@ -15,6 +15,7 @@ from testbed.cluster import Cluster
 pytestmark = pytest.mark.peers
 NAMESPACE = "seen"
 CONTROLLERS = "system:serviceaccount:gkm-system:gkm-controllers"
+POLICY = {"mode": "Pinned", "interval": "15m", "allowRollback": False}
 SHA = "a" * 64
 SIZES = {"gpus": 8, "gpusPerPod": 8, "groupGPUs": 8}
 PLACE = {"region": "r", "cluster": "c", "block": "b", "domain": "d"}
@@ -86,7 +87,7 @@ def test_what_a_person_leaves_out_is_filled_in(seen: Cluster) -> None:
         meta = {"name": name, "namespace": NAMESPACE}
         seen.apply({"apiVersion": "gkm.io/v1alpha1", "kind": kind, "metadata": meta, "spec": spec})
     spec = seen.get("gkmcache", "short", NAMESPACE)["spec"]
-    assert spec == {"image": "registry.test/a:1", "updatePolicy": {"mode": "Pinned", "interval": "15m"}}
+    assert spec == {"image": "registry.test/a:1", "updatePolicy": POLICY}
     assert seen.get("run", "short", NAMESPACE)["spec"] == {
         "flavor": flavor,
         "gpus": 8,
