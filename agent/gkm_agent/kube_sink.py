@@ -2,20 +2,30 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
-from gkm.api.meta import timestamp
+import msgspec
+from gkm.api.meta import Condition, timestamp
 from gkm.api.nodes import LAST_UPDATED_ANNOTATION, NODE_LABEL, CacheNode, NodeStatus
 from gkm.kube.api import Api, Selector
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import CLUSTERGKMCACHENODES, GKMCACHENODES, Resource
 
 from gkm_agent.kube_source import NodeView
+from gkm_agent.node_conditions import observed, with_conditions, without_conditions
 from gkm_agent.node_objects import HOSTNAME_LABEL, manifest, node_label, node_object
 from gkm_agent.sink import NotWritten
 from gkm_agent.status_size import fitted
 
 FIELD_MANAGER = "gkm-agent"
+
+
+class _Said(NamedTuple):
+    """What an object says, since when, and its conditions; the status is without them."""
+
+    status: NodeStatus
+    moment: str
+    conditions: list[Condition]
 
 
 class KubeSink:
@@ -25,7 +35,7 @@ class KubeSink:
         self._api = api
         self._node = node
         self._owner = owner
-        self._said: dict[str | None, tuple[NodeStatus, str]] = {}
+        self._said: dict[str | None, _Said] = {}
 
     def scopes(self) -> set[str | None]:
         """See StatusSink; what the objects say now is remembered, so that saying it again changes nothing."""
@@ -48,9 +58,11 @@ class KubeSink:
         owner = self._owner()
         if owner is None:
             raise NotWritten(f"the Node {self._node} is not known yet")
-        status = fitted(status)
-        said, moment = self._said.get(scope, (None, ""))
-        moment = moment if said == status and moment else timestamp()
+        said, now = self._said.get(scope), timestamp()
+        # The conditions are of all caches, also of those that are left out of an object that would be too large.
+        status = fitted(with_conditions(status, said.conditions if said else [], now))
+        plain = without_conditions(status)
+        moment = said.moment if said and said.status == plain and said.moment else now
         whole = manifest(
             node_object(
                 self._node,
@@ -65,9 +77,10 @@ class KubeSink:
         kind = {key: whole[key] for key in ("apiVersion", "kind")}
         resource = _resource(scope)
         with _written():
-            self._apply(resource, {**kind, "metadata": whole["metadata"], "spec": whole["spec"]})
-            self._apply(resource, {**kind, "metadata": identity, "status": whole["status"]}, "status")
-        self._said[scope] = (status, moment)
+            there = self._apply(resource, {**kind, "metadata": whole["metadata"], "spec": whole["spec"]})
+            status = observed(status, there.metadata.generation)
+            self._apply(resource, {**kind, "metadata": identity, "status": msgspec.to_builtins(status)}, "status")
+        self._said[scope] = _Said(plain, moment, status.conditions)
 
     def remove(self, scope: str | None) -> None:
         """See StatusSink."""
@@ -79,11 +92,12 @@ class KubeSink:
                 if not error.not_found:
                     raise
 
-    def _apply(self, resource: Resource[Any], value: dict[str, Any], subresource: str = "") -> None:
-        self._api.apply(resource, value, field_manager=FIELD_MANAGER, subresource=subresource)
+    def _apply(self, resource: Resource[CacheNode], value: dict[str, Any], subresource: str = "") -> CacheNode:
+        return self._api.apply(resource, value, field_manager=FIELD_MANAGER, subresource=subresource)
 
     def _remember(self, scope: str | None, node: CacheNode) -> None:
-        self._said[scope] = (node.status, node.metadata.annotations.get(LAST_UPDATED_ANNOTATION, ""))
+        moment = node.metadata.annotations.get(LAST_UPDATED_ANNOTATION, "")
+        self._said[scope] = _Said(without_conditions(node.status), moment, node.status.conditions)
 
 
 def _resource(scope: str | None) -> Resource[Any]:

@@ -11,6 +11,7 @@ from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.layout import ref_of_scope
 from gkm.hoststate.names import CLUSTER_SCOPE, InvalidName
 
+from gkm_agent.node_conditions import with_conditions
 from gkm_agent.node_objects import manifest, node_object
 from gkm_agent.sink import NotWritten
 
@@ -34,10 +35,12 @@ class StaticSink:
 
     def publish(self, scope: str | None, status: NodeStatus) -> None:
         """See StatusSink."""
-        path = self._path(scope)
-        node = node_object(self._node, scope, status, timestamp())
+        path, now = self._path(scope), timestamp()
         try:
-            if _status_in(path) != status:
+            there = _status_in(path)
+            status = with_conditions(status, there.conditions if there else [], now)
+            if there != status:
+                node = node_object(self._node, scope, status, now)
                 text = documents.encode(manifest(node), width=120)
                 files.replace(path, text.encode(), durable=False)
         except OSError as error:

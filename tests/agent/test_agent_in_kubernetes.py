@@ -99,6 +99,9 @@ def test_a_cache_is_ready_once_the_controller_and_the_agent_have_verified_it(pla
     cache = found["status"]["caches"]["vector-add"]
     assert (cache["digest"], cache["compatibleGPUs"]) == (machine.digest, [{"ids": [0]}])
     assert cache["incompatibleGPUs"][0]["reason"] == "ArchitectureMismatch"
+    (condition,) = found["status"]["conditions"]
+    assert (condition["type"], condition["status"], condition["reason"]) == ("Ready", "True", "AllCachesReady")
+    assert found["status"]["observedGeneration"] == condition["observedGeneration"] == found["metadata"]["generation"]
     assert "1 Ready" in place.kubectl("get", "gkmcn", "--namespace", NAMESPACE)
 
 

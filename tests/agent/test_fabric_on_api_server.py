@@ -13,12 +13,12 @@ from gkm.api.meta import ObjectMeta
 from gkm.kube.client import HttpApi, connect
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import NODES, Json
+from gkm_agent.fabric.conditions import without_conditions
 from gkm_agent.fabric.kube_fabric import CONFIGMAPS, NODEFABRICS, KubeFabric
 from gkm_agent.fabric.labels import Wanted
 from gkm_agent.fabric.objects import survey_name, survey_object
 from gkm_agent.fabric.report import Report
 from gkm_agent.kube_source import NodeView
-from msgspec import structs
 from operator_site import deployed
 from testbed.cluster import Cluster, KubectlFailed
 
@@ -98,7 +98,10 @@ def test_an_agent_says_all_of_its_own_node(site: Site) -> None:
     site.sink().publish(Report(status, Wanted(labels)))
 
     found = site.admin.get(NODEFABRICS, OWN)
-    assert structs.replace(found.status, last_updated=None) == status
+    assert without_conditions(found.status) == status
+    (condition,) = found.status.conditions
+    assert (condition.type, condition.status, condition.reason) == ("Healthy", "False", "FabricDegraded")
+    assert (condition.observed_generation, found.status.observed_generation) == (1, 1)
     assert found.status.last_updated
     (owner,) = found.metadata.owner_references
     assert (owner.kind, owner.name, owner.uid) == ("Node", OWN, site.node()["metadata"]["uid"])

@@ -19,6 +19,8 @@ from gkm_operator.plans.wording import Reason as PlannedReason
 ROOT = Path(__file__).parent.parent.parent
 PAGE = ROOT / "docs" / "reference" / "reasons.md"
 CONDITIONS = ROOT / "operator" / "gkm_operator" / "caches" / "readiness.py"
+PLANS = ROOT / "operator" / "gkm_operator" / "plans"
+AGENT = ROOT / "agent" / "gkm_agent"
 DRIVER = ROOT / "csi" / "gkm_csi"
 WORDS = "Words of the CSI answers"
 COLUMNS = ("where it is seen", "what it means", "what to do", "reached by")
@@ -65,9 +67,9 @@ def reasons_of(*tables: str) -> list[str]:
     return sorted(row.reason for row in ROWS if row.table in tables)
 
 
-def of_conditions() -> set[str]:
-    """Return the reasons of Ready and Error: the second of three values that a function returns."""
-    returned = (node.value for node in ast.walk(parsed(CONDITIONS)) if isinstance(node, ast.Return))
+def of_conditions(path: Path) -> set[str]:
+    """Return the reasons of conditions that a file makes: the second of three values that a function returns."""
+    returned = (node.value for node in ast.walk(parsed(path)) if isinstance(node, ast.Return))
     found = (value.elts[1] for value in returned if isinstance(value, ast.Tuple) and len(value.elts) == 3)
     return {value.value for value in found if isinstance(value, ast.Constant) and isinstance(value.value, str)}
 
@@ -84,10 +86,13 @@ def test_the_reasons_of_a_gpu_stand_together() -> None:
 @pytest.mark.parametrize(
     ("table", "reasons"),
     [
-        ("Conditions Ready and Error of a cache", of_conditions),
+        ("Conditions Ready and Error of a cache", lambda: of_conditions(CONDITIONS)),
+        ("Condition Ready of a node", lambda: of_conditions(AGENT / "node_conditions.py")),
+        ("Condition Healthy of a NodeFabric", lambda: of_conditions(AGENT / "fabric" / "conditions.py")),
         ("States of a cache on a node", lambda: set(CacheState)),
         ("Fabric", lambda: {*Health, *fabric._TROUBLES.values(), *fabric._CONFIGURATIONS.values()}),
         ("Runs", lambda: set(PlannedReason)),
+        ("Condition Live of a plan", lambda: of_conditions(PLANS / "plan_status.py")),
         ("CSI answers", lambda: {code.value for code in Code}),
     ],
 )
@@ -104,9 +109,12 @@ def test_no_row_stands_in_a_table_that_nobody_holds_against_the_code() -> None:
         "Node and disk",
         "Preflight of each GPU",
         "Conditions Ready and Error of a cache",
+        "Condition Ready of a node",
+        "Condition Healthy of a NodeFabric",
         "States of a cache on a node",
         "Fabric",
         "Runs",
+        "Condition Live of a plan",
         "CSI answers",
         WORDS,
     }

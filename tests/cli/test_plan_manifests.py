@@ -49,6 +49,36 @@ def test_a_container_asks_for_the_gpus_of_a_pod_and_tolerates_what_the_run_does(
     assert all(found["tolerations"] == [{"key": "team", "operator": "Exists"}] for found in pods)
 
 
+def test_the_labels_of_a_run_are_those_of_its_pods(site: Site) -> None:
+    asked = {"team": "a", "kueue.x-k8s.io/queue-name": "gpus", "empty": ""}
+    asks = site.write("asks.json", run(labels=asked))
+    _, plan = site.plan(run=asks)
+    assert plan["labels"] == asked
+    made = jobs(site.ask("-o", "manifests", run=asks))
+    assert made
+    for job in made:
+        own = {key: job["metadata"]["labels"][key] for key in ("gkm.io/run", "gkm.io/group")}
+        assert own["gkm.io/run"] == "llama"
+        assert job["metadata"]["labels"] == job["spec"]["template"]["metadata"]["labels"] == asked | own
+
+
+def test_no_label_of_a_run_stands_in_for_one_that_says_whose_a_pod_is(site: Site) -> None:
+    forged = {
+        "gkm.io/run": "other",
+        "gkm.io/group": "7",
+        "job-name": "other",
+        "controller-uid": "0",
+        "batch.kubernetes.io/job-name": "other",
+        "batch.kubernetes.io/controller-uid": "0",
+        "batch.kubernetes.io/job-completion-index": "0",
+    }
+    asks = site.write("asks.json", run(labels=forged | {"team": "a"}))
+    made = jobs(site.ask("-o", "manifests", run=asks))
+    assert {tuple(sorted(job["spec"]["template"]["metadata"]["labels"].items())) for job in made} == {
+        (("gkm.io/group", str(number)), ("gkm.io/run", "llama"), ("team", "a")) for number in range(2)
+    }
+
+
 def test_pods_of_a_group_that_are_dealt_out_unevenly_are_jobs_of_their_own(site: Site) -> None:
     nodes = site.write("nodes.json", listed(node("a", "d", gpus=8), node("b", "d", gpus=4)))
     done = site.ask("-o", "manifests", nodes=nodes, run=site.write("r.json", run(gpus=12, groupGPUs=12, gpusPerPod=4)))
@@ -125,7 +155,8 @@ def bound(cluster: Cluster, pods: int) -> Counter[tuple[str, str]]:
 def test_the_api_server_accepts_the_manifests_as_they_are(cluster: Cluster, site: Site) -> None:
     if not cluster.exists("namespace", "ml"):
         cluster.kubectl("create", "namespace", "ml")
-    asks = site.write("asks.json", run("a" * 60 + ".v1", gpusPerPod=4, spares=1))
+    labels = {"team": "a", "job-name": "other", "controller-uid": "0", "gkm.io/run": "other"}
+    asks = site.write("asks.json", run("a" * 60 + ".v1", gpusPerPod=4, spares=1, labels=labels))
     done = site.ask("-o", "manifests", run=asks)
     said = cluster.kubectl("create", "--dry-run=server", "--validate=strict", "--filename", "-", input=done.stdout)
     assert said.count("created (server dry run)") == len(jobs(done)) == 2

@@ -122,6 +122,7 @@ class World:
             failures=failures,
             silent=len(silences),
             silences=dict(list(silences.items())[:3]),
+            incompatible=sum(part.incompatible and part.digest in {"", digest or ""} for part in parts.values()),
         )
 
     def _silence(self, name: str) -> str:

@@ -156,7 +156,7 @@ def test_ready_is_told_when_it_begins_and_when_it_ends(place: Place) -> None:
         ("Normal", "AllNodesReady"),
         ("Normal", "NodesPending"),
         ("Normal", "AllNodesReady"),
-        ("Warning", "NodesPending"),
+        ("Warning", "NodesFailed"),
     ]
 
 

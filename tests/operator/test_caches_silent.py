@@ -137,15 +137,15 @@ def test_only_the_caches_of_the_node_that_fell_silent_are_named() -> None:
 def test_a_condition_says_who_is_silent_and_why() -> None:
     names = [f"node-{number}" for number in range(1, 11)]
     fleet = a_fleet(*names[:9], failed="node-10")
-    assert readiness.ready(summed(fleet), verified=True)[2] == "9 of 10 nodes are ready, 1 failed"
+    assert readiness.ready(summed(fleet), verified=True)[2] == "9 of 10 nodes are ready, 1 failed (DiskFull)"
     fleet.agent(an_agent("node-7"), None)
     said = readiness.ready(summed(fleet), verified=True)
-    message = "8 of 10 nodes are ready, 1 failed, 1 silent: node-7 (its agent is not ready)"
-    assert said == ("False", "NodesPending", message)
+    message = "8 of 10 nodes are ready, 1 failed (DiskFull), 1 silent: node-7 (its agent is not ready)"
+    assert said == ("False", "NodesFailed", message)
     for name in ("node-5", "node-3", "node-1", "node-2"):
         fleet.node(name, ready=False)
     assert readiness.ready(summed(fleet), verified=True)[2] == (
-        "4 of 10 nodes are ready, 1 failed, 5 silent: node-1 (the Node is not ready), "
+        "4 of 10 nodes are ready, 1 failed (DiskFull), 5 silent: node-1 (the Node is not ready), "
         "node-2 (the Node is not ready), node-3 (the Node is not ready) and 2 more"
     )
 

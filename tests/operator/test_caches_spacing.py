@@ -56,6 +56,8 @@ def written(*conditions: Condition) -> GKMCache:
     return structs.replace(made, status=CacheStatus(conditions=list(conditions), last_updated=timestamp(NOW)))
 
 
+FAILURES = condition("Error", "True", "NodeFailuresPresent", 0)
+NO_FAILURES = condition("Error", "False", "NoFailures", 0)
 VERIFIED, LONG_VERIFIED = (condition("Verified", "True", "CosignSuccess", seconds) for seconds in (0, -600))
 
 
@@ -67,6 +69,11 @@ VERIFIED, LONG_VERIFIED = (condition("Verified", "True", "CosignSuccess", second
         ((LONG_VERIFIED, condition("Ready", "True", "AllNodesReady", 0)), ["AllNodesReady"]),
         ((LONG_VERIFIED, condition("Ready", "False", "NodesPending", 0)), ["NodesPending"]),
         ((LONG_VERIFIED, condition("Ready", "False", "NodesPending", -600)), []),
+        ((LONG_VERIFIED, condition("Ready", "False", "NodesIncompatible", -600), FAILURES), ["NodesIncompatible"]),
+        ((LONG_VERIFIED, condition("Ready", "False", "NodesFailed", 0), FAILURES), ["NodesFailed"]),
+        ((VERIFIED, condition("Ready", "False", "NodesFailed", 0), FAILURES), ["CosignSuccess", "NodesFailed"]),
+        ((LONG_VERIFIED, condition("Ready", "False", "NodesPending", -600), FAILURES), ["NodeFailuresPresent"]),
+        ((LONG_VERIFIED, condition("Ready", "False", "NodesPending", -600), NO_FAILURES), []),
         ((), []),
     ],
 )

@@ -1,5 +1,7 @@
 """What the status of a cache says, for every outcome of its image and every sum of its nodes."""
 
+from typing import Any
+
 import pytest
 from gkm.api.caches import CacheSpec, CacheStatus, ClusterGKMCache, GKMCache, LocalObjectReference, verified_digest
 from gkm.api.errors import GKMError, Reason
@@ -16,6 +18,7 @@ from operator_images import AWAY, DIGEST, GOOD, OFF, OTHER, UNKNOWN, UNSIGNED, W
 IMAGE = "registry.test/team/cache:1"
 THEN, NOW = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
 NOBODY = Summary()
+UNFIT, FULL = {"ArchitectureMismatch": ["n"]}, {"DiskFull": ["m"]}
 AWAY_BUT_ALLOWED = Verdict(verified=None, allowed=True, reason=Reason.REGISTRY_UNAVAILABLE, message="away")
 
 
@@ -123,13 +126,40 @@ def test_a_new_cache_gets_everything_at_once() -> None:
         (NOBODY, ("False", "NoMatchingNodes"), "False"),
         (Summary(total=2, ready=2), ("True", "AllNodesReady"), "False"),
         (Summary(total=2, ready=1), ("False", "NodesPending"), "False"),
-        (Summary(total=2, ready=1, failed=1, failures={"NoGPU": ["n"]}), ("False", "NodesPending"), "True"),
+        (Summary(total=2, ready=1, failed=1, failures=FULL), ("False", "NodesFailed"), "True"),
+        (Summary(total=3, ready=1, failed=1, failures=FULL), ("False", "NodesFailed"), "True"),
+        (Summary(total=2, failed=2, failures=UNFIT | FULL, incompatible=1), ("False", "NodesFailed"), "True"),
+        (Summary(total=2, failed=2, failures=UNFIT, incompatible=2), ("False", "NodesIncompatible"), "True"),
+        (Summary(total=3, ready=1, failed=2, failures=UNFIT, incompatible=2), ("False", "NodesIncompatible"), "True"),
+        (Summary(total=3, failed=2, failures=UNFIT, incompatible=2), ("False", "NodesPending"), "True"),
     ],
 )
 def test_sums_become_conditions(summary: Summary, ready: tuple[str, str], error: str) -> None:
     status = settled(summary)
     assert shown(status, "Ready") == ready
-    assert shown(status, "Error") == (error, "NodeFailuresPresent")
+    assert shown(status, "Error") == (error, {"True": "NodeFailuresPresent", "False": "NoFailures"}[error])
+
+
+@pytest.mark.parametrize(
+    ("selector", "labels"),
+    [
+        ({"b": "2", "a": "1"}, "a=1, b=2"),
+        (dict.fromkeys("edcba", "v"), "a=v, b=v, c=v and 2 more"),
+        ({"a": "\x1b]0;owned\a"}, r"a=\x1b]0;owned\x07"),
+    ],
+)
+def test_a_cache_that_no_node_reports_says_which_nodes_would(selector: dict[str, str], labels: str) -> None:
+    selecting = structs.replace(cache(), spec=CacheSpec(IMAGE, node_selector=selector))
+    status = wanted(selecting, of_verdict(IMAGE, DIGEST, GOOD, Claims(7)), NOBODY, THEN)
+    assert status
+    assert shown(status, "Ready") == ("False", "NoMatchingNodes")
+    condition = status.condition("Ready")
+    assert condition
+    would = f"every node with a running agent and the labels of nodeSelector ({labels}) would"
+    assert condition.message == f"no node reports this cache: {would}"
+    every = settled().condition("Ready")
+    assert every
+    assert every.message == "no node reports this cache: every node with a GPU and a running agent would"
 
 
 def test_without_a_good_verdict_nothing_is_ready() -> None:
@@ -211,6 +241,50 @@ def test_a_status_counts_for_the_object_that_it_was_made_from() -> None:
     found = cache()
     found = structs.replace(found, metadata=structs.replace(found.metadata, resource_version="41"))
     assert applied(found, settled())["metadata"]["resourceVersion"] == "41"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "words"),
+    [(1, ("0 of 1 node is ready", "1 node failed")), (2, ("0 of 2 nodes are ready", "2 nodes failed"))],
+)
+def test_sentences_agree_with_their_numbers(nodes: int, words: tuple[str, str]) -> None:
+    status = settled(Summary(total=nodes, failed=nodes, failures=FULL))
+    said = [condition.message for kind in ("Ready", "Error") if (condition := status.condition(kind))]
+    assert [text.startswith(begins) for text, begins in zip(said, words, strict=True)] == [True, True]
+
+
+def of_nodes(**counts: Any) -> CacheStatus:  # noqa: ANN401 -- as Summary takes them
+    return settled(Summary(**counts))
+
+
+PENDING = {"total": 2}
+ONE_UNFIT = {"total": 2, "failed": 1, "failures": UNFIT, "incompatible": 1}
+ALL_UNFIT = {"total": 2, "failed": 2, "failures": UNFIT, "incompatible": 2}
+ONE_FAILED = {"total": 2, "ready": 1, "failed": 1, "failures": FULL}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "news"),
+    [
+        (None, ALL_UNFIT, ["NodesIncompatible"]),
+        (PENDING, ALL_UNFIT, ["NodesIncompatible"]),
+        (PENDING, ONE_UNFIT, ["NodeFailuresPresent"]),
+        (ONE_UNFIT, ALL_UNFIT, ["NodesIncompatible"]),
+        (PENDING, ONE_FAILED, ["NodesFailed"]),
+        ({"total": 2, "ready": 2}, ONE_FAILED, ["NodesFailed"]),
+        (ALL_UNFIT, ALL_UNFIT, []),
+        (ALL_UNFIT, ALL_UNFIT | {"total": 3, "failed": 3, "incompatible": 3}, []),
+        (ALL_UNFIT, PENDING, []),
+    ],
+)
+def test_that_nodes_fail_is_told_once_as_a_warning(
+    before: dict[str, Any] | None, after: dict[str, Any], news: list[str]
+) -> None:
+    old = of_nodes(**before) if before is not None else structs.replace(settled(), conditions=settled().conditions[2:])
+    said = list(told(old, of_nodes(**after)))
+    assert [one.reason for one in said] == news
+    assert {one.kind for one in said} <= {"Warning"}
+    assert all("ArchitectureMismatch" in one.note or "DiskFull" in one.note for one in said)
 
 
 def shows(status: str, reason: str, message: str = "message") -> CacheStatus:

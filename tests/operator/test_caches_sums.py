@@ -44,7 +44,7 @@ def test_a_node_contributes_by_state() -> None:
         "ready": Contribution(DIGEST, ready=True, failure="", pods=2),
         "pending": Contribution("", ready=False, failure="", pods=0),
         "failed": Contribution(DIGEST, ready=False, failure="DiskFull", pods=0),
-        "unfit": Contribution("", ready=False, failure="NoGPU", pods=0),
+        "unfit": Contribution("", ready=False, failure="NoGPU", pods=0, incompatible=True),
         "mute": Contribution("", ready=False, failure="Failed", pods=0),
         "strange": Contribution(DIGEST, ready=False, failure="", pods=0),
     }
@@ -98,6 +98,17 @@ def test_a_failure_counts_for_its_digest_and_one_before_any_digest_for_all() -> 
         fleet.reported(None, a_report(name, {"x": FAILED | {"digest": digest}}))
     assert fleet.summary(KEY, DIGEST).failures == {"DiskFull": ["early", "now"]}
     assert fleet.summary(KEY, None).failures == {"DiskFull": ["early"]}
+
+
+def test_of_nodes_that_failed_those_that_the_cache_does_not_fit_are_counted() -> None:
+    fleet = a_fleet("old", "now", "early", "failed")
+    unfit = {"state": "Incompatible", "reason": "ArchitectureMismatch"}
+    for name, digest in (("old", OTHER), ("now", DIGEST), ("early", None)):
+        fleet.reported(None, a_report(name, {"x": unfit | {"digest": digest}}))
+    fleet.reported(None, a_report("failed", {"x": FAILED}))
+    assert (fleet.summary(KEY, DIGEST).failed, fleet.summary(KEY, DIGEST).incompatible) == (3, 2)
+    fleet.reported(a_report("now", {"x": unfit | {"digest": DIGEST}}), a_report("now", {"x": READY}))
+    assert (fleet.summary(KEY, DIGEST).failed, fleet.summary(KEY, DIGEST).incompatible) == (2, 1)
 
 
 def test_at_most_twenty_nodes_are_named_by_reason() -> None:

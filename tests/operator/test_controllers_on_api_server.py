@@ -45,6 +45,19 @@ class Controlled:
 
         return self.cluster.until(probe, f"the status of {name}")
 
+    def warned(self, name: str, namespace: str | None = NAMESPACE) -> list[str]:
+        """The reasons of Warning events of a cache; those of a cluster-wide one live in `default`."""
+        kind = "GKMCache" if namespace else "ClusterGKMCache"
+        only = f"--field-selector=type=Warning,involvedObject.kind={kind},involvedObject.name={name}"
+        asked = ("get", "events", "-n", namespace or "default", only, "-o", "jsonpath={.items[*].reason}")
+        return self.cluster.kubectl(*asked).split()
+
+    def columns(self, name: str, namespace: str | None = NAMESPACE) -> dict[str, str]:
+        """What `kubectl get` shows of a cache."""
+        where = ("gkmc", name, "-n", namespace) if namespace else ("cgkmc", name)
+        head, row = self.cluster.kubectl("get", *where).splitlines()
+        return dict(zip(head.split(), row.split(), strict=True))
+
 
 def condition(status: Json, kind: str) -> tuple[str, str]:
     """Return status and reason of a condition."""
@@ -78,11 +91,13 @@ def test_a_signed_image_is_resolved_and_verified(running: Controlled) -> None:
     status = running.until("good", lambda status: bool(status.get("conditions")))
     assert condition(status, "Verified") == ("True", "CosignSuccess")
     assert condition(status, "Ready") == ("False", "NoMatchingNodes")
-    assert condition(status, "Error") == ("False", "NodeFailuresPresent")
+    assert condition(status, "Error") == ("False", "NoFailures")
     kept = {"image": image, "resolvedDigest": digest, "sizeBytes": SIZE, "observedGeneration": 1, "ready": "0/0"}
     assert kept.items() <= status.items()
     assert status["podsUsing"] == 0
     assert status["lastUpdated"].endswith("Z")
+    shown = running.columns("good")
+    assert (shown["READY"], shown["FAILED"], shown["STATUS"]) == ("0/0", "0", "NoMatchingNodes")
 
 
 def test_an_unsigned_image_is_not_verified_and_is_when_somebody_signs_it(running: Controlled) -> None:
@@ -127,8 +142,11 @@ def test_what_nodes_report_is_summed_up(running: Controlled) -> None:
             "failedNodeConditions": {"ArchitectureMismatch": ["node-b"]},
         }
         assert expected.items() <= status.items()
-        assert condition(status, "Ready") == ("False", "NodesPending")
+        assert condition(status, "Ready") == ("False", "NodesIncompatible")
         assert condition(status, "Error") == ("True", "NodeFailuresPresent")
+        running.cluster.until(lambda: running.warned("summed", namespace), "a warning")  # noqa: B023 -- called here
+        shown = running.columns("summed", namespace)
+        assert {"READY": "1/2", "FAILED": "1", "STATUS": "NodesIncompatible"}.items() <= shown.items()
         running.report("node-b", {"summed": {"state": "Ready", "digest": digest}}, namespace)
         status = running.until("summed", lambda status: status["ready"] == "2/2", namespace)
         assert condition(status, "Ready") == ("True", "AllNodesReady")
@@ -157,7 +175,7 @@ def test_a_node_that_falls_silent_or_leaves_is_not_counted_as_ready(running: Con
     status = running.until("silent", lambda status: status["ready"] == "1/2")
     (said,) = [c["message"] for c in status["conditions"] if c["type"] == "Ready"]
     assert said == "1 of 2 nodes are ready, 0 failed, 1 silent: node-quiet (its agent is not ready)"
-    assert condition(status, "Error") == ("False", "NodeFailuresPresent")
+    assert condition(status, "Error") == ("False", "NoFailures")
     put(running.api, AGENTS, agent_pod("node-quiet"))
     running.until("silent", lambda status: status["ready"] == "2/2")
     put(running.api, NODES, kube_node("node-quiet", "False"))
@@ -184,8 +202,9 @@ def test_people_see_it_in_columns_and_events(running: Controlled) -> None:
     image, _ = running.images.push("seen")
     running.create("seen", image)
     running.until("seen", lambda status: bool(status.get("conditions")))
-    shown = running.cluster.kubectl("get", "gkmcache", "seen", "--namespace", NAMESPACE).split()
-    assert shown[:10] == ["NAME", "READY", "VERIFIED", "IN-USE", "AGE", "seen", "0/0", "CosignSuccess", "0", shown[9]]
+    shown = running.columns("seen")
+    assert list(shown) == ["NAME", "READY", "FAILED", "STATUS", "VERIFIED", "IN-USE", "AGE"]
+    assert list(shown.values())[:6] == ["seen", "0/0", "0", "NoMatchingNodes", "CosignSuccess", "0"]
     told = running.cluster.until(
         lambda: running.cluster.kubectl("events", "--for=gkmcache/seen", "--namespace", NAMESPACE, "--no-headers"),
         "an event",

@@ -40,11 +40,17 @@ def test_the_plans_of_no_two_runs_share_a_name(one: str, first: int, other: str,
 
 def test_what_people_write_at_length_on_a_run_is_not_kept() -> None:
     text = "x" * 250_000
-    labels = {f"{number}.example.com/{'k' * 63}": "v" * 63 for number in range(32)}
-    run = a_run(annotations={"gkm.io/plan-again": text, "other": text}, labels=labels)
+    run = a_run(annotations={"gkm.io/plan-again": text, "other": text})
     assert len(msgspec.json.encode(run)) < 2000
     assert 0 < len(again(run)) <= 63
     assert again(run) != again(a_run(annotations={"gkm.io/plan-again": f"{text}x"}))
+
+
+def test_the_labels_of_a_run_are_few() -> None:
+    most = {f"{'d' * 250}.{number:02}/{'k' * 63}": "v" * 63 for number in range(32)}
+    assert len(msgspec.json.encode(a_run(labels=most))) < 16_000
+    with pytest.raises(msgspec.ValidationError):
+        a_run(labels=most | {"one": "more"})
 
 
 class Slow:
@@ -121,8 +127,9 @@ def test_a_plan_whose_run_left_it_behind_goes(site: PlansSite) -> None:
     site.controller.work()
     site.until("r", "Planned", "r-1")
     site.until("other", "Planned")
-    site.api.merge(RAW_PLANS, "r-1", {"metadata": {"ownerReferences": None}}, NAMESPACE)
+    # In this order: to a Run that is still there without its plan another is given.
     site.api.delete(RAW_RUNS, "r", NAMESPACE)
+    site.api.merge(RAW_PLANS, "r-1", {"metadata": {"ownerReferences": None}}, NAMESPACE)
     until(lambda: [plan["metadata"]["name"] for plan in site.plans()] == ["other-1"], "the plan of no run goes")
 
 

@@ -80,6 +80,12 @@ class Site:
         found = everything(self.api, RAW_PLANS)
         return [plan for plan in found if plan["metadata"]["ownerReferences"][0]["uid"] in uids]
 
+    def live(self, *names: str) -> list[str]:
+        """What `kubectl get` shows of plans as LIVE, the second column behind the name."""
+        shown = self.cluster.kubectl("get", "gkmp", *names, "-n", NAMESPACE).splitlines()
+        assert shown[0].split()[:3] == ["NAME", "RUN", "LIVE"]
+        return [line.split()[2] for line in shown[1:]]
+
     def totals(self) -> dict[str, int]:
         return dict.fromkeys(self.names, 8)
 
@@ -134,6 +140,7 @@ def test_the_life_of_a_run(site: Site) -> None:
     second = next(plan for plan in site.plans() if plan["metadata"]["name"] == "big-2")
     assert (second["spec"]["supersedes"], lost in claims(second)) == ("big-1", False)
     assert len(claims(plan).keys() & claims(second).keys()) >= 2
+    site.cluster.until(lambda: site.live("big-1", "big-2") == ["Superseded", "Current"], "plans to say which counts")
 
     for number, node in enumerate(sorted(claims(second))):
         put(site.api, PODS, gpu_pod(f"big-{number}", node, 8, "big", NAMESPACE))

@@ -76,15 +76,19 @@ def test_where_what_is_lost_fits_nowhere_the_plan_stands_and_the_run_says_so(sit
 
 def test_a_run_that_changes_gets_another_plan(site: PlansSite) -> None:
     site.rack("d1", 4)
-    site.ask("r", 16)
+    site.ask("r", 16, labels={"a": "b"})
     site.controller.work()
     site.until("r", "Planned", "r-1")
     site.change("r", {"spec": {"gpus": 32}})
     assert site.until("r", "Planned", "r-2")["gpus"] == 32
-    site.change("r", {"spec": {"priority": 7, "labels": {"a": "b"}}})
+    site.change("r", {"spec": {"priority": 7, "labels": {"a": "c"}}})
     site.ask("after", 16)
     site.until("after", "DoesNotFit")
     assert site.status("r")["planRef"] == {"name": "r-2"}
+    assert [site.plan(name)["spec"]["labels"] for name in ("r-1", "r-2")] == [{"a": "b"}] * 2
+    site.change("r", {"metadata": {"annotations": {"gkm.io/plan-again": "please"}}})
+    site.until("r", "Planned", "r-3")
+    assert site.plan("r-3")["spec"]["labels"] == {"a": "c"}
 
 
 def test_a_plan_that_expired_holds_nothing_and_another_is_made_when_asked_for(site: PlansSite) -> None:

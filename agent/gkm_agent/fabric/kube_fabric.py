@@ -7,7 +7,7 @@ that labels which somebody changed or removed are seen in the Node as it is, and
 import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from gkm.api.fabrics import NodeFabric, NodeFabricStatus
 from gkm.api.meta import API_VERSION, timestamp
@@ -17,6 +17,7 @@ from gkm.kube.resources import NODES, Json, Resource
 from msgspec import structs
 
 from gkm_agent import logs
+from gkm_agent.fabric.conditions import with_conditions, without_conditions
 from gkm_agent.fabric.labels import Wanted, changes
 from gkm_agent.fabric.objects import fabric_object, manifest, survey_name, survey_object
 from gkm_agent.fabric.report import Report
@@ -31,6 +32,17 @@ CONFIGMAPS: Resource[Json] = Resource("v1", "ConfigMap", "configmaps", namespace
 _OWN_NODE: Resource[NodeView] = Resource(NODES.api_version, NODES.kind, NODES.plural, namespaced=False, type=NodeView)
 
 
+class _Said(NamedTuple):
+    """What the object says, without the moment; since when; and of which Node it is, "" where that is not known."""
+
+    status: NodeFabricStatus
+    moment: str
+    uid: str
+
+
+_NOTHING = _Said(NodeFabricStatus(), "", "")
+
+
 class KubeFabric:
     """The FabricSink of the Kubernetes API. `owner` returns our Node as it was last seen, None when it is not known."""
 
@@ -38,7 +50,7 @@ class KubeFabric:
         self._api = api
         self._node = node
         self._owner = owner
-        self._said: tuple[NodeFabricStatus, str, str] | None = None
+        self._said: _Said | None = None
         self._asked = False
         self._patched: tuple[str, Wanted] | None = None
         self._kept = ""
@@ -53,7 +65,7 @@ class KubeFabric:
 
     def doubt(self) -> None:
         """See FabricSink."""
-        self._said = self._said and (self._said[0], self._said[1], "")
+        self._said = self._said and self._said._replace(uid="")
         self._patched = None
         self._kept = ""
 
@@ -91,17 +103,21 @@ class KubeFabric:
     def _say(self, owner: NodeView, status: NodeFabricStatus) -> None:
         if not self._asked:
             self._said, self._asked = self._found(owner), True
-        said, moment, uid = self._said or (None, "", "")
-        if said == status and uid == owner.metadata.uid:
+        said, uid = self._said or _NOTHING, owner.metadata.uid
+        before, now = said.status.conditions, timestamp()
+        new = with_conditions(status, before, said.status.observed_generation, now)
+        if (said.status, said.uid) == (new, uid) and new.observed_generation:
             return
-        moment = moment if said == status and moment else timestamp()
-        whole = manifest(fabric_object(self._node, status, moment, owner.metadata.uid))
+        whole = manifest(fabric_object(self._node, new, now, uid))
         kind = {key: whole[key] for key in ("apiVersion", "kind")}
-        self._apply({**kind, "metadata": whole["metadata"], "spec": whole["spec"]})
+        there = self._apply({**kind, "metadata": whole["metadata"], "spec": whole["spec"]})
+        new = with_conditions(status, before, there.metadata.generation, now)
+        moment = said.moment if without_conditions(said.status) == status and said.moment else now
+        whole = manifest(fabric_object(self._node, new, moment, uid))
         self._apply({**kind, "metadata": {"name": self._node}, "status": whole["status"]}, "status")
-        self._said = (status, moment, owner.metadata.uid)
+        self._said = _Said(new, moment, uid)
 
-    def _found(self, owner: NodeView) -> tuple[NodeFabricStatus, str, str] | None:
+    def _found(self, owner: NodeView) -> _Said | None:
         """Return what the object says since before we started, so that saying it again changes nothing."""
         try:
             there = self._api.get(NODEFABRICS, self._node)
@@ -112,10 +128,10 @@ class KubeFabric:
             raise
         owned = any(reference.uid == owner.metadata.uid for reference in there.metadata.owner_references)
         status = structs.replace(there.status, last_updated=None)
-        return status, there.status.last_updated or "", owner.metadata.uid if owned else ""
+        return _Said(status, there.status.last_updated or "", owner.metadata.uid if owned else "")
 
-    def _apply(self, value: dict[str, Any], subresource: str = "") -> None:
-        self._api.apply(NODEFABRICS, value, field_manager=FIELD_MANAGER, subresource=subresource)
+    def _apply(self, value: dict[str, Any], subresource: str = "") -> NodeFabric:
+        return self._api.apply(NODEFABRICS, value, field_manager=FIELD_MANAGER, subresource=subresource)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from gkm.hoststate import files, names
 from gkm.hoststate.files import UnreadableState
 from msgspec import structs
 
+from gkm_agent.fabric.conditions import with_conditions
 from gkm_agent.fabric.objects import fabric_object, manifest
 from gkm_agent.fabric.report import Report
 from gkm_agent.sink import NotWritten
@@ -26,8 +27,10 @@ class StaticFabric:
     def publish(self, report: Report) -> None:
         """See FabricSink."""
         try:
-            if _status_in(self._path) != report.status:
-                value = manifest(fabric_object(self._node, report.status, timestamp()))
+            there, now = _status_in(self._path), timestamp()
+            status = with_conditions(report.status, there.conditions if there else [], 0, now)
+            if there != status:
+                value = manifest(fabric_object(self._node, status, now))
                 text = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=120)
                 files.replace(self._path, text.encode(), durable=False)
         except OSError as error:

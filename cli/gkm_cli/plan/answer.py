@@ -68,7 +68,8 @@ def of_runs(queue: Queue, quarantined: Iterable[Quarantined], notes: Sequence[st
 
 
 def _spec(run: Asked, plan: Plan, left: Fragmentation | None = None) -> Json:
-    spec: Json = msgspec.to_builtins(written(plan, run.spec.flavor, _left(left) if left else None))
+    whole = written(plan, run.spec.flavor, _left(left) if left else None)
+    spec: Json = msgspec.to_builtins(msgspec.structs.replace(whole, labels=run.spec.labels))
     return spec
 
 

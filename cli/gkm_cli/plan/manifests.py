@@ -12,6 +12,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from gkm.api.meta import GROUP
 from gkm.api.runs import RUN_LABEL
 from gkm.packing.inventory import Inventory
 from gkm.packing.values import Group, Plan
@@ -27,6 +28,9 @@ SPARES_ANNOTATION = "gkm.io/spare-nodes"
 LONGEST_BASE = 36
 """Characters of a Job's name before its group: that and the number of a pod are one label of DNS (63 characters)."""
 GPU = "nvidia.com/gpu"
+_JOBS_OWN = frozenset({"job-name", "controller-uid"})
+_OWN_PREFIXES = ("batch.kubernetes.io/", f"{GROUP}/")
+"""Labels that say whose a pod is, by us or by the Job controller: the API server refuses a Job that forges its own."""
 
 
 class _Part(NamedTuple):
@@ -56,7 +60,7 @@ def jobs(run: Asked, plan: Plan, inventory: Inventory, image: str) -> Iterator[J
 def _job(run: Asked, plan: Plan, part: _Part, image: str) -> Json:
     group, count = part.group, part.pods * len(part.nodes)
     name = f"{_base(run.name)}-{part.suffix}"
-    labels = {RUN_LABEL: run.name, GROUP_LABEL: str(group.index)}
+    labels = {**_passed_on(run.spec.labels), RUN_LABEL: run.name, GROUP_LABEL: str(group.index)}
     spare_nodes = ",".join(sorted({spare.node for spare in group.spares}))
     annotations = {PLAN_ANNOTATION: plan.hash, PLACE_ANNOTATION: str(group.place)}
     annotations |= {SPARES_ANNOTATION: spare_nodes} if spare_nodes else {}
@@ -87,6 +91,11 @@ def _job(run: Asked, plan: Plan, part: _Part, image: str) -> Json:
             "template": {"metadata": {"labels": labels, "annotations": annotations}, "spec": pod},
         },
     }
+
+
+def _passed_on(labels: Mapping[str, str]) -> dict[str, str]:
+    """Return those labels of a run that its pods may have: none that says whose they are."""
+    return {key: value for key, value in labels.items() if key not in _JOBS_OWN and not key.startswith(_OWN_PREFIXES)}
 
 
 def _namespace(run: Asked) -> Json:

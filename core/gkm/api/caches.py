@@ -28,6 +28,7 @@ class LocalObjectReference(Struct, frozen=True):
     """A secret in the cache's own namespace."""
 
     name: Annotated[str, Meta(min_length=1, max_length=253, pattern=NAME_PATTERN)]
+    """Name of the Secret."""
 
 
 class UpdatePolicy(Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -103,14 +104,17 @@ class CacheSpec(Struct, frozen=True, rename="camel", omit_defaults=True):
         Meta(description="Nodes that get the cache; default: every node with a GPU.", max_length=16),
     ] = field(default_factory=dict)
     update_policy: UpdatePolicy = field(default_factory=UpdatePolicy)
+    """Whether a tag is resolved once, or on an interval."""
 
 
 class CacheStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     """What is; the controller is the only writer."""
 
     observed_generation: Annotated[int, Meta(ge=0)] = 0
+    """metadata.generation that this status is about."""
     image: Annotated[str, Meta(description="spec.image that resolvedDigest was resolved from.")] = ""
     resolved_digest: Digest | None = None
+    """Digest of the image manifest that spec.image stands for; nodes pull this and nothing else."""
     signers: Annotated[
         list[Signer],
         Meta(description="Whose signatures let resolvedDigest through.", max_length=MAX_SIGNERS),
@@ -126,20 +130,27 @@ class CacheStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
         ),
     ] = None
     size_bytes: Annotated[int, Meta(ge=0)] = 0
+    """Size of the image in bytes, as its manifest states it; 0 while it is not known."""
     total_nodes: Count = 0
+    """Nodes that report the cache."""
     ready_nodes: Count = 0
+    """Nodes that have the cache ready at resolvedDigest and answer."""
     failed_nodes: Count = 0
+    """Nodes on which the cache is Failed or Incompatible."""
     pods_using: Count = 0
+    """Volumes of pods on all nodes that have the cache mounted."""
     ready: Annotated[str, Meta(description="readyNodes/totalNodes, for the printer column.")] = ""
     failed_node_conditions: Annotated[
         dict[str, list[str]],
         Meta(description="Nodes that failed, by reason; at most 20 names a reason, then a count."),
     ] = field(default_factory=dict)
     last_updated: DateTime | None = None
+    """When the controller last changed this status."""
     conditions: Annotated[
         list[Condition],
         Meta(extra_json_schema={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),
     ] = field(default_factory=list)
+    """Verified: its signatures are those that the policies want; Ready: every node that reports it has it; Error."""
 
     def condition(self, kind: str) -> Condition | None:
         """Return the condition of a type."""

@@ -1,18 +1,12 @@
-"""CustomResourceDefinitions from the typed values: what a struct says once, its schema repeats."""
+"""CustomResourceDefinitions from the typed values: names, columns and rules; gkm.api.schemas has the fields."""
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
 
-from gkm.api import caches, fabrics, nodes, plans, runs
+from gkm.api import caches, fabrics, nodes, plans, runs, schemas
 from gkm.api.meta import GROUP, VERSION
-
-Schema = dict[str, Any]
-
-# What msgspec writes and a structural schema (apiextensions.k8s.io/v1) refuses or does not need. Defaults stay in
-# code: a default in the schema would be written into every stored object.
-_DROPPED = frozenset({"title", "default"})
+from gkm.api.schemas import Schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +33,9 @@ class Kind:
 
 _CACHE_COLUMNS = (
     Column("Ready", ".status.ready"),
+    Column("Failed", ".status.failedNodes", "integer"),
+    # Why Ready is not True: 0/0 alone does not say that nodeSelector matches no node.
+    Column("Status", '.status.conditions[?(@.type=="Ready")].reason'),
     Column("Verified", '.status.conditions[?(@.type=="Verified")].reason'),
     Column("In-Use", ".status.podsUsing", "integer"),
     Column("Age", ".metadata.creationTimestamp", "date"),
@@ -76,11 +73,13 @@ _RUN_COLUMNS = (
 )
 _PLAN_COLUMNS = (
     Column("Run", ".spec.run"),
+    Column("Live", '.status.conditions[?(@.type=="Live")].reason'),
     Column("GPUs", ".spec.gpus", "integer"),
     Column("Domains", ".spec.metrics.domains", "integer"),
     Column("Gap", ".spec.metrics.gap", "integer"),
     Column("Stranded", ".spec.metrics.strandedGPUs", "integer"),
-    Column("Expires", ".spec.expiresAt", "date"),
+    # A string: kubectl shows a `date` as an age, and that of a time to come is `<invalid>`.
+    Column("Expires", ".spec.expiresAt"),
     Column("Age", ".metadata.creationTimestamp", "date"),
     Column("Policy", ".spec.policy", wide=True),
     Column("Hash", ".spec.hash", wide=True),
@@ -141,7 +140,7 @@ def definition(kind: Kind) -> Schema:
                     "storage": True,
                     "subresources": {"status": {}},
                     "additionalPrinterColumns": [_column(column) for column in kind.columns],
-                    "schema": {"openAPIV3Schema": _object_schema(kind)},
+                    "schema": {"openAPIV3Schema": schemas.of_kind(kind.type, kind.rules)},
                 }
             ],
         },
@@ -151,39 +150,3 @@ def definition(kind: Kind) -> Schema:
 def _column(column: Column) -> Schema:
     shown: Schema = {"name": column.name, "type": column.type, "jsonPath": column.path}
     return shown | {"priority": 1} if column.wide else shown
-
-
-def _object_schema(kind: Kind) -> Schema:
-    (_,), components = msgspec.json.schema_components((kind.type,), ref_template="{name}")
-    schema: Schema = _inlined(components[kind.type.__name__], components)
-    properties = schema["properties"]
-    properties["apiVersion"] = {"type": "string"}
-    properties["kind"] = {"type": "string"}
-    properties["metadata"] = {"type": "object"}
-    schema["required"] = ["spec"]
-    if kind.rules:
-        schema["x-kubernetes-validations"] = list(kind.rules)
-    return schema
-
-
-def _inlined(node: Any, components: dict[str, Schema]) -> Any:  # noqa: ANN401 -- JSON is what it is
-    if isinstance(node, list):
-        return [_inlined(item, components) for item in node]
-    if not isinstance(node, dict):
-        return node
-    if "$ref" in node:
-        referred = _inlined(components[node["$ref"]], components)
-        return referred | ({"description": node["description"]} if "description" in node else {})
-    if "anyOf" in node:
-        # Only `X | None` is used in the API; an absent field and a null one are the same there.
-        (present,) = (item for item in node["anyOf"] if item != {"type": "null"})
-        return _inlined({key: value for key, value in node.items() if key != "anyOf"} | present, components)
-    if set(node) >= {"enum"} and "type" not in node:
-        node = node | {"type": "string"}
-    return {
-        key: {name: _inlined(schema, components) for name, schema in value.items()}
-        if key == "properties"
-        else _inlined(value, components)
-        for key, value in node.items()
-        if key not in _DROPPED and not (key == "required" and not value)
-    }

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct, field
 
 from gkm.api.caches import DateTime
-from gkm.api.meta import API_VERSION, ObjectMeta
+from gkm.api.meta import API_VERSION, Conditions, ObjectMeta
 from gkm.api.nodes import NodeSpec
 
 MAX_PORTS = 512
@@ -30,16 +30,22 @@ class NVLinkHealth(Struct, frozen=True, omit_defaults=True):
     """NVML's health mask over all GPUs of the node, the worst of each field, and what it complains about in words."""
 
     mask: Unsigned32 = 0
+    """NVML's health mask (nvml.h, NVML_GPU_FABRIC_HEALTH_MASK_*)."""
     decoded: Annotated[list[Word], Meta(max_length=16)] = field(default_factory=list)
+    """What the mask complains about, in words."""
 
 
 class NVLink(Struct, frozen=True, rename="camel", omit_defaults=True):
     """How the GPUs of the node are attached to NVLink: of the GPU that decides, where they differ."""
 
     cluster_uuid: Annotated[str, Meta(pattern=f"{UUID_PATTERN}|^$")] = field(default="", name="clusterUUID")
+    """UUID of the NVLink cluster; empty outside of one."""
     clique_id: Unsigned32 = field(default=0, name="cliqueID")
+    """Number of the NVLink partition inside the cluster."""
     state: Word = ""
+    """State of the registration with the fabric manager, as NVML names it."""
     status: Name = ""
+    """Result of that registration, as NVML names it."""
     health: NVLinkHealth = field(default_factory=NVLinkHealth)
 
 
@@ -47,26 +53,35 @@ class InfiniBandPort(Struct, frozen=True, rename="camel", omit_defaults=True):
     """A port of a host channel adapter. `port_guid` is what a cable's end is called in the subnet."""
 
     device: Device
+    """Name of the host channel adapter in /sys/class/infiniband."""
     port: Annotated[int, Meta(ge=1, le=254)]
+    """Number of the port on its adapter."""
     node_guid: GUID | None = field(default=None, name="nodeGUID")
     port_guid: GUID | None = field(default=None, name="portGUID")
     lid: Annotated[int, Meta(ge=0, le=65535)] = 0
+    """Local identifier that the subnet manager gave the port; 0 without one."""
     state: Word = ""
+    """State of the port, as the kernel names it, such as ACTIVE."""
     rate: Word = ""
+    """Speed of the port, as the kernel names it, such as 400 Gb/sec (4X NDR)."""
 
 
 class Neighbour(Struct, frozen=True, rename="camel", omit_defaults=True):
     """Who is at the other end of an Ethernet cable, as it says by LLDP (IEEE 802.1AB)."""
 
     chassis_id: Annotated[Name, Meta(min_length=1)] = field(name="chassisID")
+    """Chassis ID that the neighbor announces by LLDP."""
     port_id: Annotated[Name, Meta(min_length=1)] = field(name="portID")
+    """Port ID that the neighbor announces by LLDP."""
     system_name: Name = ""
+    """System name that the neighbor announces by LLDP."""
 
 
 class EthernetLink(Struct, frozen=True):
     """An interface of the node with its neighbour."""
 
     interface: Device
+    """Name of the interface on the node."""
     neighbour: Neighbour
 
 
@@ -74,10 +89,12 @@ class NodeFabricStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     """What is. `domain` and `health` are what the labels of the Node say: a reading that flaps does not move them."""
 
     observed_generation: Annotated[int, Meta(ge=0)] = 0
+    """metadata.generation that this status is about."""
     domain: Annotated[
         str, Meta(description="<clusterUUID>.<cliqueID>, empty for none.", pattern=f"{DOMAIN_PATTERN}|^$")
     ] = ""
     health: HealthName | None = None
+    """Health of the NVLink fabric: healthy, degraded, unhealthy, or none without one."""
     message: Annotated[
         str, Meta(description="Why the health is not healthy, or the domain is empty.", max_length=512)
     ] = ""
@@ -86,12 +103,17 @@ class NodeFabricStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     ] = ""
     nvlink: NVLink | None = None
     infiniband: Annotated[list[InfiniBandPort], Meta(max_length=MAX_PORTS)] = field(default_factory=list)
+    """Ports of the host channel adapters of the node."""
     ethernet: Annotated[list[EthernetLink], Meta(max_length=MAX_PORTS)] = field(default_factory=list)
+    """Interfaces of the node with a neighbor that announces itself by LLDP."""
     problems: Annotated[
         list[Annotated[str, Meta(max_length=256)]],
         Meta(description="What could not be read, and why.", max_length=16),
     ] = field(default_factory=list)
     last_updated: DateTime | None = None
+    """When the agent last changed this status."""
+    conditions: Conditions = field(default_factory=list)
+    """Healthy: the NVLink fabric of the node is healthy; Unknown without one."""
 
 
 class NodeFabric(Struct, frozen=True, rename="camel", tag_field="kind", tag="NodeFabric"):

@@ -38,11 +38,24 @@ class Condition(Struct, frozen=True, rename="camel"):
     """A condition as Kubernetes' API conventions define it; lengths are those of metav1.Condition."""
 
     type: Annotated[str, Meta(max_length=316)]
+    """What the condition is about, in CamelCase."""
     status: Annotated[str, Meta(pattern="^(True|False|Unknown)$")]
+    """True, False or Unknown."""
     reason: Annotated[str, Meta(min_length=1, max_length=1024)]
+    """Why the condition has this status, as one word in CamelCase for programs."""
     message: Annotated[str, Meta(max_length=32768)]
+    """Why the condition has this status, as a sentence for people."""
     last_transition_time: Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
+    """When the status changed last from one value to another."""
     observed_generation: Annotated[int, Meta(ge=0)] = 0
+    """metadata.generation that this condition is about."""
+
+
+Conditions = Annotated[
+    list[Condition],
+    Meta(extra_json_schema={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),
+]
+TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
 
 
 def with_condition(conditions: Iterable[Condition], new: Condition) -> list[Condition]:

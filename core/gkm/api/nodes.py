@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Meta, Struct, field
 
 from gkm.api.caches import DateTime, Digest
-from gkm.api.meta import API_VERSION, ObjectMeta
+from gkm.api.meta import API_VERSION, Conditions, ObjectMeta
 
 NODE_LABEL = "gkm.node"
 LAST_UPDATED_ANNOTATION = "gkm.io/lastUpdated"
@@ -19,22 +19,34 @@ class GPUFabric(Struct, frozen=True, rename="camel", omit_defaults=True):
     """Where a GPU is attached to NVLink, as NVML says it."""
 
     cluster_uuid: Annotated[str, Meta(max_length=64)] = field(default="", name="clusterUUID")
+    """UUID of the NVLink cluster; empty outside of one."""
     clique_id: int = field(default=0, name="cliqueID")
+    """Number of the NVLink partition inside the cluster."""
     state: Annotated[str, Meta(max_length=64)] = ""
+    """State of the registration with the fabric manager, as NVML names it."""
     status: Annotated[str, Meta(max_length=64)] = ""
+    """Result of that registration, as NVML names it."""
     health: Annotated[str, Meta(max_length=256)] = ""
+    """NVML's health mask of the GPU's fabric, in words."""
 
 
 class GPUGroup(Struct, frozen=True, rename="camel", omit_defaults=True):
     """GPUs of a node that are alike; `ids` are NVML indices."""
 
     ids: list[GPUIndex]
+    """Indices of the GPUs on the node, as the vendor library counts them."""
     gpu_type: Annotated[str, Meta(max_length=128)] = ""
+    """Model of the GPUs, as the driver names it."""
     driver_version: Annotated[str, Meta(max_length=64)] = ""
+    """Version of the kernel driver."""
     backend: Annotated[str, Meta(max_length=16)] = ""
+    """Backend that a cache must be built for: cuda or hip."""
     arch: Annotated[str, Meta(max_length=32)] = ""
+    """Architecture that a cache must be built for, such as sm_90 or gfx942."""
     warp_size: int = 0
+    """Threads of one warp (CUDA) or wavefront (HIP)."""
     memory_mib: Annotated[int, Meta(ge=0)] = field(default=0, name="memoryMiB")
+    """Memory of each GPU in MiB."""
     fabric: GPUFabric | None = None
 
 
@@ -42,22 +54,29 @@ class CompatibleGPUs(Struct, frozen=True):
     """GPUs that can use a cache."""
 
     ids: list[GPUIndex]
+    """Indices of the GPUs on the node."""
 
 
 class IncompatibleGPUs(Struct, frozen=True):
     """GPUs that cannot use a cache, and why: one entry for GPUs of the same reason and message."""
 
     ids: list[GPUIndex]
+    """Indices of the GPUs on the node."""
     reason: Annotated[str, Meta(max_length=64)]
+    """Why they cannot use the cache, as one word (docs/reference/reasons.md)."""
     message: Annotated[str, Meta(max_length=1024)]
+    """Why they cannot use the cache, as a sentence."""
 
 
 class PodUse(Struct, frozen=True, rename="camel"):
     """A pod that has a cache mounted on this node."""
 
     namespace: str
+    """Namespace of the pod."""
     name: str
+    """Name of the pod."""
     volume_id: str
+    """ID that kubelet gave the volume."""
     digest: Digest
 
 
@@ -65,30 +84,46 @@ class NodeCacheStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     """One cache on one node."""
 
     state: StateName
+    """How far the cache is; Deleting: it was deleted, and pods still have it mounted."""
     digest: Digest | None = None
     compatible_gpus: list[CompatibleGPUs] = field(default_factory=list, name="compatibleGPUs")
+    """GPUs of this node that can use the cache."""
     incompatible_gpus: list[IncompatibleGPUs] = field(default_factory=list, name="incompatibleGPUs")
+    """GPUs of this node that cannot use the cache, and why."""
     reason: Annotated[str, Meta(max_length=64)] = ""
+    """Why the cache is in this state, as one word (docs/reference/reasons.md)."""
     message: Annotated[str, Meta(max_length=1024)] = ""
+    """Why the cache is in this state, as a sentence."""
     size_bytes: Annotated[int, Meta(ge=0)] = 0
+    """Bytes of the extracted files on the disk of the node."""
     progress: Annotated[int, Meta(ge=0, le=100)] = 0
+    """Percent of the image that is fetched and extracted."""
     pods: list[PodUse] = field(default_factory=list)
+    """Pods of this node that have the cache mounted; at most 500."""
     next_try: DateTime | None = None
+    """When a failed cache is tried again."""
     last_updated: DateTime | None = None
+    """When the state of the cache on this node changed last."""
 
 
 class NodeSpec(Struct, frozen=True, rename="camel"):
     """Which node this is about."""
 
     node_name: Annotated[str, Meta(min_length=1, max_length=253)]
+    """Name of the Node."""
 
 
 class NodeStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     """What the agent of the node says."""
 
     observed_generation: Annotated[int, Meta(ge=0)] = 0
+    """metadata.generation that this status is about."""
     gpus: list[GPUGroup] = field(default_factory=list)
+    """GPUs of the node; those that are alike stand together."""
     caches: dict[str, NodeCacheStatus] = field(default_factory=dict)
+    """Caches on the node by the name of their GKMCache or ClusterGKMCache."""
+    conditions: Conditions = field(default_factory=list)
+    """Ready: every cache that is wanted on the node is ready there."""
 
 
 class GKMCacheNode(Struct, frozen=True, rename="camel", tag_field="kind", tag="GKMCacheNode"):

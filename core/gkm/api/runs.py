@@ -40,24 +40,33 @@ class Toleration(Struct, frozen=True, omit_defaults=True):
     """A taint that the run's pods put up with, as in the spec of a pod."""
 
     key: Annotated[str, Meta(max_length=317)] = ""
+    """Key of the taint; empty with the operator Exists for every taint."""
     operator: Literal["Equal", "Exists"] = "Equal"
+    """Equal compares the value of the taint, Exists does not."""
     value: _Text = ""
+    """Value of the taint."""
     effect: Literal["", "NoSchedule", "PreferNoSchedule", "NoExecute"] = ""
+    """Effect of the taint; empty for every effect."""
 
 
 class RunSelector(Struct, frozen=True, omit_defaults=True):
     """Which nodes: in this region, in this cluster, with these labels. What is absent selects every node."""
 
     region: Annotated[str, Meta(max_length=63)] = ""
+    """Region of the nodes; empty for every region."""
     cluster: Annotated[str, Meta(max_length=63)] = ""
+    """Cluster of the nodes; empty for every cluster."""
     labels: Labels = field(default_factory=dict)
+    """Labels that the nodes have."""
 
 
 class RunScope(Struct, frozen=True, omit_defaults=True, rename={"max_gpus": "maxGPUs"}):
     """What pays: every group lies within one scope, and no scope gives more than its ceiling, spares included."""
 
     name: Name
+    """Name of the scope, unique in the run."""
     max_gpus: NoGPUs
+    """GPUs that the scope gives at most, spares included."""
     selector: RunSelector = field(default_factory=RunSelector)
 
 
@@ -65,7 +74,9 @@ class RunMalleability(Struct, frozen=True, rename={"step_gpus": "stepGPUs", "min
     """A run that may be smaller by multiples of `stepGPUs`, down to `minGPUs`."""
 
     step_gpus: GPUs
+    """The run may be smaller by multiples of so many GPUs."""
     min_gpus: GPUs
+    """The run is never smaller than this."""
 
 
 _NAMES = {
@@ -101,6 +112,7 @@ class RunSpec(Struct, frozen=True, omit_defaults=True, rename=_NAMES):
             extra_json_schema={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
         ),
     ] = field(default_factory=list)
+    """Ceilings by where nodes are; every group lies within one of them."""
     policy: (
         Annotated[PolicyName, Meta(description="What is compared first; default: the configuration's packing.policy.")]
         | None
@@ -114,22 +126,25 @@ class RunSpec(Struct, frozen=True, omit_defaults=True, rename=_NAMES):
             extra_json_schema={"format": "int32"},
         ),
     ] = 0
-    labels: Annotated[Labels, Meta(description="For whoever binds the plan; not read here.")] = field(
-        default_factory=dict
-    )
+    labels: Annotated[
+        Labels, Meta(description="For whoever binds the plan, which repeats them; they decide nothing.")
+    ] = field(default_factory=dict)
 
 
 class RunFix(Struct, frozen=True):
     """A change that would make the run fit; it was planned, and does."""
 
     kind: Annotated[str, Meta(max_length=63)]
+    """What is changed, as one word."""
     message: Annotated[str, Meta(max_length=1024)]
+    """The change, as a sentence."""
 
 
 class PlanReference(Struct, frozen=True):
     """A PlacementPlan of the same namespace."""
 
     name: str
+    """Name of the PlacementPlan."""
 
 
 class RunStatus(
@@ -146,19 +161,24 @@ class RunStatus(
     """What came of it; the controller is the only writer."""
 
     observed_generation: Annotated[int, Meta(ge=0)] = 0
+    """metadata.generation that this status is about."""
     plan_ref: PlanReference | None = None
+    """The newest plan of the run."""
     gpus: Annotated[NoGPUs, Meta(description="What is planned: less than asked for where a run may be smaller.")] = 0
     domains: Annotated[int, Meta(ge=0, extra_json_schema={"format": "int32"})] = 0
+    """Fabric domains that the groups of the plan lie in."""
     binding_level: Annotated[str, Meta(description="What keeps the run from fitting.", max_length=63)] = ""
     largest_feasible_groups: (
         Annotated[int, Meta(ge=0, description="So many whole groups would fit.", extra_json_schema={"format": "int32"})]
         | None
     ) = None
     fixes: Annotated[list[RunFix], Meta(max_length=MAX_FIXES)] = field(default_factory=list)
+    """Changes that were planned and would make the whole run fit."""
     conditions: Annotated[
         list[Condition],
         Meta(extra_json_schema={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),
     ] = field(default_factory=list)
+    """Planned: planRef names a plan that holds GPUs for the whole request."""
 
     def condition(self, kind: str) -> Condition | None:
         """Return the condition of a type."""

@@ -18,17 +18,22 @@ MAX_CACHES = 4096
 """Caches of one node object that count: more than an honest agent's 384 KiB hold (design/aggregation.md)."""
 UNKNOWN_REASON = "Unknown"
 
-_FAILED = frozenset({"Failed", "Incompatible"})
+INCOMPATIBLE = "Incompatible"
+_FAILED = frozenset({"Failed", INCOMPATIBLE})
 _REASON = re.compile(r"[A-Z][A-Za-z0-9]{0,63}", re.ASCII)
 
 
 class Contribution(NamedTuple):
-    """One node's part in one cache; `failure` is the reason of a failure, empty where there is none."""
+    """One node's part in one cache; `failure` is the reason of a failure, empty where there is none.
+
+    `incompatible` failures are those of a cache that fits no GPU of the node: no retry mends them.
+    """
 
     digest: str
     ready: bool
     failure: str
     pods: int
+    incompatible: bool = False
 
 
 # `gc=False`: there are many of these, and none refers to anything that refers to it.
@@ -103,9 +108,12 @@ def of_cache(cache: NodeCache) -> Contribution:
         by_gpu = next((gpus.reason for gpus in cache.incompatible_gpus if gpus.reason), "")
         said = cache.reason or by_gpu or cache.state
         failure = said if _REASON.fullmatch(said) else UNKNOWN_REASON
-    return _shared(cache.digest or "", cache.state == READY, failure, len(cache.pods))
+    part = Contribution(
+        cache.digest or "", cache.state == READY, failure, len(cache.pods), incompatible=cache.state == INCOMPATIBLE
+    )
+    return _shared(part)
 
 
 @lru_cache(maxsize=4096)
-def _shared(digest: str, ready: bool, failure: str, pods: int) -> Contribution:  # noqa: FBT001 -- a field
-    return Contribution(digest, ready, failure, pods)
+def _shared(part: Contribution) -> Contribution:
+    return part

@@ -59,8 +59,9 @@ def wanted(cache: Cache, outcome: Outcome | None, summary: Summary, now: str) ->
     status = cache.status if outcome is None else _verified(cache, outcome, now)
     verified = status.condition("Verified")
     conditions = status.conditions
+    counts, selector = verified is not None and verified.status == TRUE, cache.spec.node_selector
     for kind, (value, reason, message) in {
-        "Ready": readiness.ready(summary, verified=verified is not None and verified.status == TRUE),
+        "Ready": readiness.ready(summary, verified=counts, selector=selector),
         "Error": readiness.error(summary),
     }.items():
         new = Condition(kind, value, reason, escape(message), now, status.observed_generation)

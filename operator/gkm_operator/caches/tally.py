@@ -33,7 +33,8 @@ class CacheKey(NamedTuple):
 class Summary:
     """What the nodes say of a cache, for one digest.
 
-    `failures` is status.failedNodeConditions. `silences` names a few of the `silent` nodes, and says why each is.
+    `failures` is status.failedNodeConditions; of the `failed` nodes so many are `incompatible`. `silences` names a few
+    of the `silent` nodes, and says why each is.
     """
 
     total: int = 0
@@ -43,6 +44,7 @@ class Summary:
     failures: Mapping[str, list[str]] = field(default_factory=dict)
     silent: int = 0
     silences: Mapping[str, str] = field(default_factory=dict)
+    incompatible: int = 0
 
 
 class Tally:
@@ -53,6 +55,7 @@ class Tally:
         self._pods = 0
         self._ready: Counter[str] = Counter()
         self._failed: dict[str, dict[str, set[str]]] = {}
+        self._incompatible: Counter[str] = Counter()
         self._silent: dict[str, Standing] = {}
 
     def add(self, node: str, part: Contribution, standing: Standing) -> None:
@@ -65,6 +68,8 @@ class Tally:
             self._ready[part.digest] += 1
         if part.failure:
             self._failed.setdefault(part.digest, {}).setdefault(part.failure, set()).add(node)
+        if part.incompatible:
+            self._incompatible[part.digest] += 1
 
     def remove(self, node: str, part: Contribution, standing: Standing) -> None:
         """Take back exactly what `add` counted."""
@@ -83,6 +88,10 @@ class Tally:
                 del reasons[part.failure]
             if not reasons:
                 del self._failed[part.digest]
+        if part.incompatible:
+            self._incompatible[part.digest] -= 1
+            if not self._incompatible[part.digest]:
+                del self._incompatible[part.digest]
 
     @property
     def empty(self) -> bool:
@@ -96,7 +105,8 @@ class Tally:
         for the new. A failure counts for it, and for a node that failed before it knew any digest.
         """
         reasons: dict[str, set[str]] = {}
-        for known in {digest or "", ""}:
+        counted = {digest or "", ""}
+        for known in counted:
             for reason, nodes in self._failed.get(known, {}).items():
                 reasons.setdefault(reason, set()).update(nodes)
         shown = _most_said(reasons)
@@ -108,6 +118,7 @@ class Tally:
             failures={reason: _capped(shown[reason]) for reason in sorted(shown)},
             silent=len(self._silent),
             silences={name: self._silent[name].value for name in nsmallest(MAX_SILENT_NAMED, self._silent)},
+            incompatible=sum(self._incompatible[known] for known in counted),
         )
 
 

@@ -13,6 +13,7 @@ from gkm.api.meta import API_VERSION, Condition
 from gkm.kube.events import Regarding, Told
 
 from gkm_operator.caches.outcome import TRUE
+from gkm_operator.caches.readiness import FAILING
 
 VERIFY, RESOLVE, SERVE = "Verify", "Resolve", "Serve"
 UPDATED = "Updated"
@@ -31,8 +32,13 @@ def told(old: CacheStatus, new: CacheStatus) -> Iterator[Told]:
     if after is not None and (before is None or (before.status, before.reason) != (after.status, after.reason)):
         yield _of_verified(after)
     before, after = old.condition("Ready"), new.condition("Ready")
-    if after is not None and (before is not None and before.status == TRUE) != (after.status == TRUE):
+    if after is None:
+        return
+    turned = (before is not None and before.status == TRUE) != (after.status == TRUE)
+    if turned or (after.reason in FAILING and (before is None or before.reason != after.reason)):
         yield _of_ready(after, new, updated=updated)
+    elif _is_true(new.condition("Error")) and not _is_true(old.condition("Error")):
+        yield from _of_failures(new)
 
 
 def unsaid(cache: Cache, now: datetime) -> Iterator[Told]:
@@ -40,23 +46,37 @@ def unsaid(cache: Cache, now: datetime) -> Iterator[Told]:
 
     Whoever is killed between a write and its Events tells nobody; who follows tells it instead, and what was told
     already is not told twice (gkm.kube.events). A condition that turned with the last write bears its time. Of Ready,
-    False is nothing new where the status was new.
+    False is nothing new where the status was new, unless nodes failed.
     """
     written = cache.status.last_updated
     if written is None or not -_SKEW <= now - datetime.fromisoformat(written) <= _MOMENT:
         return
-    verified, ready = cache.status.condition("Verified"), cache.status.condition("Ready")
+    verified, ready, error = (cache.status.condition(kind) for kind in ("Verified", "Ready", "Error"))
     if verified is not None and verified.last_transition_time == written:
         yield _of_verified(verified)
-    if ready is not None and ready.last_transition_time == written:
-        first = verified is None or verified.last_transition_time == written
-        if ready.status == TRUE or not first:
-            yield _of_ready(ready, cache.status, updated=False)
+    first = verified is None or verified.last_transition_time == written
+    if ready is not None and ready.last_transition_time == written and (ready.status == TRUE or not first):
+        yield _of_ready(ready, cache.status, updated=False)
+    elif error is not None and error.last_transition_time == written:
+        yield from _of_failures(cache.status)
 
 
 def _of_verified(condition: Condition) -> Told:
     good = condition.status == TRUE and condition.reason != Reason.UPDATE_REFUSED
     return Told(_kind(good=good), condition.reason, VERIFY, condition.message or condition.reason)
+
+
+def _of_failures(status: CacheStatus) -> Iterator[Told]:
+    """Yield what is told when nodes begin to fail: the reason of Ready where that says it, else that of Error."""
+    ready, error = status.condition("Ready"), status.condition("Error")
+    if ready is not None and ready.reason in FAILING:
+        yield _of_ready(ready, status, updated=False)
+    elif error is not None and error.status == TRUE:
+        yield Told("Warning", error.reason, SERVE, error.message)
+
+
+def _is_true(condition: Condition | None) -> bool:
+    return condition is not None and condition.status == TRUE
 
 
 def _of_ready(condition: Condition, status: CacheStatus, *, updated: bool) -> Told:

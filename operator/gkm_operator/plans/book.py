@@ -2,11 +2,11 @@
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from threading import Lock
 
-from gkm.api.plans import PlanSpec
+from gkm.api.plans import PlanSpec, PlanStatus
 from gkm.hoststate.logs import fields
 from gkm.packing.values import Group
 from gkm.packing.written import PlanUnreadable, groups_of
@@ -19,7 +19,10 @@ Name = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A plan that was made. `claims` are GPUs by node, spares included; `expires` is None where it never does."""
+    """A plan that was made. `claims` are GPUs by node, spares included; `expires` is None where it never does.
+
+    `version` is its resourceVersion, "" while no watch has shown it.
+    """
 
     name: str
     run: RunKey
@@ -32,6 +35,9 @@ class Made:
     spec: PlanSpec
     groups: tuple[Group, ...]
     claims: Mapping[str, int]
+    version: str = ""
+    generation: int = 0
+    status: PlanStatus = field(default_factory=PlanStatus)
 
     def expired(self, now: datetime) -> bool:
         """Return whether it holds nothing any more."""
@@ -56,8 +62,8 @@ def made(plan: WatchedPlan) -> Made | None:
             claims[node] = claims.get(node, 0) + gpus
     run = RunKey(meta.namespace, spec.run)
     asked, again = meta.annotation(ASKED), meta.annotation(AGAIN)
-    created = meta.creation_timestamp
-    return Made(meta.name, run, owner, spec.number, created, asked, again, expires, spec, groups, claims)
+    created, shown = meta.creation_timestamp, (meta.resource_version, meta.generation, plan.status)
+    return Made(meta.name, run, owner, spec.number, created, asked, again, expires, spec, groups, claims, *shown)
 
 
 def name_of(run: str, number: int) -> str:
@@ -79,13 +85,21 @@ class Book:
         if plan is None:
             return
         name = (plan.metadata.namespace, plan.metadata.name)
-        read = None if new is None else made(new)
+        read = None if new is None else self._read(name, new)
         with self._lock:
             self._sent.pop(name, None)
             if new is None:
                 self._shown.pop(name, None)
             else:
                 self._shown[name] = new, read
+
+    def _read(self, name: Name, new: WatchedPlan) -> Made | None:
+        """Return a plan as it counts. Where only its status is another, its groups are not unfolded again."""
+        with self._lock:
+            before, known = self._shown.get(name, (None, None))
+        if before is None or known is None or not before.decides_as(new):
+            return made(new)
+        return replace(known, version=new.metadata.resource_version, status=new.status)
 
     def sending(self, plan: Made) -> None:
         """Count a plan from now on: it is about to be sent, and who knows when the answer comes."""

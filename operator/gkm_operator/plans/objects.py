@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import msgspec
 from gkm.api.meta import API_VERSION, GROUP
-from gkm.api.plans import PlanSpec
+from gkm.api.plans import PlanSpec, PlanStatus
 from gkm.api.runs import RUN_LABEL, RunSpec, RunStatus
 from gkm.kube.api import Selector
 from gkm.kube.resources import Resource
@@ -71,15 +71,11 @@ def _short(text: str) -> str:
 
 
 class WatchedRun(Struct, frozen=True):
-    """A Run. Its labels for others are not kept: they may be large."""
+    """A Run."""
 
     metadata: Metadata
     spec: RunSpec
     status: RunStatus = field(default_factory=RunStatus)
-
-    def __post_init__(self) -> None:
-        if self.spec.labels:
-            structs.force_setattr(self, "spec", structs.replace(self.spec, labels={}))
 
     @property
     def key(self) -> RunKey:
@@ -92,6 +88,12 @@ class WatchedPlan(Struct, frozen=True):
 
     metadata: Metadata
     spec: PlanSpec
+    status: PlanStatus = field(default_factory=PlanStatus)
+
+    def decides_as(self, other: "WatchedPlan") -> bool:
+        """Return whether nothing is decided otherwise by another version of this object: only its status differs."""
+        plain = structs.replace(other.metadata, resource_version=self.metadata.resource_version)
+        return (plain, other.spec) == (self.metadata, self.spec)
 
 
 class PodMetadata(Struct, frozen=True, gc=False):

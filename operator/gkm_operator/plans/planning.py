@@ -102,6 +102,7 @@ def draft(run: WatchedRun, fits: Fits, stock: Stock, settings: Packing, occasion
         supersedes=occasion.former.name if occasion.former else "",
         reason=why if len(why) <= MAX_REASON else f"{why[: MAX_REASON - 1]}…",
         expires_at=timestamp(occasion.now + timedelta(seconds=settings.plan_ttl)),
+        labels=run.spec.labels,
     )
     body = msgspec.json.encode(spec)
     if len(body) > MAX_BYTES:

@@ -15,6 +15,7 @@ from gkm_operator.plans.cases import case as case_of
 from gkm_operator.plans.decisions import Act
 from gkm_operator.plans.lost import Patience
 from gkm_operator.plans.pace import Pace
+from gkm_operator.plans.plan_reports import MadeByRun, report
 from gkm_operator.plans.reports import Reports
 from gkm_operator.plans.room import Room
 from gkm_operator.plans.snapshot import Snapshot, given_twice
@@ -55,6 +56,7 @@ class Sweeper:
         self._reports = Reports(writer, clock)
         self._sweeps = 0
         self._passed_over: dict[str, int] = {}
+        self._made: MadeByRun = {}
         self._pace = Pace(clock)
 
     def sweep(self, snapshot: Snapshot) -> Swept:
@@ -70,14 +72,16 @@ class Sweeper:
         self._forget(snapshot)
         room = Room(snapshot.nodes.survey, snapshot.taken, snapshot.held(live))
         self._reports.begin(timestamp(snapshot.now))
+        self._made = {}
         for case in cases:
             self._settled(case, snapshot)
         to_plan = sorted(filter(self._is_due, cases), key=lambda case: case.order)
         done = self._plan_all(to_plan, room, snapshot)
         self._fix(to_plan, room, snapshot)
         self._drop_old(snapshot)
+        said = report(self._writer, cases, snapshot, self._made, timestamp(snapshot.now))
         waiting = sum(case.plan is None for case in to_plan)
-        return Swept(waiting, more=not done or self._reports.held_back)
+        return Swept(waiting, more=not (done and said) or self._reports.held_back)
 
     def _settled(self, case: Case, snapshot: Snapshot) -> None:
         """Say what stands of a run that is not planned now."""
@@ -113,6 +117,7 @@ class Sweeper:
         self._reports.say(case.run, came)
         if came.unfit is None and came.plan is not None:
             self._pace.made(case.uid)
+            self._made[case.uid] = came.plan
             for told in telling.of_plan(came.plan):
                 self._writer.tell(case.run, told, came.plan.name)
         return True

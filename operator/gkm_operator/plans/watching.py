@@ -127,7 +127,9 @@ class Watching:
 
     def _plan_changed(self, old: WatchedPlan | None, new: WatchedPlan | None) -> None:
         self._book.change(old, new)
-        self._changed()
+        # Our own writes of its status are no news.
+        if old is None or new is None or not old.decides_as(new):
+            self._changed()
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
         # kubelets write the status of every Node again and again: what is not read of it ends here.

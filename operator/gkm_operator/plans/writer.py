@@ -6,13 +6,14 @@ from collections.abc import Callable
 from enum import Enum
 from typing import NamedTuple
 
+from gkm.api.plans import PlanStatus
 from gkm.api.runs import RunStatus
 from gkm.hoststate.logs import fields
 from gkm.kube.api import Api, Selector
 from gkm.kube.errors import ApiError
 from gkm.kube.events import Recorder, Told
 
-from gkm_operator.plans import status, telling
+from gkm_operator.plans import plan_status, status, telling
 from gkm_operator.plans.book import Book, Made
 from gkm_operator.plans.objects import PLANS, RUNS, WatchedRun
 from gkm_operator.plans.planning import Draft
@@ -66,6 +67,7 @@ class Writer:
         """What the API server said when it last refused a plan."""
         self._written: OrderedDict[str, _Written] = OrderedDict()
         self._told: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._said_of: OrderedDict[tuple[str, str], str] = OrderedDict()
 
     def settle(self) -> bool:
         """Send again what may have been made or not; return whether it is known by now which plans there are.
@@ -168,6 +170,31 @@ class Writer:
         told, condition = telling.of_refusal(old, new), new.condition("Planned")
         if told is not None and condition is not None:
             self.tell(run, told, f"{meta.generation} {condition.last_transition_time}")
+
+    def said(self, plan: Made) -> bool:
+        """Return whether the status of a plan was written, and the watch does not show that yet."""
+        return self._said_of.get((plan.run.namespace, plan.name)) == plan.version
+
+    def say_of(self, plan: Made, new: PlanStatus) -> bool:
+        """Write the status of a plan; return False where the API server did not take it.
+
+        One that is gone, or was changed since the watch showed it, is left to a later sweep.
+        """
+        self.check()
+        key = (plan.run.namespace, plan.name)
+        try:
+            value = plan_status.applied(plan, new)
+            self._api.apply(PLANS, value, field_manager=FIELD_MANAGER, subresource="status")
+        except ApiError as error:
+            if error.not_found or error.conflict:
+                return True
+            _LOG.warning("status of a plan not written", extra=fields(plan="/".join(key), why=str(error)))
+            return False
+        self._said_of[key] = plan.version
+        self._said_of.move_to_end(key)
+        if len(self._said_of) > _REMEMBERED:
+            self._said_of.popitem(last=False)
+        return True
 
     def tell(self, run: WatchedRun, told: Told, occasion: str) -> None:
         """Tell something about a run, once; another process may have told it before."""

@@ -1,0 +1,50 @@
+"""What the fields of a struct are for, from the string below each field (an attribute docstring).
+
+The interpreter drops these strings, so they are read from the source: a schema shows them, and no process pays for
+them at run time.
+"""
+
+import ast
+import inspect
+from collections.abc import Iterator, Mapping
+from functools import cache
+from types import ModuleType
+
+from msgspec import Struct
+
+
+@cache
+def of_module(module: ModuleType) -> Mapping[str, Mapping[str, str]]:
+    """Return {class: {field: description}} of a module, each description as one line.
+
+    Raises:
+        OSError: the source of the module is not there.
+    """
+    tree = ast.parse(inspect.getsource(module))
+    return {node.name: dict(_documented(node)) for node in tree.body if isinstance(node, ast.ClassDef)}
+
+
+def of(kind: type[Struct]) -> Mapping[str, str]:
+    """Return {field: description} of a struct, by the names of its attributes.
+
+    Nothing where the source is not there (an interpreter that has compiled files only): what checks fields at run time
+    needs no description, and the definitions that ship are generated from the source.
+    """
+    module = inspect.getmodule(kind)
+    try:
+        return {} if module is None else of_module(module).get(kind.__name__, {})
+    except OSError:
+        return {}
+
+
+def _documented(node: ast.ClassDef) -> Iterator[tuple[str, str]]:
+    for statement, below in zip(node.body, node.body[1:], strict=False):
+        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name) and (text := _text(below)):
+            yield statement.target.id, text
+
+
+def _text(statement: ast.stmt) -> str:
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
+        value = statement.value.value
+        return " ".join(value.split()) if isinstance(value, str) else ""
+    return ""

@@ -1,0 +1,43 @@
+"""The status of a PlacementPlan: whether it is the one that counts for its run. Pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from gkm.api.meta import API_VERSION, FALSE, TRUE, Condition, with_condition
+from gkm.api.plans import PlanStatus
+
+from gkm_operator.plans.book import Made
+
+LIVE = "Live"
+
+
+def wanted(plan: Made, current: Made, now: str, *, over: bool) -> PlanStatus:
+    """Return the status that a plan should have; equal to what it says where nothing is new.
+
+    `current` is the newest plan of the run; it may be over, and holds no GPUs then. `now` is a time of the API.
+    """
+    value, reason, message = live(plan, current, over=over)
+    before = [condition for condition in plan.status.conditions if condition.type == LIVE]
+    condition = Condition(LIVE, value, reason, message, now, plan.generation)
+    return PlanStatus(observed_generation=plan.generation, conditions=with_condition(before, condition))
+
+
+def live(plan: Made, current: Made, *, over: bool) -> tuple[str, str, str]:
+    """Return status, reason and message of the condition Live. It says nothing that changes while the plan stands."""
+    if plan.number < current.number:
+        return FALSE, "Superseded", "the run has a newer plan"
+    if over:
+        return FALSE, "PlanExpired", "expiresAt has passed, and no pod of the run had GPUs then"
+    return TRUE, "Current", "it holds its GPUs until expiresAt, and as long as pods of the run use them"
+
+
+def applied(plan: Made, status: PlanStatus) -> Mapping[str, Any]:
+    """Return the object to apply to the status subresource; it counts for this resourceVersion only."""
+    meta = {"name": plan.name, "namespace": plan.run.namespace, "resourceVersion": plan.version}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "PlacementPlan",
+        "metadata": meta,
+        "status": msgspec.to_builtins(status),
+    }
