@@ -40,6 +40,15 @@ SIZES = (
         bounds={"pulling.extract.MAX_FILES": 50},
     ),
     Row(
+        "more directories than its files need",
+        4,
+        layer(made.archive(*(made.named(b"%s%d" % (INSIDE.encode(), n), b"", kind=b"5") for n in range(60)))),
+        LARGE,
+        "51 directories for 0 files",
+        bounds={"pulling.extract.SPARE_DIRECTORIES": 50},
+        would="took 280 MiB and two minutes with 200,000 of them",
+    ),
+    Row(
         "more entries outside the cache",
         4,
         layer(made.numbered(60, "elsewhere/")),

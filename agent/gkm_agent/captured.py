@@ -4,13 +4,12 @@ Nobody can fetch it again, so a short disk is no reason to remove it; the bounds
 """
 
 import logging
-import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from gkm.api.config import Capture
-from gkm.hoststate import files, names
+from gkm.hoststate import files, names, trees
 from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.layout import CAPTURED_FILE, Layout
 from gkm.hoststate.names import InvalidName
@@ -47,7 +46,7 @@ def sweep(layout: Layout, bounds: Capture, now: float) -> None:
     if not layout.captured.is_dir():
         return
     for volume_id in to_go(_kept(layout.captured), bounds, now):
-        shutil.rmtree(layout.captured / volume_id)
+        trees.remove(layout.captured / volume_id)
         logs.event("captured files removed", level=logging.INFO, volume=volume_id)
 
 

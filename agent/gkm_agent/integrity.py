@@ -15,6 +15,7 @@ import msgspec
 from gkm.hoststate.escaping import escape
 from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.layout import Layout
+from gkm.images.archives.member_names import MAX_DEPTH
 from gkm.images.pulling import entry, listing
 from gkm.images.pulling.listing import ListedFile
 
@@ -144,16 +145,19 @@ def _listed(layout: Layout, digest: str) -> Iterator[ListedFile]:
 
 
 def _names(root: Path) -> Iterator[str]:
-    """Yield every name below `root` that is no directory, relative to it."""
-    pending = [root]
-    while pending:
-        directory = pending.pop()
-        with os.scandir(directory) as found:
-            for one in found:
-                if one.is_dir(follow_symlinks=False):
-                    pending.append(Path(one.path))
-                else:
-                    yield os.path.relpath(one.path, root)
+    """Yield every name below `root` that is no directory, relative to it, or one deeper than any was extracted."""
+    for path in _below(str(root), MAX_DEPTH):
+        yield os.path.relpath(path, root)
+
+
+def _below(directory: str, levels: int) -> Iterator[str]:
+    # The names of directories are not held either: an image decides how many there are.
+    with os.scandir(directory) as found:
+        for one in found:
+            if one.is_dir(follow_symlinks=False) and levels:
+                yield from _below(one.path, levels - 1)
+            else:
+                yield one.path
 
 
 def _free(cost: int) -> None:

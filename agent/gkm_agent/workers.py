@@ -15,7 +15,8 @@ from gkm_agent.values import WantedCache
 
 WORKERS = 4
 """Pulls at a time. Each has three connections, and takes some 10 MiB; the worst that an image can make of it, mostly by
-its paths, is some 80 MiB, and four of those fit the 512 MiB of the agent (deploy/base/agent.yaml)."""
+the description of its entries, is some 45 MiB, and four of those fit the 512 MiB of the agent (deploy/base/agent.yaml;
+tests/images/test_worst_pulls.py)."""
 PATIENCE_SECONDS = 1800.0
 """A download that has run so long gives its worker to who waits. What came of its blobs stays, and is gone on with."""
 STOP_SECONDS = 5.0

@@ -6,15 +6,14 @@ until it is. What was kept appears in `captured/<volume>` by one rename; killed 
 
 import logging
 import os
-import shutil
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Final
 
-from gkm.hoststate import files
+from gkm.hoststate import files, trees
 from gkm.hoststate.layout import CAPTURED_FILE, Layout
 from gkm.hoststate.logs import fields
 from gkm.hoststate.records import VolumeRecord
@@ -48,7 +47,7 @@ class Captures:
         """Remove what a killed process was about to keep."""
         if self._layout.captured.exists():
             for left in self._layout.captured.glob(f"{_TEMPORARY}*"):
-                shutil.rmtree(left, ignore_errors=True)
+                _remove(left)
 
     def stop(self) -> None:
         """Return when nothing is being kept any more: who comes after this process must have it to himself."""
@@ -74,7 +73,7 @@ class Captures:
         told = fields(volume=record.volume_id, cache=str(record.ref), pod=f"{record.pod_namespace}/{record.pod_name}")
         temporary = self._layout.captured / f"{_TEMPORARY}{record.volume_id}"
         try:
-            shutil.rmtree(temporary, ignore_errors=True)
+            _remove(temporary)
             temporary.mkdir(0o700, parents=True)
             with self._opened(record) as (mount, lowers):
                 kept = added.copy(mount, lowers, temporary / _CONTENT, min(_held(mount), self._room()))
@@ -85,7 +84,7 @@ class Captures:
         except Exception:
             log.exception("not captured", extra=told)
         finally:
-            shutil.rmtree(temporary, ignore_errors=True)
+            _remove(temporary)
 
     def _room(self) -> int:
         disk = os.statvfs(self._layout.captured)
@@ -95,6 +94,12 @@ class Captures:
 
     def _place(self, record: VolumeRecord) -> Path:
         return self._layout.captured / record.volume_id
+
+
+def _remove(path: Path) -> None:
+    """Remove a directory as far as that can be done: what stays, the next start tries again."""
+    with suppress(OSError):
+        trees.remove(path)
 
 
 def _held(mount: int) -> int:

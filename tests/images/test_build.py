@@ -17,6 +17,7 @@ from gkm.images.build.tree import walk
 from gkm.images.build.versions import Versions
 from gkm.images.cache import Format
 from gkm.images.packed import PackedImage
+from gkm.images.pulling import extract
 from gkm.images.pulling.extract import Extraction
 from images_archives import DATA, MCV_ARCHIVE, content, mcv_image
 
@@ -51,6 +52,17 @@ def refused(directory: Path, work: Path) -> GKMError:
     with pytest.raises(GKMError) as caught:
         build(directory, "x", work)
     return caught.value
+
+
+def test_directories_that_no_node_would_extract_are_not_packed(
+    cache: Path, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(extract, "SPARE_DIRECTORIES", 5)
+    for number in range(6):
+        (cache / f"empty-{number}").mkdir()
+    error = refused(cache, work)
+    assert error.reason is Reason.TOO_LARGE
+    assert "6 directories for 0 files" in error.message
 
 
 def files_in(directory: Path) -> dict[Path, bytes]:

@@ -130,6 +130,32 @@ def test_a_planted_link_is_not_followed(tmp_path: Path) -> None:
     assert (tmp_path / "victim").read_text() == "mine"
 
 
+def test_directories_may_all_be_named_before_the_files(tmp_path: Path) -> None:
+    # 2,000 kernels: the directories of a real cache of 1 GB, in the order of an archive that sorts them to the front.
+    made = extraction(tmp_path / "cache")
+    names = [f"io.triton.cache/{number:052}" for number in range(2000)]
+    first = [file(f"{name}/", b"", kind=tarfile.DIRTYPE) for name in names]
+    made.layer([tree(*first, *((f"{name}/k.cubin", b"x") for name in names))])
+    assert len(made.files) == 2000
+
+
+@pytest.mark.parametrize(("directories", "files"), [(7, 2), (8, 3), (10, 90)])
+def test_files_justify_directories(monkeypatch: pytest.MonkeyPatch, directories: int, files: int) -> None:
+    monkeypatch.setattr(extract, "SPARE_DIRECTORIES", 5)
+    monkeypatch.setattr(extract, "MAX_DIRECTORIES", 10)
+    extract.check_directories(directories, files)
+    with pytest.raises(GKMError, match=f"has {directories + 1} directories for {files} files") as caught:
+        extract.check_directories(directories + 1, files)
+    assert caught.value.reason is Reason.TOO_LARGE
+
+
+def test_directories_that_files_imply_are_counted_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extract, "SPARE_DIRECTORIES", 5)
+    made = extraction(tmp_path / "cache")
+    with pytest.raises(GKMError, match="6 directories for 0 files"):
+        made.layer([tree(("io.triton.cache/a/b/c/d/e/f/g", b"1"))])
+
+
 def test_a_directory_may_be_named_again(tmp_path: Path) -> None:
     made = extraction(tmp_path / "cache")
     directory = file("io.triton.cache/d/", b"", kind=tarfile.DIRTYPE, mode=0o2755)

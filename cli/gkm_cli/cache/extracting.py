@@ -1,12 +1,13 @@
 """Content into a directory that a person named: beside it first, then one rename; a bar shows how far it is."""
 
 import os
-import shutil
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from gkm.api.errors import GKMError, Reason
+from gkm.hoststate import trees
 from gkm.hoststate.layout import Layout
 from gkm.images.cache import CacheImage
 from gkm.images.pulling import entry, pull
@@ -62,13 +63,20 @@ def extract(registry: Registry, image: CacheImage, to: Path, max_bytes: int, pat
         content.rename(to)
         return Extracted(len(made.files), made.size_bytes, counts.rewritten, counts.incomplete, made.manifest)
     finally:
-        shutil.rmtree(work, ignore_errors=True)
+        with suppress(OSError):
+            trees.remove(work)
 
 
 def _open(directory: Path) -> None:
     """Give the files a person's usual modes: this is a copy, not the store."""
-    for path in [directory, *directory.rglob("*")]:
-        path.chmod(path.stat().st_mode | (0o755 if path.is_dir() else 0o644))
+    directory.chmod(directory.stat().st_mode | 0o755)
+    with os.scandir(directory) as found:
+        for one in found:
+            path = Path(one.path)
+            if one.is_dir(follow_symlinks=False):
+                _open(path)
+            else:
+                path.chmod(one.stat().st_mode | 0o644)
 
 
 def _relocate(content: Path, tree: Path, path: MountPath) -> Counts:

@@ -10,15 +10,14 @@ left to show it.
 import fcntl
 import os
 import secrets
-import shutil
 import threading
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from gkm.hoststate import files
+from gkm.hoststate import files, trees
 from gkm.hoststate.files import UnreadableState
 from gkm.mounts import relocation_tree
 from gkm.mounts.relocation_paths import MountPath
@@ -104,10 +103,7 @@ def remove(place: Path) -> None:
     Raises:
         OSError: the disk refused.
     """
-    try:
-        _delete(place)
-    except FileNotFoundError:
-        return
+    trees.remove(place)
 
 
 def _find(place: Path, layer: Layer, boot: str) -> Relocated | None:
@@ -144,7 +140,7 @@ def _make_room(place: Path, in_use: Callable[[], Collection[str]]) -> None:
 def _make(content: int, layer: Layer, place: Path, boot: str) -> Relocated:
     # The lock is held, so what is temporary here belongs to a process that died.
     for left in place.glob(f"{_TEMPORARY}*"):
-        _delete(left)
+        trees.remove(left)
     directory = place / layer.key
     temporary = place / f"{_TEMPORARY}{secrets.token_hex(8)}"
     temporary.mkdir(0o755)
@@ -156,7 +152,8 @@ def _make(content: int, layer: Layer, place: Path, boot: str) -> Relocated:
         _withdraw(directory, place)
         temporary.rename(directory)
     except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
+        with suppress(OSError):
+            trees.remove(temporary)
         raise
     return Relocated(directory / _TREE, counts)
 
@@ -168,7 +165,7 @@ def _withdraw(directory: Path, place: Path) -> None:
         directory.rename(old)
     except FileNotFoundError:
         return
-    _delete(old)
+    trees.remove(old)
 
 
 def _give_up(directory: Path, place: Path, in_use: Callable[[], Collection[str]]) -> None:
@@ -178,15 +175,7 @@ def _give_up(directory: Path, place: Path, in_use: Callable[[], Collection[str]]
     if directory.name in in_use():
         old.rename(directory)
     else:
-        _delete(old)
-
-
-def _delete(path: Path) -> None:
-    """Remove a directory with all that is in it, or what lies in the place of one."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink()
+        trees.remove(old)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gkm.api.errors import GKMError, Reason
 from gkm.images.archives.member_names import checked_path
-from gkm.images.pulling.extract import MAX_FILES, MAX_PATHS_BYTES
+from gkm.images.pulling.extract import MAX_FILES, MAX_PATHS_BYTES, check_directories
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 """Not blocking: what was a file a moment ago may be a pipe now."""
@@ -72,13 +72,17 @@ def walk(root: Path) -> Iterator[Entry]:
     """Yield what is in `root`. Use each entry before the next is asked for.
 
     Raises:
-        GKMError: UNSAFE_CONTENT for links, devices and names that no node would extract, TOO_LARGE for too many files.
+        GKMError: UNSAFE_CONTENT for links, devices and names that no node would extract, TOO_LARGE for too many
+            files or directories.
         OSError: it cannot be read.
     """
-    length = 0
+    length = directories = 0
     descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     for files, entry in enumerate(_walk(descriptor, ""), start=1):
         length += len(entry.path)
+        if entry.directory:
+            directories += 1
+            check_directories(directories, files - directories)
         if files > MAX_FILES or length > MAX_PATHS_BYTES:
             raise GKMError(
                 Reason.TOO_LARGE,

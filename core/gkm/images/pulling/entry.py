@@ -3,12 +3,11 @@
 import ctypes
 import errno
 import os
-import shutil
 import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from gkm.hoststate import files
+from gkm.hoststate import files, trees
 from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.layout import Layout
 from gkm.images.pulling import listing
@@ -74,7 +73,7 @@ def publish(layout: Layout, work: Path, listed: FileList, manifest: bytes) -> En
     listing.write(work / FILE_LIST, listed)
     for name in (MANIFEST, FILE_LIST):
         (work / name).chmod(_SEALED_FILE)
-    _seal(work / CONTENT)
+    _seal(str(work / CONTENT))
     # The entry's own directory stays writable for its owner: a directory without write bits cannot be renamed by an
     # agent that has no capability to override them, and pods see only what is below CONTENT. All modes are set, so
     # that neither the umask nor how `work` was made shows.
@@ -97,18 +96,17 @@ def remove_tree(path: Path) -> None:
     Raises:
         OSError: something cannot be removed.
     """
-    if path.is_symlink() or not path.is_dir():
-        path.unlink(missing_ok=True)
-        return
-    for directory, _, _ in os.walk(path):
-        Path(directory).chmod(_OPEN_DIRECTORY)
-    shutil.rmtree(path)
+    trees.remove(path)
 
 
-def _seal(content: Path) -> None:
+def _seal(directory: str) -> None:
     """Take the write bits of directories; files were made without."""
-    for directory, _, _ in os.walk(content, topdown=False):
-        Path(directory).chmod(_SEALED_DIRECTORY)
+    # By scandir: os.walk reads all names of a directory at once, and an image decides how many there are.
+    with os.scandir(directory) as found:
+        for one in found:
+            if one.is_dir(follow_symlinks=False):
+                _seal(one.path)
+    os.chmod(directory, _SEALED_DIRECTORY)  # noqa: PTH101 -- one of thousands: no path object for each
 
 
 def _sync_file_system(path: Path) -> None:

@@ -4,6 +4,7 @@ Three things go on at once, each in a thread: decompression, writing, and hashin
 """
 
 import os
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,12 +23,17 @@ from gkm.images.pulling.promises import BLOCK_BYTES, blocks
 
 MAX_FILES = 200_000
 """A real cache of 1 GB has 15,000; each costs time here, a line of the file list, and an inode on every node."""
+MAX_DIRECTORIES = 50_000
+"""Of those MAX_FILES. The kernels of the largest real cache, of six files each, have 33,000; and a directory costs more
+time and inodes than an empty file."""
+SPARE_DIRECTORIES = 10_000
+"""So many more directories than files may come: archives may name directories first. A real cache of 1 GB has 2,000."""
 MAX_MEMBERS = 2 * MAX_FILES
 """Entries of all layers, those outside the cache and directories named again included: each costs time."""
 OVERHEAD_BYTES = 512 << 20
 """What headers and padding of MAX_FILES entries may take, besides the cache itself, once they are decompressed."""
 MAX_PATHS_BYTES = 32 << 20
-"""Bound of all paths together: those of directories are remembered."""
+"""Bound of all paths together: each is a line of the file list."""
 MAX_MANIFEST_BYTES = 16 << 20
 FILE_MODE, EXECUTABLE_MODE = 0o444, 0o555
 
@@ -52,7 +58,9 @@ class Extraction:
     _unpacked: int = 0
     _members: int = 0
     _has_manifest: bool = False
-    _made: set[str] = field(default_factory=set)
+    _directories: int = 0
+    _current: str = ""
+    """The directory of the last member."""
     _names: int = 0
     _path_bytes: int = 0
 
@@ -116,18 +124,30 @@ class Extraction:
         return b"".join(content)
 
     def _directory(self, path: str) -> None:
-        if path in self._made:
+        # Names are not remembered: the disk knows them, and nobody else writes there.
+        if path == self._current or self._is_made(path):
+            self._current = path
             return
         parent, _, _ = path.rpartition("/")
         if parent:
             self._directory(parent)
         self._count(path)
-        self._made.add(path)
+        self._directories += 1
+        check_directories(self._directories, self._names - self._directories)
         self.take(0, BLOCK_BYTES)
+        os.mkdir(f"{self.destination}/{path}")  # noqa: PTH102 -- one of thousands: no path object for each
+        self._current = path
+
+    def _is_made(self, path: str) -> bool:
         try:
-            (self.destination / path).mkdir()
-        except FileExistsError as error:
+            found = os.lstat(f"{self.destination}/{path}")
+        except FileNotFoundError:
+            return False
+        except NotADirectoryError as error:
             raise _conflict(path) from error
+        if not stat.S_ISDIR(found.st_mode):
+            raise _conflict(path)
+        return True
 
     def _file(self, path: str, member: Member, content: Iterator[memoryview]) -> Iterator[Part]:
         parent, _, _ = path.rpartition("/")
@@ -141,7 +161,6 @@ class Extraction:
         try:
             descriptor = os.open(f"{self.destination}/{path}", flags, mode)
         except FileExistsError as error:
-            # Names are not remembered: the disk knows them.
             raise _conflict(path) from error
         try:
             for piece in content:
@@ -171,6 +190,21 @@ class Extraction:
                 Reason.CONTENT_MISMATCH,
                 f"the image says that its cache has {self.claimed} bytes, it has {self.size_bytes} at least",
             )
+
+
+def check_directories(directories: int, files: int) -> None:
+    """Accept that a cache has so many directories for so many files, as far as it has come. Pure.
+
+    Raises:
+        GKMError: TOO_LARGE: its files do not need them.
+    """
+    if directories > min(MAX_DIRECTORIES, files + SPARE_DIRECTORIES):
+        raise GKMError(
+            Reason.TOO_LARGE,
+            f"the cache has {directories} directories for {files} files: at most {MAX_DIRECTORIES} are allowed, and "
+            f"{SPARE_DIRECTORIES} more than files",
+            "remove directories that hold nothing",
+        )
 
 
 def _conflict(path: str) -> GKMError:
