@@ -11,6 +11,7 @@ from gkm.hoststate.layout import Layout
 from gkm.hoststate.names import CacheRef, InvalidName
 from gkm.hoststate.records import VolumeRecord
 from gkm.images.pulling import entry
+from gkm.images.pulling.blob_files import BlobFiles
 
 from gkm_agent import captured, eviction, logs, withdrawal
 from gkm_agent.decisions import Known
@@ -19,7 +20,7 @@ from gkm_agent.room import Room
 from gkm_agent.values import WantedCache
 
 SWEEP_SECONDS = 60.0
-"""Between two looks at what pods left: it is bounded in days and gigabytes."""
+"""Between two looks at what pods left and at the blobs: both are bounded in days and gigabytes."""
 CAPTURE = Capture()
 
 
@@ -75,6 +76,10 @@ class Collector:
             captured.sweep(self._desk.layout, self._capture, now)
         except OSError as error:
             logs.event("captured files stay", level=logging.WARNING, why=str(error))
+        try:
+            BlobFiles(self._desk.layout.blobs).sweep()
+        except OSError as error:
+            logs.event("blobs stay", level=logging.WARNING, why=str(error))
 
     def _collect(
         self, known: Mapping[CacheRef, Known], wanted: Mapping[CacheRef, WantedCache], *, complete: bool

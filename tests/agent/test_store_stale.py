@@ -164,3 +164,16 @@ def test_what_cannot_be_removed_keeps_no_agent_from_starting(
     node.restart()
     assert stuck.exists()
     assert not other.exists()
+
+
+def test_blobs_beyond_their_bound_go_once_a_minute_without_any_pull(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gkm.images.pulling.blob_files.KEPT_BYTES", 10)
+    node.settle()
+    blob = written(node.layout.blobs / "0123-4567", "x" * 11)
+    node.settle()
+    assert blob.exists()
+    node.now += 60
+    node.settle()
+    assert not blob.exists()

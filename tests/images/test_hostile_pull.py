@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from gkm.api.config import Verification
-from gkm.api.errors import GKMError
+from gkm.api.errors import TRANSIENT, GKMError
 from gkm.hoststate.layout import Layout
 from gkm.images import cache
 from gkm.images.pulling import pull
@@ -91,7 +91,12 @@ def test_what_is_hostile_ends_with_a_reason_and_leaves_nothing(
 
 
 def assert_only_blobs(layout: Layout, row: Row) -> None:
-    """Check that of what came only blobs are kept: parts for the next try, and whole ones that are what they say."""
+    """Check that of what came only blobs are kept, for the next try: parts, and whole ones that are what they say.
+
+    There is no next try with the blobs of an image that is refused for its content.
+    """
+    if row.reason not in TRANSIENT:
+        assert not layout.blobs.exists() or not list(layout.blobs.iterdir())
     for path in layout.blobs.iterdir() if layout.blobs.exists() else ():
         status = path.lstat()
         assert (stat.S_IMODE(status.st_mode), status.st_nlink) == (0o600, 1)

@@ -9,7 +9,7 @@ import hashlib
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,15 +53,28 @@ class BlobFiles:
         Raises:
             OSError: the disk refused.
         """
-        name = f"{hashlib.sha256(ref.name.encode()).hexdigest()[:16]}-{blob.digest.removeprefix('sha256:')}"
+        whole = self._path(ref, blob)
         self.directory.mkdir(parents=True, exist_ok=True)
-        while (found := _locked(self.directory / name)) is None:
+        while (found := _locked(whole)) is None:
             waiting()
             time.sleep(_POLL_SECONDS)
         try:
             yield found
         finally:
             os.close(found.descriptor)
+
+    def drop(self, ref: Reference, blobs: Iterable[Descriptor]) -> None:
+        """Remove blobs, whole or in part: their image was refused for its content. What another pull holds stays.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        for blob in blobs:
+            whole = self._path(ref, blob)
+            for path in (whole, whole.with_name(whole.name + PART)):
+                if held := _lock(path):
+                    path.unlink(missing_ok=True)
+                    os.close(held.descriptor)
 
     def sweep(self, now: float | None = None) -> None:
         """Remove what is stale, and of the whole blobs the least used beyond KEPT_BYTES; what is in use stays."""
@@ -71,6 +84,11 @@ class BlobFiles:
     def make_room(self) -> None:
         """Remove every whole blob that nobody uses: they can be fetched again."""
         self._remove(lambda _age, whole, _newer: whole)
+
+    def _path(self, ref: Reference, blob: Descriptor) -> Path:
+        """Return the file of a whole blob."""
+        name = f"{hashlib.sha256(ref.name.encode()).hexdigest()[:16]}-{blob.digest.removeprefix('sha256:')}"
+        return self.directory / name
 
     def _remove(self, doomed: Callable[[float, bool, int], bool], now: float | None = None) -> None:
         """Remove what `doomed` says of age in seconds, wholeness, and bytes of whole blobs up to and with this one."""

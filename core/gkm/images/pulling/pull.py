@@ -8,7 +8,7 @@ import errno
 import os
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
 from threading import Lock
@@ -80,14 +80,30 @@ def extract(
         OSError: the disk refused.
     """
     _check_size(image, max_bytes)
-    with _room(layout, image, work) as promise:
+    with _blobs_in_bounds(layout, image), _room(layout, image, work) as promise:
         tell = progress or _silent
         meter = _Blobs(promise, image, tell)
         blobs = Download(registry, image.ref, BlobFiles(layout.blobs), work, meter).run(image.layers)
         extraction = Extraction(work / entry.CONTENT, image.format, max_bytes, image.size_bytes, promise.unpacked)
         _unpack(extraction, blobs, Meter(lambda percent: tell(Stage.EXTRACTING, percent), image.download_bytes))
-    _check_content(image, extraction)
+        _check_content(image, extraction)
     return extraction
+
+
+@contextmanager
+def _blobs_in_bounds(layout: Layout, image: CacheImage) -> Iterator[None]:
+    """Remove the blobs of an image that is refused, and after every pull what is beyond the bound of all blobs."""
+    files = BlobFiles(layout.blobs)
+    try:
+        yield
+    except GKMError as error:
+        if not error.transient:
+            with suppress(OSError):  # they are swept by age and size; the refusal is what the caller must learn
+                files.drop(image.ref, image.layers)
+        raise
+    finally:
+        with suppress(OSError):
+            files.sweep()
 
 
 class _Blobs(Meter):
