@@ -18,7 +18,7 @@ from gkm.hoststate import pointers, waiting
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState, Pointer
 
-from gkm_agent import decisions, knowledge, logs
+from gkm_agent import decisions, knowledge, logs, ownership
 from gkm_agent.collection import CAPTURE, Collector
 from gkm_agent.decisions import Ask, Known, Say, Step, Wait
 from gkm_agent.desk import Desk, Ticket, load_pointer
@@ -173,9 +173,11 @@ class Agent:
 
         What is said in the step is then what is known.
         """
-        if self._workers.pulls(cache.ref):
-            return None
         try:
+            # Also while a pull of the other object is on its way to its end: it writes nothing any more.
+            known[cache.ref] = ownership.disowned(self._desk, cache, known[cache.ref], self._said)
+            if self._workers.pulls(cache.ref):
+                return None
             step = self._decided(cache, known[cache.ref], inventory)
             if isinstance(step, Say):
                 known[cache.ref] = replace(known[cache.ref], pointer=self._said(step.pointer))
@@ -235,7 +237,7 @@ class Agent:
                 policy=self._policy,
                 ticket=Ticket(wanted.ref),
                 room=self._room,
-                announced=pointer is not None and (pointer.state, pointer.image) == (CacheState.FAILED, wanted.image),
+                announced=_is_announced(wanted, pointer),
                 serving=pointer if ask.serving else None,
                 signers=decisions.signers(known.check, wanted, ask.digest),
             )
@@ -245,6 +247,13 @@ class Agent:
         if self._next_try is None:
             return TURN_SECONDS
         return min(TURN_SECONDS, max(0.05, self._next_try - self._clock()))
+
+
+def _is_announced(wanted: WantedCache, pointer: Pointer | None) -> bool:
+    """Return whether a pointer says already why this image failed for this object."""
+    if pointer is None or pointer.state is not CacheState.FAILED:
+        return False
+    return (pointer.image, pointer.uid) == (wanted.image, wanted.uid)
 
 
 def _ready(known: Mapping[CacheRef, Known]) -> dict[CacheRef, str]:

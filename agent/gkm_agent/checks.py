@@ -1,7 +1,8 @@
 """What a cache was let through for: written beside the pointer, so that a restart needs no registry.
 
 Whoever holds a check may be judged against other GPUs without asking anybody: the targets are those of the digest.
-It stands for one image, one digest and one set of policies; with any other it counts for nothing.
+It stands for one object (by its uid), one image, one digest and one set of policies; with any other it counts for
+nothing.
 """
 
 from pathlib import Path
@@ -33,6 +34,8 @@ class Check(Struct, frozen=True, rename="camel"):
     """An image that verification let through: `notice` is what it had to say about that, if anything.
 
     `signers` are those whose signatures counted, so that a later policy can refuse them without a registry.
+    `uid` is that of the cache object that showed its access to the image; "" without Kubernetes, and in checks that
+    were written before there was a uid in them.
     """
 
     image: str
@@ -41,6 +44,7 @@ class Check(Struct, frozen=True, rename="camel"):
     targets: tuple[CheckedTarget, ...]
     notice: str = ""
     signers: tuple[Signer, ...] = ()
+    uid: str = ""
 
 
 def save(layout: Layout, ref: CacheRef, check: Check) -> None:

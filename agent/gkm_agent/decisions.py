@@ -94,14 +94,16 @@ def meant(wanted: WantedCache, pointer: Pointer | None, check: Check | None) -> 
     """
     if wanted.digest is not None:
         return wanted.digest
-    if check is not None and check.image == wanted.image:
+    if check is not None and (check.image, check.uid) == (wanted.image, wanted.uid):
         return check.digest
     return pointer.digest if pointer is not None and _is_ready(pointer, wanted) else ""
 
 
 def counts(check: Check | None, wanted: WantedCache, digest: str, policy: str) -> bool:
-    """Return whether a check still says that this image may be used."""
-    return check is not None and (check.image, check.digest, check.policy) == (wanted.image, digest, policy)
+    """Return whether a check still says that this object may use this image."""
+    if check is None or check.uid != wanted.uid:
+        return False
+    return (check.image, check.digest, check.policy) == (wanted.image, digest, policy)
 
 
 def signers(check: Check | None, wanted: WantedCache, digest: str) -> tuple[Signer, ...]:
@@ -111,12 +113,14 @@ def signers(check: Check | None, wanted: WantedCache, digest: str) -> tuple[Sign
 
 
 def serves(known: Known, wanted: WantedCache, digest: str) -> bool:
-    """Return whether this node serves this very image and digest, or would if its GPUs could be read.
+    """Return whether this node serves this very image and digest to this object, or would if its GPUs could be read.
 
     Its check says that it was let through once; nothing is said of now.
     """
     pointer, check = known.pointer, known.check
     if not digest or pointer is None or check is None or known.entry_bytes is None:
+        return False
+    if not pointer.uid == check.uid == wanted.uid:
         return False
     same_image = (pointer.image, pointer.digest) == (check.image, check.digest) == (wanted.image, digest)
     lost = (pointer.state, pointer.reason) == (CacheState.PENDING, Reason.GPU_LOST)
@@ -133,7 +137,13 @@ def pointer_of(
 ) -> Pointer:
     """Return a pointer that says why a cache is in a state."""
     return Pointer(
-        ref=wanted.ref, image=wanted.image, state=state, digest=digest, reason=str(reason), message=bounded(message)
+        ref=wanted.ref,
+        image=wanted.image,
+        state=state,
+        digest=digest,
+        reason=str(reason),
+        message=bounded(message),
+        uid=wanted.uid,
     )
 
 
@@ -221,4 +231,6 @@ def _said(known: Known, pointer: Pointer) -> Step:
 
 
 def _is_ready(pointer: Pointer | None, wanted: WantedCache) -> bool:
-    return pointer is not None and pointer.state is CacheState.READY and pointer.image == wanted.image
+    if pointer is None or pointer.state is not CacheState.READY:
+        return False
+    return (pointer.image, pointer.uid) == (wanted.image, wanted.uid)

@@ -144,7 +144,12 @@ def wanted_of(cache: Cache) -> WantedCache | None:
         return None
     digest = verified_digest(cache)
     wanted = WantedCache(
-        ref, cache.spec.image, digest, selected=bool(cache.spec.node_selector), pull_secrets=pull_secrets(cache)
+        ref,
+        cache.spec.image,
+        digest,
+        selected=bool(cache.spec.node_selector),
+        pull_secrets=pull_secrets(cache),
+        uid=cache.metadata.uid,
     )
     return wanted if digest is not None else replace(wanted, hold=_hold(cache))
 

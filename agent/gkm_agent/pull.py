@@ -147,7 +147,7 @@ class Pull:
     def _checked(self, image: CacheImage, verdict: Verdict) -> Check:
         targets = tuple(CheckedTarget(**asdict(target)) for target in image.targets)
         notice = "" if verdict.verified else verdict.message
-        check = Check(self.wanted.image, self.digest, self.policy, targets, notice, verdict.signers)
+        check = Check(self.wanted.image, self.digest, self.policy, targets, notice, verdict.signers, self.wanted.uid)
         self.desk.save_check(check, self.ticket)
         return check
 

@@ -25,7 +25,8 @@ class WantedCache:
 
     `digest` is what the controller resolved and verified; None where there is no controller and the agent resolves by
     itself, or while `hold` says what is waited for. `selected` is false for a cache that does not choose its nodes:
-    that one is for every node with a GPU.
+    that one is for every node with a GPU. `uid` is the object's, "" without Kubernetes: an object that was deleted and
+    made again under its name is another one, and may be another tenant's.
     """
 
     ref: CacheRef
@@ -34,6 +35,7 @@ class WantedCache:
     hold: Hold | None = None
     selected: bool = True
     pull_secrets: tuple[str, ...] = ()
+    uid: str = ""
 
 
 def pull_secrets(cache: Cache) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from gkm_agent.values import Hold, WantedCache
 from kube.fake_api import FakeApi
 from testbed.waiting import until
 
-REF = CacheRef("ml-apps", "llama")
+REF, UID = CacheRef("ml-apps", "llama"), "uid-of-llama"
 WHOLE, CLUSTER_WHOLE = (
     Resource(found.api_version, found.kind, found.plural, found.namespaced, dict[str, Any])
     for found in (GKMCACHES, CLUSTERGKMCACHES)
@@ -29,7 +29,7 @@ def cache(name: str = "llama", namespace: str = "ml-apps", **spec: Any) -> dict[
     return {
         "apiVersion": "gkm.io/v1alpha1",
         "kind": "GKMCache" if namespace else "ClusterGKMCache",
-        "metadata": {"name": name} | ({"namespace": namespace} if namespace else {}),
+        "metadata": {"name": name, "uid": f"uid-of-{name}"} | ({"namespace": namespace} if namespace else {}),
         "spec": {"image": IMAGE} | spec,
     }
 
@@ -77,8 +77,8 @@ def test_a_verified_cache_is_wanted_by_its_digest(api: FakeApi, source: KubeSour
     put(api, verified(cache("everywhere", "")))
 
     expected = [
-        WantedCache(CacheRef(None, "everywhere"), IMAGE, ONE, selected=False),
-        WantedCache(CacheRef("ml-apps", "llama"), IMAGE, ONE, selected=False),
+        WantedCache(CacheRef(None, "everywhere"), IMAGE, ONE, selected=False, uid="uid-of-everywhere"),
+        WantedCache(REF, IMAGE, ONE, selected=False, uid=UID),
     ]
 
     until(lambda: source.caches() == expected, "both are seen as they are")
@@ -107,7 +107,9 @@ def test_until_it_is_verified_a_cache_is_held(
 ) -> None:
     put(api, value)
 
-    until(lambda: source.caches() == [WantedCache(REF, IMAGE, None, hold, selected=False)], "it is seen as it is")
+    until(
+        lambda: source.caches() == [WantedCache(REF, IMAGE, None, hold, selected=False, uid=UID)], "it is seen as it is"
+    )
 
 
 def test_caches_meant_for_other_nodes_and_deleted_ones_are_not_wanted(api: FakeApi, source: KubeSource) -> None:
@@ -161,7 +163,7 @@ def test_a_cache_that_cannot_be_read_any_more_is_wanted_as_it_was(
     gone: bool,  # noqa: FBT001 -- a parameter
 ) -> None:
     put(api, verified(cache()))
-    expected = [WantedCache(REF, IMAGE, ONE, selected=False)]
+    expected = [WantedCache(REF, IMAGE, ONE, selected=False, uid=UID)]
     until(lambda: source.caches() == expected, "it is seen as it is")
     api.merge(WHOLE, "llama", {"spec": {"image": 7}}, "ml-apps")
     if gone:

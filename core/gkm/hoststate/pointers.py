@@ -30,7 +30,8 @@ class Pointer:
     `digest` is the digest that is meant. READY implies that its entry exists; in another state it may exist as well (a
     cache that became INCOMPATIBLE keeps its entry), or not yet. `message` is one line for the person who reads the
     pod's events. `driver_version` is the GPU driver that the verdict was reached with;
-    empty on a node without a GPU. `size_bytes` is the size of the extracted files, `progress` a percentage.
+    empty on a node without a GPU. `size_bytes` is the size of the extracted files, `progress` a percentage. `uid` is
+    that of the object; "" without Kubernetes, and in pointers that were written before there was a uid in them.
     """
 
     ref: CacheRef
@@ -43,6 +44,7 @@ class Pointer:
     size_bytes: int = 0
     driver_version: str = ""
     updated: str = ""
+    uid: str = ""
 
 
 def save(layout: Layout, pointer: Pointer) -> None:
@@ -105,6 +107,7 @@ def _to_json(pointer: Pointer) -> dict[str, Any]:
         "sizeBytes": pointer.size_bytes,
         "driverVersion": pointer.driver_version,
         "updated": pointer.updated,
+        "uid": pointer.uid,
     }
 
 
@@ -123,4 +126,5 @@ def _from_json(ref: CacheRef, value: Mapping[str, Any]) -> Pointer:
         size_bytes=int(value["sizeBytes"]),
         driver_version=str(value["driverVersion"]),
         updated=str(value["updated"]),
+        uid=str(value.get("uid", "")),
     )
