@@ -6,7 +6,8 @@ Pure: pointers and records in, refusals out. Each sentence names cache, node and
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState, Pointer
 from gkm.hoststate.records import VolumeRecord
-from gkm.mounts.relocation import TooMany, UnderWay
+from gkm.mounts.relocation import UnderWay
+from gkm.mounts.relocation_shares import AllInUse, TooMany
 from gkm.mounts.relocation_tree import Unrelocatable
 
 from gkm_csi.refusals import Code, Refusal
@@ -92,6 +93,8 @@ def not_prepared(ref: CacheRef, node: str, error: Exception) -> Refusal:
             return Refusal(Code.ABORTED, f"{what}: its paths are being rewritten for another pod; {_RETRIES}")
         case TooMany():
             return _never(f"{what}: {error}")
+        case AllInUse():
+            return _not_now(f"{what}: {error}: it is mounted when one of them is free, or at a path that is in use")
         case Unrelocatable():
             return _never(f"{what} cannot be mounted with mountPath or with a private layer: {error}")
         case _:

@@ -1,7 +1,7 @@
 """What lies below a pod's own layer: the entry under its lock, and on top of it the tree that its volume wants."""
 
 import errno
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
@@ -10,8 +10,9 @@ from gkm.hoststate import locks
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.records import VolumeRecord
 from gkm.mounts.marks import Mark
-from gkm.mounts.relocation import Layer, TooMany, UnderWay
+from gkm.mounts.relocation import Layer, UnderWay
 from gkm.mounts.relocation_paths import MountPath
+from gkm.mounts.relocation_shares import AllInUse, TooMany, Uses
 from gkm.mounts.relocation_tree import Unrelocatable
 
 from gkm_csi import answers
@@ -65,9 +66,9 @@ class Layers:
         with ExitStack() as held:
             try:
                 tree = held.enter_context(
-                    self._mounter.prepared(entry, record.digest, layer, lambda: self._in_use(record.digest))
+                    self._mounter.prepared(entry, record.digest, layer, lambda: self._in_use(record))
                 )
-            except (UnderWay, TooMany, Unrelocatable, OSError) as error:
+            except (UnderWay, TooMany, AllInUse, Unrelocatable, OSError) as error:
                 raise answers.not_prepared(record.ref, self._node, error) from error
             yield (tree, entry)
 
@@ -89,9 +90,14 @@ class Layers:
         ):
             yield mount, lowers
 
-    def _in_use(self, digest: str) -> Collection[str]:
-        layers = (layer_of(record) for record in self._ledger.all() if record.digest == digest)
-        return {layer.key for layer in layers if layer is not None}
+    def _in_use(self, volume: VolumeRecord) -> Uses:
+        records = [record for record in self._ledger.all() if record.digest == volume.digest]
+        return Uses(_keys(records), _keys([one for one in records if one.pod_namespace == volume.pod_namespace]))
+
+
+def _keys(records: Iterable[VolumeRecord]) -> set[str]:
+    layers = map(layer_of, records)
+    return {layer.key for layer in layers if layer is not None}
 
 
 def layer_of(record: VolumeRecord) -> Layer | None:

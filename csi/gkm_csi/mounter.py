@@ -4,7 +4,7 @@ Nothing here decides; gkm.mounts knows the syscalls, this file knows where our t
 """
 
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from gkm.hoststate.layout import Layout
 from gkm.mounts import beneath, mountinfo, overlay, relocation, syscalls, targets, unmount
 from gkm.mounts.marks import Mark, MarkedMount, mark_of, marked
 from gkm.mounts.relocation import Layer
+from gkm.mounts.relocation_shares import Uses
 
 from gkm_csi.mounting import Room, Spot
 
@@ -35,11 +36,11 @@ class Mounter:
             yield descriptor
 
     @contextmanager
-    def prepared(self, entry: int, digest: str, layer: Layer, in_use: Callable[[], Collection[str]]) -> Iterator[int]:
+    def prepared(self, entry: int, digest: str, layer: Layer, in_use: Callable[[], Uses]) -> Iterator[int]:
         """Hold the tree that goes on top of an entry; made where it is missing.
 
         Raises:
-            UnderWay, TooMany, Unrelocatable, OSError: as relocation.relocate.
+            UnderWay, TooMany, AllInUse, Unrelocatable, OSError: as relocation.relocate.
         """
         made = relocation.relocate(entry, layer, self._layout.relocated(digest), in_use)
         with beneath.directory(self._layout.state, str(made.tree.relative_to(self._layout.state))) as descriptor:

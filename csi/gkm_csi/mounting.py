@@ -1,6 +1,6 @@
 """What publish and unpublish need of the machine, as they see it; gkm_csi.mounter does it."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +8,7 @@ from typing import Protocol
 
 from gkm.mounts.marks import Mark
 from gkm.mounts.relocation import Layer
+from gkm.mounts.relocation_shares import Uses
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class Mounting(Protocol):
         """Make the directory of a target and return whether it was not there."""
 
     def prepared(
-        self, entry: int, digest: str, layer: Layer, in_use: Callable[[], Collection[str]]
+        self, entry: int, digest: str, layer: Layer, in_use: Callable[[], Uses]
     ) -> AbstractContextManager[int]:
         """Hold the tree that goes on top of an entry (a descriptor), made where it is missing; see relocation."""
 

@@ -132,21 +132,6 @@ def test_trees_that_nobody_uses_make_room_for_others(rig: Rig) -> None:
     assert (rig.namespace.inside(kept_target) / "a" / "file").read_text() == "many paths"
 
 
-def test_as_many_paths_at_once_as_there_may_be_and_then_a_sentence(rig: Rig) -> None:
-    ref = rig.ready({"a/file": "too many paths"})
-    volumes = [rig.volume() for _ in range(17)]
-    for number, (volume, target) in enumerate(volumes[:16]):
-        rig.client.publish(volume, target, {"cacheName": ref.name, "mountPath": f"/path/{number}"})
-    volume, target = volumes[16]
-
-    code, text = rig.refused(volume, target, {"cacheName": ref.name, "mountPath": "/one/more"})
-
-    assert (code, "16 different mount paths" in text) == ("FAILED_PRECONDITION", True)
-    assert rig.nothing_left(volume, target)
-    for volume, target in volumes[:16]:
-        rig.client.unpublish(volume, target)
-
-
 @pytest.mark.parametrize("state", [None, CacheState.DOWNLOADING, CacheState.INCOMPATIBLE, CacheState.FAILED])
 def test_who_does_not_want_to_wait_starts_with_an_empty_volume_and_keeps_it(rig: Rig, state: CacheState | None) -> None:
     ref = rig.ready()

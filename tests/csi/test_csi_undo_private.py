@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from csi_harness.desk import Desk
 from gkm.mounts.mountinfo import TooManyMounts
-from gkm.mounts.relocation import TooMany, UnderWay
+from gkm.mounts.relocation import UnderWay
+from gkm.mounts.relocation_shares import AllInUse, TooMany
 from gkm.mounts.relocation_tree import Unrelocatable
 from gkm_csi.refusals import Code, Refusal
 from gkm_csi.request import Publish
@@ -38,7 +39,8 @@ def test_a_step_of_a_private_volume_that_fails_is_undone(desk: Desk, step: str, 
     ("error", "code"),
     [
         (UnderWay("now"), Code.ABORTED),
-        (TooMany("16 paths"), Code.FAILED_PRECONDITION),
+        (TooMany("8 paths"), Code.FAILED_PRECONDITION),
+        (AllInUse("16 paths of others"), Code.UNAVAILABLE),
         (Unrelocatable("a link"), Code.FAILED_PRECONDITION),
         (OSError(28, "No space left on device"), Code.UNAVAILABLE),
         (FileNotFoundError(2, "No such file or directory"), Code.UNAVAILABLE),

@@ -1,12 +1,13 @@
 """Mounts in memory, behind the Protocol that publish and unpublish use, which fail on request."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from gkm.mounts.marks import Mark
 from gkm.mounts.relocation import Layer
+from gkm.mounts.relocation_shares import Uses
 from gkm_csi.mounting import Room, Spot
 
 
@@ -40,10 +41,10 @@ class MountsInMemory:
         return made
 
     @contextmanager
-    def prepared(self, entry: int, digest: str, layer: Layer, in_use: Callable[[], Collection[str]]) -> Iterator[int]:
+    def prepared(self, entry: int, digest: str, layer: Layer, in_use: Callable[[], Uses]) -> Iterator[int]:
         self._fail("prepared")
         assert (entry, bool(digest)) == (1, True)
-        assert layer.key in in_use()
+        assert layer.key in in_use().every
         yield 2
 
     def mount(self, layers: Sequence[int], path: Path, mark: Mark, private_bytes: int | None) -> None:

@@ -3,7 +3,7 @@
 import json
 import os
 import tracemalloc
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from threading import Event, Thread
 
@@ -11,6 +11,7 @@ import pytest
 from gkm.mounts import relocation, relocation_tree
 from gkm.mounts.relocation import Layer, UnderWay
 from gkm.mounts.relocation_paths import MountPath
+from gkm.mounts.relocation_shares import MAX_TREES, Uses
 from gkm.mounts.relocation_tree import Counts, Unrelocatable
 
 DEADLINE = 60
@@ -80,15 +81,15 @@ def test_a_failure_gives_its_turn_back(content: int, tmp_path: Path, monkeypatch
 
 def test_a_tree_that_somebody_finds_while_it_is_given_up_stays(content: int, tmp_path: Path) -> None:
     place = tmp_path / "place"
-    for layer in layers(relocation.MAX_TREES):
+    for layer in layers(MAX_TREES):
         relocation.relocate(content, layer, place)
     found = layers(1)[0]
     asked: list[None] = []
 
-    def in_use() -> Collection[str]:
-        # Between the first look and the next a volume has been recorded and has found its tree.
+    def in_use() -> Uses:
+        # Between the first looks and the next a volume has been recorded and has found its tree.
         asked.append(None)
-        return [found.key] if len(asked) > 1 else []
+        return Uses([found.key]) if len(asked) > 2 else Uses()
 
     relocation.relocate(content, Layer(PATH), place, in_use)
 

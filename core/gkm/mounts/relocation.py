@@ -11,7 +11,7 @@ import fcntl
 import os
 import secrets
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,7 @@ from gkm.hoststate import files, trees
 from gkm.hoststate.files import UnreadableState
 from gkm.mounts import relocation_tree
 from gkm.mounts.relocation_paths import MountPath
+from gkm.mounts.relocation_shares import MAX_TREES, Uses, check_all, check_share
 from gkm.mounts.relocation_tree import Counts
 
 _TREE: Final = "tree"
@@ -37,13 +38,6 @@ MAX_AT_ONCE: Final = 2
 """Trees that one process makes at a time. The largest that an image may ask for takes minutes, and the caller has few
 threads: whoever waits asks again, and the others are answered meanwhile."""
 _making: Final = threading.BoundedSemaphore(MAX_AT_ONCE)
-
-MAX_TREES: Final = 16
-"""Of one cache, those that no volume uses included: who may create pods may think of any number of paths."""
-
-
-class TooMany(Exception):
-    """As many trees of one cache are in use as may be; the message is one line that a person can act on."""
 
 
 class UnderWay(Exception):
@@ -72,17 +66,18 @@ class Relocated:
     counts: Counts
 
 
-def relocate(content: int, layer: Layer, place: Path, in_use: Callable[[], Collection[str]] = lambda: ()) -> Relocated:
+def relocate(content: int, layer: Layer, place: Path, in_use: Callable[[], Uses] = Uses) -> Relocated:
     """Return the tree of a cache for `layer`, making it first where it is not there yet.
 
     `content` is a descriptor of what pods see of the cache; `place` is the directory of its trees, one for a digest,
     which nobody but us may write. The caller holds the lock of the entry, shared, so that neither is collected.
     `in_use` tells the keys of the layers that volumes of this cache use, the caller's own among them: where there are
-    MAX_TREES, the others go.
+    MAX_TREES, the others go. How many a namespace may have is in relocation_shares.
 
     Raises:
         UnderWay: another call makes one of the same cache, or others as many as may be; nothing waits here.
-        TooMany: no room for another.
+        TooMany: the caller's namespace uses its share.
+        AllInUse: other namespaces use as many as may be.
         Unrelocatable: the content is not what an entry can hold.
         OSError: the disk refused; what was there stands.
     """
@@ -93,7 +88,8 @@ def relocate(content: int, layer: Layer, place: Path, in_use: Callable[[], Colle
     with _one_of_few(), _alone(place):
         if found := _find(place, layer, boot):
             return found
-        _make_room(place, in_use)
+        check_share(in_use(), layer.key)
+        _make_room(place, layer.key, in_use)
         return _make(content, layer, place, boot)
 
 
@@ -124,17 +120,16 @@ def _text(layer: Layer) -> str:
     return layer.mount_path.text if layer.mount_path else ""
 
 
-def _make_room(place: Path, in_use: Callable[[], Collection[str]]) -> None:
-    """See that there are fewer than MAX_TREES. Whoever finds a tree has said before, in a record, that it is in use."""
+def _make_room(place: Path, key: str, in_use: Callable[[], Uses]) -> None:
+    """See that another tree may be made. Whoever finds a tree has said before, in a record, that it is in use."""
     trees = [path for path in place.iterdir() if not path.name.startswith(".")]
     if len(trees) < MAX_TREES:
         return
-    used = in_use()
+    uses = in_use()
     for path in trees:
-        if path.name not in used:
+        if path.name not in uses.every:
             _give_up(path, place, in_use)
-    if sum(1 for path in trees if path.exists()) >= MAX_TREES:
-        raise TooMany(f"volumes on this node use the cache at {MAX_TREES} different mount paths already; use fewer")
+    check_all(uses, key, sum(1 for path in trees if path.exists()))
 
 
 def _make(content: int, layer: Layer, place: Path, boot: str) -> Relocated:
@@ -168,11 +163,11 @@ def _withdraw(directory: Path, place: Path) -> None:
     trees.remove(old)
 
 
-def _give_up(directory: Path, place: Path, in_use: Callable[[], Collection[str]]) -> None:
+def _give_up(directory: Path, place: Path, in_use: Callable[[], Uses]) -> None:
     """Take away a tree that nobody used a moment ago; who has found it since has a record by now, and keeps it."""
     old = place / f"{_TEMPORARY}{secrets.token_hex(8)}"
     directory.rename(old)
-    if directory.name in in_use():
+    if directory.name in in_use().every:
         old.rename(directory)
     else:
         trees.remove(old)
