@@ -207,7 +207,16 @@ CLAIMS = (
             )
         ),
         INVALID,
-        "names 10000 targets",
+        "values that a text of",
+    ),
+    Row(
+        "300 targets",
+        8,
+        labels(
+            summary=json.dumps({"targets": [{"backend": "cuda", "arch": str(n), "warp_size": 32} for n in range(300)]})
+        ),
+        INVALID,
+        "names 300 targets",
     ),
     Row("a label that is nested deeply", 8, labels(summary="[" * 100_000), INVALID, "cannot be read"),
     Row(

@@ -12,7 +12,7 @@ from gkm.images.reference import Reference
 from gkm.images.registries import push
 from gkm.images.registries.auth import Login
 from gkm.images.registries.blobs import Arrival
-from gkm.images.registries.registry import MAX_REFERRER_PAGES, Registry
+from gkm.images.registries.registry import MAX_REFERRER_BYTES, MAX_REFERRER_PAGES, MAX_REFERRERS, Registry
 from images_archives import blob_of
 from images_site import LIMITS, Site, client_of
 from images_unreached import unreached
@@ -243,3 +243,43 @@ def test_the_pages_of_a_list_of_referrers_are_followed_and_bounded(site: Site) -
     link = {"Content-Type": "application/vnd.oci.image.index.v1+json", "Link": '</v2/x/referrers/y?last=a>; rel="next"'}
     site.real.misbehave(faults.Fault("referrers/", lambda _: faults.Answer(200, link, raw)))
     assert len(site.client.referrers(site.ref)) == MAX_REFERRER_PAGES
+
+
+PAGE = {"Content-Type": "application/vnd.oci.image.index.v1+json", "Link": '</v2/x/referrers/y?last=a>; rel="next"'}
+
+
+def a_page(entries: int, padding: int = 0) -> faults.Fault:
+    """Answer with this page, and say each time that there is another one."""
+    listed = [{"mediaType": "m", "digest": f"sha256:{number:064x}", "size": 1} for number in range(entries)]
+    raw = json.dumps({"manifests": listed, "padding": "x" * padding}).encode()
+    return faults.Fault("referrers/", lambda _: faults.Answer(200, PAGE, raw))
+
+
+def test_all_pages_of_referrers_together_have_a_limit_in_bytes(site: Site) -> None:
+    site.real.misbehave(a_page(1, padding=MAX_REFERRER_BYTES // 2))
+    with pytest.raises(GKMError, match="delete artifacts") as caught:
+        site.client.referrers(site.ref)
+    assert caught.value.reason is Reason.TOO_LARGE
+    assert len(site.real.seen("GET", "referrers/")) == 2
+
+
+def test_all_pages_of_referrers_together_have_a_limit_in_entries(site: Site) -> None:
+    site.real.misbehave(a_page(MAX_REFERRERS // 2 + 1))
+    with pytest.raises(GKMError, match="artifacts that are read") as caught:
+        site.client.referrers(site.ref)
+    assert caught.value.reason is Reason.TOO_LARGE
+    assert len(site.real.seen("GET", "referrers/")) == 2
+
+
+def test_the_fallback_tag_has_the_same_limits(site: Site) -> None:
+    listed = [{"mediaType": "m", "digest": f"sha256:{number:064x}", "size": 1} for number in range(MAX_REFERRERS + 1)]
+    for value in ({"manifests": listed}, {"manifests": [], "padding": "x" * MAX_REFERRER_BYTES}):
+        raw = json.dumps(value).encode()
+        site.real.behave()
+        site.real.misbehave(
+            faults.status("referrers/", 404),
+            faults.Fault("manifests/sha256-", lambda _, raw=raw: faults.Answer(200, PAGE, raw)),  # type: ignore[misc]
+        )
+        with pytest.raises(GKMError) as caught:
+            site.client.referrers(site.ref)
+        assert caught.value.reason is Reason.TOO_LARGE

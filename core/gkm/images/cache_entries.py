@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from msgspec import Struct, field
 
+from gkm.api import json_limits
 from gkm.api.errors import GKMError, Reason
 from gkm.images.manifest import decode
 
@@ -67,7 +68,8 @@ def entries_in(manifest: bytes) -> list[CacheEntry]:
     """
     if not manifest:
         return []
-    found = decode(manifest, _Manifest, "the cache manifest")
+    # What compilers write of a kernel is dense; of all that, only the objects of entries are made.
+    found = decode(manifest, _Manifest, "the cache manifest", json_limits.check_objects)
     entries = [_kernel(kernel) for kernel in found.triton or []]
     for graphs in found.vllm or []:
         entries += [_kernel(kernel) for kernel in graphs.triton]

@@ -4,12 +4,14 @@ Types of OCI image-spec 1.1 and docker's schema 2; bounds of prior-art/oci-and-s
 """
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct, field
 
+from gkm.api import json_limits
 from gkm.api.errors import GKMError, Reason
 from gkm.hoststate import names
 
@@ -152,13 +154,14 @@ class Manifest:
         return image
 
 
-def decode(raw: bytes, kind: type[T], what: str) -> T:
-    """Return JSON from outside as a typed value.
+def decode(raw: bytes, kind: type[T], what: str, check: Callable[[bytes], None] = json_limits.check) -> T:
+    """Return JSON from outside as a typed value; `check` limits the memory that it takes (gkm.api.json_limits).
 
     Raises:
         GKMError: METADATA_INVALID, with the path of what is wrong and nothing of the content.
     """
     try:
+        check(raw)
         return msgspec.json.decode(raw, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
         raise GKMError(Reason.METADATA_INVALID, f"{what} cannot be read: {str(error)[:200]}") from error

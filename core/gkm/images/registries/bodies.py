@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from io import BytesIO
 
 from urllib3 import BaseHTTPResponse
 from urllib3.exceptions import HTTPError
@@ -41,5 +42,8 @@ def chunks(response: BaseHTTPResponse, limit: int, deadline: float) -> Iterator[
 
 
 def read_body(response: BaseHTTPResponse, limit: int, deadline: float) -> bytes:
-    """Return the whole body, as `chunks` does."""
-    return b"".join(chunks(response, limit, deadline))
+    """Return the whole body, as `chunks` does; a joined list of chunks would hold it twice."""
+    body = BytesIO()
+    for chunk in chunks(response, limit, deadline):
+        body.write(chunk)
+    return body.getvalue()

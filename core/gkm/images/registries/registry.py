@@ -23,6 +23,9 @@ MAX_RESUMES = 5
 
 _PARTIAL = 206
 MAX_REFERRER_PAGES = 8
+MAX_REFERRER_BYTES = 1 << 20
+MAX_REFERRERS = 4_096
+"""Of all pages together. 64 of them are read (gkm.images.signatures.found)."""
 _NO_REFERRERS_API = frozenset({400, 405, 406, 501})
 """What registries without the referrers API answer besides 404."""
 _NEXT_PAGE = re.compile(r'<[^<>?]{0,1024}\?([^<>]{1,1024})>\s*;\s*rel="?next"?')
@@ -58,16 +61,17 @@ class Registry:
         self.hosts.check_allowed(ref)  # a digest asks no registry, and is no way around the list of those allowed
         return ref.digest or self.manifest(ref).digest
 
-    def manifest(self, ref: Reference) -> Manifest:
+    def manifest(self, ref: Reference, limit: int = MAX_MANIFEST_BYTES) -> Manifest:
         """Return the manifest that a reference names; with a digest, exactly the bytes of that digest.
 
         Raises:
-            GKMError: as `resolve`; DIGEST_MISMATCH when the registry answers with other bytes.
+            GKMError: as `resolve`; DIGEST_MISMATCH when the registry answers with other bytes; TOO_LARGE beyond
+                `limit` bytes.
         """
         deadline = self.hosts.deadline()
         with self._read(ref, f"manifests/{ref.target}", {"Accept": ", ".join(ACCEPTED)}, deadline) as response:
             media_type = response.headers.get("Content-Type", "").partition(";")[0].strip()
-            manifest = Manifest.of(read_body(response, MAX_MANIFEST_BYTES, deadline), media_type)
+            manifest = Manifest.of(read_body(response, limit, deadline), media_type)
         if ref.digest and manifest.digest != ref.digest:
             raise GKMError(
                 Reason.DIGEST_MISMATCH,
@@ -115,18 +119,24 @@ class Registry:
         """Return what refers to a pinned image: from the referrers API, or its fallback tag where there is none.
 
         Raises:
-            GKMError: as `manifest`.
+            GKMError: as `manifest`; TOO_LARGE beyond MAX_REFERRER_BYTES or MAX_REFERRERS.
         """
         found: list[Descriptor] = []
+        left = MAX_REFERRER_BYTES
         path = f"referrers/{ref.target}"
         for _ in range(MAX_REFERRER_PAGES):
             deadline = self.hosts.deadline()
             try:
                 with self._read(ref, path, {"Accept": OCI_INDEX}, deadline) as response:
-                    raw = read_body(response, MAX_MANIFEST_BYTES, deadline)
+                    raw = read_body(response, left, deadline)
                     following = _NEXT_PAGE.search(response.headers.get("Link", ""))
+                left -= len(raw)
                 found += referrers_in(raw, str(ref))
+                if len(found) > MAX_REFERRERS:
+                    raise _too_many_referrers(ref)
             except GKMError as error:
+                if error.reason is Reason.TOO_LARGE:
+                    raise _too_many_referrers(ref) from None
                 if found or error.reason not in (Reason.NOT_FOUND, Reason.METADATA_INVALID):
                     raise
                 return self._fallback_referrers(ref)  # also where something else than the API answers
@@ -137,12 +147,17 @@ class Registry:
 
     def _fallback_referrers(self, ref: Reference) -> list[Descriptor]:
         try:
-            manifest = self.manifest(ref.tag_of_digest())
+            manifest = self.manifest(ref.tag_of_digest(), MAX_REFERRER_BYTES)
         except GKMError as error:
             if error.reason is Reason.NOT_FOUND:
                 return []
+            if error.reason is Reason.TOO_LARGE:
+                raise _too_many_referrers(ref) from None
             raise
-        return referrers_in(manifest.raw, str(ref))
+        found = referrers_in(manifest.raw, str(ref))
+        if len(found) > MAX_REFERRERS:
+            raise _too_many_referrers(ref)
+        return found
 
     def _rest(self, ref: Reference, arrival: Arrival) -> None:
         """Bring what is missing of a blob, as far as one answer goes."""
@@ -196,6 +211,15 @@ class Registry:
                 answered = failure(ref, NOT_FOUND if missing else response.status, "read")
             if last:
                 raise answered
+
+
+def _too_many_referrers(ref: Reference) -> GKMError:
+    return GKMError(
+        Reason.TOO_LARGE,
+        f"the list of what is attached to {ref} has more than the {MAX_REFERRER_BYTES} bytes "
+        f"or {MAX_REFERRERS} artifacts that are read",
+        "delete artifacts that are attached to the image and not needed",
+    )
 
 
 def _start(response: BaseHTTPResponse) -> int | None:

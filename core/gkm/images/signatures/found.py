@@ -15,6 +15,10 @@ from gkm.images.signatures.parsing import SIGN_PREDICATE, SIMPLE_SIGNING, Form, 
 MAX_SIGNATURES = 64
 """Of each form: what lies beyond is not read, and that is said."""
 MAX_PAYLOAD_BYTES = 256 << 10
+MAX_MANIFEST_BYTES = 1 << 20
+"""Of a manifest that holds signatures. 64 legacy ones with certificate, chain and log entry have some 640 KiB."""
+MAX_HELD_BYTES = 4 << 20
+"""All signatures of an image together, as they are held until they are judged: 128 real ones have less than half."""
 T = TypeVar("T")
 
 
@@ -27,6 +31,7 @@ class Found:
 
     signatures: list[Signature] = field(default_factory=list)
     unread: GKMError | None = None
+    held_bytes: int = 0
 
     def look(self, form: Form, read: Callable[[], T]) -> T | None:
         """Return what `read` returns; what keeps it from that is written down, and keeps nothing else."""
@@ -42,6 +47,11 @@ class Found:
     def add(self, form: Form, read: Callable[[], Signature | None]) -> None:
         """Take in what `read` returns, as `look` does."""
         if signature := self.look(form, read):
+            held = self.held_bytes + _size(signature)
+            if held > MAX_HELD_BYTES:
+                signature = Signature(form, problem=f"it and those before it have more than {MAX_HELD_BYTES} bytes")
+            else:
+                self.held_bytes = held
             self.signatures.append(signature)
 
 
@@ -103,7 +113,7 @@ def bundle(registry: Registry, ref: Reference, descriptor: Descriptor) -> Signat
     """
     # The descriptor's own artifactType is not to be trusted, nor filtered on: cosign 3.1's fallback index says
     # "application/vnd.oci.empty.v1+json" there. The manifest says what it is.
-    image = registry.manifest(ref.pinned(descriptor.digest)).image()
+    image = registry.manifest(ref.pinned(descriptor.digest), MAX_MANIFEST_BYTES).image()
     bundles = [layer for layer in image.layers if layer.media_type.startswith(BUNDLE_PREFIX)]
     if not bundles:
         return None
@@ -125,11 +135,22 @@ def legacy(registry: Registry, ref: Reference, layer: Descriptor) -> Signature |
 
 def _legacy_layers(registry: Registry, ref: Reference) -> list[Descriptor]:
     try:
-        return registry.manifest(legacy_tag(ref)).image().layers[:MAX_SIGNATURES]
+        return registry.manifest(legacy_tag(ref), MAX_MANIFEST_BYTES).image().layers[:MAX_SIGNATURES]
     except GKMError as error:
         if error.reason is Reason.NOT_FOUND:
             return []
         raise
+
+
+def _size(signature: Signature) -> int:
+    """Return how many bytes a signature holds."""
+    parts = [signature.signed, signature.signature, signature.payload or b"", signature.certificate, signature.bundle]
+    texts = list(signature.claims)
+    if entry := signature.entry:
+        parts += [entry.log_id, entry.body, entry.promise]
+        parts += entry.proof.hashes if entry.proof else ()
+        texts += [entry.proof.checkpoint] if entry.proof else []
+    return sum(map(len, parts)) + sum(map(len, texts))
 
 
 def _unread(number: int) -> str:
