@@ -1,6 +1,9 @@
 """Registries that are slow at admission: bounded in time, in threads and in what one owner takes of them."""
 
+import gc
+import weakref
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from threading import Event, Lock, Thread
 
 import pytest
@@ -32,6 +35,28 @@ def slow() -> Iterator[Slow]:
     work = Slow()
     yield work
     work.go.set()
+
+
+class Body:
+    """What a frame held when its work failed."""
+
+
+def test_nothing_of_work_that_failed_is_left_even_before_the_garbage_collector_comes() -> None:
+    held: list[weakref.ref[Body]] = []
+
+    def fail() -> int:
+        body = Body()
+        held.append(weakref.ref(body))
+        raise ValueError("it")
+
+    bounded: Bounded[int] = Bounded(4, PATIENT, 4)
+    gc.disable()
+    try:
+        with suppress(ValueError):
+            bounded.run("x", A, fail)
+        until(lambda: held[0]() is None, "it is let go")
+    finally:
+        gc.enable()
 
 
 def asked(bounded: Bounded[int], what: object, owners: tuple[str, ...], work: Callable[[], int]) -> str:

@@ -1,6 +1,9 @@
 """The threads that judge: so many, and so many that wait."""
 
+import gc
+import weakref
 from collections.abc import Iterator
+from contextlib import suppress
 from threading import Event, Thread, current_thread
 
 import pytest
@@ -26,6 +29,27 @@ def test_work_is_done_by_daemons_and_its_result_or_error_comes_back(pool: Pool) 
     with pytest.raises(ValueError, match="it"):
         pool.run(fail).result(SECONDS)
     assert pool.run(lambda: 3).result(SECONDS) == 3
+
+
+class Body:
+    """What a frame held when its work failed."""
+
+
+def test_nothing_of_work_that_failed_is_left_even_before_the_garbage_collector_comes(pool: Pool) -> None:
+    held: list[weakref.ref[Body]] = []
+
+    def fail() -> None:
+        body = Body()
+        held.append(weakref.ref(body))
+        raise ValueError("it")
+
+    gc.disable()
+    try:
+        with suppress(ValueError):
+            pool.run(fail).result(SECONDS)
+        until(lambda: held[0]() is None, "it is let go")
+    finally:
+        gc.enable()
 
 
 class Busy:

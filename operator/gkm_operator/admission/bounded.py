@@ -52,9 +52,14 @@ class Bounded(Generic[T]):
         until = time.monotonic() + self._seconds
         with self._waiting(owners):
             answer = self._joined(what, owners, work, until)
-            if not wait((answer,), _left(until)).done:
-                raise NotInTime(f"its registry did not answer within {self._seconds:g} s")
-            return answer.result()
+            try:
+                if not wait((answer,), _left(until)).done:
+                    raise NotInTime(f"its registry did not answer within {self._seconds:g} s")
+                return answer.result()
+            finally:
+                # An error has this frame, and the future the error: with this name, what the registry sent would stay
+                # in the frames of that error until the garbage collector comes by.
+                del answer
 
     @contextmanager
     def _waiting(self, owners: Sequence[str]) -> Iterator[None]:
@@ -94,6 +99,8 @@ class Bounded(Generic[T]):
             answer.set_exception(error)
         else:
             answer.set_result(value)
+        finally:
+            del answer, work
 
     def _end(self, what: Hashable, owners: Sequence[str]) -> None:
         with self._changed:

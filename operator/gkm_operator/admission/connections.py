@@ -79,7 +79,7 @@ class Connection:
                 pass
             finally:
                 if self._outgoing.pending:  # also the alert that says why there is nothing more
-                    await asyncio.get_running_loop().sock_sendall(self._socket, self._outgoing.read())
+                    await self._go(self._outgoing.read())
             if part := await self._come(FED):
                 self._incoming.write(part)
             else:
@@ -88,4 +88,21 @@ class Connection:
             await asyncio.sleep(0)
 
     async def _come(self, most: int) -> bytes:
-        return await asyncio.get_running_loop().sock_recv(self._socket, most)
+        try:
+            return await asyncio.get_running_loop().sock_recv(self._socket, most)
+        except OSError as error:
+            raise _without_future(error)  # noqa: B904 -- it is the same error
+
+    async def _go(self, data: bytes) -> None:
+        try:
+            await asyncio.get_running_loop().sock_sendall(self._socket, data)
+        except OSError as error:
+            raise _without_future(error)  # noqa: B904 -- it is the same error
+
+
+def _without_future(error: OSError) -> OSError:
+    """Return an error of the event loop without its traceback, which has the loop's future, which has the error.
+
+    All that the frames of a conversation hold would stay in that cycle until the garbage collector comes by.
+    """
+    return error.with_traceback(None)

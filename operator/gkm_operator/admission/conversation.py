@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from gkm.hoststate.logs import fields
 
 from gkm_operator.admission.connections import Connection
-from gkm_operator.admission.messages import Answer, Asked, Messages, Refused
+from gkm_operator.admission.large_bodies import LargeBodies
+from gkm_operator.admission.messages import Answer, Asked, Limits, Messages, Refused
 from gkm_operator.admission.places import Place, Places, Stage
 from gkm_operator.admission.seldom import Seldom
 
@@ -35,6 +36,7 @@ class Host:
     """What all conversations share. Once `closing` is set, the next answer of each is its last."""
 
     places: Places
+    large: LargeBodies
     answering: Answering
     closing: asyncio.Event
     seldom: Seldom
@@ -48,6 +50,7 @@ class Conversation:
         self._peer = peer
         self._host = host
         self._task: asyncio.Task[None] | None = None
+        self._messages: Messages | None = None
         self._parting = False
 
     def start(self) -> asyncio.Task[None] | None:
@@ -66,22 +69,36 @@ class Conversation:
         return not self._parting and self._connection.has_spoken()
 
     def give_way(self) -> None:
-        """End soon."""
+        """Let go of what was read, and end soon."""
+        if self._messages is not None:
+            self._messages.discard()
         if self._task is not None:
             self._task.cancel()
 
     def _end(self, place: Place) -> None:
         self._host.places.leave(place)
         self._connection.close()
+        if self._messages is not None:
+            self._messages.discard()
+        # A task that was cancelled has the error, which has the frames, which have us. Without this, all of that would
+        # stay until the garbage collector comes by, which some hundred clients do not give the time to.
+        self._task = self._messages = None
 
     async def _run(self, place: Place) -> None:
-        messages = Messages(self._connection, lambda size: self._host.places.hold(place, size))
+        limits = Limits(lambda size: self._host.places.hold(place, size), lambda: self._host.large.enter(place))
+        messages = self._messages = Messages(self._connection, limits)
         try:
+            refused = None
             try:
                 await self._converse(messages, place)
             except Refused as error:
+                refused = error.answer
                 self._host.seldom.warning("request refused", peer=self._peer, why=str(error))
-                await self._last(messages, place, error.answer)
+            if refused is not None:
+                # What was read of it is held no more while its sender is told so.
+                messages.discard()
+                self._host.places.let_go(place)
+                await self._last(messages, place, refused)
         except ssl.SSLError as error:
             self._host.seldom.warning("no TLS", peer=self._peer, why=str(error))
         except TimeoutError:

@@ -1,9 +1,10 @@
 """HTTP/1.1 of one connection: requests read whole and within bounds, answers written. Judges nothing.
 
-What h11 makes of bytes is taken; whatever it refuses, we refuse.
+What h11 makes of bytes is taken; whatever it refuses, we refuse. A body is held once: h11 hands on each record of TLS
+as it came, and the bytes stand in one buffer that grows and that `discard` empties, whoever else refers to it.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 
@@ -16,6 +17,12 @@ MAX_BODY_BYTES = 4 << 20
 
 MAX_HEADER_BYTES = 16 << 10
 """An API server sends some 300. h11 takes 10 ms for 16 KiB of the shortest lines, and nobody is served meanwhile."""
+
+LARGE_BYTES = 256 << 10
+"""A body beyond it is large. A review has the object of a cache twice, with some 10 KiB each."""
+
+SPARE = 8
+"""A bytearray that grows has an eighth more than it needs (bytearrayobject.c)."""
 
 JSON, TEXT = "application/json", "text/plain; charset=utf-8"
 
@@ -43,9 +50,9 @@ class Asked:
 
     method: str
     path: str
-    body: bytes
+    body: bytes | bytearray
 
-    def take(self) -> bytes:
+    def take(self) -> bytes | bytearray:
         """Return the body and forget it: it must not be held for as long as a registry is slow."""
         body, self.body = self.body, b""
         return body
@@ -59,13 +66,25 @@ class Refused(Exception):
         self.answer = answer
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What limits the bytes that a connection holds.
+
+    `hold` counts bytes and returns whether they may be held. `hold_large` waits until a large body may be read, and
+    returns False when there are too many.
+    """
+
+    hold: Callable[[int], bool]
+    hold_large: Callable[[], Awaitable[bool]]
+
+
 class Messages:
     """Requests and answers on a connection, in turns. Raises OSError when the client has gone."""
 
-    def __init__(self, connection: Connection, hold: Callable[[int], bool]) -> None:
-        """`hold` counts bytes that are held, and says whether they may be."""
+    def __init__(self, connection: Connection, limits: Limits) -> None:
         self._connection = connection
-        self._hold = hold
+        self._limits = limits
+        self._body = bytearray()
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEADER_BYTES)
         self._head = False
 
@@ -94,12 +113,17 @@ class Messages:
         if not isinstance(event, h11.Request):
             raise ConnectionResetError("the client ended")
         self._head = event.method == b"HEAD"
-        _check_length(event)
-        body = bytearray()
+        if _length(event) > LARGE_BYTES and not await self._limits.hold_large():
+            raise Refused(refusal(HTTPStatus.SERVICE_UNAVAILABLE, "too many large requests are sent at once"))
         while isinstance(part := await self._next(), h11.Data):
-            body += part.data
+            self._body += part.data
         path, _, _ = event.target.partition(b"?")
-        return Asked(event.method.decode(), path.decode("ascii", "replace"), bytes(body))
+        body, self._body = self._body, bytearray()
+        return Asked(event.method.decode(), path.decode("ascii", "replace"), body)
+
+    def discard(self) -> None:
+        """Let go of what was read of a request. Nothing may be read after that."""
+        self._body.clear()
 
     async def write(self, answer: Answer, *, last: bool) -> None:
         """Write the answer."""
@@ -130,19 +154,21 @@ class Messages:
 
     async def _receive(self) -> int:
         data = await self._connection.receive()
-        if not self._hold(len(data)):
+        if not self._limits.hold(len(data) + len(data) // SPARE):
             raise Refused(refusal(HTTPStatus.SERVICE_UNAVAILABLE, "too much is being sent at once"))
         self._http.receive_data(data)
         return len(data)
 
 
-def _check_length(request: h11.Request) -> None:
-    """See that the length is known before the body is read.
+def _length(request: h11.Request) -> int:
+    """Return the length of the body, which must be known before it is read.
 
     h11 would join chunks for us; those of one byte cost it 15 µs and their sender six bytes. API servers send none.
     """
     headers = dict(request.headers)
     if b"transfer-encoding" in headers:
         raise Refused(refusal(HTTPStatus.LENGTH_REQUIRED, "send Content-Length, not chunks"))
-    if int(headers.get(b"content-length", b"0")) > MAX_BODY_BYTES:
+    length = int(headers.get(b"content-length", b"0"))
+    if length > MAX_BODY_BYTES:
         raise Refused(refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"longer than {MAX_BODY_BYTES} bytes"))
+    return length

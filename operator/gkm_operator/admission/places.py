@@ -4,6 +4,7 @@ Every client is taken for hostile. An honest API server sends a request within m
 unfinished it is never the one that has been so for longest, nor does it hold the most.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol
@@ -27,7 +28,7 @@ class Client(Protocol):
         """Return whether something of it was not read yet."""
 
     def give_way(self) -> None:
-        """Have it end soon."""
+        """Let go of all that it holds, and end soon."""
 
 
 @dataclass(eq=False, slots=True)
@@ -48,10 +49,12 @@ class Place:
 class Places:
     """The places, at most `limit`, and all bytes that are held for them, at most `max_bytes`. For one thread."""
 
-    def __init__(self, limit: int, max_bytes: int) -> None:
+    def __init__(self, limit: int, max_bytes: int, let_go: Callable[[Place], None] = lambda _: None) -> None:
+        """`let_go` is called when the bytes of a place are counted no more."""
         self._limit = limit
         self._max_bytes = max_bytes
         self._taken: dict[Place, None] = {}
+        self._let_go = let_go
         self.size = 0
 
     def __len__(self) -> int:
@@ -63,7 +66,7 @@ class Places:
             late = self._latest()
             if late is None:
                 return None
-            self._end(late)
+            self.evict(late)
         place = Place(client, now)
         self._taken[place] = None
         return place
@@ -85,19 +88,25 @@ class Places:
                 place.size -= size
                 self.size -= size
                 return False
-            self._end(largest)
+            self.evict(largest)
         return True
 
     def let_go(self, place: Place) -> None:
         """Count its bytes no more."""
         self.size -= place.size
         place.size = 0
+        self._let_go(place)
+
+    def evict(self, place: Place) -> None:
+        """Have one give way; its bytes are counted no more, and held no more either."""
+        self.leave(place)
+        place.client.give_way()
 
     def end_idle(self) -> None:
         """Have all end that lose nothing by it."""
         for place in [each for each in self._taken if each.stage is Stage.IDLE]:
             if not place.client.has_spoken():
-                self._end(place)
+                self.evict(place)
 
     def _latest(self) -> Place | None:
         for place in sorted(self._taken, key=lambda each: (each.stage, each.since)):
@@ -105,7 +114,3 @@ class Places:
             if place.stage is Stage.UNDER_WAY or (place.stage is Stage.IDLE and not place.client.has_spoken()):
                 return place
         return None
-
-    def _end(self, place: Place) -> None:
-        self.leave(place)
-        place.client.give_way()

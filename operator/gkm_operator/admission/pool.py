@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from threading import Thread
 from typing import TypeVar
 
@@ -40,7 +41,8 @@ class Pool:
         """
         answer: Future[T] = Future()
         try:
-            self._tasks.put_nowait(lambda: _run(work, answer))
+            # No lambda: its frame would have the future, and the frames of an error that it ends with have that frame.
+            self._tasks.put_nowait(partial(_run, work, answer))
         except queue.Full as error:
             raise Full("too many requests wait to be judged") from error
         return answer
@@ -74,3 +76,6 @@ def _run(work: Callable[[], T], answer: Future[T]) -> None:
         answer.set_exception(error)
     else:
         answer.set_result(value)
+    finally:
+        # The error has this frame, and the future the error: without these names that is no cycle.
+        del work, answer

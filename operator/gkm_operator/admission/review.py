@@ -107,7 +107,7 @@ class Response(Struct, frozen=True, rename="camel", omit_defaults=True):
     warnings: tuple[str, ...] = ()
 
 
-def parse(body: bytes) -> Request:
+def parse(body: bytes | bytearray) -> Request:
     """Return the request in an AdmissionReview.
 
     Raises:

@@ -19,6 +19,7 @@ from gkm.probes.server import listen
 
 from gkm_operator.admission.connections import Connection
 from gkm_operator.admission.conversation import Conversation, Host
+from gkm_operator.admission.large_bodies import LIMIT, LargeBodies
 from gkm_operator.admission.messages import JSON, Answer, Asked, refusal
 from gkm_operator.admission.places import Place, Places, Stage
 from gkm_operator.admission.pool import Full, Pool
@@ -43,6 +44,9 @@ MAX_HELD_BYTES = 32 << 20
 
 JUDGED_SECONDS = 9.0
 """Our webhooks have timeoutSeconds 10: nobody waits for a later answer, and what has not begun by then never does."""
+
+RECEIVE_BYTES = 32 << 10
+"""Of each socket; the kernel doubles it for its own bookkeeping (socket(7))."""
 
 CLOSE_SECONDS = 5.0
 _BACKLOG = 512
@@ -71,11 +75,12 @@ class AdmissionServer:
         self._address = address
         self._certificate = Certificate(certificate, key)
         self.ready = Event()
-        self._places = Places(CONNECTIONS, MAX_HELD_BYTES)
+        self._places = Places(CONNECTIONS, MAX_HELD_BYTES, self._let_go)
+        self._large = LargeBodies(LIMIT, self._places.evict)
         self._pool = Pool(THREADS, WAITING)
         self._seldom = Seldom(_LOG)
         self._closing = asyncio.Event()
-        self._host = Host(self._places, self._answer, self._closing, self._seldom)
+        self._host = Host(self._places, self._large, self._answer, self._closing, self._seldom)
         self._conversations: set[asyncio.Task[None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: Thread | None = None
@@ -150,6 +155,8 @@ class AdmissionServer:
     def _welcome(self, connection: socket.socket, peer: str) -> None:
         try:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            # What a client sends before it is read is memory of ours too; the kernel would take up to 6 MiB for each.
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES)
             client = Connection(connection, self._certificate.context())
         except OSError:
             connection.close()
@@ -158,6 +165,9 @@ class AdmissionServer:
         if conversation is not None:
             self._conversations.add(conversation)
             conversation.add_done_callback(self._conversations.discard)
+
+    def _let_go(self, place: Place) -> None:
+        self._large.leave(place)
 
     async def _answer(self, asked: Asked, place: Place) -> Answer:
         if asked.path == "/validate":
@@ -181,21 +191,24 @@ class AdmissionServer:
         place.enter(Stage.JUDGED, loop.time())
         try:
             async with asyncio.timeout(JUDGED_SECONDS):
-                return await asyncio.wrap_future(self._pool.run(lambda: self._judge_in_thread(asked, parsed)))
+                answer = await asyncio.wrap_future(self._pool.run(lambda: self._judge_in_thread(asked, parsed)))
         except (Full, TimeoutError) as error:
             why = str(error) or f"not judged within {JUDGED_SECONDS:g} s"
             self._seldom.warning("request not judged", why=why)
             return refusal(HTTPStatus.SERVICE_UNAVAILABLE, why)
-        except ReviewInvalid as error:
-            self._seldom.warning("bad request", why=str(error))
-            return refusal(HTTPStatus.BAD_REQUEST, str(error))
         except Exception:  # noqa: BLE001 -- a defect in judging one request costs that request
             _LOG.exception("request not judged", extra=fields(path=asked.path))
             return refusal(HTTPStatus.INTERNAL_SERVER_ERROR, "this request cannot be judged; the log says why")
+        if answer.status is HTTPStatus.BAD_REQUEST:
+            self._seldom.warning("bad request", why=answer.body.decode().strip())
+        return answer
 
     def _judge_in_thread(self, asked: Asked, parsed: Callable[[], None]) -> Answer:
         try:
             request = parse(asked.take())
+        except ReviewInvalid as error:
+            # Not raised to the event loop: its traceback would hold the body for as long as the future is there.
+            return refusal(HTTPStatus.BAD_REQUEST, str(error))
         finally:
             parsed()
         return Answer(HTTPStatus.OK, encode(request.uid, self._judge.answer(request)), JSON)
