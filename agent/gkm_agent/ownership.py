@@ -16,7 +16,7 @@ from gkm_agent.values import WantedCache
 
 
 def is_of_another(wanted: WantedCache, pointer: Pointer | None) -> bool:
-    """Return whether a pointer was written for another object than `wanted`, or nobody can tell for which."""
+    """Return whether a pointer was written for another object than `wanted`, or for one that is not known."""
     return pointer is not None and pointer.uid != wanted.uid
 
 

@@ -1,4 +1,4 @@
-"""What stays in blobs/ of an image that is refused, and of pulls that bring more than is kept."""
+"""What stays in blobs/ of an image that is refused, and of pulls that bring more than the bound."""
 
 from pathlib import Path
 

@@ -76,8 +76,8 @@ def pulled(state: Path, layer: bytes) -> dict[str, Any]:
         command = [sys.executable, str(PROCESS), real.host, str(state), str(LIMIT_MIB), *refs]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    said: dict[str, Any] = json.loads(done.stdout)
-    return said
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
 
 
 def test_four_images_of_nothing_but_directories_are_refused_in_bounded_memory(state: Path) -> None:

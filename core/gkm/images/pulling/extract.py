@@ -124,7 +124,7 @@ class Extraction:
         return b"".join(content)
 
     def _directory(self, path: str) -> None:
-        # Names are not remembered: the disk knows them, and nobody else writes there.
+        # Names are not remembered: the disk knows them, and no other process writes there.
         if path == self._current or self._is_made(path):
             self._current = path
             return
