@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import yaml
+from gkm.api import documents
 from gkm.api.caches import Cache, GKMCache
 from gkm.api.meta import API_VERSION, ObjectMeta
 from gkm.hoststate.names import CacheRef, InvalidName
@@ -67,6 +68,7 @@ def manifests_in(text: bytes) -> Manifests:
 def _documents(text: bytes) -> Iterator[object]:
     count = 0
     try:
+        documents.check(text)
         for document in yaml.load_all(text, Loader=_Loader):
             if document is not None:
                 count += 1

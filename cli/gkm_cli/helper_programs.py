@@ -56,6 +56,11 @@ def login_in(name: str, code: int, output: bytes) -> Login | None:
         if output.strip().lower().startswith(_KNOWS_NOTHING):
             return None
         raise _failed(name, f"it ended with {code}")
+    return _login(name, output)
+
+
+def _login(name: str, output: bytes) -> Login | None:
+    """Return the login in an answer; None when it holds none."""
     try:
         answer = msgspec.json.decode(output, type=_Answer)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

@@ -73,7 +73,7 @@ def test_a_file_that_lists_no_gpus_is_refused(image: str, tmp_path: Path, text: 
     file = tmp_path / "gpus.json"
     file.write_text(text)
     done = gkm("cache", "check", image, "--gpus", file, "--plain-http")
-    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert done.stderr.startswith("error: ")
 
 

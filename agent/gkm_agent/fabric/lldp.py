@@ -5,13 +5,14 @@ whoever is at the other end of a cable.
 """
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import msgspec
+from gkm.api import json_limits
 from gkm.api.fabrics import DEVICE_PATTERN, MAX_PORTS, EthernetLink, Neighbour
 from gkm.gpus.values import printable
-from msgspec import Struct, field
+from msgspec import Struct
 
 MAX_NEIGHBOURS = 4096
 _LONGEST = 255  # of a chassis, port or system name (IEEE 802.1AB-2016, 8.5)
@@ -23,27 +24,27 @@ class _Value(Struct):
 
 
 class _Chassis(Struct):
-    id: list[_Value] = field(default_factory=list)
-    name: list[_Value] = field(default_factory=list)
+    id: tuple[_Value, ...] = ()
+    name: tuple[_Value, ...] = ()
 
 
 class _Port(Struct):
-    id: list[_Value] = field(default_factory=list)
+    id: tuple[_Value, ...] = ()
 
 
 class _Interface(Struct):
     name: str = ""
     via: str = ""
-    chassis: list[_Chassis] = field(default_factory=list)
-    port: list[_Port] = field(default_factory=list)
+    chassis: tuple[_Chassis, ...] = ()
+    port: tuple[_Port, ...] = ()
 
 
 class _Lldp(Struct):
-    interface: list[_Interface] = field(default_factory=list)
+    interface: tuple[_Interface, ...] = ()
 
 
 class _Answer(Struct):
-    lldp: list[_Lldp] = field(default_factory=list)
+    lldp: tuple[_Lldp, ...] = ()
 
 
 class NotUnderstood(ValueError):
@@ -70,8 +71,9 @@ def decode(output: bytes, is_hardware: Callable[[str], bool], own: Collection[st
         NotUnderstood: it is not JSON of that shape.
     """
     try:
+        json_limits.check_objects(output)
         answer = msgspec.json.decode(output, type=_Answer)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, json_limits.TooManyValues, UnicodeDecodeError, RecursionError) as error:
         raise NotUnderstood(f"lldpcli's answer cannot be read: {printable(str(error), 160)}") from error
     told = [entry for part in answer.lldp for entry in part.interface if entry.via in {"LLDP", ""}]
     found: dict[str, list[Neighbour]] = {}
@@ -106,5 +108,5 @@ def _neighbour(entry: _Interface) -> Neighbour | None:
     return Neighbour(chassis_id, port_id, name) if chassis_id and port_id else None
 
 
-def _first(values: list[_Value]) -> str:
+def _first(values: Sequence[_Value]) -> str:
     return printable(values[0].value.strip(), _LONGEST) if values else ""

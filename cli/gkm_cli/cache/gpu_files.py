@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import yaml
-from gkm.api import documents
+from gkm.api import documents, json_limits
 from gkm.api.nodes import GPUGroup
 from gkm.gpus.values import MAX_GPUS, Gpu, printable
 from msgspec import Struct
@@ -92,6 +92,7 @@ def _decoded(raw: bytes) -> object:
     if len(raw) > MAX_BYTES:
         raise _Invalid(f"it has more than {MAX_BYTES} bytes")
     try:
+        json_limits.check(raw)
         return msgspec.json.decode(raw)
     except msgspec.MsgspecError:
         if len(raw) > MAX_YAML_BYTES:

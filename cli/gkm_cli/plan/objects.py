@@ -77,7 +77,7 @@ def _documents(text: bytes) -> Iterator[tuple[str, object]]:
     for number, part in enumerate(texts, 1):
         where = f"document {number}" if len(texts) > 1 else ""
         try:
-            value = documents.decode(part, object)
+            value = documents.decode(part, object, MAX_VALUES)
         except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError, TypeError) as error:
             at = f"{where} is" if where else "it is"
             raise ObjectsUnreadable(f"{at} neither YAML nor JSON: {_short(error)}") from error

@@ -13,6 +13,13 @@ import msgspec
 import yaml
 
 T = TypeVar("T")
+MAX_VALUES = 32_768
+"""Of a text that people write by hand: a thousand caches with a dozen lines each.
+
+PyYAML makes up to a kilobyte of a value of two bytes: 1 MiB of `[[],[],…]` took 371 MiB, now some 40.
+"""
+MAX_DEPTH = 64
+"""PyYAML's fast loader calls itself for each level: 65,000 brackets ended the process (SIGSEGV)."""
 _BOOL = "tag:yaml.org,2002:bool"
 
 
@@ -28,13 +35,30 @@ class _Loader(yaml.CSafeLoader):
 _Loader.add_implicit_resolver(_BOOL, re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF"))
 
 
-def decode(text: str | bytes, kind: type[T]) -> T:
-    """Return a YAML text as a typed value.
+def check(text: str | bytes, values: int = MAX_VALUES) -> None:
+    """Refuse a text with more values, or deeper ones, than people write, before anything is made of it.
 
     Raises:
+        ValueError: it has more than `values`, or more than MAX_DEPTH levels.
+        yaml.YAMLError, UnicodeDecodeError: it is no YAML.
+    """
+    count = depth = 0
+    for event in yaml.parse(text, Loader=yaml.CSafeLoader):
+        count += isinstance(event, yaml.NodeEvent)
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if count > values or depth > MAX_DEPTH:
+            raise ValueError(f"it holds more than {values} values, or more than {MAX_DEPTH} levels")
+
+
+def decode(text: str | bytes, kind: type[T], values: int = MAX_VALUES) -> T:
+    """Return a YAML text of at most so many values as a typed value.
+
+    Raises:
+        ValueError: it has too many, or is too deep.
         msgspec.ValidationError: it is YAML of another shape.
         yaml.YAMLError, RecursionError, UnicodeDecodeError: it is no YAML.
     """
+    check(text, values)
     return msgspec.convert(yaml.load(text, _Loader), type=kind)  # noqa: S506 -- a safe loader
 
 

@@ -12,8 +12,9 @@ FREE_VALUES = 2_048
 """A text may hold so many however short it is: some 250 KiB of objects."""
 BYTES_A_VALUE = 16
 BYTES_AN_OBJECT = 32
+BYTES_AN_ITEM = 10
 
-_VALUES, _OBJECTS = b",:[{", b"{"
+_VALUES, _OBJECTS, _ITEMS = b",:[{", b"{", b","
 # A string that never ends matches up to the end of the text: the search stays linear.
 _STRING = rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)'
 _QUOTE = ord('"')
@@ -40,6 +41,17 @@ def check_objects(text: bytes) -> None:
         TooManyValues: it does.
     """
     _check(text, _OBJECTS, BYTES_AN_OBJECT, "objects")
+
+
+def check_items(text: bytes) -> None:
+    """Refuse a text that holds more items of lists and mappings than its length allows: for a list of raw items.
+
+    Objects of Kubernetes with all that API servers write into them have an item in 20 bytes.
+
+    Raises:
+        TooManyValues: it does.
+    """
+    _check(text, _ITEMS, BYTES_AN_ITEM, "items")
 
 
 def _check(text: bytes, separators: bytes, bytes_each: int, what: str) -> None:

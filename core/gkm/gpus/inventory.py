@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from gkm.api import json_limits
 from gkm.gpus import pci
 from gkm.gpus.values import Inventory
 
@@ -92,8 +93,10 @@ def read(environment: Mapping[str, str] | None = None) -> Inventory:
 def decode(output: bytes) -> Inventory:
     """Return what a probe printed, or a reading that says why it cannot be believed."""
     try:
+        json_limits.check_objects(output)
+        json_limits.check_items(output)
         reading = msgspec.json.decode(output, type=Inventory)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, json_limits.TooManyValues, UnicodeDecodeError, RecursionError) as error:
         return _failed(f"the probe's answer cannot be read: {error}")
     if len({gpu.index for gpu in reading.gpus}) != len(reading.gpus):
         return _failed("the probe's answer names a GPU twice")

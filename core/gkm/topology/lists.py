@@ -10,6 +10,7 @@ from typing import Annotated, NamedTuple, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 
+from gkm.api import json_limits
 from gkm.topology.hygiene import Quarantined, Why
 from gkm.topology.nodes import Node
 from gkm.topology.parts import parts
@@ -18,6 +19,8 @@ from gkm.topology.pods import Pod
 MAX_BYTES = 2 << 30
 """A node takes 5 to 30 kB of what kubectl prints; a few dozen are in memory at a time (gkm.topology.parts)."""
 MAX_ITEMS = 2_000_000
+MAX_WRONG = 10_000
+"""Objects that cannot be read, each with a message: more of them are another kind of list."""
 T = TypeVar("T", Node, Pod)
 
 _Word = Annotated[str, Meta(max_length=317)]
@@ -108,6 +111,7 @@ def _read(blocks: Iterable[bytes], kind: type[T]) -> tuple[list[T], list[_Wrong]
     wrong: list[_Wrong] = []
     try:
         for text, objects in parts(_bounded(blocks)):
+            json_limits.check_items(text)
             if objects:
                 if not _take_alike(text, kind, read, wrong):
                     _take(msgspec.json.decode(text, type=list[Raw]), kind, read, wrong)
@@ -117,7 +121,7 @@ def _read(blocks: Iterable[bytes], kind: type[T]) -> tuple[list[T], list[_Wrong]
             if not alone and (listed.items is UNSET or listed.kind not in ("", "List", f"{kind.__name__}List")):
                 raise ListUnreadable(f"this is {_plain(listed.kind) or 'something else'}, no list of {plural}; {asked}")
             _take([text] if alone else listed.items or [], kind, read, wrong)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, json_limits.TooManyValues, UnicodeDecodeError, RecursionError) as error:
         raise ListUnreadable(f"no list of {plural} can be read: {_plain(error)}; {asked}") from error
     return read, wrong
 
@@ -157,6 +161,8 @@ def _take(raws: Sequence[Raw | bytes], kind: type[T], read: list[T], wrong: list
             found = msgspec.json.decode(raw, type=kind)
         except msgspec.ValidationError as error:
             wrong.append(_Wrong(number, _head(raw), _plain(error)))
+            if len(wrong) > MAX_WRONG:
+                raise ListUnreadable(f"more than {MAX_WRONG} of its items cannot be read: {_plain(error)}") from error
             continue
         if found.kind != kind.__name__:
             raise ListUnreadable(f"items[{number}] is a {_plain(found.kind)}, no {kind.__name__}")

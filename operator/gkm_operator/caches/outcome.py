@@ -67,7 +67,7 @@ def _look(images: Images, cache: Cache, stands: Standing | None) -> Outcome:
         opened = images.opened_for(image, namespace, [reference.name for reference in cache.spec.image_pull_secrets])
     except GKMError as error:
         outcome = of_error(image, standing, error)
-        return outcome if stands is None else _unless_revoked(images, outcome, stands, namespace)
+        return outcome if stands is None or outcome.sure else _unless_revoked(images, outcome, stands, namespace)
     if stands is not None and not cache.spec.update_policy.tracks:
         return _judged_again(opened, image, stands, namespace)
     try:

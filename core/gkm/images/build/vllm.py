@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
+from gkm.api import json_limits
 from gkm.images.build.compiled_for import CompiledFor
 from gkm.images.build.factors_file import is_factors, public
 from gkm.images.build.go_json import as_map
@@ -154,7 +155,9 @@ def _see_hash(found: HashDirectory, inside: list[str], entry: Entry, kernel: Ker
 
 def _factors(entry: Entry) -> Factors | None:
     try:
-        factors = msgspec.json.decode(entry.read(), type=Factors)
+        text = entry.read()
+        json_limits.check(text)
+        factors = msgspec.json.decode(text, type=Factors)
         known = public(factors.env or {})
         factors.env = {key: as_map(value) for key, value in sorted(known.items())}
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError):

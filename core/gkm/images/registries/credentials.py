@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import msgspec
 from msgspec import Raw, Struct
 
+from gkm.api import json_limits
 from gkm.api.errors import GKMError, Reason
 from gkm.images.registries.auth import Login
 
@@ -68,9 +69,10 @@ def parse(raw: bytes, what: str = "the credentials") -> DockerConfig:
     if len(raw) > MAX_CONFIG_BYTES:
         raise _unreadable(what, f"it has more than {MAX_CONFIG_BYTES} bytes")
     try:
+        json_limits.check_objects(raw)
         file = msgspec.json.decode(raw, type=_File)
         auths = _old_form(raw) if file.auths is None else file.auths
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.MsgspecError, json_limits.TooManyValues, UnicodeDecodeError, RecursionError) as error:
         raise _unreadable(what, f"it is not as docker writes it: {str(error)[:200]}") from error
     if len(auths) + len(file.cred_helpers) > MAX_ENTRIES:
         raise _unreadable(what, f"it has more than {MAX_ENTRIES} entries")

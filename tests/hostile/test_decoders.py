@@ -1,0 +1,138 @@
+"""No decoder of JSON from outside takes much more memory than the text has bytes; none is forgotten."""
+
+import ast
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hostile_decoders import DECODERS, GROUPS
+from testbed.memory import MemoryGroup
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = ("core", "agent", "csi", "operator", "cli")
+MEMORY_LIMIT = 256 << 20
+"""Of a process that has everything of ours loaded, and decodes one text."""
+DECODES = {
+    "msgspec.json.decode",
+    "msgspec.json.Decoder",
+    "msgspec.yaml.decode",
+    "json.decode",
+    "json.load",
+    "json.loads",
+    "documents.decode",
+    "yaml.load",
+    "yaml.load_all",
+    "yaml.safe_load",
+    "yaml.safe_load_all",
+}
+IMAGES = "core/gkm/images/"
+MEASURED = {
+    "agent/gkm_agent/fabric/lldp.py": {"lldpcli"},
+    "agent/gkm_agent/manifests.py": {"manifests of the agent"},
+    "cli/gkm_cli/cache/gpu_files.py": {"GPUs in a file"},
+    "cli/gkm_cli/helper_programs.py": {"credential helper"},
+    "core/gkm/api/config.py": {"configuration file"},
+    "core/gkm/gpus/inventory.py": {"probe of GPUs"},
+    f"{IMAGES}archives/docker_archive.py": {"listing of docker's archive", "configuration of docker's archive"},
+    f"{IMAGES}archives/oci_layout.py": {"mark of a layout", "index"},
+    f"{IMAGES}build/factors_file.py": {"variables of vLLM"},
+    f"{IMAGES}build/triton.py": {"metadata of a kernel"},
+    f"{IMAGES}build/vllm.py": {"factors of vLLM"},
+    f"{IMAGES}cache.py": {"summary label"},
+    f"{IMAGES}cache_entries.py": {"cache manifest"},
+    f"{IMAGES}configuration.py": {"configuration"},
+    f"{IMAGES}manifest.py": {"image manifest", "index", "referrers"},
+    f"{IMAGES}registries/auth.py": {"token"},
+    f"{IMAGES}registries/credentials.py": {"docker config", ".dockercfg"},
+    f"{IMAGES}signatures/entry_body.py": {
+        "log entry _Kind",
+        "log entry _HashedBody",
+        "log entry _DSSEBody",
+        "log entry _Body2",
+    },
+    f"{IMAGES}signatures/log_entries.py": {
+        "log entry of an annotation",
+        "answer of a log",
+        "answers of a log",
+        "kind of a log entry",
+    },
+    f"{IMAGES}signatures/parsing.py": {"bundle", "simple signing", "statement"},
+    f"{IMAGES}signatures/trusted_root.py": {"trusted root"},
+    f"{IMAGES}signing/keyless.py": {"answer of Fulcio"},
+    f"{IMAGES}signing/keys.py": {"encrypted key"},
+    f"{IMAGES}signing/store.py": {"legacy tag", "fallback tag"},
+    "core/gkm/kube/decoding.py": {"list page", "watch event", "GKMCache of the library"},
+    "core/gkm/kube/errors.py": {"refusal"},
+    "core/gkm/topology/lists.py": {"nodes offline", "one node offline", "one pod offline"},
+    "operator/gkm_operator/admission/review.py": {"admission review"},
+    "operator/gkm_operator/plans/objects.py": {"Pod of the controllers"},
+}
+NOT_FOREIGN = {
+    "agent/gkm_agent/checks.py": "the agent's own file",
+    "agent/gkm_agent/fabric/static_fabric.py": "the agent's own file",
+    "agent/gkm_agent/holdings.py": "the agent's own file",
+    "agent/gkm_agent/integrity.py": "the agent's own file, line by line",
+    "agent/gkm_agent/static_sink.py": "the agent's own file",
+    "cli/gkm_cli/cache/build.py": "a manifest that this process has made",
+    "cli/gkm_cli/plan/objects.py": "a file that the user names; it limits its values itself",
+    "operator/gkm_operator/config_check.py": "a file that the user names; gkm.api.documents limits its values",
+    "core/gkm/api/documents.py": "what the others call",
+    "core/gkm/api/first_use.py": "decodes nothing",
+    "core/gkm/hoststate/files.py": "our own files, at most 4 MiB",
+    f"{IMAGES}pulling/listing.py": "the agent's own file, line by line",
+    "core/gkm/mounts/relocation_triton.py": "at most 64 KiB",
+    "core/gkm/topology/parts.py": "the head of a list, at most one block",
+    "operator/gkm_operator/plans/planning.py": "a plan that this process has made",
+}
+
+
+def decoding_files() -> Iterator[str]:
+    """Yield the files of ours that decode something."""
+    for source in SOURCES:
+        for path in sorted((ROOT / source).rglob("*.py")):
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            nodes = list(ast.walk(tree))
+            called = {ast.unparse(node.func) for node in nodes if isinstance(node, ast.Call)}
+            of_images = any(
+                isinstance(node, ast.ImportFrom)
+                and node.module == "gkm.images.manifest"
+                and any(name.name == "decode" for name in node.names)
+                for node in nodes
+            )
+            if called & DECODES or (of_images and "decode" in called):
+                yield path.relative_to(ROOT).as_posix()
+
+
+def test_every_decoder_is_measured_or_not_foreign() -> None:
+    assert set(decoding_files()) == {*MEASURED, *NOT_FOREIGN}
+    assert set().union(*MEASURED.values()) <= set(DECODERS)
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_no_decoder_takes_more_memory_than_its_text_allows(group: str) -> None:
+    names = [decoder.name for decoder in GROUPS[group]]
+    measured = list(measurements(names))
+    assert all(count >= 10 for count in Counter(each["decoder"] for each in measured).values())
+    assert {each["decoder"] for each in measured} == set(names)
+    assert [each for each in measured if not 0 <= each["growth"] <= allowed(each)] == []
+
+
+def allowed(measured: dict[str, Any]) -> int:
+    """Return how many bytes the decoder of a measurement may take."""
+    decoder = DECODERS[measured["decoder"]]
+    return int(decoder.free + decoder.factor * measured["size"])
+
+
+def measurements(names: list[str]) -> Iterator[dict[str, Any]]:
+    """Measure decoders in one process: it imports everything of ours, which takes longer than most decoders."""
+    script = Path(__file__).resolve().parents[1] / "hostile_decoders_process.py"
+    with MemoryGroup.of(MEMORY_LIMIT) as group:
+        done = subprocess.run(
+            group.command([sys.executable, str(script), *names]), stdout=subprocess.PIPE, check=True, text=True
+        )
+    yield from map(json.loads, done.stdout.splitlines())

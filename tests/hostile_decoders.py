@@ -1,0 +1,170 @@
+"""Every decoder of JSON from outside: how to call it, the type it decodes to, and how many bytes it may be given."""
+
+from collections.abc import Callable
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+from gkm.api import config
+from gkm.api.caches import GKMCache
+from gkm.gpus import inventory
+from gkm.gpus.values import Inventory
+from gkm.hoststate import files
+from gkm.images import cache, cache_entries, configuration, manifest
+from gkm.images.archives import docker_archive, oci_layout
+from gkm.images.build import factors_file, triton, vllm
+from gkm.images.configuration import MAX_CONFIG_BYTES
+from gkm.images.manifest import MAX_MANIFEST_BYTES, Manifest
+from gkm.images.pulling import extract
+from gkm.images.registries import auth, credentials, registry
+from gkm.images.signatures import bundles, entry_body, found, log_entries, parsing, trusted_root
+from gkm.images.signing import keyless, keys, store
+from gkm.kube import client, decoding, errors, resources, watches
+from gkm.kube.resources import Resource
+from gkm.topology import lists, nodes, pods
+from gkm_agent.fabric import kube_fabric, lldp, neighbours
+from gkm_agent.kube_source import _OWN_NODE
+from gkm_agent.manifests import manifests_in
+from gkm_cli import helper_programs
+from gkm_cli.cache import gpu_files
+from gkm_operator.admission import messages, review
+from gkm_operator.caches import contributions, kinds, presence
+from gkm_operator.plans import flavors, objects
+
+MIB = 1 << 20
+OBJECT_BYTES = 3 * MIB // 2
+"""What etcd takes of an object."""
+OBJECT_FACTOR = 40
+"""An object of Kubernetes has passed the API server's validation: the schema limits lists and drops what it does not
+know, labels are ASCII. What is measured here is what would be taken if it did not, of one object at a time."""
+
+
+class Decoder(NamedTuple):
+    """`kind` is the type that hostile texts are made for, `limit` how many bytes the program reads at most."""
+
+    name: str
+    call: Callable[[bytes], object]
+    kind: Any
+    limit: int
+    free: int = 3 * MIB // 2
+    """How much it may take however short the text is, with what the allocator rounds up."""
+    factor: int = 8
+    """How many times the bytes of the text it may take beyond that."""
+
+
+def _images(name: str, kind: Any, limit: int) -> Decoder:  # noqa: ANN401 -- any type
+    return Decoder(name, lambda text: manifest.decode(text, kind, "it"), kind, limit)
+
+
+def _object(resource: Resource[Any], of: str) -> Decoder:
+    return Decoder(
+        f"{resource.kind} of {of}", partial(decoding.one, resource), resource.type, OBJECT_BYTES, factor=OBJECT_FACTOR
+    )
+
+
+def _file(text: bytes) -> Any:  # noqa: ANN401 -- gkm.images.build.contents.Entry, of which no file is needed here
+    return SimpleNamespace(directory=False, name="x.json", size=len(text), read=lambda: text)
+
+
+IMAGES = (
+    Decoder("image manifest", lambda text: Manifest.of(text, "").image(), manifest.ImageManifest, MAX_MANIFEST_BYTES),
+    Decoder("index", lambda text: Manifest.of(text, "").index(), manifest.Index, MAX_MANIFEST_BYTES),
+    Decoder("referrers", partial(manifest.referrers_in, name="x"), manifest._Referrers, registry.MAX_REFERRER_BYTES),
+    Decoder("configuration", partial(configuration.labels_in, name="x"), configuration._ImageConfig, MAX_CONFIG_BYTES),
+    Decoder("cache manifest", cache_entries.entries_in, cache_entries._Manifest, extract.MAX_MANIFEST_BYTES),
+    _images("summary label", cache._Summary, MAX_CONFIG_BYTES),
+    _images("listing of docker's archive", list[docker_archive.Listed], docker_archive.MAX_LISTING_BYTES),
+    _images("configuration of docker's archive", docker_archive._Config, MAX_CONFIG_BYTES),
+    _images("mark of a layout", oci_layout._Mark, oci_layout.MAX_MARK_BYTES),
+    _images("token", auth._Token, auth.MAX_TOKEN_BYTES),
+    Decoder("docker config", credentials.parse, credentials._File, credentials.MAX_CONFIG_BYTES),
+    Decoder(".dockercfg", credentials.parse, dict[str, credentials._Entry], credentials.MAX_CONFIG_BYTES),
+    _images("legacy tag", store._Layers, MAX_MANIFEST_BYTES),
+    _images("fallback tag", store._Index, MAX_MANIFEST_BYTES),
+)
+SIGNATURES = (
+    Decoder("bundle", parsing.parse_bundle, bundles.Bundle, found.MAX_PAYLOAD_BYTES),
+    Decoder(
+        "simple signing",
+        lambda text: parsing.parse_legacy(text, {parsing.SIGNATURE_ANNOTATION: "YQ=="}),
+        parsing._SimpleSigning,
+        found.MAX_PAYLOAD_BYTES,
+    ),
+    _images("statement", parsing._Statement, found.MAX_PAYLOAD_BYTES),
+    Decoder(
+        "log entry of an annotation",
+        lambda text: log_entries.of_annotation(text.decode()),
+        log_entries._Annotation,
+        log_entries.MAX_ANNOTATION,
+    ),
+    Decoder("answer of a log", log_entries.of_answer, dict[str, log_entries._Answered], MIB),
+    Decoder("answers of a log", log_entries.of_answers, log_entries._Answers, MIB),
+    _images("kind of a log entry", log_entries._Kind, found.MAX_PAYLOAD_BYTES),
+    *(
+        _images(f"log entry {kind.__name__}", kind, found.MAX_PAYLOAD_BYTES)
+        for kind in (entry_body._Kind, entry_body._HashedBody, entry_body._DSSEBody, entry_body._Body2)
+    ),
+    Decoder("trusted root", partial(trusted_root.parse, what="x"), trusted_root._Root, trusted_root.MAX_ROOT_BYTES),
+    _images("answer of Fulcio", keyless._Issued, MIB),
+    _images("encrypted key", keys._Encrypted, MIB),
+)
+KUBE = (
+    Decoder("list page", partial(decoding.page, resources.GKMCACHES), decoding._List, client.MAX_BODY_BYTES),
+    Decoder("watch event", partial(decoding.event, resources.GKMCACHES), decoding._Event, watches.MAX_LINE_BYTES),
+    Decoder("refusal", lambda text: errors.from_body(400, text), errors._Status, client.MAX_ERROR_BYTES),
+    *(
+        _object(resource, "the library")
+        for resource in (
+            resources.GKMCACHES,
+            resources.CLUSTERGKMCACHES,
+            resources.GKMCACHENODES,
+            resources.RUNS,
+            resources.PLACEMENTPLANS,
+            resources.NODES,
+        )
+    ),
+    *(
+        _object(resource, "the controllers")
+        for resource in (
+            contributions.REPORTS,
+            presence.NODES,
+            presence.AGENTS,
+            presence.AGENT_SETS,
+            kinds.DEFINITIONS,
+            flavors.nodes("x"),
+            objects.RUNS,
+            objects.PLANS,
+            objects.NODES,
+            objects.PODS,
+        )
+    ),
+    *(_object(resource, "the agent") for resource in (kube_fabric.NODEFABRICS, _OWN_NODE)),
+    Decoder("admission review", review.parse, review._Review, messages.MAX_BODY_BYTES),
+)
+HOSTS = (
+    Decoder("lldpcli", lambda text: lldp.decode(text, lambda _: True), lldp._Answer, neighbours.MAX_BYTES),
+    Decoder("probe of GPUs", inventory.decode, Inventory, inventory.MAX_OUTPUT),
+    Decoder(
+        "credential helper",
+        partial(helper_programs._login, "x"),
+        helper_programs._Answer,
+        helper_programs.MAX_ANSWER_BYTES,
+    ),
+    # 10,000 nodes that cannot be read are named, each with why.
+    Decoder("nodes offline", lambda text: lists.nodes([text]), lists._List, 64 * MIB, free=5 * MIB),
+    Decoder("one node offline", lambda text: lists.nodes([text]), nodes.Node, 64 * MIB),
+    Decoder("one pod offline", lambda text: lists.pods([text]), pods.Pod, 64 * MIB),
+    Decoder(
+        "metadata of a kernel", lambda text: triton.kernel_in(_file(text)), triton.Kernel, triton.MAX_METADATA_BYTES
+    ),
+    Decoder("variables of vLLM", factors_file.without_secrets, dict[str, Any], factors_file.MAX_BYTES),
+    Decoder("factors of vLLM", lambda text: vllm._factors(_file(text)), vllm.Factors, factors_file.MAX_BYTES),
+)
+YAML = (
+    Decoder("GPUs in a file", lambda text: gpu_files.parse(text, "x"), list[gpu_files._Node], gpu_files.MAX_BYTES),
+    # JSON is YAML. A value takes up to a kilobyte, so their number is limited instead (gkm.api.documents).
+    Decoder("configuration file", config.parse, config.Config, files.MAX_BYTES, free=48 * MIB, factor=0),
+    Decoder("manifests of the agent", manifests_in, list[GKMCache], MIB, free=48 * MIB, factor=0),
+)
+GROUPS = {"images": IMAGES, "signatures": SIGNATURES, "kube": KUBE, "hosts": HOSTS, "yaml": YAML}
+DECODERS = {decoder.name: decoder for group in GROUPS.values() for decoder in group}
