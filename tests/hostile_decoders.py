@@ -157,7 +157,6 @@ HOSTS = (
     Decoder(
         "metadata of a kernel", lambda text: triton.kernel_in(_file(text)), triton.Kernel, triton.MAX_METADATA_BYTES
     ),
-    Decoder("variables of vLLM", factors_file.without_secrets, dict[str, Any], factors_file.MAX_BYTES),
     Decoder("factors of vLLM", lambda text: vllm._factors(_file(text)), vllm.Factors, factors_file.MAX_BYTES),
 )
 YAML = (

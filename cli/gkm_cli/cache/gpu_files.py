@@ -92,7 +92,8 @@ def _decoded(raw: bytes) -> object:
     if len(raw) > MAX_BYTES:
         raise _Invalid(f"it has more than {MAX_BYTES} bytes")
     try:
-        json_limits.check(raw)
+        json_limits.check_objects(raw)
+        json_limits.check_items(raw)
         return msgspec.json.decode(raw)
     except msgspec.MsgspecError:
         if len(raw) > MAX_YAML_BYTES:

@@ -10,7 +10,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gkm.api import json_limits
 from gkm.images.build.tree import Entry
 
 NAME = "cache_key_factors.json"
@@ -51,7 +50,6 @@ def without_secrets(data: bytes) -> Redacted | None:
         return {name: None if _is_secret(name, value) else value for name, value in pairs}
 
     try:
-        json_limits.check(data)
         value = json.loads(data, object_pairs_hook=cleaned)
         return Redacted(json.dumps(value, indent=2).encode(), tuple(sorted(names))) if names else None
     except (ValueError, RecursionError):
