@@ -56,6 +56,15 @@ def test_lists_objects_and_arrays_are_read(
     assert json.loads(stdout)["compatibleGPUs"] == [{"ids": [0, 1]}]
 
 
+def test_a_long_list_without_white_space_is_read(image: str, tmp_path: Path) -> None:
+    eight = {**H100, "ids": list(range(8))}
+    text = json.dumps(listed(*(node(eight, name=f"n{number}") for number in range(500))), separators=(",", ":"))
+    code, output, _ = check(tmp_path, image, text)
+    assert code in {0, 3}
+    answer = json.loads(output)
+    assert len(answer["compatibleGPUs"] + answer["incompatibleGPUs"]) == 500
+
+
 def test_of_several_nodes_each_is_named(image: str, tmp_path: Path) -> None:
     nodes = listed(node(H100), node(A100, name="n2"), node(name="n3"))
     code, stdout, _ = check(tmp_path, image, json.dumps(nodes))

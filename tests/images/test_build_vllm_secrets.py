@@ -86,10 +86,13 @@ def test_a_secret_that_a_later_pair_hides_is_found(tmp_path: Path) -> None:
     assert len(warnings) == 1
 
 
-def test_a_component_that_is_not_listed_keeps_no_secret_either(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "beside", [b"{}", b"[" + b"0," * 20_000 + b"0]"], ids=["short", "too many values to be listed"]
+)
+def test_a_component_that_is_not_listed_keeps_no_secret_either(tmp_path: Path, beside: bytes) -> None:
     binary(tmp_path / "cache", ptx("75"))
     other = f"torch_compile_cache/{OTHER_HASH}/rank_0_0/backbone/cache_key_factors.json"
-    put(tmp_path / "cache", other, b'{"code_hash":7,"env":{"A_KEY":"%s"}}' % SECRET.encode())
+    put(tmp_path / "cache", other, b'{"code_hash":7,"env":{"A_KEY":"%b","B":%b}}' % (SECRET.encode(), beside))
     files, manifest, warnings = packed(tmp_path / "cache", tmp_path)
     assert SECRET.encode() not in b"".join([*files.values(), manifest])
     assert len(warnings) == 1
