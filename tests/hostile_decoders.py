@@ -36,7 +36,8 @@ OBJECT_BYTES = 3 * MIB // 2
 """What etcd takes of an object."""
 OBJECT_FACTOR = 40
 """An object of Kubernetes has passed the API server's validation: the schema limits lists and drops what it does not
-know, labels are ASCII. What is measured here is what would be taken if it did not, of one object at a time."""
+know, labels are ASCII. This is what one object, or one page, would take if it did not. No density may be demanded of
+objects: a valid pod with thousands of empty arguments would make the list of all pods unreadable."""
 
 
 class Decoder(NamedTuple):
@@ -109,7 +110,13 @@ SIGNATURES = (
     _images("encrypted key", keys._Encrypted, MIB),
 )
 KUBE = (
-    Decoder("list page", partial(decoding.page, resources.GKMCACHES), decoding._List, client.MAX_BODY_BYTES),
+    Decoder(
+        "list page",
+        partial(decoding.page, resources.GKMCACHES),
+        decoding._List,
+        client.MAX_BODY_BYTES,
+        factor=OBJECT_FACTOR,
+    ),
     Decoder("watch event", partial(decoding.event, resources.GKMCACHES), decoding._Event, watches.MAX_LINE_BYTES),
     Decoder("refusal", lambda text: errors.from_body(400, text), errors._Status, client.MAX_ERROR_BYTES),
     *(
@@ -151,9 +158,11 @@ HOSTS = (
         helper_programs.MAX_ANSWER_BYTES,
     ),
     # 10,000 nodes that cannot be read are named, each with why.
-    Decoder("nodes offline", lambda text: lists.nodes([text]), lists._List, 64 * MIB, free=5 * MIB),
-    Decoder("one node offline", lambda text: lists.nodes([text]), nodes.Node, 64 * MIB),
-    Decoder("one pod offline", lambda text: lists.pods([text]), pods.Pod, 64 * MIB),
+    Decoder(
+        "nodes offline", lambda text: lists.nodes([text]), lists._List, 64 * MIB, free=5 * MIB, factor=OBJECT_FACTOR
+    ),
+    Decoder("one node offline", lambda text: lists.nodes([text]), nodes.Node, 64 * MIB, factor=OBJECT_FACTOR),
+    Decoder("one pod offline", lambda text: lists.pods([text]), pods.Pod, 64 * MIB, factor=OBJECT_FACTOR),
     Decoder(
         "metadata of a kernel", lambda text: triton.kernel_in(_file(text)), triton.Kernel, triton.MAX_METADATA_BYTES
     ),

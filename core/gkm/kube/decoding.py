@@ -10,7 +10,6 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import Raw, Struct, field
 
-from gkm.api import json_limits
 from gkm.hoststate.logs import fields
 from gkm.kube.api import Change, Entry, Key, Object, Page, WatchEvent
 from gkm.kube.errors import NO_ANSWER, UNREADABLE, ApiError, from_body
@@ -61,10 +60,9 @@ def page(resource: Resource[T], body: bytes) -> tuple[Page[T], str]:
         ApiError: it is no list.
     """
     try:
-        json_limits.check_items(body)
         listed = msgspec.json.decode(body, type=_List)
         heads = [(msgspec.json.decode(raw, type=_Head).metadata, raw) for raw in listed.items or ()]
-    except (msgspec.DecodeError, json_limits.TooManyValues) as error:
+    except msgspec.DecodeError as error:
         raise unreadable(resource, error) from error
     entries, unread = [], []
     for head, raw in heads:

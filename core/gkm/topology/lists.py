@@ -10,7 +10,6 @@ from typing import Annotated, NamedTuple, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 
-from gkm.api import json_limits
 from gkm.topology.hygiene import Quarantined, Why
 from gkm.topology.nodes import Node
 from gkm.topology.parts import parts
@@ -111,7 +110,6 @@ def _read(blocks: Iterable[bytes], kind: type[T]) -> tuple[list[T], list[_Wrong]
     wrong: list[_Wrong] = []
     try:
         for text, objects in parts(_bounded(blocks)):
-            json_limits.check_items(text)
             if objects:
                 if not _take_alike(text, kind, read, wrong):
                     _take(msgspec.json.decode(text, type=list[Raw]), kind, read, wrong)
@@ -121,7 +119,7 @@ def _read(blocks: Iterable[bytes], kind: type[T]) -> tuple[list[T], list[_Wrong]
             if not alone and (listed.items is UNSET or listed.kind not in ("", "List", f"{kind.__name__}List")):
                 raise ListUnreadable(f"this is {_plain(listed.kind) or 'something else'}, no list of {plural}; {asked}")
             _take([text] if alone else listed.items or [], kind, read, wrong)
-    except (msgspec.DecodeError, json_limits.TooManyValues, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ListUnreadable(f"no list of {plural} can be read: {_plain(error)}; {asked}") from error
     return read, wrong
 
