@@ -29,6 +29,14 @@ class Held(Identity):
         return super().Probe(request)
 
 
+def probe_over(channel: grpc.Channel) -> Any:  # noqa: ANN401 -- grpcio's stubs have no type of a call
+    return channel.unary_unary(
+        "/csi.v1.Identity/Probe",
+        request_serializer=csi.ProbeRequest.SerializeToString,
+        response_deserializer=csi.ProbeResponse.FromString,
+    )
+
+
 @pytest.fixture
 def socket() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="gkm-csi-") as directory:
@@ -41,11 +49,7 @@ def test_one_call_more_than_fit_is_answered_at_once_and_the_others_are_served(so
     running.start()
     try:
         with grpc.insecure_channel(f"unix:{socket}") as channel:
-            probe = channel.unary_unary(
-                "/csi.v1.Identity/Probe",
-                request_serializer=csi.ProbeRequest.SerializeToString,
-                response_deserializer=csi.ProbeResponse.FromString,
-            )
+            probe = probe_over(channel)
             calls = [probe.future(csi.ProbeRequest(), timeout=DEADLINE) for _ in range(server.MAX_CALLS + 1)]
             ended: SimpleQueue[Any] = SimpleQueue()
             for call in calls:
@@ -75,11 +79,7 @@ def test_the_words_of_a_refusal_are_a_printable_line(socket: Path) -> None:
     running.start()
     try:
         with grpc.insecure_channel(f"unix:{socket}") as channel:
-            probe = channel.unary_unary(
-                "/csi.v1.Identity/Probe",
-                request_serializer=csi.ProbeRequest.SerializeToString,
-                response_deserializer=csi.ProbeResponse.FromString,
-            )
+            probe = probe_over(channel)
             with pytest.raises(grpc.RpcError) as refused:
                 probe(csi.ProbeRequest(), timeout=DEADLINE)
         assert refused.value.details() == r"a\x1b[2J\x9b31m\x85\u202eb"

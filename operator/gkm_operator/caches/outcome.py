@@ -5,13 +5,12 @@ from dataclasses import dataclass, replace
 
 from gkm.api.caches import Cache
 from gkm.api.errors import GKMError, Reason
+from gkm.api.meta import FALSE, TRUE, UNKNOWN
 from gkm.api.signers import Signer
 from gkm.images.signatures.verify import Verdict
 
 from gkm_operator.caches.age import NO_AGE, Age, merged, older
 from gkm_operator.images import NO_CLAIMS, UNREADABLE, Claims, Images
-
-TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from gkm.api.grammar import agree, count_of
+from gkm.api.meta import FALSE, TRUE
 
-from gkm_operator.caches.outcome import FALSE, TRUE
 from gkm_operator.caches.tally import Summary
 
 FAILING = frozenset({"NodesFailed", "NodesIncompatible"})

@@ -5,12 +5,12 @@ from typing import Any
 
 import msgspec
 from gkm.api.caches import Cache, CacheStatus
-from gkm.api.meta import Condition, with_condition
+from gkm.api.meta import FALSE, TRUE, UNKNOWN, Condition, with_condition
 from gkm.hoststate.escaping import escape
 from msgspec import structs
 
 from gkm_operator.caches import age, readiness
-from gkm_operator.caches.outcome import FALSE, TRUE, UNKNOWN, Outcome, Standing
+from gkm_operator.caches.outcome import Outcome, Standing
 from gkm_operator.caches.tally import Summary
 
 _MAX_MESSAGE = 2048

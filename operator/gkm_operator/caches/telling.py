@@ -9,10 +9,9 @@ from typing import Literal
 
 from gkm.api.caches import Cache, CacheStatus
 from gkm.api.errors import Reason
-from gkm.api.meta import API_VERSION, Condition
+from gkm.api.meta import API_VERSION, TRUE, Condition
 from gkm.kube.events import Regarding, Told
 
-from gkm_operator.caches.outcome import TRUE
 from gkm_operator.caches.readiness import FAILING
 
 VERIFY, RESOLVE, SERVE = "Verify", "Resolve", "Serve"

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 from gkm.api.grammar import count_of
-from gkm.api.meta import API_VERSION, Condition, with_condition
+from gkm.api.meta import API_VERSION, FALSE, TRUE, Condition, with_condition
 from gkm.api.plans import PlanSpec
 from gkm.api.runs import MAX_FIXES, PlanReference, RunFix, RunStatus
 from gkm.hoststate.escaping import escape
@@ -16,7 +16,6 @@ from gkm_operator.plans.book import Made
 from gkm_operator.plans.objects import AGAIN, WatchedRun
 from gkm_operator.plans.wording import CONDITION, Reason, Unfit
 
-TRUE, FALSE = "True", "False"
 MAX_MESSAGE = 2048
 _MAX_FIX = 1024
 _BOUNDS = {"fewest-domains": "domains", "fewest-blocks": "blocks", "least-waste": "stranded GPUs"}

@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from gkm.api.meta import API_VERSION
+from gkm.api.meta import API_VERSION, TRUE
 from gkm.api.runs import RunStatus
 from gkm.kube.events import Regarding, Told
 
 from gkm_operator.plans.book import Made
 from gkm_operator.plans.objects import WatchedRun
-from gkm_operator.plans.status import TRUE, summary
+from gkm_operator.plans.status import summary
 from gkm_operator.plans.wording import CONDITION, Reason
 
 PLAN = "Plan"
