@@ -72,7 +72,7 @@ def node() -> Iterator[Node]:
     with node_files() as files, ExitStack() as stack:
         syscalls.mount("tmpfs", str(files.layout.run), "tmpfs", 0, "")
         stack.callback(syscalls.umount2, str(files.layout.run), syscalls.MNT_DETACH)
-        files.layout.make()
+        files.layout.make_directories()
         files.ready("llama", {"kernel/one.cubin": "x" * 1000})
         files.ready("many", _kernels(KERNELS))
         where: list[str | Path] = [

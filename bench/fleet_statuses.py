@@ -12,7 +12,7 @@ from fleet_storm import Agents
 from gkm.api.caches import CacheStatus, GKMCache
 from gkm.kube.reflector import Reflector
 from gkm.kube.resources import GKMCACHES
-from gkm_operator.caches import telling
+from gkm_operator.caches import events as telling
 from testbed.waiting import until
 
 LONGEST_SECONDS = 60.0
@@ -90,7 +90,7 @@ class Statuses:
             return
         with self._lock:
             self._written = time.monotonic()
-            for told in telling.told(old.status if old else CacheStatus(), new.status):
+            for told in telling.events_of(old.status if old else CacheStatus(), new.status):
                 self._transitions[Transition(new.metadata.name, told.action, told.reason)] += 1
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar, cast
 
 from gkm.kube import client
-from gkm.kube.api import EVERYTHING, PAGE_LIMIT, Api, Page, Selector, WatchEvent
+from gkm.kube.api import EVERYTHING, PAGE_LIMIT, Api, ListPage, ListSelector, WatchEvent
 from gkm.kube.resources import Resource
 from gkm.kube.watches import HttpWatch
 
@@ -44,11 +44,11 @@ class Timed:
         return cast("Api", cls(kubeconfig, took))
 
     def list_pages(
-        self, resource: Resource[T], selector: Selector = EVERYTHING, limit: int = PAGE_LIMIT
-    ) -> Iterator[Page[T]]:
+        self, resource: Resource[T], selector: ListSelector = EVERYTHING, limit: int = PAGE_LIMIT
+    ) -> Iterator[ListPage[T]]:
         """Yield a list in pages."""
         return self._api.list_pages(resource, selector, limit)
 
-    def watch(self, resource: Resource[T], resource_version: str, selector: Selector = EVERYTHING) -> TimedWatch[T]:
+    def watch(self, resource: Resource[T], resource_version: str, selector: ListSelector = EVERYTHING) -> TimedWatch[T]:
         """Return a watch."""
         return TimedWatch(self._api.watch(resource, resource_version, selector), self._took)

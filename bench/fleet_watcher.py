@@ -19,12 +19,12 @@ class Ended(Exception):
 
 
 def thin(kubeconfig: str, namespace: str, digests: Digests, answer: Answer) -> None:
-    """Watch with gkm.kube.reflector, and sum up with gkm_operator.caches.aggregation."""
+    """Watch with gkm.kube.reflector, and sum up with gkm_operator.caches.nodes.watcher."""
     from fleet_timed import Timed
-    from gkm_operator.caches.aggregation import Aggregation
-    from gkm_operator.caches.tally import CacheKey
+    from gkm_operator.caches.nodes.totals import CacheKey
+    from gkm_operator.caches.nodes.watcher import NodeWatcher
 
-    aggregation = Aggregation(Timed.api(kubeconfig, answer.take), lambda _key: None)
+    aggregation = NodeWatcher(Timed.api(kubeconfig, answer.take), lambda _key: None)
     for reflector in aggregation.reflectors:
         reflector.start()
     for reflector in aggregation.reflectors:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TypeVar
 
-from gkm.packing.values import Node, Place, Request
+from gkm.packing.values import Location, Node, Request
 from packing_brute import Cost
 from packing_kueue import best_fit, least_free
 from packing_m2 import Peer, by_rules, by_text
@@ -49,7 +49,7 @@ def placed_by_rule(nodes: Sequence[Node], request: Request, rule: RuleOf, times:
     return _placed(nodes, request, set(peer.groups), milliseconds, note), peer.valid
 
 
-def _placed(nodes: Sequence[Node], request: Request, used: set[Place], milliseconds: float, note: str) -> Placed:
+def _placed(nodes: Sequence[Node], request: Request, used: set[Location], milliseconds: float, note: str) -> Placed:
     free = sum(node.free for node in nodes if node.place in used)
     busy = {node.place for node in nodes if node.free < node.total}
     cost = Cost(0, len(used), free, len({place[:3] for place in used}))

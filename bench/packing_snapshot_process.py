@@ -19,8 +19,8 @@ from gkm.packing.plan import plan
 from gkm.packing.values import Plan, Request
 from gkm.topology import lists
 from gkm.topology.eligibility import Demand
-from gkm.topology.parts import BLOCK_BYTES
-from gkm.topology.survey import survey
+from gkm.topology.list_parts import BLOCK_BYTES
+from gkm.topology.survey import survey_nodes
 from gkm.topology.usage import usage
 
 RUN = Request(gpus=1024 * 16, pod_gpus=4, group_gpus=16, spares=1)
@@ -47,15 +47,15 @@ def main() -> None:
     """Plan, and tell."""
     clock = Clock()
     with clock.part("read_nodes"):
-        nodes = lists.nodes(_blocks(Path(sys.argv[1])))
+        nodes = lists.parse_nodes(_blocks(Path(sys.argv[1])))
     with clock.part("read_pods"):
-        pods = lists.pods(_blocks(Path(sys.argv[2])))
+        pods = lists.parse_pods(_blocks(Path(sys.argv[2])))
     planned = ""
     for prefix in ("", "again_"):
         with clock.part(f"{prefix}usage"):
             used = usage(pods.pods, pods.unread)
         with clock.part(f"{prefix}survey"):
-            surveyed = survey(nodes.nodes, Topology(), nodes.unread)
+            surveyed = survey_nodes(nodes.nodes, Topology(), nodes.unread)
         with clock.part(f"{prefix}inventory_of"):
             usable = inventory_of(surveyed, used, Demand(FLAVOR))
         with clock.part(f"{prefix}inventory"):

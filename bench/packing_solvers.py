@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import packing_mip
-from gkm.packing.values import Node, Place, Request
+from gkm.packing.values import Location, Node, Request
 from packing_brute import Cost
 from packing_mip import Solved
 
@@ -69,8 +69,8 @@ def _rank(request: Request, name: str) -> int:
 
 def _domains(nodes: Sequence[Node], request: Request) -> list[tuple[int, int, int]]:
     """Return (groups that fit, free GPUs, number of the block) of every domain that holds a group."""
-    slots: dict[Place, int] = {}
-    free: dict[Place, int] = {}
+    slots: dict[Location, int] = {}
+    free: dict[Location, int] = {}
     for node in nodes:
         slots[node.place] = slots.get(node.place, 0) + node.free // request.pod_gpus
         free[node.place] = free.get(node.place, 0) + node.free

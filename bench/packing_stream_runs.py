@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from gkm.packing.inventory import Inventory
-from gkm.packing.values import Node, Place, Policy, Request
+from gkm.packing.values import Location, Node, Policy, Request
 
 DOMAINS, NODES_A_DOMAIN, DOMAINS_A_BLOCK, NODE_GPUS = 139, 18, 8, 4
 NODES = DOMAINS * NODES_A_DOMAIN
@@ -77,6 +77,6 @@ def empty_cluster() -> Inventory:
     nodes = []
     for number in range(NODES):
         domain = number // NODES_A_DOMAIN
-        place = Place("region-1", "cluster-1", f"block-{domain // DOMAINS_A_BLOCK:04}", f"domain-{domain:05}")
+        place = Location("region-1", "cluster-1", f"block-{domain // DOMAINS_A_BLOCK:04}", f"domain-{domain:05}")
         nodes.append(Node(f"node-{number:06}", place, NODE_GPUS, NODE_GPUS))
     return Inventory.from_nodes(nodes)

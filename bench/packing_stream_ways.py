@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from gkm.packing.inventory import Inventory
 from gkm.packing.plan import plan
-from gkm.packing.values import Node, Place, Plan, Policy, Request
+from gkm.packing.values import Location, Node, Plan, Policy, Request
 from packing_kueue import best_fit
 from packing_m2 import Peer, by_rules, by_text
 from packing_stream_runs import NODE_GPUS, NODES_A_DOMAIN, Arrival
@@ -38,7 +38,7 @@ def peer(rules: Callable[[Sequence[Node], Request], Peer]) -> Way:
     return place
 
 
-def _nodes(inventory: Inventory, free: Numbers, run: Arrival, groups: Mapping[Place, int]) -> Iterable[int]:
+def _nodes(inventory: Inventory, free: Numbers, run: Arrival, groups: Mapping[Location, int]) -> Iterable[int]:
     left = {place: count * run.size.nodes for place, count in groups.items()}
     for number in free:
         place = inventory.nodes[number].place

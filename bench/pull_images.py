@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gkm.api.config import Registries, RegistryHost
-from gkm.images.packed import PackedBlob
+from gkm.images.local_image import LocalBlob
 from gkm.images.reference import Reference
 from gkm.images.registries import push as pushing
 from gkm.images.registries.registry import Registry
@@ -83,7 +83,7 @@ def _push(host: str, name: str, packed: tuple[Path, int, int]) -> Image:
     summary = json.dumps({"targets": [{"backend": "cuda", "arch": "90", "warp_size": 32}]})
     labels = {"cache.triton.image/summary": summary, "cache.triton.image/cache-size-bytes": str(size)}
     config = json.dumps({"config": {"Labels": labels}}).encode()
-    digests = [pushing.blob(client, ref, PackedBlob.of(blob, "")) for blob in (layer, config)]
+    digests = [pushing.blob(client, ref, LocalBlob.from_bytes(blob, "")) for blob in (layer, config)]
     manifest = {
         "schemaVersion": 2,
         "mediaType": OCI_MANIFEST,

@@ -25,7 +25,7 @@ def ours(task: Task) -> Callable[[], None]:
     from gkm.images.registries.registry import Registry
 
     layout = Layout(Path(task["directory"]) / "state", Path(task["directory"]) / "run")
-    layout.make()
+    layout.make_directories()
     client = Registry(Registries(hosts={task["host"]: RegistryHost(plain_http=True)}))
     ref = Reference.parse(f"{task['host']}/bench/{_name(task)}@{task['digest']}")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gkm.api.config import Registries, RegistryHost
-from gkm.images.packed import PackedImage
+from gkm.images.local_image import LocalImage
 from gkm.images.reference import Reference
 from gkm.images.registries import push
 from gkm.images.registries.registry import Registry
@@ -54,7 +54,7 @@ class Fleet:
     def registry(self) -> Registry:
         return Registry(Registries(hosts={self.olareg.host: RegistryHost(plain_http=True)}))
 
-    def image(self, name: str, *, signed: bool = True, built: PackedImage | None = None) -> Reference:
+    def image(self, name: str, *, signed: bool = True, built: LocalImage | None = None) -> Reference:
         """Push an image under a name of its own; return it pinned."""
         ref = Reference.parse(f"{self.olareg.host}/e2e/{name}-{next(self._numbers)}:1")
         pinned = ref.pinned(push.image(self.registry, ref, built or cache_image(name)))

@@ -12,9 +12,9 @@ from e2e_fleet import CACHE, Fleet
 from gkm.hoststate import records
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.records import VolumeRecord
-from gkm.images.packed import PackedImage
+from gkm.images.local_image import LocalImage
 from gkm.mounts import mountinfo
-from gkm.mounts.marks import MarkedMount, marked
+from gkm.mounts.marks import MarkedMount, marked_mounts
 from images_archives import cache_image
 from testbed import gkm_objects as objects
 from testbed.gkm_objects import MOUNT, Object
@@ -51,7 +51,7 @@ def pod(
     return made
 
 
-def named_image(name: str) -> PackedImage:
+def named_image(name: str) -> LocalImage:
     """The image of a real cache that holds a file with its name."""
     with tempfile.TemporaryDirectory() as work:
         copy = shutil.copytree(CACHE, Path(work) / "cache")
@@ -100,7 +100,7 @@ def recorded(fleet: Fleet, namespace: str | None = None) -> list[VolumeRecord]:
 def mounted(fleet: Fleet) -> list[MarkedMount]:
     """The mounts of volumes, by the kernel alone."""
     root = Path(os.path.realpath(fleet.cluster.kubelet_root))
-    return [found for found in marked(mountinfo.read()) if Path(found.point).is_relative_to(root)]
+    return [found for found in marked_mounts(mountinfo.read()) if Path(found.point).is_relative_to(root)]
 
 
 def left(fleet: Fleet) -> list[str]:

@@ -17,19 +17,26 @@ from gkm.images.configuration import MAX_CONFIG_BYTES
 from gkm.images.manifest import MAX_MANIFEST_BYTES, Manifest
 from gkm.images.pulling import extract
 from gkm.images.registries import auth, credentials, registry
-from gkm.images.signatures import bundles, entry_body, found, log_entries, parsing, trusted_root
+from gkm.images.signatures import bundles, entry_body, log_entries, trusted_root
+from gkm.images.signatures import discovery as found
+from gkm.images.signatures import signature_formats as parsing
 from gkm.images.signing import keyless, keys, store
 from gkm.kube import client, decoding, errors, resources, watches
 from gkm.kube.resources import Resource
 from gkm.topology import lists, nodes, pods
-from gkm_agent.fabric import kube_fabric, lldp, neighbours
-from gkm_agent.kube_source import _OWN_NODE
-from gkm_agent.manifests import manifests_in
+from gkm_agent.fabric import lldp, neighbours
+from gkm_agent.kubernetes import fabric_sink as kube_fabric
+from gkm_agent.kubernetes.source import _OWN_NODE
+from gkm_agent.standalone.manifests import manifests_in
 from gkm_cli import helper_programs
 from gkm_cli.cache import gpu_files
-from gkm_operator.admission import messages, review
-from gkm_operator.caches import contributions, kinds, presence
-from gkm_operator.plans import flavors, objects
+from gkm_operator.admission import review
+from gkm_operator.admission.https import http1 as messages
+from gkm_operator.caches.nodes import liveness as presence
+from gkm_operator.caches.nodes import reports as contributions
+from gkm_operator.plans.state import objects
+from gkm_operator.plans.write import flavors
+from gkm_operator.preconditions import crds as kinds
 
 MIB = 1 << 20
 OBJECT_BYTES = 3 * MIB // 2
@@ -59,7 +66,11 @@ def _images(name: str, kind: Any, limit: int) -> Decoder:  # noqa: ANN401 -- any
 
 def _object(resource: Resource[Any], of: str) -> Decoder:
     return Decoder(
-        f"{resource.kind} of {of}", partial(decoding.one, resource), resource.type, OBJECT_BYTES, factor=OBJECT_FACTOR
+        f"{resource.kind} of {of}",
+        partial(decoding.single_object, resource),
+        resource.type,
+        OBJECT_BYTES,
+        factor=OBJECT_FACTOR,
     )
 
 
@@ -68,15 +79,17 @@ def _file(text: bytes) -> Any:  # noqa: ANN401 -- gkm.images.build.contents.Entr
 
 
 IMAGES = (
-    Decoder("image manifest", lambda text: Manifest.of(text, "").image(), manifest.ImageManifest, MAX_MANIFEST_BYTES),
-    Decoder("index", lambda text: Manifest.of(text, "").index(), manifest.Index, MAX_MANIFEST_BYTES),
-    Decoder("referrers", partial(manifest.referrers_in, name="x"), manifest._Referrers, registry.MAX_REFERRER_BYTES),
+    Decoder(
+        "image manifest", lambda text: Manifest.from_bytes(text, "").image(), manifest.ImageManifest, MAX_MANIFEST_BYTES
+    ),
+    Decoder("index", lambda text: Manifest.from_bytes(text, "").index(), manifest.ImageIndex, MAX_MANIFEST_BYTES),
+    Decoder("referrers", partial(manifest.parse_referrers, name="x"), manifest._Referrers, registry.MAX_REFERRER_BYTES),
     Decoder("configuration", partial(configuration.labels_in, name="x"), configuration._ImageConfig, MAX_CONFIG_BYTES),
     Decoder("cache manifest", cache_entries.entries_in, cache_entries._Manifest, extract.MAX_MANIFEST_BYTES),
     _images("summary label", cache._Summary, MAX_CONFIG_BYTES),
-    _images("listing of docker's archive", list[docker_archive.Listed], docker_archive.MAX_LISTING_BYTES),
+    _images("listing of docker's archive", list[docker_archive.ManifestEntry], docker_archive.MAX_LISTING_BYTES),
     _images("configuration of docker's archive", docker_archive._Config, MAX_CONFIG_BYTES),
-    _images("mark of a layout", oci_layout._Mark, oci_layout.MAX_MARK_BYTES),
+    _images("mark of a layout", oci_layout._LayoutFile, oci_layout.MAX_LAYOUT_FILE_BYTES),
     _images("token", auth._Token, auth.MAX_TOKEN_BYTES),
     Decoder("docker config", credentials.parse, credentials._File, credentials.MAX_CONFIG_BYTES),
     Decoder(".dockercfg", credentials.parse, dict[str, credentials._Entry], credentials.MAX_CONFIG_BYTES),
@@ -94,19 +107,19 @@ SIGNATURES = (
     _images("statement", parsing._Statement, found.MAX_PAYLOAD_BYTES),
     Decoder(
         "log entry of an annotation",
-        lambda text: log_entries.of_annotation(text.decode()),
+        lambda text: log_entries.from_annotation(text.decode()),
         log_entries._Annotation,
         log_entries.MAX_ANNOTATION,
     ),
-    Decoder("answer of a log", log_entries.of_answer, dict[str, log_entries._Answered], MIB),
-    Decoder("answers of a log", log_entries.of_answers, log_entries._Answers, MIB),
+    Decoder("answer of a log", log_entries.from_response, dict[str, log_entries._EntryResponse], MIB),
+    Decoder("answers of a log", log_entries.from_responses, log_entries._EntryResponses, MIB),
     _images("kind of a log entry", log_entries._Kind, found.MAX_PAYLOAD_BYTES),
     *(
         _images(f"log entry {kind.__name__}", kind, found.MAX_PAYLOAD_BYTES)
         for kind in (entry_body._Kind, entry_body._HashedBody, entry_body._DSSEBody, entry_body._Body2)
     ),
     Decoder("trusted root", partial(trusted_root.parse, what="x"), trusted_root._Root, trusted_root.MAX_ROOT_BYTES),
-    _images("answer of Fulcio", keyless._Issued, MIB),
+    _images("answer of Fulcio", keyless._CertificateResponse, MIB),
     _images("encrypted key", keys._Encrypted, MIB),
 )
 KUBE = (
@@ -149,24 +162,29 @@ KUBE = (
     Decoder("admission review", review.parse, review._Review, messages.MAX_BODY_BYTES),
 )
 HOSTS = (
-    Decoder("lldpcli", lambda text: lldp.decode(text, lambda _: True), lldp._Answer, neighbours.MAX_BYTES),
+    Decoder("lldpcli", lambda text: lldp.decode(text, lambda _: True), lldp._Document, neighbours.MAX_BYTES),
     Decoder("probe of GPUs", inventory.decode, Inventory, inventory.MAX_OUTPUT),
     Decoder(
         "credential helper",
         partial(helper_programs._login, "x"),
-        helper_programs._Answer,
+        helper_programs._HelperOutput,
         helper_programs.MAX_ANSWER_BYTES,
     ),
     # 10,000 nodes that cannot be read are named, each with why.
     Decoder(
-        "nodes offline", lambda text: lists.nodes([text]), lists._List, 64 * MIB, free=5 * MIB, factor=OBJECT_FACTOR
+        "nodes offline",
+        lambda text: lists.parse_nodes([text]),
+        lists._List,
+        64 * MIB,
+        free=5 * MIB,
+        factor=OBJECT_FACTOR,
     ),
-    Decoder("one node offline", lambda text: lists.nodes([text]), nodes.Node, 64 * MIB, factor=OBJECT_FACTOR),
-    Decoder("one pod offline", lambda text: lists.pods([text]), pods.Pod, 64 * MIB, factor=OBJECT_FACTOR),
+    Decoder("one node offline", lambda text: lists.parse_nodes([text]), nodes.Node, 64 * MIB, factor=OBJECT_FACTOR),
+    Decoder("one pod offline", lambda text: lists.parse_pods([text]), pods.Pod, 64 * MIB, factor=OBJECT_FACTOR),
     Decoder(
-        "metadata of a kernel", lambda text: triton.kernel_in(_file(text)), triton.Kernel, triton.MAX_METADATA_BYTES
+        "metadata of a kernel", lambda text: triton.parse_kernel(_file(text)), triton.Kernel, triton.MAX_METADATA_BYTES
     ),
-    Decoder("factors of vLLM", lambda text: vllm._factors(_file(text)), vllm.Factors, factors_file.MAX_BYTES),
+    Decoder("factors of vLLM", lambda text: vllm._factors(_file(text)), vllm.CacheKeyFactors, factors_file.MAX_BYTES),
 )
 YAML = (
     Decoder("GPUs in a file", lambda text: gpu_files.parse(text, "x"), list[gpu_files._Node], gpu_files.MAX_BYTES),

@@ -10,8 +10,8 @@ from typing import Any
 
 from gkm.api.config import Registries, RegistryHost
 from gkm.api.policies import Policy
+from gkm.images.local_image import LocalImage
 from gkm.images.manifest import OCI_INDEX, OCI_MANIFEST
-from gkm.images.packed import PackedImage
 from gkm.images.reference import Reference
 from gkm.images.registries.auth import Login
 from gkm.images.registries.registry import Registry
@@ -83,7 +83,7 @@ class Scene:
         """Store an image and sign it. `changes` replace fields of its manifest."""
         self.put_image(image_of_layers(*layers, labels=labels), **changes)
 
-    def put_image(self, image: PackedImage, **changes: object) -> None:
+    def put_image(self, image: LocalImage, **changes: object) -> None:
         for blob in image.blobs:
             self.real.store.put_blob(REPOSITORY, content(blob))
         self.config, *layers = (blob.descriptor.digest for blob in image.blobs)

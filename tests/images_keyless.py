@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from gkm.api.config import Identity, Policy
-from gkm.images.signatures.judging import Finding, Trust
-from gkm.images.signatures.material import Material
-from gkm.images.signatures.parsing import parse_bundle
+from gkm.images.signatures.evaluation import Finding, TrustPolicy
+from gkm.images.signatures.signature_formats import parse_bundle
+from gkm.images.signatures.trust_material import TrustMaterial
 from testbed.sigstore_keyless import Person
 from testbed.sigstore_services import Sigstore
 
@@ -16,10 +16,10 @@ ALICE = Person()
 DIGEST = "sha256:" + "a" * 64
 
 
-def trust(root: Path, *identities: Identity) -> Trust:
+def trust(root: Path, *identities: Identity) -> TrustPolicy:
     named = list(identities) or [Identity(ALICE.issuer, ALICE.subject)]
-    return Trust.of(0, Policy(identities=named, trusted_root=str(root)), Material())
+    return TrustPolicy.from_policy(0, Policy(identities=named, trusted_root=str(root)), TrustMaterial())
 
 
 def judged(root: Path, bundle: dict[str, Any], *identities: Identity) -> Finding:
-    return trust(root, *identities).judge(parse_bundle(json.dumps(bundle).encode()), DIGEST)
+    return trust(root, *identities).evaluate(parse_bundle(json.dumps(bundle).encode()), DIGEST)

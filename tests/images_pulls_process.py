@@ -37,7 +37,7 @@ def main(host: str, state: str, limit: str, *refs: str) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (int(limit) << 20,) * 2)
     client = Registry(Registries(hosts={host: RegistryHost(plain_http=True)}))
     layout = Layout(Path(state) / "state", Path(state) / "run")
-    layout.make()
+    layout.make_directories()
     with ThreadPoolExecutor(len(refs)) as pool:
         results = list(pool.map(lambda ref: pulled(client, layout, ref), refs))
     status = Path("/proc/self/status").read_text()

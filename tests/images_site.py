@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from gkm.api.config import Registries, RegistryHost
-from gkm.images.packed import PackedImage
+from gkm.images.local_image import LocalImage
 from gkm.images.reference import Reference
 from gkm.images.registries import push
 from gkm.images.registries.registry import Registry
@@ -22,7 +22,7 @@ def client_of(real: RealRegistry, allow: list[str] | None = None) -> Registry:
 class Site:
     real: RealRegistry
     client: Registry
-    image: PackedImage
+    image: LocalImage
     ref: Reference
     """The image, pinned."""
 
@@ -30,7 +30,7 @@ class Site:
         return client_of(self.real, allow)
 
 
-def filled(real: RealRegistry, image: PackedImage) -> Site:
+def filled(real: RealRegistry, image: LocalImage) -> Site:
     client = client_of(real)
     ref = Reference.parse(f"{real.host}/team/vector-add:1")
     return Site(real, client, image, ref.pinned(push.image(client, ref, image)))

@@ -15,8 +15,8 @@ from gkm.kube.resources import (
     Resource,
 )
 from gkm_operator.caches.controller import CachesController
-from gkm_operator.caches.spacing import Spacing
-from gkm_operator.caches.tally import CacheKey
+from gkm_operator.caches.nodes.totals import CacheKey
+from gkm_operator.caches.throttling.status_interval import StatusInterval
 from kube.fake_api import FakeApi
 from operator_images import DIGEST, GOOD, OTHER, FakeImages
 from operator_nodes import kube_node, put
@@ -36,7 +36,7 @@ class Site:
         self.controller = self.new()
 
     def new(self) -> CachesController:
-        return CachesController(self.api, self.images, spacing=Spacing(0.0, 0.0), backoff=SOON)
+        return CachesController(self.api, self.images, spacing=StatusInterval(0.0, 0.0), backoff=SOON)
 
     def run(self) -> None:
         assert self.controller.watch(self.stop)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import yaml
-from gkm_operator.admission.certificates import issue
+from gkm_operator.admission.certificates.issue import issue
 from operator_reviews import an_object, review
 from operator_site import Shelf, manifests, operator_command
 from testbed import ports

@@ -7,8 +7,8 @@ from typing import Any
 from gkm.kube import decoding
 from gkm.kube.api import Api
 from gkm.kube.resources import Resource
-from gkm_operator.caches.contributions import REPORTS, Report
-from gkm_operator.caches.presence import AGENTS, NODES, Agent, Node
+from gkm_operator.caches.nodes.liveness import AGENTS, NODES, AgentPod, WatchedNode
+from gkm_operator.caches.nodes.reports import REPORTS, NodeObject
 from operator_site import node as node_object
 
 SYSTEM = "gkm-system"
@@ -54,19 +54,19 @@ def agent_pod(node: str, ready: str = "True", *, name: str = "", **meta: str) ->
     }
 
 
-def a_report(name: str, caches: Mapping[str, Mapping[str, Any]], namespace: str | None = "a") -> Report:
+def a_report(name: str, caches: Mapping[str, Mapping[str, Any]], namespace: str | None = "a") -> NodeObject:
     """Return a node object as the controllers read it."""
-    return decoding.one(REPORTS, _bytes(node_object(name, caches, namespace)))
+    return decoding.single_object(REPORTS, _bytes(node_object(name, caches, namespace)))
 
 
-def a_node(name: str, ready: str = "True") -> Node:
+def a_node(name: str, ready: str = "True") -> WatchedNode:
     """Return a Node as the controllers read it."""
-    return decoding.one(NODES, _bytes(kube_node(name, ready)))
+    return decoding.single_object(NODES, _bytes(kube_node(name, ready)))
 
 
-def an_agent(node: str, ready: str = "True", *, name: str = "", **meta: str) -> Agent:
+def an_agent(node: str, ready: str = "True", *, name: str = "", **meta: str) -> AgentPod:
     """Return an agent's Pod as the controllers read it."""
-    return decoding.one(AGENTS, _bytes(agent_pod(node, ready, name=name, **meta)))
+    return decoding.single_object(AGENTS, _bytes(agent_pod(node, ready, name=name, **meta)))
 
 
 def put(api: Api, resource: Resource[Any], whole: Mapping[str, Any]) -> None:

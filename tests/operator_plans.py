@@ -9,9 +9,9 @@ from gkm.api.node_names import unfold
 from gkm.kube.api import Api
 from gkm.kube.resources import EVENTS, NODES, PLACEMENTPLANS, RUNS, Json, Resource
 from gkm_operator.plans.controller import PlansController
-from gkm_operator.plans.flavors import CONFIGMAPS
-from gkm_operator.plans.lost import Patience
-from gkm_operator.plans.objects import AGAIN
+from gkm_operator.plans.state.node_loss import GracePeriod
+from gkm_operator.plans.state.objects import AGAIN
+from gkm_operator.plans.write.flavors import CONFIGMAPS
 from kube.fake_api import FakeApi
 from operator_nodes import put
 from testbed.waiting import until
@@ -118,7 +118,7 @@ class PlansSite:
             leads=leads or (lambda: self.leads),
             calm=0.001,
             pause=0.001,
-            patience=Patience(self.patience),
+            patience=GracePeriod(self.patience),
         )
 
     def restart(self) -> None:

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
-from gkm.kube.api import EVERYTHING, PAGE_LIMIT, Api, Object, Page, Selector
+from gkm.kube.api import EVERYTHING, PAGE_LIMIT, Api, ListPage, ListSelector, Object
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import NODES, PLACEMENTPLANS, Resource
 from kube.fake_api import FakeApi, FakeWatch
@@ -80,11 +80,11 @@ class Process:
         return self._api.get(resource, name, namespace)
 
     def list_pages(
-        self, resource: Resource[T], selector: Selector = EVERYTHING, limit: int = PAGE_LIMIT
-    ) -> Iterator[Page[T]]:
+        self, resource: Resource[T], selector: ListSelector = EVERYTHING, limit: int = PAGE_LIMIT
+    ) -> Iterator[ListPage[T]]:
         return self._api.list_pages(resource, selector, limit)
 
-    def watch(self, resource: Resource[T], resource_version: str, selector: Selector = EVERYTHING) -> FakeWatch[T]:
+    def watch(self, resource: Resource[T], resource_version: str, selector: ListSelector = EVERYTHING) -> FakeWatch[T]:
         return self._api.watch(resource, resource_version, selector)
 
     def apply(self, resource: Resource[T], value: Object, *, field_manager: str, subresource: str = "") -> T:

@@ -9,16 +9,16 @@ from gkm.api.meta import timestamp
 from gkm.api.topology_settings import Packing, Topology
 from gkm.packing.asked import request
 from gkm.packing.inventory_of import inventory_of
-from gkm.packing.values import Node, Place
+from gkm.packing.values import Location, Node
 from gkm.topology.eligibility import Demand
 from gkm.topology.nodes import Node as TopologyNode
-from gkm.topology.survey import Survey, survey
+from gkm.topology.survey import TopologySurvey, survey_nodes
 from gkm.topology.usage import Usage
-from gkm_operator.plans.asking import asked as asked_of
-from gkm_operator.plans.book import Made
-from gkm_operator.plans.objects import WatchedPod, WatchedRun
-from gkm_operator.plans.planning import Draft, Fits, Occasion, draft, fit
-from gkm_operator.plans.room import Stock
+from gkm_operator.plans.planning.draft import FoundPlan, PlanDraft, PlanOccasion, find_plan, make_draft
+from gkm_operator.plans.state.free_capacity import FreeGpus
+from gkm_operator.plans.state.objects import WatchedPod, WatchedRun
+from gkm_operator.plans.state.plan_index import PlanRecord
+from gkm_operator.plans.state.request_hash import request_hash as asked_of
 from operator_plans import gpu_node, gpu_pod, run
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
@@ -41,9 +41,9 @@ def a_run(
     return msgspec.convert(whole, WatchedRun)
 
 
-def a_survey(*nodes: Json, settings: Topology | None = None) -> Survey:
+def a_survey(*nodes: Json, settings: Topology | None = None) -> TopologySurvey:
     """Return the survey of some Nodes."""
-    return survey((msgspec.convert(node, TopologyNode) for node in nodes), settings or Topology())
+    return survey_nodes((msgspec.convert(node, TopologyNode) for node in nodes), settings or Topology())
 
 
 def fleet(domains: int = 2, nodes: int = 2) -> list[Json]:
@@ -51,19 +51,21 @@ def fleet(domains: int = 2, nodes: int = 2) -> list[Json]:
     return [gpu_node(f"d{domain}-n{number}", f"d{domain}") for domain in range(domains) for number in range(nodes)]
 
 
-def a_stock(*nodes: Json, free: Mapping[str, int] | None = None) -> Stock:
+def a_stock(*nodes: Json, free: Mapping[str, int] | None = None) -> FreeGpus:
     """Return what a run of h100s may use."""
     taken = Usage({name: 8 - count for name, count in (free or {}).items()})
-    return Stock.of(inventory_of(a_survey(*nodes), taken, Demand("h100")))
+    return FreeGpus.of(inventory_of(a_survey(*nodes), taken, Demand("h100")))
 
 
-def a_draft(one: WatchedRun, stock: Stock, *, number: int = 1, former: Made | None = None, why: str = "") -> Draft:
+def a_draft(
+    one: WatchedRun, stock: FreeGpus, *, number: int = 1, former: PlanRecord | None = None, why: str = ""
+) -> PlanDraft:
     """Return the plan of a run."""
     asked_for = request(one.spec, "fewest-domains")
-    found = fit(stock, asked_for, former.groups if former else ())
-    assert isinstance(found, Fits)
-    made = draft(one, found, stock, Packing(), Occasion(number, NOW, why, former))
-    assert isinstance(made, Draft)
+    found = find_plan(stock, asked_for, former.groups if former else ())
+    assert isinstance(found, FoundPlan)
+    made = make_draft(one, found, stock, Packing(), PlanOccasion(number, NOW, why, former))
+    assert isinstance(made, PlanDraft)
     return made
 
 
@@ -74,17 +76,17 @@ def a_plan(
     expires: datetime | None = None,
     generation: int = 1,
     one: WatchedRun | None = None,
-    stock: Stock | None = None,
+    stock: FreeGpus | None = None,
     number: int = 1,
     created: str = "",
-) -> Made:
+) -> PlanRecord:
     """Return a plan of a run of 32 GPUs on two domains, as it counts."""
     one = one or a_run()
     made = a_draft(one, stock or a_stock(*fleet()), number=number).counts
     spec = msgspec.structs.replace(
         made.spec, run_generation=generation, expires_at=timestamp(expires) if expires else None
     )
-    return Made(
+    return PlanRecord(
         made.name, made.run, made.owner or one.metadata.uid, number, created,
         asked_of(one.spec) if asked is None else asked, again, expires, spec, made.groups, made.claims,
     )  # fmt: skip
@@ -99,4 +101,4 @@ def a_pod(name: str, node: str, gpus: int, of: str = "", namespace: str = "team"
 def irregular(count: int) -> Sequence[Node]:
     """Return nodes whose names have no numbers that follow one another."""
     names = (f"{(number * 2654435761) % (1 << 32):08x}-worker" for number in range(count))
-    return [Node(name, Place("r", "c", f"b{at // 512}", f"d{at // 16}"), 8, 8) for at, name in enumerate(names)]
+    return [Node(name, Location("r", "c", f"b{at // 512}", f"d{at // 16}"), 8, 8) for at, name in enumerate(names)]

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from gkm_operator.admission.review import Request, parse
+from gkm_operator.admission.review import ReviewRequest, parse
 
 IMAGE = "registry.test/team/cache:1"
 
@@ -22,7 +22,7 @@ def review(**changes: Any) -> dict[str, Any]:  # noqa: ANN401 -- JSON
     return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request | changes}
 
 
-def request(**changes: Any) -> Request:  # noqa: ANN401 -- JSON
+def request(**changes: Any) -> ReviewRequest:  # noqa: ANN401 -- JSON
     return parse(json.dumps(review(**changes)).encode())
 
 

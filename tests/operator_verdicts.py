@@ -4,12 +4,13 @@ from dataclasses import dataclass, field
 
 from gkm.api.caches import CacheSpec, CacheStatus, GKMCache, UpdatePolicy
 from gkm.api.meta import Condition, ObjectMeta
-from gkm.kube.events import Told
+from gkm.kube.events import EventBody
 from gkm.kube.workqueue import Retry
-from gkm_operator.caches import status, telling
-from gkm_operator.caches.schedule import Schedule
-from gkm_operator.caches.tally import CacheKey, Summary
-from gkm_operator.caches.verification import Verification
+from gkm_operator.caches import events as telling
+from gkm_operator.caches import status
+from gkm_operator.caches.nodes.totals import CacheKey, CacheSummary
+from gkm_operator.caches.verification.queue import VerificationQueue
+from gkm_operator.caches.verification.recheck import RecheckSchedule
 from msgspec import structs
 from operator_images import DIGEST, GOOD, OTHER, FakeImages
 
@@ -24,10 +25,10 @@ class Place:
     """`look` is one turn of the queue: verify, and write what comes of it. `now` are monotonic seconds."""
 
     policy: UpdatePolicy = TRACKED
-    again: Schedule = field(default_factory=Schedule)
+    again: RecheckSchedule = field(default_factory=RecheckSchedule)
     images: FakeImages = field(default_factory=lambda: FakeImages({IMAGE: DIGEST}, {DIGEST: GOOD, OTHER: GOOD}))
-    summary: Summary = field(default_factory=Summary)
-    told: list[Told] = field(default_factory=list)
+    summary: CacheSummary = field(default_factory=CacheSummary)
+    told: list[EventBody] = field(default_factory=list)
     now: float = 1000.0
 
     def __post_init__(self) -> None:
@@ -37,7 +38,7 @@ class Place:
 
     def restart(self) -> None:
         """Forget everything but the object."""
-        self.verification = Verification(
+        self.verification = VerificationQueue(
             self.images, lambda _: self.cache, lambda _: None, again=self.again, clock=lambda: self.now
         )
 
@@ -52,9 +53,9 @@ class Place:
 
     def write(self) -> None:
         """Write the status if it is to be another, and note what is told of that."""
-        new = status.wanted(self.cache, self.verification.outcome(self.cache), self.summary, NOW)
+        new = status.desired_status(self.cache, self.verification.outcome(self.cache), self.summary, NOW)
         if new is not None and new != self.cache.status:
-            self.told += telling.told(self.cache.status, new)
+            self.told += telling.events_of(self.cache.status, new)
             self.cache = structs.replace(self.cache, status=new)
 
     def spec(self, **changes: object) -> None:

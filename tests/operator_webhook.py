@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Lock
 
-from gkm_operator.admission.certificates import Issued, issue
-from gkm_operator.admission.judge import Judge
-from gkm_operator.admission.review import Request, Response
-from gkm_operator.admission.server import AdmissionServer, Judging
+from gkm_operator.admission.certificates.issue import IssuedFiles, issue
+from gkm_operator.admission.https.server import AdmissionServer, Validator
+from gkm_operator.admission.review import ReviewRequest, ReviewResponse
+from gkm_operator.admission.validator import ImageValidator
 from operator_images import DIGEST, GOOD, FakeImages
 from operator_reviews import IMAGE, review
 
@@ -31,7 +31,7 @@ def post(body: bytes, *more: str) -> bytes:
 @dataclass
 class Webhook:
     server: AdmissionServer
-    issued: Issued
+    issued: IssuedFiles
 
     def context(self) -> ssl.SSLContext:
         """Return what the API server trusts: nothing but the CA."""
@@ -58,12 +58,12 @@ class Webhook:
         return self.context().wrap_socket(self.plain(), server_hostname="127.0.0.1")
 
 
-def true_judge() -> Judge:
-    return Judge(FakeImages({IMAGE: DIGEST}, {DIGEST: GOOD}), "enforce")
+def true_judge() -> ImageValidator:
+    return ImageValidator(FakeImages({IMAGE: DIGEST}, {DIGEST: GOOD}), "enforce")
 
 
 @contextmanager
-def serving(directory: Path, judge: Judging | None = None) -> Iterator[Webhook]:
+def serving(directory: Path, judge: Validator | None = None) -> Iterator[Webhook]:
     issued = issue(directory / "tls", ["127.0.0.1", "gkm-admission.gkm-system.svc"])
     server = AdmissionServer(judge or true_judge(), ("127.0.0.1", 0), issued.certificate, issued.key)
     server.start()
@@ -111,8 +111,8 @@ class Patient:
         self.came = 0
         self._lock = Lock()
 
-    def answer(self, request: Request) -> Response:
+    def review(self, request: ReviewRequest) -> ReviewResponse:
         with self._lock:
             self.came += 1
         self.go_on.wait(SECONDS)
-        return Response(allowed=bool(request.uid))
+        return ReviewResponse(allowed=bool(request.uid))

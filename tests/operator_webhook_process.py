@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from gkm.hoststate import files, logs
-from gkm_operator.admission.judge import Judge
+from gkm_operator.admission.validator import ImageValidator
 from operator_images import DIGEST, GOOD, OTHER, FakeImages
 from operator_reviews import IMAGE
 from operator_webhook import serving
@@ -17,8 +17,8 @@ UNSIGNED_IMAGE = "registry.test/team/unsigned:1"
 
 def main() -> None:
     directory = Path(sys.argv[1])
-    logs.start()
-    judge = Judge(FakeImages({IMAGE: DIGEST, UNSIGNED_IMAGE: OTHER}, {DIGEST: GOOD}), "enforce")
+    logs.configure()
+    judge = ImageValidator(FakeImages({IMAGE: DIGEST, UNSIGNED_IMAGE: OTHER}, {DIGEST: GOOD}), "enforce")
     with serving(directory, judge) as webhook:
         files.replace(directory / "port", str(webhook.server.port).encode())
         sys.stdin.read()

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, product
 
-from gkm.packing.values import Ceiling, Node, Place, Plan, Policy, Request
+from gkm.packing.values import Ceiling, Location, Node, Plan, Policy, Request
 
 ANY = ""  # the scope of every group where a request has none
 Block = tuple[str, str, str]
@@ -38,7 +38,7 @@ class Best:
 
     gpus: int
     cost: Cost
-    domains: tuple[Place, ...]
+    domains: tuple[Location, ...]
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class Search:
         self.request = request
         self.ceilings = request.ceilings or (Ceiling(ANY, sum(node.free for node in nodes)),)
         self.scopes = range(len(self.ceilings))
-        self.domains: dict[Place, list[Node]] = {}
+        self.domains: dict[Location, list[Node]] = {}
         for node in usable(nodes, request):
             self.domains.setdefault(node.place, []).append(node)
         self.keys = sorted(self.domains)
@@ -128,13 +128,13 @@ class Search:
         found = [plan for plan in plans if plan is not None]
         return min(found, key=lambda plan: (plan.cost.by(policy), plan.domains), default=None)
 
-    def _slots(self, key: Place, scopes: Sequence[int]) -> int:
+    def _slots(self, key: Location, scopes: Sequence[int]) -> int:
         """Return how many pods the nodes of a domain take that any of these scopes has."""
         names = {self.ceilings[scope].scope for scope in scopes}
         nodes = [node for node in self.domains[key] if not self.request.ceilings or names & node.scopes]
         return sum(node.free // self.request.pod_gpus for node in nodes)
 
-    def _options(self, key: Place) -> list[_Option]:
+    def _options(self, key: Location) -> list[_Option]:
         """Return whatever a domain can take on its own."""
         most = self.slots[key, tuple(self.scopes)] // self.request.group_pods
         lasts: list[int | None] = [None] if self.last_pods is None else [None, *self.scopes]
@@ -156,7 +156,7 @@ class Search:
         for home in product(*[range(count + 1) if self.request.spares else [count] for count in counts]):
             yield replace(option, home=home)
 
-    def _holds(self, key: Place, option: _Option) -> bool:
+    def _holds(self, key: Location, option: _Option) -> bool:
         """Hall: any scopes together ask for no more slots than their nodes have."""
         return all(self._asked(option, some) <= self.slots[key, some] for some in _subsets(self.scopes))
 

@@ -1,16 +1,16 @@
 """Small trees and runs on them, as hypothesis draws them: tight, uneven and full of equals."""
 
-from gkm.packing.values import Ceiling, Malleability, Node, Place, Policy, Request
+from gkm.packing.values import Ceiling, Location, Malleability, Node, Policy, Request
 from hypothesis import strategies as st
 
 Case = tuple[tuple[Node, ...], Request]
 
 
 @st.composite
-def places(draw: st.DrawFn, most: int) -> list[Place]:
+def places(draw: st.DrawFn, most: int) -> list[Location]:
     """Return domains in few blocks, so that blocks are shared. A domain's own name may be there in several blocks."""
     names = st.builds(
-        Place,
+        Location,
         st.sampled_from(["north", "north", "south"]),
         st.sampled_from(["c1", "c1", "c2"]),
         st.sampled_from(["b1", "b2", "b3"]),

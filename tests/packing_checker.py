@@ -11,7 +11,7 @@ the lower bound is one of what the policy compares first but for spares: domains
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from gkm.packing.values import Group, Metrics, Node, Place, Plan, Policy, Request
+from gkm.packing.values import Group, Location, Metrics, Node, Plan, Policy, Request
 from packing_checker_hash import expected_hash
 from packing_checker_spares import spare_problems
 
@@ -122,7 +122,7 @@ def _metrics(nodes: Sequence[Node], request: Request, plan: Plan) -> Iterator[st
         yield f"a lower bound of {told.lower_bound} that is none"
 
 
-def _stranded(nodes: Sequence[Node], request: Request, plan: Plan, used: set[Place]) -> int:
+def _stranded(nodes: Sequence[Node], request: Request, plan: Plan, used: set[Location]) -> int:
     """Return the GPUs that stay free in the domains where groups lie, after the plan is carried out."""
     scopes = {ceiling.scope for ceiling in request.ceilings}
     left = {node.name: node.free for node in nodes if node.place in used and (not scopes or scopes & node.scopes)}

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import product
 
-from gkm.packing.values import Distance, Group, Node, Place, Plan, Request, Spare
+from gkm.packing.values import Distance, Group, Location, Node, Plan, Request, Spare
 
 Room = dict[tuple[str, ...], list[Node]]
 """Nodes with a slot left, by what they lie in: domain, block, cluster, region, everything."""
@@ -19,12 +19,12 @@ Room = dict[tuple[str, ...], list[Node]]
 LEVELS = (Distance.DOMAIN, Distance.BLOCK, Distance.CLUSTER, Distance.REGION, Distance.NONE)
 
 
-def within(place: Place, distance: Distance) -> tuple[str, ...]:
+def within(place: Location, distance: Distance) -> tuple[str, ...]:
     """Return what two places share that are no further than this from each other."""
     return tuple(place)[: 4 - LEVELS.index(distance)]
 
 
-def distance_between(one: Place, other: Place) -> Distance:
+def distance_between(one: Location, other: Location) -> Distance:
     """Return the nearest level that both lie in."""
     return next(level for level in LEVELS if within(one, level) == within(other, level))
 

@@ -7,7 +7,7 @@ in random order, are filled until that is reached: four of five wholly, one of f
 import random
 from dataclasses import dataclass
 
-from gkm.packing.values import Node, Place, Policy, Request
+from gkm.packing.values import Location, Node, Policy, Request
 
 NODES_A_DOMAIN, DOMAINS_A_BLOCK = 18, 8
 _EMPTY, _FULL, _WHOLLY = 0.12, 0.10, 0.8
@@ -65,7 +65,7 @@ def generated(shape: Shape, chance: random.Random) -> tuple[Node, ...]:
     for first in range(0, shape.nodes, NODES_A_DOMAIN):
         count = min(NODES_A_DOMAIN, shape.nodes - first)
         domain = first // NODES_A_DOMAIN
-        place = Place("region-1", "cluster-1", f"block-{domain // DOMAINS_A_BLOCK:04}", f"domain-{domain:05}")
+        place = Location("region-1", "cluster-1", f"block-{domain // DOMAINS_A_BLOCK:04}", f"domain-{domain:05}")
         used = _used(count, shape.node_gpus, chance)
         found += [
             Node(f"node-{first + index:06}", place, shape.node_gpus, shape.node_gpus - used[index])

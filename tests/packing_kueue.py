@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from gkm.packing.values import Node, Place, Request
+from gkm.packing.values import Location, Node, Request
 from packing_m2 import Peer
 
 
@@ -38,14 +38,14 @@ _Choose = Callable[[Sequence[_Unit], int], list[_Unit]]
 
 
 def _placed(nodes: Sequence[Node], request: Request, choose_blocks: _Choose, choose_domains: _Choose) -> Peer:
-    pods: Counter[Place] = Counter()
+    pods: Counter[Location] = Counter()
     for node in nodes:
         pods[node.place] += node.free // request.pod_gpus
     domains = [_Unit(count // request.group_pods, count, place) for place, count in pods.items()]
     chosen = {unit.key for unit in choose_blocks(_blocks(domains), request.groups)}
-    remaining, groups = request.groups, dict[Place, int]()
+    remaining, groups = request.groups, dict[Location, int]()
     for unit in choose_domains([unit for unit in domains if unit.key[:3] in chosen], request.groups):
-        groups[Place(*unit.key)] = min(unit.slices, remaining)
+        groups[Location(*unit.key)] = min(unit.slices, remaining)
         remaining -= min(unit.slices, remaining)
     return Peer(groups, complete=not remaining)
 

@@ -11,21 +11,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from gkm.packing.values import Node, Place, Request
+from gkm.packing.values import Location, Node, Request
 
 
 class _Domain(NamedTuple):
     """What is still free in a domain, in GPUs; domains sort by that, then by place."""
 
     free: int
-    place: Place
+    place: Location
 
 
 @dataclass(frozen=True)
 class Peer:
     """Where a peer puts the groups: how many in each domain. `complete` is whether all found a domain."""
 
-    groups: dict[Place, int]
+    groups: dict[Location, int]
     complete: bool
     invalid: int = 0
     blocks: int = field(init=False)
@@ -72,11 +72,11 @@ def _tightest(fresh: list[_Domain], used: list[_Domain], gpus: int) -> tuple[lis
 
 def _placed(nodes: Sequence[Node], request: Request, choose: Choose, unit: int) -> Peer:
     """Place group after group; what a node has free counts in units of so many GPUs."""
-    free: dict[Place, int] = {}
+    free: dict[Location, int] = {}
     for node in nodes:
         free[node.place] = free.get(node.place, 0) + node.free // unit * unit
     fresh, used = sorted(_Domain(gpus, place) for place, gpus in free.items()), list[_Domain]()
-    groups: dict[Place, int] = {}
+    groups: dict[Location, int] = {}
     for pods in [request.group_pods] * (request.groups - 1) + [request.last_pods]:
         gpus = pods * request.pod_gpus
         chosen = choose(fresh, used, gpus)
@@ -89,7 +89,7 @@ def _placed(nodes: Sequence[Node], request: Request, choose: Choose, unit: int) 
     return Peer(groups, sum(groups.values()) == request.groups, _invalid(nodes, request, groups))
 
 
-def _invalid(nodes: Sequence[Node], request: Request, groups: dict[Place, int]) -> int:
+def _invalid(nodes: Sequence[Node], request: Request, groups: dict[Location, int]) -> int:
     """Return how many groups lie in a domain whose nodes have no whole pods for them."""
     slots = dict.fromkeys(groups, 0)
     for node in nodes:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import highspy
-from gkm.packing.values import Node, Place, Request
+from gkm.packing.values import Location, Node, Request
 from packing_brute import Cost
 
 
@@ -16,7 +16,7 @@ from packing_brute import Cost
 class _Domain:
     """Slots and GPUs that are free, and the variables: groups, is the short one here, spares away, is it used."""
 
-    place: Place
+    place: Location
     slots: int = 0
     free: int = 0
     whole: Any = None
@@ -104,7 +104,7 @@ def _order(request: Request) -> list[str]:
 
 def _domains(nodes: Sequence[Node], request: Request) -> list[_Domain]:
     """Return the domains that hold a group of some size; the others cost and give nothing but slots for spares."""
-    found: dict[Place, _Domain] = {}
+    found: dict[Location, _Domain] = {}
     for node in nodes:
         domain = found.setdefault(node.place, _Domain(node.place))
         domain.free += node.free

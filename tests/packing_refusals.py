@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gkm.packing.values import Level, Node, Place, Request
+from gkm.packing.values import Level, Location, Node, Request
 from packing_brute import fits, usable
 
 
@@ -17,7 +17,7 @@ def binding_level(nodes: Sequence[Node], request: Request) -> Level:
         return Level.FLAVOR
     if request.ceilings and fits(nodes, replace(request, ceilings=(), malleability=None)):
         return Level.SCOPE
-    slots: Counter[Place] = Counter()
+    slots: Counter[Location] = Counter()
     for node in usable(nodes, request):
         slots[node.place] += node.free // request.pod_gpus
     most = max(slots.values(), default=0)

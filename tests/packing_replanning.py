@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, product
 
-from gkm.packing.values import Ceiling, Distance, Group, Node, Place, Policy, Request
+from gkm.packing.values import Ceiling, Distance, Group, Location, Node, Policy, Request
 
-Home = tuple[Place, str]
+Home = tuple[Location, str]
 ANY = Ceiling("", 10**9)
 
 
@@ -79,7 +79,7 @@ def most_spares(nodes: Sequence[Node], request: Request, groups: Sequence[Group]
     return _matched(asked, left)
 
 
-def _takes(node: Node, place: Place, scope: str) -> bool:
+def _takes(node: Node, place: Location, scope: str) -> bool:
     return node.place == place and (not scope or scope in node.scopes)
 
 
@@ -166,8 +166,8 @@ class Search:
         """Return the cost of a run without scopes."""
         request = self.request
         pods = 0
-        wanted: dict[Place, list[int]] = {}
-        slots: Counter[Place] = Counter()
+        wanted: dict[Location, list[int]] = {}
+        slots: Counter[Location] = Counter()
         for node in self.usable:
             slots[node.place] += node.free // request.pod_gpus
         for group in self.stay:

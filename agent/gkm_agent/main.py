@@ -9,26 +9,28 @@ from pathlib import Path
 from threading import Event
 
 from gkm.api import config as configuration
-from gkm.api import first_use
+from gkm.api import msgspec_warmup as first_use
 from gkm.api.config import Config, ConfigInvalid
-from gkm.gpus.inventory import Reader
+from gkm.gpus.inventory import InventoryReader
 from gkm.gpus.values import Inventory
 from gkm.hoststate import locks
 from gkm.hoststate.files import UnreadableState, read_bounded
 from gkm.hoststate.layout import Layout
-from gkm.hoststate.logs import start as start_logs
+from gkm.hoststate.logs import configure as start_logs
 from gkm.images.registries.pull_secrets import PullSecrets
 
-from gkm_agent import cleaning, logs, metrics, options
-from gkm_agent.agent import Agent
-from gkm_agent.checks import policy_of
-from gkm_agent.connected import NotConnected, connect
-from gkm_agent.desk import Desk
-from gkm_agent.gpu_watch import GpuWatch
-from gkm_agent.health import Pulse
-from gkm_agent.images import CacheImages, RegistryImages
+from gkm_agent import logs, options
+from gkm_agent.backends import NotConnected, connect
+from gkm_agent.caches.approvals import policy_of
+from gkm_agent.gpus import GpuWatch
 from gkm_agent.options import Options
-from gkm_agent.serving import served
+from gkm_agent.pulls.images import CacheImages, NodeImages
+from gkm_agent.reconcile.reconciler import Reconciler
+from gkm_agent.store import startup as cleaning
+from gkm_agent.store.pointers import PointerStore
+from gkm_agent.telemetry import metrics
+from gkm_agent.telemetry.health import Heartbeat
+from gkm_agent.telemetry.server import served
 
 OK, FAILED, NOT_READY = 0, 1, 3
 SYNC_SECONDS = 30.0
@@ -42,7 +44,7 @@ finished by the next start, as after any death."""
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
+class Dependencies:
     """What lies outside this process: registries, read with the Secrets that open them, and the GPUs."""
 
     images: Callable[[PullSecrets], CacheImages]
@@ -64,32 +66,32 @@ def main(arguments: list[str] | None = None) -> None:
         signal.signal(number, end)
     try:
         config = read_config(chosen.config)
-        with locks.only(chosen.layout.state / "locks" / "agent"):
+        with locks.process_lock(chosen.layout.state / "locks" / "agent"):
             status = work(chosen, config, outside_of(config, chosen.layout), stop, wake)
         sys.exit(status)
-    except locks.Busy:
+    except locks.LockBusy:
         logs.event("another agent works on this state", level=logging.ERROR, state=str(chosen.layout.state))
     except (ConfigInvalid, NotConnected, OSError) as error:
         logs.event("the agent cannot work", level=logging.ERROR, why=str(error))
     sys.exit(FAILED)
 
 
-def work(chosen: Options, config: Config, outside: Outside, stop: Event, wake: Event) -> int:
+def work(chosen: Options, config: Config, outside: Dependencies, stop: Event, wake: Event) -> int:
     """Run until `stop`, or until all is done with --once; return the exit status."""
     cleaning.prepare(chosen.layout)
     connected = connect(chosen, wake)
-    first_use.make_ready()
+    first_use.warm_up()
     source, publisher = connected.source, connected.publisher
     gpus = GpuWatch(outside.read_gpus, wake, chosen.gpu_seconds)
     fabric = connected.fabric(config.fabric, gpus)
-    pulse = Pulse()
-    agent = Agent(
-        desk=Desk(chosen.layout),
+    pulse = Heartbeat()
+    agent = Reconciler(
+        desk=PointerStore(chosen.layout),
         source=source,
         images=outside.images(PullSecrets(connected.secrets, config.registries, connected.namespace)),
         gpus=gpus,
         publisher=publisher,
-        policy=policy_of(config.verification).now,
+        policy=policy_of(config.verification).current,
         wake=wake,
         pulse=pulse,
         bounds=config.store,
@@ -126,16 +128,16 @@ def _wait_for_gpus(gpus: GpuWatch, stop: Event) -> None:
         continue
 
 
-def outside_of(config: Config, layout: Layout) -> Outside:
+def outside_of(config: Config, layout: Layout) -> Dependencies:
     """Return the registries of the configuration, and the GPUs of this machine."""
-    reader = Reader()
+    reader = InventoryReader()
 
     def read_gpus() -> Inventory:
         inventory = reader.read()
         metrics.gpus_read(inventory)
         return inventory
 
-    return Outside(lambda secrets: RegistryImages.of(config, layout, secrets), read_gpus)
+    return Dependencies(lambda secrets: NodeImages.of(config, layout, secrets), read_gpus)
 
 
 def read_config(path: Path | None) -> Config:

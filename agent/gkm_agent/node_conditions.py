@@ -5,7 +5,7 @@ from gkm.api.nodes import NodeStatus
 from gkm.hoststate.pointers import CacheState
 from msgspec import structs
 
-from gkm_agent.status import summary
+from gkm_agent.report.status import summary
 
 READY = "Ready"
 _UNDER_WAY = frozenset({CacheState.PENDING, CacheState.DOWNLOADING, CacheState.EXTRACTING})

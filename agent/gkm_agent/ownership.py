@@ -10,9 +10,9 @@ from dataclasses import replace
 
 from gkm.hoststate.pointers import CacheState, Pointer
 
-from gkm_agent.decisions import Known, pointer_of
-from gkm_agent.desk import Desk
-from gkm_agent.values import WantedCache
+from gkm_agent.caches.decisions import Observed, make_pointer
+from gkm_agent.caches.model import WantedCache
+from gkm_agent.store.pointers import PointerStore
 
 
 def is_of_another(wanted: WantedCache, pointer: Pointer | None) -> bool:
@@ -20,7 +20,7 @@ def is_of_another(wanted: WantedCache, pointer: Pointer | None) -> bool:
     return pointer is not None and pointer.uid != wanted.uid
 
 
-def disowned(desk: Desk, wanted: WantedCache, known: Known, save: Callable[[Pointer], Pointer]) -> Known:
+def disowned(desk: PointerStore, wanted: WantedCache, known: Observed, save: Callable[[Pointer], Pointer]) -> Observed:
     """Replace the pointer of another object by one that is Pending, with `save`; return what is known then.
 
     A full disk takes no pointer: then what is known of the cache goes, for what has no pointer is not Ready.
@@ -32,10 +32,10 @@ def disowned(desk: Desk, wanted: WantedCache, known: Known, save: Callable[[Poin
         return known
     why = "this object has not shown its access to the image on this node: the registry is asked"
     try:
-        pointer = save(pointer_of(wanted, wanted.digest or "", CacheState.PENDING, message=why))
+        pointer = save(make_pointer(wanted, wanted.digest or "", CacheState.PENDING, message=why))
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        desk.forget(wanted.ref)
+        desk.remove(wanted.ref)
         return replace(known, pointer=None, check=None)
     return replace(known, pointer=pointer)

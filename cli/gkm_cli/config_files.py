@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from gkm_cli.answers import WrongUsage
+from gkm_cli.output import UsageError
 
 MAX_BYTES = 4 << 20
 
@@ -17,5 +17,5 @@ def read(path: Path) -> bytes:
     with path.open("rb") as file:
         found = file.read(MAX_BYTES + 1)
     if len(found) > MAX_BYTES:
-        raise WrongUsage(f"{path} has more than {MAX_BYTES} bytes", "name a configuration file")
+        raise UsageError(f"{path} has more than {MAX_BYTES} bytes", "name a configuration file")
     return found

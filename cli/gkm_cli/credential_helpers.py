@@ -10,7 +10,7 @@ from threading import Lock
 
 from gkm.api.errors import GKMError, Reason
 from gkm.images.registries.auth import Credentials, Login
-from gkm.images.registries.credentials import MAX_CONFIG_BYTES, DockerConfig, parse, placed
+from gkm.images.registries.credentials import MAX_CONFIG_BYTES, DockerConfig, parse, split_server
 from gkm.images.registries.keyring import DOCKER_HUB, Keyring
 
 from gkm_cli import helper_programs
@@ -25,10 +25,10 @@ def credentials_from_environment(environment: Mapping[str, str] = os.environ) ->
     Raises:
         GKMError: UNAUTHORIZED, a file cannot be used.
     """
-    return PersonalCredentials([config for path in places(environment) if (config := _read(path))])
+    return PersonalCredentials([config for path in config_files(environment) if (config := _read(path))])
 
 
-def places(environment: Mapping[str, str]) -> Iterator[Path]:
+def config_files(environment: Mapping[str, str]) -> Iterator[Path]:
     """Yield the files that are looked at: the one of REGISTRY_AUTH_FILE, or docker's and then podman's.
 
     Raises:
@@ -55,7 +55,7 @@ class PersonalCredentials:
     def __init__(self, configs: Sequence[DockerConfig]) -> None:
         self._configs = configs
         self._keyring = Keyring(configs)
-        self._told: dict[tuple[str, str], Login | None] = {}
+        self._logins: dict[tuple[str, str], Login | None] = {}
         self._lock = Lock()
 
     def logins(self, registry: str, repository: str) -> Sequence[Login]:
@@ -68,7 +68,7 @@ class PersonalCredentials:
         failed: GKMError | None = None
         for name, server in dict.fromkeys(_helpers(self._configs, registry)):
             try:
-                found += [login for login in [self._asked(name, server)] if login]
+                found += [login for login in [self._query_helper(name, server)] if login]
             except GKMError as error:
                 failed = failed or error
         found += self._keyring.logins(registry, repository)
@@ -76,25 +76,25 @@ class PersonalCredentials:
             raise failed
         return found
 
-    def _asked(self, name: str, server: str) -> Login | None:
+    def _query_helper(self, name: str, server: str) -> Login | None:
         with self._lock:  # a helper may ask the person something: once, not once for each thread
-            if (name, server) not in self._told:
-                self._told[name, server] = helper_programs.ask(name, server)
-            return self._told[name, server]
+            if (name, server) not in self._logins:
+                self._logins[name, server] = helper_programs.get_login(name, server)
+            return self._logins[name, server]
 
 
 def _helpers(configs: Sequence[DockerConfig], registry: str) -> Iterator[tuple[str, str]]:
     """Yield which helpers to ask, and for which server: the one of the registry, or else the one for all."""
     server = DOCKER_HUB_SERVER if registry == DOCKER_HUB else registry
     for config in configs:
-        special = [name for place, name in config.helpers.items() if _same(place, registry)]
+        special = [name for helper_server, name in config.helpers.items() if _is_same_server(helper_server, registry)]
         for name in special or filter(None, [config.store]):
             yield name, server
 
 
-def _same(place: str, registry: str) -> bool:
-    known = [placed(registry)[:2]] + ([("index.docker.io", "")] if registry == DOCKER_HUB else [])
-    return placed(place)[:2] in known and placed(place)[2] == ""
+def _is_same_server(helper_server: str, registry: str) -> bool:
+    known = [split_server(registry)[:2]] + ([("index.docker.io", "")] if registry == DOCKER_HUB else [])
+    return split_server(helper_server)[:2] in known and split_server(helper_server)[2] == ""
 
 
 def _read(path: Path) -> DockerConfig | None:

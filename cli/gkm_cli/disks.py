@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gkm.api.errors import GKMError, Reason
 
-from gkm_cli.answers import WrongUsage
+from gkm_cli.output import UsageError
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
@@ -21,12 +21,12 @@ def check_new(path: Path, option: str) -> None:
         WrongUsage: something is there, or nothing can be.
     """
     if os.path.lexists(path):
-        raise WrongUsage(f"{option} {path}: it exists already", "remove it, or name another place")
+        raise UsageError(f"{option} {path}: it exists already", "remove it, or name another place")
     directory = path.absolute().parent
     if not directory.is_dir():
-        raise WrongUsage(f"{option} {path}: there is no directory {directory}", "make it, or name another place")
+        raise UsageError(f"{option} {path}: there is no directory {directory}", "make it, or name another place")
     if not os.access(directory, os.W_OK | os.X_OK):
-        raise WrongUsage(f"{option} {path}: you may not write to {directory}", "name another place")
+        raise UsageError(f"{option} {path}: you may not write to {directory}", "name another place")
 
 
 def check_free(directory: Path, need: int) -> None:

@@ -17,20 +17,20 @@ from gkm.api.errors import GKMError, Reason
 from gkm.images.registries.auth import Login
 from msgspec import Struct
 
-SECONDS = 60.0
+TIMEOUT_SECONDS = 60.0
 """A helper may ask the person for a password of its own."""
 MAX_ANSWER_BYTES = 64 << 10
 IDENTITY_TOKEN_USER = "<token>"  # noqa: S105 -- the name that marks one
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
-_KNOWS_NOTHING = b"credentials not found in native keychain"
+_NOT_FOUND = b"credentials not found in native keychain"
 
 
-class _Answer(Struct, rename="pascal"):
+class _HelperOutput(Struct, rename="pascal"):
     username: str = ""
     secret: str = ""
 
 
-def ask(name: str, server: str, seconds: float = SECONDS) -> Login | None:
+def get_login(name: str, server: str, seconds: float = TIMEOUT_SECONDS) -> Login | None:
     """Return what the helper `name` has for a server; None when it has nothing.
 
     Raises:
@@ -53,7 +53,7 @@ def login_in(name: str, code: int, output: bytes) -> Login | None:
     """
     if code:
         # Helpers say so on standard output; whatever else they say may hold a secret.
-        if output.strip().lower().startswith(_KNOWS_NOTHING):
+        if output.strip().lower().startswith(_NOT_FOUND):
             return None
         raise _failed(name, f"it ended with {code}")
     return _login(name, output)
@@ -62,7 +62,7 @@ def login_in(name: str, code: int, output: bytes) -> Login | None:
 def _login(name: str, output: bytes) -> Login | None:
     """Return the login in an answer; None when it holds none."""
     try:
-        answer = msgspec.json.decode(output, type=_Answer)
+        answer = msgspec.json.decode(output, type=_HelperOutput)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise _failed(name, "its answer is not as helpers answer") from None
     if not answer.secret:

@@ -13,11 +13,11 @@ from gkm.hoststate.version import version as installed_version
 from typer.exceptions import TyperException
 
 from gkm_cli import disks, hints, node
-from gkm_cli.answers import NO, No, WrongUsage, line
 from gkm_cli.cache.commands import app as cache
 from gkm_cli.invocation import PROGRAM
+from gkm_cli.output import EXIT_NEGATIVE, NegativeResult, UsageError, line
 from gkm_cli.plan.command import EXAMPLE, plan
-from gkm_cli.plan.unplanned import Unplanned
+from gkm_cli.plan.errors import PlanningFailed
 
 app = typer.Typer(
     name="gkm",
@@ -45,7 +45,7 @@ app.add_typer(cache, name="cache")
 app.add_typer(node.app, name="node")
 app.command(epilog=EXAMPLE)(plan)
 
-FAILED, WRONG_USAGE = 1, 2
+FAILURE, USAGE_ERROR = 1, 2
 INTERRUPTED = 130
 
 
@@ -61,22 +61,22 @@ def main() -> None:
         finally:
             _flush()
         sys.exit(code)
-    except No:
-        sys.exit(NO)
-    except WrongUsage as error:
-        _end(error, WRONG_USAGE)
+    except NegativeResult:
+        sys.exit(EXIT_NEGATIVE)
+    except UsageError as error:
+        _end(error, USAGE_ERROR)
     except TyperException as error:
         _end_as_typer(error)
     except GKMError as error:
-        _end(hints.sentence(error), WRONG_USAGE if error.reason is Reason.INVALID_REFERENCE else FAILED)
-    except (ConfigInvalid, Unplanned) as error:
-        _end(error, FAILED)
+        _end(hints.sentence(error), USAGE_ERROR if error.reason is Reason.INVALID_REFERENCE else FAILURE)
+    except (ConfigInvalid, PlanningFailed) as error:
+        _end(error, FAILURE)
     except BrokenPipeError:  # whoever read has read enough; typer ends so, too
         _discard()
-        sys.exit(FAILED)
+        sys.exit(FAILURE)
     except OSError as error:
         # Without the number of the error, and in the order of all our sentences: what, why, what next.
-        _end(_of_system(error), FAILED)
+        _end(_of_system(error), FAILURE)
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(INTERRUPTED)
 
@@ -88,7 +88,7 @@ def _flush() -> None:
         raise
     except OSError as error:
         _discard()
-        _end(f"standard output: {error.strerror}; free space there, or write elsewhere", FAILED)
+        _end(f"standard output: {error.strerror}; free space there, or write elsewhere", FAILURE)
 
 
 def _discard() -> None:
@@ -112,15 +112,15 @@ def _end(error: object, code: int) -> NoReturn:
 
 def _end_as_typer(error: TyperException) -> NoReturn:
     """End for words that the command does not know; without any words it is the help that people want."""
-    if len(sys.argv) == 1 or not (told := _told(error)):
+    if len(sys.argv) == 1 or not (message := _message(error)):
         typer.main.get_command(app)(["--help"], prog_name=PROGRAM, standalone_mode=False)
-        sys.exit(WRONG_USAGE)
-    _end(f"{told.rstrip('.')}; --help says what there is", WRONG_USAGE)
+        sys.exit(USAGE_ERROR)
+    _end(f"{message.rstrip('.')}; --help says what there is", USAGE_ERROR)
 
 
-def _told(error: TyperException) -> str:
-    told = getattr(error, "format_message", lambda: str(error))()
-    return "" if "\n" in told else str(told)
+def _message(error: TyperException) -> str:
+    message = getattr(error, "format_message", lambda: str(error))()
+    return "" if "\n" in message else str(message)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ CAFileOption = Annotated[Path | None, typer.Option("--ca-file", help="Trust this
 
 
 @dataclass(frozen=True)
-class Access:
+class RegistryAccess:
     """How a command reaches registries: `plain_http` and `ca_file` are for the one that it names."""
 
     config: Config
@@ -31,7 +31,7 @@ class Access:
     ca_file: Path | None
 
     @classmethod
-    def of(cls, config_file: Path | None, *, plain_http: bool, ca_file: Path | None) -> "Access":
+    def from_options(cls, config_file: Path | None, *, plain_http: bool, ca_file: Path | None) -> "RegistryAccess":
         """Return what the options say.
 
         Raises:
@@ -59,7 +59,7 @@ class Access:
         allowed = Registries(allow=self.config.registries.allow, hosts=hosts)
         return Registry(allowed, credentials_from_environment())
 
-    def without_mirrors(self) -> "Access":
+    def without_mirrors(self) -> "RegistryAccess":
         """Return the same without mirrors: who writes must see what is there, not an older copy."""
         hosts = {name: msgspec.structs.replace(host, mirrors=[]) for name, host in self.config.registries.hosts.items()}
         registries = msgspec.structs.replace(self.config.registries, hosts=hosts)

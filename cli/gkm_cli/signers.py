@@ -10,12 +10,12 @@ from gkm.api.config import Config, Identity, Policy, Verification
 from gkm.api.errors import GKMError
 from gkm.images.reference import Reference
 from gkm.images.registries.registry import Registry
-from gkm.images.signatures.judging import Trust
-from gkm.images.signatures.material import Material
+from gkm.images.signatures.evaluation import TrustPolicy
+from gkm.images.signatures.trust_material import TrustMaterial
 from gkm.images.signatures.verify import Verdict, Verifier
 
 from gkm_cli import config_files
-from gkm_cli.answers import WrongUsage
+from gkm_cli.output import UsageError
 
 KeyOption = Annotated[
     list[str] | None, typer.Option("--key", metavar="PEM", help="A public key that must have signed; repeatable.")
@@ -40,7 +40,7 @@ NamespaceOption = Annotated[
 
 
 @dataclass(frozen=True)
-class Signers:
+class SignerOptions:
     """What the options say of signers."""
 
     keys: list[str] | None
@@ -50,7 +50,7 @@ class Signers:
     policy: Path | None
 
 
-def verification(signers: Signers, configured: Config) -> Verification:
+def verification(signers: SignerOptions, configured: Config) -> Verification:
     """Return what must be signed: by whom the options name, by a policy file, or else as it is configured.
 
     Raises:
@@ -61,23 +61,23 @@ def verification(signers: Signers, configured: Config) -> Verification:
     """
     if signers.keys or signers.identity or signers.issuer:
         if signers.policy:
-            raise WrongUsage("--policy and --key or --identity were given", "use one of them")
+            raise UsageError("--policy and --key or --identity were given", "use one of them")
         policy = _policy(signers)
-        Trust.of(0, policy, Material())  # a key that cannot be read is no answer about the image
+        TrustPolicy.from_policy(0, policy, TrustMaterial())  # a key that cannot be read is no answer about the image
         return Verification(policies=[policy])
     if signers.trusted_root:
-        raise WrongUsage("--trusted-root is for --key and --identity", "a policy names its own `trustedRoot`")
+        raise UsageError("--trusted-root is for --key and --identity", "a policy names its own `trustedRoot`")
     if signers.policy:
         return config.parse_verification(config_files.read(signers.policy), f"verification {signers.policy}")
     if not configured.verification.policies and configured.verification.mode == "enforce":
-        raise WrongUsage(
+        raise UsageError(
             "nothing says whose signature is wanted",
             "name a public key with --key, somebody with --identity and --issuer, or policies with --policy",
         )
     return configured.verification
 
 
-def judged(registry: Registry, pinned: Reference, wanted: Verification, namespace: str | None) -> Verdict:
+def verify_image(registry: Registry, pinned: Reference, wanted: Verification, namespace: str | None) -> Verdict:
     """Return the verdict on an image.
 
     Raises:
@@ -89,18 +89,18 @@ def judged(registry: Registry, pinned: Reference, wanted: Verification, namespac
         try:
             verifier.trusts(pinned, namespace)
         except GKMError as error:  # no answer about the image
-            raise WrongUsage(error.message, error.hint or "mend the policy that names it") from error
+            raise UsageError(error.message, error.hint or "mend the policy that names it") from error
     verdict = verifier.verify(registry, pinned, namespace)
     if verdict.verified is None and not verdict.allowed:
         raise GKMError(verdict.reason, verdict.message, detail=verdict.detail)
     return verdict
 
 
-def _policy(signers: Signers) -> Policy:
+def _policy(signers: SignerOptions) -> Policy:
     if bool(signers.identity) != bool(signers.issuer):
-        raise WrongUsage("--identity and --issuer belong together", "name both")
+        raise UsageError("--identity and --issuer belong together", "name both")
     if signers.identity and not signers.trusted_root:
-        raise WrongUsage(
+        raise UsageError(
             "--identity needs --trusted-root",
             "for the public Sigstore, `cosign trusted-root create --with-default-services` writes the file",
         )
@@ -108,4 +108,4 @@ def _policy(signers: Signers) -> Policy:
         named = [Identity(issuer=signers.issuer, subject_reg_exp=signers.identity)] if signers.identity else []
         return Policy(keys=signers.keys or [], identities=named, trusted_root=str(signers.trusted_root or ""))
     except ValueError as error:
-        raise WrongUsage(f"--identity cannot be used: {error}", "write a pattern in RE2's language") from error
+        raise UsageError(f"--identity cannot be used: {error}", "write a pattern in RE2's language") from error

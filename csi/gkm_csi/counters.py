@@ -9,8 +9,8 @@ from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.logs import fields
 
-PAUSE_SECONDS = 1.0
-PUBLISH = "NodePublishVolume"
+WRITE_INTERVAL_SECONDS = 1.0
+PUBLISH_METHOD = "NodePublishVolume"
 _STOP_SECONDS = 2.0
 
 log = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ class Counters:
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self._lock = threading.Lock()
-        self._publishes = _earlier(layout)
+        self._publishes = _load_previous(layout)
         self._changed = threading.Event()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="counters", daemon=True)
@@ -44,11 +44,11 @@ class Counters:
 
     def observe(self, call: str, code: str, seconds: float) -> None:
         """Count a call that has ended with a code of gRPC; all but publishes are passed over."""
-        if call != PUBLISH or code not in counters.CODES:
+        if call != PUBLISH_METHOD or code not in counters.CODES:
             return
         with self._lock:
             before = self._publishes.get(code, Histogram())
-            self._publishes[code] = before.plus(max(0.0, seconds))
+            self._publishes[code] = before.with_observation(max(0.0, seconds))
         self._changed.set()
 
     def write(self) -> None:
@@ -66,12 +66,12 @@ class Counters:
             self._changed.wait()
             self._changed.clear()
             self.write()
-            self._stop.wait(PAUSE_SECONDS)
+            self._stop.wait(WRITE_INTERVAL_SECONDS)
         if self._changed.is_set():
             self.write()
 
 
-def _earlier(layout: Layout) -> dict[str, Histogram]:
+def _load_previous(layout: Layout) -> dict[str, Histogram]:
     for leftover in counters.path(layout).parent.glob(".*.tmp"):  # a writer that was killed
         leftover.unlink(missing_ok=True)
     try:

@@ -5,27 +5,27 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gkm_csi import request
-from gkm_csi.identity import refuse_if_missing
+from gkm_csi.identity import require_kernel_features
 from gkm_csi.proto import csi_pb2 as csi
-from gkm_csi.publish import Publisher
-from gkm_csi.refusals import Code, Refusal, invalid
-from gkm_csi.stats import Stats
-from gkm_csi.unpublish import Unpublisher
+from gkm_csi.publish import VolumePublisher
+from gkm_csi.stats import VolumeStats
+from gkm_csi.status_errors import Code, StatusError, invalid_argument
+from gkm_csi.unpublish import VolumeUnpublisher
 
 _RPC = csi.NodeServiceCapability.RPC
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class NodeService:
     """csi.v1.Node for the node `name`; the methods are named as in the specification."""
 
     name: str
     max_volumes: int
     kubelet: Path
     missing: Sequence[str]
-    stats: Stats
-    publisher: Publisher
-    unpublisher: Unpublisher
+    stats: VolumeStats
+    publisher: VolumePublisher
+    unpublisher: VolumeUnpublisher
 
     def NodeGetInfo(self, _: csi.NodeGetInfoRequest) -> csi.NodeGetInfoResponse:  # noqa: N802 -- name of the RPC
         """Return who this node is; no topology, which would need the capability for it."""
@@ -50,9 +50,9 @@ class Node:
         Raises:
             Refusal: it cannot be.
         """
-        asked = request.publish(message, self.kubelet)
-        refuse_if_missing(self.missing)
-        self.publisher.publish(asked)
+        publish_request = request.parse_publish(message, self.kubelet)
+        require_kernel_features(self.missing)
+        self.publisher.publish(publish_request)
         return csi.NodePublishVolumeResponse()
 
     def NodeUnpublishVolume(  # noqa: N802 -- name of the RPC
@@ -63,7 +63,7 @@ class Node:
         Raises:
             Refusal: it could not be taken away.
         """
-        self.unpublisher.unpublish(request.place(message.volume_id, message.target_path, self.kubelet))
+        self.unpublisher.unpublish(request.parse_volume_target(message.volume_id, message.target_path, self.kubelet))
         return csi.NodeUnpublishVolumeResponse()
 
     def NodeGetVolumeStats(  # noqa: N802 -- name of the RPC
@@ -76,9 +76,9 @@ class Node:
         """
         for field in ("volume_id", "volume_path"):
             if not getattr(message, field):
-                raise invalid(f"{field} is missing")
+                raise invalid_argument(f"{field} is missing")
         try:
-            place = request.place(message.volume_id, message.volume_path, self.kubelet)
-        except Refusal as refusal:  # where nothing can be published nothing is
-            raise Refusal(Code.NOT_FOUND, refusal.message) from refusal
-        return self.stats.of(place)
+            volume = request.parse_volume_target(message.volume_id, message.volume_path, self.kubelet)
+        except StatusError as refusal:  # where nothing can be published nothing is
+            raise StatusError(Code.NOT_FOUND, refusal.message) from refusal
+        return self.stats.get(volume)

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from gkm.hoststate import pointers, waiting
+from gkm.hoststate import pointers
+from gkm.hoststate import waiting_pods as waiting
 from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.logs import fields
@@ -18,27 +19,27 @@ from gkm.hoststate.pointers import Pointer
 from gkm.hoststate.records import VolumeRecord
 from gkm.mounts.unmount import StillMounted
 
-from gkm_csi import answers
-from gkm_csi.layers import Layers, mark_of
-from gkm_csi.ledger import Ledger
-from gkm_csi.mounting import Mounting, Spot
-from gkm_csi.refusals import Code, Refusal, invalid, is_final
-from gkm_csi.request import Publish
-from gkm_csi.underway import Underway
+from gkm_csi import publish_errors as answers
+from gkm_csi.mount_interface import MountInterface, TargetState
+from gkm_csi.request import PublishRequest
+from gkm_csi.status_errors import Code, StatusError, invalid_argument, is_final
+from gkm_csi.volume_layers import VolumeLayers, mark_for
+from gkm_csi.volume_locks import VolumeLocks
+from gkm_csi.volume_records import VolumeRecords
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class _Done:
+class _CompletedSteps:
     """What must be undone when a publish fails."""
 
     recorded: bool = False
-    made: bool = False
+    created: bool = False
     mounted: bool = False
 
 
-class Publisher:
+class VolumePublisher:
     """Publishes volumes on one node."""
 
     def __init__(
@@ -46,184 +47,184 @@ class Publisher:
         node: str,
         layout: Layout,
         *,
-        ledger: Ledger,
-        mounter: Mounting,
-        layers: Layers,
-        underway: Underway,
+        volume_records: VolumeRecords,
+        mounter: MountInterface,
+        layers: VolumeLayers,
+        volume_locks: VolumeLocks,
         driver_version: Callable[[], str | None],
     ) -> None:
         self._node = node
         self._layout = layout
-        self._ledger = ledger
+        self._volume_records = volume_records
         self._mounter = mounter
         self._layers = layers
-        self._underway = underway
+        self._volume_locks = volume_locks
         self._driver_version = driver_version
 
-    def publish(self, asked: Publish) -> None:
+    def publish(self, request: PublishRequest) -> None:
         """Mount what is asked, or find it mounted.
 
         Raises:
             Refusal: it cannot be, for a reason that is known; neither record nor mount is left unless the volume was
                 published before.
         """
-        with self._underway.hold(asked.place):
-            known = self._known(asked)
-            if known is None:
-                self._begin(asked)
+        with self._volume_locks.lock(request.volume):
+            record = self._existing_record(request)
+            if record is None:
+                self._publish_new(request)
                 return
-            different = answers.of_repeat(known, asked)
-            if different:
-                raise different
-            self._settle(known, repeated=True)
+            conflict = answers.repeat_error(record, request)
+            if conflict:
+                raise conflict
+            self._ensure_mounted(record, repeated=True)
 
-    def _known(self, asked: Publish) -> VolumeRecord | None:
+    def _existing_record(self, request: PublishRequest) -> VolumeRecord | None:
         try:
-            return self._ledger.load(asked.place.volume_id)
+            return self._volume_records.load(request.volume.volume_id)
         except UnreadableState as error:
-            raise Refusal(
+            raise StatusError(
                 Code.FAILED_PRECONDITION,
-                f"the record of volume {asked.place.volume_id} on {self._node} is damaged; delete the pod",
+                f"the record of volume {request.volume.volume_id} on {self._node} is damaged; delete the pod",
             ) from error
 
-    def _record(self, asked: Publish) -> VolumeRecord:
+    def _record(self, request: PublishRequest) -> VolumeRecord:
         """Return the record of a new volume: of the cache as it is now, or of none where the pod starts without."""
         try:
-            return _record(asked, self._pointer(asked))
-        except Refusal as refusal:
-            if not asked.options.or_empty:
+            return _record(request, self._pointer(request))
+        except StatusError as refusal:
+            if not request.options.or_empty:
                 raise
-            return _record(asked, None, empty_because=refusal.message)
+            return _record(request, None, empty_because=refusal.message)
 
-    def _begin(self, asked: Publish) -> None:
-        record = self._record(asked)
+    def _publish_new(self, request: PublishRequest) -> None:
+        record = self._record(request)
         try:
-            self._settle(record, repeated=False)
-        except Refusal as refusal:
+            self._ensure_mounted(record, repeated=False)
+        except StatusError as refusal:
             # ABORTED ends with the other call: who asks again in a second gets the cache.
-            if not (record.digest and asked.options.or_empty) or refusal.code is Code.ABORTED:
+            if not (record.digest and request.options.or_empty) or refusal.code is Code.ABORTED:
                 raise
-            self._settle(_record(asked, None, empty_because=refusal.message), repeated=False)
+            self._ensure_mounted(_record(request, None, empty_because=refusal.message), repeated=False)
 
-    def _pointer(self, asked: Publish) -> Pointer:
+    def _pointer(self, request: PublishRequest) -> Pointer:
         try:
-            pointer = pointers.load(self._layout, asked.ref)
+            pointer = pointers.load(self._layout, request.ref)
         except UnreadableState as error:
-            log.exception("pointer unreadable", extra=fields(cache=str(asked.ref)))
-            raise answers.unreadable(asked.ref, self._node) from error
-        refusal = answers.of_pointer(pointer, asked.ref, self._node, self._driver_version())
-        if refusal or pointer is None:
-            self._note_waiting(pointer, refusal)
-            raise refusal or answers.unreadable(asked.ref, self._node)
+            log.exception("pointer unreadable", extra=fields(cache=str(request.ref)))
+            raise answers.pointer_unreadable(request.ref, self._node) from error
+        status_error = answers.pointer_error(pointer, request.ref, self._node, self._driver_version())
+        if status_error or pointer is None:
+            self._record_waiting(pointer, status_error)
+            raise status_error or answers.pointer_unreadable(request.ref, self._node)
         return pointer
 
-    def _note_waiting(self, pointer: Pointer | None, refusal: Refusal | None) -> None:
+    def _record_waiting(self, pointer: Pointer | None, status_error: StatusError | None) -> None:
         # Only of caches that are known here: names that pods make up leave no files.
-        if pointer is not None and refusal is not None and refusal.code is Code.UNAVAILABLE:
+        if pointer is not None and status_error is not None and status_error.code is Code.UNAVAILABLE:
             try:
-                waiting.note(self._layout, pointer.ref)
+                waiting.mark_waiting(self._layout, pointer.ref)
             except OSError:
                 log.exception("it cannot be noted that a pod waits", extra=fields(cache=str(pointer.ref)))
 
-    def _settle(self, record: VolumeRecord, *, repeated: bool) -> None:
+    def _ensure_mounted(self, record: VolumeRecord, *, repeated: bool) -> None:
         target = Path(record.target_path)
-        mark = mark_of(record)
-        done = _Done()
+        mark = mark_for(record)
+        steps = _CompletedSteps()
         try:
-            spot = self._look(target)
-            if repeated and spot.mounts == (mark,):
-                log.info("published already", extra=fields(**_told(record)))
+            state = self._observe(target)
+            if repeated and state.mounts == (mark,):
+                log.info("published already", extra=fields(**_log_fields(record)))
                 return
             # A record is never undone while a mount of its volume may be there.
-            done.recorded = repeated and mark not in spot.mounts
-            self._clear(target, spot, record.volume_id)
-            with self._layers.entry(record) as entry:
-                self._mount(entry, record, done, repeated=repeated)
+            steps.recorded = repeated and mark not in state.mounts
+            self._clear_target(target, state, record.volume_id)
+            with self._layers.locked_entry(record) as entry:
+                self._mount(entry, record, steps, repeated=repeated)
         except Exception as error:
             # After an uncertain answer kubelet comes back for a volume that it knows of: its digest must stay.
             if not repeated or is_final(error):
-                self._undo(record, done)
+                self._undo(record, steps)
             raise
-        log.info("published", extra=fields(**_told(record)))
+        log.info("published", extra=fields(**_log_fields(record)))
 
-    def _mount(self, entry: int | None, record: VolumeRecord, done: _Done, *, repeated: bool) -> None:
+    def _mount(self, entry: int | None, record: VolumeRecord, steps: _CompletedSteps, *, repeated: bool) -> None:
         target = Path(record.target_path)
         if not repeated:
-            done.recorded = True
-            self._ledger.add(record)
-        done.made = self._make(target)
+            steps.recorded = True
+            self._volume_records.add(record)
+        steps.created = self._make_target(target)
         private_bytes = record.options.size_limit if record.is_private else None
-        with self._layers.over(entry, record) as layers:
-            done.mounted = True  # before: what fails after the kernel has mounted must be undone as well
-            self._mounter.mount(layers, target, mark_of(record), private_bytes)
-        self._ledger.write_usage(record.ref)
+        with self._layers.lower_layers(entry, record) as layers:
+            steps.mounted = True  # before: what fails after the kernel has mounted must be undone as well
+            self._mounter.mount(layers, target, mark_for(record), private_bytes)
+        self._volume_records.write_usage(record.ref)
 
-    def _look(self, target: Path) -> Spot:
+    def _observe(self, target: Path) -> TargetState:
         try:
-            return self._mounter.look(target)
+            return self._mounter.observe(target)
         except OSError as error:
-            raise invalid(
+            raise invalid_argument(
                 f"target_path on {self._node}: its parent must exist and nothing on the way may be a link or a file "
                 f"({error.strerror})"
             ) from error
 
-    def _make(self, target: Path) -> bool:
+    def _make_target(self, target: Path) -> bool:
         try:
             return self._mounter.make(target)
         except OSError as error:
-            raise Refusal(
+            raise StatusError(
                 Code.FAILED_PRECONDITION,
                 f"the target directory cannot be made on {self._node} ({error.strerror}); delete the pod",
             ) from error
 
-    def _clear(self, target: Path, spot: Spot, volume_id: str) -> None:
+    def _clear_target(self, target: Path, state: TargetState, volume_id: str) -> None:
         """Make sure that nothing of others is at the target; a mount of this volume that lost its record goes."""
-        if any(mark is None or mark.owner != volume_id for mark in spot.mounts):
-            raise Refusal(
+        if any(mark is None or mark.owner != volume_id for mark in state.mounts):
+            raise StatusError(
                 Code.FAILED_PRECONDITION,
                 f"something else is mounted at the target of volume {volume_id} on {self._node}; delete the pod, and "
                 f"unmount what is left there",
             )
-        if spot.mounts:
+        if state.mounts:
             self._mounter.unmount(target)
-        elif spot.exists and not spot.empty:
-            raise Refusal(
+        elif state.exists and not state.empty:
+            raise StatusError(
                 Code.FAILED_PRECONDITION,
                 f"the target directory of volume {volume_id} on {self._node} is not empty; delete the pod",
             )
 
-    def _undo(self, record: VolumeRecord, done: _Done) -> None:
+    def _undo(self, record: VolumeRecord, steps: _CompletedSteps) -> None:
         target = Path(record.target_path)
         try:
-            if done.mounted:
+            if steps.mounted:
                 self._mounter.unmount(target)
-            if done.made:
+            if steps.created:
                 self._mounter.remove(target)
-            if done.recorded:
-                self._ledger.remove(record.volume_id)
-                self._ledger.write_usage(record.ref)
+            if steps.recorded:
+                self._volume_records.remove(record.volume_id)
+                self._volume_records.write_usage(record.ref)
         except (OSError, StillMounted):
             # What is left is a record, and a mount at most: the next publish, unpublish or start deals with both.
-            log.exception("a failed publish could not be undone", extra=fields(**_told(record)))
+            log.exception("a failed publish could not be undone", extra=fields(**_log_fields(record)))
 
 
-def _record(asked: Publish, pointer: Pointer | None, *, empty_because: str = "") -> VolumeRecord:
+def _record(request: PublishRequest, pointer: Pointer | None, *, empty_because: str = "") -> VolumeRecord:
     return VolumeRecord(
-        volume_id=asked.place.volume_id,
-        target_path=str(asked.place.target),
-        pod_name=asked.pod.name,
-        pod_namespace=asked.pod.namespace,
-        pod_uid=asked.pod.uid,
-        ref=asked.ref,
+        volume_id=request.volume.volume_id,
+        target_path=str(request.volume.target),
+        pod_name=request.pod.name,
+        pod_namespace=request.pod.namespace,
+        pod_uid=request.pod.uid,
+        ref=request.ref,
         digest=pointer.digest if pointer else "",
         volume_size=pointer.size_bytes if pointer else 0,
         start_time=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        options=asked.options,
+        options=request.options,
         empty_because=empty_because,
     )
 
 
-def _told(record: VolumeRecord) -> dict[str, str]:
+def _log_fields(record: VolumeRecord) -> dict[str, str]:
     return {
         "volume": record.volume_id,
         "cache": str(record.ref),

@@ -18,14 +18,14 @@ from gkm.hoststate.records import VolumeRecord
 from gkm.mounts.marks import MarkedMount
 from gkm.mounts.unmount import StillMounted
 
-from gkm_csi.ledger import Ledger
 from gkm_csi.mounter import Mounter
+from gkm_csi.volume_records import VolumeRecords
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Mending:
+class RepairPlan:
     """What is to be done: records that stand for nothing, and mounts that nobody answers for."""
 
     records: tuple[VolumeRecord, ...]
@@ -34,7 +34,7 @@ class Mending:
 
 def decide(
     found: Iterable[VolumeRecord], mounts: Iterable[MarkedMount], unreadable: frozenset[str], existing: frozenset[str]
-) -> Mending:
+) -> RepairPlan:
     """Return what to mend; pure.
 
     `existing` holds the target paths that exist. A record without a mount whose target is there is one that kubelet
@@ -43,7 +43,7 @@ def decide(
     found, mounts = tuple(found), tuple(mounts)
     mounted = {mount.mark.owner for mount in mounts}
     known = {record.volume_id for record in found} | unreadable
-    return Mending(
+    return RepairPlan(
         records=tuple(
             record for record in found if record.volume_id not in mounted and record.target_path not in existing
         ),
@@ -51,7 +51,7 @@ def decide(
     )
 
 
-def reconcile(layout: Layout, ledger: Ledger, mounter: Mounter) -> None:
+def reconcile(layout: Layout, volume_records: VolumeRecords, mounter: Mounter) -> None:
     """Make records and mounts agree, and fill the ledger.
 
     Raises:
@@ -60,19 +60,19 @@ def reconcile(layout: Layout, ledger: Ledger, mounter: Mounter) -> None:
     # What a killed writer left: at the start nobody else writes here.
     for leftover in (*layout.usage.glob("*/*/.*.tmp"), *layout.volumes.glob("*/.*.tmp")):
         leftover.unlink(missing_ok=True)
-    for place in mounter.scratches():
-        _clear(mounter, place)
+    for place in mounter.leftover_scratch_directories():
+        _remove_scratch(mounter, place)
     found, unreadable = _read(layout)
     existing = frozenset(record.target_path for record in found if _exists(Path(record.target_path)))
-    mending = decide(found, mounter.ours(), frozenset(unreadable), existing)
+    repairs = decide(found, mounter.own_mounts(), frozenset(unreadable), existing)
     for record in found:
-        ledger.know(record)
-    for record in mending.records:
-        _remove(ledger, record)
-    for mount in mending.mounts:
+        volume_records.track(record)
+    for record in repairs.records:
+        _remove(volume_records, record)
+    for mount in repairs.mounts:
         _unmount(mounter, mount)
-    for ref in {record.ref for record in found} | _used(layout):
-        _write_usage(ledger, ref)
+    for ref in {record.ref for record in found} | _refs_with_usage(layout):
+        _write_usage(volume_records, ref)
 
 
 # One volume that cannot be read or mended must not keep the node from serving the others.
@@ -97,40 +97,40 @@ def _read(layout: Layout) -> tuple[list[VolumeRecord], list[str]]:
     return found, unreadable
 
 
-def _clear(mounter: Mounter, place: Path) -> None:
+def _remove_scratch(mounter: Mounter, place: Path) -> None:
     try:
-        mounter.clear_scratch(place)
+        mounter.remove_scratch(place)
     except (OSError, StillMounted):
         log.exception("half a private layer stays", extra=fields(place=str(place)))
 
 
-def _remove(ledger: Ledger, record: VolumeRecord) -> None:
-    told = fields(volume=record.volume_id, cache=str(record.ref), target=record.target_path)
+def _remove(volume_records: VolumeRecords, record: VolumeRecord) -> None:
+    log_fields = fields(volume=record.volume_id, cache=str(record.ref), target=record.target_path)
     try:
-        ledger.remove(record.volume_id)
+        volume_records.remove(record.volume_id)
     except OSError:
-        log.exception("record without a mount stays", extra=told)
+        log.exception("record without a mount stays", extra=log_fields)
     else:
-        log.warning("record without a mount removed", extra=told)
+        log.warning("record without a mount removed", extra=log_fields)
 
 
-def _write_usage(ledger: Ledger, ref: CacheRef) -> None:
+def _write_usage(volume_records: VolumeRecords, ref: CacheRef) -> None:
     try:
-        ledger.write_usage(ref)
+        volume_records.write_usage(ref)
     except OSError:
         log.exception("usage file not written", extra=fields(cache=str(ref)))
 
 
 def _unmount(mounter: Mounter, mount: MarkedMount) -> None:
     path = Path(mount.point)
-    told = fields(volume=mount.mark.owner, digest=mount.mark.content, target=mount.point)
+    log_fields = fields(volume=mount.mark.owner, digest=mount.mark.content, target=mount.point)
     try:
         mounter.unmount(path)
         mounter.remove(path)
     except (OSError, StillMounted, ValueError):
-        log.exception("mount without a record stays", extra=told)
+        log.exception("mount without a record stays", extra=log_fields)
     else:
-        log.warning("mount without a record removed", extra=told)
+        log.warning("mount without a record removed", extra=log_fields)
 
 
 def _exists(path: Path) -> bool:
@@ -141,7 +141,7 @@ def _exists(path: Path) -> bool:
     return True
 
 
-def _used(layout: Layout) -> set[CacheRef]:
+def _refs_with_usage(layout: Layout) -> set[CacheRef]:
     refs = set()
     for path in layout.usage.glob("*/*"):
         try:

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 
 from gkm.hoststate.logs import fields
 
-from gkm_csi.identity import NAME
+from gkm_csi.identity import DRIVER_NAME
 from gkm_csi.proto import registration_pb2 as registration
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Registration:
+class RegistrationService:
     """pluginregistration.Registration; `endpoint` is the path of the CSI socket as kubelet sees it."""
 
     endpoint: str
@@ -24,7 +24,7 @@ class Registration:
     def GetInfo(self, _: registration.InfoRequest) -> registration.PluginInfo:  # noqa: N802 -- name of the RPC
         """Return name, kind and socket; 1.0.0 stands for all of CSI 1.x."""
         return registration.PluginInfo(
-            type="CSIPlugin", name=NAME, endpoint=self.endpoint, supported_versions=["1.0.0"]
+            type="CSIPlugin", name=DRIVER_NAME, endpoint=self.endpoint, supported_versions=["1.0.0"]
         )
 
     def NotifyRegistrationStatus(  # noqa: N802 -- name of the RPC
@@ -32,7 +32,7 @@ class Registration:
     ) -> registration.RegistrationStatusResponse:
         """Note what kubelet says; it tries again by itself when it could not register us."""
         if status.plugin_registered:
-            log.info("registered with kubelet", extra=fields(driver=NAME, endpoint=self.endpoint))
+            log.info("registered with kubelet", extra=fields(driver=DRIVER_NAME, endpoint=self.endpoint))
         else:
-            log.error("kubelet did not register the driver", extra=fields(driver=NAME, reason=status.error))
+            log.error("kubelet did not register the driver", extra=fields(driver=DRIVER_NAME, reason=status.error))
         return registration.RegistrationStatusResponse()

@@ -12,14 +12,15 @@ from gkm.hoststate import names
 from gkm.hoststate.names import CacheRef, InvalidName
 from gkm.hoststate.records import VolumeOptions
 
-from gkm_csi import attributes, options
-from gkm_csi.attributes import OF_KUBELET
+from gkm_csi import cache_attributes as attributes
+from gkm_csi import volume_attributes as options
+from gkm_csi.cache_attributes import KUBELET_PREFIX
 from gkm_csi.proto.csi_pb2 import NodePublishVolumeRequest, VolumeCapability
-from gkm_csi.refusals import Refusal, invalid
+from gkm_csi.status_errors import StatusError, invalid_argument
 
-MAX_ATTRIBUTES: Final = 4096
+MAX_ATTRIBUTES_BYTES: Final = 4096
 """Bytes of all keys and values together."""
-MAX_PATH: Final = 4095
+MAX_PATH_BYTES: Final = 4095
 _MAX_POD_FIELD: Final = 253
 
 _Mode = VolumeCapability.AccessMode
@@ -35,7 +36,7 @@ _MODES = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Pod:
+class PodInfo:
     """The pod as kubelet states it."""
 
     name: str
@@ -44,7 +45,7 @@ class Pod:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class VolumeTarget:
     """A volume and where it is, or is to be: all that unpublish is told."""
 
     volume_id: str
@@ -52,16 +53,16 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Publish:
+class PublishRequest:
     """A volume to publish."""
 
-    place: Place
-    pod: Pod
+    volume: VolumeTarget
+    pod: PodInfo
     ref: CacheRef
     options: VolumeOptions
 
 
-def publish(message: NodePublishVolumeRequest, kubelet: Path) -> Publish:
+def parse_publish(message: NodePublishVolumeRequest, kubelet: Path) -> PublishRequest:
     """Return what a NodePublishVolume asks.
 
     Raises:
@@ -71,26 +72,31 @@ def publish(message: NodePublishVolumeRequest, kubelet: Path) -> Publish:
     _check_capability(message)
     context = dict(message.volume_context)
     size = sum(len(key.encode()) + len(value.encode()) for key, value in context.items())
-    if size > MAX_ATTRIBUTES:
-        raise invalid(f"volume_context holds {size} bytes; the CSI specification allows {MAX_ATTRIBUTES}")
-    pod = _pod(context)
-    given = attributes.of_pod(context)
-    ref = attributes.cache_of(given, pod.namespace)
-    return Publish(
-        place(message.volume_id, message.target_path, kubelet), pod, ref, _options(given, readonly=message.readonly)
+    if size > MAX_ATTRIBUTES_BYTES:
+        raise invalid_argument(
+            f"volume_context holds {size} bytes; the CSI specification allows {MAX_ATTRIBUTES_BYTES}"
+        )
+    pod = _pod_info(context)
+    pod_attributes = attributes.pod_attributes(context)
+    ref = attributes.cache_ref(pod_attributes, pod.namespace)
+    return PublishRequest(
+        parse_volume_target(message.volume_id, message.target_path, kubelet),
+        pod,
+        ref,
+        _options(pod_attributes, readonly=message.readonly),
     )
 
 
-def _options(given: Mapping[str, str], *, readonly: bool) -> VolumeOptions:
-    found = options.options_of(given)
+def _options(pod_attributes: Mapping[str, str], *, readonly: bool) -> VolumeOptions:
+    found = options.volume_options(pod_attributes)
     if readonly and found.private:
-        raise invalid(
+        raise invalid_argument(
             f'the volume says readOnly: true, and its attribute {options.READ_ONLY} says "false": take one of them out'
         )
     return found
 
 
-def place(volume_id: str, target_path: str, kubelet: Path) -> Place:
+def parse_volume_target(volume_id: str, target_path: str, kubelet: Path) -> VolumeTarget:
     """Return a volume and its target, which must lie beneath kubelet's directory.
 
     Raises:
@@ -100,51 +106,59 @@ def place(volume_id: str, target_path: str, kubelet: Path) -> Place:
     try:
         names.volume_id(volume_id)
     except InvalidName as error:
-        raise invalid(f"volume_id: {error}") from error
-    return Place(volume_id, _target(target_path, kubelet))
+        raise invalid_argument(f"volume_id: {error}") from error
+    return VolumeTarget(volume_id, _target(target_path, kubelet))
 
 
 def _check_present(volume_id: str, target_path: str) -> None:
     if not volume_id:
-        raise invalid("volume_id is missing")
+        raise invalid_argument("volume_id is missing")
     if not target_path:
-        raise invalid("target_path is missing")
+        raise invalid_argument("target_path is missing")
 
 
 def _target(text: str, kubelet: Path) -> Path:
-    if len(text.encode()) > MAX_PATH or any(ord(character) < ord(" ") for character in text):
-        raise invalid(f"target_path is longer than {MAX_PATH} bytes or holds control characters")
+    if len(text.encode()) > MAX_PATH_BYTES or any(ord(character) < ord(" ") for character in text):
+        raise invalid_argument(f"target_path is longer than {MAX_PATH_BYTES} bytes or holds control characters")
     path = Path(text)
     if not path.is_absolute() or ".." in path.parts or str(path) != text:
-        raise invalid("target_path must be absolute, without '.', '..', doubled or trailing slashes")
+        raise invalid_argument("target_path must be absolute, without '.', '..', doubled or trailing slashes")
     # Never kubelet's directory itself or what lies directly in it: that is nobody's volume.
     if kubelet not in path.parent.parents:
-        raise invalid(f"target_path is not below {kubelet}, the directory that csi.gkm.io is told kubelet uses")
+        raise invalid_argument(
+            f"target_path is not below {kubelet}, the directory that csi.gkm.io is told kubelet uses"
+        )
     return path
 
 
 def _check_capability(message: NodePublishVolumeRequest) -> None:
     if not message.HasField("volume_capability"):
-        raise invalid("volume_capability is missing")
+        raise invalid_argument("volume_capability is missing")
     capability = message.volume_capability
     if capability.WhichOneof("access_type") != "mount":
-        raise invalid("a kernel cache is a directory: volume_capability must ask for a mount, not for a block device")
+        raise invalid_argument(
+            "a kernel cache is a directory: volume_capability must ask for a mount, not for a block device"
+        )
     if capability.mount.mount_flags:
-        raise invalid("mount flags cannot be chosen: a cache is always mounted nosuid and nodev")
+        raise invalid_argument("mount flags cannot be chosen: a cache is always mounted nosuid and nodev")
     if capability.access_mode.mode not in _MODES:
-        raise invalid("the access mode of an inline volume must be one of SINGLE_NODE_*")
+        raise invalid_argument("the access mode of an inline volume must be one of SINGLE_NODE_*")
 
 
-def _pod(context: Mapping[str, str]) -> Pod:
-    ephemeral = context.get(OF_KUBELET + "ephemeral")
+def _pod_info(context: Mapping[str, str]) -> PodInfo:
+    ephemeral = context.get(KUBELET_PREFIX + "ephemeral")
     if ephemeral is not None and ephemeral != "true":
-        raise invalid("csi.gkm.io serves inline volumes of pods (spec.volumes[].csi), not persistent volumes")
+        raise invalid_argument("csi.gkm.io serves inline volumes of pods (spec.volumes[].csi), not persistent volumes")
     missing = [
-        key for key in ("ephemeral", "pod.name", "pod.namespace", "pod.uid") if not context.get(OF_KUBELET + key)
+        key for key in ("ephemeral", "pod.name", "pod.namespace", "pod.uid") if not context.get(KUBELET_PREFIX + key)
     ]
     if missing:
-        raise _without_pod_info(f"{', '.join(OF_KUBELET + key for key in missing)} missing")
-    pod = Pod(context[OF_KUBELET + "pod.name"], context[OF_KUBELET + "pod.namespace"], context[OF_KUBELET + "pod.uid"])
+        raise _without_pod_info(f"{', '.join(KUBELET_PREFIX + key for key in missing)} missing")
+    pod = PodInfo(
+        context[KUBELET_PREFIX + "pod.name"],
+        context[KUBELET_PREFIX + "pod.namespace"],
+        context[KUBELET_PREFIX + "pod.uid"],
+    )
     try:
         names.namespace(pod.namespace)
     except InvalidName as error:
@@ -154,7 +168,7 @@ def _pod(context: Mapping[str, str]) -> Pod:
     return pod
 
 
-def _without_pod_info(what: str) -> Refusal:
-    return invalid(
+def _without_pod_info(what: str) -> StatusError:
+    return invalid_argument(
         f"{what}: the CSIDriver csi.gkm.io must have podInfoOnMount: true and volumeLifecycleModes: [Ephemeral]"
     )

@@ -18,7 +18,7 @@ from gkm.api.config import Config, ConfigInvalid
 from gkm.api.errors import GKMError
 from gkm.api.policies import is_pem
 from gkm.images.reference import Reference
-from gkm.images.signatures.material import Material
+from gkm.images.signatures.trust_material import TrustMaterial
 
 from gkm_operator import flags
 
@@ -69,7 +69,7 @@ class _Files:
     """Reads what a configuration names by path."""
 
     def __init__(self) -> None:
-        self._material = Material()
+        self._material = TrustMaterial()
         self.absent: dict[str, None] = {}
 
     def key(self, key: str, at: str) -> Iterator[str]:

@@ -10,19 +10,19 @@ from gkm.kube.elector import Elector
 from gkm.kube.secrets import KubeSecrets, own_namespace
 
 from gkm_operator import metrics
-from gkm_operator.caches import installed
 from gkm_operator.caches.controller import CachesController
-from gkm_operator.caches.schedule import Schedule
+from gkm_operator.caches.verification.recheck import RecheckSchedule
 from gkm_operator.health import HealthServer
-from gkm_operator.images import RegistryImages
-from gkm_operator.plans import flavors
+from gkm_operator.images import CheckedImages
 from gkm_operator.plans.controller import PlansController
+from gkm_operator.plans.write import flavors
+from gkm_operator.preconditions import check as installed
 
 LEASE_PATIENCE_SECONDS = 3.0
 LOOK_SECONDS = 0.5
 
 
-class LeaseLost(RuntimeError):
+class LeadershipEnded(RuntimeError):
     """This process does not lead any more."""
 
 
@@ -30,23 +30,23 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
     """Work until `stop`; return the exit code.
 
     Raises:
-        KindsMissing, KindsForeign, RightsMissing: something is not installed (gkm_operator.caches.installed).
+        KindsMissing, KindsForeign, RightsMissing: something is not installed (gkm_operator.preconditions.check).
         LeaseLost: another replica may work now.
     """
     api = connect(arguments.kubeconfig, arguments.context, metrics.api_answered)
     # With a connection of its own, which gives up long before the lease is lost.
-    impatient = connect(arguments.kubeconfig, arguments.context, metrics.api_answered, patience=LEASE_PATIENCE_SECONDS)
+    impatient = connect(arguments.kubeconfig, arguments.context, metrics.api_answered, timeout=LEASE_PATIENCE_SECONDS)
     elector = Elector(impatient, own_namespace(), arguments.lease, arguments.identity)
-    metrics.LEADS.set_function(lambda: elector.leads)
+    metrics.LEADS.set_function(lambda: elector.is_leader)
     plans = PlansController(
-        api, config, leads=lambda: elector.leads, instance=arguments.identity, namespace=own_namespace()
+        api, config, leads=lambda: elector.is_leader, instance=arguments.identity, namespace=own_namespace()
     )
     caches = CachesController(
         api,
-        RegistryImages.of(config, secrets=PullSecrets(KubeSecrets(api), config.registries, own_namespace())),
+        CheckedImages.of(config, secrets=PullSecrets(KubeSecrets(api), config.registries, own_namespace())),
         instance=arguments.identity,
         namespace=own_namespace(),
-        again=Schedule.of(config.verification),
+        again=RecheckSchedule.of(config.verification),
         nodes=(flavors.nodes(config.topology.labels.flavor), plans.see_node),
     )
     health = HealthServer(arguments.health, lambda: caches.synced, {"/metrics": metrics.page})
@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
     try:
         there = installed.wait(api, (own_namespace(), arguments.lease), stop)
         # All watch caches, so that who follows a leader knows everything already; one works.
-        if there and caches.watch(stop) and elector.lead(stop):
+        if there and caches.watch(stop) and elector.acquire(stop):
             caches.work()
             plans.work()
             _lead(elector, stop)
@@ -75,5 +75,5 @@ def _lead(elector: Elector, stop: Event) -> None:
         LeaseLost: somebody else may work by now. The process must end at once: what it began, it cannot call back.
     """
     while not stop.wait(LOOK_SECONDS):
-        if not elector.leads:
-            raise LeaseLost("the lease was not renewed in time; another replica takes over")
+        if not elector.is_leader:
+            raise LeadershipEnded("the lease was not renewed in time; another replica takes over")

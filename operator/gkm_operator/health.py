@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 
-from gkm.probes.messages import Page, refusal
+from gkm.probes.messages import Page, error_page
 from gkm.probes.server import PageServer
 
 OK = Page(b"ok\n")
@@ -16,6 +16,6 @@ class HealthServer(PageServer):
     def __init__(
         self, address: tuple[str, int], ready: Callable[[], bool], more: Mapping[str, Callable[[], Page]] = NO_PAGES
     ) -> None:
-        not_ready = refusal(HTTPStatus.SERVICE_UNAVAILABLE, "not ready")
+        not_ready = error_page(HTTPStatus.SERVICE_UNAVAILABLE, "not ready")
         pages = {"/healthz": lambda: OK, "/readyz": lambda: OK if ready() else not_ready}
         super().__init__(address, {**pages, **more})

@@ -89,7 +89,7 @@ class Images(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class RegistryImages:
+class CheckedImages:
     """`Images` by gkm.images."""
 
     registry: Registry
@@ -103,7 +103,7 @@ class RegistryImages:
         limits: Limits | None = None,
         secrets: PullSecrets | None = None,
         seconds: float = VERIFY_SECONDS,
-    ) -> "RegistryImages":
+    ) -> "CheckedImages":
         """Return images as they are configured; without `secrets` registries are read anonymously.
 
         The signatures of one image may take `seconds` to arrive, all together.
@@ -116,7 +116,7 @@ class RegistryImages:
         self.registry.hosts.check_allowed(ref)
         self.verifier.check_covered(ref, namespace)
 
-    def opened_for(self, image: str, namespace: str | None, secrets: Sequence[str]) -> "RegistryImages":
+    def opened_for(self, image: str, namespace: str | None, secrets: Sequence[str]) -> "CheckedImages":
         """Return the same with the credentials of a cache."""
         found = self.secrets.credentials(image, namespace, secrets) if self.secrets else None
         return self if found is None else replace(self, registry=self.registry.with_credentials(found))

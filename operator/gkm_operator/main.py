@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from threading import Event
 
-from gkm.api import first_use
+from gkm.api import msgspec_warmup as first_use
 from gkm.api.config import Config, ConfigInvalid
 from gkm.hoststate import logs
 from gkm.hoststate.command_line import Parser, print_line
@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(_with_command(sys.argv[1:] if argv is None else argv))
     if arguments.check_config:
         return _check(arguments.config)
-    logs.start(arguments.log_level)
+    logs.configure(arguments.log_level)
     try:
         config = flags.read_config(arguments.config)
     except ConfigInvalid as error:
@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         signal.signal(number, lambda *_: stop.set())
     try:
         run = _command(arguments.command)
-        first_use.make_ready()
+        first_use.warm_up()
         return run(arguments, config, stop)
     except ModuleNotFoundError:
         raise  # who started us says what to install

@@ -69,28 +69,28 @@ TOPOLOGY_NODES: Final = Gauge(
 LEADS: Final = Gauge("gkm_leader", "Whether this replica leads: 1 or 0.", registry=REGISTRY)
 
 
-def reconciled(controller: str) -> Callable[[str, float], None]:
+def reconcile_recorder(controller: str) -> Callable[[str, float], None]:
     """Return what takes in the result and the seconds of one look."""
     return lambda result, seconds: RECONCILE_SECONDS.labels(controller, result).observe(seconds)
 
 
-def judged(kind: str, result: str, seconds: float) -> None:
+def record_review(kind: str, result: str, seconds: float) -> None:
     """Take in an answered admission request; `kind` is one of ours (`gkm_operator.admission.review` reads no other)."""
     ADMISSION_SECONDS.labels(kind, result).observe(seconds)
 
 
-def verified(result: str, seconds: float) -> None:
+def record_verification(result: str, seconds: float) -> None:
     """Take in a verification."""
     VERIFY_SECONDS.labels(result).observe(seconds)
 
 
-def planned(result: str, reason: str, seconds: float) -> None:
-    """Take in a run that was planned; reasons are ours (gkm_operator.plans.wording)."""
+def record_plan(result: str, reason: str, seconds: float) -> None:
+    """Take in a run that was planned; reasons are ours (gkm_operator.plans.planning.refusals)."""
     PLANS.labels(result, reason).inc()
     PLAN_SECONDS.observe(seconds)
 
 
-def surveyed(located: int, quarantined: int, bare: int) -> None:
+def record_survey(located: int, quarantined: int, bare: int) -> None:
     """Take in a survey of all nodes."""
     for state, count in (("located", located), ("quarantined", quarantined), ("bare", bare)):
         TOPOLOGY_NODES.labels(state).set(count)

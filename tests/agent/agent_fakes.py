@@ -12,15 +12,15 @@ from gkm.api.nodes import NodeStatus
 from gkm.api.signers import Signer
 from gkm.gpus.values import Gpu, Inventory
 from gkm.hoststate.layout import Layout
-from gkm.images.cache import CacheImage, Format, Target
+from gkm.images.cache import CacheImage, Format, GpuTarget
 from gkm.images.pulling import entry
-from gkm.images.pulling.entry import Entry, FileList, ListedFile
-from gkm.images.pulling.pull import Stage
+from gkm.images.pulling.entry import FileList, ListedFile, StoreEntry
+from gkm.images.pulling.pull import PullStage
 from gkm.images.reference import Reference
 from gkm.images.signatures.verify import Verdict
-from gkm_agent.images import Progress
-from gkm_agent.sink import NotWritten
-from gkm_agent.values import WantedCache
+from gkm_agent.caches.model import WantedCache
+from gkm_agent.interfaces.sink import NotWritten
+from gkm_agent.pulls.images import Progress
 
 H100 = Gpu(0, "cuda", model="NVIDIA H100 80GB HBM3", driver_version="570.86.15", arch="90", warp_size=32)
 A100 = Gpu(0, "cuda", model="NVIDIA A100-SXM4-80GB", driver_version="570.86.15", arch="80", warp_size=32)
@@ -75,11 +75,11 @@ class FakeImages:
 
     def describe(self, image: str, digest: str) -> CacheImage:
         self._step("describe", digest)
-        targets = tuple(Target("cuda", arch, 32) for arch in self.archs)
+        targets = tuple(GpuTarget("cuda", arch, 32) for arch in self.archs)
         ref = Reference.parse(image).pinned(digest)
         return CacheImage(ref, digest, Format.TRITON, targets, None, None, (), {})
 
-    def fetch(self, image: CacheImage, progress: Progress) -> Entry:
+    def fetch(self, image: CacheImage, progress: Progress) -> StoreEntry:
         with self._lock:
             self.at_once += 1
             self.most_at_once = max(self.most_at_once, self.at_once)
@@ -89,10 +89,10 @@ class FakeImages:
             with self._lock:
                 self.at_once -= 1
 
-    def find(self, digest: str) -> Entry | None:
+    def find(self, digest: str) -> StoreEntry | None:
         return entry.find(self.layout, digest)
 
-    def _fetch(self, image: CacheImage, progress: Progress) -> Entry:
+    def _fetch(self, image: CacheImage, progress: Progress) -> StoreEntry:
         present = entry.find(self.layout, image.digest)
         if present is not None:
             return present
@@ -100,10 +100,10 @@ class FakeImages:
         work = Path(tempfile.mkdtemp(dir=self.layout.work))
         try:
             for percent in (0, 50, 100):
-                progress(Stage.DOWNLOADING, percent)
+                progress(PullStage.DOWNLOADING, percent)
             content = work / entry.CONTENT
             content.mkdir()
-            progress(Stage.EXTRACTING, 0)
+            progress(PullStage.EXTRACTING, 0)
             (content / "kernel.cubin").write_text(image.digest)
             listed = ListedFile("kernel.cubin", len(image.digest), hashlib.sha256(image.digest.encode()).hexdigest())
             self._step("publish", image.digest)

@@ -18,13 +18,13 @@ from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import Pointer
 from gkm.hoststate.records import VolumeRecord
 from gkm.kube.resources import NODES
-from gkm_agent import cleaning
-from gkm_agent.agent import Agent
-from gkm_agent.desk import Desk
-from gkm_agent.gpu_watch import GpuWatch
-from gkm_agent.kube_source import KubeSource
-from gkm_agent.publisher import Publisher
-from gkm_agent.values import WantedCache
+from gkm_agent.caches.model import WantedCache
+from gkm_agent.gpus import GpuWatch
+from gkm_agent.kubernetes.source import KubernetesSource
+from gkm_agent.reconcile.reconciler import Reconciler
+from gkm_agent.report.publisher import StatusPublisher
+from gkm_agent.store import startup as cleaning
+from gkm_agent.store.pointers import PointerStore
 from kube.fake_api import FakeApi
 from testbed.registry import Registry
 
@@ -45,9 +45,9 @@ class Node:
     now: float = 1_750_000_000.0
     policy: str = "policy"
     keeps: bool = False
-    agent: Agent = field(init=False)
+    agent: Reconciler = field(init=False)
     watch: GpuWatch = field(init=False)
-    publisher: Publisher = field(init=False)
+    publisher: StatusPublisher = field(init=False)
 
     def __post_init__(self) -> None:
         self.restart()
@@ -57,9 +57,9 @@ class Node:
         wake = Event()
         self.watch = GpuWatch(self.gpus, wake)
         self.watch.refresh()
-        self.publisher = Publisher(self.sink)
-        self.agent = Agent(
-            desk=Desk(self.layout),
+        self.publisher = StatusPublisher(self.sink)
+        self.agent = Reconciler(
+            desk=PointerStore(self.layout),
             source=self.source,
             images=self.images,
             gpus=self.watch,
@@ -136,8 +136,8 @@ def changed() -> Event:
 
 
 @pytest.fixture
-def source(api: FakeApi, changed: Event) -> Iterator[KubeSource]:
-    source = KubeSource(api, "node-1", changed)
+def source(api: FakeApi, changed: Event) -> Iterator[KubernetesSource]:
+    source = KubernetesSource(api, "node-1", changed)
     source.start()
     assert source.wait(10)
     yield source

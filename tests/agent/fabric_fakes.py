@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from gkm_agent.fabric.report import Report
-from gkm_agent.sink import NotWritten
+from gkm_agent.fabric.report import FabricReport
+from gkm_agent.interfaces.sink import NotWritten
 
 
 @dataclass
@@ -11,11 +11,11 @@ class FakeFabricSink:
     """Keeps what it is told; `away` makes it refuse."""
 
     away: bool = False
-    reports: list[Report] = field(default_factory=list)
+    reports: list[FabricReport] = field(default_factory=list)
     surveys: list[bytes] = field(default_factory=list)
     doubts: int = 0
 
-    def publish(self, report: Report) -> None:
+    def publish(self, report: FabricReport) -> None:
         self._reachable()
         self.reports.append(report)
 

@@ -4,17 +4,17 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gkm.api.fabrics import NodeFabricStatus
-from gkm.gpus.values import Fabric, Fault, Gpu, Inventory
-from gkm_agent.fabric.labels import Wanted
-from gkm_agent.fabric.report import Report
+from gkm.gpus.values import Fault, Gpu, GpuFabricInfo, Inventory
+from gkm_agent.fabric.labels import WantedLabels
+from gkm_agent.fabric.report import FabricReport
 
 UUID, OTHER_UUID = "7b968a6d-c8aa-45e1-9e07-e1e51be99c31", "0f0e0d0c-0b0a-4998-8776-655443322110"
 DOMAIN = f"{UUID}.1"
-ATTACHED = Fabric(UUID, 1, "Completed", "Success", "Healthy", 0x11AA, "Healthy")
+ATTACHED = GpuFabricInfo(UUID, 1, "Completed", "Success", "Healthy", 0x11AA, "Healthy")
 LOST = Fault("nvmlDeviceGetCudaComputeCapability", "GPU_IS_LOST", "GPU is lost")
 
 
-def gpus(*fabrics: Fabric | None, model: str = "NVIDIA GB200") -> Inventory:
+def gpus(*fabrics: GpuFabricInfo | None, model: str = "NVIDIA GB200") -> Inventory:
     """Return a reading of GPUs with these fabrics."""
     return Inventory(
         tuple(
@@ -70,8 +70,8 @@ def interface(
     link.symlink_to(f"../../devices/net-of/{name}")
 
 
-def report(domain: str = DOMAIN, health: str = "healthy", **labels: str) -> Report:
+def report(domain: str = DOMAIN, health: str = "healthy", **labels: str) -> FabricReport:
     """Return a report with the labels that say the same."""
     said = {"gkm.io/fabric-health": health} | ({"gkm.io/fabric-domain": domain} if domain else {})
     status = NodeFabricStatus(domain=domain, health=health)  # type: ignore[arg-type]
-    return Report(status, Wanted(said | labels))
+    return FabricReport(status, WantedLabels(said | labels))

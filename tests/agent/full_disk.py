@@ -21,9 +21,9 @@ from gkm.api.nodes import NodeCacheStatus
 from gkm.hoststate.names import CacheRef
 from gkm.images.cache import CacheImage
 from gkm.images.pulling import entry
-from gkm_agent import integrity
-from gkm_agent.images import RegistryImages
-from gkm_agent.values import WantedCache
+from gkm_agent.caches.model import WantedCache
+from gkm_agent.pulls.images import NodeImages
+from gkm_agent.store import integrity
 from testbed import private_mounts
 from testbed.registry import Registry as RealRegistry
 
@@ -86,7 +86,7 @@ def every_write(root: Path) -> dict[str, int]:
         for step in range(1, MANY):
             with tmpfs(root / "state", "8m"):
                 node = node_in(root)
-                node.images = RegistryImages.of(config, node.layout)  # type: ignore[assignment]
+                node.images = NodeImages.of(config, node.layout)  # type: ignore[assignment]
                 bounded(node, FREE)
                 node.source.wanted = [WantedCache(REF, reference, digest)]
                 filler.arm(step)

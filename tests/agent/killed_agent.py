@@ -81,7 +81,7 @@ def run(root: Path, wanted: dict[str, str]) -> int:
     (manifests / "all.yaml").write_text("\n---\n".join(json.dumps(value) for value in objects))
     arguments = ["--static", manifests, "--state", root / "state", "--run", root / "run", "--node", "n", "--once"]
     chosen = options.parse([str(argument) for argument in arguments], {})
-    outside = main.Outside(lambda _secrets: FakeImages(chosen.layout), FakeGpus(Inventory((H100,))))
+    outside = main.Dependencies(lambda _secrets: FakeImages(chosen.layout), FakeGpus(Inventory((H100,))))
     return main.work(chosen, Config(store=Store(min_free_percent=0)), outside, Event(), Event())
 
 

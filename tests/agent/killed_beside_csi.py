@@ -23,8 +23,8 @@ from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.pointers import CacheState
 from gkm.mounts import mountinfo
-from gkm.mounts.marks import MarkedMount, marked
-from gkm_agent import integrity
+from gkm.mounts.marks import MarkedMount, marked_mounts
+from gkm_agent.store import integrity
 from testbed import private_mounts
 
 PLAIN = Store(min_free_percent=0, check_interval=0.2)
@@ -70,7 +70,7 @@ def _unrecorded(place: Place) -> list[MarkedMount]:
 
 
 def _mounts(kubelet: Path) -> list[MarkedMount]:
-    return [mount for mount in marked(mountinfo.read()) if mount.point.startswith(str(kubelet))]
+    return [mount for mount in marked_mounts(mountinfo.read()) if mount.point.startswith(str(kubelet))]
 
 
 def recorded(layout: Layout) -> set[str]:

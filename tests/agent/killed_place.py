@@ -23,7 +23,7 @@ from gkm.gpus.values import Inventory
 from gkm.hoststate import locks
 from gkm.hoststate.layout import Layout
 from gkm_agent import main, options
-from gkm_agent.images import RegistryImages
+from gkm_agent.pulls.images import NodeImages
 from testbed import registry_faults
 from testbed.processes import Process
 from testbed.registry import Registry
@@ -116,7 +116,7 @@ class Place:
         self.nodes = self.root / "nodes"
         for directory in (self.kubelet / "plugins_registry", self.manifests):
             directory.mkdir(parents=True)
-        self.layout.make()
+        self.layout.make_directories()
         (self.root / "driver").write_text(H100.driver_version)
 
     @property
@@ -196,7 +196,7 @@ class Place:
             with locks.exclusive(self.layout.state / "locks" / "agent"):
                 if killer is not None:
                     sys.addaudithook(killer)
-                outside = main.Outside(partial(RegistryImages.of, config, self.layout), FakeGpus(Inventory((H100,))))
+                outside = main.Dependencies(partial(NodeImages.of, config, self.layout), FakeGpus(Inventory((H100,))))
                 main.work(chosen, config, outside, Event(), Event())
 
         return forked(work)

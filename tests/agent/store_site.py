@@ -15,11 +15,11 @@ from gkm.hoststate.layout import Layout
 from gkm.hoststate.names import CacheRef
 from gkm.images.cache import CacheImage
 from gkm.images.pulling import entry
-from gkm_agent import integrity
-from gkm_agent.agent import Agent
-from gkm_agent.desk import Desk
-from gkm_agent.inspection import Inspector
-from gkm_agent.values import WantedCache
+from gkm_agent.caches.model import WantedCache
+from gkm_agent.reconcile.reconciler import Reconciler
+from gkm_agent.store import integrity
+from gkm_agent.store.pointers import PointerStore
+from gkm_agent.store.scrubber import Scrubber
 
 ENTRY_BYTES = 71
 """Size of what the fake registry's images hold: their own digest."""
@@ -34,11 +34,11 @@ class SizedImages(FakeImages):
         return replace(super().describe(image, digest), size_bytes=ENTRY_BYTES)
 
 
-def bounded(node: Node, bounds: Store) -> Desk:
+def bounded(node: Node, bounds: Store) -> PointerStore:
     """Start the node's agent anew with bounds; return its desk."""
     node.restart()
-    desk = Desk(node.layout)
-    node.agent = Agent(
+    desk = PointerStore(node.layout)
+    node.agent = Reconciler(
         desk=desk,
         source=node.source,
         images=node.images,
@@ -62,12 +62,12 @@ def names_of(node: Node, *names: str) -> set[str]:
     return {name for name in names if digest_of(name) in node.entries()}
 
 
-def inspector(node: Node, desk: Desk, interval: float = 3600.0) -> Inspector:
+def inspector(node: Node, desk: PointerStore, interval: float = 3600.0) -> Scrubber:
     """Return an inspector that does not wait between pieces."""
-    return Inspector(desk, Event(), interval, clock=lambda: node.now, rate=1e15)
+    return Scrubber(desk, Event(), interval, clock=lambda: node.now, rate=1e15)
 
 
-def ready(node: Node) -> Desk:
+def ready(node: Node) -> PointerStore:
     desk = bounded(node, FREE)
     node.want("llama", digest=ONE)
     assert node.settle()
@@ -79,7 +79,7 @@ def content_of(node: Node) -> Path:
     return node.layout.entry(ONE) / entry.CONTENT
 
 
-def inspected(node: Node, desk: Desk) -> None:
+def inspected(node: Node, desk: PointerStore) -> None:
     """Let the check run until nothing is due, a day later."""
     node.now += 86_400
     looking = inspector(node, desk)

@@ -14,10 +14,10 @@ from gkm.api.errors import GKMError, Reason
 from gkm.hoststate import pointers
 from gkm.hoststate.pointers import CacheState
 from gkm.kube.resources import GKMCACHES, Resource
-from gkm_agent import checks
-from gkm_agent.kube_source import KubeSource
-from gkm_agent.turns import Turns
-from gkm_agent.values import Hold, WantedCache
+from gkm_agent.caches import approvals as checks
+from gkm_agent.caches.model import PullHold, WantedCache
+from gkm_agent.kubernetes.source import KubernetesSource
+from gkm_agent.pulls.scheduler import PullScheduler
 from kube.fake_api import FakeApi
 
 ONE = digest_of("one")
@@ -28,7 +28,7 @@ ALONG = [pytest.param(False, id="running"), pytest.param(True, id="away")]
 KEEPS = [pytest.param(False, id="withdraw"), pytest.param(True, id="keep")]
 
 
-def declare(node: Node, uid: str, hold: Hold | None = None) -> None:
+def declare(node: Node, uid: str, hold: PullHold | None = None) -> None:
     digest = ONE if hold is None else None
     node.source.wanted = [WantedCache(REF, IMAGE, digest, hold, uid=uid)]
 
@@ -72,9 +72,11 @@ def test_another_tenants_object_is_not_ready_without_access(
 
 @pytest.mark.parametrize("keeps", KEEPS)
 @pytest.mark.parametrize(
-    "hold", [Hold("", "waiting"), Hold("SignatureMissing", "none", final=True, digest=ONE)], ids=["waiting", "refused"]
+    "hold",
+    [PullHold("", "waiting"), PullHold("SignatureMissing", "none", final=True, digest=ONE)],
+    ids=["waiting", "refused"],
 )
-def test_another_object_that_the_controller_holds_is_not_ready(node: Node, keeps: bool, hold: Hold) -> None:  # noqa: FBT001
+def test_another_object_that_the_controller_holds_is_not_ready(node: Node, keeps: bool, hold: PullHold) -> None:  # noqa: FBT001
     served(node, keeps=keeps)
     declare(node, "uid-of-another-tenant", hold)
     node.restart()
@@ -123,8 +125,8 @@ def test_without_kubernetes_there_are_no_uids_and_nothing_is_asked_again(node: N
 def test_it_is_not_ready_while_it_waits_for_a_worker(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     served(node, keeps=True)
     declare(node, "uid-of-another-tenant")
-    monkeypatch.setattr(Turns, "next", lambda *_: None)
-    node.agent.turn()
+    monkeypatch.setattr(PullScheduler, "next_pull", lambda *_: None)
+    node.agent.reconcile()
     assert node.pointer().state is CacheState.PENDING
 
 
@@ -167,7 +169,7 @@ def killed_after(node: Node, monkeypatch: pytest.MonkeyPatch, writes: int) -> No
         kill.setattr("threading.excepthook", lambda _: None)
         for _ in range(100):
             with suppress(Killed):
-                node.agent.turn()
+                node.agent.reconcile()
             if ended.wait(0.02):
                 return
     raise AssertionError(f"nothing was written after {writes} writes")
@@ -191,11 +193,11 @@ def test_killed_after_any_write_the_next_agent_asks_unless_access_was_proven(
 
 
 @pytest.fixture
-def in_kubernetes(node: Node, api: FakeApi) -> Iterator[Callable[[], KubeSource]]:
-    started: list[KubeSource] = []
+def in_kubernetes(node: Node, api: FakeApi) -> Iterator[Callable[[], KubernetesSource]]:
+    started: list[KubernetesSource] = []
 
-    def begin() -> KubeSource:
-        source = KubeSource(api, "node-1", Event())
+    def begin() -> KubernetesSource:
+        source = KubernetesSource(api, "node-1", Event())
         source.start()
         assert source.wait(10)
         started.append(source)
@@ -224,7 +226,7 @@ def put(api: FakeApi) -> None:
 
 
 def test_a_namespace_that_is_made_again_while_the_agent_is_away(
-    node: Node, api: FakeApi, in_kubernetes: Callable[[], KubeSource]
+    node: Node, api: FakeApi, in_kubernetes: Callable[[], KubernetesSource]
 ) -> None:
     put(api)
     source = in_kubernetes()

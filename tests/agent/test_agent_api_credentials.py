@@ -14,7 +14,7 @@ from gkm.kube import client, credentials
 from gkm.kube.client import HttpApi
 from gkm.kube.errors import MAX_RETRY_AFTER_SECONDS, ApiError
 from gkm.kube.resources import NODES
-from gkm_agent.publisher import BACKOFF
+from gkm_agent.report.publisher import BACKOFF
 
 OLD, NEW = "old-secret-of-the-agent", "new-secret-of-the-agent"
 

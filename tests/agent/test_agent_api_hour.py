@@ -14,11 +14,11 @@ from gkm.api.nodes import NodeCacheStatus, NodeStatus
 from gkm.kube.backoff import Backoff
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import GKMCACHENODES, GKMCACHES
-from gkm_agent import publisher as publishing
-from gkm_agent.kube_sink import KubeSink
-from gkm_agent.kube_source import KubeSource
+from gkm_agent.kubernetes.source import KubernetesSource
+from gkm_agent.kubernetes.status_sink import KubernetesStatusSink
 from gkm_agent.node_conditions import without_conditions
-from gkm_agent.publisher import Publisher
+from gkm_agent.report import publisher as publishing
+from gkm_agent.report.publisher import StatusPublisher
 from kube.fake_api import FakeApi
 from testbed.waiting import until
 
@@ -72,8 +72,8 @@ class Agent:
     """The parts of an agent that talk with the API server, each in its own thread and its own time."""
 
     def __init__(self, api: FakeApi, until: float) -> None:
-        self.publisher = Publisher(KubeSink(api, "node-1", lambda: self.source.node))
-        self.source = KubeSource(api, "node-1", Event(), self.publisher.again)
+        self.publisher = StatusPublisher(KubernetesStatusSink(api, "node-1", lambda: self.source.node))
+        self.source = KubernetesSource(api, "node-1", Event(), self.publisher.rewrite_all)
         self.parts = self.source._parts
         self.reading = [Pauses(until) for _ in self.parts]
         self.writing = Pauses(until)

@@ -16,10 +16,10 @@ from agent.agent_machine import Machine
 from agent.api_site import Site, site
 from gkm.api.nodes import NodeCacheStatus, NodeStatus
 from gkm.kube.resources import GKMCACHENODES, NODES
-from gkm_agent.kube_sink import KubeSink
-from gkm_agent.kube_source import KubeSource
+from gkm_agent.kubernetes.source import KubernetesSource
+from gkm_agent.kubernetes.status_sink import KubernetesStatusSink
 from gkm_agent.node_conditions import without_conditions
-from gkm_agent.publisher import Publisher
+from gkm_agent.report.publisher import StatusPublisher
 from kube.fake_api import FakeApi
 from testbed.cluster import Cluster, KubectlFailed
 from testbed.waiting import until
@@ -102,8 +102,8 @@ def test_a_node_that_is_registered_anew_owns_its_objects_again(place: Site) -> N
 def test_an_object_that_is_still_there_gets_the_new_uid_of_its_node_at_once(api: FakeApi) -> None:
     """Without it the garbage collector takes the object, and until all is written again nobody knows of the node."""
     status = NodeStatus(caches={"llama": NodeCacheStatus(state="Ready")})
-    publisher = Publisher(KubeSink(api, "node-1", lambda: source.node))
-    source = KubeSource(api, "node-1", Event(), publisher.again)
+    publisher = StatusPublisher(KubernetesStatusSink(api, "node-1", lambda: source.node))
+    source = KubernetesSource(api, "node-1", Event(), publisher.rewrite_all)
     source.start()
     publisher.start()
     try:

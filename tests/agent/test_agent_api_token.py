@@ -10,10 +10,10 @@ import pytest
 from agent.agent_machine import Machine
 from agent.api_site import ACCOUNT, ACCOUNT_NAMESPACE, Site, site
 from gkm.kube import client
-from gkm.kube.api import Selector
+from gkm.kube.api import ListSelector
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import GKMCACHES
-from gkm_agent.kube_source import _OWN_NODE
+from gkm_agent.kubernetes.source import _OWN_NODE
 from kubernetes.config import incluster_config
 from testbed.cluster import Cluster
 from testbed.waiting import until
@@ -95,7 +95,7 @@ def test_in_a_pod_the_token_that_kubelet_has_replaced_is_taken_up(
     def outcome() -> int:
         try:
             list(api.list_pages(GKMCACHES))
-            watch = api.watch(_OWN_NODE, "0", Selector(fields=f"metadata.name={NODE}"))
+            watch = api.watch(_OWN_NODE, "0", ListSelector(fields=f"metadata.name={NODE}"))
             watch.close()
         except ApiError as error:
             return error.status

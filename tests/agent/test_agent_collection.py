@@ -7,9 +7,9 @@ from agent.conftest import IMAGE, REF, Node
 from gkm.hoststate import locks, pointers
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState
-from gkm_agent import withdrawal
-from gkm_agent.desk import Desk
-from gkm_agent.values import WantedCache
+from gkm_agent.caches.model import WantedCache
+from gkm_agent.store import removal as withdrawal
+from gkm_agent.store.pointers import PointerStore
 
 ONE, TWO = digest_of("one"), digest_of("two")
 
@@ -76,8 +76,8 @@ def test_an_entry_that_a_publish_holds_is_not_collected(node: Node) -> None:
 def test_a_record_that_appears_between_looking_and_locking_saves_its_entry(node: Node) -> None:
     node.want("llama")
     node.settle()
-    desk = Desk(node.layout)
-    desk.forget(REF)
+    desk = PointerStore(node.layout)
+    desk.remove(REF)
     node.mount(ONE)
 
     assert not withdrawal.collect(desk, ONE)
@@ -125,7 +125,7 @@ def test_a_source_that_becomes_complete_while_it_is_asked_drops_nothing(node: No
 
     node.source = Late(complete=False)
     node.restart()
-    node.agent.turn()
+    node.agent.reconcile()
 
     assert node.pointer().state is CacheState.READY
     assert node.entries() == {ONE}
@@ -167,10 +167,10 @@ def test_a_cache_deleted_during_its_pull_leaves_nothing(node: Node) -> None:
 
     node.images.before["publish"] = hold
     node.want("llama")
-    assert not node.agent.turn()
+    assert not node.agent.reconcile()
     assert started.wait(10)
     node.want()
-    assert not node.agent.turn()
+    assert not node.agent.reconcile()
     go_on.set()
     node.settle()
 
@@ -181,7 +181,7 @@ def test_a_cache_deleted_during_its_pull_leaves_nothing(node: Node) -> None:
 def test_an_entry_that_lost_its_pointer_is_found_by_its_digest(node: Node) -> None:
     node.want("llama", digest=ONE)
     node.settle()
-    Desk(node.layout).forget(REF)
+    PointerStore(node.layout).remove(REF)
     node.images.calls.clear()
 
     assert node.settle()

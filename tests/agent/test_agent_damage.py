@@ -13,7 +13,7 @@ from gkm.hoststate import locks, pointers
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState
 from gkm.images.pulling import entry
-from gkm_agent.values import WantedCache
+from gkm_agent.caches.model import WantedCache
 
 ONE = digest_of("one")
 COPY = CacheRef("ml-apps", "copy")
@@ -202,4 +202,4 @@ def test_ready_is_never_written_without_an_entry(node: Node) -> None:
     entry.remove_tree(node.layout.entry(ONE))
 
     with pytest.raises(OSError, match="withdrawn"):
-        node.agent._desk.save(ready)
+        node.agent._store.save(ready)

@@ -12,10 +12,11 @@ from gkm.gpus.values import Gpu, Inventory
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState
-from gkm_agent import checks, decisions
-from gkm_agent.checks import Check, CheckedTarget, policy_of
-from gkm_agent.decisions import Ask, Keep, Known, Say, Wait, decide
-from gkm_agent.values import Attempt, Hold, WantedCache
+from gkm_agent.caches import approvals as checks
+from gkm_agent.caches import decisions
+from gkm_agent.caches.approvals import Check, CheckedTarget, policy_of
+from gkm_agent.caches.decisions import NoOp, Observed, RetryAt, StartPull, WritePointer, decide
+from gkm_agent.caches.model import Attempt, PullHold, WantedCache
 from msgspec import structs
 
 ONE, TWO = digest_of("one"), digest_of("two")
@@ -26,88 +27,90 @@ NOW = 1_750_000_000.0
 
 
 def name_of(verification: Verification) -> str:
-    return policy_of(verification).now()
+    return policy_of(verification).current()
 
 
-def step(wanted: WantedCache, known: Known, *gpus: Gpu, errors: tuple[str, ...] = ()) -> decisions.Step:
+def step(wanted: WantedCache, known: Observed, *gpus: Gpu, errors: tuple[str, ...] = ()) -> decisions.Action:
     return decide(wanted, known, Inventory(tuple(gpus), errors), "policy", NOW)
 
 
 def test_of_an_unknown_cache_the_registry_is_asked() -> None:
-    assert step(WANTED, Known(), H100) == Ask("")
-    assert step(replace(WANTED, digest=TWO), Known(), H100) == Ask(TWO)
+    assert step(WANTED, Observed(), H100) == StartPull("")
+    assert step(replace(WANTED, digest=TWO), Observed(), H100) == StartPull(TWO)
 
 
 def test_of_a_ready_cache_all_is_said() -> None:
-    known = Known(replace(READY, updated="2026-01-01T00:00:00Z"), CHECK, 71)
+    known = Observed(replace(READY, updated="2026-01-01T00:00:00Z"), CHECK, 71)
 
-    assert step(WANTED, known, H100) == Keep()
+    assert step(WANTED, known, H100) == NoOp()
 
 
 @pytest.mark.parametrize(
     "state", [CacheState.PENDING, CacheState.DOWNLOADING, CacheState.EXTRACTING, CacheState.FAILED]
 )
 def test_an_entry_that_is_complete_makes_it_ready_whatever_was_said_last(state: CacheState) -> None:
-    assert step(WANTED, Known(replace(READY, state=state, progress=3), CHECK, 71), H100) == Say(READY)
+    assert step(WANTED, Observed(replace(READY, state=state, progress=3), CHECK, 71), H100) == WritePointer(READY)
 
 
 def test_without_its_entry_a_cache_is_pulled_again() -> None:
-    assert step(WANTED, Known(READY, CHECK, None), H100) == Ask(ONE)
+    assert step(WANTED, Observed(READY, CHECK, None), H100) == StartPull(ONE)
 
 
 def test_a_ready_pointer_without_a_check_is_asked_about() -> None:
-    assert step(WANTED, Known(READY, None, 71), H100) == Ask(ONE)
+    assert step(WANTED, Observed(READY, None, 71), H100) == StartPull(ONE)
 
 
 def test_a_check_counts_for_its_own_image_digest_and_policy_only() -> None:
-    assert decisions.counts(CHECK, WANTED, ONE, "policy")
-    assert not decisions.counts(None, WANTED, ONE, "policy")
-    assert not decisions.counts(CHECK, WANTED, ONE, "another")
-    assert not decisions.counts(CHECK, WANTED, TWO, "policy")
-    assert not decisions.counts(CHECK, replace(WANTED, image="other:1"), ONE, "policy")
+    assert decisions.is_current(CHECK, WANTED, ONE, "policy")
+    assert not decisions.is_current(None, WANTED, ONE, "policy")
+    assert not decisions.is_current(CHECK, WANTED, ONE, "another")
+    assert not decisions.is_current(CHECK, WANTED, TWO, "policy")
+    assert not decisions.is_current(CHECK, replace(WANTED, image="other:1"), ONE, "policy")
 
 
 def test_the_digest_of_the_controller_wins_over_what_is_here() -> None:
-    assert step(replace(WANTED, digest=TWO), Known(READY, CHECK, None), H100) == Ask(TWO)
+    assert step(replace(WANTED, digest=TWO), Observed(READY, CHECK, None), H100) == StartPull(TWO)
 
 
 def test_another_image_is_resolved_anew() -> None:
-    assert step(replace(WANTED, image="registry.example/team/cache:2"), Known(READY, CHECK, 71), H100) == Ask("")
+    assert step(replace(WANTED, image="registry.example/team/cache:2"), Observed(READY, CHECK, 71), H100) == StartPull(
+        ""
+    )
 
 
 def test_gpus_that_do_not_fit_make_it_incompatible_without_asking_anybody() -> None:
-    said = step(WANTED, Known(READY, CHECK, 71), A100)
+    said = step(WANTED, Observed(READY, CHECK, 71), A100)
 
-    assert isinstance(said, Say)
+    assert isinstance(said, WritePointer)
     assert (said.pointer.state, said.pointer.digest) == (CacheState.INCOMPATIBLE, ONE)
     assert said.pointer.size_bytes == 71
 
 
 def test_gpus_that_cannot_be_read_make_it_wait() -> None:
-    said = step(WANTED, Known(READY, CHECK, 71), errors=("nvmlInit: Driver Not Loaded",))
+    said = step(WANTED, Observed(READY, CHECK, 71), errors=("nvmlInit: Driver Not Loaded",))
 
-    assert isinstance(said, Say)
+    assert isinstance(said, WritePointer)
     assert (said.pointer.state, said.pointer.reason) == (CacheState.PENDING, Reason.GPU_LOST)
     assert said.pointer.digest == ONE
 
 
 def test_a_hold_makes_it_pending_and_a_final_one_failed() -> None:
     for final, state in ((False, CacheState.PENDING), (True, CacheState.FAILED)):
-        said = step(replace(WANTED, hold=Hold("R", "why", final)), Known(), H100)
-        assert isinstance(said, Say)
+        said = step(replace(WANTED, hold=PullHold("R", "why", final)), Observed(), H100)
+        assert isinstance(said, WritePointer)
         assert (said.pointer.state, said.pointer.reason, said.pointer.message) == (state, "R", "why")
 
 
 def test_a_failed_try_is_repeated_when_its_time_has_come() -> None:
     attempt = Attempt(WANTED, 1, NOW + 5)
 
-    assert step(WANTED, Known(attempt=attempt), H100) == Wait(NOW + 5)
-    assert step(WANTED, Known(attempt=replace(attempt, next_try=NOW)), H100) == Ask("")
-    assert step(replace(WANTED, digest=ONE), Known(attempt=attempt), H100) == Ask(ONE)
+    assert step(WANTED, Observed(attempt=attempt), H100) == RetryAt(NOW + 5)
+    assert step(WANTED, Observed(attempt=replace(attempt, next_try=NOW)), H100) == StartPull("")
+    assert step(replace(WANTED, digest=ONE), Observed(attempt=attempt), H100) == StartPull(ONE)
 
 
 def test_a_clock_that_was_set_back_holds_nothing_up() -> None:
-    assert step(WANTED, Known(attempt=Attempt(WANTED, 1, NOW + 1e6)), H100) == Ask("")
+    assert step(WANTED, Observed(attempt=Attempt(WANTED, 1, NOW + 1e6)), H100) == StartPull("")
 
 
 def test_pauses_grow_to_a_bound_and_start_again_for_another_object() -> None:
@@ -116,9 +119,9 @@ def test_pauses_grow_to_a_bound_and_start_again_for_another_object() -> None:
         attempt = decisions.next_attempt(WANTED, attempt, transient=True, now=0.0, jitter=0.5)
         pauses.append(attempt.next_try)
     assert pauses[:4] == [5.0, 10.0, 20.0, 40.0]
-    assert pauses[-1] == decisions.LONGEST_PAUSE
+    assert pauses[-1] == decisions.LONGEST_RETRY_SECONDS
     other = decisions.next_attempt(replace(WANTED, digest=ONE), attempt, transient=False, now=0.0, jitter=0.5)
-    assert (other.count, other.next_try) == (1, decisions.FIRST_LONG_PAUSE)
+    assert (other.count, other.next_try) == (1, decisions.FIRST_PERMANENT_RETRY_SECONDS)
 
 
 def test_jitter_spreads_by_a_fifth_each_way() -> None:
@@ -156,7 +159,7 @@ def test_what_the_label_says_of_versions_counts_also_after_a_restart(tmp_path: P
     compiled = structs.replace(CHECK, targets=(CheckedTarget("cuda", "90", 32, cuda_version="13.0"),))
     checks.save(layout, WANTED.ref, compiled)
     old = structs.replace(H100, driver_version="470.82.01")
-    found = step(WANTED, Known(READY, checks.load(layout, WANTED.ref), 71), old)
-    assert isinstance(found, Say)
+    found = step(WANTED, Observed(READY, checks.load(layout, WANTED.ref), 71), old)
+    assert isinstance(found, WritePointer)
     assert (found.pointer.state, found.pointer.reason) == (CacheState.INCOMPATIBLE, "DriverTooOld")
     assert "470.82.01" in found.pointer.message

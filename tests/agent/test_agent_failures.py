@@ -15,9 +15,9 @@ from gkm.hoststate.layout import Layout
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState, Pointer
 from gkm.images.signatures.verify import Verdict
-from gkm_agent.desk import Desk, Ticket
-from gkm_agent.images import RegistryImages
-from gkm_agent.values import Hold, WantedCache
+from gkm_agent.caches.model import PullHold, WantedCache
+from gkm_agent.pulls.images import NodeImages
+from gkm_agent.store.pointers import PointerStore, PullToken
 from msgspec import structs
 
 ONE, TWO = digest_of("one"), digest_of("two")
@@ -54,7 +54,7 @@ def test_an_image_that_no_policy_covers_is_asked_for_nowhere(node: Node) -> None
 
 def test_what_the_agent_checks_first_is_the_configuration(tmp_path: Path) -> None:
     config = Config(registries=Registries(allow=["registry.example"]))
-    images = RegistryImages.of(config, Layout(tmp_path))
+    images = NodeImages.of(config, Layout(tmp_path))
     for image, reason in (
         ("registry.example/team/x:1", Reason.SIGNATURE_MISSING),
         ("elsewhere.example/team/x:1", Reason.NOT_ALLOWED),
@@ -68,7 +68,7 @@ def test_what_the_agent_checks_first_is_the_configuration(tmp_path: Path) -> Non
 def test_what_the_controller_refused_fails_with_its_reason(node: Node) -> None:
     node.want("llama")
     node.settle()
-    node.source.wanted = [WantedCache(REF, IMAGE, None, Hold("IdentityMismatch", "another key", final=True))]
+    node.source.wanted = [WantedCache(REF, IMAGE, None, PullHold("IdentityMismatch", "another key", final=True))]
 
     node.settle()
 
@@ -228,14 +228,14 @@ def test_a_pointer_that_somebody_spoilt_is_written_anew(node: Node) -> None:
 def test_a_failure_that_cannot_be_noted_for_any_reason_is_a_failure(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = Desk.save
+    real = PointerStore.save
 
-    def save(desk: Desk, pointer: Pointer, ticket: Ticket | None = None) -> Pointer:
+    def save(desk: PointerStore, pointer: Pointer, ticket: PullToken | None = None) -> Pointer:
         if pointer.state is CacheState.FAILED:
             raise ValueError("a name that is no text")
         return real(desk, pointer, ticket)
 
-    monkeypatch.setattr(Desk, "save", save)
+    monkeypatch.setattr(PointerStore, "save", save)
     node.want("llama", digest=digest_of("one"))
     node.images.failures["fetch"] = OSError(errno.EIO, "Input/output error", "kernel\udcff")
 

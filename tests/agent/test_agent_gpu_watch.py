@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from fakes import nvml_library, pci_devices
 from fakes.nvml_library import A100, GB200, H100
-from gkm.gpus.inventory import Reader
-from gkm.gpus.steadiness import GONE_SECONDS
+from gkm.gpus.flap_filter import MISSING_SECONDS
+from gkm.gpus.inventory import InventoryReader
 from gkm.gpus.values import Inventory
-from gkm_agent.gpu_watch import IMPATIENT_SECONDS, NOT_READ, GpuWatch
+from gkm_agent.gpus import IMPATIENT_SECONDS, NOT_READ, GpuWatch
 
 
 @dataclass
@@ -28,7 +28,7 @@ class Machine:
     def __post_init__(self) -> None:
         variables = nvml_library.environment(self.root, library=self.library, gpus=[])
         pci_devices.plug(self.root / "pci", pci_devices.NVIDIA, driver="nvidia")
-        self.reader = Reader(os.environ | variables, 20.0, self.root / "pci")
+        self.reader = InventoryReader(os.environ | variables, 20.0, self.root / "pci")
         self.watch = GpuWatch(self.reader.read, self.changed, clock=lambda: self.now)
 
     def has(self, *gpus: nvml_library.Gpu, after: float = 60.0, **machine: Any) -> Inventory:  # noqa: ANN401 -- as the library takes it
@@ -63,11 +63,11 @@ def test_a_gpu_that_is_lost_is_seen_and_so_is_its_return(machine: Machine) -> No
 
     lost = machine.has(H100, {**H100, **failing("nvmlDeviceGetHandleByIndex", "GPU_IS_LOST")})
     assert machine.changed.is_set()
-    assert [gpu.unusable is None for gpu in lost.gpus] == [True, False]
+    assert [gpu.fatal_fault is None for gpu in lost.gpus] == [True, False]
 
     back = machine.has(H100, H100)
     assert machine.changed.is_set()
-    assert [gpu.unusable is None for gpu in back.gpus] == [True, True]
+    assert [gpu.fatal_fault is None for gpu in back.gpus] == [True, True]
 
 
 def test_a_gpu_that_is_added_or_taken_out_is_seen(machine: Machine) -> None:
@@ -101,7 +101,7 @@ def test_a_driver_that_stays_away_with_its_gpus_leaves_a_machine_without(machine
     machine.has(H100)
     machine.has()
 
-    assert machine.reads(GONE_SECONDS - 1).unreadable
+    assert machine.reads(MISSING_SECONDS - 1).unreadable
     assert machine.reads(1) == Inventory()
     assert machine.changed.is_set()
 
@@ -162,6 +162,6 @@ def test_gpus_are_read_more_often_while_they_are_away(
 
 def test_a_driver_that_is_broken_for_good_costs_no_more_than_a_healthy_one(machine: Machine) -> None:
     machine.has(H100, **failing("nvmlInit", "UNKNOWN"))
-    machine.reads(GONE_SECONDS)
+    machine.reads(MISSING_SECONDS)
 
     assert machine.watch.pause == 60.0

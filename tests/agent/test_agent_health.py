@@ -6,9 +6,9 @@ from threading import Event, Thread
 import pytest
 from agent.conftest import Node
 from gkm.probes.messages import Page
-from gkm_agent import health
-from gkm_agent.agent import Agent
-from gkm_agent.health import STUCK_SECONDS, Pulse, Vitals
+from gkm_agent.reconcile.reconciler import Reconciler
+from gkm_agent.telemetry import health
+from gkm_agent.telemetry.health import STUCK_SECONDS, Heartbeat, Vitals
 from testbed.waiting import until
 
 GOOD = Vitals(idle=1.0, well=True, listed=True, gpus=True)
@@ -52,7 +52,7 @@ def test_what_a_restart_would_not_mend_makes_it_unready_and_never_unhealthy(vita
 
 def test_a_long_turn_counts_from_the_last_one() -> None:
     now = 100.0
-    pulse = Pulse(lambda: now)
+    pulse = Heartbeat(lambda: now)
     now = 130.0
     assert pulse.vitals(listed=True, gpus=True) == Vitals(30.0, None, listed=True, gpus=True)
     pulse.beat(well=False)
@@ -63,15 +63,15 @@ def test_a_long_turn_counts_from_the_last_one() -> None:
 def test_turns_that_fail_are_a_beat_that_is_not_well(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = Event()
     broken.set()
-    turn = Agent.turn
+    turn = Reconciler.reconcile
 
-    def sometimes(agent: Agent) -> bool:
+    def sometimes(agent: Reconciler) -> bool:
         if broken.is_set():
             raise OSError("the disk does not answer")
         return turn(agent)
 
-    monkeypatch.setattr(Agent, "turn", sometimes)
-    monkeypatch.setattr("gkm_agent.agent.TURN_SECONDS", 0.05)
+    monkeypatch.setattr(Reconciler, "reconcile", sometimes)
+    monkeypatch.setattr("gkm_agent.reconcile.reconciler.RECONCILE_SECONDS", 0.05)
     stop = Event()
     loop = Thread(target=node.agent.run, args=(stop,))
     loop.start()

@@ -8,12 +8,12 @@ from agent.agent_fakes import digest_of
 from gkm.api.nodes import GPUGroup, NodeCacheStatus, NodeStatus
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import CLUSTERGKMCACHENODES, GKMCACHENODES, NODES
-from gkm_agent.kube_sink import FIELD_MANAGER, KubeSink
-from gkm_agent.kube_source import KubeSource
+from gkm_agent.interfaces.sink import NotWritten
+from gkm_agent.kubernetes.source import KubernetesSource
+from gkm_agent.kubernetes.status_sink import FIELD_MANAGER, KubernetesStatusSink
 from gkm_agent.node_conditions import without_conditions
-from gkm_agent.node_objects import node_label
-from gkm_agent.publisher import Publisher
-from gkm_agent.sink import NotWritten
+from gkm_agent.report.objects import node_label
+from gkm_agent.report.publisher import StatusPublisher
 from kube.fake_api import FakeApi
 from msgspec import structs
 
@@ -25,11 +25,11 @@ STATUS = NodeStatus(
 
 
 @pytest.fixture
-def sink(api: FakeApi, source: KubeSource) -> KubeSink:
-    return KubeSink(api, "node-1", lambda: source.node)
+def sink(api: FakeApi, source: KubernetesSource) -> KubernetesStatusSink:
+    return KubernetesStatusSink(api, "node-1", lambda: source.node)
 
 
-def test_a_node_object_says_whose_it_is(api: FakeApi, sink: KubeSink) -> None:
+def test_a_node_object_says_whose_it_is(api: FakeApi, sink: KubernetesStatusSink) -> None:
     sink.publish("ml-apps", STATUS)
 
     found = api.get(GKMCACHENODES, "node-1", "ml-apps")
@@ -42,13 +42,13 @@ def test_a_node_object_says_whose_it_is(api: FakeApi, sink: KubeSink) -> None:
     assert owner.uid
 
 
-def test_the_cluster_wide_object_has_no_namespace(api: FakeApi, sink: KubeSink) -> None:
+def test_the_cluster_wide_object_has_no_namespace(api: FakeApi, sink: KubernetesStatusSink) -> None:
     sink.publish(None, STATUS)
 
     assert api.get(CLUSTERGKMCACHENODES, "node-1").metadata.namespace == ""
 
 
-def test_what_is_no_longer_so_leaves_the_object(api: FakeApi, sink: KubeSink) -> None:
+def test_what_is_no_longer_so_leaves_the_object(api: FakeApi, sink: KubernetesStatusSink) -> None:
     sink.publish("ml-apps", STATUS)
     sink.publish("ml-apps", NodeStatus(caches={"llama": NodeCacheStatus(state="Ready")}))
 
@@ -57,11 +57,13 @@ def test_what_is_no_longer_so_leaves_the_object(api: FakeApi, sink: KubeSink) ->
     assert (found.caches["llama"].digest, found.gpus) == (None, [])
 
 
-def test_saying_the_same_after_a_restart_changes_nothing(api: FakeApi, sink: KubeSink, source: KubeSource) -> None:
+def test_saying_the_same_after_a_restart_changes_nothing(
+    api: FakeApi, sink: KubernetesStatusSink, source: KubernetesSource
+) -> None:
     sink.publish("ml-apps", STATUS)
     sink.publish(None, STATUS)
     before = api.get(GKMCACHENODES, "node-1", "ml-apps").metadata
-    after_restart = KubeSink(api, "node-1", lambda: source.node)
+    after_restart = KubernetesStatusSink(api, "node-1", lambda: source.node)
 
     assert after_restart.scopes() == {"ml-apps", None}
     after_restart.publish("ml-apps", STATUS)
@@ -69,8 +71,8 @@ def test_saying_the_same_after_a_restart_changes_nothing(api: FakeApi, sink: Kub
     assert api.get(GKMCACHENODES, "node-1", "ml-apps").metadata == before
 
 
-def test_what_somebody_deleted_or_changed_is_repaired_without_a_list(api: FakeApi, sink: KubeSink) -> None:
-    publisher = Publisher(sink)
+def test_what_somebody_deleted_or_changed_is_repaired_without_a_list(api: FakeApi, sink: KubernetesStatusSink) -> None:
+    publisher = StatusPublisher(sink)
     publisher.set({"ml-apps": STATUS, None: STATUS})
     assert publisher.write()
     api.delete(GKMCACHENODES, "node-1", "ml-apps")
@@ -78,7 +80,7 @@ def test_what_somebody_deleted_or_changed_is_repaired_without_a_list(api: FakeAp
     api.apply(CLUSTERGKMCACHENODES, structs.replace(forged, status=NodeStatus()), field_manager=FIELD_MANAGER)
     api.calls.clear()
 
-    publisher._doubt()
+    publisher._invalidate()
     assert publisher.write()
 
     assert without_conditions(api.get(GKMCACHENODES, "node-1", "ml-apps").status) == STATUS
@@ -86,20 +88,22 @@ def test_what_somebody_deleted_or_changed_is_repaired_without_a_list(api: FakeAp
     assert "list" not in {verb for verb, _, _ in api.calls}
 
 
-def test_objects_of_other_nodes_are_none_of_ours(api: FakeApi, sink: KubeSink, source: KubeSource) -> None:
+def test_objects_of_other_nodes_are_none_of_ours(
+    api: FakeApi, sink: KubernetesStatusSink, source: KubernetesSource
+) -> None:
     del source
     api.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-2"}})
-    other = KubeSource(api, "node-2", Event())
+    other = KubernetesSource(api, "node-2", Event())
     other.start()
     try:
         assert other.wait(10)
-        KubeSink(api, "node-2", lambda: other.node).publish("ml-apps", STATUS)
+        KubernetesStatusSink(api, "node-2", lambda: other.node).publish("ml-apps", STATUS)
         assert sink.scopes() == set()
     finally:
         other.stop()
 
 
-def test_removing_is_idempotent(sink: KubeSink) -> None:
+def test_removing_is_idempotent(sink: KubernetesStatusSink) -> None:
     sink.publish("ml-apps", STATUS)
     for _ in range(2):
         sink.remove("ml-apps")
@@ -107,16 +111,16 @@ def test_removing_is_idempotent(sink: KubeSink) -> None:
     assert sink.scopes() == set()
 
 
-CALLS: dict[str, Callable[[KubeSink], object]] = {
-    "list": KubeSink.scopes,
-    "get": KubeSink.scopes,
+CALLS: dict[str, Callable[[KubernetesStatusSink], object]] = {
+    "list": KubernetesStatusSink.scopes,
+    "get": KubernetesStatusSink.scopes,
     "apply": lambda sink: sink.publish("ml-apps", STATUS),
     "delete": lambda sink: sink.remove("ml-apps"),
 }
 
 
 @pytest.mark.parametrize("verb", CALLS)
-def test_an_api_server_that_is_away_is_said_so(api: FakeApi, sink: KubeSink, verb: str) -> None:
+def test_an_api_server_that_is_away_is_said_so(api: FakeApi, sink: KubernetesStatusSink, verb: str) -> None:
     api.fault = lambda called, _: ApiError(0, "Unreachable", "no answer") if called == verb else None
     with pytest.raises(NotWritten, match="no answer"):
         CALLS[verb](sink)

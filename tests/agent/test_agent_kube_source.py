@@ -10,10 +10,10 @@ from gkm.api.nodes import NodeStatus
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState
 from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES, NODES, Resource
-from gkm_agent.kube_sink import KubeSink
-from gkm_agent.kube_source import KubeSource
-from gkm_agent.sink import NotWritten
-from gkm_agent.values import Hold, WantedCache
+from gkm_agent.caches.model import PullHold, WantedCache
+from gkm_agent.interfaces.sink import NotWritten
+from gkm_agent.kubernetes.source import KubernetesSource
+from gkm_agent.kubernetes.status_sink import KubernetesStatusSink
 from kube.fake_api import FakeApi
 from testbed.waiting import until
 
@@ -72,7 +72,7 @@ def put(api: FakeApi, value: dict[str, Any]) -> None:
         api.apply(resource, said, field_manager="controller", subresource="status")
 
 
-def test_a_verified_cache_is_wanted_by_its_digest(api: FakeApi, source: KubeSource, changed: Event) -> None:
+def test_a_verified_cache_is_wanted_by_its_digest(api: FakeApi, source: KubernetesSource, changed: Event) -> None:
     put(api, verified(cache()))
     put(api, verified(cache("everywhere", "")))
 
@@ -89,21 +89,21 @@ def test_a_verified_cache_is_wanted_by_its_digest(api: FakeApi, source: KubeSour
 @pytest.mark.parametrize(
     ("value", "hold"),
     [
-        (cache(), Hold("", "waiting for the controller to resolve and verify the image")),
+        (cache(), PullHold("", "waiting for the controller to resolve and verify the image")),
         (
             verified(cache(), image="registry.example/team/cache:0"),
-            Hold("", "waiting for the controller to resolve and verify the image"),
+            PullHold("", "waiting for the controller to resolve and verify the image"),
         ),
-        (verified(cache(), "False"), Hold("SignatureMissing", "no signature was found", final=True, digest=ONE)),
-        (UNRESOLVED, Hold("NotFound", "waiting for the controller to verify the image: no such tag")),
+        (verified(cache(), "False"), PullHold("SignatureMissing", "no signature was found", final=True, digest=ONE)),
+        (UNRESOLVED, PullHold("NotFound", "waiting for the controller to verify the image: no such tag")),
         (
             verified(cache(), "Unknown"),
-            Hold("SignatureMissing", "waiting for the controller to verify the image: no signature was found"),
+            PullHold("SignatureMissing", "waiting for the controller to verify the image: no signature was found"),
         ),
     ],
 )
 def test_until_it_is_verified_a_cache_is_held(
-    api: FakeApi, source: KubeSource, value: dict[str, Any], hold: Hold
+    api: FakeApi, source: KubernetesSource, value: dict[str, Any], hold: PullHold
 ) -> None:
     put(api, value)
 
@@ -112,7 +112,7 @@ def test_until_it_is_verified_a_cache_is_held(
     )
 
 
-def test_caches_meant_for_other_nodes_and_deleted_ones_are_not_wanted(api: FakeApi, source: KubeSource) -> None:
+def test_caches_meant_for_other_nodes_and_deleted_ones_are_not_wanted(api: FakeApi, source: KubernetesSource) -> None:
     leaving = cache("leaving")
     leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     api.create(GKMCACHES, leaving)
@@ -124,7 +124,7 @@ def test_caches_meant_for_other_nodes_and_deleted_ones_are_not_wanted(api: FakeA
     assert wanted.ref.name == "here"
 
 
-def test_a_new_label_of_the_node_is_followed(api: FakeApi, source: KubeSource) -> None:
+def test_a_new_label_of_the_node_is_followed(api: FakeApi, source: KubernetesSource) -> None:
     api.create(GKMCACHES, cache(nodeSelector={"zone": "a"}))
     api.merge(NODES, "node-1", {"metadata": {"labels": {"zone": "a"}}})
 
@@ -133,19 +133,19 @@ def test_a_new_label_of_the_node_is_followed(api: FakeApi, source: KubeSource) -
 
 def test_without_its_node_nothing_is_wanted_or_forgotten_and_nothing_written(api: FakeApi) -> None:
     api.create(GKMCACHES, cache())
-    source = KubeSource(api, "another", Event())
+    source = KubernetesSource(api, "another", Event())
     source.start()
     try:
         assert source.wait(10)
         assert source.caches() == []
         assert not source.synced
         with pytest.raises(NotWritten, match="another"):
-            KubeSink(api, "another", lambda: source.node).publish(None, NodeStatus())
+            KubernetesStatusSink(api, "another", lambda: source.node).publish(None, NodeStatus())
     finally:
         source.stop()
 
 
-def test_a_node_that_is_registered_anew_takes_no_cache_with_it(api: FakeApi, source: KubeSource) -> None:
+def test_a_node_that_is_registered_anew_takes_no_cache_with_it(api: FakeApi, source: KubernetesSource) -> None:
     api.create(GKMCACHES, cache(nodeSelector={"pool": "gpu"}))
     before = until(source.caches, "it is wanted")
     api.delete(NODES, "node-1")
@@ -159,7 +159,7 @@ def test_a_node_that_is_registered_anew_takes_no_cache_with_it(api: FakeApi, sou
 @pytest.mark.parametrize("gone", [False, True])
 def test_a_cache_that_cannot_be_read_any_more_is_wanted_as_it_was(
     api: FakeApi,
-    source: KubeSource,
+    source: KubernetesSource,
     gone: bool,  # noqa: FBT001 -- a parameter
 ) -> None:
     put(api, verified(cache()))
@@ -184,7 +184,7 @@ def test_while_a_cache_never_could_be_read_the_source_is_not_complete(
     whole = WHOLE if namespace else CLUSTER_WHOLE
     api.create(whole, cache(namespace=namespace, image=7))
     api.create(GKMCACHES, cache("good"))
-    source = KubeSource(api, "node-1", Event())
+    source = KubernetesSource(api, "node-1", Event())
     source.start()
     try:
         assert source.wait(10)
@@ -204,7 +204,7 @@ def test_an_agent_that_starts_while_its_cache_cannot_be_read_keeps_all_it_has(ap
     node.want("llama", digest=ONE)
     assert node.settle()
     api.create(WHOLE, cache(image=7))
-    source = KubeSource(api, "node-1", Event())
+    source = KubernetesSource(api, "node-1", Event())
     source.start()
     try:
         assert source.wait(10)

@@ -86,7 +86,7 @@ def running(machine: Machine, *arguments: str, command: list[str] | None = None)
 
 
 def test_without_kubernetes_health_and_metrics_are_served_as_with_it(machine: Machine) -> None:
-    counters.save(machine.layout, {"OK": Histogram().plus(0.004)})
+    counters.save(machine.layout, {"OK": Histogram().with_observation(0.004)})
     with running(machine) as agent:
         until(lambda: is_ready(machine), "the cache is Ready")
         until(lambda: agent.get("/readyz") == (200, "ok\n"), "the agent is ready")

@@ -11,12 +11,13 @@ from agent.conftest import IMAGE, Node
 from gkm.api.errors import GKMError, Reason
 from gkm.gpus.values import Fault, Inventory
 from gkm.hoststate import counters
-from gkm.hoststate.counters import BOUNDS, Histogram
+from gkm.hoststate.counters import BUCKET_BOUNDS, Histogram
 from gkm.hoststate.layout import Layout
-from gkm.images.pulling.pull import Stage
+from gkm.images.pulling.pull import PullStage
 from gkm.images.signatures.verify import Verdict
-from gkm_agent import metrics, stages
-from gkm_agent.csi_metrics import CsiMetrics
+from gkm_agent.pulls import timing as stages
+from gkm_agent.telemetry import metrics
+from gkm_agent.telemetry.csi_metrics import CsiMetrics
 from msgspec import structs
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
@@ -166,28 +167,28 @@ def test_verification_that_fails_counts_as_an_error() -> None:
 def test_the_stages_of_a_fetch_are_timed_from_its_progress() -> None:
     download = change("gkm_pull_seconds_count", stage="download")
     extract = change("gkm_pull_seconds_count", stage="extract")
-    told: list[tuple[Stage, int]] = []
+    told: list[tuple[PullStage, int]] = []
 
-    with stages.Fetching(lambda stage, percent: told.append((stage, percent))) as fetching:
-        for stage, percent in ((Stage.DOWNLOADING, 0), (Stage.DOWNLOADING, 100), (Stage.EXTRACTING, 50)):
-            fetching.tell(stage, percent)
+    with stages.FetchTimer(lambda stage, percent: told.append((stage, percent))) as fetching:
+        for stage, percent in ((PullStage.DOWNLOADING, 0), (PullStage.DOWNLOADING, 100), (PullStage.EXTRACTING, 50)):
+            fetching.record(stage, percent)
 
-    assert told == [(Stage.DOWNLOADING, 0), (Stage.DOWNLOADING, 100), (Stage.EXTRACTING, 50)]
+    assert told == [(PullStage.DOWNLOADING, 0), (PullStage.DOWNLOADING, 100), (PullStage.EXTRACTING, 50)]
     assert (download(), extract()) == (1, 1)
 
 
 def test_a_fetch_that_finds_its_entry_there_or_is_called_off_counts_what_it_did() -> None:
     download = change("gkm_pull_seconds_count", stage="download")
     extract = change("gkm_pull_seconds_count", stage="extract")
-    with stages.Fetching(lambda _stage, _percent: None):
+    with stages.FetchTimer(lambda _stage, _percent: None):
         pass
     assert (download(), extract()) == (0, 0)
 
-    def called_off(_stage: Stage, _percent: int) -> None:
+    def called_off(_stage: PullStage, _percent: int) -> None:
         raise GKMError(Reason.REGISTRY_UNAVAILABLE, "away")
 
-    with stages.Fetching(called_off) as fetching, pytest.raises(GKMError):
-        fetching.tell(Stage.DOWNLOADING, 3)
+    with stages.FetchTimer(called_off) as fetching, pytest.raises(GKMError):
+        fetching.record(PullStage.DOWNLOADING, 3)
     assert (download(), extract()) == (1, 0)
 
 
@@ -198,7 +199,13 @@ def page_of(layout: Layout) -> str:
 
 
 def test_what_the_csi_process_counted_is_a_histogram(layout: Layout) -> None:
-    counters.save(layout, {"OK": Histogram().plus(0.002).plus(0.002).plus(0.2), "ABORTED": Histogram().plus(60.0)})
+    counters.save(
+        layout,
+        {
+            "OK": Histogram().with_observation(0.002).with_observation(0.002).with_observation(0.2),
+            "ABORTED": Histogram().with_observation(60.0),
+        },
+    )
 
     (family,) = text_string_to_metric_families(page_of(layout))
 
@@ -222,8 +229,8 @@ def test_what_the_csi_process_counted_is_a_histogram(layout: Layout) -> None:
         b"{",
         b"\xff" * 100,
         b"[" * 60_000,
-        json.dumps({"version": 1, "bounds": list(BOUNDS), "publish": {'OK"} 1\ngkm_lie 1': {}}}).encode(),
-        json.dumps({"version": 9, "bounds": list(BOUNDS), "publish": {}}).encode(),
+        json.dumps({"version": 1, "bounds": list(BUCKET_BOUNDS), "publish": {'OK"} 1\ngkm_lie 1': {}}}).encode(),
+        json.dumps({"version": 9, "bounds": list(BUCKET_BOUNDS), "publish": {}}).encode(),
     ],
 )
 def test_counters_that_cannot_be_believed_are_left_out_and_said_once(

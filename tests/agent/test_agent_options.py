@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from gkm.api.config import ConfigInvalid
-from gkm.hoststate.logs import start as start_logs
+from gkm.hoststate.logs import configure as start_logs
 from gkm_agent import logs, options
 from gkm_agent.main import read_config
 

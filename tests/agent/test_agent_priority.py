@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 from agent.conftest import IMAGE, Node
 from gkm.gpus.values import Inventory
-from gkm.hoststate import waiting
+from gkm.hoststate import waiting_pods as waiting
 from gkm.hoststate.names import CacheRef
-from gkm_agent.values import WantedCache
-from gkm_agent.workers import WORKERS
+from gkm_agent.caches.model import WantedCache
+from gkm_agent.pulls.pool import MAX_PULLS
 
 NO_GPU = Inventory()
-PER_NAMESPACE = WORKERS - 1
+PER_NAMESPACE = MAX_PULLS - 1
 """So many caches of one namespace are begun together, in no order among them."""
 
 
@@ -36,7 +36,7 @@ def many(node: Node) -> Node:
 def test_what_a_pod_waits_for_is_pulled_first(many: Node) -> None:
     waited_for = range(9, 9 - PER_NAMESPACE, -1)
     for number in waited_for:
-        waiting.note(many.layout, CacheRef("ml-apps", f"cache-{number}"))
+        waiting.mark_waiting(many.layout, CacheRef("ml-apps", f"cache-{number}"))
     assert many.settle()
     assert set(fetched(many)[:PER_NAMESPACE]) == {image(number) for number in waited_for}
     assert len(fetched(many)) == 10
@@ -44,8 +44,8 @@ def test_what_a_pod_waits_for_is_pulled_first(many: Node) -> None:
 
 def test_a_pod_that_stopped_asking_has_no_turn_before_others(many: Node) -> None:
     ref = CacheRef("ml-apps", "cache-9")
-    waiting.note(many.layout, ref)
-    long_ago = time.time() - waiting.FRESH_SECONDS - 1
+    waiting.mark_waiting(many.layout, ref)
+    long_ago = time.time() - waiting.EXPIRY_SECONDS - 1
     os.utime(many.layout.waiting_file(ref), (long_ago, long_ago))
     many.settle()
     assert image(9) not in fetched(many)[:PER_NAMESPACE]
@@ -54,10 +54,10 @@ def test_a_pod_that_stopped_asking_has_no_turn_before_others(many: Node) -> None
 def test_the_note_goes_with_its_cache(node: Node) -> None:
     node.want("llama")
     node.settle()
-    waiting.note(node.layout, node.source.wanted[0].ref)
+    waiting.mark_waiting(node.layout, node.source.wanted[0].ref)
     node.want()
     node.settle()
-    assert not waiting.is_waited_for(node.layout, CacheRef("ml-apps", "llama"))
+    assert not waiting.is_pod_waiting(node.layout, CacheRef("ml-apps", "llama"))
     assert not node.layout.waiting_file(CacheRef("ml-apps", "llama")).parent.exists()
 
 

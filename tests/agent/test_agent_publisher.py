@@ -10,10 +10,10 @@ from gkm.api.nodes import NodeCacheStatus, NodeStatus
 from gkm.gpus.values import Inventory
 from gkm.kube.backoff import Backoff
 from gkm.kube.errors import ApiError
-from gkm_agent import publisher as module
-from gkm_agent.gpu_watch import GpuWatch
-from gkm_agent.publisher import Publisher
-from gkm_agent.sink import NotWritten
+from gkm_agent.gpus import GpuWatch
+from gkm_agent.interfaces.sink import NotWritten
+from gkm_agent.report import publisher as module
+from gkm_agent.report.publisher import StatusPublisher
 from testbed.waiting import until
 
 SOON = Backoff(0.001, 0.002)
@@ -22,7 +22,7 @@ READY, FAILED = (NodeStatus(caches={"llama": NodeCacheStatus(state=state)}) for 
 
 def test_only_what_changed_is_written() -> None:
     sink = FakeSink()
-    publisher = Publisher(sink)
+    publisher = StatusPublisher(sink)
     publisher.set({"a": READY, None: READY})
     assert publisher.write()
     publisher.set({"a": FAILED, None: READY})
@@ -34,7 +34,7 @@ def test_only_what_changed_is_written() -> None:
 
 def test_scopes_that_have_nothing_to_say_any_more_are_removed_also_after_a_restart() -> None:
     sink = FakeSink({"old": READY})
-    publisher = Publisher(sink)
+    publisher = StatusPublisher(sink)
     publisher.set({"new": READY})
 
     assert publisher.write()
@@ -44,13 +44,13 @@ def test_scopes_that_have_nothing_to_say_any_more_are_removed_also_after_a_resta
 def test_nothing_is_removed_before_anything_was_said() -> None:
     sink = FakeSink({"old": READY})
 
-    assert Publisher(sink).write()
+    assert StatusPublisher(sink).write()
     assert sink.held == {"old": READY}
 
 
 def test_while_the_sink_is_away_the_newest_waits() -> None:
     sink = FakeSink(away=True)
-    publisher = Publisher(sink)
+    publisher = StatusPublisher(sink)
     publisher.set({"a": READY})
     assert not publisher.write()
     publisher.set({"a": FAILED})
@@ -77,7 +77,7 @@ def test_one_scope_that_fails_keeps_no_other_from_being_written() -> None:
             super().remove(scope)
 
     sink = Picky({"stuck": READY})
-    publisher = Publisher(sink)
+    publisher = StatusPublisher(sink)
     publisher.set({"terminating": READY, "a": READY})
 
     assert not publisher.write()
@@ -86,7 +86,7 @@ def test_one_scope_that_fails_keeps_no_other_from_being_written() -> None:
 
 def test_its_thread_writes_what_is_set_and_tries_again() -> None:
     sink = FakeSink(away=True)
-    publisher = Publisher(sink, SOON, SOON)
+    publisher = StatusPublisher(sink, SOON, SOON)
     publisher.start()
     try:
         publisher.set({"a": READY})
@@ -111,7 +111,7 @@ def test_a_defect_in_a_sink_does_not_end_the_reporting() -> None:
             super().publish(scope, status)
 
     sink = Defective()
-    publisher = Publisher(sink, SOON, SOON)
+    publisher = StatusPublisher(sink, SOON, SOON)
     publisher.start()
     try:
         publisher.set({"a": READY})
@@ -131,7 +131,7 @@ def test_what_somebody_else_removed_is_written_again_in_time(monkeypatch: pytest
             return super().scopes()
 
     sink = Listed()
-    publisher = Publisher(sink)
+    publisher = StatusPublisher(sink)
     publisher.start()
     try:
         publisher.set({"a": READY})
@@ -169,7 +169,7 @@ def test_pauses_grow_with_failures_and_obey_the_server() -> None:
             super().publish(scope, status)
 
     sink = Refused()
-    publisher = Publisher(sink, Noted())
+    publisher = StatusPublisher(sink, Noted())
     publisher.start()
     try:
         publisher.set({"a": READY, "b": READY})

@@ -11,9 +11,9 @@ from gkm.hoststate import pointers
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState
 from gkm.images.signatures.verify import Verdict
-from gkm_agent.desk import Desk
-from gkm_agent.values import Hold, WantedCache
-from gkm_agent.workers import WORKERS
+from gkm_agent.caches.model import PullHold, WantedCache
+from gkm_agent.pulls.pool import MAX_PULLS
+from gkm_agent.store.pointers import PointerStore
 from msgspec import structs
 
 ONE, TWO = digest_of("one"), digest_of("two")
@@ -98,7 +98,7 @@ def test_an_image_that_verification_only_warns_of_is_used_and_the_warning_shown(
 
 
 def test_until_the_controller_has_verified_it_a_cache_waits(node: Node) -> None:
-    node.source.wanted = [WantedCache(REF, IMAGE, None, Hold("RegistryUnavailable", "waiting for the controller"))]
+    node.source.wanted = [WantedCache(REF, IMAGE, None, PullHold("RegistryUnavailable", "waiting for the controller"))]
 
     assert not node.settle()
 
@@ -109,7 +109,7 @@ def test_until_the_controller_has_verified_it_a_cache_waits(node: Node) -> None:
 def test_a_ready_cache_stays_ready_while_the_controller_cannot_say(node: Node) -> None:
     node.want("llama", digest=ONE)
     node.settle()
-    node.source.wanted = [WantedCache(REF, IMAGE, None, Hold("RegistryUnavailable", "waiting"))]
+    node.source.wanted = [WantedCache(REF, IMAGE, None, PullHold("RegistryUnavailable", "waiting"))]
 
     assert node.settle()
     assert node.entries() == {ONE}
@@ -133,7 +133,7 @@ def test_a_changed_image_takes_the_place_of_the_old_one(node: Node) -> None:
     node.want("llama", image="registry.example/team/cache:2")
 
     node.settle()
-    node.agent.turn()
+    node.agent.reconcile()
 
     assert node.pointer().digest == TWO
     assert node.entries() == {TWO}
@@ -148,20 +148,20 @@ def test_a_few_caches_are_pulled_at_a_time_and_all_in_the_end(node: Node) -> Non
     assert node.settle()
 
     assert node.entries() == set(digests)
-    assert node.images.most_at_once < WORKERS
+    assert node.images.most_at_once < MAX_PULLS
 
 
 def test_progress_is_written_in_steps_on_the_way(node: Node) -> None:
     seen: list[tuple[str, int]] = []
-    save = Desk.save
+    save = PointerStore.save
 
-    def spy(desk: Desk, pointer: pointers.Pointer, ticket: object = None) -> None:
+    def spy(desk: PointerStore, pointer: pointers.Pointer, ticket: object = None) -> None:
         seen.append((pointer.state.value, pointer.progress))
         save(desk, pointer, ticket)  # type: ignore[arg-type]
 
     node.want("llama")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Desk, "save", spy)
+        patch.setattr(PointerStore, "save", spy)
         node.settle()
 
     assert seen == [

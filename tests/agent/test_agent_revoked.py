@@ -12,11 +12,11 @@ from gkm.gpus.values import Inventory
 from gkm.hoststate import pointers
 from gkm.hoststate.pointers import CacheState, Pointer
 from gkm.images.signatures.verify import Verdict
-from gkm_agent.checks import policy_of
-from gkm_agent.values import Hold, WantedCache
+from gkm_agent.caches.approvals import policy_of
+from gkm_agent.caches.model import PullHold, WantedCache
 
 ONE, TWO = digest_of("one"), digest_of("two")
-REVOKED = Hold("SignatureMissing", "no signature was found", final=True, digest=ONE)
+REVOKED = PullHold("SignatureMissing", "no signature was found", final=True, digest=ONE)
 REFUSED = Verdict(verified=False, allowed=False, reason=Reason.SIGNATURE_INVALID, message="another key")
 AWAY = GKMError(Reason.REGISTRY_UNAVAILABLE, "the registry does not answer")
 ALONG = [pytest.param(False, id="running"), pytest.param(True, id="restarted")]
@@ -34,10 +34,10 @@ def served(node: Node) -> Node:
 
 
 def name_of(verification: Verification) -> str:
-    return policy_of(verification).now()
+    return policy_of(verification).current()
 
 
-def revoke(node: Node, hold: Hold = REVOKED) -> None:
+def revoke(node: Node, hold: PullHold = REVOKED) -> None:
     node.source.wanted = [WantedCache(REF, IMAGE, None, hold)]
 
 
@@ -77,7 +77,7 @@ def test_a_node_that_lacks_what_is_revoked_pulls_nothing(node: Node) -> None:
 
 
 def test_what_is_revoked_and_of_another_digest_is_not_kept(served: Node) -> None:
-    revoke(served, Hold("SignatureMissing", "none", final=True, digest=TWO))
+    revoke(served, PullHold("SignatureMissing", "none", final=True, digest=TWO))
     served.settle()
     assert served.pointer().state is CacheState.FAILED
 

@@ -10,10 +10,10 @@ from gkm.gpus import preflight
 from gkm.gpus.values import Inventory
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState, Pointer
-from gkm_agent import decisions
-from gkm_agent.checks import Check, CheckedTarget
-from gkm_agent.decisions import Ask, Keep, Known, Say, Step, decide
-from gkm_agent.values import Hold, WantedCache
+from gkm_agent.caches import decisions
+from gkm_agent.caches.approvals import Check, CheckedTarget
+from gkm_agent.caches.decisions import Action, NoOp, Observed, StartPull, WritePointer, decide
+from gkm_agent.caches.model import PullHold, WantedCache
 
 ONE, TWO = digest_of("one"), digest_of("two")
 WANTED = WantedCache(CacheRef("ml-apps", "llama"), "registry.example/team/cache:1")
@@ -21,20 +21,20 @@ CHECK = Check(WANTED.image, ONE, "policy", (CheckedTarget("cuda", "90", 32),))
 FITS, FITS_NOT = Inventory((H100,)), Inventory((A100,))
 LOST = Inventory((), ("nvmlInit: Driver Not Loaded",))
 READY = decisions.verdict_pointer(WANTED, CHECK, preflight.check(CHECK.targets, (H100,)), FITS, 71)
-WAITS_FOR_GPUS = decisions.pointer_of(WANTED, ONE, CacheState.PENDING, Reason.GPU_LOST, "waiting")
+WAITS_FOR_GPUS = decisions.make_pointer(WANTED, ONE, CacheState.PENDING, Reason.GPU_LOST, "waiting")
 NOW = 1_750_000_000.0
 
 HOLDS = (
     None,
-    Hold("RegistryUnavailable", "waiting for the controller"),
-    *(Hold("SignatureMissing", "no signature was found", final=True, digest=digest) for digest in (ONE, TWO, "")),
+    PullHold("RegistryUnavailable", "waiting for the controller"),
+    *(PullHold("SignatureMissing", "no signature was found", final=True, digest=digest) for digest in (ONE, TWO, "")),
 )
 POINTERS = (
     None,
     *(replace(READY, state=state) for state in CacheState),
     replace(READY, digest=TWO),
     replace(READY, image="registry.example/team/cache:2"),
-    replace(READY, message=decisions.kept("SignatureMissing", "no signature was found")),
+    replace(READY, message=decisions.serve_revoked_message("SignatureMissing", "no signature was found")),
     WAITS_FOR_GPUS,
 )
 CHECKS = (
@@ -50,22 +50,22 @@ DIGESTS = (None, ONE)
 class Case:
     """One situation."""
 
-    hold: Hold | None
+    hold: PullHold | None
     pointer: Pointer | None
     check: Check | None
     entry_bytes: int | None
     inventory: Inventory
     digest: str | None
 
-    def decide(self, *, keeps: bool, pointer: Pointer | None = None) -> Step:
+    def decide(self, *, keeps: bool, pointer: Pointer | None = None) -> Action:
         wanted = replace(WANTED, hold=self.hold, digest=self.digest)
-        known = Known(pointer or self.pointer, self.check, self.entry_bytes)
-        return decide(wanted, known, self.inventory, "policy", NOW, keeps=keeps)
+        known = Observed(pointer or self.pointer, self.check, self.entry_bytes)
+        return decide(wanted, known, self.inventory, "policy", NOW, serve_revoked=keeps)
 
     def said(self, *, keeps: bool) -> Pointer | None:
         """Return the pointer that stands after the step."""
         step = self.decide(keeps=keeps)
-        return step.pointer if isinstance(step, Say) else self.pointer
+        return step.pointer if isinstance(step, WritePointer) else self.pointer
 
     @property
     def refused(self) -> bool:
@@ -93,7 +93,7 @@ OTHERS = [case for case in CASES if not case.refused]
 def test_what_is_withdrawn_is_failed_whatever_was() -> None:
     states = {(pointer.state, pointer.reason) for case in REFUSED if (pointer := case.said(keeps=False))}
     assert states == {(CacheState.FAILED, "SignatureMissing")}
-    assert not any(isinstance(case.decide(keeps=False), Ask) for case in REFUSED)
+    assert not any(isinstance(case.decide(keeps=False), StartPull) for case in REFUSED)
 
 
 def test_what_is_kept_is_what_was_served_and_nothing_is_fetched_for_it() -> None:
@@ -103,7 +103,7 @@ def test_what_is_kept_is_what_was_served_and_nothing_is_fetched_for_it() -> None
         stays = case.serves(case.hold.digest) and case.inventory is not FITS_NOT
         pointer = case.said(keeps=True)
         assert pointer is not None
-        assert not isinstance(case.decide(keeps=True), Ask)
+        assert not isinstance(case.decide(keeps=True), StartPull)
         if not stays:
             assert (pointer.state, pointer.reason) == (CacheState.FAILED, "SignatureMissing"), case
         elif case.inventory is LOST:
@@ -120,7 +120,7 @@ def test_what_is_kept_is_what_was_served_and_nothing_is_fetched_for_it() -> None
 def test_what_was_said_is_not_said_again(keeps: bool) -> None:  # noqa: FBT001 -- a parameter
     for case in REFUSED:
         pointer = case.said(keeps=keeps)
-        assert case.decide(keeps=keeps, pointer=pointer) == Keep(), case
+        assert case.decide(keeps=keeps, pointer=pointer) == NoOp(), case
 
 
 def test_keeping_means_nothing_where_the_check_counts() -> None:
@@ -130,7 +130,7 @@ def test_keeping_means_nothing_where_the_check_counts() -> None:
 
 
 def test_what_is_asked_again_is_served_meanwhile_only_where_it_was_served() -> None:
-    asked = [(case, step) for case in OTHERS if isinstance(step := case.decide(keeps=True), Ask)]
+    asked = [(case, step) for case in OTHERS if isinstance(step := case.decide(keeps=True), StartPull)]
     serving = [case for case, step in asked if step.serving]
     assert serving
     for case in serving:
@@ -138,7 +138,7 @@ def test_what_is_asked_again_is_served_meanwhile_only_where_it_was_served() -> N
         assert case.pointer is not None
         assert case.pointer.state is CacheState.READY
         assert case.inventory is FITS
-    withdrawn = [step for case in OTHERS if isinstance(step := case.decide(keeps=False), Ask)]
+    withdrawn = [step for case in OTHERS if isinstance(step := case.decide(keeps=False), StartPull)]
     assert not any(step.serving for step in withdrawn)
 
 
@@ -151,5 +151,5 @@ def test_an_outdated_check_takes_nothing_back_where_it_is_kept() -> None:
         pointer = case.said(keeps=True)
         assert pointer is not None
         assert pointer.state is CacheState.READY
-        assert isinstance(step, Say) or step == Ask(ONE, serving=True)
-        assert case.decide(keeps=True, pointer=pointer) == Ask(ONE, serving=True)
+        assert isinstance(step, WritePointer) or step == StartPull(ONE, serving=True)
+        assert case.decide(keeps=True, pointer=pointer) == StartPull(ONE, serving=True)

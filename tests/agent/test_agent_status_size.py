@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 from gkm.api.nodes import IncompatibleGPUs, NodeCacheStatus, NodeStatus, PodUse
-from gkm_agent.status_size import fitted
+from gkm_agent.report.size_limit import fit_to_limit
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,16 +30,16 @@ def size(value: NodeStatus) -> int:
 
 
 def test_what_fits_is_left_alone() -> None:
-    assert fitted(status(300, message="no")) == status(300, message="no")
+    assert fit_to_limit(status(300, message="no")) == status(300, message="no")
 
 
 def test_pods_go_first() -> None:
-    found = fitted(status(10, pods=500), 100_000)
+    found = fit_to_limit(status(10, pods=500), 100_000)
     assert {len(cache.pods) for cache in found.caches.values()} == {20}
 
 
 def test_then_sentences_and_never_the_state() -> None:
-    found = fitted(status(100, pods=50, message="x" * 1000), 60_000)
+    found = fit_to_limit(status(100, pods=50, message="x" * 1000), 60_000)
     assert len(found.caches) == 100
     for shown in found.caches.values():
         assert (shown.state, shown.digest, shown.reason) == ("Failed", DIGEST, "Unauthorized")
@@ -48,7 +48,7 @@ def test_then_sentences_and_never_the_state() -> None:
 
 
 def test_of_too_many_the_first_are_shown() -> None:
-    found = fitted(status(1000), 20_000)
+    found = fit_to_limit(status(1000), 20_000)
     names = list(found.caches)
     assert names == sorted(status(1000).caches)[: len(names)]
     assert 15_000 < size(found) <= 20_000
@@ -56,9 +56,9 @@ def test_of_too_many_the_first_are_shown() -> None:
 
 @given(count=st.integers(0, 60), pods=st.integers(0, 30), length=st.integers(0, 1024), limit=st.integers(500, 50_000))
 def test_it_always_fits(count: int, pods: int, length: int, limit: int) -> None:
-    assert size(fitted(status(count, pods, "y" * length), limit)) <= limit
+    assert size(fit_to_limit(status(count, pods, "y" * length), limit)) <= limit
 
 
 @pytest.mark.parametrize("count", [200, 1000])
 def test_hundreds_of_caches_keep_all_their_states(count: int) -> None:
-    assert len(fitted(status(count, pods=20, message="z" * 500)).caches) == count
+    assert len(fit_to_limit(status(count, pods=20, message="z" * 500)).caches) == count

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from gkm.api.config import Capture
 from gkm.hoststate.layout import Layout
-from gkm_agent import captured
-from gkm_agent.captured import Kept, to_go
+from gkm_agent.store import captures as captured
+from gkm_agent.store.captures import CapturedVolume, to_prune
 
 DAY = 86_400.0
 NOW = 1_800_000_000.0
@@ -42,8 +42,12 @@ def leave(layout: Layout, volume_id: str, days_ago: float, size: int) -> Path:
     ],
 )
 def test_the_oldest_go_first(bounds: Capture, gone: list[str]) -> None:
-    kept = [Kept("three", NOW - 3 * DAY, 100), Kept("one", NOW - DAY, 100), Kept("two", NOW - 2 * DAY, 200)]
-    assert to_go(kept, bounds, NOW) == gone
+    kept = [
+        CapturedVolume("three", NOW - 3 * DAY, 100),
+        CapturedVolume("one", NOW - DAY, 100),
+        CapturedVolume("two", NOW - 2 * DAY, 200),
+    ]
+    assert to_prune(kept, bounds, NOW) == gone
 
 
 def test_what_is_beyond_the_bounds_is_removed_and_only_that(layout: Layout) -> None:

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 from agent.fabric_values import interface
-from gkm.api.fabrics import MAX_PORTS, EthernetLink, Neighbour
+from gkm.api.fabrics import MAX_PORTS, EthernetLink, LldpNeighbor
 from gkm_agent.fabric.lldp import Links, NotUnderstood, decode
 from gkm_agent.fabric.neighbours import ARGUMENTS, Neighbours
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import convert, to_builtins
 
-LEAF = EthernetLink("eth0", Neighbour("02:00:00:00:00:01", "swp1", "leaf-1"))
+LEAF = EthernetLink("eth0", LldpNeighbor("02:00:00:00:00:01", "swp1", "leaf-1"))
 
 
 def entry(name: str = "eth0", chassis: str = "02:00:00:00:00:01", port: str = "swp1", system: str = "leaf-1") -> Any:  # noqa: ANN401 -- JSON

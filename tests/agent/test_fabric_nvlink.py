@@ -7,16 +7,16 @@ import pytest
 from agent.fabric_values import ATTACHED, DOMAIN, LOST, OTHER_UUID, UUID, gpus, lost
 from gkm.api.fabrics import NVLink
 from gkm.gpus import fabric as decoding
-from gkm.gpus.values import Fabric, Fault, Gpu, Inventory
+from gkm.gpus.values import Fault, Gpu, GpuFabricInfo, Inventory
 from gkm_agent.fabric.masks import impairs, merged
-from gkm_agent.fabric.nvlink import Health, nvlink_of, verdict
+from gkm_agent.fabric.nvlink import Health, fabric_verdict, nvlink_of
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import convert, to_builtins
 from msgspec.structs import replace
 
 NO_UUID = replace(ATTACHED, cluster_uuid="", clique_id=0)
-STARTING = Fabric(UUID, 1, "InProgress", "")
+STARTING = GpuFabricInfo(UUID, 1, "InProgress", "")
 REFUSED = replace(ATTACHED, status="Insufficient Resources")
 
 
@@ -49,7 +49,7 @@ REFUSED = replace(ATTACHED, status="Insufficient Resources")
 def test_a_node_has_a_domain_where_all_its_gpus_say_the_same(
     inventory: Inventory, domain: str, health: str, why: str
 ) -> None:
-    found = verdict(inventory)
+    found = fabric_verdict(inventory)
 
     assert (found.domain, found.health.value) == (domain, health)
     assert re.search(why, found.why)
@@ -60,8 +60,8 @@ def test_a_gpu_whose_fabric_cannot_be_asked_for_is_trouble_and_not_a_node_withou
     fault = Fault("nvmlDeviceGetGpuFabricInfo", "UNKNOWN", "Unknown Error")
     silent = Gpu(1, "cuda", model="NVIDIA GB200", arch="100", warp_size=32, faults=(fault,))
 
-    assert verdict(Inventory((silent,))).health is Health.UNHEALTHY
-    found = verdict(Inventory((*gpus(ATTACHED).gpus, silent)))
+    assert fabric_verdict(Inventory((silent,))).health is Health.UNHEALTHY
+    found = fabric_verdict(Inventory((*gpus(ATTACHED).gpus, silent)))
     assert (found.domain, found.health) == (DOMAIN, Health.DEGRADED)
 
 
@@ -86,7 +86,7 @@ def test_health_is_what_nvml_sums_up_and_never_better_than_its_mask(mask: int, s
     uuid = list(bytes.fromhex(UUID.replace("-", "")))
     fabric = decoding.decode(uuid, 1, 3, "Success", mask=mask, summary=summary)
 
-    found = verdict(gpus(ATTACHED, fabric))
+    found = fabric_verdict(gpus(ATTACHED, fabric))
 
     assert (found.domain, found.health.value) == (DOMAIN, expected)
 
@@ -95,8 +95,8 @@ def test_a_node_says_the_health_of_its_worst_gpu() -> None:
     limited = replace(ATTACHED, health="LimitedCapacity", health_summary="LimitedCapacity")
     ill = replace(ATTACHED, health="Unhealthy", health_summary="Unhealthy")
 
-    assert verdict(gpus(ATTACHED, limited, ill)).why == "GPU 2: Unhealthy"
-    assert verdict(gpus(limited, ATTACHED)).why == "GPU 0: LimitedCapacity"
+    assert fabric_verdict(gpus(ATTACHED, limited, ill)).why == "GPU 2: Unhealthy"
+    assert fabric_verdict(gpus(limited, ATTACHED)).why == "GPU 0: LimitedCapacity"
 
 
 @pytest.mark.parametrize(
@@ -118,9 +118,9 @@ def test_masks_of_several_gpus_become_one_that_says_the_worst_of_each_field(mask
 def test_a_merged_mask_hides_no_trouble_and_invents_none(masks: list[int]) -> None:
     whole = merged(masks)
 
-    said = {trouble for mask in masks for trouble in decoding.troubles_in(mask)}
-    assert set(decoding.troubles_in(whole)) <= said
-    assert bool(decoding.troubles_in(whole)) == bool(said)
+    said = {trouble for mask in masks for trouble in decoding.problems_in_mask(mask)}
+    assert set(decoding.problems_in_mask(whole)) <= said
+    assert bool(decoding.problems_in_mask(whole)) == bool(said)
     assert impairs(whole) == any(impairs(mask) for mask in masks)
     assert merged([whole, *masks]) == merged([whole])
 
@@ -152,13 +152,13 @@ def test_what_is_reported_is_of_the_gpu_that_decides() -> None:
 )
 def test_a_flavour_is_the_one_model_of_the_node(models: list[str], flavour: str) -> None:
     found = Inventory(tuple(Gpu(index, "cuda", model=model, arch="90") for index, model in enumerate(models)))
-    assert verdict(found).flavour == flavour
+    assert fabric_verdict(found).flavour == flavour
 
 
 _TEXT = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=256)
 _WORD: Callable[..., st.SearchStrategy[str]] = lambda *words: st.sampled_from(words) | _TEXT  # noqa: E731 -- short
 _FABRIC = st.none() | st.builds(
-    Fabric,
+    GpuFabricInfo,
     _WORD(UUID, OTHER_UUID, ""),
     st.sampled_from([0, 1, 32766, (1 << 32) - 1]),
     _WORD("Completed", "InProgress", "NotStarted"),
@@ -182,7 +182,7 @@ _LABEL = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 def test_whatever_a_driver_says_what_is_said_of_it_can_be_a_label(found: list[Gpu]) -> None:
     inventory = Inventory(tuple(replace(gpu, index=index) for index, gpu in enumerate(found)))
 
-    said = verdict(inventory)
+    said = fabric_verdict(inventory)
 
     assert all(_LABEL.fullmatch(value) for value in (said.domain, said.flavour, said.health.value))
     assert len(said.why) <= 512

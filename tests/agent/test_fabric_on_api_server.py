@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 from agent.fabric_values import DOMAIN, OTHER_UUID, report
-from gkm.api.fabrics import EthernetLink, InfiniBandPort, Neighbour, NodeFabricStatus, NVLink, NVLinkHealth
+from gkm.api.fabrics import EthernetLink, InfiniBandPort, LldpNeighbor, NodeFabricStatus, NVLink, NVLinkHealth
 from gkm.api.meta import ObjectMeta
 from gkm.kube.client import HttpApi, connect
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import NODES, Json
 from gkm_agent.fabric.conditions import without_conditions
-from gkm_agent.fabric.kube_fabric import CONFIGMAPS, NODEFABRICS, KubeFabric
-from gkm_agent.fabric.labels import Wanted
+from gkm_agent.fabric.labels import WantedLabels
 from gkm_agent.fabric.objects import survey_name, survey_object
-from gkm_agent.fabric.report import Report
-from gkm_agent.kube_source import NodeView
+from gkm_agent.fabric.report import FabricReport
+from gkm_agent.kubernetes.fabric_sink import CONFIGMAPS, NODEFABRICS, KubernetesFabricSink
+from gkm_agent.kubernetes.source import NodeView
 from operator_site import deployed
 from testbed.cluster import Cluster, KubectlFailed
 
@@ -47,8 +47,8 @@ class Site:
         meta = ObjectMeta(OWN, uid=found["uid"], resource_version=found["resourceVersion"], labels=self.labels())
         return NodeView(meta)
 
-    def sink(self) -> KubeFabric:
-        return KubeFabric(self.agent, OWN, self.view)
+    def sink(self) -> KubernetesFabricSink:
+        return KubernetesFabricSink(self.agent, OWN, self.view)
 
 
 @pytest.fixture(scope="module")
@@ -91,11 +91,11 @@ def test_an_agent_says_all_of_its_own_node(site: Site) -> None:
         infiniband_ports="1/1",
         nvlink=NVLink(DOMAIN.partition(".")[0], 1, "Completed", "Success", NVLinkHealth(0xFFFFFFFF, ["a trouble"])),
         infiniband=[InfiniBandPort("mlx5_0", 1, "e" * 16, "f" * 16, 671, "ACTIVE", "400 Gb/sec (4X NDR)")],
-        ethernet=[EthernetLink("eth0", Neighbour("02:00:00:00:00:01", "swp1", "leaf-1"))],
+        ethernet=[EthernetLink("eth0", LldpNeighbor("02:00:00:00:00:01", "swp1", "leaf-1"))],
         problems=["lldpcli: none"],
     )
     labels = {"gkm.io/fabric-domain": DOMAIN, "cache.gkm.io/ml-apps.llama": "0123456789ab"}
-    site.sink().publish(Report(status, Wanted(labels)))
+    site.sink().publish(FabricReport(status, WantedLabels(labels)))
 
     found = site.admin.get(NODEFABRICS, OWN)
     assert without_conditions(found.status) == status

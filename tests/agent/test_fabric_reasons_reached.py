@@ -8,10 +8,10 @@ import pytest
 from agent.fabric_fakes import FakeFabricSink
 from fakes import nvml_library, pci_devices
 from fakes.nvml_library import GB200, H100
-from gkm.api.fabric_settings import Fabric, Settle
+from gkm.api.fabric_settings import Fabric, SettleThresholds
 from gkm.api.fabrics import NodeFabricStatus
 from gkm.gpus import inventory
-from gkm_agent.fabric.watch import FabricWatch, Place
+from gkm_agent.fabric.watch import FabricInputs, FabricWatch
 
 Fabrics = Callable[..., NodeFabricStatus]
 
@@ -25,9 +25,9 @@ def fabric(tmp_path: Path, nvml: Path) -> Fabrics:
 
     def read(*gpus: nvml_library.Gpu, errors: dict[str, str] | None = None) -> NodeFabricStatus:
         variables = nvml_library.environment(tmp_path, library=nvml, gpus=gpus, errors=errors)
-        found = inventory.Reader(os.environ | variables, 20.0, devices).read()
-        place = Place("node-1", lambda: found, dict, sys)
-        settings = Fabric(lldpcli=f"{tmp_path}/lldpcli", settle=Settle(1, 0))
+        found = inventory.InventoryReader(os.environ | variables, 20.0, devices).read()
+        place = FabricInputs("node-1", lambda: found, dict, sys)
+        settings = Fabric(lldpcli=f"{tmp_path}/lldpcli", settle=SettleThresholds(1, 0))
         watch = FabricWatch(settings, place, FakeFabricSink(), clock=lambda: 0.0)
         report = watch.read()
         assert report is not None

@@ -2,32 +2,34 @@
 
 import pytest
 from agent.fabric_values import DOMAIN, OTHER_UUID
-from gkm.api.fabric_settings import Settle
-from gkm_agent.fabric.nvlink import Health, Verdict
-from gkm_agent.fabric.settling import Settled, observe
+from gkm.api.fabric_settings import SettleThresholds
+from gkm_agent.fabric.nvlink import FabricVerdict, Health
+from gkm_agent.fabric.settling import SettledVerdict, observe
 from hypothesis import given
 from hypothesis import strategies as st
 
-RULE = Settle(readings=3, seconds=90)
-GOOD = Verdict(DOMAIN, Health.HEALTHY, "nvidia-gb200")
-LIMITED = Verdict(DOMAIN, Health.DEGRADED, "nvidia-gb200")
-GONE = Verdict("", Health.UNHEALTHY, "nvidia-gb200")
-ELSEWHERE = Verdict(f"{OTHER_UUID}.1", Health.HEALTHY, "nvidia-gb200")
-BARE = Verdict("", Health.NONE, "nvidia-gb200")
-ANOTHER = Verdict(DOMAIN, Health.HEALTHY, "nvidia-h100")
+RULE = SettleThresholds(readings=3, seconds=90)
+GOOD = FabricVerdict(DOMAIN, Health.HEALTHY, "nvidia-gb200")
+LIMITED = FabricVerdict(DOMAIN, Health.DEGRADED, "nvidia-gb200")
+GONE = FabricVerdict("", Health.UNHEALTHY, "nvidia-gb200")
+ELSEWHERE = FabricVerdict(f"{OTHER_UUID}.1", Health.HEALTHY, "nvidia-gb200")
+BARE = FabricVerdict("", Health.NONE, "nvidia-gb200")
+ANOTHER = FabricVerdict(DOMAIN, Health.HEALTHY, "nvidia-h100")
 
 
-def told(readings: list[tuple[float, Verdict]], rule: Settle = RULE, *, readable: bool = True) -> list[Verdict | None]:
+def told(
+    readings: list[tuple[float, FabricVerdict]], rule: SettleThresholds = RULE, *, readable: bool = True
+) -> list[FabricVerdict | None]:
     """Return what is told after each of these readings (seconds, reading)."""
-    settled, said = Settled(), []
+    settled, said = SettledVerdict(), []
     for moment, reading in readings:
         settled = observe(settled, reading, moment, rule, readable=readable)
-        said.append(settled.told)
+        said.append(settled.reported)
     return said
 
 
 @pytest.mark.parametrize("first", [GOOD, LIMITED, GONE, BARE])
-def test_the_first_reading_is_told_at_once(first: Verdict) -> None:
+def test_the_first_reading_is_told_at_once(first: FabricVerdict) -> None:
     assert told([(1000, first)]) == [first]
 
 
@@ -36,12 +38,12 @@ def test_a_first_reading_that_failed_must_last_like_any_bad_news() -> None:
 
 
 def test_after_failures_the_first_that_succeeds_is_told_at_once() -> None:
-    settled = observe(Settled(), GONE, 0, RULE, readable=False)
-    assert observe(settled, GOOD, 1, RULE).told == GOOD
+    settled = observe(SettledVerdict(), GONE, 0, RULE, readable=False)
+    assert observe(settled, GOOD, 1, RULE).reported == GOOD
 
 
 @pytest.mark.parametrize("change", [LIMITED, GONE, ELSEWHERE, BARE, ANOTHER])
-def test_a_change_for_the_worse_or_to_another_domain_or_model_must_last(change: Verdict) -> None:
+def test_a_change_for_the_worse_or_to_another_domain_or_model_must_last(change: FabricVerdict) -> None:
     said = told([(0, GOOD), (60, change), (120, change), (180, change)])
     assert said == [GOOD, GOOD, GOOD, change]
 
@@ -53,7 +55,7 @@ def test_both_bounds_must_be_reached() -> None:
 
 
 @pytest.mark.parametrize(("before", "after"), [(LIMITED, GOOD), (GONE, GOOD), (BARE, GOOD), (GONE, LIMITED)])
-def test_a_change_for_the_better_is_told_at_once(before: Verdict, after: Verdict) -> None:
+def test_a_change_for_the_better_is_told_at_once(before: FabricVerdict, after: FabricVerdict) -> None:
     assert told([(0, before), (1, after)]) == [before, after]
 
 
@@ -69,10 +71,10 @@ def test_what_is_told_is_given_up_also_when_what_contradicts_it_keeps_changing()
 _READINGS = st.lists(
     st.tuples(st.floats(0, 100), st.sampled_from([GOOD, LIMITED, GONE, ELSEWHERE, BARE, ANOTHER])), max_size=40
 )
-_RULES = st.builds(Settle, st.integers(1, 5), st.floats(0, 200))
+_RULES = st.builds(SettleThresholds, st.integers(1, 5), st.floats(0, 200))
 
 
-def _timed(steps: list[tuple[float, Verdict]]) -> list[tuple[float, Verdict]]:
+def _timed(steps: list[tuple[float, FabricVerdict]]) -> list[tuple[float, FabricVerdict]]:
     moment, timed = 0.0, []
     for step, reading in steps:
         moment += step
@@ -82,7 +84,7 @@ def _timed(steps: list[tuple[float, Verdict]]) -> list[tuple[float, Verdict]]:
 
 @given(_READINGS, _RULES)
 def test_what_is_told_was_read_and_changes_only_to_the_reading_of_that_moment(
-    steps: list[tuple[float, Verdict]], rule: Settle
+    steps: list[tuple[float, FabricVerdict]], rule: SettleThresholds
 ) -> None:
     readings = _timed(steps)
     said = told(readings, rule)
@@ -93,7 +95,7 @@ def test_what_is_told_was_read_and_changes_only_to_the_reading_of_that_moment(
 
 @given(_READINGS, _RULES)
 def test_what_is_told_gives_way_to_worse_only_after_as_many_readings_and_seconds_without_it(
-    steps: list[tuple[float, Verdict]], rule: Settle
+    steps: list[tuple[float, FabricVerdict]], rule: SettleThresholds
 ) -> None:
     readings = _timed(steps)
     said = told(readings, rule)
@@ -109,7 +111,9 @@ def test_what_is_told_gives_way_to_worse_only_after_as_many_readings_and_seconds
 
 
 @given(_READINGS, _RULES, st.sampled_from([GOOD, LIMITED, GONE, ELSEWHERE, BARE]))
-def test_what_lasts_is_told_in_the_end(steps: list[tuple[float, Verdict]], rule: Settle, last: Verdict) -> None:
+def test_what_lasts_is_told_in_the_end(
+    steps: list[tuple[float, FabricVerdict]], rule: SettleThresholds, last: FabricVerdict
+) -> None:
     readings = _timed(steps)
     start = readings[-1][0] if readings else 0.0
     lasting = [(start + 1 + turn * (rule.seconds / rule.readings + 1), last) for turn in range(rule.readings + 1)]

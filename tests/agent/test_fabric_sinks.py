@@ -15,12 +15,12 @@ from gkm.kube.errors import ApiError
 from gkm.kube.resources import NODES, Json, Resource
 from gkm_agent.fabric import writer as module
 from gkm_agent.fabric.conditions import without_conditions
-from gkm_agent.fabric.kube_fabric import CONFIGMAPS, NODEFABRICS, KubeFabric
-from gkm_agent.fabric.report import Report
-from gkm_agent.fabric.static_fabric import StaticFabric
-from gkm_agent.fabric.writer import Writer
-from gkm_agent.kube_source import NodeView
-from gkm_agent.sink import NotWritten
+from gkm_agent.fabric.report import FabricReport
+from gkm_agent.fabric.writer import FabricWriter
+from gkm_agent.interfaces.sink import NotWritten
+from gkm_agent.kubernetes.fabric_sink import CONFIGMAPS, NODEFABRICS, KubernetesFabricSink
+from gkm_agent.kubernetes.source import NodeView
+from gkm_agent.standalone.fabric_sink import FileFabricSink
 from kube.fake_api import FakeApi
 from msgspec import convert, structs
 from testbed.waiting import until
@@ -48,15 +48,15 @@ def view(api: FakeApi) -> NodeView:
 
 
 @pytest.fixture
-def sink(api: FakeApi) -> KubeFabric:
-    return KubeFabric(api, "node-1", lambda: view(api))
+def sink(api: FakeApi) -> KubernetesFabricSink:
+    return KubernetesFabricSink(api, "node-1", lambda: view(api))
 
 
 def writes(api: FakeApi) -> list[tuple[str, str]]:
     return [(verb, plural) for verb, plural, _ in api.calls if verb not in {"get", "list", "watch"}]
 
 
-def test_a_report_becomes_an_object_and_labels(api: FakeApi, sink: KubeFabric) -> None:
+def test_a_report_becomes_an_object_and_labels(api: FakeApi, sink: KubernetesFabricSink) -> None:
     sink.publish(GOOD)
 
     found = api.get(NODEFABRICS, "node-1")
@@ -69,20 +69,20 @@ def test_a_report_becomes_an_object_and_labels(api: FakeApi, sink: KubeFabric) -
     assert api.get(NODES, "node-1")["spec"] == node()["spec"]
 
 
-def test_the_same_again_writes_nothing_also_after_a_restart(api: FakeApi, sink: KubeFabric) -> None:
+def test_the_same_again_writes_nothing_also_after_a_restart(api: FakeApi, sink: KubernetesFabricSink) -> None:
     sink.publish(GOOD)
     api.calls.clear()
     sink.publish(GOOD)
-    KubeFabric(api, "node-1", lambda: view(api)).publish(GOOD)
+    KubernetesFabricSink(api, "node-1", lambda: view(api)).publish(GOOD)
 
     assert writes(api) == []
 
 
-def test_what_changed_is_written_and_its_moment_moves_only_then(api: FakeApi, sink: KubeFabric) -> None:
+def test_what_changed_is_written_and_its_moment_moves_only_then(api: FakeApi, sink: KubernetesFabricSink) -> None:
     sink.publish(GOOD)
     forged = structs.replace(GOOD.status, last_updated="2026-01-01T00:00:00Z")
     whole = {"apiVersion": "gkm.io/v1alpha1", "kind": "NodeFabric", "metadata": {"name": "node-1"}}
-    old = KubeFabric(api, "node-1", lambda: view(api))
+    old = KubernetesFabricSink(api, "node-1", lambda: view(api))
     api.apply(
         NODEFABRICS, whole | {"status": {"lastUpdated": forged.last_updated}}, field_manager="t", subresource="status"
     )
@@ -104,7 +104,7 @@ def test_a_patch_names_only_labels_of_ours_that_differ(api: FakeApi, monkeypatch
         return merge(resource, name, patch, namespace)
 
     monkeypatch.setattr(api, "merge", noted)
-    sink = KubeFabric(api, "node-1", lambda: view(api))
+    sink = KubernetesFabricSink(api, "node-1", lambda: view(api))
     sink.publish(GOOD)
     sink.publish(BAD)
     assert patches == [
@@ -113,7 +113,7 @@ def test_a_patch_names_only_labels_of_ours_that_differ(api: FakeApi, monkeypatch
     ]
 
 
-def test_labels_that_somebody_changed_or_removed_are_mended(api: FakeApi, sink: KubeFabric) -> None:
+def test_labels_that_somebody_changed_or_removed_are_mended(api: FakeApi, sink: KubernetesFabricSink) -> None:
     sink.publish(GOOD)
     api.merge(
         NODES, "node-1", {"metadata": {"labels": {"gkm.io/fabric-domain": "forged", "gkm.io/fabric-health": None}}}
@@ -124,13 +124,15 @@ def test_labels_that_somebody_changed_or_removed_are_mended(api: FakeApi, sink: 
 
 def test_a_view_that_lags_behind_our_own_patch_is_not_patched_again(api: FakeApi) -> None:
     stale = view(api)
-    sink = KubeFabric(api, "node-1", lambda: stale)
+    sink = KubernetesFabricSink(api, "node-1", lambda: stale)
     for _ in range(3):
         sink.publish(GOOD)
     assert writes(api).count(("merge", "nodes")) == 1
 
 
-def test_an_object_that_somebody_deleted_comes_back_with_the_next_doubt(api: FakeApi, sink: KubeFabric) -> None:
+def test_an_object_that_somebody_deleted_comes_back_with_the_next_doubt(
+    api: FakeApi, sink: KubernetesFabricSink
+) -> None:
     sink.publish(GOOD)
     moment = api.get(NODEFABRICS, "node-1").status.last_updated
     api.delete(NODEFABRICS, "node-1")
@@ -139,7 +141,7 @@ def test_an_object_that_somebody_deleted_comes_back_with_the_next_doubt(api: Fak
     assert api.get(NODEFABRICS, "node-1").status.last_updated == moment
 
 
-def test_a_node_that_is_registered_anew_owns_what_is_said_of_it(api: FakeApi, sink: KubeFabric) -> None:
+def test_a_node_that_is_registered_anew_owns_what_is_said_of_it(api: FakeApi, sink: KubernetesFabricSink) -> None:
     sink.publish(GOOD)
     api.delete(NODES, "node-1")
     api.create(NODES, node("uid-2", {}))
@@ -149,14 +151,14 @@ def test_a_node_that_is_registered_anew_owns_what_is_said_of_it(api: FakeApi, si
 
 
 def test_without_its_node_nothing_is_written(api: FakeApi) -> None:
-    sink = KubeFabric(api, "node-1", lambda: None)
+    sink = KubernetesFabricSink(api, "node-1", lambda: None)
     for attempt in (partial(sink.publish, GOOD), partial(sink.survey, b"x")):
         with pytest.raises(NotWritten, match="the Node node-1 is not known yet"):
             attempt()
     assert api.calls == [("create", "nodes", "node-1")]
 
 
-def test_an_object_that_cannot_be_read_is_written_anew(api: FakeApi, sink: KubeFabric) -> None:
+def test_an_object_that_cannot_be_read_is_written_anew(api: FakeApi, sink: KubernetesFabricSink) -> None:
     whole = {"apiVersion": "gkm.io/v1alpha1", "kind": "NodeFabric", "metadata": {"name": "node-1"}, "spec": 7}
     api.create(UNTYPED, whole)
     with pytest.raises(ApiError, match="cannot be read"):
@@ -165,7 +167,7 @@ def test_an_object_that_cannot_be_read_is_written_anew(api: FakeApi, sink: KubeF
     assert api.get(NODEFABRICS, "node-1").status.domain == DOMAIN
 
 
-def test_a_survey_is_written_on_change_only(api: FakeApi, sink: KubeFabric) -> None:
+def test_a_survey_is_written_on_change_only(api: FakeApi, sink: KubernetesFabricSink) -> None:
     for packed in (b"one", b"one", b"two"):
         sink.survey(packed)
     assert writes(api).count(("apply", "configmaps")) == 2
@@ -175,7 +177,7 @@ def test_a_survey_is_written_on_change_only(api: FakeApi, sink: KubeFabric) -> N
 
 @pytest.mark.parametrize("verb", ["get", "apply", "merge"])
 def test_an_api_server_that_is_away_is_said_so_and_all_is_written_once_it_is_back(
-    api: FakeApi, sink: KubeFabric, verb: str
+    api: FakeApi, sink: KubernetesFabricSink, verb: str
 ) -> None:
     api.fault = lambda called, plural: (
         ApiError(0, "Unreachable", "no answer", 7) if called == verb and (called, plural) != ("get", "nodes") else None
@@ -191,12 +193,12 @@ def test_an_api_server_that_is_away_is_said_so_and_all_is_written_once_it_is_bac
 
 def test_without_kubernetes_it_is_a_file_that_is_replaced_on_change_only(tmp_path: Path) -> None:
     path = tmp_path / "nodes" / "node-1.fabric.yaml"
-    sink = StaticFabric(tmp_path / "nodes", "node-1")
+    sink = FileFabricSink(tmp_path / "nodes", "node-1")
     sink.publish(GOOD)
     first = path.stat().st_ino
     sink.publish(GOOD)
     sink.doubt()
-    StaticFabric(tmp_path / "nodes", "node-1").publish(GOOD)
+    FileFabricSink(tmp_path / "nodes", "node-1").publish(GOOD)
     assert path.stat().st_ino == first
     said = yaml.safe_load(path.read_text())
     assert (said["kind"], said["metadata"]["name"], said["status"]["domain"]) == ("NodeFabric", "node-1", DOMAIN)
@@ -208,12 +210,12 @@ def test_without_kubernetes_it_is_a_file_that_is_replaced_on_change_only(tmp_pat
 def test_a_file_that_somebody_spoilt_is_written_anew(tmp_path: Path, text: str) -> None:
     path = tmp_path / "node-1.fabric.yaml"
     path.write_text(text, encoding="latin-1")
-    StaticFabric(tmp_path, "node-1").publish(GOOD)
+    FileFabricSink(tmp_path, "node-1").publish(GOOD)
     assert yaml.safe_load(path.read_text())["status"]["domain"] == DOMAIN
 
 
 def test_without_kubernetes_a_survey_is_a_file(tmp_path: Path) -> None:
-    sink = StaticFabric(tmp_path, "node-1")
+    sink = FileFabricSink(tmp_path, "node-1")
     path = tmp_path / "node-1.ibnetdiscover.gz"
     sink.survey(b"one")
     first = path.stat().st_ino
@@ -223,7 +225,7 @@ def test_without_kubernetes_a_survey_is_a_file(tmp_path: Path) -> None:
 
 def test_a_directory_that_cannot_be_written_is_said_so(tmp_path: Path) -> None:
     (tmp_path / "nodes").touch()
-    sink = StaticFabric(tmp_path / "nodes", "node-1")
+    sink = FileFabricSink(tmp_path / "nodes", "node-1")
     for attempt in (partial(sink.publish, GOOD), partial(sink.survey, b"x")):
         with pytest.raises(NotWritten, match="node-1"):
             attempt()
@@ -231,7 +233,7 @@ def test_a_directory_that_cannot_be_written_is_said_so(tmp_path: Path) -> None:
 
 def test_while_the_sink_is_away_the_newest_waits() -> None:
     sink = FakeFabricSink(away=True)
-    writer = Writer(sink)
+    writer = FabricWriter(sink)
     assert writer.write()
     writer.set(GOOD)
     assert not writer.write()
@@ -246,13 +248,13 @@ def test_while_the_sink_is_away_the_newest_waits() -> None:
 
 def test_its_thread_tries_again_and_survives_a_defect() -> None:
     class Defective(FakeFabricSink):
-        def publish(self, report: Report) -> None:
+        def publish(self, report: FabricReport) -> None:
             if not self.doubts:
                 raise ZeroDivisionError
             super().publish(report)
 
     sink = Defective(away=True)
-    writer = Writer(sink, SOON)
+    writer = FabricWriter(sink, SOON)
     writer.start()
     try:
         writer.set(GOOD)
@@ -267,11 +269,11 @@ def test_its_thread_tries_again_and_survives_a_defect() -> None:
 
 def test_what_the_server_asks_us_to_wait_is_waited() -> None:
     class Busy(FakeFabricSink):
-        def publish(self, report: Report) -> None:
+        def publish(self, report: FabricReport) -> None:
             del report
             raise NotWritten("busy") from ApiError(429, "TooManyRequests", "busy", 17)
 
-    writer = Writer(Busy())
+    writer = FabricWriter(Busy())
     writer.set(GOOD)
     assert not writer.write()
     assert writer._asked == 17
@@ -280,7 +282,7 @@ def test_what_the_server_asks_us_to_wait_is_waited() -> None:
 def test_all_is_written_again_from_time_to_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "REFRESH_SECONDS", 0.02)
     sink = FakeFabricSink()
-    writer = Writer(sink)
+    writer = FabricWriter(sink)
     writer.start()
     try:
         writer.set(GOOD)

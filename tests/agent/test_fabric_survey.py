@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from agent.fabric_fakes import FakeFabricSink
 from gkm.api.config import ConfigInvalid, parse
-from gkm.api.fabric_settings import Fabric, Ibnetdiscover, Settle
+from gkm.api.fabric_settings import Fabric, Ibnetdiscover, SettleThresholds
 from gkm_agent.fabric import survey as module
 from gkm_agent.fabric.command import CommandFailed
 from gkm_agent.fabric.objects import MAX_SURVEY_BYTES, survey_name, survey_object
-from gkm_agent.fabric.survey import NotASurvey, Survey, chosen, pack
+from gkm_agent.fabric.survey import NotASurvey, SubnetSurvey, chosen, pack
 from testbed.waiting import until
 
 PRINTED = Path(__file__).parents[1] / "data" / "fabric" / "ibnetdiscover-40-switches.out"
@@ -25,9 +25,9 @@ def stand_in(directory: Path, script: str) -> str:
     return str(program)
 
 
-def surveying(directory: Path, script: str, sink: FakeFabricSink, node: str = "node-1") -> Survey:
+def surveying(directory: Path, script: str, sink: FakeFabricSink, node: str = "node-1") -> SubnetSurvey:
     settings = Ibnetdiscover(nodes=["node-1"], command=stand_in(directory, script))
-    return Survey(settings, node, lambda: None, sink)
+    return SubnetSurvey(settings, node, lambda: None, sink)
 
 
 def test_what_it_prints_is_kept_compressed_without_its_date(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_a_survey_that_fails_keeps_nothing_and_is_told(
 def test_a_node_without_ibnetdiscover_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CANDIDATES", ("/nowhere/ibnetdiscover",))
     with pytest.raises(CommandFailed, match="install infiniband-diags"):
-        Survey(HERE, "node-1", lambda: None, FakeFabricSink())._output()
+        SubnetSurvey(HERE, "node-1", lambda: None, FakeFabricSink())._output()
 
 
 def test_a_sink_that_is_away_gets_it_later(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_its_thread_surveys_the_chosen_node_and_ends_with_a_run_under_way(
 
 
 def test_where_nothing_is_configured_no_thread_is_started() -> None:
-    survey = Survey(Ibnetdiscover(), "node-1", dict, FakeFabricSink())
+    survey = SubnetSurvey(Ibnetdiscover(), "node-1", dict, FakeFabricSink())
     survey.start()
     assert not survey._thread.is_alive()
     survey.stop(1)
@@ -142,7 +142,7 @@ def test_another_node_does_not_survey(tmp_path: Path, monkeypatch: pytest.Monkey
         looked.append(1)
         return {}
 
-    survey = Survey(settings, "node-2", labels, FakeFabricSink())
+    survey = SubnetSurvey(settings, "node-2", labels, FakeFabricSink())
     survey.start()
     until(lambda: len(looked) > 6, "it looked again and again")
     survey.stop(20)
@@ -168,7 +168,7 @@ def test_what_is_configured_is_read() -> None:
       ibnetdiscover: {nodes: [node-1], nodeSelector: {ib: "yes"}, interval: 1h30m}
     """
     ibnetdiscover = Ibnetdiscover(["node-1"], {"ib": "yes"}, "1h30m")
-    assert parse(text).fabric == Fabric(True, "/opt/lldpd/sbin/lldpcli", Settle(5, 30), ibnetdiscover)  # noqa: FBT003 -- a value
+    assert parse(text).fabric == Fabric(True, "/opt/lldpd/sbin/lldpcli", SettleThresholds(5, 30), ibnetdiscover)  # noqa: FBT003 -- a value
     assert ibnetdiscover.interval_seconds == 5400
     assert parse("").fabric.ibnetdiscover.nodes == []
 

@@ -8,14 +8,14 @@ import pytest
 import yaml
 from agent.fabric_fakes import FakeFabricSink
 from agent.fabric_values import ATTACHED, DOMAIN, adapter, gpus, interface
-from gkm.api.fabric_settings import Fabric, Settle
+from gkm.api.fabric_settings import Fabric, SettleThresholds
 from gkm.gpus.values import Inventory
 from gkm.hoststate.names import CacheRef
 from gkm.kube.resources import NODES
 from gkm_agent.fabric.starting import in_kubernetes, standalone
-from gkm_agent.fabric.watch import FabricWatch, Place
-from gkm_agent.gpu_watch import NOT_READ, GpuWatch
-from gkm_agent.kube_source import KubeSource
+from gkm_agent.fabric.watch import FabricInputs, FabricWatch
+from gkm_agent.gpus import NOT_READ, GpuWatch
+from gkm_agent.kubernetes.source import KubernetesSource
 from kube.fake_api import FakeApi
 from testbed.waiting import until
 
@@ -31,7 +31,7 @@ class Machine:
         self.now = 0.0
         self.inventory: Inventory = gpus(ATTACHED, ATTACHED)
         self.sink = FakeFabricSink()
-        place = Place("node-1", lambda: self.inventory, dict, sys)
+        place = FabricInputs("node-1", lambda: self.inventory, dict, sys)
         self.watch = FabricWatch(settings, place, self.sink, clock=lambda: self.now)
 
     def reads(self, inventory: Inventory, seconds: float = 60.0) -> tuple[str, str | None]:
@@ -51,7 +51,7 @@ class Machine:
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
     (tmp_path / "class").mkdir()
-    return Machine(tmp_path, Fabric(lldpcli=f"{tmp_path}/lldpcli", settle=Settle(3, 90)))
+    return Machine(tmp_path, Fabric(lldpcli=f"{tmp_path}/lldpcli", settle=SettleThresholds(3, 90)))
 
 
 def test_what_is_read_is_said_in_one_report(machine: Machine) -> None:
@@ -168,7 +168,7 @@ def test_a_defect_does_not_end_the_watching(tmp_path: Path) -> None:
             raise ZeroDivisionError
         return gpus(ATTACHED)
 
-    place = Place("node-1", inventory, sysfs=tmp_path)
+    place = FabricInputs("node-1", inventory, sysfs=tmp_path)
     watch = FabricWatch(Fabric(lldpcli="/none"), place, machine.sink, interval=0.01)
     watch.start()
     try:
@@ -199,7 +199,7 @@ def test_without_kubernetes_one_call_gives_a_part_that_writes_a_file(tmp_path: P
 def test_in_kubernetes_one_call_gives_a_part_that_labels_the_node(gpu_watch: GpuWatch) -> None:
     api = FakeApi()
     api.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1", "labels": {"pool": "gpu"}}})
-    source = KubeSource(api, "node-1", Event())
+    source = KubernetesSource(api, "node-1", Event())
     source.start()
     part = in_kubernetes(Fabric(), "node-1", gpu_watch, api, source)
     part.start()

@@ -7,9 +7,9 @@ from gkm.api.nodes import NodeCacheStatus, NodeStatus
 from gkm.gpus.values import Inventory
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState, Pointer
-from gkm_agent.decisions import Known
-from gkm_agent.static_sink import StaticSink
-from gkm_agent.status import statuses
+from gkm_agent.caches.decisions import Observed
+from gkm_agent.report.status import statuses
+from gkm_agent.standalone.status_sink import FileStatusSink
 
 COMMANDS = "a\x1b[2J\x9b31m\x85\u202eb"
 SHOWN = r"a\x1b[2J\x9b31m\x85\u202eb"
@@ -18,12 +18,12 @@ REF = CacheRef("a", "llama")
 
 def test_reason_and_message_of_a_node_object() -> None:
     pointer = Pointer(REF, "registry.test/x", CacheState.FAILED, reason=COMMANDS, message=COMMANDS)
-    cache = statuses({REF: Known(pointer=pointer)}, [], Inventory())["a"].caches["llama"]
+    cache = statuses({REF: Observed(pointer=pointer)}, [], Inventory())["a"].caches["llama"]
     assert (cache.reason, cache.message) == (SHOWN, SHOWN)
 
 
 def test_a_file_has_printable_lines_and_the_value(tmp_path: Path) -> None:
-    StaticSink(tmp_path, "node-1").publish(
+    FileStatusSink(tmp_path, "node-1").publish(
         "a", NodeStatus(caches={"x": NodeCacheStatus(state="Ready", message=COMMANDS)})
     )
     text = (tmp_path / "a" / "node-1.yaml").read_text()

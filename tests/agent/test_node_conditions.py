@@ -12,13 +12,13 @@ from gkm.api.meta import ObjectMeta
 from gkm.api.nodes import NodeCacheStatus, NodeStatus
 from gkm.kube.resources import CLUSTERGKMCACHENODES, GKMCACHENODES, NODES, Resource
 from gkm_agent.fabric.conditions import healthy
-from gkm_agent.fabric.kube_fabric import NODEFABRICS, KubeFabric
-from gkm_agent.fabric.static_fabric import StaticFabric
-from gkm_agent.kube_sink import KubeSink
-from gkm_agent.kube_source import NodeView
+from gkm_agent.kubernetes.fabric_sink import NODEFABRICS, KubernetesFabricSink
+from gkm_agent.kubernetes.source import NodeView
+from gkm_agent.kubernetes.status_sink import KubernetesStatusSink
 from gkm_agent.node_conditions import ready
-from gkm_agent.static_sink import StaticSink
-from gkm_agent.status_size import MAX_BYTES
+from gkm_agent.report.size_limit import MAX_BYTES
+from gkm_agent.standalone.fabric_sink import FileFabricSink
+from gkm_agent.standalone.status_sink import FileStatusSink
 from kube.fake_api import FakeApi
 from msgspec import convert
 
@@ -78,14 +78,14 @@ def owner(api: FakeApi) -> NodeView:
     return NodeView(convert(api.get(NODES, "node-1")["metadata"], ObjectMeta, strict=False))
 
 
-def sink(api: FakeApi) -> KubeSink:
-    made = KubeSink(api, "node-1", lambda: owner(api))
+def sink(api: FakeApi) -> KubernetesStatusSink:
+    made = KubernetesStatusSink(api, "node-1", lambda: owner(api))
     made.scopes()
     return made
 
 
-def fabric(api: FakeApi) -> KubeFabric:
-    return KubeFabric(api, "node-1", lambda: owner(api))
+def fabric(api: FakeApi) -> KubernetesFabricSink:
+    return KubernetesFabricSink(api, "node-1", lambda: owner(api))
 
 
 def shown(api: FakeApi, resource: Resource[Any], namespace: str | None = None) -> tuple[str, str, str, int, int]:
@@ -172,7 +172,7 @@ def test_a_node_fabric_has_a_condition_about_its_generation(api: FakeApi) -> Non
 
 
 def test_files_have_the_conditions_too_and_are_not_written_again(tmp_path: Path) -> None:
-    nodes, fabrics = StaticSink(tmp_path, "node-1"), StaticFabric(tmp_path, "node-1")
+    nodes, fabrics = FileStatusSink(tmp_path, "node-1"), FileFabricSink(tmp_path, "node-1")
     paths = (tmp_path / "ml-apps" / "node-1.yaml", tmp_path / "node-1.fabric.yaml")
     nodes.publish("ml-apps", caches("Ready"))
     fabrics.publish(report())

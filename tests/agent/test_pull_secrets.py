@@ -11,8 +11,8 @@ from gkm.hoststate.names import CacheRef
 from gkm.images.registries.pull_secrets import PullSecrets
 from gkm.kube.errors import ApiError
 from gkm.kube.secrets import SECRETS, KubeSecrets
-from gkm_agent.manifests import BadManifest, manifests_in
-from gkm_agent.values import WantedCache
+from gkm_agent.caches.model import WantedCache
+from gkm_agent.standalone.manifests import BadManifest, manifests_in
 from kube.fake_api import FakeApi
 
 HOST = "registry.example"

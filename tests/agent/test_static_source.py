@@ -7,11 +7,11 @@ from threading import Event
 import pytest
 from gkm.api.nodes import GPUGroup, NodeCacheStatus, NodeStatus
 from gkm.hoststate.names import CacheRef
-from gkm_agent.manifests import BadManifest, manifests_in
-from gkm_agent.sink import NotWritten
-from gkm_agent.static_sink import StaticSink
-from gkm_agent.static_source import StaticSource
-from gkm_agent.values import WantedCache
+from gkm_agent.caches.model import WantedCache
+from gkm_agent.interfaces.sink import NotWritten
+from gkm_agent.standalone.manifests import BadManifest, manifests_in
+from gkm_agent.standalone.source import FileSource
+from gkm_agent.standalone.status_sink import FileStatusSink
 
 CACHE = """
 apiVersion: gkm.io/v1alpha1
@@ -28,8 +28,8 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def source_of(directory: Path) -> StaticSource:
-    source = StaticSource(directory, Event())
+def source_of(directory: Path) -> FileSource:
+    source = FileSource(directory, Event())
     source.scan()
     return source
 
@@ -95,7 +95,7 @@ def test_bytes_that_are_no_text_are_refused() -> None:
 
 def test_files_come_and_go(directory: Path) -> None:
     changed = Event()
-    source = StaticSource(directory, changed)
+    source = FileSource(directory, changed)
     source.scan()
     assert (source.caches(), source.synced) == ([], True)
     (directory / "a.yaml").write_text(CACHE)
@@ -185,7 +185,7 @@ STATUS = NodeStatus(gpus=[GPUGroup(ids=[0], arch="90")], caches={"llama": NodeCa
 
 
 def test_a_node_object_is_written_once_while_nothing_changes(directory: Path) -> None:
-    sink = StaticSink(directory, "node-1")
+    sink = FileStatusSink(directory, "node-1")
     sink.publish("ml-apps", STATUS)
     path = directory / "ml-apps" / "node-1.yaml"
     written = path.stat().st_mtime_ns, path.stat().st_ino
@@ -197,7 +197,7 @@ def test_a_node_object_is_written_once_while_nothing_changes(directory: Path) ->
 
 
 def test_node_objects_of_both_scopes_are_found_and_removed(directory: Path) -> None:
-    sink = StaticSink(directory, "node-1")
+    sink = FileStatusSink(directory, "node-1")
     (directory / "Not a namespace").mkdir()
     (directory / "Not a namespace" / "node-1.yaml").write_text("")
     for scope in ("ml-apps", None):
@@ -211,7 +211,7 @@ def test_node_objects_of_both_scopes_are_found_and_removed(directory: Path) -> N
 
 
 def test_a_spoilt_node_object_is_written_anew(directory: Path) -> None:
-    sink = StaticSink(directory, "node-1")
+    sink = FileStatusSink(directory, "node-1")
     sink.publish("ml-apps", STATUS)
     path = directory / "ml-apps" / "node-1.yaml"
     path.write_text("{")
@@ -225,4 +225,4 @@ def test_a_place_that_cannot_be_written_is_said_so(directory: Path) -> None:
     (directory / "ml-apps").write_text("a file")
 
     with pytest.raises(NotWritten, match="ml-apps"):
-        StaticSink(directory, "node-1").publish("ml-apps", STATUS)
+        FileStatusSink(directory, "node-1").publish("ml-apps", STATUS)

@@ -11,7 +11,7 @@ from gkm.api.errors import Reason
 from gkm.gpus.values import Fault, Inventory
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState, Pointer
-from gkm_agent import holdings
+from gkm_agent.store import catalog as holdings
 from msgspec import structs
 
 TWO = Store(max_bytes=2 * ENTRY_BYTES + 10, keep_seconds=3600, min_free_percent=0)
@@ -113,8 +113,8 @@ def test_notes_that_somebody_spoilt_are_begun_anew(node: Node, content: bytes) -
     desk = bounded(node, TWO)
 
     assert node.settle()
-    assert set(desk.holdings.notes()) == {digest_of("a")}
-    assert desk.holdings.notes()[digest_of("a")].size_bytes == ENTRY_BYTES
+    assert set(desk.catalog.entries()) == {digest_of("a")}
+    assert desk.catalog.entries()[digest_of("a")].size_bytes == ENTRY_BYTES
 
 
 def test_what_is_wanted_never_goes_and_the_refusal_has_the_figures(node: Node) -> None:

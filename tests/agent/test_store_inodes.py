@@ -8,7 +8,7 @@ from agent.store_site import bounded, node_in, want
 from gkm.api.config import Store
 from gkm.api.errors import Reason
 from gkm.hoststate.names import CacheRef
-from gkm_agent.room import Figures, Need, lack
+from gkm_agent.store.budget import SpaceFigures, SpaceNeed, lack
 
 GIB = 1 << 30
 KEEP = Store(min_free_percent=20)
@@ -19,19 +19,19 @@ KEEP = Store(min_free_percent=20)
     [(100.0, False), (20.0, False), (19.0, True), (0.0, True)],
 )
 def test_too_few_free_inodes_are_a_lack(inodes: float, short: bool) -> None:  # noqa: FBT001 -- a column
-    figures = Figures(store=0, free=90 * GIB, total=100 * GIB, inodes=inodes)
-    assert (lack(figures, Need(), KEEP).bytes > 0) is short
+    figures = SpaceFigures(store=0, free=90 * GIB, total=100 * GIB, inodes=inodes)
+    assert (lack(figures, SpaceNeed(), KEEP).bytes > 0) is short
 
 
 def test_the_larger_lack_counts() -> None:
-    figures = Figures(store=0, free=15 * GIB, total=100 * GIB, inodes=10.0)
-    assert lack(figures, Need(), KEEP).disk == 10 * GIB
-    assert lack(figures, Need(disk=30 * GIB), KEEP).disk == 35 * GIB
+    figures = SpaceFigures(store=0, free=15 * GIB, total=100 * GIB, inodes=10.0)
+    assert lack(figures, SpaceNeed(), KEEP).disk == 10 * GIB
+    assert lack(figures, SpaceNeed(disk=30 * GIB), KEEP).disk == 35 * GIB
 
 
 def test_who_keeps_nothing_free_never_lacks_inodes() -> None:
-    figures = Figures(store=0, free=GIB, total=100 * GIB, inodes=0.0)
-    assert lack(figures, Need(), Store(min_free_percent=0)).bytes == 0
+    figures = SpaceFigures(store=0, free=GIB, total=100 * GIB, inodes=0.0)
+    assert lack(figures, SpaceNeed(), Store(min_free_percent=0)).bytes == 0
 
 
 def test_a_pull_waits_until_there_are_inodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

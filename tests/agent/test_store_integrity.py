@@ -16,9 +16,10 @@ from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState
 from gkm.hoststate.records import VolumeRecord
 from gkm.images.pulling import entry
-from gkm_agent import inspection, integrity
-from gkm_agent.holdings import Note
-from gkm_agent.inspection import Due, Inspector, Stopped, due
+from gkm_agent.store import integrity
+from gkm_agent.store import scrubber as inspection
+from gkm_agent.store.catalog import EntryInfo
+from gkm_agent.store.scrubber import DueCheck, Scrubber, Stopped, due
 
 
 def flip_a_bit(content: Path) -> None:
@@ -76,11 +77,11 @@ def test_after_a_boot_names_and_sizes_are_checked(node: Node, spoil: Callable[[P
     ready(node)
     spoil(content_of(node))
     desk = bounded(node, FREE)
-    desk.holdings.boot = "another"
+    desk.catalog.boot = "another"
     looking = inspector(node, desk)
 
     assert looking.step()
-    assert desk.holdings.damaged(ONE)
+    assert desk.catalog.damage_of(ONE)
     node.now += 60
     assert node.settle()
     assert is_whole(node)
@@ -91,7 +92,7 @@ def test_a_whole_entry_is_found_whole_and_left_alone(node: Node) -> None:
 
     inspected(node, desk)
 
-    assert desk.holdings.damaged(ONE) == ""
+    assert desk.catalog.damage_of(ONE) == ""
     assert node.settle()
     assert node.images.steps() == []
     assert not inspector(node, desk).step()
@@ -154,7 +155,7 @@ def test_what_was_mended_by_hand_is_not_fetched_again(node: Node) -> None:
 
     assert node.settle()
     assert "fetch" not in node.images.steps()
-    assert desk.holdings.damaged(ONE) == ""
+    assert desk.catalog.damage_of(ONE) == ""
 
 
 def test_a_damaged_entry_that_no_cache_names_is_kept_no_longer(node: Node) -> None:
@@ -189,7 +190,7 @@ def test_on_demand_everything_is_read_at_once(node: Node) -> None:
     (node.layout.state / inspection.REQUEST).touch()
 
     assert looking.step()
-    assert desk.holdings.damaged(ONE) == "kernel.cubin"
+    assert desk.catalog.damage_of(ONE) == "kernel.cubin"
     assert not looking.step()
     assert not (node.layout.state / inspection.REQUEST).exists()
 
@@ -197,21 +198,21 @@ def test_on_demand_everything_is_read_at_once(node: Node) -> None:
 def test_an_entry_that_is_collected_while_it_is_checked_is_no_damage(node: Node) -> None:
     desk = ready(node)
 
-    class Collected(Inspector):
-        def _pay(self, cost: int) -> None:
+    class Collected(Scrubber):
+        def _throttle(self, cost: int) -> None:
             del cost
             entry.remove_tree(node.layout.entry(ONE))
 
     node.now += 86_400
     assert Collected(desk, Event(), 3600, clock=lambda: node.now).step()
-    assert desk.holdings.notes() == {}
+    assert desk.catalog.entries() == {}
     assert node.pointer().state is CacheState.READY
 
 
 def test_a_check_is_slow_and_ends_when_the_agent_does(node: Node) -> None:
     desk = ready(node)
     node.now += 86_400
-    slow = Inspector(desk, Event(), 3600, clock=lambda: node.now, rate=1.0)
+    slow = Scrubber(desk, Event(), 3600, clock=lambda: node.now, rate=1.0)
     slow.stop()
 
     with pytest.raises(Stopped):
@@ -241,27 +242,27 @@ NOW = 1_000_000.0
     ("notes", "expected"),
     [
         ({}, None),
-        ({"a": Note(1, checked=NOW - 5, boot="b")}, None),
-        ({"a": Note(1, checked=NOW - 5, boot="old")}, Due("a", content=False)),
-        ({"a": Note(1, checked=NOW - 5000, boot="b")}, Due("a", content=True)),
+        ({"a": EntryInfo(1, checked=NOW - 5, boot="b")}, None),
+        ({"a": EntryInfo(1, checked=NOW - 5, boot="old")}, DueCheck("a", content=False)),
+        ({"a": EntryInfo(1, checked=NOW - 5000, boot="b")}, DueCheck("a", content=True)),
         (
-            {"a": Note(1, checked=NOW - 5000, boot="b"), "b": Note(1, checked=NOW - 6000, boot="b")},
-            Due("b", content=True),
+            {"a": EntryInfo(1, checked=NOW - 5000, boot="b"), "b": EntryInfo(1, checked=NOW - 6000, boot="b")},
+            DueCheck("b", content=True),
         ),
         (
-            {"a": Note(1, checked=NOW - 5000, boot="b"), "b": Note(1, checked=NOW, boot="old")},
-            Due("b", content=False),
+            {"a": EntryInfo(1, checked=NOW - 5000, boot="b"), "b": EntryInfo(1, checked=NOW, boot="old")},
+            DueCheck("b", content=False),
         ),
-        ({"a": Note(1, checked=NOW + 50, boot="b")}, Due("a", content=True)),
-        ({"a": Note(1, checked=0, boot="b", damage="x")}, None),
+        ({"a": EntryInfo(1, checked=NOW + 50, boot="b")}, DueCheck("a", content=True)),
+        ({"a": EntryInfo(1, checked=0, boot="b", damage="x")}, None),
     ],
 )
-def test_what_is_due_next(notes: dict[str, Note], expected: Due | None) -> None:
+def test_what_is_due_next(notes: dict[str, EntryInfo], expected: DueCheck | None) -> None:
     assert due(notes, NOW, 1000, "b") == expected
 
 
 def test_without_an_interval_nothing_is_read_again() -> None:
-    assert due({"a": Note(1, checked=0, boot="b")}, NOW, 0, "b") is None
+    assert due({"a": EntryInfo(1, checked=0, boot="b")}, NOW, 0, "b") is None
 
 
 def test_two_caches_of_a_damaged_entry_are_both_taken_back(node: Node) -> None:

@@ -14,12 +14,12 @@ from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState
 from gkm.images.cache import CacheImage, Format
 from gkm.images.manifest import Descriptor
-from gkm.images.pulling import promises
-from gkm.images.pulling.entry import Entry
+from gkm.images.pulling import disk_reservations as promises
+from gkm.images.pulling.entry import StoreEntry
 from gkm.images.reference import Reference
-from gkm_agent.desk import Desk
-from gkm_agent.images import Progress
-from gkm_agent.room import Room
+from gkm_agent.pulls.images import Progress
+from gkm_agent.store.budget import DiskBudget
+from gkm_agent.store.pointers import PointerStore
 
 REF = CacheRef("ml-apps", "a")
 MIB = 1 << 20
@@ -45,22 +45,22 @@ class Disk:
         return os.statvfs_result(values)
 
 
-def room_of(layout: Layout, bounds: Store) -> Room:
-    layout.make()
-    return Room(Desk(layout), bounds, lambda: 0.0)
+def room_of(layout: Layout, bounds: Store) -> DiskBudget:
+    layout.make_directories()
+    return DiskBudget(PointerStore(layout), bounds, lambda: 0.0)
 
 
-def promise_of(layout: Layout, image: CacheImage) -> promises.Promise:
-    found = promises.of(layout.work, image)
+def promise_of(layout: Layout, image: CacheImage) -> promises.DiskReservation:
+    found = promises.find(layout.work, image)
     assert found is not None
     return found
 
 
-def grow(promise: promises.Promise, disk: Disk | None = None) -> None:
+def grow(promise: promises.DiskReservation, disk: Disk | None = None) -> None:
     """Write 80 MiB, which `disk` has no more then."""
-    promise.downloaded(MIB)
+    promise.blob_written(MIB)
     for _ in range(80):
-        promise.unpacked(MIB, MIB)
+        promise.consume(MIB, MIB)
         if disk is not None:
             disk.free -= MIB
 
@@ -69,37 +69,37 @@ def test_what_is_written_is_not_counted_twice(layout: Layout, monkeypatch: pytes
     disk = Disk(monkeypatch, 50 * MIB)
     room = room_of(layout, Store(min_free_percent=20))
     first, second = image_of(10 * MIB, 10 * MIB), image_of(5 * MIB, 5 * MIB, "b")
-    with room.held(REF, first):
+    with room.reserve(REF, first):
         assert room.figures().free == 30 * MIB
-        promise_of(layout, first).downloaded(10 * MIB)
-        promise_of(layout, first).unpacked(10 * MIB, 10 * MIB)
+        promise_of(layout, first).blob_written(10 * MIB)
+        promise_of(layout, first).consume(10 * MIB, 10 * MIB)
         disk.free -= 20 * MIB
         assert room.figures().free == 30 * MIB
-        with room.held(CacheRef("ml-apps", "b"), second):
+        with room.reserve(CacheRef("ml-apps", "b"), second):
             assert room.figures().free == 20 * MIB
-    assert promises.pending(layout.work) == 0
+    assert promises.reserved_bytes(layout.work) == 0
 
 
 def test_an_image_that_grows_stays_above_what_must_be_free(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = Disk(monkeypatch, 25 * MIB)
     room = room_of(layout, Store(min_free_percent=20))
     image = image_of(MIB, None)
-    with pytest.raises(GKMError) as caught, room.held(REF, image):
+    with pytest.raises(GKMError) as caught, room.reserve(REF, image):
         grow(promise_of(layout, image), disk)
     assert caught.value.reason is Reason.DISK_FULL
     assert disk.free == 20 * MIB
-    assert promises.pending(layout.work) == 0
+    assert promises.reserved_bytes(layout.work) == 0
     # What it wrote has gone, and as it needs more than that, there is still no room for it.
     disk.free = 25 * MIB
-    assert room.eased() == []
+    assert room.caches_with_space() == []
     disk.free = 40 * MIB
-    assert room.eased() == [REF]
+    assert room.caches_with_space() == [REF]
 
 
 def test_an_image_that_grows_stays_within_the_budget(layout: Layout) -> None:
     room = room_of(layout, Store(min_free_percent=0, max_bytes=4 * MIB))
     image = image_of(MIB, None)
-    with pytest.raises(GKMError, match=r"store\.maxBytes"), room.held(REF, image):
+    with pytest.raises(GKMError, match=r"store\.maxBytes"), room.reserve(REF, image):
         grow(promise_of(layout, image))
 
 
@@ -107,8 +107,8 @@ def test_an_image_that_grows_lets_go_what_nobody_uses(layout: Layout) -> None:
     class Growing(FakeImages):
         """Images whose content is larger than their blobs, which are all that they say."""
 
-        def fetch(self, image: CacheImage, progress: Progress) -> Entry:
-            promise_of(self.layout, image).unpacked(ENTRY_BYTES, 4096)
+        def fetch(self, image: CacheImage, progress: Progress) -> StoreEntry:
+            promise_of(self.layout, image).consume(ENTRY_BYTES, 4096)
             return super().fetch(image, progress)
 
     node = Node(layout, Growing(layout))

@@ -8,13 +8,13 @@ from agent.store_images import files_of, put_image
 from gkm.api.config import Config, Registries, RegistryHost, Store, Verification
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.names import CacheRef
-from gkm_agent import cleaning
-from gkm_agent.agent import Agent
-from gkm_agent.desk import Desk
-from gkm_agent.gpu_watch import GpuWatch
-from gkm_agent.images import RegistryImages
-from gkm_agent.publisher import Publisher
-from gkm_agent.values import WantedCache
+from gkm_agent.caches.model import WantedCache
+from gkm_agent.gpus import GpuWatch
+from gkm_agent.pulls.images import NodeImages
+from gkm_agent.reconcile.reconciler import Reconciler
+from gkm_agent.report.publisher import StatusPublisher
+from gkm_agent.store import startup as cleaning
+from gkm_agent.store.pointers import PointerStore
 from testbed.registry import Registry
 
 
@@ -36,11 +36,11 @@ def test_twenty_caches_in_ten_namespaces_cost_one_download_and_each_its_own_proo
     gpus = GpuWatch(FakeGpus(), wake)
     gpus.refresh()
     sink = FakeSink()
-    publisher = Publisher(sink)
-    agent = Agent(
-        desk=Desk(layout),
+    publisher = StatusPublisher(sink)
+    agent = Reconciler(
+        desk=PointerStore(layout),
         source=FakeSource(wanted),
-        images=RegistryImages.of(config, layout),
+        images=NodeImages.of(config, layout),
         gpus=gpus,
         publisher=publisher,
         policy=lambda: "policy",

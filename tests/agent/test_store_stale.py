@@ -8,7 +8,7 @@ from agent.agent_fakes import digest_of
 from agent.conftest import REF, Node
 from gkm.hoststate import locks
 from gkm.images.pulling.entry import remove_tree
-from gkm_agent import cleaning
+from gkm_agent.store import startup as cleaning
 
 ONE, TWO = digest_of("one"), digest_of("two")
 
@@ -43,7 +43,7 @@ def test_relocated_files_go_with_their_entry(node: Node) -> None:
 
 
 def test_a_lock_that_a_publish_holds_stays(node: Node) -> None:
-    node.layout.make()
+    node.layout.make_directories()
     with locks.shared(node.layout.entry_lock(TWO)):
         node.restart()
         assert node.layout.entry_lock(TWO).exists()
@@ -160,7 +160,7 @@ def test_what_cannot_be_removed_keeps_no_agent_from_starting(
             raise OSError(errno.EIO, "Input/output error", str(path))
         remove_tree(path)
 
-    monkeypatch.setattr("gkm_agent.cleaning.remove_tree", remove)
+    monkeypatch.setattr("gkm_agent.store.startup.remove_tree", remove)
     node.restart()
     assert stuck.exists()
     assert not other.exists()
@@ -169,7 +169,7 @@ def test_what_cannot_be_removed_keeps_no_agent_from_starting(
 def test_blobs_beyond_their_bound_go_once_a_minute_without_any_pull(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gkm.images.pulling.blob_files.KEPT_BYTES", 10)
+    monkeypatch.setattr("gkm.images.pulling.blob_files.MAX_CACHED_BYTES", 10)
     node.settle()
     blob = written(node.layout.blobs / "0123-4567", "x" * 11)
     node.settle()

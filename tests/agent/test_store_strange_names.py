@@ -4,7 +4,7 @@ import pytest
 from agent.conftest import Node
 from agent.store_site import ONE, content_of, inspected, inspector, is_whole, ready
 from gkm.images.pulling import entry
-from gkm_agent import inspection
+from gkm_agent.store import scrubber as inspection
 
 
 @pytest.mark.parametrize("name", [b"kernel\xff.cubin", b"a\x1b[31m\n"])
@@ -15,8 +15,8 @@ def test_a_strange_file_of_any_name_is_damage_that_can_be_said_and_mended(node: 
 
     inspected(node, desk)
 
-    desk.holdings.save()
-    assert desk.holdings.damaged(ONE).isprintable()
+    desk.catalog.save()
+    assert desk.catalog.damage_of(ONE).isprintable()
     assert node.settle()
     assert is_whole(node)
 
@@ -30,7 +30,7 @@ def test_a_list_with_names_that_cannot_be_is_withdrawn(node: Node, name: str) ->
 
     inspected(node, desk)
 
-    assert desk.holdings.damaged(ONE) == entry.FILE_LIST
+    assert desk.catalog.damage_of(ONE) == entry.FILE_LIST
     assert node.settle()
     assert is_whole(node)
 

@@ -1,4 +1,4 @@
-"""Threads that read the same type for the first time, at once: nobody hangs or dies of it."""
+"""Threads that read one msgspec type for the first time at the same moment: each thread finishes and succeeds."""
 
 import subprocess
 import sys
@@ -6,11 +6,11 @@ import sys
 READING = """
 import sys, threading
 import msgspec
-from gkm.images.signatures.parsing import Bundle
-from gkm.api import first_use
+from gkm.images.signatures.signature_formats import Bundle
+from gkm.api import msgspec_warmup
 
 sys.setswitchinterval(1e-6)
-first_use.make_ready()
+msgspec_warmup.warm_up()
 raw = msgspec.json.encode({
     "mediaType": "application/vnd.dev.sigstore.bundle.v0.3+json",
     "verificationMaterial": {"publicKey": {"hint": "x"}, "tlogEntries": []},

@@ -13,12 +13,12 @@ from gkm.api.errors import Reason
 from gkm.gpus import fabric, preflight
 from gkm.hoststate.pointers import CacheState
 from gkm_agent.fabric.nvlink import Health
-from gkm_csi.refusals import Code
-from gkm_operator.plans.wording import Reason as PlannedReason
+from gkm_csi.status_errors import Code
+from gkm_operator.plans.planning.refusals import PlanReason as PlannedReason
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = ROOT / "docs" / "reference" / "reasons.md"
-CONDITIONS = ROOT / "operator" / "gkm_operator" / "caches" / "readiness.py"
+CONDITIONS = ROOT / "operator" / "gkm_operator" / "caches" / "conditions.py"
 PLANS = ROOT / "operator" / "gkm_operator" / "plans"
 AGENT = ROOT / "agent" / "gkm_agent"
 DRIVER = ROOT / "csi" / "gkm_csi"
@@ -80,7 +80,7 @@ def test_every_reason_has_one_row_and_no_row_names_another() -> None:
 
 def test_the_reasons_of_a_gpu_stand_together() -> None:
     of_image = {Reason.METADATA_INVALID, Reason.METADATA_MISSING}
-    assert reasons_of("Preflight of each GPU") == sorted({*preflight._NEARNESS, Reason.NO_GPU} - of_image)
+    assert reasons_of("Preflight of each GPU") == sorted({*preflight._REASON_PRIORITY, Reason.NO_GPU} - of_image)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_the_reasons_of_a_gpu_stand_together() -> None:
         ("Condition Ready of a node", lambda: of_conditions(AGENT / "node_conditions.py")),
         ("Condition Healthy of a NodeFabric", lambda: of_conditions(AGENT / "fabric" / "conditions.py")),
         ("States of a cache on a node", lambda: set(CacheState)),
-        ("Fabric", lambda: {*Health, *fabric._TROUBLES.values(), *fabric._CONFIGURATIONS.values()}),
+        ("Fabric", lambda: {*Health, *fabric._PROBLEMS.values(), *fabric._CONFIGURATIONS.values()}),
         ("Runs", lambda: set(PlannedReason)),
         ("Condition Live of a plan", lambda: of_conditions(PLANS / "plan_status.py")),
         ("CSI answers", lambda: {code.value for code in Code}),

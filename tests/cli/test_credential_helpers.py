@@ -10,7 +10,7 @@ import pytest
 from gkm.api.errors import GKMError, Reason
 from gkm.images.registries.auth import Login
 from gkm_cli.credential_helpers import credentials_from_environment
-from gkm_cli.helper_programs import MAX_ANSWER_BYTES, ask
+from gkm_cli.helper_programs import MAX_ANSWER_BYTES, get_login
 
 SECRET = "s3cret-passw0rd"
 HUB = "https://index.docker.io/v1/"
@@ -150,7 +150,7 @@ def test_a_helper_is_asked_once_whoever_wants_to_know(home: Path, helpers: Path)
 
 def test_an_identity_token_of_a_helper_is_one(helpers: Path) -> None:
     helper(helpers, "cloud", answering("<token>", "refresh"))
-    assert ask("cloud", "registry.example") == Login(identity_token="refresh")
+    assert get_login("cloud", "registry.example") == Login(identity_token="refresh")
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_an_identity_token_of_a_helper_is_one(helpers: Path) -> None:
 )
 def test_a_helper_may_know_nothing(helpers: Path, script: str) -> None:
     helper(helpers, "empty", script)
-    assert ask("empty", "registry.example") is None
+    assert get_login("empty", "registry.example") is None
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_a_helper_that_fails_is_an_error_that_shows_nothing(
 ) -> None:
     helper(helpers, "bad", script)
     with pytest.raises(GKMError, match=f"docker-credential-bad gave nothing: .*{why}") as caught:
-        ask("bad", "registry.example", seconds=1.0)
+        get_login("bad", "registry.example", seconds=1.0)
     assert caught.value.reason is Reason.UNAUTHORIZED
     assert SECRET not in str(caught.value)
     assert SECRET not in "".join(capfd.readouterr())
@@ -197,17 +197,17 @@ def test_a_helper_that_fails_is_an_error_that_shows_nothing(
 @pytest.mark.parametrize("name", ["", "../evil", "a/b", "x; rm -rf /", "-x", "x\n", "ä", "x" * 65, "$(id)"])
 def test_a_name_that_no_helper_has_is_not_run(name: str) -> None:
     with pytest.raises(GKMError, match="cannot be the name of a helper"):
-        ask(name, "registry.example")
+        get_login(name, "registry.example")
 
 
 def test_a_helper_that_is_not_installed_is_named() -> None:
     with pytest.raises(GKMError, match="docker-credential-nowhere gave nothing: it is not installed"):
-        ask("nowhere", "registry.example")
+        get_login("nowhere", "registry.example")
 
 
 def test_a_helper_is_given_no_more_than_the_server(helpers: Path) -> None:
     helper(helpers, "rest", f"read -r more && echo more; {answering()}")
-    assert ask("rest", "registry.example") == Login("robot", SECRET)
+    assert get_login("rest", "registry.example") == Login("robot", SECRET)
 
 
 def test_a_helper_that_fails_is_no_error_where_a_file_has_a_login(home: Path, helpers: Path) -> None:
@@ -222,6 +222,6 @@ def test_a_helper_that_fails_is_no_error_where_a_file_has_a_login(home: Path, he
 def test_no_helper_is_left_running(helpers: Path) -> None:
     helper(helpers, "hangs", f"echo $$ > {helpers}/pid; exec sleep 60")
     with pytest.raises(GKMError):
-        ask("hangs", "registry.example", seconds=0.5)
+        get_login("hangs", "registry.example", seconds=0.5)
     with pytest.raises(ProcessLookupError):
         os.kill(int((helpers / "pid").read_text()), 0)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from gkm.kube.api import Api, Selector
+from gkm.kube.api import Api, ListSelector
 from gkm.kube.client import connect
 from kube.fake_api import FakeApi
 from kube.our_kinds import THIN, install, status_writer
@@ -33,7 +33,7 @@ def prefix(request: pytest.FixtureRequest) -> str:
 def wiped(api: Api, prefix: str) -> Iterator[str]:
     """Names of this test are its own, and gone afterwards."""
     yield prefix
-    for page in api.list_pages(THIN, Selector(namespace="default")):
+    for page in api.list_pages(THIN, ListSelector(namespace="default")):
         for entry in page.entries:
             if entry.name.startswith(prefix):
                 api.delete(THIN, entry.name, "default")

@@ -4,7 +4,7 @@ import threading
 from typing import Annotated
 
 import pytest
-from gkm.kube.api import Api, Change, Selector, WatchEvent
+from gkm.kube.api import Api, Change, ListSelector, WatchEvent
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES, Resource
 from kube.our_kinds import IMAGE, THIN, a_cache
@@ -133,7 +133,7 @@ def test_a_list_comes_in_pages_of_one_version(api: Api, wiped: str) -> None:
     names = [f"{wiped}-{number}" for number in range(5)]
     for name in names:
         api.create(GKMCACHES, a_cache(name))
-    pages = list(api.list_pages(GKMCACHES, Selector(namespace="default"), limit=2))
+    pages = list(api.list_pages(GKMCACHES, ListSelector(namespace="default"), limit=2))
     found = [entry.name for page in pages for entry in page.entries if entry.name.startswith(wiped)]
     assert found == names
     assert len(pages) >= 3
@@ -143,8 +143,8 @@ def test_a_list_comes_in_pages_of_one_version(api: Api, wiped: str) -> None:
 def test_a_list_and_a_watch_take_selectors(api: Api, wiped: str) -> None:
     api.create(GKMCACHES, a_cache(f"{wiped}-a", labels={wiped: "yes"}))
     api.create(GKMCACHES, a_cache(f"{wiped}-b"))
-    by_label = Selector(labels=f"{wiped}=yes")
-    by_name = Selector(namespace="default", fields=f"metadata.name={wiped}-b")
+    by_label = ListSelector(labels=f"{wiped}=yes")
+    by_name = ListSelector(namespace="default", fields=f"metadata.name={wiped}-b")
     assert [e.name for page in api.list_pages(GKMCACHES, by_label) for e in page.entries] == [f"{wiped}-a"]
     assert [e.name for page in api.list_pages(GKMCACHES, by_name) for e in page.entries] == [f"{wiped}-b"]
     version = next(iter(api.list_pages(GKMCACHES))).resource_version
@@ -158,7 +158,7 @@ def test_what_cannot_be_read_is_named_where_it_would_stand(api: Api, wiped: str)
     names = [f"{wiped}-{number}" for number in range(3)]
     for name, image in zip(names, (IMAGE, "other.test/x:1", IMAGE), strict=True):
         api.create(THIN, a_cache(name, image=image))
-    pages = list(api.list_pages(CHOOSY, Selector(namespace="default"), limit=2))
+    pages = list(api.list_pages(CHOOSY, ListSelector(namespace="default"), limit=2))
     assert [e.name for page in pages for e in page.entries if e.name.startswith(wiped)] == [names[0], names[2]]
     assert [key for page in pages for key in page.unreadable if key[1].startswith(wiped)] == [("default", names[1])]
 
@@ -170,7 +170,7 @@ def test_a_watch_names_what_cannot_be_read_also_when_it_is_deleted(api: Api, wip
     api.merge(THIN, wiped, {"spec": {"image": "other.test/x:2"}}, "default")
     api.delete(THIN, wiped, "default")
     told = []
-    watch = api.watch(CHOOSY, version, Selector(fields=f"metadata.name={wiped}"))
+    watch = api.watch(CHOOSY, version, ListSelector(fields=f"metadata.name={wiped}"))
     for event in watch:
         if event.change is not Change.BOOKMARK:
             told.append((event.change, event.unreadable, event.entry is not None, bool(event.resource_version)))
@@ -191,7 +191,7 @@ def test_a_watch_tells_what_changed_after_its_version_in_order(api: Api, wiped: 
     api.create(GKMCACHES, a_cache(wiped))
     api.merge(GKMCACHES, wiped, {"spec": {"image": "other.test/x:2"}}, "default")
     api.delete(GKMCACHES, wiped, "default")
-    watch = api.watch(GKMCACHES, version, Selector(namespace="default"))
+    watch = api.watch(GKMCACHES, version, ListSelector(namespace="default"))
     told = _first(watch, 3)
     assert told == [(Change.ADDED, wiped), (Change.MODIFIED, wiped), (Change.DELETED, wiped)]
 
@@ -201,18 +201,18 @@ def test_a_watch_can_be_taken_up_where_it_ended(api: Api, wiped: str) -> None:
     api.create(GKMCACHES, a_cache(f"{wiped}-a"))
     api.create(GKMCACHES, a_cache(f"{wiped}-b"))
     events: list[WatchEvent[object]] = []
-    watch = api.watch(GKMCACHES, version, Selector(namespace="default"))
+    watch = api.watch(GKMCACHES, version, ListSelector(namespace="default"))
     for event in watch:
         events.append(event)
         break
     watch.close()
-    again = api.watch(GKMCACHES, events[0].resource_version, Selector(namespace="default"))
+    again = api.watch(GKMCACHES, events[0].resource_version, ListSelector(namespace="default"))
     assert _first(again) == [(Change.ADDED, f"{wiped}-b")]
 
 
 def test_closing_a_watch_ends_it_for_the_thread_that_waits_in_it(api: Api, wiped: str) -> None:
     version = next(iter(api.list_pages(GKMCACHES))).resource_version
-    watch = api.watch(GKMCACHES, version, Selector(fields=f"metadata.name={wiped}"))
+    watch = api.watch(GKMCACHES, version, ListSelector(fields=f"metadata.name={wiped}"))
     ended: list[object] = []
     reader = threading.Thread(target=lambda: ended.append(list(watch)))
     reader.start()

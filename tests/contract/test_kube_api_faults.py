@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from gkm.kube import decoding
-from gkm.kube.api import Api, Change, Selector
+from gkm.kube.api import Api, Change, ListSelector
 from gkm.kube.backoff import Backoff
 from gkm.kube.client import HttpApi, connect
 from gkm.kube.errors import ApiError
@@ -34,7 +34,7 @@ def test_a_watch_from_a_version_that_is_forgotten_is_gone(api: Api, wiped: str, 
     forget(api, request)
     with pytest.raises(ApiError) as caught:
         list(api.watch(THIN, "1"))
-    assert (caught.value.gone, caught.value.reason) == (True, "Expired")
+    assert (caught.value.expired, caught.value.reason) == (True, "Expired")
 
 
 def test_a_list_whose_beginning_is_forgotten_is_gone_in_the_midst_of_its_pages(
@@ -53,13 +53,13 @@ def test_a_list_whose_beginning_is_forgotten_is_gone_in_the_midst_of_its_pages(
     forget(api, request)
     with pytest.raises(ApiError) as caught:
         list(pages)
-    assert (caught.value.gone, caught.value.reason) == (True, "Expired")
+    assert (caught.value.expired, caught.value.reason) == (True, "Expired")
 
 
 def test_a_bookmark_says_how_far_the_server_is(api: Api, wiped: str) -> None:
     version = next(iter(api.list_pages(THIN, limit=1))).resource_version
     api.create(THIN, a_cache(wiped))
-    watch = api.watch(THIN, version, Selector(namespace="default", fields=f"metadata.name={wiped}-none"))
+    watch = api.watch(THIN, version, ListSelector(namespace="default", fields=f"metadata.name={wiped}-none"))
     if isinstance(api, FakeApi):
         api.bookmark()
     # The real server sends one about once a minute; the client gives up a watch that is silent for longer.
@@ -68,7 +68,7 @@ def test_a_bookmark_says_how_far_the_server_is(api: Api, wiped: str) -> None:
     assert (event.change, event.entry, event.unreadable) == (Change.BOOKMARK, None, None)
     assert int(event.resource_version) > int(version)
     api.create(THIN, a_cache(f"{wiped}-b"))
-    onward = api.watch(THIN, event.resource_version, Selector(namespace="default"))
+    onward = api.watch(THIN, event.resource_version, ListSelector(namespace="default"))
     first = next(event.entry for event in onward if event.entry)
     onward.close()
     assert first.name == f"{wiped}-b"
@@ -80,7 +80,7 @@ def test_cut_at_any_byte_every_event_of_the_real_server_is_told_once_and_in_orde
     name, last = "cut-at-any-byte", 100
     direct = connect(str(gkm_cluster.kubeconfig))
     told: list[tuple[str | None, str | None]] = []
-    selector = Selector(namespace="default", fields=f"metadata.name={name}")
+    selector = ListSelector(namespace="default", fields=f"metadata.name={name}")
     with Relay.start(gkm_cluster.url.removeprefix("https://")) as relay:
         relay.patience = 300.0
         cuts = relay.answers = [1500 + 97 * number for number in range(60)]

@@ -7,9 +7,9 @@ import pytest
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState, Pointer
 from gkm.hoststate.records import READ_ONLY, VolumeOptions, VolumeRecord
-from gkm_csi import answers
-from gkm_csi.refusals import Code, Refusal, is_final
-from gkm_csi.request import Place, Pod, Publish
+from gkm_csi import publish_errors as answers
+from gkm_csi.request import PodInfo, PublishRequest, VolumeTarget
+from gkm_csi.status_errors import Code, StatusError, is_final
 
 REF = CacheRef("ml-apps", "llama")
 DIGEST = "sha256:" + "0" * 64
@@ -20,8 +20,8 @@ def pointer(state: CacheState, **values: str | int) -> Pointer:
     return Pointer(REF, "image", state, **values)  # type: ignore[arg-type]
 
 
-def answer(of: Pointer | None, driver: str | None = None) -> Refusal:
-    refusal = answers.of_pointer(of, REF, NODE, driver)
+def answer(of: Pointer | None, driver: str | None = None) -> StatusError:
+    refusal = answers.pointer_error(of, REF, NODE, driver)
     assert refusal is not None
     return refusal
 
@@ -29,7 +29,7 @@ def answer(of: Pointer | None, driver: str | None = None) -> Refusal:
 @pytest.mark.parametrize(("checked", "loaded"), [("", None), ("550.1", None), ("550.1", "550.1")])
 def test_ready_is_published(checked: str, loaded: str | None) -> None:
     ready = pointer(CacheState.READY, digest=DIGEST, driver_version=checked)
-    assert answers.of_pointer(ready, REF, NODE, loaded) is None
+    assert answers.pointer_error(ready, REF, NODE, loaded) is None
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_what_a_person_must_change_is_a_failed_precondition(of: Pointer, told: s
 
 
 def test_a_cluster_cache_is_looked_for_where_it_is() -> None:
-    refusal = answers.of_pointer(None, CacheRef(None, "shared"), NODE, None)
+    refusal = answers.pointer_error(None, CacheRef(None, "shared"), NODE, None)
     assert refusal is not None
     assert "kubectl get clustergkmcache shared" in refusal.message
 
@@ -93,11 +93,13 @@ def test_an_endless_message_is_one_short_line() -> None:
 
 
 KNOWN = VolumeRecord("csi-1", "/k/pods/u/mount", "trainer-0", "ml-apps", "uid", REF, DIGEST, 1, "now")
-ASKED = Publish(Place("csi-1", Path("/k/pods/u/mount")), Pod("trainer-0", "ml-apps", "uid"), REF, READ_ONLY)
+ASKED = PublishRequest(
+    VolumeTarget("csi-1", Path("/k/pods/u/mount")), PodInfo("trainer-0", "ml-apps", "uid"), REF, READ_ONLY
+)
 
 
 def test_the_same_again_is_a_repeat() -> None:
-    assert answers.of_repeat(KNOWN, ASKED) is None
+    assert answers.repeat_error(KNOWN, ASKED) is None
 
 
 @pytest.mark.parametrize(
@@ -105,15 +107,15 @@ def test_the_same_again_is_a_repeat() -> None:
     [
         (replace(ASKED, ref=CacheRef("ml-apps", "other")), Code.ALREADY_EXISTS),
         (replace(ASKED, ref=CacheRef(None, "llama")), Code.ALREADY_EXISTS),
-        (replace(ASKED, pod=Pod("trainer-1", "ml-apps", "uid")), Code.ALREADY_EXISTS),
-        (replace(ASKED, pod=Pod("trainer-0", "other", "uid")), Code.ALREADY_EXISTS),
-        (replace(ASKED, pod=Pod("trainer-0", "ml-apps", "uid-2")), Code.ALREADY_EXISTS),
+        (replace(ASKED, pod=PodInfo("trainer-1", "ml-apps", "uid")), Code.ALREADY_EXISTS),
+        (replace(ASKED, pod=PodInfo("trainer-0", "other", "uid")), Code.ALREADY_EXISTS),
+        (replace(ASKED, pod=PodInfo("trainer-0", "ml-apps", "uid-2")), Code.ALREADY_EXISTS),
         (replace(ASKED, options=VolumeOptions(private=True, size_limit=1 << 30)), Code.ALREADY_EXISTS),
         (replace(ASKED, options=VolumeOptions(mount_path="/cache")), Code.ALREADY_EXISTS),
-        (replace(ASKED, place=Place("csi-1", Path("/k/pods/v/mount"))), Code.FAILED_PRECONDITION),
+        (replace(ASKED, volume=VolumeTarget("csi-1", Path("/k/pods/v/mount"))), Code.FAILED_PRECONDITION),
     ],
 )
-def test_a_published_volume_is_not_published_differently(asked: Publish, code: Code) -> None:
-    refusal = answers.of_repeat(KNOWN, asked)
+def test_a_published_volume_is_not_published_differently(asked: PublishRequest, code: Code) -> None:
+    refusal = answers.repeat_error(KNOWN, asked)
     assert refusal is not None
     assert refusal.code is code

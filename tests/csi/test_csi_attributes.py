@@ -2,8 +2,8 @@
 
 import pytest
 from gkm.hoststate.names import CacheRef
-from gkm_csi.attributes import cache_of, of_pod
-from gkm_csi.refusals import Code, Refusal
+from gkm_csi.cache_attributes import cache_ref, pod_attributes
+from gkm_csi.status_errors import Code, StatusError
 
 POD = "ml-apps"
 
@@ -22,7 +22,7 @@ POD = "ml-apps"
     ],
 )
 def test_a_cache_is_named(attributes: dict[str, str], ref: CacheRef) -> None:
-    assert cache_of(of_pod(attributes), POD) == ref
+    assert cache_ref(pod_attributes(attributes), POD) == ref
 
 
 @pytest.mark.parametrize(
@@ -48,8 +48,8 @@ def test_a_cache_is_named(attributes: dict[str, str], ref: CacheRef) -> None:
     ],
 )
 def test_what_names_no_cache_is_invalid_and_says_why(attributes: dict[str, str], told: str) -> None:
-    with pytest.raises(Refusal) as caught:
-        cache_of(of_pod(attributes), POD)
+    with pytest.raises(StatusError) as caught:
+        cache_ref(pod_attributes(attributes), POD)
 
     assert caught.value.code is Code.INVALID_ARGUMENT
     assert told in caught.value.message
@@ -64,7 +64,7 @@ def test_what_names_no_cache_is_invalid_and_says_why(attributes: dict[str, str],
     ],
 )
 def test_a_cache_of_another_namespace_is_denied(attributes: dict[str, str]) -> None:
-    with pytest.raises(Refusal, match=r"GKMCache other/llama belongs to another namespace.*ml-apps") as caught:
-        cache_of(attributes, POD)
+    with pytest.raises(StatusError, match=r"GKMCache other/llama belongs to another namespace.*ml-apps") as caught:
+        cache_ref(attributes, POD)
 
     assert caught.value.code is Code.PERMISSION_DENIED

@@ -10,8 +10,8 @@ from csi_harness.nodes import NodeFiles, node_files, publish_message
 from gkm.hoststate import counters
 from gkm.hoststate.counters import CODES, Histogram
 from gkm.hoststate.layout import Layout
-from gkm_csi.counters import PUBLISH, Counters
-from gkm_csi.refusals import Code
+from gkm_csi.counters import PUBLISH_METHOD, Counters
+from gkm_csi.status_errors import Code
 from testbed.waiting import until
 
 
@@ -87,21 +87,21 @@ def test_every_code_that_the_driver_answers_with_can_be_counted() -> None:
 
 def test_only_publishes_with_a_known_code_are_counted(layout: Layout) -> None:
     counting = Counters(layout)
-    counting.observe(PUBLISH, "OK", 0.003)
-    counting.observe(PUBLISH, "a pod's name", 0.003)
+    counting.observe(PUBLISH_METHOD, "OK", 0.003)
+    counting.observe(PUBLISH_METHOD, "a pod's name", 0.003)
     counting.observe("NodeUnpublishVolume", "OK", 0.003)
-    counting.observe(PUBLISH, "OK", -1.0)  # a clock that ran backwards
+    counting.observe(PUBLISH_METHOD, "OK", -1.0)  # a clock that ran backwards
 
     counting.write()
 
-    assert counters.load(layout) == {"OK": Histogram().plus(0.003).plus(0.0)}
+    assert counters.load(layout) == {"OK": Histogram().with_observation(0.003).with_observation(0.0)}
 
 
 def test_many_publishes_at_once_are_few_writes(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[int] = []
     save = counters.save
 
-    def watched(layout: Layout, publishes: counters.Publishes) -> None:
+    def watched(layout: Layout, publishes: counters.PublishHistograms) -> None:
         written.append(1)
         save(layout, publishes)
 
@@ -110,7 +110,7 @@ def test_many_publishes_at_once_are_few_writes(layout: Layout, monkeypatch: pyte
     counting.start()
     until(lambda: bool(written), "the file is there")
     for _ in range(5000):
-        counting.observe(PUBLISH, "OK", 0.003)
+        counting.observe(PUBLISH_METHOD, "OK", 0.003)
     counting.stop()
 
     assert counted(layout) == {"OK": 5000}

@@ -14,10 +14,11 @@ import pytest
 from csi_harness.driver import Client, driver
 from csi_harness.namespaces import private_namespace
 from csi_harness.nodes import node_files, publish_message
-from gkm_csi import listening, server
-from gkm_csi.identity import Identity
-from gkm_csi.listening import CannotListen, Listening
+from gkm_csi import server
+from gkm_csi import socket_server as listening
+from gkm_csi.identity import IdentityService
 from gkm_csi.proto import csi_pb2
+from gkm_csi.socket_server import ListenError, SocketServer
 from testbed.waiting import until
 
 HARNESS = Path(next(iter(csi_harness.__path__)))
@@ -58,12 +59,12 @@ class Site:
         self.sockets = (directory / "csi.sock", directory / "reg.sock")
         self.made: list[Bound] = []
         self.refuse = False
-        self.listening = Listening(self._make, self.sockets)
+        self.listening = SocketServer(self._make, self.sockets)
         self.listening.start()
 
     def _make(self) -> Bound:
         if self.refuse:
-            raise CannotListen("no")
+            raise ListenError("no")
         self.made.append(Bound(*self.sockets))
         return self.made[-1]
 
@@ -96,7 +97,7 @@ def link_instead(site: Site) -> None:
 
 def test_while_all_is_in_its_place_nothing_is_done(directory: Path) -> None:
     site = Site(directory)
-    site.listening.mend(1)
+    site.listening.restore(1)
     assert len(site.made) == 1
 
 
@@ -104,9 +105,9 @@ def test_while_all_is_in_its_place_nothing_is_done(directory: Path) -> None:
 def test_what_is_not_ours_any_more_is_listened_on_anew(directory: Path, change: Callable[[Site], None]) -> None:
     site = Site(directory)
     change(site)
-    site.listening.mend(1)
+    site.listening.restore(1)
     assert [(one.started, one.stopped) for one in site.made] == [(1, 1), (1, 0)]
-    site.listening.mend(1)
+    site.listening.restore(1)
     assert len(site.made) == 2
     site.listening.stop(1)
     assert site.made[1].stopped == 1
@@ -120,19 +121,19 @@ def test_what_cannot_be_mended_now_is_tried_again_and_ends_nothing(
     change(site)
     site.refuse = True
     for _ in range(3):
-        site.listening.mend(1)
+        site.listening.restore(1)
     assert (len(site.made), site.made[0].stopped) == (1, 0)
     if directory.is_symlink() or directory.is_file():
         directory.unlink()
     directory.mkdir(exist_ok=True)
     site.refuse = False
-    site.listening.mend(1)
+    site.listening.restore(1)
     assert [(one.started, one.stopped) for one in site.made] == [(1, 1), (1, 0)]
 
 
-def make(sockets: tuple[Path, ...]) -> Listening:
-    services = {csi_pb2.DESCRIPTOR.services_by_name["Identity"]: Identity(())}
-    return Listening(lambda: server.make(services, sockets), sockets)
+def make(sockets: tuple[Path, ...]) -> SocketServer:
+    services = {csi_pb2.DESCRIPTOR.services_by_name["Identity"]: IdentityService(())}
+    return SocketServer(lambda: server.make_server(services, sockets), sockets)
 
 
 def test_only_sockets_of_killed_processes_are_swept(directory: Path) -> None:
@@ -164,7 +165,7 @@ def test_what_is_no_socket_is_never_replaced(directory: Path, what: str) -> None
             path.mkdir()
         case _:
             path.symlink_to(directory)
-    with pytest.raises(CannotListen, match="no file in the way"):
+    with pytest.raises(ListenError, match="no file in the way"):
         make((path,)).start()
     assert (path.is_symlink(), path.is_dir(), path.is_file()) == (what == "link", what != "file", what == "file")
     assert list(directory.glob(".gkm-*")) == []
@@ -183,7 +184,7 @@ def test_listening_anew_again_and_again_leaves_no_threads_and_no_descriptors(dir
             with Client(paths[0]) as client:
                 client.call("Probe", csi_pb2.ProbeRequest())
             paths[0].unlink()
-            running.mend(1)
+            running.restore(1)
 
     try:
         again(3)
@@ -200,7 +201,7 @@ def test_failing_again_and_again_leaves_no_descriptors(directory: Path) -> None:
     running = make((directory / "csi.sock", directory / "reg.sock"))
     counts = []
     for _ in range(60):
-        with pytest.raises(CannotListen):
+        with pytest.raises(ListenError):
             running.start()
         counts.append(sum(1 for _ in Path("/proc/self/fd").iterdir()))
     assert counts[-1] <= counts[9] + 8
@@ -213,12 +214,12 @@ def test_while_one_socket_cannot_be_made_the_other_is_answered_by_who_has_it(dir
     paths[1].unlink()
     paths[1].mkdir()
     try:
-        running.mend(1)
+        running.restore(1)
         with Client(paths[0]) as client:
             assert client.call("Probe", csi_pb2.ProbeRequest()).ready.value
         assert list(directory.glob(".gkm-*")) == []
         paths[1].rmdir()
-        running.mend(1)
+        running.restore(1)
         with Client(paths[1]) as client:
             assert client.call("Probe", csi_pb2.ProbeRequest()).ready.value
     finally:
@@ -261,5 +262,5 @@ def test_a_successor_begins_when_the_last_call_has_ended_or_its_process_has() ->
 
 
 def test_the_name_to_bind_to_is_hidden_and_beside() -> None:
-    path = listening.hidden(Path("/plugins/csi.sock"), 1)
+    path = listening.temporary_path(Path("/plugins/csi.sock"), 1)
     assert (path.parent, path.name) == (Path("/plugins"), f".gkm-{os.getpid()}.1")

@@ -15,12 +15,12 @@ SERVER = """
 import re, sys, threading
 from pathlib import Path
 from gkm_csi import main, server
-from gkm_csi.identity import Identity
-from gkm_csi.liveness import Liveness
+from gkm_csi.identity import IdentityService
+from gkm_csi.liveness import LivenessWatchdog
 from gkm_csi.proto import csi_pb2
 
 asked = 0
-class Probed(Identity):
+class Probed(IdentityService):
     def Probe(self, request):
         global asked
         asked += 1
@@ -29,9 +29,9 @@ class Probed(Identity):
         return super().Probe(request)
 
 socket = Path(sys.argv[1])
-running = server.make({csi_pb2.DESCRIPTOR.services_by_name["Identity"]: Probed(MISSING)}, [socket])
+running = server.make_server({csi_pb2.DESCRIPTOR.services_by_name["Identity"]: Probed(MISSING)}, [socket])
 running.start()
-Liveness(socket, every=0.05, limit=1.0, answer=0.2).start()
+LivenessWatchdog(socket, interval=0.05, watchdog=1.0, probe_timeout=0.2).start()
 while asked < 100:
     threading.Event().wait(0.05)
 print("alive")

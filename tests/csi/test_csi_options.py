@@ -3,8 +3,8 @@
 import pytest
 from gkm.hoststate.records import READ_ONLY, VolumeOptions
 from gkm_csi import quantity
-from gkm_csi.options import DEFAULT_SIZE, MAX_SIZE, MIN_SIZE, options_of
-from gkm_csi.refusals import Code, Refusal
+from gkm_csi.status_errors import Code, StatusError
+from gkm_csi.volume_attributes import DEFAULT_SIZE, MAX_SIZE, MIN_SIZE, volume_options
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,7 +23,7 @@ from hypothesis import strategies as st
     ],
 )
 def test_what_is_asked_is_understood(attributes: dict[str, str], options: VolumeOptions) -> None:
-    assert options_of(attributes) == options
+    assert volume_options(attributes) == options
 
 
 @pytest.mark.parametrize(
@@ -48,8 +48,8 @@ def test_what_is_asked_is_understood(attributes: dict[str, str], options: Volume
     ],
 )
 def test_what_cannot_be_asked_is_invalid_and_says_why(attributes: dict[str, str], told: str) -> None:
-    with pytest.raises(Refusal) as caught:
-        options_of(attributes)
+    with pytest.raises(StatusError) as caught:
+        volume_options(attributes)
 
     assert caught.value.code is Code.INVALID_ARGUMENT
     assert told in caught.value.message
@@ -58,10 +58,10 @@ def test_what_cannot_be_asked_is_invalid_and_says_why(attributes: dict[str, str]
 
 @given(st.integers(MIN_SIZE, MAX_SIZE))
 def test_a_size_is_read_as_it_is_shown(size: int) -> None:
-    assert quantity.bytes_of(quantity.shown(size)) == size
+    assert quantity.parse_bytes(quantity.format_bytes(size)) == size
 
 
 @given(st.text(max_size=30))
 def test_no_text_is_a_size_by_mistake(text: str) -> None:
-    size = quantity.bytes_of(text)
+    size = quantity.parse_bytes(text)
     assert size is None or text[0] in "0123456789"

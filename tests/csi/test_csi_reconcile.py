@@ -6,9 +6,9 @@ from gkm.hoststate import records
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.records import VolumeRecord
 from gkm.mounts.marks import Mark, MarkedMount
-from gkm_csi.ledger import Ledger
 from gkm_csi.mounter import Mounter
 from gkm_csi.reconcile import decide, reconcile
+from gkm_csi.volume_records import VolumeRecords
 
 REF = CacheRef("ml-apps", "llama")
 DIGEST = "sha256:" + "0" * 64
@@ -68,7 +68,7 @@ def test_what_cannot_be_read_or_removed_does_not_stop_the_start(caplog: pytest.L
         (layout.volumes / "csi-half").mkdir()
         (layout.volumes / "csi-half" / ".record.json.0000.tmp").touch()
 
-        reconcile(layout, Ledger(layout), Mounter(layout, files.kubelet))
+        reconcile(layout, VolumeRecords(layout), Mounter(layout, files.kubelet))
 
         assert damaged.exists()
         assert (stray / "foreign").exists()
@@ -83,7 +83,7 @@ def test_a_record_that_is_removed_is_said_with_its_cache(caplog: pytest.LogCaptu
     with node_files() as files:
         records.save(files.layout, record("csi-1", "/k/pods/gone/mount"))
 
-        reconcile(files.layout, Ledger(files.layout), Mounter(files.layout, files.kubelet))
+        reconcile(files.layout, VolumeRecords(files.layout), Mounter(files.layout, files.kubelet))
 
         assert not list(files.layout.volumes.iterdir())
     (line,) = [line for line in caplog.records if line.message == "record without a mount removed"]
@@ -99,7 +99,7 @@ def test_usage_is_written_anew_from_the_records() -> None:
         stale.parent.mkdir(parents=True)
         stale.write_text("{}")
 
-        reconcile(files.layout, Ledger(files.layout), Mounter(files.layout, files.kubelet))
+        reconcile(files.layout, VolumeRecords(files.layout), Mounter(files.layout, files.kubelet))
 
         assert not stale.exists()
         assert files.layout.usage_file(REF).exists()

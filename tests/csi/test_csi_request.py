@@ -8,7 +8,7 @@ from gkm.hoststate.names import CacheRef
 from gkm.hoststate.records import READ_ONLY
 from gkm_csi import request
 from gkm_csi.proto.csi_pb2 import NodePublishVolumeRequest, VolumeCapability
-from gkm_csi.refusals import Code, Refusal
+from gkm_csi.status_errors import Code, StatusError
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,16 +22,16 @@ def message() -> NodePublishVolumeRequest:
 
 
 def refused(asked: NodePublishVolumeRequest) -> str:
-    with pytest.raises(Refusal) as caught:
-        request.publish(asked, KUBELET)
+    with pytest.raises(StatusError) as caught:
+        request.parse_publish(asked, KUBELET)
     assert caught.value.code is Code.INVALID_ARGUMENT
     return caught.value.message
 
 
 def test_what_kubelet_sends_is_understood() -> None:
-    assert request.publish(message(), KUBELET) == request.Publish(
-        request.Place("csi-1", TARGET),
-        request.Pod("trainer-0", "ml-apps", "uid-1"),
+    assert request.parse_publish(message(), KUBELET) == request.PublishRequest(
+        request.VolumeTarget("csi-1", TARGET),
+        request.PodInfo("trainer-0", "ml-apps", "uid-1"),
         CacheRef("ml-apps", "llama"),
         READ_ONLY,
     )
@@ -41,7 +41,7 @@ def test_what_kubelet_sends_is_understood() -> None:
 def test_a_volume_of_one_node_is_accepted(mode: str) -> None:
     asked = message()
     asked.volume_capability.access_mode.mode = getattr(VolumeCapability.AccessMode, mode)
-    assert request.publish(asked, KUBELET) == request.publish(message(), KUBELET)
+    assert request.parse_publish(asked, KUBELET) == request.parse_publish(message(), KUBELET)
 
 
 def test_fs_type_group_and_readonly_change_nothing() -> None:
@@ -49,7 +49,7 @@ def test_fs_type_group_and_readonly_change_nothing() -> None:
     asked.readonly = True
     asked.volume_capability.mount.fs_type = "ext4"
     asked.volume_capability.mount.volume_mount_group = "1000"
-    assert request.publish(asked, KUBELET) == request.publish(message(), KUBELET)
+    assert request.parse_publish(asked, KUBELET) == request.parse_publish(message(), KUBELET)
 
 
 @pytest.mark.parametrize("mode", [0, 3, 4, 5, 99])
@@ -159,9 +159,9 @@ def test_whatever_comes_is_either_refused_or_harmless(volume: str, target: str, 
     asked.volume_id, asked.target_path = volume, target
     asked.volume_context.update(context)
     try:
-        taken = request.publish(asked, KUBELET)
-    except Refusal:
+        taken = request.parse_publish(asked, KUBELET)
+    except StatusError:
         return
-    assert "/" not in taken.place.volume_id
-    assert ".." not in taken.place.target.parts
-    assert taken.place.target.is_relative_to(KUBELET / "pods")
+    assert "/" not in taken.volume.volume_id
+    assert ".." not in taken.volume.target.parts
+    assert taken.volume.target.is_relative_to(KUBELET / "pods")

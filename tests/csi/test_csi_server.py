@@ -10,14 +10,14 @@ from typing import Any
 import grpc
 import pytest
 from gkm_csi import server
-from gkm_csi.identity import Identity
+from gkm_csi.identity import IdentityService
 from gkm_csi.proto import csi_pb2 as csi
-from gkm_csi.refusals import Code, Refusal
+from gkm_csi.status_errors import Code, StatusError
 
 DEADLINE = 60
 
 
-class Held(Identity):
+class Held(IdentityService):
     """An identity whose Probe waits until it is let go."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ def socket() -> Iterator[Path]:
 
 def test_one_call_more_than_fit_is_answered_at_once_and_the_others_are_served(socket: Path) -> None:
     held = Held()
-    running = server.make({csi.DESCRIPTOR.services_by_name["Identity"]: held}, [socket])
+    running = server.make_server({csi.DESCRIPTOR.services_by_name["Identity"]: held}, [socket])
     running.start()
     try:
         with grpc.insecure_channel(f"unix:{socket}") as channel:
@@ -67,15 +67,15 @@ def test_one_call_more_than_fit_is_answered_at_once_and_the_others_are_served(so
         assert running.stop(DEADLINE).wait(DEADLINE)
 
 
-class Refusing(Identity):
+class Refusing(IdentityService):
     """An identity that refuses with foreign words."""
 
     def Probe(self, request: csi.ProbeRequest) -> csi.ProbeResponse:  # noqa: N802, ARG002 -- names of the RPC
-        raise Refusal(Code.UNAVAILABLE, "a\x1b[2J\x9b31m\x85\u202eb")
+        raise StatusError(Code.UNAVAILABLE, "a\x1b[2J\x9b31m\x85\u202eb")
 
 
 def test_the_words_of_a_refusal_are_a_printable_line(socket: Path) -> None:
-    running = server.make({csi.DESCRIPTOR.services_by_name["Identity"]: Refusing(())}, [socket])
+    running = server.make_server({csi.DESCRIPTOR.services_by_name["Identity"]: Refusing(())}, [socket])
     running.start()
     try:
         with grpc.insecure_channel(f"unix:{socket}") as channel:

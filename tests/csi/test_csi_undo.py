@@ -6,14 +6,14 @@ from gkm.hoststate import records
 from gkm.mounts.marks import Mark
 from gkm.mounts.unmount import StillMounted
 from gkm_csi import request
-from gkm_csi.refusals import Code, Refusal
+from gkm_csi.status_errors import Code, StatusError
 
 
 @pytest.mark.parametrize("step", ["look", "entry", "make", "mount"])
 def test_a_step_on_the_machine_that_fails_is_undone(desk: Desk, step: str) -> None:
     desk.mounts.fails = step
 
-    with pytest.raises((OSError, Refusal)):
+    with pytest.raises((OSError, StatusError)):
         desk.publisher.publish(desk.asked())
 
     assert desk.is_clean()
@@ -34,13 +34,13 @@ def test_a_file_that_cannot_be_written_is_undone(desk: Desk, step: str) -> None:
 
 def test_a_directory_that_was_there_before_stays_when_the_mount_fails(desk: Desk) -> None:
     asked = desk.asked()
-    desk.mounts.directories.add(asked.place.target)
+    desk.mounts.directories.add(asked.volume.target)
     desk.mounts.fails = "mount"
 
     with pytest.raises(OSError, match="No space left"):
         desk.publisher.publish(asked)
 
-    assert desk.mounts.directories == {asked.place.target}
+    assert desk.mounts.directories == {asked.volume.target}
     assert desk.record() is None
 
 
@@ -63,7 +63,7 @@ def test_a_volume_can_be_published_after_a_failure(desk: Desk) -> None:
 
     desk.publisher.publish(desk.asked())
 
-    assert desk.mounts.there == {desk.asked().place.target: [desk.mark()]}
+    assert desk.mounts.there == {desk.asked().volume.target: [desk.mark()]}
 
 
 def test_a_repeat_that_must_wait_keeps_record_and_digest(desk: Desk) -> None:
@@ -73,7 +73,7 @@ def test_a_repeat_that_must_wait_keeps_record_and_digest(desk: Desk) -> None:
     desk.mounts.there.clear()
     desk.mounts.fails, desk.mounts.error = "entry", FileNotFoundError(2, "gone")
 
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(StatusError) as caught:
         desk.publisher.publish(asked)
 
     assert caught.value.code is Code.UNAVAILABLE
@@ -95,24 +95,24 @@ def test_a_repeat_that_finally_fails_without_a_mount_leaves_nothing(desk: Desk) 
 def test_a_repeat_below_somebody_elses_mount_is_refused_and_keeps_its_record(desk: Desk) -> None:
     asked = desk.asked()
     desk.publisher.publish(asked)
-    desk.mounts.there[asked.place.target].append(None)
+    desk.mounts.there[asked.volume.target].append(None)
 
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(StatusError) as caught:
         desk.publisher.publish(asked)
 
     assert caught.value.code is Code.FAILED_PRECONDITION
     assert desk.record() is not None
-    assert desk.mounts.there[asked.place.target] == [desk.mark(), None]
+    assert desk.mounts.there[asked.volume.target] == [desk.mark(), None]
 
 
 def test_a_mount_that_lost_its_record_is_replaced(desk: Desk) -> None:
     asked = desk.asked()
-    desk.mounts.directories.add(asked.place.target)
-    desk.mounts.there[asked.place.target] = [Mark("csi-1", "sha256:00")]
+    desk.mounts.directories.add(asked.volume.target)
+    desk.mounts.there[asked.volume.target] = [Mark("csi-1", "sha256:00")]
 
     desk.publisher.publish(asked)
 
-    assert desk.mounts.there[asked.place.target] == [desk.mark()]
+    assert desk.mounts.there[asked.volume.target] == [desk.mark()]
 
 
 def test_a_damaged_record_is_refused_and_unpublish_removes_it(desk: Desk) -> None:
@@ -120,9 +120,9 @@ def test_a_damaged_record_is_refused_and_unpublish_removes_it(desk: Desk) -> Non
     path.parent.mkdir()
     path.write_text("{half")
 
-    with pytest.raises(Refusal, match="damaged; delete the pod") as caught:
+    with pytest.raises(StatusError, match="damaged; delete the pod") as caught:
         desk.publisher.publish(desk.asked())
-    desk.unpublisher.unpublish(desk.asked().place)
+    desk.unpublisher.unpublish(desk.asked().volume)
 
     assert caught.value.code is Code.FAILED_PRECONDITION
     assert desk.is_clean()
@@ -134,7 +134,7 @@ def test_a_stray_file_beside_a_record_leaves_no_ghost_in_the_usage(desk: Desk) -
     stray = desk.files.layout.volume_record("csi-1").with_name("stray")
     stray.touch()
 
-    desk.unpublisher.unpublish(asked.place)
+    desk.unpublisher.unpublish(asked.volume)
 
     assert desk.record() is None
     assert not desk.files.layout.usage_file(desk.ref).exists()
@@ -152,11 +152,11 @@ def test_a_record_that_cannot_be_removed_leaves_no_ghost_in_the_usage(
     with monkeypatch.context() as patch:
         patch.setattr(records, "remove", refuse)
         with pytest.raises(OSError, match="Read-only"):
-            desk.unpublisher.unpublish(asked.place)
+            desk.unpublisher.unpublish(asked.volume)
     desk.ledger.write_usage(desk.ref)
 
     assert not desk.files.layout.usage_file(desk.ref).exists()
-    desk.unpublisher.unpublish(asked.place)  # as kubelet does
+    desk.unpublisher.unpublish(asked.volume)  # as kubelet does
     assert desk.record() is None
 
 
@@ -165,8 +165,8 @@ def test_an_unmount_that_fails_is_told_and_keeps_the_record(desk: Desk, error: E
     desk.publisher.publish(desk.asked())
     desk.mounts.fails, desk.mounts.error = "unmount", error
 
-    with pytest.raises(Refusal, match="cannot be unmounted on node-7") as caught:
-        desk.unpublisher.unpublish(desk.asked().place)
+    with pytest.raises(StatusError, match="cannot be unmounted on node-7") as caught:
+        desk.unpublisher.unpublish(desk.asked().volume)
 
     assert caught.value.code is Code.INTERNAL
     assert "secret" not in caught.value.message
@@ -177,7 +177,7 @@ def test_a_usage_file_that_cannot_be_written_does_not_keep_a_pod(desk: Desk) -> 
     desk.publisher.publish(desk.asked())
     desk.ledger.fails = "write_usage"
 
-    desk.unpublisher.unpublish(desk.asked().place)
+    desk.unpublisher.unpublish(desk.asked().volume)
 
     assert desk.record() is None
 
@@ -185,12 +185,14 @@ def test_a_usage_file_that_cannot_be_written_does_not_keep_a_pod(desk: Desk) -> 
 @pytest.mark.parametrize("other", ["the volume", "the target"])
 def test_a_second_call_for_what_is_under_way_is_aborted(desk: Desk, other: str) -> None:
     first = desk.asked()
-    second = desk.asked("csi-2").place
+    second = desk.asked("csi-2").volume
     held = (
-        request.Place("csi-2", first.place.target) if other == "the target" else request.Place("csi-1", second.target)
+        request.VolumeTarget("csi-2", first.volume.target)
+        if other == "the target"
+        else request.VolumeTarget("csi-1", second.target)
     )
 
-    with desk.underway.hold(held), pytest.raises(Refusal, match="kubelet retries") as caught:
+    with desk.underway.lock(held), pytest.raises(StatusError, match="kubelet retries") as caught:
         desk.publisher.publish(first)
 
     assert caught.value.code is Code.ABORTED

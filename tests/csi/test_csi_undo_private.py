@@ -5,18 +5,18 @@ from typing import Any
 import pytest
 from csi_harness.desk import Desk
 from gkm.mounts.mountinfo import TooManyMounts
-from gkm.mounts.relocation import UnderWay
-from gkm.mounts.relocation_shares import AllInUse, TooMany
-from gkm.mounts.relocation_tree import Unrelocatable
-from gkm_csi.refusals import Code, Refusal
-from gkm_csi.request import Publish
-from gkm_csi.stats import Stats
+from gkm.mounts.relocation.tree_limits import AllInUse, TooMany
+from gkm.mounts.relocation.tree_store import RelocationInProgress
+from gkm.mounts.relocation.tree_writer import Unrelocatable
+from gkm_csi.request import PublishRequest
+from gkm_csi.stats import VolumeStats
+from gkm_csi.status_errors import Code, StatusError
 from testbed.waiting import until
 
 PRIVATE = {"readOnly": "false", "mountPath": "/cache", "capture": "true"}
 
 
-def private(desk: Desk) -> Publish:
+def private(desk: Desk) -> PublishRequest:
     return desk.asked(cacheName=desk.ref.name, **PRIVATE)
 
 
@@ -25,20 +25,20 @@ def private(desk: Desk) -> Publish:
 def test_a_step_of_a_private_volume_that_fails_is_undone(desk: Desk, step: str, error: Exception) -> None:
     desk.mounts.fails, desk.mounts.error = step, error
 
-    with pytest.raises((OSError, Refusal)) as caught:
+    with pytest.raises((OSError, StatusError)) as caught:
         desk.publisher.publish(private(desk))
 
     assert desk.is_clean()
-    assert not isinstance(caught.value, Refusal) or "secret" not in caught.value.message
+    assert not isinstance(caught.value, StatusError) or "secret" not in caught.value.message
     desk.mounts.fails = ""
     desk.publisher.publish(private(desk))
-    assert desk.mounts.layers[private(desk).place.target] == ((2, 1), 1 << 30)
+    assert desk.mounts.layers[private(desk).volume.target] == ((2, 1), 1 << 30)
 
 
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (UnderWay("now"), Code.ABORTED),
+        (RelocationInProgress("now"), Code.ABORTED),
         (TooMany("8 paths"), Code.FAILED_PRECONDITION),
         (AllInUse("16 paths of others"), Code.UNAVAILABLE),
         (Unrelocatable("a link"), Code.FAILED_PRECONDITION),
@@ -59,9 +59,9 @@ def test_what_cannot_be_prepared_has_its_code_or_an_empty_volume(
         record = desk.record()
         assert record is not None
         assert (record.digest, record.options) == ("", asked.options)
-        assert desk.mounts.layers[asked.place.target] == ((), 1 << 30)
+        assert desk.mounts.layers[asked.volume.target] == ((), 1 << 30)
         return
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(StatusError) as caught:
         desk.publisher.publish(asked)
     assert caught.value.code is code
     assert desk.is_clean()
@@ -69,9 +69,9 @@ def test_what_cannot_be_prepared_has_its_code_or_an_empty_volume(
 
 def test_what_is_wrong_with_the_target_is_no_reason_for_an_empty_volume(desk: Desk) -> None:
     asked = desk.asked(cacheName=desk.ref.name, ifUnavailable="empty")
-    desk.mounts.directories.add(asked.place.target)
-    desk.mounts.foreign.add(asked.place.target)
-    with pytest.raises(Refusal, match="not empty"):
+    desk.mounts.directories.add(asked.volume.target)
+    desk.mounts.foreign.add(asked.volume.target)
+    with pytest.raises(StatusError, match="not empty"):
         desk.publisher.publish(asked)
     assert desk.record() is None
 
@@ -95,8 +95,8 @@ def test_a_repeat_of_a_private_volume_that_must_wait_keeps_record_and_mount(desk
     desk.publisher.publish(private(desk))
     before = desk.record()
     desk.mounts.there.clear()
-    desk.mounts.fails, desk.mounts.error = "prepared", UnderWay("now")
-    with pytest.raises(Refusal) as caught:
+    desk.mounts.fails, desk.mounts.error = "prepared", RelocationInProgress("now")
+    with pytest.raises(StatusError) as caught:
         desk.publisher.publish(private(desk))
     assert caught.value.code is Code.ABORTED
     assert desk.record() == before
@@ -107,14 +107,16 @@ def test_stats_that_cannot_be_read_are_a_condition_and_no_error(desk: Desk, step
     asked = private(desk)
     desk.publisher.publish(asked)
     desk.mounts.fails = step
-    answer = Stats(desk.ledger, desk.mounts).of(asked.place)
+    answer = VolumeStats(desk.ledger, desk.mounts).get(asked.volume)
     assert answer.volume_condition.abnormal
     assert "secret" not in answer.volume_condition.message
     assert list(answer.usage) == []
 
 
 @pytest.mark.parametrize("step", ["mounted", "look", "entry", "prepared"])
-@pytest.mark.parametrize("error", [OSError(5, "Input/output error"), TooManyMounts("many"), UnderWay("now")])
+@pytest.mark.parametrize(
+    "error", [OSError(5, "Input/output error"), TooManyMounts("many"), RelocationInProgress("now")]
+)
 def test_a_capture_that_fails_anywhere_costs_the_capture_and_not_the_end_of_the_pod(
     desk: Desk, step: str, error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -124,8 +126,8 @@ def test_a_capture_that_fails_anywhere_costs_the_capture_and_not_the_end_of_the_
 
     def gone() -> bool:
         try:
-            desk.unpublisher.unpublish(asked.place)
-        except Refusal as refusal:
+            desk.unpublisher.unpublish(asked.volume)
+        except StatusError as refusal:
             assert refusal.code is Code.ABORTED
             return False
         return True

@@ -9,15 +9,15 @@ from gkm.hoststate.names import CacheRef
 from gkm.mounts.marks import Mark
 from gkm_csi import request
 from gkm_csi.captures import Captures
-from gkm_csi.layers import Layers
-from gkm_csi.ledger import Ledger
-from gkm_csi.publish import Publisher
-from gkm_csi.request import Publish
-from gkm_csi.underway import Underway
-from gkm_csi.unpublish import Unpublisher
+from gkm_csi.publish import VolumePublisher
+from gkm_csi.request import PublishRequest
+from gkm_csi.unpublish import VolumeUnpublisher
+from gkm_csi.volume_layers import VolumeLayers
+from gkm_csi.volume_locks import VolumeLocks
+from gkm_csi.volume_records import VolumeRecords
 
 
-class FailingLedger(Ledger):
+class FailingLedger(VolumeRecords):
     fails = ""
 
     def add(self, record: records.VolumeRecord) -> None:
@@ -35,29 +35,29 @@ class FailingLedger(Ledger):
 class Desk:
     files: NodeFiles
     mounts: MountsInMemory = field(default_factory=MountsInMemory)
-    underway: Underway = field(default_factory=Underway)
+    underway: VolumeLocks = field(default_factory=VolumeLocks)
 
     def __post_init__(self) -> None:
         self.ledger = FailingLedger(self.files.layout)
-        layers = Layers(NODE, self.files.layout, self.ledger, self.mounts)
-        self.publisher = Publisher(
+        layers = VolumeLayers(NODE, self.files.layout, self.ledger, self.mounts)
+        self.publisher = VolumePublisher(
             NODE,
             self.files.layout,
-            ledger=self.ledger,
+            volume_records=self.ledger,
             mounter=self.mounts,
             layers=layers,
-            underway=self.underway,
+            volume_locks=self.underway,
             driver_version=lambda: None,
         )
-        captures = Captures(self.files.layout, layers.of_mounted)
-        self.unpublisher = Unpublisher(
-            NODE, ledger=self.ledger, mounter=self.mounts, underway=self.underway, captures=captures
+        captures = Captures(self.files.layout, layers.mounted_layers)
+        self.unpublisher = VolumeUnpublisher(
+            NODE, volume_records=self.ledger, mounter=self.mounts, volume_locks=self.underway, captures=captures
         )
         self.ref = self.files.ready()
 
-    def asked(self, volume: str = "csi-1", **attributes: str) -> Publish:
+    def asked(self, volume: str = "csi-1", **attributes: str) -> PublishRequest:
         told = attributes or {"cacheName": self.ref.name}
-        return request.publish(publish_message(volume, self.files.target(volume), told), self.files.kubelet)
+        return request.parse_publish(publish_message(volume, self.files.target(volume), told), self.files.kubelet)
 
     def record(self) -> records.VolumeRecord | None:
         return records.load(self.files.layout, "csi-1")

@@ -22,14 +22,14 @@ from gkm.hoststate.names import CacheRef
 from gkm.mounts import mountinfo, syscalls
 from gkm_csi import request
 from gkm_csi.captures import Captures
-from gkm_csi.layers import Layers, mark_of
-from gkm_csi.ledger import Ledger
 from gkm_csi.mounter import Mounter
-from gkm_csi.publish import Publisher
+from gkm_csi.publish import VolumePublisher
 from gkm_csi.reconcile import reconcile
-from gkm_csi.request import Place, Publish
-from gkm_csi.underway import Underway
-from gkm_csi.unpublish import Unpublisher
+from gkm_csi.request import PublishRequest, VolumeTarget
+from gkm_csi.unpublish import VolumeUnpublisher
+from gkm_csi.volume_layers import VolumeLayers, mark_for
+from gkm_csi.volume_locks import VolumeLocks
+from gkm_csi.volume_records import VolumeRecords
 
 MANY = 500
 """More steps than a call has: the loop below ends when a call survives."""
@@ -58,25 +58,25 @@ class Started:
     """What a process has after its start, without the gRPC around it."""
 
     def __init__(self, files: NodeFiles) -> None:
-        self.ledger = Ledger(files.layout)
+        self.ledger = VolumeRecords(files.layout)
         self.mounter = Mounter(files.layout, files.kubelet)
-        underway = Underway()
+        underway = VolumeLocks()
         reconcile(files.layout, self.ledger, self.mounter)
-        layers = Layers(NODE, files.layout, self.ledger, self.mounter)
-        self.publisher = Publisher(
+        layers = VolumeLayers(NODE, files.layout, self.ledger, self.mounter)
+        self.publisher = VolumePublisher(
             NODE,
             files.layout,
-            ledger=self.ledger,
+            volume_records=self.ledger,
             mounter=self.mounter,
             layers=layers,
-            underway=underway,
+            volume_locks=underway,
             driver_version=lambda: None,
         )
-        captures = Captures(files.layout, layers.of_mounted)
+        captures = Captures(files.layout, layers.mounted_layers)
         captures._pool = Here()  # type: ignore[assignment]
         captures.sweep()
-        self.unpublisher = Unpublisher(
-            NODE, ledger=self.ledger, mounter=self.mounter, underway=underway, captures=captures
+        self.unpublisher = VolumeUnpublisher(
+            NODE, volume_records=self.ledger, mounter=self.mounter, volume_locks=underway, captures=captures
         )
 
 
@@ -92,14 +92,14 @@ class Case:
     def ref(self) -> CacheRef:
         return CacheRef(NAMESPACE, self.name)
 
-    def asked(self) -> Publish:
+    def asked(self) -> PublishRequest:
         target = self.files.target(self.name)
         told = {"cacheName": self.name, **KINDS[self.kind]}
-        return request.publish(publish_message(self.name, target, told), self.files.kubelet)
+        return request.parse_publish(publish_message(self.name, target, told), self.files.kubelet)
 
     @property
-    def place(self) -> Place:
-        return self.asked().place
+    def place(self) -> VolumeTarget:
+        return self.asked().volume
 
     def point_to(self, text: str) -> str:
         content = {"one": f"{text} of {self.name}", "deep/two": "2", **GROUP}
@@ -136,9 +136,9 @@ def killed(files: NodeFiles, fatal: int, call: Callable[[Started], None]) -> boo
 def check_invariants(files: NodeFiles) -> None:
     """Hold what is on the machine now against the invariants, before anything is mended."""
     known = {record.volume_id: record for record in records.load_all(files.layout)}  # no half-written one
-    for mount in Mounter(files.layout, files.kubelet).ours():
+    for mount in Mounter(files.layout, files.kubelet).own_mounts():
         assert mount.mark.owner in known, "a mount without a record"
-        assert mount.mark == mark_of(known[mount.mark.owner])
+        assert mount.mark == mark_for(known[mount.mark.owner])
     for lock in (files.layout.state / "locks").iterdir():
         with locks.exclusive(lock):
             pass
@@ -162,17 +162,17 @@ def check_started(files: NodeFiles) -> None:
 
 
 def check_nothing_left(case: Case, started: Started) -> None:
-    assert not [mount for mount in started.mounter.ours() if mount.mark.owner == case.name]
+    assert not [mount for mount in started.mounter.own_mounts() if mount.mark.owner == case.name]
     assert not case.place.target.exists()
     assert not case.files.layout.volume_record(case.name).parent.exists()
     assert not case.files.layout.usage_file(case.ref).exists()
 
 
 def check_published(case: Case, started: Started, digest: str) -> None:
-    (mount,) = [mount for mount in started.mounter.ours() if mount.mark.owner == case.name]
+    (mount,) = [mount for mount in started.mounter.own_mounts() if mount.mark.owner == case.name]
     record = records.load(case.files.layout, case.name)
     assert record is not None
-    assert mount.mark == mark_of(record)
+    assert mount.mark == mark_for(record)
     assert record.digest == digest, "the volume changed its digest"
     if digest:
         assert (case.place.target / "one").read_text(encoding="utf-8").endswith(case.name)
@@ -211,7 +211,7 @@ def publish_killed(kind: str, files: NodeFiles, fatal: int) -> bool:
     return died
 
 
-def _publish(started: Started, asked: Publish) -> None:
+def _publish(started: Started, asked: PublishRequest) -> None:
     started.publisher.publish(asked)
 
 

@@ -9,8 +9,8 @@ from csi_harness.namespaces import private_namespace
 BEGINNING = """
 import errno, os, sys
 from pathlib import Path
-from gkm.mounts import beneath, mountinfo, overlay, syscalls, targets, unmount
-from gkm.mounts.marks import Mark, marked
+from gkm.mounts import mountinfo, overlay, safe_open, syscalls, targets, unmount
+from gkm.mounts.marks import Mark, marked_mounts
 
 root = Path(sys.argv[1])
 target = root / "pods" / "p" / "t"
@@ -18,9 +18,9 @@ target = root / "pods" / "p" / "t"
 def mounts():
     return [found for found in mountinfo.read() if found.point.startswith(str(root))]
 
-def take_away():
-    with targets.opened(root, target) as place:
-        return unmount.unmount_all(place.parent, place.name)
+def unmount_target():
+    with targets.open_target(root, target) as opened:
+        return unmount.unmount_all(opened.parent, opened.name)
 
 def code_of(call):
     try:

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gkm.mounts.marks import Mark
-from gkm.mounts.relocation import Layer
-from gkm.mounts.relocation_shares import Uses
-from gkm_csi.mounting import Room, Spot
+from gkm.mounts.relocation.tree_limits import Uses
+from gkm.mounts.relocation.tree_store import RelocationLayer
+from gkm_csi.mount_interface import FilesystemUsage, TargetState
 
 
 @dataclass
@@ -24,15 +24,15 @@ class MountsInMemory:
     """What was mounted, and the bytes of the private layer."""
 
     @contextmanager
-    def entry(self, digest: str) -> Iterator[int]:
+    def open_entry(self, digest: str) -> Iterator[int]:
         self._fail("entry")
         assert digest
         yield 1
 
-    def look(self, path: Path) -> Spot:
+    def observe(self, path: Path) -> TargetState:
         self._fail("look")
         mounts = tuple(self.there.get(path, ()))
-        return Spot(path in self.directories, path not in self.foreign, mounts)
+        return TargetState(path in self.directories, path not in self.foreign, mounts)
 
     def make(self, path: Path) -> bool:
         self._fail("make")
@@ -41,7 +41,9 @@ class MountsInMemory:
         return made
 
     @contextmanager
-    def prepared(self, entry: int, digest: str, layer: Layer, in_use: Callable[[], Uses]) -> Iterator[int]:
+    def open_relocated(
+        self, entry: int, digest: str, layer: RelocationLayer, in_use: Callable[[], Uses]
+    ) -> Iterator[int]:
         self._fail("prepared")
         assert (entry, bool(digest)) == (1, True)
         assert layer.key in in_use().every
@@ -54,15 +56,15 @@ class MountsInMemory:
         self.layers[path] = (layers, private_bytes)
 
     @contextmanager
-    def mounted(self, path: Path) -> Iterator[int]:
+    def open_mounted(self, path: Path) -> Iterator[int]:
         self._fail("mounted")
         assert path in self.there
         yield 3
 
-    def room(self, path: Path) -> Room:
+    def filesystem_usage(self, path: Path) -> FilesystemUsage:
         self._fail("room")
         assert path in self.there
-        return Room(1000, 400, 100, 90)
+        return FilesystemUsage(1000, 400, 100, 90)
 
     def unmount(self, path: Path) -> int:
         self._fail("unmount")

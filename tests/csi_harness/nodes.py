@@ -78,7 +78,7 @@ def node_files() -> Iterator[NodeFiles]:
     root = Path(tempfile.mkdtemp(prefix="gkm-csi-"))
     try:
         files = NodeFiles(root)
-        files.layout.make()
+        files.layout.make_directories()
         (files.kubelet / "plugins_registry").mkdir(parents=True)
         yield files
     finally:

@@ -13,7 +13,7 @@ from gkm.images.registries import credentials, push
 from gkm.images.registries.keyring import Keyring
 from gkm.images.registries.registry import Registry
 from gkm.images.signing import keys
-from gkm.images.signing.forms import Signer
+from gkm.images.signing.forms import ImageSigner
 from gkm.images.signing.sign import sign
 from images_archives import cache_image
 from testbed import gkm_objects as objects
@@ -41,7 +41,7 @@ def pushed(fleet: Fleet, host: str) -> Reference:
     registry = Registry(Registries(hosts={host: RegistryHost(plain_http=True)}), opened)
     ref = Reference.parse(f"{host}/team/private:1")
     pinned = ref.pinned(push.image(registry, ref, cache_image("private")))
-    sign(registry, pinned, Signer.by_key(keys.read(str(fleet.cosign.private_key), b"")))
+    sign(registry, pinned, ImageSigner.by_key(keys.read(str(fleet.cosign.private_key), b"")))
     return pinned
 
 

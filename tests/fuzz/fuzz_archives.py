@@ -11,8 +11,8 @@ from fuzz_images import MEMORY
 from gkm.api.errors import GKMError, Reason
 from gkm.images.archives.docker_archive import open_archive
 from gkm.images.archives.oci_layout import open_layout
+from gkm.images.local_image import LocalImage
 from gkm.images.manifest import MAX_LAYERS, decode
-from gkm.images.packed import PackedImage
 from msgspec import Struct, json
 
 FOREIGN = b"a file of somebody else"
@@ -99,7 +99,7 @@ def _filled(text: str, known: dict[str, str]) -> str:
     return text
 
 
-def _check(image: PackedImage, below: Path) -> None:
+def _check(image: LocalImage, below: Path) -> None:
     assert 1 <= len(image.blobs) <= MAX_LAYERS + 1
     for blob in image.blobs:
         raw = b"".join(blob.pieces())

@@ -10,7 +10,7 @@ from gkm.images import cache
 from gkm.images.archives.member_names import MAX_DEPTH, MAX_PATH_BYTES
 from gkm.images.cache import Format
 from gkm.images.manifest import (
-    ACCEPTED,
+    ACCEPTED_MEDIA_TYPES,
     MAX_LAYERS,
     OCI_INDEX,
     Descriptor,
@@ -18,13 +18,13 @@ from gkm.images.manifest import (
     Manifest,
     Platform,
     decode,
-    referrers_in,
+    parse_referrers,
 )
 from gkm.images.pulling.extract import Extraction
 from gkm.images.reference import Reference
-from gkm.images.signatures.judging import Trust
-from gkm.images.signatures.material import Material
-from gkm.images.signatures.parsing import Signature, parse_bundle, parse_legacy
+from gkm.images.signatures.evaluation import TrustPolicy
+from gkm.images.signatures.signature_formats import Signature, parse_bundle, parse_legacy
+from gkm.images.signatures.trust_material import TrustMaterial
 from msgspec import Struct
 
 CORPUS = Path(__file__).parent / "corpus"
@@ -39,7 +39,7 @@ MAX_BYTES = 1 << 20
 MEMORY = Path("/dev/shm")
 """Ten times as many archives a second as on a disk."""
 ROOT = str(CORPUS / "trusted-root" / "root.json")
-_TRUST = Trust.of(0, Policy(keys=[KEY], tlog="optional", trusted_root=ROOT), Material())
+_TRUST = TrustPolicy.from_policy(0, Policy(keys=[KEY], tlog="optional", trusted_root=ROOT), TrustMaterial())
 _REF = Reference("registry.example", "cache", None, "sha256:" + "1" * 64)
 _IMAGE = ImageManifest(2, Descriptor("c", "sha256:" + "2" * 64, 1), [])
 
@@ -71,7 +71,7 @@ def reference(data: bytes) -> None:
 def manifest(data: bytes) -> None:
     """What is accepted has canonical digests, sizes that can be, and few layers."""
     described: list[Descriptor] = []
-    for read in (_layers, _chosen, lambda raw: referrers_in(raw, "x")):
+    for read in (_layers, _chosen, lambda raw: parse_referrers(raw, "x")):
         try:
             described += read(data)
         except GKMError as error:
@@ -80,18 +80,18 @@ def manifest(data: bytes) -> None:
 
 
 def _layers(data: bytes) -> list[Descriptor]:
-    image = Manifest.of(data, ACCEPTED[0]).image()
+    image = Manifest.from_bytes(data, ACCEPTED_MEDIA_TYPES[0]).image()
     assert len(image.layers) <= MAX_LAYERS
     return [image.config, *image.layers, *([image.subject] if image.subject else [])]
 
 
 def _chosen(data: bytes) -> list[Descriptor]:
-    return [Manifest.of(data, OCI_INDEX).index().choose(Platform("amd64", "linux"), "x")]
+    return [Manifest.from_bytes(data, OCI_INDEX).index().select(Platform("amd64", "linux"), "x")]
 
 
 def labels(data: bytes) -> None:
     """What is accepted are plain words and bounded numbers."""
-    found = cache.of_labels(_REF, _IMAGE, decode(data, dict[str, str], "labels"))
+    found = cache.from_labels(_REF, _IMAGE, decode(data, dict[str, str], "labels"))
     assert 1 <= len(found.targets) <= cache.MAX_TARGETS
     for target in found.targets:
         assert target.backend.isascii()
@@ -105,7 +105,7 @@ def labels(data: bytes) -> None:
 def signature(data: bytes) -> None:
     """Only what the key signed counts, and only for what it says. Nobody has the private key, so nothing is new."""
     found = signature_in(data)
-    judged = _TRUST.judge(found, SIGNED)
+    judged = _TRUST.evaluate(found, SIGNED)
     assert judged.reason
     assert judged.reason.isprintable()
     if judged.ok:

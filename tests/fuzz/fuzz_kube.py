@@ -8,7 +8,7 @@ from typing import Any
 from gkm.api.topology_settings import Topology
 from gkm.topology import lists, pods, quantities
 from gkm.topology.lists import ListUnreadable
-from gkm.topology.survey import survey
+from gkm.topology.survey import survey_nodes
 from gkm_csi import quantity
 
 REFUSED = "refused"
@@ -53,8 +53,8 @@ def _read(blocks: list[bytes]) -> tuple[object, object]:
     """Return nodes and pods, or for either the word for a list that is refused."""
     found: list[object] = []
     try:
-        nodes = lists.nodes(blocks)
-        surveyed = survey(nodes.nodes, Topology(), nodes.unread)
+        nodes = lists.parse_nodes(blocks)
+        surveyed = survey_nodes(nodes.nodes, Topology(), nodes.unread)
         names = [each.node.name for each in surveyed.located] + list(surveyed.bare)
         assert len(set(names)) == len(names)
         assert len(names) + len(surveyed.quarantined) == len(nodes.nodes) + len(nodes.unread)
@@ -66,7 +66,7 @@ def _read(blocks: list[bytes]) -> tuple[object, object]:
     except ListUnreadable as error:
         found.append(_refused(error))
     try:
-        listed = lists.pods(blocks)
+        listed = lists.parse_pods(blocks)
         for pod in listed.pods:
             _takes(pod)
         for _, why in listed.unread:
@@ -79,7 +79,7 @@ def _read(blocks: list[bytes]) -> tuple[object, object]:
 
 def _takes(pod: pods.Pod) -> None:
     try:
-        assert pods.taken(pod) >= 0
+        assert pods.requested_gpus(pod) >= 0
     except ValueError as error:
         _check_message(str(error))
 
@@ -99,7 +99,7 @@ def amounts(data: bytes) -> None:
     text = data.decode("utf-8", "replace")
     meant = _meant(text)
     try:
-        read = quantities.gpus(text)
+        read = quantities.gpu_count(text)
     except ValueError as error:
         _check_message(str(error))
         # What is longer than 18 digits is refused unread, and so are exponents of three digits, and a minus before 0.
@@ -108,11 +108,11 @@ def amounts(data: bytes) -> None:
     else:
         assert meant == read, ascii(text)
         assert 0 <= read <= quantities.MAX_GPUS
-        assert quantities.gpus(str(read)) == quantities.gpus(f"{read * 1000}m") == read
-    size = quantity.bytes_of(text)
+        assert quantities.gpu_count(str(read)) == quantities.gpu_count(f"{read * 1000}m") == read
+    size = quantity.parse_bytes(text)
     if size is not None:
         assert meant == size, ascii(text)
-        assert quantity.bytes_of(quantity.shown(size)) == size or size >= 10**15
+        assert quantity.parse_bytes(quantity.format_bytes(size)) == size or size >= 10**15
 
 
 def _meant(text: str) -> Fraction | None:

@@ -16,13 +16,14 @@ from gkm.api.errors import GKMError
 from gkm.images.archives.inflate import inflated
 from gkm.images.signatures import entry_body, keyless, transparency, trusted_root
 from gkm.images.signatures.certificates import Untrusted
-from gkm.images.signatures.entry_body import Logged
-from gkm.images.signatures.material import Material
-from gkm.images.signatures.transparency import Entry, Proof
-from gkm.mounts import relocation_triton, relocation_vllm
+from gkm.images.signatures.entry_body import ExpectedEntry
+from gkm.images.signatures.transparency import Proof, RekorEntry
+from gkm.images.signatures.trust_material import TrustMaterial
+from gkm.mounts.relocation import triton as relocation_triton
+from gkm.mounts.relocation import vllm as relocation_vllm
 
 OURS = (GKMError, ConfigInvalid, Untrusted)
-_ROOT = Material().root(fuzz_images.ROOT)
+_ROOT = TrustMaterial().root(fuzz_images.ROOT)
 
 
 def _keyless(data: bytes) -> None:
@@ -35,13 +36,13 @@ def _keyless(data: bytes) -> None:
 
 
 def _log_entry(data: bytes) -> None:
-    entry_body.check(data, Logged(b"signed", b"signature", b"verifier", b"payload"))
+    entry_body.check(data, ExpectedEntry(b"signed", b"signature", b"verifier", b"payload"))
 
 
 def _checkpoint(data: bytes) -> None:
     text = data.decode("utf-8", "replace")
     log_id = next(iter(_ROOT.trusted.logs[0].ids))
-    transparency.check(Entry(log_id, 0, 0, b"body", proof=Proof(0, 1, b"root", (), text)), _ROOT.trusted)
+    transparency.check(RekorEntry(log_id, 0, 0, b"body", proof=Proof(0, 1, b"root", (), text)), _ROOT.trusted)
 
 
 def _trusted_root(data: bytes) -> None:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from fuzz_mutators import Blind, Mutator
 from gkm.images.build import factors_file
-from gkm.images.build.compiled_for import CompiledFor
-from gkm.images.build.contents import look
-from gkm.images.build.versions import Versions
-from gkm.images.cache import Target, can_be
-from gkm_cli.answers import WrongUsage
+from gkm.images.build.compiled_targets import CompiledTargets
+from gkm.images.build.contents import scan_directory
+from gkm.images.build.versions import DependencyVersions
+from gkm.images.cache import GpuTarget, is_valid_target
 from gkm_cli.cache import gpu_files
+from gkm_cli.output import UsageError
 
 MEMORY = Path("/dev/shm")
 _MARKS = (
@@ -35,13 +35,13 @@ def artifact(data: bytes) -> None:
         cut = _scanned(data, size)
         assert cut == whole or (len(cut) > 1 < len(whole)), (size, cut, whole)
     for target in whole:
-        assert can_be(target)
+        assert is_valid_target(target)
         names = (b".target sm_", b"cc=") if target.backend == "cuda" else (b"",)
         assert any(name + target.arch.encode() in data for name in names), target
 
 
-def _scanned(data: bytes, size: int) -> set[Target]:
-    found = CompiledFor()
+def _scanned(data: bytes, size: int) -> set[GpuTarget]:
+    found = CompiledTargets()
     found.scan("artifact", (data[at : at + size] for at in range(0, len(data), size)))
     assert len(found.named_in) <= 2
     return set(found.named_in)
@@ -59,7 +59,7 @@ def factors(data: bytes) -> None:
         (prefix / "cache_key_factors.json").write_bytes(data)
         (prefix / "artifact_compile_range_1_2_subgraph_0").write_bytes(b".target sm_75\n")
         (prefix / "vllm_compile_cache.py").write_bytes(b"{}")
-        found = look(Path(root), (), Versions())
+        found = scan_directory(Path(root), (), DependencyVersions())
     for entry in json.loads(found.manifest)["vllm"]:
         for binary in entry["binary"]:
             _check_public(binary.get("env"))
@@ -81,7 +81,7 @@ def gpu_file(data: bytes) -> None:
     """A file lists machines, of which each is named once, or the error is one line; it never is an empty answer."""
     try:
         found = gpu_files.parse(data, "file")
-    except WrongUsage as error:
+    except UsageError as error:
         assert str(error).isprintable()
         assert len(str(error)) < 1000
         return

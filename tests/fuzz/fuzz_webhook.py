@@ -8,7 +8,15 @@ from http import HTTPStatus
 import h11
 from gkm.api.errors import GKMError, Reason
 from gkm_operator.admission import decision
-from gkm_operator.admission.messages import JSON, MAX_BODY_BYTES, SPARE, Answer, Limits, Messages, Refused
+from gkm_operator.admission.https.http1 import (
+    JSON,
+    MAX_BODY_BYTES,
+    SPARE,
+    BadRequest,
+    HttpConnection,
+    HttpResponse,
+    Limits,
+)
 from gkm_operator.admission.review import MAX_WARNING, MAX_WARNING_LINES, ReviewInvalid, encode, parse
 
 MAX_REQUESTS = 20
@@ -43,7 +51,7 @@ def _conversation(data: bytes, piece: int) -> list[object]:
 async def _converse(data: bytes, piece: int) -> list[object]:
     held: list[int] = []
     client = _Client(data, piece)
-    messages = Messages(client, Limits(_counting(held), _admit))  # type: ignore[arg-type]  # what it needs of a connection
+    messages = HttpConnection(client, Limits(_counting(held), _admit))  # type: ignore[arg-type]  # what it needs of a connection
     understood: list[object] = []
     try:
         while len(understood) < MAX_REQUESTS and await messages.begun():
@@ -52,10 +60,10 @@ async def _converse(data: bytes, piece: int) -> list[object]:
             assert asked.path.isascii() or "\ufffd" in asked.path
             understood.append((asked.method, asked.path, asked.take()))
             assert asked.body == b""
-            await messages.write(Answer(HTTPStatus.OK, b"{}", JSON), last=messages.last)
+            await messages.write(HttpResponse(HTTPStatus.OK, b"{}", JSON), last=messages.last)
             if messages.last:
                 break
-    except Refused as error:
+    except BadRequest as error:
         assert 400 <= error.answer.status < 600
         text = error.answer.body.decode().strip()
         assert text.isprintable()
@@ -98,11 +106,11 @@ def review(data: bytes) -> None:
         text = str(error)
         assert len(text) < 400
         return
-    early = decision.early(request)
+    early = decision.decide_without_image(request)
     answers = [early] if early else []
     for reason in (Reason.NOT_FOUND, Reason.REGISTRY_UNAVAILABLE, Reason.NOT_ALLOWED):
         found = GKMError(reason, "x" * 300, "hint")
-        answers += [decision.of_error(request, found, mode) for mode in ("enforce", "warn")]
+        answers += [decision.decide_error(request, found, mode) for mode in ("enforce", "warn")]
     for answer in answers:
         raw = encode(request.uid, answer)
         assert len(raw) < 16 << 10

@@ -36,6 +36,6 @@ def reading(nvml: Path, tmp_path: Path) -> Reading:
         if held_by is not None:
             pci_devices.plug(devices, pci_devices.NVIDIA, driver=held_by)
         variables = nvml_library.environment(tmp_path, library=nvml, gpus=gpus, errors=errors)
-        return inventory.Reader(os.environ | variables, timeout, devices).read()
+        return inventory.InventoryReader(os.environ | variables, timeout, devices).read()
 
     return read

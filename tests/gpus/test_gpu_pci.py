@@ -23,7 +23,7 @@ from gkm.gpus import pci
     ],
 )
 def test_an_address_has_the_spelling_of_sysfs(address: str, expected: str) -> None:
-    assert pci.normalised(address) == expected
+    assert pci.normalized(address) == expected
 
 
 def test_gpus_are_those_of_the_vendor_that_compute_or_display(tmp_path: Path) -> None:

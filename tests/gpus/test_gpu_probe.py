@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from fakes.nvml_library import H100
 from gkm.gpus import inventory
-from gkm.gpus.inventory import Reader
-from gkm.gpus.values import Fabric, Gpu, Inventory, printable
+from gkm.gpus.inventory import InventoryReader
+from gkm.gpus.values import Gpu, GpuFabricInfo, Inventory, printable
 from gpus.conftest import Reading
 
 
@@ -35,7 +35,9 @@ def test_a_driver_that_crashes_costs_its_own_process_only(reading: Reading) -> N
 def test_an_interpreter_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
 
-    assert Reader().read().errors == ("GPUs cannot be read: the probe did not start: No such file or directory",)
+    assert InventoryReader().read().errors == (
+        "GPUs cannot be read: the probe did not start: No such file or directory",
+    )
 
 
 def test_while_a_child_cannot_be_killed_no_second_one_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,7 +47,7 @@ def test_while_a_child_cannot_be_killed_no_second_one_is_started(monkeypatch: py
         def poll(self) -> None:
             return None
 
-    reader = Reader()
+    reader = InventoryReader()
     monkeypatch.setattr(reader, "_stuck", Stuck())
 
     assert reader.read().errors == ("GPUs cannot be read: the previous reading still hangs in the driver",)
@@ -82,7 +84,7 @@ def test_an_answer_that_no_probe_of_ours_gives_is_refused(answer: bytes) -> None
 
 
 def test_an_answer_survives_the_way_through_json() -> None:
-    whole = Inventory((Gpu(3, "cuda", fabric=Fabric("a", 1, "b", "c", "d")),), ("error",))
+    whole = Inventory((Gpu(3, "cuda", fabric=GpuFabricInfo("a", 1, "b", "c", "d")),), ("error",))
 
     assert inventory.decode(msgspec.json.encode(whole)) == whole
 

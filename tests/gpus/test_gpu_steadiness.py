@@ -1,7 +1,7 @@
 """A series of readings: GPUs that vanish together are away, with the reason, until that has lasted."""
 
-from gkm.gpus.steadiness import GONE_SECONDS, Steadiness
-from gkm.gpus.values import Fabric, Gpu, Inventory
+from gkm.gpus.flap_filter import MISSING_SECONDS, FlapFilter
+from gkm.gpus.values import Gpu, GpuFabricInfo, Inventory
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,8 +12,8 @@ NOTHING = Inventory()
 
 
 def series(*readings: tuple[float, Inventory]) -> list[Inventory]:
-    steadiness = Steadiness()
-    return [steadiness.settled(reading, now) for now, reading in readings]
+    steadiness = FlapFilter()
+    return [steadiness.filtered(reading, now) for now, reading in readings]
 
 
 def test_gpus_of_a_driver_that_is_away_are_named_with_the_reason() -> None:
@@ -22,7 +22,7 @@ def test_gpus_of_a_driver_that_is_away_are_named_with_the_reason() -> None:
     assert found.unreadable
     assert found.errors == NOT_LOADED.errors
     assert [gpu.index for gpu in found.gpus] == [0, 1]
-    fault = found.gpus[0].unusable
+    fault = found.gpus[0].fatal_fault
     assert fault is not None
     assert (fault.code, fault.message) == ("NOT_READY", "nvmlInit: Driver Not Loaded")
 
@@ -35,7 +35,7 @@ def test_a_library_that_is_being_replaced_is_not_a_machine_without_gpus() -> Non
 
 
 def test_nothing_stale_is_said_of_gpus_that_are_away() -> None:
-    attached = Inventory((Gpu(0, "cuda", arch="100", warp_size=32, power_state="P0", fabric=Fabric("uuid", 1)),))
+    attached = Inventory((Gpu(0, "cuda", arch="100", warp_size=32, power_state="P0", fabric=GpuFabricInfo("uuid", 1)),))
 
     *_, found = series((0, attached), (60, NOT_LOADED))
 
@@ -49,20 +49,20 @@ def test_gpus_that_come_back_are_as_they_are_read_at_once() -> None:
 
 
 def test_gpus_that_stay_away_are_gone_in_the_end() -> None:
-    found = series((0, H100S), (60, NOTHING), (59 + GONE_SECONDS, NOTHING), (60 + GONE_SECONDS, NOTHING))
+    found = series((0, H100S), (60, NOTHING), (59 + MISSING_SECONDS, NOTHING), (60 + MISSING_SECONDS, NOTHING))
 
     assert [reading.unreadable for reading in found] == [False, True, True, False]
     assert found[-1] == NOTHING
 
 
 def test_the_time_away_begins_anew_with_each_absence() -> None:
-    found = series((0, H100S), (60, NOTHING), (200, H100S), (299, NOTHING), (299 + GONE_SECONDS - 1, NOTHING))
+    found = series((0, H100S), (60, NOTHING), (200, H100S), (299, NOTHING), (299 + MISSING_SECONDS - 1, NOTHING))
 
     assert found[-1].unreadable
 
 
 def test_an_error_that_lasts_is_still_an_error_when_its_gpus_are_given_up() -> None:
-    *_, found = series((0, H100S), (60, NOT_LOADED), (60 + GONE_SECONDS, NOT_LOADED))
+    *_, found = series((0, H100S), (60, NOT_LOADED), (60 + MISSING_SECONDS, NOT_LOADED))
 
     assert found == NOT_LOADED
     assert found.unreadable
@@ -83,7 +83,7 @@ def test_while_one_vendor_is_away_the_gpus_of_the_other_keep_their_indices() -> 
 
     *_, found = series((0, both), (60, Inventory((MI300X,), NOT_LOADED.errors)))
 
-    assert [(gpu.index, gpu.backend, gpu.unusable is None) for gpu in found.gpus] == [
+    assert [(gpu.index, gpu.backend, gpu.fatal_fault is None) for gpu in found.gpus] == [
         (0, "cuda", False),
         (1, "cuda", False),
         (2, "hip", True),
@@ -101,13 +101,13 @@ def test_both_vendors_away_are_both_named() -> None:
 
 
 def test_one_waits_eagerly_only_for_as_long_as_it_may_soon_end() -> None:
-    steadiness = Steadiness()
-    steadiness.settled(NOT_LOADED, 0)
+    steadiness = FlapFilter()
+    steadiness.filtered(NOT_LOADED, 0)
 
-    assert steadiness.waits(GONE_SECONDS - 1)
-    assert not steadiness.waits(GONE_SECONDS)
-    steadiness.settled(H100S, GONE_SECONDS)
-    assert not steadiness.waits(GONE_SECONDS)
+    assert steadiness.has_missing_gpus(MISSING_SECONDS - 1)
+    assert not steadiness.has_missing_gpus(MISSING_SECONDS)
+    steadiness.filtered(H100S, MISSING_SECONDS)
+    assert not steadiness.has_missing_gpus(MISSING_SECONDS)
 
 
 vendors = st.sampled_from([(), H100S.gpus, H100S.gpus[1:]])
@@ -126,11 +126,11 @@ readings = st.builds(
 def test_whatever_the_series_nothing_is_named_twice_and_only_what_was_read_is_usable(
     steps: list[tuple[float, Inventory]],
 ) -> None:
-    steadiness, now = Steadiness(), 0.0
+    steadiness, now = FlapFilter(), 0.0
     for pause, reading in steps:
         now += pause
-        found = steadiness.settled(reading, now)
+        found = steadiness.filtered(reading, now)
         assert len({gpu.index for gpu in found.gpus}) == len(found.gpus)
-        usable = [(gpu.backend, gpu.arch) for gpu in found.gpus if not gpu.unusable]
+        usable = [(gpu.backend, gpu.arch) for gpu in found.gpus if not gpu.fatal_fault]
         assert usable == [(gpu.backend, gpu.arch) for gpu in reading.gpus]
         assert not reading.errors or found.errors == reading.errors

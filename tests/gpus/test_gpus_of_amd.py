@@ -10,8 +10,8 @@ from fakes.nvml_library import A100, H100
 from gkm.gpus import preflight
 from gkm.gpus.amd import warp_size
 from gkm.gpus.groups import groups
-from gkm.gpus.inventory import Reader
-from gkm.gpus.targets import Built
+from gkm.gpus.inventory import InventoryReader
+from gkm.gpus.targets import NormalizedTarget
 from gkm.gpus.values import Gpu, Inventory
 from gpus.conftest import Reading
 
@@ -50,7 +50,7 @@ def amd(tmp_path: Path, quiet_nvidia: dict[str, str]) -> Reading:
             pci_devices.plug(tmp_path / "pci", pci_devices.AMD, driver=held_by, device_class="0x120000")
         failing_import = machine.pop("failing_import", "")
         variables = amdsmi_binding.environment(tmp_path, gpus, errors=machine, failing_import=failing_import)
-        return Reader(os.environ | quiet_nvidia | variables, 20.0, tmp_path / "pci").read()
+        return InventoryReader(os.environ | quiet_nvidia | variables, 20.0, tmp_path / "pci").read()
 
     return read
 
@@ -96,9 +96,9 @@ def test_a_gpu_whose_architecture_is_not_known_is_unusable(amd: Reading, said: o
 
     gpu = amd(described, MI300X).gpus[0]
 
-    assert gpu.unusable is not None
-    assert (gpu.unusable.call, gpu.unusable.code, gpu.arch) == ("amdsmi_get_gpu_asic_info", "UNREADABLE", "")
-    assert preflight.check([Built("hip", "gfx942", 64)], [gpu]).fits is False
+    assert gpu.fatal_fault is not None
+    assert (gpu.fatal_fault.call, gpu.fatal_fault.code, gpu.arch) == ("amdsmi_get_gpu_asic_info", "UNREADABLE", "")
+    assert preflight.check([NormalizedTarget("hip", "gfx942", 64)], [gpu]).fits is False
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +108,7 @@ def every_error(tmp_path_factory: pytest.TempPathFactory) -> Inventory:
     (root / "libnvidia-ml.so.1").write_bytes(b"")
     broken = [{**MI300X, "errors": {call: error}} for error in ERRORS for call in CALLS]
     variables = amdsmi_binding.environment(root, [*broken, RX7900]) | {"LD_LIBRARY_PATH": str(root)}
-    return Reader(os.environ | variables, 20.0, root / "pci").read()
+    return InventoryReader(os.environ | variables, 20.0, root / "pci").read()
 
 
 @pytest.mark.parametrize("error", ERRORS)
@@ -121,7 +121,7 @@ def test_whatever_one_call_answers_costs_no_more_than_its_own_field(every_error:
     code = error.removeprefix("AMDSMI_STATUS_") if error.startswith("AMDSMI") else "UNREADABLE"
     for call, gpu in zip(CALLS, found, strict=True):
         assert [(fault.call, fault.code) for fault in gpu.faults] == [(call, code)]
-        assert (gpu.unusable is not None) == (call == "amdsmi_get_gpu_asic_info")
+        assert (gpu.fatal_fault is not None) == (call == "amdsmi_get_gpu_asic_info")
     assert every_error.gpus[-1].faults == ()
 
 
@@ -152,7 +152,7 @@ def test_an_installed_binding_on_a_machine_without_such_gpus_is_quiet(amd: Readi
 def test_without_the_binding_there_are_no_amd_gpus_and_no_error(tmp_path: Path, quiet_nvidia: dict[str, str]) -> None:
     pci_devices.plug(tmp_path / "pci", pci_devices.AMD, driver="amdgpu")
 
-    assert Reader(os.environ | quiet_nvidia, 20.0, tmp_path / "pci").read() == Inventory()
+    assert InventoryReader(os.environ | quiet_nvidia, 20.0, tmp_path / "pci").read() == Inventory()
 
 
 def test_a_library_that_does_not_end_well_has_still_answered(amd: Reading) -> None:
@@ -165,7 +165,7 @@ def test_both_vendors_on_one_node_share_no_index_and_nvidia_keeps_nvmls(nvml: Pa
     variables = nvml_library.environment(tmp_path, library=nvml, gpus=[H100, A100])
     variables |= amdsmi_binding.environment(tmp_path, [MI300X, MI300X])
 
-    found = Reader(os.environ | variables, 20.0, tmp_path / "pci").read()
+    found = InventoryReader(os.environ | variables, 20.0, tmp_path / "pci").read()
 
     assert [(gpu.index, gpu.backend, gpu.arch) for gpu in found.gpus] == [
         (0, "cuda", "90"),
@@ -178,7 +178,7 @@ def test_both_vendors_on_one_node_share_no_index_and_nvidia_keeps_nvmls(nvml: Pa
         ([1], "cuda"),
         ([2, 3], "hip"),
     ]
-    verdict = preflight.check([Built("hip", "gfx942", 64)], found.gpus)
+    verdict = preflight.check([NormalizedTarget("hip", "gfx942", 64)], found.gpus)
     assert verdict.compatible[0].ids == [2, 3]
 
 
@@ -186,7 +186,7 @@ def test_an_nvml_that_crashes_inside_hides_everything_but_says_so(nvml: Path, tm
     variables = nvml_library.environment(tmp_path, library=nvml, gpus=[H100], errors={"nvmlInit": "CRASH"})
     variables |= amdsmi_binding.environment(tmp_path, [MI300X])
 
-    found = Reader(os.environ | variables, 20.0, tmp_path / "pci").read()
+    found = InventoryReader(os.environ | variables, 20.0, tmp_path / "pci").read()
 
     assert found.errors == ("GPUs cannot be read: the probe ended with -11",)
 
@@ -198,7 +198,7 @@ def test_an_nvml_that_does_not_start_hides_no_gpu_of_amd(nvml: Path, tmp_path: P
     )
     variables |= amdsmi_binding.environment(tmp_path, [MI300X])
 
-    found = Reader(os.environ | variables, 20.0, tmp_path / "pci").read()
+    found = InventoryReader(os.environ | variables, 20.0, tmp_path / "pci").read()
 
     assert [gpu.backend for gpu in found.gpus] == ["hip"]
     assert found.errors == ("nvmlInit: RM has detected an NVML/RM version mismatch.",)

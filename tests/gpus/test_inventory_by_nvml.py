@@ -4,7 +4,7 @@ import pytest
 from fakes.nvml_library import A100, GB200, H100, MIG_A100
 from gkm.gpus.groups import groups
 from gkm.gpus.nvidia import cuda_version
-from gkm.gpus.values import Fabric, Gpu, MigDevice
+from gkm.gpus.values import Gpu, GpuFabricInfo, MigDevice
 from gpus.conftest import Reading
 
 
@@ -39,7 +39,7 @@ def test_fabric_is_read_by_the_newest_structure_that_the_driver_knows(reading: R
     fabric = reading(gpu).gpus[0].fabric
 
     assert fabric is not None
-    assert fabric == Fabric(
+    assert fabric == GpuFabricInfo(
         cluster_uuid="7b968a6d-c8aa-45e1-9e07-e1e51be99c31",
         clique_id=1,
         state="Completed",
@@ -101,8 +101,8 @@ def test_a_gpu_that_runs_nothing_is_unusable_however_much_of_it_is_read(reading:
     gpu = reading({**H100, "errors": {"nvmlDeviceGetPowerState": f"NVML_ERROR_{code}"}}).gpus[0]
 
     assert gpu.arch == "90"
-    assert gpu.unusable is not None
-    assert gpu.unusable.code == code
+    assert gpu.fatal_fault is not None
+    assert gpu.fatal_fault.code == code
 
 
 def test_a_fatal_fault_is_kept_however_many_lesser_ones_there_are(reading: Reading) -> None:
@@ -121,8 +121,8 @@ def test_a_fatal_fault_is_kept_however_many_lesser_ones_there_are(reading: Readi
 def test_a_lost_gpu_is_reported_beside_its_healthy_neighbours(reading: Reading) -> None:
     found = reading(H100, {**H100, "errors": {"nvmlDeviceGetHandleByIndex": "NVML_ERROR_GPU_IS_LOST"}}, A100)
 
-    assert [gpu.unusable is None for gpu in found.gpus] == [True, False, True]
-    fault = found.gpus[1].unusable
+    assert [gpu.fatal_fault is None for gpu in found.gpus] == [True, False, True]
+    fault = found.gpus[1].fatal_fault
     assert fault is not None
     assert (fault.call, fault.code, fault.message) == ("nvmlDeviceGetHandleByIndex", "GPU_IS_LOST", "GPU is lost")
 
@@ -132,7 +132,7 @@ def test_names_that_are_no_text_are_a_fault_and_not_a_crash(reading: Reading) ->
 
     assert [gpu.model for gpu in found.gpus] == ["", "a?b?[31m", "x" * 95]
     assert found.gpus[0].faults[0].code == "UNREADABLE"
-    assert all(gpu.unusable is None for gpu in found.gpus)
+    assert all(gpu.fatal_fault is None for gpu in found.gpus)
 
 
 def test_a_name_too_long_for_the_binding_is_a_fault(reading: Reading) -> None:

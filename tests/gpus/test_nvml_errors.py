@@ -17,7 +17,7 @@ from fakes.nvml_library import A100, GB200, H100, MIG_A100
 from gkm.api.errors import Reason
 from gkm.gpus import nvidia, preflight
 from gkm.gpus.groups import groups
-from gkm.gpus.targets import Built
+from gkm.gpus.targets import NormalizedTarget
 from gkm.gpus.values import Inventory
 from gpus import nvml_readings
 from gpus.conftest import Reading
@@ -38,7 +38,7 @@ SYSTEM = [
     "nvmlShutdown",
 ]  # fmt: skip
 FULL = {**GB200, "mig": 0, "power_state": 0}
-WANTED = [Built("cuda", "100", 32), Built("cuda", "80", 32)]
+WANTED = [NormalizedTarget("cuda", "100", 32), NormalizedTarget("cuda", "80", 32)]
 
 
 def failing(call: str, error: str) -> dict[str, Any]:
@@ -94,11 +94,11 @@ def test_whatever_a_call_about_a_gpu_answers_costs_its_own_field(product: Produc
 
     assert found.errors == ()
     assert [gpu.index for gpu in found.gpus] == list(range(len(PER_GPU) + 1))
-    assert found.gpus[-1].unusable is None
+    assert found.gpus[-1].fatal_fault is None
     for call, gpu in zip(PER_GPU, found.gpus, strict=False):
         forgiven = call in OPTIONAL and error in ABSENT
         assert [(fault.call, fault.code) for fault in gpu.faults] == ([] if forgiven else [(call, error)])
-        assert (gpu.unusable is not None) == (call in IDENTITY or error in FATAL), call
+        assert (gpu.fatal_fault is not None) == (call in IDENTITY or error in FATAL), call
         assert gpu.arch == ("" if call in IDENTITY else "100")
         assert (gpu.model == "") == (call in {"nvmlDeviceGetHandleByIndex", "nvmlDeviceGetName"})
 
@@ -108,7 +108,7 @@ def test_whatever_a_call_about_mig_answers_costs_its_own_field(product: Product,
     found = product.of(error, "mig")
 
     assert found.errors == ()
-    assert found.gpus[-1].unusable is None
+    assert found.gpus[-1].fatal_fault is None
     for call, gpu in zip([*PER_MIG_GPU, *PER_MIG_DEVICE], found.gpus, strict=False):
         # That a place is empty is no fault; a name that a driver does not give is none either.
         forgiven = (call, error) == ("nvmlDeviceGetMigDeviceHandleByIndex", "NOT_FOUND") or (
@@ -116,7 +116,7 @@ def test_whatever_a_call_about_mig_answers_costs_its_own_field(product: Product,
         )
         assert [(fault.call, fault.code) for fault in gpu.faults] == ([] if forgiven else [(call, error)])
         assert gpu.arch == "80"
-        assert (gpu.unusable is not None) == (error in FATAL)
+        assert (gpu.fatal_fault is not None) == (error in FATAL)
 
 
 @pytest.mark.parametrize("error", ERRORS)
@@ -127,10 +127,10 @@ def test_no_error_makes_a_gpu_compatible_that_cannot_be_used(product: Product, e
     verdict = preflight.check(WANTED, found.gpus)
 
     fitting = {index for group in verdict.compatible for index in group.ids}
-    known = {gpu.index for gpu in found.gpus if not gpu.unusable and gpu.arch in {"100", "80"}}
+    known = {gpu.index for gpu in found.gpus if not gpu.fatal_fault and gpu.arch in {"100", "80"}}
     assert fitting == known
     lost = {index for miss in verdict.incompatible if miss.reason == Reason.GPU_LOST for index in miss.ids}
-    assert lost == {gpu.index for gpu in found.gpus if gpu.unusable}
+    assert lost == {gpu.index for gpu in found.gpus if gpu.fatal_fault}
     assert {index for group in groups(found.gpus) if group.arch == "" for index in group.ids} == lost
 
 

@@ -226,7 +226,7 @@ def test_what_fits_is_usable_and_has_a_target_that_agrees_in_all_three(built: li
             for target in built
         }
         if found.index in fitting:
-            assert found.unusable is None
+            assert found.fatal_fault is None
             assert (found.backend, found.arch, found.warp_size) in agreeing
 
 

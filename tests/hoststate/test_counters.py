@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from gkm.hoststate import counters
-from gkm.hoststate.counters import BOUNDS, CODES, Histogram
+from gkm.hoststate.counters import BUCKET_BOUNDS, CODES, Histogram
 from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.layout import Layout
 from hypothesis import given
@@ -22,13 +22,16 @@ def layout(tmp_path: Path) -> Layout:
 def good() -> dict[str, Any]:
     return {
         "version": 1,
-        "bounds": list(BOUNDS),
-        "publish": {"OK": {"counts": [1] * (len(BOUNDS) + 1), "seconds": 2.5}},
+        "bounds": list(BUCKET_BOUNDS),
+        "publish": {"OK": {"counts": [1] * (len(BUCKET_BOUNDS) + 1), "seconds": 2.5}},
     }
 
 
 def test_what_was_counted_is_read_as_it_was_written(layout: Layout) -> None:
-    counted = {"OK": Histogram().plus(0.002).plus(0.003).plus(99.0), "ABORTED": Histogram().plus(0.0)}
+    counted = {
+        "OK": Histogram().with_observation(0.002).with_observation(0.003).with_observation(99.0),
+        "ABORTED": Histogram().with_observation(0.0),
+    }
 
     counters.save(layout, counted)
 
@@ -42,17 +45,17 @@ def test_without_a_file_nothing_was_counted(layout: Layout) -> None:
 
 @pytest.mark.parametrize(("seconds", "bucket"), [(0.0, 0), (0.001, 0), (0.0011, 1), (10.0, 11), (10.1, 12), (1e9, 12)])
 def test_a_time_belongs_to_the_first_bucket_that_is_not_below_it(seconds: float, bucket: int) -> None:
-    counts = Histogram().plus(seconds).counts
+    counts = Histogram().with_observation(seconds).counts
 
     assert [number for number, count in enumerate(counts) if count] == [bucket]
-    assert len(counts) == len(BOUNDS) + 1
+    assert len(counts) == len(BUCKET_BOUNDS) + 1
 
 
 @given(st.lists(st.floats(0, 1e6), max_size=50))
 def test_nothing_that_is_counted_is_lost(times: list[float]) -> None:
     histogram = Histogram()
     for seconds in times:
-        histogram = histogram.plus(seconds)
+        histogram = histogram.with_observation(seconds)
 
     assert sum(histogram.counts) == len(times)
     assert histogram.seconds == pytest.approx(math.fsum(times))
@@ -82,7 +85,7 @@ HISTOGRAM = ("publish", "OK")
         _changed("publish", to={"OK": []}),
         _changed("publish", to={"OK": {}}),
         _changed(*HISTOGRAM, "counts", to=[1]),
-        _changed(*HISTOGRAM, "counts", to="1" * (len(BOUNDS) + 1)),
+        _changed(*HISTOGRAM, "counts", to="1" * (len(BUCKET_BOUNDS) + 1)),
         _changed(*HISTOGRAM, "counts", 0, to=-1),
         _changed(*HISTOGRAM, "counts", 0, to=1.5),
         _changed(*HISTOGRAM, "counts", 0, to=True),
@@ -140,7 +143,7 @@ def test_a_file_in_the_place_of_its_directory_is_refused(layout: Layout) -> None
 
 
 def test_with_every_code_it_stays_within_what_is_read(layout: Layout) -> None:
-    most = Histogram(tuple([(1 << 53) - 1] * (len(BOUNDS) + 1)), 123456789.123456789)
+    most = Histogram(tuple([(1 << 53) - 1] * (len(BUCKET_BOUNDS) + 1)), 123456789.123456789)
 
     counters.save(layout, dict.fromkeys(CODES, most))
 

@@ -55,7 +55,7 @@ def test_a_log_line_holds_no_command_for_a_terminal_and_keeps_the_value(
     root = logging.getLogger()
     before = root.handlers[:], root.level
     try:
-        logs.start()
+        logs.configure()
         logging.getLogger("test").info("ends %s", COMMANDS, extra=logs.fields(why=COMMANDS, also="é"))
     finally:
         root.handlers[:], root.level = before

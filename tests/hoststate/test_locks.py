@@ -8,16 +8,16 @@ from threading import Event, Thread
 
 import pytest
 from gkm.hoststate import locks
-from gkm.hoststate.locks import Busy
+from gkm.hoststate.locks import LockBusy
 
 DEADLINE = 60
 
 
 def test_it_makes_its_directory_and_is_held_alone(tmp_path: Path) -> None:
     path = tmp_path / "locks" / "csi"
-    with locks.only(path, 0), pytest.raises(Busy), locks.only(path, 0):
+    with locks.process_lock(path, 0), pytest.raises(LockBusy), locks.process_lock(path, 0):
         pass
-    with locks.only(path, 0):
+    with locks.process_lock(path, 0):
         pass
 
 
@@ -26,10 +26,10 @@ def test_a_successor_gets_it_when_the_holder_lets_go(tmp_path: Path) -> None:
 
     def successor() -> None:
         held.set()
-        with locks.only(path, DEADLINE):
+        with locks.process_lock(path, DEADLINE):
             got.set()
 
-    with locks.only(path, 0):
+    with locks.process_lock(path, 0):
         thread = Thread(target=successor)
         thread.start()
         assert held.wait(DEADLINE)
@@ -41,16 +41,16 @@ def test_a_successor_gets_it_when_the_holder_lets_go(tmp_path: Path) -> None:
 def test_a_killed_holder_gives_it_back(tmp_path: Path) -> None:
     path = tmp_path / "csi"
     code = "import sys; from pathlib import Path; from gkm.hoststate import locks\n"
-    code += "with locks.only(Path(sys.argv[1]), 0): print('held', flush=True); sys.stdin.read()"
+    code += "with locks.process_lock(Path(sys.argv[1]), 0): print('held', flush=True); sys.stdin.read()"
     command = [sys.executable, "-c", code, str(path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
-        with pytest.raises(Busy), locks.only(path, 0):
+        with pytest.raises(LockBusy), locks.process_lock(path, 0):
             pass
         holder.kill()
         holder.wait(DEADLINE)
-    with locks.only(path, DEADLINE):
+    with locks.process_lock(path, DEADLINE):
         pass
 
 
@@ -67,14 +67,14 @@ def test_a_link_and_a_directory_in_its_place_are_errors_and_leave_nothing_open(t
     (tmp_path / "directory").mkdir()
     before = os.listdir("/proc/self/fd")  # noqa: PTH208 -- a count
     for name in ("link", "directory"):
-        with pytest.raises(OSError, match=name), locks.only(tmp_path / name, 0):
+        with pytest.raises(OSError, match=name), locks.process_lock(tmp_path / name, 0):
             pass
     assert len(os.listdir("/proc/self/fd")) == len(before)  # noqa: PTH208
     assert not (tmp_path / "elsewhere").exists()
 
 
 def test_what_fails_inside_gives_it_back(tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError), locks.only(tmp_path / "csi", 0):
+    with pytest.raises(ZeroDivisionError), locks.process_lock(tmp_path / "csi", 0):
         raise ZeroDivisionError
-    with locks.only(tmp_path / "csi", 0):
+    with locks.process_lock(tmp_path / "csi", 0):
         pass

@@ -9,11 +9,11 @@ import pytest
 from gkm.hoststate import locks, pointers, records, usage
 from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.layout import Layout
-from gkm.hoststate.locks import Busy
+from gkm.hoststate.locks import LockBusy
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState, Pointer
 from gkm.hoststate.records import VolumeRecord
-from gkm.hoststate.usage import Use
+from gkm.hoststate.usage import VolumeUse
 
 DIGEST = "sha256:" + "a" * 64
 REF = CacheRef("ml-apps", "llama")
@@ -24,7 +24,7 @@ RECORD = VolumeRecord("csi-1", "/target", "pod-a", "ml-apps", "uid-a", REF, DIGE
 @pytest.fixture
 def layout(tmp_path: Path) -> Layout:
     layout = Layout(tmp_path / "state", tmp_path / "run")
-    layout.make()
+    layout.make_directories()
     return layout
 
 
@@ -128,7 +128,7 @@ def test_a_record_in_the_wrong_place_is_refused(layout: Layout) -> None:
 
 
 def test_usage_has_the_shape_of_the_design_document(layout: Layout) -> None:
-    usage.write(layout, REF, [Use.of(RECORD)])
+    usage.write(layout, REF, [VolumeUse.from_record(RECORD)])
     assert json.loads(layout.usage_file(REF).read_text()) == {
         "pod-a": [
             {
@@ -144,16 +144,16 @@ def test_usage_has_the_shape_of_the_design_document(layout: Layout) -> None:
 
 
 def test_usage_of_nobody_is_no_file(layout: Layout) -> None:
-    usage.write(layout, REF, [Use.of(RECORD)])
+    usage.write(layout, REF, [VolumeUse.from_record(RECORD)])
     usage.write(layout, REF, [])
     assert not list(layout.usage.iterdir())
 
 
 def test_publishes_share_a_lock_and_exclude_collection(layout: Layout) -> None:
     lock = layout.entry_lock(DIGEST)
-    with locks.shared(lock), locks.shared(lock), pytest.raises(Busy), locks.exclusive(lock):
+    with locks.shared(lock), locks.shared(lock), pytest.raises(LockBusy), locks.exclusive(lock):
         pass
-    with locks.exclusive(lock), pytest.raises(Busy), locks.shared(lock):
+    with locks.exclusive(lock), pytest.raises(LockBusy), locks.shared(lock):
         pass
 
 
@@ -166,5 +166,5 @@ def test_a_lock_file_that_was_removed_meanwhile_is_no_lock(layout: Layout, monke
         flock(descriptor, operation)
 
     monkeypatch.setattr(fcntl, "flock", removed_first)
-    with pytest.raises(Busy), locks.shared(lock):
+    with pytest.raises(LockBusy), locks.shared(lock):
         pass

@@ -3,30 +3,30 @@ from pathlib import Path
 
 import pytest
 from gkm.hoststate.layout import Layout
-from gkm.images.packed import PackedImage
+from gkm.images.local_image import LocalImage
 from images_archives import cache_image, mcv_image
 from images_site import Site, filled
 from testbed.registry import Registry as RealRegistry
 
 
 @pytest.fixture(scope="session")
-def built() -> PackedImage:
+def built() -> LocalImage:
     return cache_image()
 
 
 @pytest.fixture(scope="session")
-def mcv() -> PackedImage:
+def mcv() -> LocalImage:
     return mcv_image()
 
 
 @pytest.fixture
-def site(built: PackedImage) -> Iterator[Site]:
+def site(built: LocalImage) -> Iterator[Site]:
     with RealRegistry.start() as real:
         yield filled(real, built)
 
 
 @pytest.fixture
-def site_without_referrers(built: PackedImage) -> Iterator[Site]:
+def site_without_referrers(built: LocalImage) -> Iterator[Site]:
     with RealRegistry.start(referrers=False) as real:
         yield filled(real, built)
 
@@ -34,5 +34,5 @@ def site_without_referrers(built: PackedImage) -> Iterator[Site]:
 @pytest.fixture
 def layout(tmp_path: Path) -> Layout:
     layout = Layout(tmp_path / "state", tmp_path / "run")
-    layout.make()
+    layout.make_directories()
     return layout

@@ -4,17 +4,17 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from gkm.images.archives.ahead import DEPTH, ahead
+from gkm.images.archives.prefetch import QUEUE_DEPTH, prefetched
 
 
 def threads() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name == "gkm-ahead"]
 
 
-@pytest.mark.parametrize("count", [0, 1, DEPTH, 10 * DEPTH])
+@pytest.mark.parametrize("count", [0, 1, QUEUE_DEPTH, 10 * QUEUE_DEPTH])
 def test_what_is_made_is_what_is_taken(count: int) -> None:
     pieces = [bytes([number]) for number in range(count)]
-    with ahead(iter(pieces)) as taken:
+    with prefetched(iter(pieces)) as taken:
         assert list(taken) == pieces
     assert threads() == []
 
@@ -25,9 +25,9 @@ def test_what_making_raises_is_raised_where_it_is_taken_after_what_came_before()
         raise ZeroDivisionError
 
     seen = []
-    with pytest.raises(ZeroDivisionError), ahead(broken()) as taken:
+    with pytest.raises(ZeroDivisionError), prefetched(broken()) as taken:
         seen += list(taken)
-    with ahead(broken()) as taken:
+    with prefetched(broken()) as taken:
         assert next(taken) == b"one"
     assert threads() == []
 
@@ -41,7 +41,7 @@ def test_who_stops_early_stops_the_making() -> None:
             made += 1
             yield b"x"
 
-    with ahead(endless()) as taken:
+    with prefetched(endless()) as taken:
         assert next(taken) == b"x"
     after = made
     assert threads() == []
@@ -56,8 +56,8 @@ def test_no_more_is_made_than_there_is_room_for() -> None:
             made.release()
             yield b"x"
 
-    with ahead(counted()) as taken:
-        for _ in range(DEPTH + 1):  # those in the queue, and the one that waits for room
+    with prefetched(counted()) as taken:
+        for _ in range(QUEUE_DEPTH + 1):  # those in the queue, and the one that waits for room
             assert made.acquire(timeout=10)
         assert not made.acquire(timeout=0.2)
         assert len(list(taken)) == 100

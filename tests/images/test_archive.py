@@ -3,7 +3,7 @@ import tarfile
 
 import pytest
 from gkm.api.errors import GKMError, Reason
-from gkm.images.archives.archive import Stream, members
+from gkm.images.archives.archive import ByteStream, members
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,7 +27,7 @@ def entry(name: str, kind: bytes = tarfile.REGTYPE, mode: int = 0o644) -> tarfil
 
 def read(data: bytes, step: int = 700) -> list[tuple[bytes, bytes, bool]]:
     parts = [data[start : start + step] for start in range(0, len(data), step)]
-    return [(member.name, b"".join(content), member.executable) for member, content in members(Stream(parts))]
+    return [(member.name, b"".join(content), member.executable) for member, content in members(ByteStream(parts))]
 
 
 @pytest.mark.parametrize("style", [tarfile.USTAR_FORMAT, tarfile.PAX_FORMAT, tarfile.GNU_FORMAT])

@@ -47,7 +47,7 @@ def test_what_another_pull_of_the_repository_holds_stays(tmp_path: Path, layout:
         registry = site.client()
         image = cache.describe(registry, site.ref.pinned(registry.resolve(site.ref)))
         files = BlobFiles(layout.blobs)
-        with files.held(image.ref, image.layers[0], lambda: None) as held:
+        with files.locked(image.ref, image.layers[0], lambda: None) as held:
             files.drop(image.ref, image.layers)
             assert held.path.exists()
         files.drop(image.ref, image.layers)
@@ -72,7 +72,7 @@ def test_blobs_of_an_image_that_was_killed_while_it_was_refused_go_with_its_next
 def test_blobs_are_within_their_bound_after_every_pull(
     tmp_path: Path, layout: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(blob_files, "KEPT_BYTES", 30_000)
+    monkeypatch.setattr(blob_files, "MAX_CACHED_BYTES", 30_000)
     with scene(tmp_path) as site:
         for number in range(3):
             site.put(tree((f"io.triton.cache/{number}", b"x" * 15_000)))

@@ -14,9 +14,9 @@ from gkm.images.archives import member_names
 from gkm.images.archives.inflate import inflated
 from gkm.images.build.image import build
 from gkm.images.build.tree import walk
-from gkm.images.build.versions import Versions
+from gkm.images.build.versions import DependencyVersions
 from gkm.images.cache import Format
-from gkm.images.packed import PackedImage
+from gkm.images.local_image import LocalImage
 from gkm.images.pulling import extract
 from gkm.images.pulling.extract import Extraction
 from images_archives import DATA, MCV_ARCHIVE, content, mcv_image
@@ -41,7 +41,7 @@ def cache(tmp_path: Path) -> Path:
     return directory
 
 
-def extracted(image: PackedImage, directory: Path, kind: Format = Format.TRITON) -> Extraction:
+def extracted(image: LocalImage, directory: Path, kind: Format = Format.TRITON) -> Extraction:
     directory.mkdir()
     made = Extraction(directory, kind, 1 << 30)
     made.layer([content(image.blobs[1])])
@@ -136,7 +136,7 @@ def test_whoever_waits_is_told_every_byte(work: Path) -> None:
 def test_versions_that_a_person_states_go_where_mcv_has_a_place_for_them_and_else_into_labels_of_ours(
     cache: Path, work: Path
 ) -> None:
-    versions = Versions.parse(["cuda=12.9", "ptx=84", "triton=3.5.1"])
+    versions = DependencyVersions.parse(["cuda=12.9", "ptx=84", "triton=3.5.1"])
     labels = build(cache, "x", work, versions=versions).labels
     assert labels["cache.triton.image/summary"] == (
         '{"targets":[{"backend":"cuda","arch":"90","warp_size":32,"ptx_version":84,"cuda_version":"12.9"}]}'

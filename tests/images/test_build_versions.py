@@ -1,22 +1,24 @@
 import pytest
 from gkm.api.errors import GKMError, Reason
-from gkm.images.build.versions import Versions
+from gkm.images.build.versions import DependencyVersions
 
 
 def test_mcvs_own_keys_are_understood_by_both_names() -> None:
-    assert Versions.parse(["cuda_version=12.9", "ptx_version=84"]) == Versions.parse(["cuda=12.9", "ptx=84"])
+    assert DependencyVersions.parse(["cuda_version=12.9", "ptx_version=84"]) == DependencyVersions.parse(
+        ["cuda=12.9", "ptx=84"]
+    )
 
 
 def test_targets_of_other_backends_carry_no_version_of_cuda() -> None:
-    versions = Versions.parse(["cuda=12.9", "ptx=84", "rocm=6.4"])
+    versions = DependencyVersions.parse(["cuda=12.9", "ptx=84", "rocm=6.4"])
     assert versions.target("hip", "gfx90a", 64) == {"backend": "hip", "arch": "gfx90a", "warp_size": 64}
     assert versions.labels == {"gkm.io/dependency-version.rocm": "6.4"}
 
 
 def test_what_a_person_states_comes_before_what_the_cache_says() -> None:
     stated = {"backend": "cuda", "arch": "90", "warp_size": 32, "cuda_version": "13.0"}
-    assert Versions.parse(["cuda=13.0"]).target("cuda", "90", 32, cuda="12.9") == stated
-    assert Versions().target("cuda", "90", 32, cuda="12.9")["cuda_version"] == "12.9"
+    assert DependencyVersions.parse(["cuda=13.0"]).target("cuda", "90", 32, cuda="12.9") == stated
+    assert DependencyVersions().target("cuda", "90", 32, cuda="12.9")["cuda_version"] == "12.9"
 
 
 @pytest.mark.parametrize(
@@ -39,6 +41,6 @@ def test_what_a_person_states_comes_before_what_the_cache_says() -> None:
 )
 def test_what_is_no_version_is_refused(pairs: list[str]) -> None:
     with pytest.raises(GKMError) as caught:
-        Versions.parse(pairs)
+        DependencyVersions.parse(pairs)
     assert caught.value.reason is Reason.METADATA_INVALID
     assert len(str(caught.value)) < 300

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from gkm.api.errors import GKMError, Reason
-from gkm.images.build.contents import Contents, look
+from gkm.images.build.contents import CacheContents, scan_directory
 from gkm.images.build.image import build
-from gkm.images.build.versions import Versions
-from gkm.images.cache import Format, Target, of_labels
+from gkm.images.build.versions import DependencyVersions
+from gkm.images.cache import Format, GpuTarget, from_labels
 from gkm.images.manifest import Manifest
 from gkm.images.pulling.extract import Extraction
 from gkm.images.reference import Reference
@@ -19,7 +19,7 @@ from images_archives import DATA, content
 
 REF = Reference("registry.example", "cache", None, "sha256:" + "1" * 64)
 HASH, OTHER_HASH = "0a1b2c3d4e", "ffeeddccbb"
-T4 = Target("cuda", "75", 32)
+T4 = GpuTarget("cuda", "75", 32)
 FACTORS: dict[str, Any] = {
     "code_hash": "c0de",
     "compiler_hash": "c03b",
@@ -61,11 +61,11 @@ def triton_in(root: Path, inside: str) -> Path:
     return root
 
 
-def seen(root: Path, *stated: Target, versions: Versions | None = None) -> Contents:
-    return look(root, stated, versions or Versions())
+def seen(root: Path, *stated: GpuTarget, versions: DependencyVersions | None = None) -> CacheContents:
+    return scan_directory(root, stated, versions or DependencyVersions())
 
 
-def targets(found: Contents) -> Any:  # noqa: ANN401 -- JSON
+def targets(found: CacheContents) -> Any:  # noqa: ANN401 -- JSON
     return json.loads(found.labels["cache.vllm.image/summary"])["targets"]
 
 
@@ -112,7 +112,7 @@ def test_the_binary_format_has_the_documented_manifest(tmp_path: Path) -> None:
 
 
 def test_the_binary_format_has_the_documented_labels(tmp_path: Path) -> None:
-    found = seen(binary(tmp_path), T4, versions=Versions.parse(["ptx=590"]))
+    found = seen(binary(tmp_path), T4, versions=DependencyVersions.parse(["ptx=590"]))
     size = sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file())
     assert found.labels == {
         "cache.vllm.image/entry-count": "1",
@@ -162,7 +162,7 @@ def test_both_forms_together_are_counted_and_listed_by_their_hashes(tmp_path: Pa
 def test_triton_in_vllm_lists_its_kernels_as_triton_alone_would(tmp_path: Path) -> None:
     put(tmp_path, f"torch_compile_cache/{HASH}/rank_0_0/inductor_cache/aa/graph.py")
     found = seen(triton_in(tmp_path, f"{HASH}/rank_0_0/triton_cache"))
-    alone = look(DATA / "triton-cache", (), Versions())
+    alone = scan_directory(DATA / "triton-cache", (), DependencyVersions())
     (entry,) = json.loads(found.manifest)["vllm"]
     assert (entry["vllmHash"], entry["cacheFormat"]) == (HASH, "triton")
     assert entry["triton"] == json.loads(alone.manifest)["triton"]
@@ -183,10 +183,10 @@ def test_the_variable_that_mcv_reads_says_the_gpu_where_no_kernel_does(tmp_path:
 
 @pytest.mark.parametrize(
     ("stated", "words"),
-    [((), "does not say which GPU"), ((T4, Target("cuda", "90", 32)), "2 kinds of GPU")],
+    [((), "does not say which GPU"), ((T4, GpuTarget("cuda", "90", 32)), "2 kinds of GPU")],
 )
 def test_where_nothing_says_the_gpu_no_label_is_invented(
-    tmp_path: Path, stated: tuple[Target, ...], words: str
+    tmp_path: Path, stated: tuple[GpuTarget, ...], words: str
 ) -> None:
     with pytest.raises(GKMError, match=words) as caught:
         seen(binary(tmp_path), *stated)
@@ -238,7 +238,7 @@ def test_what_was_built_is_described_and_extracted_by_our_own_readers(tmp_path: 
     (tmp_path / "work").mkdir()
     (tmp_path / "out").mkdir()
     image = build(tmp_path / "cache", "x", tmp_path / "work", stated=[T4])
-    described = of_labels(REF, Manifest.of(image.manifest, image.media_type).image(), image.labels)
+    described = from_labels(REF, Manifest.from_bytes(image.manifest, image.media_type).image(), image.labels)
     assert (described.format, described.entry_count) == (Format.VLLM, 1)
     assert described.targets == (replace(T4, cuda_version="12.9"),)
     made = Extraction(tmp_path / "out", Format.VLLM, 1 << 20)

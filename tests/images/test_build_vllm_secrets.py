@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
-from gkm.images.build.contents import look
+from gkm.images.build.contents import scan_directory
 from gkm.images.build.image import build
-from gkm.images.build.versions import Versions
+from gkm.images.build.versions import DependencyVersions
 from gkm.images.cache import Format
 from gkm.images.pulling.extract import Extraction
 from images_archives import content
@@ -62,7 +62,7 @@ def test_no_secret_is_in_an_image_and_a_person_is_warned(tmp_path: Path, env: di
 
 
 def test_the_manifest_repeats_no_variable_that_is_named_like_a_secret_and_is_set(tmp_path: Path) -> None:
-    manifest = look(binary(tmp_path, ptx("75"), env=SETTINGS), (), Versions()).manifest
+    manifest = scan_directory(binary(tmp_path, ptx("75"), env=SETTINGS), (), DependencyVersions()).manifest
     assert json.loads(manifest)["vllm"][0]["binary"][0]["env"] == {
         "VLLM_API_KEY": None,
         "VLLM_PORT": 8000,

@@ -5,25 +5,25 @@ from pathlib import Path
 
 import pytest
 from gkm.api.errors import GKMError, Reason
-from gkm.images.build.compiled_for import MAX_MARK_BYTES, CompiledFor
-from gkm.images.build.contents import look
-from gkm.images.build.versions import Versions
-from gkm.images.cache import Target
+from gkm.images.build.compiled_targets import MAX_MARK_BYTES, CompiledTargets
+from gkm.images.build.contents import scan_directory
+from gkm.images.build.versions import DependencyVersions
+from gkm.images.cache import GpuTarget
 from images_archives import DATA
 from images_vllm import ARTIFACT, CONFIG, HASH, OTHER_HASH, binary, code_object, mega, properties, ptx, put
 
-T4, H100, MI210 = Target("cuda", "75", 32), Target("cuda", "90", 32), Target("hip", "gfx90a", 64)
+T4, H100, MI210 = GpuTarget("cuda", "75", 32), GpuTarget("cuda", "90", 32), GpuTarget("hip", "gfx90a", 64)
 SM_75 = {"backend": "cuda", "arch": "sm_75", "warp_size": 32}
 
 
-def targets(root: Path, *stated: Target) -> list[dict[str, object]]:
-    labels = look(root, stated, Versions()).labels
+def targets(root: Path, *stated: GpuTarget) -> list[dict[str, object]]:
+    labels = scan_directory(root, stated, DependencyVersions()).labels
     return list(json.loads(labels["cache.vllm.image/summary"])["targets"])
 
 
-def refusal(root: Path, *stated: Target) -> GKMError:
+def refusal(root: Path, *stated: GpuTarget) -> GKMError:
     with pytest.raises(GKMError) as caught:
-        look(root, stated, Versions())
+        scan_directory(root, stated, DependencyVersions())
     return caught.value
 
 
@@ -99,7 +99,7 @@ def test_an_unpacked_artifact_names_its_gpu_in_any_of_its_files(tmp_path: Path) 
 def test_a_mark_is_found_wherever_two_pieces_are_cut(size: int) -> None:
     for text, target in ((ptx("75"), T4), (properties("75"), T4), (code_object("gfx90a"), MI210), (CONFIG, None)):
         data = b"." * (MAX_MARK_BYTES + 3) + text
-        found = CompiledFor()
+        found = CompiledTargets()
         found.scan("artifact", (data[at : at + size] for at in range(0, len(data), size)))
         assert list(found.named_in) == ([target] if target else [])
 
@@ -126,7 +126,7 @@ def test_parts_that_contradict_each_other_are_refused(tmp_path: Path, build: obj
 
 
 @pytest.mark.parametrize("stated", [(H100,), (MI210,), (T4, H100)])
-def test_a_stated_gpu_that_the_artifacts_contradict_is_refused(tmp_path: Path, stated: tuple[Target, ...]) -> None:
+def test_a_stated_gpu_that_the_artifacts_contradict_is_refused(tmp_path: Path, stated: tuple[GpuTarget, ...]) -> None:
     error = refusal(binary(tmp_path, ptx("75")), *stated)
     assert error.reason is Reason.METADATA_INVALID
     assert "sm_75" in error.message
@@ -134,11 +134,11 @@ def test_a_stated_gpu_that_the_artifacts_contradict_is_refused(tmp_path: Path, s
 
 def test_a_stated_gpu_that_the_artifacts_confirm_changes_nothing(tmp_path: Path) -> None:
     binary(tmp_path, ptx("75"))
-    assert look(tmp_path, [T4], Versions()) == look(tmp_path, (), Versions())
+    assert scan_directory(tmp_path, [T4], DependencyVersions()) == scan_directory(tmp_path, (), DependencyVersions())
 
 
 @pytest.mark.parametrize("stated", [(), (T4,)])
-def test_a_variable_that_the_artifacts_contradict_is_refused(tmp_path: Path, stated: tuple[Target, ...]) -> None:
+def test_a_variable_that_the_artifacts_contradict_is_refused(tmp_path: Path, stated: tuple[GpuTarget, ...]) -> None:
     error = refusal(binary(tmp_path, ptx("75"), env={"VLLM_PAGED_ATTN_ARCH": "90"}), *stated)
     assert error.reason is Reason.METADATA_INVALID
     assert "VLLM_PAGED_ATTN_ARCH" in error.message
@@ -161,4 +161,6 @@ def test_kernels_of_triton_that_the_artifacts_contradict_are_refused(tmp_path: P
 
 def test_a_stated_gpu_that_a_triton_cache_has_no_kernel_for_is_refused() -> None:
     assert refusal(DATA / "triton-cache", T4).reason is Reason.METADATA_INVALID
-    assert look(DATA / "triton-cache", [H100], Versions()) == look(DATA / "triton-cache", (), Versions())
+    assert scan_directory(DATA / "triton-cache", [H100], DependencyVersions()) == scan_directory(
+        DATA / "triton-cache", (), DependencyVersions()
+    )

@@ -2,7 +2,7 @@ import json
 
 import pytest
 from gkm.api.errors import GKMError, Reason
-from gkm.images.cache import CacheImage, Format, Target, of_labels
+from gkm.images.cache import CacheImage, Format, GpuTarget, from_labels
 from gkm.images.manifest import Descriptor, ImageManifest
 from gkm.images.reference import Reference
 
@@ -12,7 +12,7 @@ IMAGE = ImageManifest(2, Descriptor("c", "sha256:" + "2" * 64, 10), [Descriptor(
 
 
 def described(**labels: str) -> CacheImage:
-    return of_labels(
+    return from_labels(
         REF, IMAGE, {f"cache.triton.image/{key.replace('_', '-')}": value for key, value in labels.items()}
     )
 
@@ -31,15 +31,15 @@ def test_labels_of_mcv_are_understood() -> None:
         entry_count="1",
     )
     assert image.format is Format.TRITON
-    assert image.targets == (Target("hip", "gfx90a", 64),)
+    assert image.targets == (GpuTarget("hip", "gfx90a", 64),)
     assert (image.size_bytes, image.entry_count, image.download_bytes) == (80415, 1, 100)
 
 
 def test_vllm_labels_are_understood_with_their_extra_keys_and_prefix() -> None:
     target = {"backend": "cuda", "arch": "sm_75", "warp_size": 32, "ptx_version": 590, "cuda_version": "12.9"}
-    image = of_labels(REF, IMAGE, {"cache.vllm.image/summary": summary(target)})
+    image = from_labels(REF, IMAGE, {"cache.vllm.image/summary": summary(target)})
     assert image.format is Format.VLLM
-    assert image.targets == (Target("cuda", "75", 32, 590, "12.9"),)
+    assert image.targets == (GpuTarget("cuda", "75", 32, 590, "12.9"),)
     assert image.size_bytes is None
 
 
@@ -50,7 +50,7 @@ def test_the_order_of_targets_means_nothing() -> None:
 
 def test_an_image_without_the_labels_is_no_cache() -> None:
     with pytest.raises(GKMError) as caught:
-        of_labels(REF, IMAGE, {"maintainer": "x"})
+        from_labels(REF, IMAGE, {"maintainer": "x"})
     assert caught.value.reason is Reason.METADATA_MISSING
 
 
@@ -102,14 +102,14 @@ VLLM_ARTIFACT = "application/cache.vllm.content.layer.v1+vllm"
 
 @pytest.mark.parametrize(("kind", "layer"), [(Format.TRITON, TRITON_ARTIFACT), (Format.VLLM, VLLM_ARTIFACT)])
 def test_an_artifact_with_labels_is_read_like_any_image(kind: Format, layer: str) -> None:
-    image = of_labels(REF, artifact(layer), {kind.summary_label: summary(SM90)})
-    assert (image.format, image.targets) == (kind, (Target("cuda", "90", 32),))
+    image = from_labels(REF, artifact(layer), {kind.summary_label: summary(SM90)})
+    assert (image.format, image.targets) == (kind, (GpuTarget("cuda", "90", 32),))
 
 
 @pytest.mark.parametrize("layer", [TRITON_ARTIFACT, VLLM_ARTIFACT])
 def test_an_artifact_without_labels_is_refused_by_its_name_because_nothing_says_its_gpus(layer: str) -> None:
     with pytest.raises(GKMError) as caught:
-        of_labels(REF, artifact(layer), {})
+        from_labels(REF, artifact(layer), {})
     assert caught.value.reason is Reason.METADATA_MISSING
     assert layer in caught.value.message
     assert "build it again" in caught.value.hint
@@ -118,5 +118,5 @@ def test_an_artifact_without_labels_is_refused_by_its_name_because_nothing_says_
 @pytest.mark.parametrize("types", [(TRITON_ARTIFACT, TRITON_ARTIFACT), (VLLM_ARTIFACT,), (TRITON_ARTIFACT, "other")])
 def test_an_artifact_that_mcv_would_not_read_is_refused(types: tuple[str, ...]) -> None:
     with pytest.raises(GKMError) as caught:
-        of_labels(REF, artifact(*types), {Format.TRITON.summary_label: summary(SM90)})
+        from_labels(REF, artifact(*types), {Format.TRITON.summary_label: summary(SM90)})
     assert caught.value.reason is Reason.METADATA_INVALID

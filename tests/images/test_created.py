@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 import pytest
-from gkm.images.created import created
+from gkm.images.creation_time import creation_time
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -13,7 +13,7 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
     ["2026-01-01T12:00:00Z", "2026-01-01T12:00:00.987654Z", "2026-01-01T14:00:00+02:00"],
 )
 def test_a_time_is_taken_to_the_second(text: str) -> None:
-    assert created([text]) == NOON
+    assert creation_time([text]) == NOON
 
 
 @pytest.mark.parametrize(
@@ -29,8 +29,8 @@ def test_a_time_is_taken_to_the_second(text: str) -> None:
     ],
 )
 def test_what_is_no_time_says_nothing(text: str) -> None:
-    assert created([text]) is None
+    assert creation_time([text]) is None
 
 
 def test_the_first_that_states_one_counts() -> None:
-    assert created(["", "2026-01-01T12:00:00Z", "2025-01-01T12:00:00Z"]) == NOON
+    assert creation_time(["", "2026-01-01T12:00:00Z", "2025-01-01T12:00:00Z"]) == NOON

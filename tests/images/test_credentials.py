@@ -190,4 +190,4 @@ def test_docker_hubs_own_entry_is_for_when_nothing_else_fits() -> None:
 
 
 def test_a_place_that_never_ends_is_cut() -> None:
-    assert all(len(part) <= 1024 for part in credentials.placed("registry.example/" + "x" * 10_000))
+    assert all(len(part) <= 1024 for part in credentials.split_server("registry.example/" + "x" * 10_000))

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 from backports import zstd
 from gkm.api.errors import GKMError, Reason
-from gkm.images.archives import docker_archive, docker_archive_writing
+from gkm.images.archives import docker_archive
+from gkm.images.archives import docker_archive_writer as docker_archive_writing
 from gkm.images.archives.archive_index import MAX_MEMBERS
 from gkm.images.archives.inflate import inflated
 from gkm.images.cache import Format
-from gkm.images.packed import PackedImage
+from gkm.images.local_image import LocalImage
 from gkm.images.pulling.extract import Extraction
 from gkm.images.reference import Reference
 from images_archives import MCV_ARCHIVE, Member, cache_image, content, file, tree
@@ -54,7 +55,7 @@ def refused(path: Path, work: Path) -> GKMError:
     return caught.value
 
 
-def unpacked(image: PackedImage) -> list[bytes]:
+def unpacked(image: LocalImage) -> list[bytes]:
     return [b"".join(inflated([content(blob)])) for blob in image.blobs[1:]]
 
 

@@ -17,11 +17,12 @@ from gkm.api.errors import GKMError, Reason
 from gkm.hoststate.layout import Layout
 from gkm.images import cache
 from gkm.images.cache import CacheImage
-from gkm.images.packed import PackedImage
-from gkm.images.pulling import blob_files, promises, pull
+from gkm.images.local_image import LocalImage
+from gkm.images.pulling import blob_files, pull
+from gkm.images.pulling import disk_reservations as promises
 from gkm.images.pulling.blob_files import BlobFiles
-from gkm.images.pulling.promises import Promise
-from gkm.images.pulling.pull import Stage
+from gkm.images.pulling.disk_reservations import DiskReservation
+from gkm.images.pulling.pull import PullStage
 from gkm.images.reference import Reference
 from gkm.images.registries import push
 from images_archives import blob_of, image_of_layers, tree
@@ -52,7 +53,7 @@ def described(site: Site) -> CacheImage:
     return cache.describe(site.client, site.ref)
 
 
-def pushed(site: Site, image: PackedImage) -> Reference:
+def pushed(site: Site, image: LocalImage) -> Reference:
     for blob in image.blobs:
         push.blob(site.client, site.ref, blob)
     ref = site.ref.tagged("layers")
@@ -96,7 +97,7 @@ def test_whole_blobs_are_kept_up_to_a_bound_the_last_used_first(layout: Layout) 
     layout.blobs.mkdir()
     for number, name in enumerate(("a", "b", "c", "d.part")):
         with (layout.blobs / name).open("wb") as file:
-            file.truncate(blob_files.KEPT_BYTES // 2)
+            file.truncate(blob_files.MAX_CACHED_BYTES // 2)
         os.utime(layout.blobs / name, (time.time() - number,) * 2)
     BlobFiles(layout.blobs).sweep()
     assert {path.name for path in layout.blobs.iterdir()} == {"a", "b", "d.part"}
@@ -118,7 +119,7 @@ def test_blobs_that_are_only_kept_give_way_to_a_pull(
 def test_a_blob_that_another_pull_works_on_is_waited_for(site: Site, layout: Layout) -> None:
     image = described(site)
     files = BlobFiles(layout.blobs)
-    with ThreadPoolExecutor() as pool, files.held(image.ref, image.layers[0], never) as held:
+    with ThreadPoolExecutor() as pool, files.locked(image.ref, image.layers[0], never) as held:
         other = pool.submit(pull.fetch, site.client, image, layout, max_bytes=MAX)
         until(lambda: list(layout.work.iterdir()), "the other pull to begin", 20)
         held.path.write_bytes(blob_of(site.image, image.layers[0].digest))
@@ -204,24 +205,24 @@ def test_two_pulls_do_not_promise_the_same_room(site: Site, layout: Layout, monk
     other = replace(image, digest=f"sha256:{'0' * 64}")
     needed = image.download_bytes + (image.size_bytes or 0)
     disk_with(monkeypatch, lambda: needed + needed // 2)
-    with pull._room(layout, image, layout.work):
-        with pytest.raises(GKMError) as caught, pull._room(layout, other, layout.work):
+    with pull._reserve_disk(layout, image, layout.work):
+        with pytest.raises(GKMError) as caught, pull._reserve_disk(layout, other, layout.work):
             pass
         assert caught.value.reason is Reason.DISK_FULL
-    with pull._room(layout, other, layout.work):
+    with pull._reserve_disk(layout, other, layout.work):
         pass
 
 
 def test_what_is_written_is_no_longer_promised(site: Site, layout: Layout) -> None:
-    left: dict[Stage, int] = {}
+    left: dict[PullStage, int] = {}
 
-    def told(stage: Stage, _percent: int) -> None:
-        left[stage] = min(left.get(stage, MAX), promises.pending(layout.work))
+    def told(stage: PullStage, _percent: int) -> None:
+        left[stage] = min(left.get(stage, MAX), promises.reserved_bytes(layout.work))
 
     image = described(site)
     pull.fetch(site.client, image, layout, max_bytes=MAX, progress=told)
-    assert left[Stage.DOWNLOADING] == image.size_bytes
-    assert promises.pending(layout.work) == 0
+    assert left[PullStage.DOWNLOADING] == image.size_bytes
+    assert promises.reserved_bytes(layout.work) == 0
 
 
 def test_an_image_that_claims_no_size_grows_only_where_there_is_room(
@@ -252,11 +253,11 @@ def test_what_a_caller_was_promised_is_not_asked_of_the_disk_again(
 
     def more(content: int, disk: int) -> None:
         asked.append((content, disk))
-        promise.add(content, disk)
+        promise.extend(content, disk)
 
-    promise = Promise(image, more)
+    promise = DiskReservation(image, more)
     disk_with(monkeypatch, lambda: 0)
-    with promises.kept(layout.state, image, promise):
+    with promises.registered(layout.state, image, promise):
         assert pull.fetch(site.client, image, layout, max_bytes=MAX).files
     # Sizes are rounded up to blocks on the disk; no byte of content was more than the image claims.
     assert asked == [(0, promises.STEP_BYTES)]

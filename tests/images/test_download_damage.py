@@ -26,7 +26,7 @@ def described(site: Site) -> CacheImage:
 def test_a_part_that_somebody_spoilt_is_fetched_from_its_start(site: Site, layout: Layout, spoil: object) -> None:
     image = described(site)
     blob = blob_of(site.image, image.layers[0].digest)
-    with BlobFiles(layout.blobs).held(image.ref, image.layers[0], never) as held:
+    with BlobFiles(layout.blobs).locked(image.ref, image.layers[0], never) as held:
         held.path.write_bytes(spoil(blob[:1000]))  # type: ignore[operator]
     told: list[int] = []
     assert pull.fetch(site.client, image, layout, max_bytes=MAX, progress=lambda _, percent: told.append(percent)).files
@@ -37,9 +37,9 @@ def test_a_part_that_somebody_spoilt_is_fetched_from_its_start(site: Site, layou
 def test_a_whole_blob_that_was_damaged_here_is_fetched_anew(site: Site, layout: Layout) -> None:
     image = described(site)
     blob = blob_of(site.image, image.layers[0].digest)
-    with BlobFiles(layout.blobs).held(image.ref, image.layers[0], never) as held:
+    with BlobFiles(layout.blobs).locked(image.ref, image.layers[0], never) as held:
         held.path.write_bytes(faults.flipped(blob))
-        held.keep(layout.blobs.parent / "of-another-pull")
+        held.finalize(layout.blobs.parent / "of-another-pull")
     assert pull.fetch(site.client, image, layout, max_bytes=MAX).files
     assert len(site.real.seen("GET", image.layers[0].digest)) == 1
 
@@ -47,7 +47,7 @@ def test_a_whole_blob_that_was_damaged_here_is_fetched_anew(site: Site, layout: 
 def test_the_registry_is_blamed_for_what_all_came_from_it(site: Site, layout: Layout) -> None:
     image = described(site)
     layer = image.layers[0]
-    with BlobFiles(layout.blobs).held(image.ref, layer, never) as held:
+    with BlobFiles(layout.blobs).locked(image.ref, layer, never) as held:
         held.path.write_bytes(blob_of(site.image, layer.digest)[:1000])
     site.real.misbehave(faults.tampered(f"blobs/{layer.digest}"))
     with pytest.raises(GKMError) as caught:

@@ -8,7 +8,7 @@ from gkm.images.archives.member_names import MAX_DEPTH, checked_path
 from gkm.images.cache import Format
 from gkm.images.pulling import extract
 from gkm.images.pulling.extract import Extraction
-from gkm.images.pulling.pace import GRACE_SECONDS, MIN_BYTES_PER_SECOND, Pace
+from gkm.images.pulling.time_budget import GRACE_SECONDS, MIN_BYTES_PER_SECOND, TimeBudget
 from hypothesis import given
 from hypothesis import strategies as st
 from images_archives import file, tree
@@ -204,7 +204,7 @@ def test_bytes_outside_the_cache_are_counted_too(tmp_path: Path, monkeypatch: py
 def test_an_extraction_that_does_not_come_on_is_ended(tmp_path: Path) -> None:
     hours = iter(range(0, 1_000_000, 3600))
     made = extraction(tmp_path / "cache")
-    made.pace = Pace(lambda: float(next(hours)))
+    made.time_budget = TimeBudget(lambda: float(next(hours)))
     with pytest.raises(GKMError, match="takes too long") as caught:
         made.layer([tree(("io.triton.cache/a", b"x"))])
     assert caught.value.transient
@@ -212,7 +212,7 @@ def test_an_extraction_that_does_not_come_on_is_ended(tmp_path: Path) -> None:
 
 def test_an_extraction_that_comes_on_may_take_its_time() -> None:
     now = [0.0]
-    pace = Pace(lambda: now[0])
+    pace = TimeBudget(lambda: now[0])
     now[0] = GRACE_SECONDS + 99 + 40
     pace.check(400 * MIN_BYTES_PER_SECOND // 4, 2000)
     now[0] += 2
@@ -230,7 +230,7 @@ def test_more_bytes_than_allowed_are_refused_before_they_are_written(tmp_path: P
 
 def test_more_than_the_image_claims_is_refused_before_it_is_written(tmp_path: Path) -> None:
     (tmp_path / "cache").mkdir()
-    made = Extraction(tmp_path / "cache", Format.TRITON, 1 << 20, claimed=10)
+    made = Extraction(tmp_path / "cache", Format.TRITON, 1 << 20, claimed_bytes=10)
     with pytest.raises(GKMError, match="says that its cache has 10 bytes, it has 13 at least") as caught:
         made.layer([tree(("io.triton.cache/a", b"x" * 8), ("io.triton.cache/b", b"x" * 5))])
     assert caught.value.reason is Reason.CONTENT_MISMATCH
@@ -241,7 +241,7 @@ def test_room_is_taken_for_blocks_before_they_are_written(tmp_path: Path) -> Non
     taken: list[tuple[int, int]] = []
     (tmp_path / "cache").mkdir()
     made = Extraction(
-        tmp_path / "cache", Format.TRITON, 1 << 20, take=lambda content, disk: taken.append((content, disk))
+        tmp_path / "cache", Format.TRITON, 1 << 20, reserve=lambda content, disk: taken.append((content, disk))
     )
     made.layer([tree(("io.triton.cache/d/a", b"x" * 5000), ("io.triton.cache/b", b""))])
     # A directory, a file of two blocks, and an empty one.

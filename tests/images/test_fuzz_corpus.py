@@ -27,7 +27,7 @@ def test_the_seeds_that_are_signed_count(name: str, monkeypatch: pytest.MonkeyPa
     target("signature", monkeypatch)
     images = import_module("fuzz_images")
     seed = (FUZZ / "corpus" / "signature" / name).read_bytes()
-    assert images._TRUST.judge(images.signature_in(seed), images.SIGNED).ok
+    assert images._TRUST.evaluate(images.signature_in(seed), images.SIGNED).ok
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from gkm.api.errors import TRANSIENT, GKMError
 from gkm.hoststate.layout import Layout
 from gkm.images import cache
 from gkm.images.pulling import pull
-from gkm.images.pulling.entry import Entry
+from gkm.images.pulling.entry import StoreEntry
 from gkm.images.signatures.verify import Verifier
 from images_hostile import CVES, MAX_BYTES, ROWS, Row
 from images_hostile_scene import GOOD, SECRET, Scene, scene
@@ -24,7 +24,7 @@ MAX_MEMORY = 24 << 20
 """Of what one pull allocates, the registry beside it included; a bomb holds 64 MiB."""
 
 
-def pulled(site: Scene, layout: Layout) -> Entry:
+def pulled(site: Scene, layout: Layout) -> StoreEntry:
     registry = site.client()
     pinned = site.ref.pinned(registry.resolve(site.ref))
     verdict = Verifier(Verification(policies=[site.policy])).verify(registry, pinned, "team")

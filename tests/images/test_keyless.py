@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from gkm.api.config import Identity, Policy, Verification
 from gkm.api.errors import Reason
-from gkm.images.signatures.parsing import parse_legacy
+from gkm.images.signatures.signature_formats import parse_legacy
 from gkm.images.signatures.verify import Verdict, Verifier
 from images_keyless import ALICE, DIGEST, SIGSTORE, judged, trust
 from images_site import Site
@@ -37,7 +37,7 @@ def test_a_flaw_in_a_legacy_signature_is_seen(root: Path, flaw: Flaw) -> None:
         payload = json.dumps({"critical": {"type": "cosign container image signature", "image": {}}}).encode()
     else:
         payload = payload_of(Target("registry.example", "team/x"), DIGEST)
-    finding = trust(root).judge(parse_legacy(*Service(SIGSTORE).legacy(payload, ALICE, flaw)), DIGEST)
+    finding = trust(root).evaluate(parse_legacy(*Service(SIGSTORE).legacy(payload, ALICE, flaw)), DIGEST)
     assert (finding.ok, finding.reason.startswith("it ")) == (False, True)
 
 
@@ -62,7 +62,7 @@ def test_a_signature_of_another_sigstore_is_refused(root: Path, other: str) -> N
     mixed = Sigstore(strange.fulcio, SIGSTORE.rekor) if other == "fulcio" else Sigstore(SIGSTORE.fulcio, strange.rekor)
     assert not judged(root, Service(mixed).bundle(DIGEST, ALICE)).ok
     payload = payload_of(Target("registry.example", "team/x"), DIGEST)
-    assert not trust(root).judge(parse_legacy(*Service(mixed).legacy(payload, ALICE)), DIGEST).ok
+    assert not trust(root).evaluate(parse_legacy(*Service(mixed).legacy(payload, ALICE)), DIGEST).ok
 
 
 def test_an_entry_with_the_number_0_is_read_as_go_writes_it(root: Path) -> None:

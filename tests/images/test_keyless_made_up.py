@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from gkm.api.errors import GKMError, Reason
-from gkm.images.signatures.material import Material
-from gkm.images.signatures.parsing import parse_bundle, parse_legacy
+from gkm.images.signatures.signature_formats import parse_bundle, parse_legacy
+from gkm.images.signatures.trust_material import TrustMaterial
 from hypothesis import given, settings, strategies
 from images_keyless import ALICE, DIGEST, SIGSTORE, judged, trust
 from testbed.push import Target
@@ -103,7 +103,7 @@ def test_a_trusted_root_with_a_certificate_of_an_impossible_version_is_refused(t
     path = tmp_path / "root.json"
     path.write_text(json.dumps(content))
     with pytest.raises(GKMError, match="is no trusted root"):
-        Material().root(str(path))
+        TrustMaterial().root(str(path))
 
 
 @settings(max_examples=150, deadline=None)
@@ -117,7 +117,7 @@ def test_whatever_is_changed_in_a_bundle_the_answer_is_an_answer(data: strategie
     with tempfile.TemporaryDirectory() as directory:
         trusted = trust(SIGSTORE.write_trusted_root(Path(directory)))
         try:
-            finding = trusted.judge(parse_bundle(json.dumps(document).encode()), DIGEST)
+            finding = trusted.evaluate(parse_bundle(json.dumps(document).encode()), DIGEST)
         except GKMError as error:
             assert error.reason is Reason.METADATA_INVALID
             return

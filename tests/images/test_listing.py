@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 from gkm.hoststate.files import UnreadableState
-from gkm.images.pulling import listing
-from gkm.images.pulling.listing import FileList, ListedFile, Listing
+from gkm.images.pulling import file_list as listing
+from gkm.images.pulling.file_list import FileList, ListedFile, SpooledFileList
 
 FILES = [ListedFile("K/a.cubin", 3, "a" * 64), ListedFile('K/"ö\\.so', 0, "b" * 64, executable=True)]
 
 
-def spooled(directory: Path, *files: ListedFile) -> Listing:
-    made = Listing(directory)
+def spooled(directory: Path, *files: ListedFile) -> SpooledFileList:
+    made = SpooledFileList(directory)
     for file in files:
         made.append(file)
     return made
@@ -77,11 +77,11 @@ def test_what_is_no_regular_file_is_damage(tmp_path: Path) -> None:
 LARGEST = """
 import resource, sys
 from pathlib import Path
-from gkm.images.pulling import listing
-from gkm.images.pulling.listing import FileList, ListedFile, Listing
+from gkm.images.pulling import file_list as listing
+from gkm.images.pulling.file_list import FileList, ListedFile, SpooledFileList
 directory = Path(sys.argv[1])
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-files = Listing(directory)
+files = SpooledFileList(directory)
 for number in range(200_000):
     files.append(ListedFile(f"{'K' * 52}{number // 8}/{'n' * 90}{number}", 1, "a" * 64))
 listing.write(directory / "files.json", FileList("sha256:1", "triton", 1, files))

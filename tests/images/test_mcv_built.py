@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 from gkm.images.archives.sources import open_image
-from gkm.images.build.contents import Contents, look
-from gkm.images.build.versions import Versions
+from gkm.images.build.contents import CacheContents, scan_directory
+from gkm.images.build.versions import DependencyVersions
 from gkm.images.cache import Format
-from gkm.images.packed import PackedImage
+from gkm.images.local_image import LocalImage
 from gkm.images.pulling.extract import Extraction
 from images_archives import content
 from images_mcv_built import CACHES, IMAGES, archive
@@ -21,14 +21,14 @@ def files(root: Path) -> dict[str, bytes]:
     return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
-def theirs(name: str, work: Path) -> PackedImage:
+def theirs(name: str, work: Path) -> LocalImage:
     (work / "theirs").mkdir()
     return open_image(archive(name, work), work / "theirs")
 
 
-def ours(name: str, work: Path) -> Contents:
+def ours(name: str, work: Path) -> CacheContents:
     (work / "ours").mkdir()
-    return look(CACHES[name](work / "ours"), (), Versions())
+    return scan_directory(CACHES[name](work / "ours"), (), DependencyVersions())
 
 
 def extracted(name: str, work: Path) -> Extraction:

@@ -9,7 +9,7 @@ import pytest
 from gkm.api.errors import GKMError, Reason
 from gkm.images.archives import oci_layout
 from gkm.images.configuration import MAX_CONFIG_BYTES
-from gkm.images.packed import PackedImage
+from gkm.images.local_image import LocalImage
 from gkm.images.reference import Reference
 from images_archives import cache_image, content, image_of_layers, packed, tree
 
@@ -18,12 +18,12 @@ Change = Callable[[Path], object]
 
 
 @pytest.fixture(scope="module")
-def image() -> PackedImage:
+def image() -> LocalImage:
     return cache_image()
 
 
 @pytest.fixture
-def layout(tmp_path: Path, image: PackedImage) -> Path:
+def layout(tmp_path: Path, image: LocalImage) -> Path:
     oci_layout.write(image, tmp_path / "layout", REF)
     return tmp_path / "layout"
 
@@ -47,13 +47,13 @@ def refused(layout: Path) -> GKMError:
     return caught.value
 
 
-def test_what_was_written_is_read_with_the_same_digest(layout: Path, image: PackedImage) -> None:
+def test_what_was_written_is_read_with_the_same_digest(layout: Path, image: LocalImage) -> None:
     found = oci_layout.open_layout(layout)
     assert (found.digest, found.manifest, found.labels) == (image.digest, image.manifest, image.labels)
     assert [content(blob) for blob in found.blobs] == [content(blob) for blob in image.blobs]
 
 
-def test_it_is_a_layout_as_the_specification_says(layout: Path, image: PackedImage) -> None:
+def test_it_is_a_layout_as_the_specification_says(layout: Path, image: LocalImage) -> None:
     # image-spec 1.1, "Image Layout": oci-layout, index.json, blobs/<alg>/<encoded>.
     assert json.loads((layout / "oci-layout").read_bytes()) == {"imageLayoutVersion": "1.0.0"}
     index = json.loads((layout / "index.json").read_bytes())
@@ -70,12 +70,12 @@ def test_it_is_a_layout_as_the_specification_says(layout: Path, image: PackedIma
     assert len(list((layout / "blobs" / "sha256").iterdir())) == 3
 
 
-def test_an_image_without_a_tag_is_not_named(tmp_path: Path, image: PackedImage) -> None:
+def test_an_image_without_a_tag_is_not_named(tmp_path: Path, image: LocalImage) -> None:
     oci_layout.write(image, tmp_path / "layout", REF.pinned(image.digest))
     assert listed(tmp_path / "layout")["annotations"] == {}
 
 
-def test_nothing_is_written_over(tmp_path: Path, image: PackedImage) -> None:
+def test_nothing_is_written_over(tmp_path: Path, image: LocalImage) -> None:
     (tmp_path / "layout").mkdir()
     with pytest.raises(GKMError) as caught:
         oci_layout.write(image, tmp_path / "layout", REF)
@@ -83,7 +83,7 @@ def test_nothing_is_written_over(tmp_path: Path, image: PackedImage) -> None:
     assert not list((tmp_path / "layout").iterdir())
 
 
-def test_a_layer_that_changed_since_it_was_packed_leaves_no_layout(tmp_path: Path, image: PackedImage) -> None:
+def test_a_layer_that_changed_since_it_was_packed_leaves_no_layout(tmp_path: Path, image: LocalImage) -> None:
     changed = replace(image.blobs[1], source=b"x" * image.blobs[1].descriptor.size)
     with pytest.raises(GKMError) as caught:
         oci_layout.write(replace(image, blobs=(image.blobs[0], changed)), tmp_path / "layout", REF)
@@ -91,7 +91,7 @@ def test_a_layer_that_changed_since_it_was_packed_leaves_no_layout(tmp_path: Pat
     assert not list(tmp_path.iterdir())
 
 
-def test_a_report_that_ends_the_writing_leaves_nothing(tmp_path: Path, image: PackedImage) -> None:
+def test_a_report_that_ends_the_writing_leaves_nothing(tmp_path: Path, image: LocalImage) -> None:
     def interrupt(_done: int, _of: int) -> None:
         raise KeyboardInterrupt
 
@@ -197,7 +197,7 @@ def test_an_index_with_several_images_is_refused_with_their_number(layout: Path)
     assert "2 images" in error.message
 
 
-def test_the_same_image_under_two_names_is_one_image(layout: Path, image: PackedImage) -> None:
+def test_the_same_image_under_two_names_is_one_image(layout: Path, image: LocalImage) -> None:
     named = [listed(layout) | {"annotations": {"org.opencontainers.image.ref.name": name}} for name in ("a", "b")]
     (layout / "index.json").write_text(json.dumps({"manifests": named}))
     assert oci_layout.open_layout(layout).digest == image.digest

@@ -2,8 +2,8 @@ import hashlib
 from pathlib import Path
 
 import pytest
+from gkm.images.local_image import PIECE_BYTES, LocalBlob, write_blob
 from gkm.images.manifest import Descriptor
-from gkm.images.packed import PIECE_BYTES, PackedBlob, stored
 
 DATA = b"0123456789" * (PIECE_BYTES // 5)
 
@@ -13,30 +13,30 @@ def described(data: bytes) -> Descriptor:
 
 
 def test_a_blob_in_memory_is_its_bytes() -> None:
-    blob = PackedBlob.of(b"abc", "type")
+    blob = LocalBlob.from_bytes(b"abc", "type")
     assert (blob.descriptor, b"".join(blob.pieces())) == (described(b"abc"), b"abc")
 
 
 def test_a_blob_can_lie_in_the_middle_of_a_file(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"before" + DATA + b"after")
-    assert b"".join(PackedBlob(described(DATA), tmp_path / "file", 6).pieces()) == DATA
+    assert b"".join(LocalBlob(described(DATA), tmp_path / "file", 6).pieces()) == DATA
 
 
 def test_a_file_that_ends_too_early_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(DATA[:-1])
     with pytest.raises(OSError, match="ends 1 bytes before"):
-        list(PackedBlob(described(DATA), tmp_path / "file").pieces())
+        list(LocalBlob(described(DATA), tmp_path / "file").pieces())
 
 
 def test_a_link_in_the_place_of_the_file_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(DATA)
     (tmp_path / "link").symlink_to("file")
     with pytest.raises(OSError, match="symbolic links"):
-        list(PackedBlob(described(DATA), tmp_path / "link").pieces())
+        list(LocalBlob(described(DATA), tmp_path / "link").pieces())
 
 
 def test_what_is_stored_is_described_as_it_is(tmp_path: Path) -> None:
-    blob = stored([DATA[:100], b"", DATA[100:]], tmp_path / "file", "type")
+    blob = write_blob([DATA[:100], b"", DATA[100:]], tmp_path / "file", "type")
     assert blob.descriptor == described(DATA)
     assert b"".join(blob.pieces()) == DATA
 
@@ -44,5 +44,5 @@ def test_what_is_stored_is_described_as_it_is(tmp_path: Path) -> None:
 def test_nothing_is_written_over(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"kept")
     with pytest.raises(FileExistsError):
-        stored([DATA], tmp_path / "file", "type")
+        write_blob([DATA], tmp_path / "file", "type")
     assert (tmp_path / "file").read_bytes() == b"kept"

@@ -6,9 +6,9 @@ import pytest
 from gkm.api.errors import GKMError, Reason
 from gkm.hoststate.layout import Layout
 from gkm.images import cache
-from gkm.images.packed import PackedImage
+from gkm.images.local_image import LocalImage
 from gkm.images.pulling import entry, pull
-from gkm.images.pulling.pull import Stage
+from gkm.images.pulling.pull import PullStage
 from gkm.images.reference import Reference
 from gkm.images.registries import push as pushing
 from images_archives import file, image_of_layers, tree
@@ -19,7 +19,7 @@ MAX = 1 << 30
 DATA = Path(__file__).parent.parent / "data"
 
 
-def fetch(site: Site, layout: Layout, ref: Reference | None = None) -> entry.Entry:
+def fetch(site: Site, layout: Layout, ref: Reference | None = None) -> entry.StoreEntry:
     image = cache.describe(site.client, ref or site.ref)
     return pull.fetch(site.client, image, layout, max_bytes=MAX)
 
@@ -28,7 +28,7 @@ def nothing_is_left(layout: Layout) -> bool:
     return not list(layout.work.iterdir()) and not list(layout.store.iterdir())
 
 
-def pushed(site: Site, image: PackedImage) -> Reference:
+def pushed(site: Site, image: LocalImage) -> Reference:
     ref = site.ref.tagged("other")
     return ref.pinned(pushing.image(site.client, ref, image))
 
@@ -57,19 +57,19 @@ def test_a_second_fetch_asks_the_registry_for_nothing(site: Site, layout: Layout
 
 
 def test_progress_is_told_in_order(site: Site, layout: Layout) -> None:
-    told: list[tuple[Stage, int]] = []
+    told: list[tuple[PullStage, int]] = []
     image = cache.describe(site.client, site.ref)
     pull.fetch(site.client, image, layout, max_bytes=MAX, progress=lambda *step: told.append(step))
     assert told == sorted(told)
-    assert {(Stage.DOWNLOADING, 100), (Stage.EXTRACTING, 100)} <= set(told)
+    assert {(PullStage.DOWNLOADING, 100), (PullStage.EXTRACTING, 100)} <= set(told)
 
 
-@pytest.mark.parametrize("stage", list(Stage))
-def test_whoever_is_told_can_call_a_pull_off(site: Site, layout: Layout, stage: Stage) -> None:
+@pytest.mark.parametrize("stage", list(PullStage))
+def test_whoever_is_told_can_call_a_pull_off(site: Site, layout: Layout, stage: PullStage) -> None:
     class CalledOff(Exception):
         pass
 
-    def told(now: Stage, _percent: int) -> None:
+    def told(now: PullStage, _percent: int) -> None:
         if now is stage:
             raise CalledOff
 
@@ -78,7 +78,7 @@ def test_whoever_is_told_can_call_a_pull_off(site: Site, layout: Layout, stage: 
     assert nothing_is_left(layout)
 
 
-def test_an_image_that_mcv_built_is_accepted_as_it_is(site: Site, layout: Layout, mcv: PackedImage) -> None:
+def test_an_image_that_mcv_built_is_accepted_as_it_is(site: Site, layout: Layout, mcv: LocalImage) -> None:
     made = fetch(site, layout, pushed(site, mcv))
     assert made.size_bytes == 80415
     assert (layout.entry(made.digest) / "cache" / "CHN6BLIJ7AJJRKY2IETERW2O7JXTFBUD3PH2WE3USNVKZEKXG64Q").is_dir()
@@ -166,7 +166,7 @@ def index_of(site: Site, *platforms: str | None) -> Reference:
     return ref.pinned(pushing.manifest(site.client, ref, raw, "application/vnd.oci.image.index.v1+json"))
 
 
-@pytest.mark.parametrize("platforms", [(None,), ("s390x", cache.this_platform().architecture), ("s390x", None)])
+@pytest.mark.parametrize("platforms", [(None,), ("s390x", cache.host_platform().architecture), ("s390x", None)])
 def test_the_image_of_an_index_for_this_machine_is_fetched(
     site: Site, layout: Layout, platforms: tuple[str | None, ...]
 ) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from gkm.api.config import Registries, RegistryHost
 from gkm.api.errors import GKMError, Reason
-from gkm.images.packed import PackedBlob, PackedImage
+from gkm.images.local_image import LocalBlob, LocalImage
 from gkm.images.reference import Reference
 from gkm.images.registries import push
 from gkm.images.registries.registry import Registry as Client
@@ -28,17 +28,17 @@ OTHER = b"another layer"
 
 
 @pytest.fixture
-def image(tmp_path: Path) -> PackedImage:
+def image(tmp_path: Path) -> LocalImage:
     """An image of a layer on disk, one in memory, and no more."""
     path = tmp_path / "layer"
     path.write_bytes(b"before" + LAYER)
-    of_file = PackedBlob(PackedBlob.of(LAYER, "application/x").descriptor, path, offset=len(b"before"))
-    blobs = (of_file, PackedBlob.of(OTHER, "application/x"), PackedBlob.of(b"{}", "application/x"))
+    of_file = LocalBlob(LocalBlob.from_bytes(LAYER, "application/x").descriptor, path, offset=len(b"before"))
+    blobs = (of_file, LocalBlob.from_bytes(OTHER, "application/x"), LocalBlob.from_bytes(b"{}", "application/x"))
     described = [
         {"mediaType": "application/x", "digest": b.descriptor.digest, "size": b.descriptor.size} for b in blobs
     ]
     manifest = {"schemaVersion": 2, "mediaType": OCI_MANIFEST, "config": described[2], "layers": described[:2]}
-    return PackedImage(json.dumps(manifest).encode(), OCI_MANIFEST, blobs, {})
+    return LocalImage(json.dumps(manifest).encode(), OCI_MANIFEST, blobs, {})
 
 
 @pytest.fixture
@@ -55,14 +55,14 @@ def client_at(*hosts: str, limits: Limits = LIMITS) -> Client:
     return Client(Registries(hosts={host: RegistryHost(plain_http=True) for host in hosts}), limits=limits)
 
 
-def stored(registry: Registry, image: PackedImage) -> bool:
+def stored(registry: Registry, image: LocalImage) -> bool:
     held = registry.store.repository("team/x")
     return image.digest in held.manifests and all(
         held.blobs.get(blob.descriptor.digest) == b"".join(blob.pieces()) for blob in image.blobs
     )
 
 
-def total(image: PackedImage) -> int:
+def total(image: LocalImage) -> int:
     return sum(blob.descriptor.size for blob in image.blobs)
 
 
@@ -71,7 +71,7 @@ def is_a_way_to_the_end(told: list[tuple[int, int]], whole: int) -> bool:
     return told[-1] == (whole, whole) and all(0 <= done <= of == whole for done, of in told)
 
 
-def test_an_image_is_stored_and_how_far_it_is_only_grows(registry: Registry, image: PackedImage) -> None:
+def test_an_image_is_stored_and_how_far_it_is_only_grows(registry: Registry, image: LocalImage) -> None:
     told: list[tuple[int, int]] = []
     digest = push.image(client_at(registry.host), ref_at(registry.host), image, lambda *now: told.append(now))
     assert digest == image.digest
@@ -80,7 +80,7 @@ def test_an_image_is_stored_and_how_far_it_is_only_grows(registry: Registry, ima
     assert told == sorted(told)
 
 
-def test_what_is_there_is_not_sent_again(registry: Registry, image: PackedImage) -> None:
+def test_what_is_there_is_not_sent_again(registry: Registry, image: LocalImage) -> None:
     push.image(client_at(registry.host), ref_at(registry.host), image)
     registry.requests.clear()
     told: list[tuple[int, int]] = []
@@ -92,7 +92,7 @@ def test_what_is_there_is_not_sent_again(registry: Registry, image: PackedImage)
 @pytest.mark.parametrize("status", [429, 500, 503])
 @pytest.mark.parametrize("method", ["POST", "PUT"])
 def test_a_registry_that_is_busy_is_sent_the_whole_body_again(
-    registry: Registry, image: PackedImage, method: str, status: int
+    registry: Registry, image: LocalImage, method: str, status: int
 ) -> None:
     busy = faults.status("uploads", status, times=2, headers={"Retry-After": "0"})
     registry.misbehave(faults.Fault(busy.path, busy.change, frozenset({method}), times=2))
@@ -103,7 +103,7 @@ def test_a_registry_that_is_busy_is_sent_the_whole_body_again(
     assert (told != sorted(told)) is (method == "PUT")  # it goes back when what was sent was in vain
 
 
-def test_a_registry_that_stays_busy_is_given_up_with_its_answer(registry: Registry, image: PackedImage) -> None:
+def test_a_registry_that_stays_busy_is_given_up_with_its_answer(registry: Registry, image: LocalImage) -> None:
     busy = faults.status("uploads", 429)
     registry.misbehave(faults.Fault(busy.path, busy.change, frozenset({"PUT"})))
     with pytest.raises(GKMError, match="the registry answers 429") as caught:
@@ -115,7 +115,7 @@ def test_a_registry_that_stays_busy_is_given_up_with_its_answer(registry: Regist
 
 @pytest.mark.parametrize("times", [1, 2])
 def test_an_upload_that_breaks_off_near_its_end_is_made_again(
-    registry: Registry, image: PackedImage, times: int
+    registry: Registry, image: LocalImage, times: int
 ) -> None:
     told: list[tuple[int, int]] = []
     with Relay.start(registry.host) as relay:
@@ -128,7 +128,7 @@ def test_an_upload_that_breaks_off_near_its_end_is_made_again(
     assert len(sessions) == len(set(sessions))
 
 
-def test_an_upload_that_always_breaks_off_ends_with_a_reason(registry: Registry, image: PackedImage) -> None:
+def test_an_upload_that_always_breaks_off_ends_with_a_reason(registry: Registry, image: LocalImage) -> None:
     with Relay.start(registry.host) as relay:
         relay.cuts = [len(LAYER) * 9 // 10] * 50
         with unreached("the connection broke"):
@@ -138,7 +138,7 @@ def test_an_upload_that_always_breaks_off_ends_with_a_reason(registry: Registry,
 
 def test_a_registry_may_pause_while_it_takes_a_blob(registry: Registry) -> None:
     limits = Limits(connect=0.2, stall=10.0, request=30.0)
-    blob = PackedBlob.of(bytes(24 << 20), "")  # more than the kernel takes in the registry's place
+    blob = LocalBlob.from_bytes(bytes(24 << 20), "")  # more than the kernel takes in the registry's place
     # A connection of its own for the upload: one that answered before has other timeouts.
     closed = faults.with_headers({"Connection": "close"})
     registry.misbehave(faults.Fault("uploads/$", closed, frozenset({"POST"})))
@@ -149,7 +149,7 @@ def test_a_registry_may_pause_while_it_takes_a_blob(registry: Registry) -> None:
     assert len(registry.seen("PUT", "uploads")) == 1
 
 
-def test_a_file_that_shrank_is_an_error_of_this_machine(registry: Registry, image: PackedImage) -> None:
+def test_a_file_that_shrank_is_an_error_of_this_machine(registry: Registry, image: LocalImage) -> None:
     path = image.blobs[0].source
     assert isinstance(path, Path)
     path.write_bytes(b"short")
@@ -176,7 +176,7 @@ def session_at(location: str) -> faults.Fault:
     ],
 )
 def test_an_upload_goes_to_no_place_that_a_redirect_may_not_lead_to(
-    registry: Registry, image: PackedImage, location: str, reason: Reason
+    registry: Registry, image: LocalImage, location: str, reason: Reason
 ) -> None:
     registry.misbehave(session_at(location))
     with pytest.raises(GKMError) as caught:
@@ -187,7 +187,7 @@ def test_an_upload_goes_to_no_place_that_a_redirect_may_not_lead_to(
 
 @pytest.mark.parametrize("bearer", [True, False])
 def test_a_session_on_another_host_gets_no_credentials(
-    image: PackedImage,
+    image: LocalImage,
     bearer: bool,  # noqa: FBT001 -- a column
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -203,9 +203,7 @@ def test_a_session_on_another_host_gets_no_credentials(
 
 
 @pytest.mark.parametrize("code", [307, 308])
-def test_an_upload_that_is_redirected_stays_with_its_registry(
-    registry: Registry, image: PackedImage, code: int
-) -> None:
+def test_an_upload_that_is_redirected_stays_with_its_registry(registry: Registry, image: LocalImage, code: int) -> None:
     moved = faults.Fault(
         "uploads/[0-9a-f]+[?]digest",
         lambda _: faults.Answer(code, {"Location": f"http://{registry.host}/v2/team/x/blobs/uploads/nowhere"}, b""),
@@ -220,7 +218,7 @@ def test_an_upload_that_is_redirected_stays_with_its_registry(
 
 
 @pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
-def test_an_upload_follows_no_redirect_to_another_host(registry: Registry, image: PackedImage, code: int) -> None:
+def test_an_upload_follows_no_redirect_to_another_host(registry: Registry, image: LocalImage, code: int) -> None:
     elsewhere = {"Location": "http://blobs.example/v2/x"}
     registry.misbehave(faults.Fault("uploads/", lambda _: faults.Answer(code, elsewhere, b""), UPLOADS))
     with pytest.raises(GKMError) as caught:
@@ -234,7 +232,9 @@ def test_who_may_only_read_cannot_store() -> None:
         fill(registry, "team/x")
         with pytest.raises(GKMError) as caught:
             push.blob(
-                client(as_user(registry, "robot", "wr0ng"), registry), ref_at(registry.host), PackedBlob.of(b"x", "")
+                client(as_user(registry, "robot", "wr0ng"), registry),
+                ref_at(registry.host),
+                LocalBlob.from_bytes(b"x", ""),
             )
         assert caught.value.reason is Reason.UNAUTHORIZED
         assert digest_of(b"x") not in registry.store.repository("team/x").blobs

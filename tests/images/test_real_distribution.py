@@ -8,12 +8,12 @@ from gkm.api.config import Registries, RegistryHost
 from gkm.api.errors import GKMError, Reason
 from gkm.hoststate.layout import Layout
 from gkm.images import cache
-from gkm.images.packed import PackedBlob, PackedImage
+from gkm.images.local_image import LocalBlob, LocalImage
 from gkm.images.pulling import pull
 from gkm.images.reference import Reference
 from gkm.images.registries import push
 from gkm.images.registries.auth import Credentials
-from gkm.images.registries.blobs import Arrival
+from gkm.images.registries.blobs import BlobDownload
 from gkm.images.registries.registry import Registry
 from images_private import keyring
 from testbed import require
@@ -39,7 +39,7 @@ def at(host: str, repository: str) -> Reference:
     return Reference.parse(f"{host}/{repository}:1")
 
 
-def test_a_cache_is_stored_and_fetched(distribution: Distribution, built: PackedImage, layout: Layout) -> None:
+def test_a_cache_is_stored_and_fetched(distribution: Distribution, built: LocalImage, layout: Layout) -> None:
     ours, ref = client(distribution.host), at(distribution.host, "team/fetch")
     pinned = ref.pinned(push.image(ours, ref, built))
     assert ours.resolve(ref) == built.digest
@@ -49,10 +49,10 @@ def test_a_cache_is_stored_and_fetched(distribution: Distribution, built: Packed
 
 def test_what_is_there_is_found_and_what_is_not_is_said(distribution: Distribution) -> None:
     ours, ref = client(distribution.host), at(distribution.host, "team/there")
-    blob = PackedBlob.of(b"a blob", "")
-    assert not push.is_there(ours, ref, blob.descriptor)
+    blob = LocalBlob.from_bytes(b"a blob", "")
+    assert not push.blob_exists(ours, ref, blob.descriptor)
     push.blob(ours, ref, blob)
-    assert push.is_there(ours, ref, blob.descriptor)
+    assert push.blob_exists(ours, ref, blob.descriptor)
     with pytest.raises(GKMError) as caught:
         ours.resolve(ref)
     assert caught.value.reason is Reason.NOT_FOUND
@@ -60,23 +60,23 @@ def test_what_is_there_is_found_and_what_is_not_is_said(distribution: Distributi
 
 def test_a_blob_is_taken_up_in_the_middle(distribution: Distribution) -> None:
     ours, ref = client(distribution.host), at(distribution.host, "team/resume")
-    blob = PackedBlob.of(DATA, "")
+    blob = LocalBlob.from_bytes(DATA, "")
     push.blob(ours, ref, blob)
     parts: list[bytes] = []
-    arrival = Arrival(blob.descriptor, parts.append)
-    arrival.remember([DATA[:1_000_000]])
+    arrival = BlobDownload(blob.descriptor, parts.append)
+    arrival.resume([DATA[:1_000_000]])
     ours.blob(ref, arrival)
     assert b"".join(parts) == DATA[1_000_000:]
 
 
 @pytest.mark.parametrize("share", [0.1, 0.9])
 def test_an_upload_that_breaks_off_is_made_again(distribution: Distribution, share: float) -> None:
-    blob = PackedBlob.of(DATA + f"broken at {share}".encode(), "")
+    blob = LocalBlob.from_bytes(DATA + f"broken at {share}".encode(), "")
     with Relay.start(distribution.host) as relay:
         relay.cuts = [int(len(DATA) * share)] * 2
         push.blob(client(relay.host), at(relay.host, f"team/broken-{int(share * 10)}"), blob)
     ref = at(distribution.host, f"team/broken-{int(share * 10)}")
-    assert push.is_there(client(distribution.host), ref, blob.descriptor)
+    assert push.blob_exists(client(distribution.host), ref, blob.descriptor)
 
 
 def test_what_refers_to_an_image_is_found_by_its_tag(distribution: Distribution) -> None:
@@ -95,7 +95,7 @@ def basic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Distribution]:
         yield running
 
 
-def test_a_password_opens_it(basic: Distribution, built: PackedImage) -> None:
+def test_a_password_opens_it(basic: Distribution, built: LocalImage) -> None:
     ref = at(basic.host, "team/basic")
     right = {basic.host: {"username": USER, "password": PASSWORD}}
     wrong = {basic.host: {"username": USER, "password": "old"}}
@@ -124,7 +124,7 @@ def by_token(tmp_path_factory: pytest.TempPathFactory, tokens: TokenServer) -> I
 
 @pytest.mark.parametrize("login", [{"username": USER, "password": PASSWORD}, {"identitytoken": "refresh"}])
 def test_a_token_of_another_server_opens_it(
-    by_token: Distribution, tokens: TokenServer, built: PackedImage, login: dict[str, str], layout: Layout
+    by_token: Distribution, tokens: TokenServer, built: LocalImage, login: dict[str, str], layout: Layout
 ) -> None:
     ours = client(by_token.host, keyring({by_token.host: login}), tokens=tokens.host)
     ref = at(by_token.host, f"team/{'-'.join(login)}")

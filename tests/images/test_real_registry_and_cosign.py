@@ -10,7 +10,7 @@ from gkm.api.config import Policy, Registries, RegistryHost, Verification
 from gkm.api.errors import Reason
 from gkm.hoststate.layout import Layout
 from gkm.images import cache
-from gkm.images.packed import PackedImage
+from gkm.images.local_image import LocalImage
 from gkm.images.pulling import pull
 from gkm.images.reference import Reference
 from gkm.images.registries import push
@@ -28,7 +28,7 @@ def client(olareg: Olareg) -> Registry:
     return Registry(Registries(hosts={olareg.host: RegistryHost(plain_http=True)}))
 
 
-def pushed(client: Registry, olareg: Olareg, image: PackedImage, repository: str) -> Reference:
+def pushed(client: Registry, olareg: Olareg, image: LocalImage, repository: str) -> Reference:
     ref = Reference.parse(f"{olareg.host}/{repository}:1")
     return ref.pinned(push.image(client, ref, image))
 
@@ -38,7 +38,7 @@ def by(key: Path) -> Verifier:
 
 
 def test_what_cosign_signs_today_is_verified(
-    client: Registry, olareg: Olareg, cosign: Cosign, built: PackedImage
+    client: Registry, olareg: Olareg, cosign: Cosign, built: LocalImage
 ) -> None:
     ref = pushed(client, olareg, built, "bundle")
     cosign.sign(str(ref))
@@ -47,7 +47,7 @@ def test_what_cosign_signs_today_is_verified(
 
 
 def test_what_cosign_signed_before_bundles_is_verified(
-    client: Registry, olareg: Olareg, cosign: Cosign, built: PackedImage
+    client: Registry, olareg: Olareg, cosign: Cosign, built: LocalImage
 ) -> None:
     ref = pushed(client, olareg, built, "legacy")
     cosign.sign_legacy(str(ref))
@@ -56,7 +56,7 @@ def test_what_cosign_signed_before_bundles_is_verified(
 
 
 def test_a_signature_of_cosign_by_another_key_is_refused(
-    client: Registry, olareg: Olareg, cosign: Cosign, built: PackedImage, tmp_path: Path
+    client: Registry, olareg: Olareg, cosign: Cosign, built: LocalImage, tmp_path: Path
 ) -> None:
     ref = pushed(client, olareg, built, "other-key")
     cosign.sign(str(ref))
@@ -67,7 +67,7 @@ def test_a_signature_of_cosign_by_another_key_is_refused(
 
 
 def test_an_image_is_fetched_from_a_real_registry(
-    client: Registry, olareg: Olareg, built: PackedImage, layout: Layout
+    client: Registry, olareg: Olareg, built: LocalImage, layout: Layout
 ) -> None:
     ref = pushed(client, olareg, built, "fetch")
     made = pull.fetch(client, cache.describe(client, ref), layout, max_bytes=1 << 30)
@@ -75,7 +75,7 @@ def test_an_image_is_fetched_from_a_real_registry(
 
 
 def test_the_command_line_says_whose_signature_counts(
-    client: Registry, olareg: Olareg, cosign: Cosign, built: PackedImage, tmp_path: Path
+    client: Registry, olareg: Olareg, cosign: Cosign, built: LocalImage, tmp_path: Path
 ) -> None:
     ref = pushed(client, olareg, built, "command-line")
     cosign.sign(str(ref))

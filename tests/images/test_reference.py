@@ -113,4 +113,4 @@ def test_a_registry_has_one_name_whatever_the_spelling(spelling: str, name: str)
     ],
 )
 def test_a_glob_of_images_keeps_host_and_repository_apart(image: str, pattern: str, fits: bool) -> None:  # noqa: FBT001 -- a column
-    assert Reference.parse(image).fits(pattern) is fits
+    assert Reference.parse(image).matches(pattern) is fits

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from gkm.api.config import Registries, RegistryHost
 from gkm.api.errors import GKMError, Reason
+from gkm.images.local_image import LocalImage
 from gkm.images.manifest import Descriptor
-from gkm.images.packed import PackedImage
 from gkm.images.reference import Reference
 from gkm.images.registries import push
 from gkm.images.registries.auth import Login
-from gkm.images.registries.blobs import Arrival
+from gkm.images.registries.blobs import BlobDownload
 from gkm.images.registries.registry import MAX_REFERRER_BYTES, MAX_REFERRER_PAGES, MAX_REFERRERS, Registry
 from images_archives import blob_of
 from images_site import LIMITS, Site, client_of
@@ -37,12 +37,12 @@ def layer_of(site: Site) -> Descriptor:
 
 def fetched(client: Registry, ref: Reference, descriptor: Descriptor) -> bytes:
     parts: list[bytes] = []
-    client.blob(ref, Arrival(descriptor, parts.append))
+    client.blob(ref, BlobDownload(descriptor, parts.append))
     return b"".join(parts)
 
 
 @pytest.mark.parametrize("bearer", [True, False])
-def test_credentials_open_what_is_private(built: PackedImage, bearer: bool) -> None:  # noqa: FBT001 -- a column
+def test_credentials_open_what_is_private(built: LocalImage, bearer: bool) -> None:  # noqa: FBT001 -- a column
     with RealRegistry.start(auth=Auth("robot", SECRET, bearer=bearer)) as real:
         config = Registries(hosts={real.host: RegistryHost(plain_http=True)})
         ref = Reference.parse(f"{real.host}/team/private:1")
@@ -54,7 +54,7 @@ def test_credentials_open_what_is_private(built: PackedImage, bearer: bool) -> N
         assert SECRET not in str(caught.value)
 
 
-def test_a_token_that_was_revoked_is_asked_for_again(built: PackedImage) -> None:
+def test_a_token_that_was_revoked_is_asked_for_again(built: LocalImage) -> None:
     auth = Auth("robot", SECRET)
     with RealRegistry.start(auth=auth) as real:
         client = Registry(Registries(hosts={real.host: RegistryHost(plain_http=True)}), Fixed(), LIMITS)
@@ -64,7 +64,7 @@ def test_a_token_that_was_revoked_is_asked_for_again(built: PackedImage) -> None
         assert client.resolve(ref) == digest
 
 
-def test_credentials_never_go_to_a_realm_on_another_host(built: PackedImage) -> None:
+def test_credentials_never_go_to_a_realm_on_another_host(built: LocalImage) -> None:
     with RealRegistry.start() as thief, RealRegistry.start(auth=Auth("robot", SECRET, realm=f"{thief.url}/t")) as real:
         client = Registry(Registries(hosts={real.host: RegistryHost(plain_http=True)}), Fixed(), LIMITS)
         with pytest.raises(GKMError) as caught:
@@ -74,7 +74,7 @@ def test_credentials_never_go_to_a_realm_on_another_host(built: PackedImage) -> 
         assert thief.requests == []
 
 
-def test_credentials_do_not_follow_a_redirect_to_another_host(built: PackedImage) -> None:
+def test_credentials_do_not_follow_a_redirect_to_another_host(built: LocalImage) -> None:
     with RealRegistry.start() as other, RealRegistry.start(auth=Auth("robot", SECRET, bearer=False)) as real:
         hosts = {host: RegistryHost(plain_http=True) for host in (real.host, other.host)}
         client = Registry(Registries(hosts=hosts), Fixed(), LIMITS)
@@ -89,7 +89,7 @@ def test_credentials_do_not_follow_a_redirect_to_another_host(built: PackedImage
 
 
 def test_a_registry_with_its_own_authority_is_reached_when_that_is_configured(
-    tmp_path: Path, built: PackedImage
+    tmp_path: Path, built: LocalImage
 ) -> None:
     with RealRegistry.start(tls=tmp_path) as real:
         ref = Reference.parse(f"{real.host}/team/x:1")
@@ -152,7 +152,7 @@ def test_a_registry_without_ranges_sends_it_again_from_the_start(site: Site) -> 
     assert fetched(site.client, site.ref, layer) == body
 
 
-def test_a_mirror_is_asked_first_and_the_registry_when_it_fails(site: Site, built: PackedImage) -> None:
+def test_a_mirror_is_asked_first_and_the_registry_when_it_fails(site: Site, built: LocalImage) -> None:
     with RealRegistry.start() as mirror:
         hosts = {
             site.real.host: RegistryHost(plain_http=True, mirrors=[mirror.host]),

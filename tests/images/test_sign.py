@@ -7,14 +7,14 @@ import pytest
 from gkm.api.config import Policy, Verification
 from gkm.api.errors import GKMError, Reason
 from gkm.images.reference import Reference
-from gkm.images.signatures import found
-from gkm.images.signatures.found import find
-from gkm.images.signatures.parsing import Form
+from gkm.images.signatures import discovery as found
+from gkm.images.signatures.discovery import find_signatures
+from gkm.images.signatures.signature_formats import SignatureForm
 from gkm.images.signatures.verify import Verdict, Verifier
 from gkm.images.signing import sign
-from gkm.images.signing.forms import Signer
+from gkm.images.signing.forms import ImageSigner
 from gkm.images.signing.keys import PrivateKey
-from gkm.images.signing.sign import Signed
+from gkm.images.signing.sign import SignedImage
 from images_matrix import LAYER
 from images_signers import private_key
 from images_site import client_of
@@ -43,15 +43,15 @@ class Place:
         self.client = client_of(real)
         self.ref = Reference.parse(f"{self.target}@{self.target.image([(b'layer', LAYER)])}")
 
-    def sign(self, key: PrivateKey) -> Signed:
-        return sign.sign(self.client, self.ref, Signer.by_key(key))
+    def sign(self, key: PrivateKey) -> SignedImage:
+        return sign.sign(self.client, self.ref, ImageSigner.by_key(key))
 
     def verdict(self, *by: PrivateKey) -> Verdict:
         policy = Policy([key.public.pem.decode() for key in by], require="all")
         return Verifier(Verification(policies=[policy])).verify(client_of(self.real), self.ref, None)
 
-    def forms(self) -> list[Form]:
-        return [signature.form for signature in find(self.client, self.ref).signatures]
+    def forms(self) -> list[SignatureForm]:
+        return [signature.form for signature in find_signatures(self.client, self.ref).signatures]
 
     @property
     def tag(self) -> str:
@@ -67,10 +67,10 @@ def test_an_image_is_signed_in_both_forms_and_the_answer_says_where(place: Place
     key = private_key()
     signed = place.sign(key)
     assert place.verdict(key).verified
-    assert place.forms() == [Form.BUNDLE, Form.LEGACY]
+    assert place.forms() == [SignatureForm.BUNDLE, SignatureForm.LEGACY]
     assert (signed.digest, signed.form) == (place.ref.target, "legacy+bundle-v0.3")
-    assert signed.stored[Form.LEGACY] == f"{place.target}:{place.tag}"
-    referrer = Reference.parse(signed.stored[Form.BUNDLE])
+    assert signed.stored[SignatureForm.LEGACY] == f"{place.target}:{place.tag}"
+    referrer = Reference.parse(signed.stored[SignatureForm.BUNDLE])
     subject = place.client.manifest(referrer).image().subject
     assert subject is not None
     assert subject.digest == place.ref.target
@@ -89,7 +89,7 @@ def test_a_second_key_leaves_what_the_first_has_signed(place: Place) -> None:
     place.sign(first)
     place.sign(second)
     assert place.verdict(first, second).verified
-    assert sorted(place.forms()) == [Form.BUNDLE] * 2 + [Form.LEGACY] * 2
+    assert sorted(place.forms()) == [SignatureForm.BUNDLE] * 2 + [SignatureForm.LEGACY] * 2
 
 
 def test_what_others_have_put_into_the_tag_stays_as_it_is(place: Place) -> None:
@@ -139,8 +139,8 @@ def test_a_signature_that_another_signer_overwrites_is_written_again(place: Plac
     place.real.misbehave(Fault(rf"manifests/{place.tag}", overwritten, frozenset({"PUT"}), times=1))
     place.sign(mine)
     place.real.behave()
-    signatures = find(place.client, place.ref).signatures
-    legacy = [each for each in signatures if each.form is Form.LEGACY]
+    signatures = find_signatures(place.client, place.ref).signatures
+    legacy = [each for each in signatures if each.form is SignatureForm.LEGACY]
     assert [mine.public.verifies(each.signature, each.signed) for each in legacy] == [False, True]
 
 
@@ -177,7 +177,7 @@ def test_who_is_cut_off_after_any_write_may_begin_again(place: Place, writes: in
     assert place.verdict(key).reason in (Reason.COSIGN_SUCCESS, Reason.SIGNATURE_MISSING)
     place.sign(key)
     assert place.verdict(key).verified
-    assert place.forms() == [Form.BUNDLE, Form.LEGACY]
+    assert place.forms() == [SignatureForm.BUNDLE, SignatureForm.LEGACY]
 
 
 def test_a_tag_that_is_full_is_not_written_and_says_so(place: Place) -> None:
@@ -233,7 +233,7 @@ def test_an_index_can_be_signed(place: Place) -> None:
 def test_of_a_tag_the_digest_is_signed_that_it_names(place: Place) -> None:
     key = private_key()
     place.target.manifest(place.target.get(f"manifests/{place.ref.target}")[1], "v1")
-    signed = sign.sign(place.client, place.ref.tagged("v1"), Signer.by_key(key))
+    signed = sign.sign(place.client, place.ref.tagged("v1"), ImageSigner.by_key(key))
     assert signed.digest == place.ref.target
     assert place.verdict(key).verified
 

@@ -9,12 +9,12 @@ from gkm.images.reference import Reference
 from gkm.images.registries.registry import Registry as Client
 from gkm.images.signatures import keys
 from gkm.images.signatures.rekor import Rekor
-from gkm.images.signatures.sigstore_services import Service
+from gkm.images.signatures.sigstore_services import SigstoreService
 from gkm.images.signatures.verify import Verdict, Verifier
 from gkm.images.signing import keyless, sign
 from gkm.images.signing import keys as signing_keys
-from gkm.images.signing.forms import Signer
-from gkm.images.signing.keyless import Authority
+from gkm.images.signing.forms import ImageSigner
+from gkm.images.signing.keyless import FulcioConfig
 from images_matrix import LAYER
 from images_signers import private_key
 from testbed import require
@@ -80,7 +80,7 @@ def by_key(directory: Path, key: signing_keys.PrivateKey, *, logged: bool = Fals
 def test_what_we_sign_by_key_cosign_verifies(other: Cosign, host: str, kind: str, tmp_path: Path) -> None:
     ref = unsigned(host, f"{other.command}-{kind}")
     key = private_key(kind)
-    sign.sign(client(ref), ref, Signer.by_key(key))
+    sign.sign(client(ref), ref, ImageSigner.by_key(key))
     assert accepts(other, ref, by_key(tmp_path, key), other.trusted_root)
     assert not accepts(other, ref, by_key(tmp_path, private_key(kind)), other.trusted_root)
     assert verdict(ref, Policy([key.public.pem.decode()])).verified
@@ -92,8 +92,8 @@ def test_what_we_sign_by_key_and_log_cosign_verifies(
     ref = unsigned(host, f"{other.command}-logged")
     key = private_key()
     root = server.sigstore.write_trusted_root(tmp_path)
-    log = Rekor(Service("Rekor", server.url))
-    sign.sign(client(ref), ref, Signer.by_key(key, log, str(root)))
+    log = Rekor(SigstoreService("Rekor", server.url))
+    sign.sign(client(ref), ref, ImageSigner.by_key(key, log, str(root)))
     offline = ["--offline"] if other.command == "cosign2" else []
     assert accepts(other, ref, [*by_key(tmp_path, key, logged=True), *offline], root)
     assert verdict(ref, Policy([key.public.pem.decode()], tlog="required", trusted_root=str(root))).verified
@@ -104,8 +104,8 @@ def test_what_we_sign_without_a_key_cosign_verifies(
 ) -> None:
     ref = unsigned(host, f"{other.command}-keyless")
     root = server.sigstore.write_trusted_root(tmp_path)
-    authority = Authority(Service("Fulcio", server.url), str(root))
-    signer = keyless.signer(authority, token(ALICE), Rekor(Service("Rekor", server.url)))
+    authority = FulcioConfig(SigstoreService("Fulcio", server.url), str(root))
+    signer = keyless.signer(authority, token(ALICE), Rekor(SigstoreService("Rekor", server.url)))
     sign.sign(client(ref), ref, signer)
     offline = ["--offline"] if other.command == "cosign2" else []
     for subject, good in ((ALICE.subject, True), ("mallory@example.test", False)):
@@ -118,12 +118,12 @@ def test_what_we_sign_without_a_key_cosign_verifies(
 def test_we_sign_beside_cosign_and_cosign_beside_us(other: Cosign, host: str, tmp_path: Path) -> None:
     first, second, third = private_key(), keys.load(str(other.public_key)), private_key()
     ref = unsigned(host, f"{other.command}-beside")
-    sign.sign(client(ref), ref, Signer.by_key(first))
+    sign.sign(client(ref), ref, ImageSigner.by_key(first))
     old = ["--use-signing-config=false", "--new-bundle-format=false", "--tlog-upload=false"]
     new = ["--new-bundle-format=true", "--signing-config", str(other.signing_config)]
     for form in (old, new):
         other.run("sign", "--key", str(other.private_key), *form, *PLAIN, "--yes", str(ref))
-    sign.sign(client(ref), ref, Signer.by_key(third))
+    sign.sign(client(ref), ref, ImageSigner.by_key(third))
     pems = [key.pem.decode() for key in (first.public, second, third.public)]
     assert verdict(ref, Policy(pems, require="all")).verified
     for pem in pems:

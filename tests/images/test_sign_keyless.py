@@ -13,14 +13,14 @@ from gkm.api.errors import GKMError, Reason
 from gkm.images.reference import Reference
 from gkm.images.registries.transport import Limits
 from gkm.images.signatures.bundles import LogEntry
-from gkm.images.signatures.found import find
-from gkm.images.signatures.parsing import Form
+from gkm.images.signatures.discovery import find_signatures
 from gkm.images.signatures.rekor import ENTRIES, Rekor
-from gkm.images.signatures.sigstore_services import Service
+from gkm.images.signatures.signature_formats import SignatureForm
+from gkm.images.signatures.sigstore_services import SigstoreService
 from gkm.images.signatures.verify import Verdict, Verifier
 from gkm.images.signing import keyless, sign
-from gkm.images.signing.forms import Signer
-from gkm.images.signing.keyless import Authority
+from gkm.images.signing.forms import ImageSigner
+from gkm.images.signing.keyless import FulcioConfig
 from images_matrix import LAYER
 from images_signers import private_key
 from images_site import client_of
@@ -44,13 +44,13 @@ class Place:
         target = Target(real.host, "team/cache")
         self.ref = Reference.parse(f"{target}@{target.image([(b'layer', LAYER)])}")
         self.root = str(server.sigstore.write_trusted_root(directory))
-        self.log = Rekor(Service("Rekor", server.url, limits=LIMITS))
+        self.log = Rekor(SigstoreService("Rekor", server.url, limits=LIMITS))
 
-    def signer(self, person: Person = ALICE) -> Signer:
+    def signer(self, person: Person = ALICE) -> ImageSigner:
         return keyless.signer(self.authority(self.server.url), token(person), self.log)
 
-    def authority(self, url: str) -> Authority:
-        return Authority(Service("Fulcio", url, limits=LIMITS), self.root)
+    def authority(self, url: str) -> FulcioConfig:
+        return FulcioConfig(SigstoreService("Fulcio", url, limits=LIMITS), self.root)
 
     def refused(self, url: str = "") -> GKMError:
         with pytest.raises(GKMError) as caught:
@@ -58,10 +58,10 @@ class Place:
         assert token(ALICE) not in str(caught.value)
         return caught.value
 
-    def not_signed(self, signer: Signer) -> GKMError:
+    def not_signed(self, signer: ImageSigner) -> GKMError:
         with pytest.raises(GKMError) as caught:
             sign.sign(self.client, self.ref, signer)
-        assert find(self.client, self.ref).signatures == []
+        assert find_signatures(self.client, self.ref).signatures == []
         return caught.value
 
     def verdict(self, policy: Policy) -> Verdict:
@@ -80,8 +80,8 @@ def test_both_forms_name_the_holder_of_the_token(place: Place) -> None:
     verdict = place.verdict(Policy(identities=[named], trusted_root=place.root))
     assert verdict.verified
     assert [(each.form, each.ok, each.identity) for each in verdict.findings] == [
-        (Form.BUNDLE, True, ALICE.subject),
-        (Form.LEGACY, True, ALICE.subject),
+        (SignatureForm.BUNDLE, True, ALICE.subject),
+        (SignatureForm.LEGACY, True, ALICE.subject),
     ]
 
 
@@ -96,13 +96,13 @@ def test_the_same_person_signs_once_and_another_beside(place: Place) -> None:
 
 def test_a_key_that_logs_replaces_what_it_signed_without_a_log(place: Place) -> None:
     key = private_key()
-    sign.sign(place.client, place.ref, Signer.by_key(key))
+    sign.sign(place.client, place.ref, ImageSigner.by_key(key))
     logged = Policy([key.public.pem.decode()], tlog="required", trusted_root=place.root)
     assert place.verdict(logged).verified is False
     for _ in range(2):
-        sign.sign(place.client, place.ref, Signer.by_key(key, place.log, place.root))
+        sign.sign(place.client, place.ref, ImageSigner.by_key(key, place.log, place.root))
     assert place.verdict(logged).verified
-    assert [each.form for each in find(place.client, place.ref).signatures].count(Form.LEGACY) == 1
+    assert [each.form for each in find_signatures(place.client, place.ref).signatures].count(SignatureForm.LEGACY) == 1
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_what_is_no_token_is_sent_to_nobody(place: Place, text: str) -> None:
 @pytest.mark.parametrize("url", ["", "fulcio", "ftp://host", "https://", "https://u@host", "http://[", "http://h:x"])
 def test_what_is_no_address_of_a_service_is_refused(url: str) -> None:
     with pytest.raises(GKMError) as caught:
-        Service("Fulcio", url)
+        SigstoreService("Fulcio", url)
     assert caught.value.reason is Reason.INVALID_REFERENCE
 
 
@@ -189,7 +189,7 @@ def test_what_the_log_answers_amiss_is_told_and_nothing_is_stored(
 def test_an_entry_whose_first_answer_was_lost_is_asked_for(place: Place) -> None:
     key = private_key()
     signature = key.sign(b"data")
-    first, second = (place.log.hashed(b"data", signature, key.public.pem) for _ in range(2))
+    first, second = (place.log.add_hashedrekord(b"data", signature, key.public.pem) for _ in range(2))
     assert first == second
 
 
@@ -199,13 +199,13 @@ class _OtherEntry:
     def __init__(self, log: Rekor) -> None:
         self._log = log
 
-    def hashed(self, data: bytes, signature: bytes, verifier: bytes) -> LogEntry:
+    def add_hashedrekord(self, data: bytes, signature: bytes, verifier: bytes) -> LogEntry:
         del data, signature, verifier
         key = private_key()
-        return self._log.hashed(b"other", key.sign(b"other"), key.public.pem)
+        return self._log.add_hashedrekord(b"other", key.sign(b"other"), key.public.pem)
 
-    def enveloped(self, envelope: bytes, verifier: bytes) -> LogEntry:
-        return self._log.enveloped(envelope, verifier)
+    def add_dsse(self, envelope: bytes, verifier: bytes) -> LogEntry:
+        return self._log.add_dsse(envelope, verifier)
 
 
 def test_an_entry_of_another_signature_is_noticed_and_nothing_is_stored(place: Place) -> None:

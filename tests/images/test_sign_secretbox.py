@@ -1,5 +1,5 @@
 import pytest
-from gkm.images.signing.secretbox import WrongKey, opened
+from gkm.images.signing.secretbox import WrongKey, open_box
 
 # The worked example of "Cryptography in NaCl" (D. J. Bernstein, 2009), sections 8 to 10.
 KEY = bytes.fromhex("1b27556473e985d462cd51197a9a46c76009549eac6474f206c4ee0844f68389")
@@ -18,7 +18,7 @@ BOX = bytes.fromhex(
 
 
 def test_the_box_of_the_paper_opens() -> None:
-    assert opened(KEY, NONCE, BOX) == TEXT
+    assert open_box(KEY, NONCE, BOX) == TEXT
 
 
 @pytest.mark.parametrize("place", [0, 15, 16, len(BOX) - 1])
@@ -26,14 +26,14 @@ def test_a_box_with_one_bit_changed_stays_shut(place: int) -> None:
     changed = bytearray(BOX)
     changed[place] ^= 1
     with pytest.raises(WrongKey):
-        opened(KEY, NONCE, bytes(changed))
+        open_box(KEY, NONCE, bytes(changed))
 
 
 def test_another_key_or_nonce_opens_nothing() -> None:
     with pytest.raises(WrongKey):
-        opened(bytes(32), NONCE, BOX)
+        open_box(bytes(32), NONCE, BOX)
     with pytest.raises(WrongKey):
-        opened(KEY, bytes(24), BOX)
+        open_box(KEY, bytes(24), BOX)
 
 
 @pytest.mark.parametrize(
@@ -41,4 +41,4 @@ def test_another_key_or_nonce_opens_nothing() -> None:
 )
 def test_impossible_lengths_are_refused(key: bytes, nonce: bytes, box: bytes) -> None:
     with pytest.raises(ValueError, match="32 bytes"):
-        opened(key, nonce, box)
+        open_box(key, nonce, box)

@@ -5,7 +5,8 @@ import pytest
 from gkm.api.errors import GKMError, Reason
 from gkm.hoststate.layout import Layout
 from gkm.images import cache
-from gkm.images.archives import docker_archive_writing, oci_layout
+from gkm.images.archives import docker_archive_writer as docker_archive_writing
+from gkm.images.archives import oci_layout
 from gkm.images.archives.sources import open_image
 from gkm.images.pulling import pull
 from gkm.images.reference import Reference
@@ -33,7 +34,7 @@ def test_the_image_that_mcv_published_is_pushed_described_and_pulled(site: Site,
     ref = Reference.parse(f"{site.real.host}/team/mcv:1")
     pinned = ref.pinned(push.image(site.client, ref, open_image(MCV_ARCHIVE, work)))
     described = cache.describe(site.client, pinned)
-    assert described.targets == (cache.Target("hip", "gfx90a", 64),)
+    assert described.targets == (cache.GpuTarget("hip", "gfx90a", 64),)
     made = pull.fetch(site.client, described, layout, max_bytes=1 << 20)
     assert made.size_bytes == 80415
 

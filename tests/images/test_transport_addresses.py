@@ -19,7 +19,7 @@ from images_site import LIMITS
     ],
 )
 def test_an_address_has_one_origin(text: str, origin: tuple[str, str, int]) -> None:
-    assert addresses.read(text, "https://base.example/v2/").origin == origin
+    assert addresses.parse_address(text, "https://base.example/v2/").origin == origin
 
 
 @pytest.mark.parametrize(
@@ -46,8 +46,8 @@ def test_an_address_has_one_origin(text: str, origin: tuple[str, str, int]) -> N
     ],
 )
 def test_an_address_that_two_readers_could_take_for_two_is_none(text: str) -> None:
-    with pytest.raises(addresses.NoAddress):
-        addresses.read(text)
+    with pytest.raises(addresses.InvalidAddress):
+        addresses.parse_address(text)
 
 
 @pytest.mark.parametrize(
@@ -74,11 +74,11 @@ def test_an_address_that_two_readers_could_take_for_two_is_none(text: str) -> No
 def test_credentials_go_to_the_registry_and_to_named_hosts_only(url: str, may: bool) -> None:  # noqa: FBT001 -- a column
     host = RegistryHost(auth_hosts=["auth.example", "ports.example:8443", "plain.example"])
     hosts = {"registry.example": host, "plain.example": RegistryHost(plain_http=True)}
-    assert Transport(Registries(hosts=hosts), "registry.example", LIMITS).may_see_secret(url) is may
+    assert Transport(Registries(hosts=hosts), "registry.example", LIMITS).may_send_credentials(url) is may
 
 
 def test_docker_hub_has_its_token_server() -> None:
     hub = Transport(Registries(), "docker.io", LIMITS)
-    assert hub.may_see_secret("https://auth.docker.io/token")
-    assert not hub.may_see_secret("https://docker.io.evil.example/token")
-    assert not Transport(Registries(), "registry.example", LIMITS).may_see_secret("https://auth.docker.io/token")
+    assert hub.may_send_credentials("https://auth.docker.io/token")
+    assert not hub.may_send_credentials("https://docker.io.evil.example/token")
+    assert not Transport(Registries(), "registry.example", LIMITS).may_send_credentials("https://auth.docker.io/token")

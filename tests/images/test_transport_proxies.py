@@ -10,9 +10,9 @@ from gkm.api.config import Registries, RegistryHost
 from gkm.api.errors import GKMError, Reason
 from gkm.images.reference import Reference
 from gkm.images.registries import addresses
-from gkm.images.registries.proxies import is_excepted, proxy_for
+from gkm.images.registries.proxies import is_excluded, proxy_for
 from gkm.images.registries.registry import Registry as Client
-from gkm.images.registries.transport import Request, Transport
+from gkm.images.registries.transport import HttpRequest, Transport
 from images_private import SECRET, everything_by_proxy, fill, image_of, reason_of
 from images_site import LIMITS
 from images_unreached import unreached
@@ -59,7 +59,7 @@ def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_no_proxy_is_read_as_go_reads_it(host: str, no_proxy: str, excepted: bool) -> None:  # noqa: FBT001 -- a column
-    assert is_excepted(host, 5000, no_proxy) is excepted
+    assert is_excluded(host, 5000, no_proxy) is excepted
 
 
 @pytest.mark.parametrize(
@@ -75,10 +75,10 @@ def test_no_proxy_is_read_as_go_reads_it(host: str, no_proxy: str, excepted: boo
 )
 def test_a_proxy_is_read_and_its_password_kept(monkeypatch: pytest.MonkeyPatch, value: str, url: str) -> None:
     monkeypatch.setenv("https_proxy", value)
-    proxy = proxy_for(addresses.read("https://registry.example/"))
+    proxy = proxy_for(addresses.parse_address("https://registry.example/"))
     assert proxy is not None
     assert (proxy.url, SECRET in repr(proxy)) == (url, False)
-    assert proxy_for(addresses.read("https://127.0.0.1:5000/")) is None
+    assert proxy_for(addresses.parse_address("https://127.0.0.1:5000/")) is None
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_a_proxy_that_is_away_is_named_as_the_cause(monkeypatch: pytest.MonkeyPa
 
 def test_an_address_of_the_registry_that_is_none_is_not_the_proxy_s(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("https_proxy", "http://proxy.example:3128")
-    nowhere = Request("GET", "https://registry.example/v2/team/x/referrers/sha256:0?last=a b")
+    nowhere = HttpRequest("GET", "https://registry.example/v2/team/x/referrers/sha256:0?last=a b")
     transport = Transport(Registries(), NAMED.registry, LIMITS)
     with pytest.raises(GKMError, match="it sent an address that is none"):
         transport.send(nowhere, time.monotonic() + 60).__enter__()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from gkm.api.config import Registries, RegistryHost
 from gkm.api.errors import GKMError, Reason
-from gkm.images.registries.blobs import Arrival
+from gkm.images.registries.blobs import BlobDownload
 from gkm.images.registries.registry import Registry as Client
 from images_private import SECRET, as_user, client, everything_by_proxy, fill, image_of, keyring, private, reason_of
 from images_site import LIMITS
@@ -143,6 +143,6 @@ def test_addresses_that_a_layer_names_are_never_asked() -> None:
         ours = client(None, registry, thief)
         found = ours.manifest(image_of(registry)).image().layers[0]
         with pytest.raises(GKMError) as caught:
-            ours.blob(image_of(registry), Arrival(found, lambda _part: None))
+            ours.blob(image_of(registry), BlobDownload(found, lambda _part: None))
         assert caught.value.reason is Reason.NOT_FOUND
         assert thief.requests == []

@@ -10,9 +10,9 @@ import pytest
 from gkm.api.config import Registries, RegistryHost
 from gkm.api.errors import GKMError, Reason
 from gkm.images.reference import Reference
-from gkm.images.registries.pauses import MAX_PAUSE_SECONDS, pause_before
 from gkm.images.registries.registry import Registry as Client
-from gkm.images.registries.transport import Limits, Request, Transport
+from gkm.images.registries.retry_after import MAX_DELAY_SECONDS, retry_delay
+from gkm.images.registries.transport import HttpRequest, Limits, Transport
 from images_private import as_user, client, image_of, private
 from images_unreached import unreached
 from testbed import registry_faults as faults
@@ -26,8 +26,8 @@ from testbed.registry_faults import Fault
         (3, "", 0.4),
         (2, "3", 3.0),
         (2, "0", 0.2),
-        (2, "60", MAX_PAUSE_SECONDS),
-        (2, "9" * 50, MAX_PAUSE_SECONDS),
+        (2, "60", MAX_DELAY_SECONDS),
+        (2, "9" * 50, MAX_DELAY_SECONDS),
         (2, "-1", 0.2),
         (2, "soon", 0.2),
         (2, "٣", 0.2),
@@ -37,12 +37,12 @@ from testbed.registry_faults import Fault
     ],
 )
 def test_a_pause_is_what_the_registry_wishes_within_bounds(attempt: int, wish: str, seconds: float) -> None:
-    assert pause_before(attempt, wish) == seconds
+    assert retry_delay(attempt, wish) == seconds
 
 
 def test_a_registry_may_name_the_moment() -> None:
     tomorrow = format_datetime(datetime.now(UTC) + timedelta(days=1))
-    assert pause_before(2, tomorrow) == MAX_PAUSE_SECONDS
+    assert retry_delay(2, tomorrow) == MAX_DELAY_SECONDS
 
 
 @pytest.mark.parametrize("wish", ["", "0", "60", "Fri, 31 Dec 2100 23:59:59 GMT"])
@@ -103,7 +103,7 @@ def test_an_upload_that_nobody_takes_is_not_a_broken_connection() -> None:
         host = f"127.0.0.1:{deaf.getsockname()[1]}"
         config = Registries(hosts={host: RegistryHost(plain_http=True)})
         transport = Transport(config, host, Limits(connect=1.0, stall=0.2, request=30.0))
-        request = Request("PUT", f"http://{host}/v2/", body=bytes(64 << 20), tries=1)
+        request = HttpRequest("PUT", f"http://{host}/v2/", body=bytes(64 << 20), attempts=1)
         with unreached("did not answer in time"), transport.send(request, time.monotonic() + 60):
             pass
 

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 
 import pytest
 from gkm.api.config import Policy, Verification
-from gkm.images.packed import PackedImage
-from gkm.images.signatures.found import MAX_SIGNATURES
-from gkm.images.signatures.parsing import SIGN_PREDICATE
+from gkm.images.local_image import LocalImage
+from gkm.images.signatures.discovery import MAX_SIGNATURES
+from gkm.images.signatures.signature_formats import SIGN_PREDICATE
 from gkm.images.signatures.verify import Verdict, Verifier
 from gkm.images.signing import sign
-from gkm.images.signing.forms import Signer
+from gkm.images.signing.forms import ImageSigner
 from images_signers import private_key
 from images_site import Site, filled
 from testbed.push import Target
@@ -25,7 +25,7 @@ BESIDE = MAX_SIGNATURES
 
 
 @pytest.fixture(params=[True, False], ids=["referrers", "fallback tag"])
-def crowded(request: pytest.FixtureRequest, built: PackedImage) -> Iterator[Site]:
+def crowded(request: pytest.FixtureRequest, built: LocalImage) -> Iterator[Site]:
     with Registry.start(referrers=request.param) as real:
         yield filled(real, built)
 
@@ -82,10 +82,10 @@ def test_more_attestations_than_are_read_hide_no_signature(crowded: Site) -> Non
     assert verdict(crowded).verified is True
 
 
-def test_what_the_command_line_lists_in_the_fallback_tag_names_itself(built: PackedImage) -> None:
+def test_what_the_command_line_lists_in_the_fallback_tag_names_itself(built: LocalImage) -> None:
     with Registry.start(referrers=False) as real:
         site = filled(real, built)
-        sign.sign(site.client, site.ref, Signer.by_key(private_key()))
+        sign.sign(site.client, site.ref, ImageSigner.by_key(private_key()))
         _, index = target(site).get(f"manifests/{site.ref.target.replace(':', '-')}")
     (entry,) = json.loads(index)["manifests"]
     assert entry["annotations"][PREDICATE] == SIGN_PREDICATE

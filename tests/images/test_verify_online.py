@@ -12,8 +12,8 @@ from gkm.api.config import Identity, Policy, Verification
 from gkm.api.errors import Reason
 from gkm.images.reference import Reference
 from gkm.images.signatures.log_lookup import MAX_LOOKUPS
-from gkm.images.signatures.rekor import RETRIEVE, Rekor, hashed
-from gkm.images.signatures.sigstore_services import Service as HTTPService
+from gkm.images.signatures.rekor import RETRIEVE, Rekor, hashedrekord_entry
+from gkm.images.signatures.sigstore_services import SigstoreService as HTTPService
 from gkm.images.signatures.verify import Verdict, Verifier
 from images_matrix import LAYER
 from images_signers import private_key
@@ -54,7 +54,7 @@ class Place:
         if logged:
             log = Rekor(HTTPService("Rekor", self.server.url))
             signature = base64.b64decode(kept[SIGNATURE_ANNOTATION])
-            log.hashed(payload, signature, kept[CERTIFICATE_ANNOTATION].encode())
+            log.add_hashedrekord(payload, signature, kept[CERTIFICATE_ANNOTATION].encode())
         push_legacy(self.target, self.ref.target, payload, kept)
 
     def verdict(self, *, lookup: bool = True, seconds: float = 60.0, subject: str = ALICE.subject) -> Verdict:
@@ -155,9 +155,9 @@ def test_an_entry_of_another_signature_does_not_count(place: Place) -> None:
     place.sign()
     other = Rekor(HTTPService("Rekor", place.server.url))
     key = private_key()
-    other.hashed(b"other", signature := key.sign(b"other"), key.public.pem)
+    other.add_hashedrekord(b"other", signature := key.sign(b"other"), key.public.pem)
     answer = HTTPService("Rekor", place.server.url).post(
-        RETRIEVE, json.dumps({"entries": [hashed(b"other", signature, key.public.pem)]}).encode()
+        RETRIEVE, json.dumps({"entries": [hashedrekord_entry(b"other", signature, key.public.pem)]}).encode()
     )
     place.server.fixed[RETRIEVE] = (200, answer.body)
     assert "about another signature" in refused(place.verdict())

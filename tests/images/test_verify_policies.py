@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from gkm.api.config import ConfigInvalid, Identity, Policy, Verification, parse
 from gkm.api.errors import Reason
-from gkm.images.signatures.judging import pairs
+from gkm.images.signatures.evaluation import max_matching
 from gkm.images.signatures.verify import Verdict, Verifier
 from images_site import Site
 from testbed.push import Target
@@ -93,7 +93,7 @@ def test_one_who_matches_two_identities_is_one_signer(site: Site, root: str) -> 
     [([], 0), ([[]], 0), ([[0]], 1), ([[0], [0]], 1), ([[0, 1], [0]], 2), ([[0, 1], [0, 1], [0, 1]], 2)],
 )
 def test_each_signer_gets_an_entry_of_his_own(stands: Sequence[Sequence[int]], count: int) -> None:
-    assert pairs(stands) == count
+    assert max_matching(stands) == count
 
 
 @pytest.mark.parametrize("order", [1, -1])

@@ -7,22 +7,23 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from gkm.images.archives import docker_archive_writing, oci_layout
-from gkm.images.packed import PIECE_BYTES, PackedImage, Report
+from gkm.images.archives import docker_archive_writer as docker_archive_writing
+from gkm.images.archives import oci_layout
+from gkm.images.local_image import PIECE_BYTES, LocalImage, ProgressCallback
 from gkm.images.reference import Reference
 from images_archives import file, packed, tree
 
-Write = Callable[[PackedImage, Path, Reference, Report], None]
+Write = Callable[[LocalImage, Path, Reference, ProgressCallback], None]
 REF = Reference.parse("registry.example/team/x:1")
 
 
 @pytest.fixture
-def image() -> PackedImage:
+def image() -> LocalImage:
     return packed(tree(file("a", secrets.token_bytes(8 * PIECE_BYTES))), tree(file("b", b"b")))
 
 
 @pytest.mark.parametrize("write", [oci_layout.write, docker_archive_writing.write])
-def test_reports_grow_within_a_layer_and_end_at_the_total(write: Write, image: PackedImage, tmp_path: Path) -> None:
+def test_reports_grow_within_a_layer_and_end_at_the_total(write: Write, image: LocalImage, tmp_path: Path) -> None:
     config, large, small = image.blobs
     from_file = tmp_path / "layer"
     from_file.write_bytes(b"".join(large.pieces()))

@@ -9,7 +9,7 @@ from threading import RLock
 from typing import Any, TypeVar
 
 from gkm.kube import decoding
-from gkm.kube.api import EVERYTHING, PAGE_LIMIT, Change, Object, Page, Selector, WatchEvent
+from gkm.kube.api import EVERYTHING, PAGE_LIMIT, Change, ListPage, ListSelector, Object, WatchEvent
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import Resource
 
@@ -41,8 +41,8 @@ class FakeApi:
             return _typed(resource, self._found(resource, namespace, name))
 
     def list_pages(
-        self, resource: Resource[T], selector: Selector = EVERYTHING, limit: int = PAGE_LIMIT
-    ) -> Iterator[Page[T]]:
+        self, resource: Resource[T], selector: ListSelector = EVERYTHING, limit: int = PAGE_LIMIT
+    ) -> Iterator[ListPage[T]]:
         with self._lock:
             self._called("list", resource, "")
             found = [value for key, value in sorted(self._objects.items()) if _selected(resource, selector, key, value)]
@@ -58,7 +58,9 @@ class FakeApi:
             part = {"metadata": metadata, "items": listed[start : start + limit]}
             yield decoding.page(resource, json.dumps(part).encode())[0]
 
-    def watch(self, resource: Resource[T], resource_version: str, selector: Selector = EVERYTHING) -> "FakeWatch[T]":
+    def watch(
+        self, resource: Resource[T], resource_version: str, selector: ListSelector = EVERYTHING
+    ) -> "FakeWatch[T]":
         with self._lock:
             self._called("watch", resource, resource_version)
             started: FakeWatch[T] = FakeWatch(resource, selector)
@@ -190,7 +192,7 @@ class FakeApi:
 class FakeWatch(Iterator[WatchEvent[T]]):
     """A watch that is fed by the fake."""
 
-    def __init__(self, resource: Resource[T], selector: Selector) -> None:
+    def __init__(self, resource: Resource[T], selector: ListSelector) -> None:
         self.resource = resource
         self._selector = selector
         self._queue: Queue[WatchEvent[T] | ApiError | None] = Queue()
@@ -229,7 +231,7 @@ class FakeWatch(Iterator[WatchEvent[T]]):
 
 
 def _typed(resource: Resource[T], value: Json) -> T:
-    return decoding.one(resource, json.dumps(value).encode())
+    return decoding.single_object(resource, json.dumps(value).encode())
 
 
 def _key(resource: Resource[Any], namespace: str | None, name: str) -> Key:
@@ -246,7 +248,7 @@ def _precondition(version: str | None, old: Json | None) -> None:
         raise ApiError(409, "Conflict", "the object has been modified")
 
 
-def _selected(resource: Resource[Any], selector: Selector, key: Key, value: Json) -> bool:
+def _selected(resource: Resource[Any], selector: ListSelector, key: Key, value: Json) -> bool:
     labels = dict(pair.split("=") for pair in selector.labels.split(",") if pair)
     fields = dict(pair.split("=") for pair in selector.fields.split(",") if pair)
     return (

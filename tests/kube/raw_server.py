@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from threading import Event, Thread
 
 from gkm.kube.client import HttpApi
-from gkm.kube.credentials import Credentials
+from gkm.kube.credentials import ApiCredentials
 from kubernetes.client.api_client import ApiClient
 from kubernetes.client.configuration import Configuration
 
@@ -50,7 +50,7 @@ class RawServer:
     def api(self) -> HttpApi:
         """Return the real client of it."""
         configuration = Configuration(host=f"http://127.0.0.1:{self.port}")
-        return HttpApi(Credentials(lambda: ApiClient(configuration)))
+        return HttpApi(ApiCredentials(lambda: ApiClient(configuration)))
 
     def _accept(self, listener: socket.socket) -> None:
         while not self._stopping.is_set():

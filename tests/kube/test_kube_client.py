@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from gkm.kube import client
 from gkm.kube.client import HttpApi
-from gkm.kube.credentials import Credentials
+from gkm.kube.credentials import ApiCredentials
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import GKMCACHES, Json
 from kubernetes.client.api_client import ApiClient
@@ -44,7 +44,7 @@ class Server:
 
     def api(self) -> HttpApi:
         configuration = Configuration(host=f"http://127.0.0.1:{self.http.server_port}")
-        return HttpApi(Credentials(lambda: ApiClient(configuration)))
+        return HttpApi(ApiCredentials(lambda: ApiClient(configuration)))
 
 
 @pytest.fixture

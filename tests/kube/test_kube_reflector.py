@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 from gkm.api.caches import GKMCache
-from gkm.kube.api import Selector
+from gkm.kube.api import ListSelector
 from gkm.kube.backoff import Backoff
 from gkm.kube.errors import ApiError
 from gkm.kube.reflector import Reflector
@@ -201,7 +201,7 @@ def test_a_handler_that_fails_loses_that_event_only(api: FakeApi) -> None:
 
 
 def test_only_the_selected_objects_are_told(api: FakeApi, told: Told) -> None:
-    reflector = Reflector(api, GKMCACHES, told, selector=Selector(fields="metadata.name=mine"), backoff=SOON)
+    reflector = Reflector(api, GKMCACHES, told, selector=ListSelector(fields="metadata.name=mine"), backoff=SOON)
     api.create(GKMCACHES, cache("theirs"))
     reflector.start()
     assert reflector.synced.wait(10)

@@ -6,9 +6,9 @@ from contextlib import suppress
 from typing import Generic, TypeVar
 
 from gkm.api.caches import GKMCache
-from gkm.kube.api import EVERYTHING, Selector, Watch, WatchEvent
+from gkm.kube.api import EVERYTHING, ListSelector, Watch, WatchEvent
 from gkm.kube.backoff import Backoff
-from gkm.kube.errors import NO_ANSWER, UNREADABLE, ApiError
+from gkm.kube.errors import NO_RESPONSE, UNREADABLE, ApiError
 from gkm.kube.reflector import Reflector
 from gkm.kube.resources import GKMCACHES, Json, Resource
 from hypothesis import given, settings
@@ -19,11 +19,11 @@ THIN: Resource[Json] = Resource("gkm.io/v1alpha1", "GKMCache", "gkmcaches", name
 AT_ONCE = Backoff(0.0001, 0.0002)
 NAMES = [f"x{number}" for number in range(6)]
 ERRORS = {
-    "broken": ApiError(NO_ANSWER, "Broken", "the watch broke off"),
+    "broken": ApiError(NO_RESPONSE, "Broken", "the watch broke off"),
     "gone": ApiError(410, "Expired", "too old resource version"),
     "busy": ApiError(429, "TooManyRequests", "later"),
     "ill": ApiError(500, "InternalError", "etcd"),
-    "unreadable": ApiError(NO_ANSWER, UNREADABLE, "cannot be read"),
+    "unreadable": ApiError(NO_RESPONSE, UNREADABLE, "cannot be read"),
 }
 Key = tuple[str, str]
 T = TypeVar("T")
@@ -117,7 +117,7 @@ def stormy(storm: Storm) -> FakeApi:
     api.fault = lambda _verb, _plural: storm.step()
     watching = api.watch
 
-    def watch(resource: Resource[T], resource_version: str, selector: Selector = EVERYTHING) -> Watch[T]:
+    def watch(resource: Resource[T], resource_version: str, selector: ListSelector = EVERYTHING) -> Watch[T]:
         return Interrupted(watching(resource, resource_version, selector), storm)
 
     api.watch = watch  # type: ignore[method-assign,assignment]

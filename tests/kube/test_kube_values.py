@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from gkm.api.caches import NAME_PATTERN
 from gkm.kube import decoding
-from gkm.kube.api import Change, Page, WatchEvent
+from gkm.kube.api import Change, ListPage, WatchEvent
 from gkm.kube.backoff import Backoff
 from gkm.kube.client import connect
 from gkm.kube.credentials import NotConfigured
 from gkm.kube.errors import ApiError, from_body
-from gkm.kube.events import MAX_NOTE_BYTES, Recorder, Regarding, Reporter, Told, event
+from gkm.kube.events import MAX_NOTE_BYTES, EventBody, Recorder, Regarding, Reporter, event_object
 from gkm.kube.resources import CLUSTERGKMCACHES, EVENTS, GKMCACHES, NODES, Json
 from gkm.kube.watches import HttpWatch
 from hypothesis import given
@@ -55,13 +55,13 @@ def test_a_pause_is_bounded_and_never_nothing(failures: int, first: float, cap: 
         (403, set()),
         (404, {"not_found"}),
         (409, {"conflict"}),
-        (410, {"gone"}),
+        (410, {"expired"}),
         (503, set()),
     ],
 )
 def test_what_an_error_means(status: int, properties: set[str]) -> None:
     error = ApiError(status, "", "")
-    names = ("not_found", "conflict", "gone")
+    names = ("not_found", "conflict", "expired")
     assert {name for name in names if getattr(error, name)} == properties
 
 
@@ -116,7 +116,7 @@ def test_a_list_that_is_none_is_an_error_of_ours() -> None:
     with pytest.raises(ApiError):
         decoding.page(GKMCACHES, b'{"items": 7}')
     empty = b'{"items": null, "metadata": {"resourceVersion": "7"}}'
-    assert decoding.page(GKMCACHES, empty) == (Page((), "7"), "")
+    assert decoding.page(GKMCACHES, empty) == (ListPage((), "7"), "")
 
 
 def test_an_error_in_a_watch_is_raised_with_its_code() -> None:
@@ -198,8 +198,8 @@ MOMENT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
 def test_an_event_fits_the_api() -> None:
-    told = Told("Warning", "SignatureMissing", "Verify", "ü" * MAX_NOTE_BYTES)
-    made = event(REGARDING, told, "now", REPORTER, MOMENT)
+    told = EventBody("Warning", "SignatureMissing", "Verify", "ü" * MAX_NOTE_BYTES)
+    made = event_object(REGARDING, told, "now", REPORTER, MOMENT)
     assert len(made["note"].encode()) < MAX_NOTE_BYTES
     assert made["eventTime"] == "2026-01-02T03:04:05.000000Z"
     assert made["regarding"]["namespace"] == made["metadata"]["namespace"] == "a"
@@ -208,22 +208,24 @@ def test_an_event_fits_the_api() -> None:
 @pytest.mark.parametrize("mark", [".", "-", ".-.-"])
 def test_the_name_of_an_event_is_one_also_where_that_of_its_object_is_cut(mark: str) -> None:
     regarding = replace(REGARDING, name="x" * (200 - len(mark)) + mark + "y" * 40)
-    made = event(regarding, Told("Normal", "R", "A", ""), "now", REPORTER, MOMENT)
+    made = event_object(regarding, EventBody("Normal", "R", "A", ""), "now", REPORTER, MOMENT)
     assert re.fullmatch(NAME_PATTERN, made["metadata"]["name"])
 
 
 def test_an_event_about_a_cluster_wide_object_lives_in_default() -> None:
-    made = event(Regarding("v1", "Node", "n", "", "u"), Told("Normal", "R", "A", ""), "now", REPORTER, MOMENT)
+    made = event_object(
+        Regarding("v1", "Node", "n", "", "u"), EventBody("Normal", "R", "A", ""), "now", REPORTER, MOMENT
+    )
     assert made["metadata"]["namespace"] == "default"
     assert "namespace" not in made["regarding"]
 
 
 def test_the_same_of_the_same_occasion_is_told_once_whoever_tells_it() -> None:
     api = FakeApi()
-    good, bad = Told("Normal", "Good", "Verify", ""), Told("Warning", "Bad", "Verify", "")
+    good, bad = EventBody("Normal", "Good", "Verify", ""), EventBody("Warning", "Bad", "Verify", "")
     for by in (REPORTER, Reporter("c", "another")):
         for told, occasion in ((good, "1"), (good, "1"), (bad, "1"), (good, "2")):
-            Recorder(api, by).tell(REGARDING, told, occasion)
+            Recorder(api, by).emit(REGARDING, told, occasion)
     reasons = [entry.value["reason"] for page in api.list_pages(EVENTS) for entry in page.entries]
     assert sorted(reasons) == ["Bad", "Good", "Good"]
 
@@ -231,7 +233,7 @@ def test_the_same_of_the_same_occasion_is_told_once_whoever_tells_it() -> None:
 def test_an_event_that_cannot_be_sent_hurts_nobody() -> None:
     api = FakeApi()
     api.fault = lambda _verb, _plural: ApiError(403, "Forbidden", "no")
-    Recorder(api, REPORTER).tell(REGARDING, Told("Normal", "Good", "Verify", ""), "now")
+    Recorder(api, REPORTER).emit(REGARDING, EventBody("Normal", "Good", "Verify", ""), "now")
     assert [(verb, plural) for verb, plural, _ in api.calls] == [("create", "events")]
 
 
@@ -242,6 +244,6 @@ def test_what_is_written_may_be_a_struct_or_json() -> None:
         "metadata": {"name": "x"},
         "spec": {"image": "y"},
     }
-    cache = decoding.one(GKMCACHES, json.dumps(made).encode())
+    cache = decoding.single_object(GKMCACHES, json.dumps(made).encode())
     assert decoding.plain(made) is made
     assert {"apiVersion": "gkm.io/v1alpha1", "kind": "GKMCache"}.items() <= decoding.plain(cache).items()

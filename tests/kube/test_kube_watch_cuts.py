@@ -60,7 +60,7 @@ def test_a_cut_in_the_middle_of_a_chunk_is_an_error(then: str) -> None:
     within = Answer(WHOLE[: len(HEAD) + CHUNK_BYTES + 20], then)
     with RawServer.start(lambda _: within) as server, pytest.raises(ApiError) as caught:
         list(server.api().watch(THIN, "0"))
-    assert (caught.value.status, caught.value.gone) == (0, False)
+    assert (caught.value.status, caught.value.expired) == (0, False)
 
 
 def test_a_clean_end_in_the_middle_of_a_line_is_an_end_and_half_an_event_is_none() -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from csi_harness.odd_files import make_device, make_socket
-from gkm.mounts import added
-from gkm.mounts.added import Added, TooMuch
+from gkm.mounts import copy_changes as added
+from gkm.mounts.copy_changes import CaptureTooLarge, CopyResult
 from testbed.descriptors import open_below
 
 PLENTY = 1 << 30
@@ -29,11 +29,11 @@ def below(tmp_path: Path) -> Path:
     return tmp_path / "below"
 
 
-def copied(volume: Path, *lowers: Path, most: int = PLENTY) -> Added:
+def copied(volume: Path, *lowers: Path, most: int = PLENTY) -> CopyResult:
     return copied_to(volume.with_name("kept"), volume, lowers, most)
 
 
-def copied_to(kept: Path, volume: Path, lowers: Sequence[Path], most: int) -> Added:
+def copied_to(kept: Path, volume: Path, lowers: Sequence[Path], most: int) -> CopyResult:
     with ExitStack() as held:
 
         def opened(path: Path) -> int:
@@ -41,7 +41,7 @@ def copied_to(kept: Path, volume: Path, lowers: Sequence[Path], most: int) -> Ad
             held.callback(os.close, descriptor)
             return descriptor
 
-        return added.copy(opened(volume), [opened(lower) for lower in lowers], kept, most)
+        return added.copy_changes(opened(volume), [opened(lower) for lower in lowers], kept, most)
 
 
 def kept_of(volume: Path) -> dict[bytes, bytes]:
@@ -70,7 +70,7 @@ def test_what_lies_below_is_not_taken_and_what_is_new_is(volume: Path, below: Pa
     same(beside, volume, "K/group", "rewritten")
     (volume / "K" / "new").write_text("compiled")
 
-    assert copied(volume, beside, below) == Added(1, 8, 0)
+    assert copied(volume, beside, below) == CopyResult(1, 8, 0)
 
     assert kept_of(volume) == {b"K/new": b"compiled"}
 
@@ -108,7 +108,7 @@ def test_a_link_below_is_not_followed_to_find_what_was_there(volume: Path, below
 
 def test_nothing_new_leaves_an_empty_directory_without_those_in_it(volume: Path) -> None:
     (volume / "a" / "b").mkdir(parents=True)
-    assert copied(volume) == Added(0, 0, 0)
+    assert copied(volume) == CopyResult(0, 0, 0)
     assert list(volume.with_name("kept").iterdir()) == []
 
 
@@ -128,7 +128,7 @@ def test_nothing_new_leaves_an_empty_directory_without_those_in_it(volume: Path)
 def test_what_is_neither_a_file_nor_a_directory_is_left(volume: Path, make: Callable[[Path], None]) -> None:
     make(volume / "odd")
     (volume / "real").write_text("x")
-    assert copied(volume) == Added(1, 1, 1)
+    assert copied(volume) == CopyResult(1, 1, 1)
     assert kept_of(volume) == {b"real": b"x"}
 
 
@@ -167,7 +167,7 @@ def test_depth_has_a_bound(volume: Path) -> None:
     deep(volume, added.MAX_DEPTH)
     copied(volume)
     deep(volume / "d", added.MAX_DEPTH)
-    with pytest.raises(TooMuch, match="14 deep"):
+    with pytest.raises(CaptureTooLarge, match="14 deep"):
         copied_to(volume.with_name("again"), volume, (), PLENTY)
 
 
@@ -179,7 +179,7 @@ def test_a_tree_of_hundreds_of_levels_is_refused(volume: Path) -> None:
         os.close(here)
         here = below
     os.close(here)
-    with pytest.raises(TooMuch, match="deep"):
+    with pytest.raises(CaptureTooLarge, match="deep"):
         copied(volume)
 
 
@@ -189,14 +189,14 @@ def test_their_number_has_a_bound(volume: Path, monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr(added, "MAX_FILES", 10)
     for number in range(11):
         make(volume / str(number))  # type: ignore[operator]
-    with pytest.raises(TooMuch, match="more than 10 files"):
+    with pytest.raises(CaptureTooLarge, match="more than 10 files"):
         copied(volume)
 
 
 def test_bytes_have_a_bound_in_whole_blocks(volume: Path) -> None:
     (volume / "one").write_bytes(bytes(4097))
     assert copied(volume, most=8192).bytes == 4097
-    with pytest.raises(TooMuch, match="more than 8191 bytes"):
+    with pytest.raises(CaptureTooLarge, match="more than 8191 bytes"):
         copied_to(volume.with_name("again"), volume, (), 8191)
 
 
@@ -204,14 +204,14 @@ def test_empty_files_cost_something_too(volume: Path) -> None:
     for number in range(3):
         (volume / str(number)).touch()
     assert copied(volume, most=3 * 4096).files == 3
-    with pytest.raises(TooMuch):
+    with pytest.raises(CaptureTooLarge):
         copied_to(volume.with_name("again"), volume, (), 3 * 4096 - 1)
 
 
 def test_a_file_that_is_one_hole_is_refused_before_a_byte_of_it_is_read(volume: Path) -> None:
     with (volume / "hole").open("wb") as file:
         file.truncate(1 << 40)
-    with pytest.raises(TooMuch):
+    with pytest.raises(CaptureTooLarge):
         copied(volume)
     assert kept_of(volume) == {}
 
@@ -229,7 +229,7 @@ def test_a_file_that_grows_under_the_copy_gives_no_more_than_it_had(
         return read(descriptor, size)
 
     monkeypatch.setattr(os, "read", growing)
-    assert copied(volume) == Added(1, 5, 0)
+    assert copied(volume) == CopyResult(1, 5, 0)
 
 
 def test_a_file_that_shrinks_under_the_copy_gives_what_is_left(volume: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,7 +242,7 @@ def test_a_file_that_shrinks_under_the_copy_gives_what_is_left(volume: Path, mon
         return read(descriptor, size)
 
     monkeypatch.setattr(os, "read", shrinking)
-    assert copied(volume) == Added(1, 2, 0)
+    assert copied(volume) == CopyResult(1, 2, 0)
 
 
 @pytest.mark.parametrize("becomes", ["nothing", "a link", "a pipe"])
@@ -263,7 +263,7 @@ def test_what_changes_between_two_looks_is_left_and_the_rest_is_taken(
         return opened(path, flags, mode, dir_fd=dir_fd)
 
     monkeypatch.setattr(os, "open", changing)
-    assert copied(volume) == Added(1, 1, 1)
+    assert copied(volume) == CopyResult(1, 1, 1)
     assert kept_of(volume) == {b"real": b"x"}
 
 
@@ -294,7 +294,7 @@ def test_a_name_that_no_image_can_hold_is_left_and_costs_nothing_else(tmp_path: 
     os.close(descriptor)
     mount = os.open(source, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        found = added.copy(mount, [], tmp_path / "kept", 1 << 20)
+        found = added.copy_changes(mount, [], tmp_path / "kept", 1 << 20)
     finally:
         os.close(mount)
-    assert (found.files, found.left) == (1, 1)
+    assert (found.files, found.skipped) == (1, 1)

@@ -5,7 +5,8 @@ import os
 from pathlib import Path
 
 import pytest
-from gkm.mounts import beneath, syscalls, targets
+from gkm.mounts import safe_open as beneath
+from gkm.mounts import syscalls, targets
 from testbed.descriptors import open_below
 
 
@@ -21,14 +22,14 @@ def root(tmp_path: Path) -> Path:
 
 
 def test_a_directory_beneath_is_opened(root: Path) -> None:
-    with beneath.directory(root, "a/b") as descriptor:
-        assert beneath.name_of(descriptor) == str(root / "a" / "b")
+    with beneath.open_directory(root, "a/b") as descriptor:
+        assert beneath.resolved_path(descriptor) == str(root / "a" / "b")
 
 
 def test_the_root_itself_may_be_a_link(root: Path, tmp_path: Path) -> None:
     (tmp_path / "alias").symlink_to(root)
-    with beneath.directory(tmp_path / "alias", "a") as descriptor:
-        assert beneath.name_of(descriptor) == str(root / "a")
+    with beneath.open_directory(tmp_path / "alias", "a") as descriptor:
+        assert beneath.resolved_path(descriptor) == str(root / "a")
 
 
 @pytest.mark.parametrize(
@@ -48,7 +49,7 @@ def test_the_root_itself_may_be_a_link(root: Path, tmp_path: Path) -> None:
     ],
 )
 def test_what_is_not_beneath_is_refused(root: Path, relative: str, code: int) -> None:
-    with pytest.raises(OSError, match=r"\[Errno") as caught, beneath.directory(root, relative):
+    with pytest.raises(OSError, match=r"\[Errno") as caught, beneath.open_directory(root, relative):
         pass
     assert caught.value.errno == code
 
@@ -56,7 +57,7 @@ def test_what_is_not_beneath_is_refused(root: Path, relative: str, code: int) ->
 def test_descriptors_are_given_back(root: Path) -> None:
     for relative in ("a", "missing", "out"):
         try:
-            with targets.opened(root, root / relative / "t") as target, target.held():
+            with targets.open_target(root, root / relative / "t") as target, target.open_directory():
                 pass
         except OSError:
             pass
@@ -64,7 +65,7 @@ def test_descriptors_are_given_back(root: Path) -> None:
 
 
 def test_a_target_is_made_once_and_removed(root: Path) -> None:
-    with targets.opened(root, root / "a" / "t") as target:
+    with targets.open_target(root, root / "a" / "t") as target:
         assert target.point == str(root / "a" / "t")
         assert (target.make(), target.make()) == (True, False)
         assert target.is_empty()
@@ -75,23 +76,23 @@ def test_a_target_is_made_once_and_removed(root: Path) -> None:
 
 @pytest.mark.parametrize("name", ["link", "out", "file"])
 def test_a_target_that_is_no_directory_is_not_held(root: Path, name: str) -> None:
-    with targets.opened(root, root / name) as target:
+    with targets.open_target(root, root / name) as target:
         assert not target.make()
-        with pytest.raises(NotADirectoryError), target.held():
+        with pytest.raises(NotADirectoryError), target.open_directory():
             pass
         assert not target.remove()
     assert os.path.lexists(root / name)
 
 
 def test_what_others_put_into_a_target_is_never_removed(root: Path) -> None:
-    with targets.opened(root, root / "a") as target:
+    with targets.open_target(root, root / "a") as target:
         assert not target.is_empty()
         assert not target.remove()
     assert (root / "a" / "b").exists()
 
 
 def test_a_target_outside_the_root_is_refused(root: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="not in the subpath"), targets.opened(root, tmp_path / "outside" / "t"):
+    with pytest.raises(ValueError, match="not in the subpath"), targets.open_target(root, tmp_path / "outside" / "t"):
         pass
 
 
@@ -105,8 +106,8 @@ def test_what_the_kernel_asks_to_try_again_is_tried_again(root: Path, monkeypatc
         return once(directory, path, flags, resolve)
 
     monkeypatch.setattr(syscalls, "_openat2", busy)
-    with beneath.directory(root, "a") as found:
-        assert beneath.name_of(found) == str(root / "a")
+    with beneath.open_directory(root, "a") as found:
+        assert beneath.resolved_path(found) == str(root / "a")
 
 
 def test_trying_again_has_an_end(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,5 +115,5 @@ def test_trying_again_has_an_end(root: Path, monkeypatch: pytest.MonkeyPatch) ->
         raise BlockingIOError(errno.EAGAIN, "try again")
 
     monkeypatch.setattr(syscalls, "_openat2", busy)
-    with pytest.raises(BlockingIOError), beneath.directory(root, "a"):
+    with pytest.raises(BlockingIOError), beneath.open_directory(root, "a"):
         pass

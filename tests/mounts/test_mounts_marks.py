@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from gkm.mounts.marks import Mark, MarkedMount, mark_of, marked
+from gkm.mounts.marks import Mark, MarkedMount, mark_of, marked_mounts
 from gkm.mounts.mountinfo import Mount
 
 MARK = Mark("csi-1", "sha256:00ff")
@@ -16,7 +16,7 @@ def test_a_mark_is_read_as_it_was_written() -> None:
 
 def test_our_mounts_are_found_among_others() -> None:
     others = [replace(OURS, source="overlay"), Mount("/", "/", "ext4", "/dev/vda")]
-    assert list(marked([others[0], OURS, others[1]])) == [MarkedMount("/k/t", MARK)]
+    assert list(marked_mounts([others[0], OURS, others[1]])) == [MarkedMount("/k/t", MARK)]
 
 
 @pytest.mark.parametrize(

@@ -15,13 +15,13 @@ for name in ("lower,with:odd\\\\characters", "empty", "pods/p"):
 
 def mount(name="gkm:csi-1@sha256:00"):
     with (
-        beneath.directory(root, "lower,with:odd\\\\characters") as lower,
-        beneath.directory(root, "empty") as empty,
-        targets.opened(root, target) as place,
+        safe_open.open_directory(root, "lower,with:odd\\\\characters") as lower,
+        safe_open.open_directory(root, "empty") as empty,
+        targets.open_target(root, target) as opened,
     ):
-        place.make()
-        with place.held() as held:
-            overlay.mount_read_only((lower, empty), held, name)
+        opened.make()
+        with opened.open_directory() as point:
+            overlay.mount_read_only((lower, empty), point, name)
 """
 
 
@@ -61,7 +61,7 @@ def test_our_mark_stands_in_mountinfo(tmp_path: Path) -> None:
         tmp_path,
         """
         mount()
-        assert [found.mark for found in marked(mounts())] == [Mark("csi-1", "sha256:00")]
+        assert [found.mark for found in marked_mounts(mounts())] == [Mark("csi-1", "sha256:00")]
         """,
     )
 
@@ -72,9 +72,9 @@ def test_stacked_mounts_all_go(tmp_path: Path) -> None:
         """
         mount(); mount(); mount()
         assert len(mounts()) == 3
-        assert take_away() == 3
+        assert unmount_target() == 3
         assert not mounts()
-        assert take_away() == 0
+        assert unmount_target() == 0
         """,
     )
 
@@ -86,7 +86,7 @@ def test_there_is_an_end_to_taking_away(tmp_path: Path) -> None:
         unmount.MAX_STACKED = 2
         mount(); mount(); mount()
         try:
-            take_away()
+            unmount_target()
         except unmount.StillMounted:
             pass
         else:
@@ -101,7 +101,7 @@ def test_a_mount_that_is_in_use_goes_and_its_user_keeps_the_file(tmp_path: Path)
         """
         mount()
         with (target / "one").open() as file:
-            assert take_away() == 1
+            assert unmount_target() == 1
             assert not mounts()
             assert file.read() == "hello"
         """,
@@ -115,15 +115,15 @@ def test_a_link_is_never_unmounted_through(tmp_path: Path) -> None:
         mount()
         alias = root / "pods" / "p" / "alias"
         alias.symlink_to(target)
-        with targets.opened(root, alias) as place:
-            assert unmount.unmount_all(place.parent, place.name) == 0
+        with targets.open_target(root, alias) as opened:
+            assert unmount.unmount_all(opened.parent, opened.name) == 0
         assert len(mounts()) == 1
         """,
     )
 
 
 def test_unmounting_what_is_not_there_is_nothing(tmp_path: Path) -> None:
-    inside(tmp_path, "assert take_away() == 0")
+    inside(tmp_path, "assert unmount_target() == 0")
 
 
 def test_one_lower_layer_is_refused_before_the_kernel_does(tmp_path: Path) -> None:

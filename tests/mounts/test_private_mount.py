@@ -18,12 +18,12 @@ for name in ("lower", "empty", "pods/p", "scratch"):
 scratch = root / "scratch"
 
 def mount(size=1 << 20, lowers=("lower", "empty"), scratch=scratch):
-    with ExitStack() as held:
-        opened = [held.enter_context(beneath.directory(root, name)) for name in lowers]
-        place = held.enter_context(targets.opened(root, target))
-        place.make()
-        point = held.enter_context(place.held())
-        overlay.mount_private(opened, point, "gkm:csi-1@sha256:00", scratch=scratch, size=size)
+    with ExitStack() as stack:
+        layers = [stack.enter_context(safe_open.open_directory(root, name)) for name in lowers]
+        opened = stack.enter_context(targets.open_target(root, target))
+        opened.make()
+        point = stack.enter_context(opened.open_directory())
+        overlay.mount_private(layers, point, "gkm:csi-1@sha256:00", scratch=scratch, size=size)
 """
 
 
@@ -43,7 +43,7 @@ def test_one_mount_is_left_and_it_can_be_written_to(tmp_path: Path) -> None:
         assert [found.kind for found in mounts()] == ["overlay"]
         assert list(scratch.iterdir()) == []
         scratch.rmdir()
-        assert take_away() == 1
+        assert unmount_target() == 1
         assert not mounts()
         """,
     )
@@ -130,7 +130,7 @@ def test_the_layer_goes_with_the_mount_and_is_another_one_next_time(tmp_path: Pa
         """
         mount()
         (target / "new").write_text("mine")
-        assert take_away() == 1
+        assert unmount_target() == 1
         mount()
         assert sorted(path.name for path in target.iterdir()) == ["one"]
         """,
@@ -147,7 +147,7 @@ def test_a_view_of_a_mount_shows_nothing_that_is_mounted_inside(tmp_path: Path) 
         syscalls.mount("x", str(target / "place"), "tmpfs", 0, "")
         assert list((target / "place").iterdir()) == []
         before = len(mounts())
-        with targets.opened(root, target) as place, place.held() as point:
+        with targets.open_target(root, target) as opened, opened.open_directory() as point:
             view = syscalls.open_tree(point)
         assert os.listdir(f"/proc/self/fd/{view}/place") == ["mine"]
         assert len(mounts()) == before
@@ -170,8 +170,8 @@ def test_what_is_mounted_on_a_target_is_never_looked_into(tmp_path: Path) -> Non
         mount()
         def never(*_):
             raise AssertionError("a stranger's file system may never answer")
-        targets.Target.is_empty = never
-        assert [mark.owner for mark in mounter.look(target).mounts] == ["csi-1"]
+        targets.MountTarget.is_empty = never
+        assert [mark.owner for mark in mounter.observe(target).mounts] == ["csi-1"]
         """,
     )
 
@@ -181,17 +181,17 @@ def test_mounts_of_ours_are_told_by_the_path_that_kubelet_has_for_them(tmp_path:
         tmp_path,
         """
         from gkm.hoststate.layout import Layout
-        from gkm_csi.ledger import Ledger
+        from gkm_csi.volume_records import VolumeRecords
         from gkm_csi.mounter import Mounter
         from gkm_csi.reconcile import reconcile
         mount()
         linked = root.with_name("linked")
         linked.symlink_to(root)
         layout = Layout(root / "state", root / "run")
-        layout.make()
+        layout.make_directories()
         mounter = Mounter(layout, linked)
-        assert [found.point for found in mounter.ours()] == [str(linked / "pods" / "p" / "t")]
-        reconcile(layout, Ledger(layout), mounter)
+        assert [found.point for found in mounter.own_mounts()] == [str(linked / "pods" / "p" / "t")]
+        reconcile(layout, VolumeRecords(layout), mounter)
         assert not mounts()
         """,
     )

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from gkm.mounts import relocation, relocation_tree
-from gkm.mounts.relocation import Layer, Relocated, UnderWay, relocate
-from gkm.mounts.relocation_paths import MountPath
-from gkm.mounts.relocation_tree import Counts, Unrelocatable
+from gkm.mounts.relocation import tree_store as relocation
+from gkm.mounts.relocation import tree_writer as relocation_tree
+from gkm.mounts.relocation.mount_path import MountPath
+from gkm.mounts.relocation.tree_store import RelocatedTree, RelocationInProgress, RelocationLayer, relocate
+from gkm.mounts.relocation.tree_writer import RewriteCounts, Unrelocatable
 
 DATA = Path(__file__).resolve().parent.parent / "data" / "triton-cache"
 CACHE = MountPath("/root/.triton/cache")
@@ -42,22 +43,22 @@ def reboot(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_a_tree_is_made_for_the_mount_path(content: int, place: Path) -> None:
-    found = relocate(content, Layer(CACHE), place)
-    assert found == Relocated(place / CACHE.key / "tree", Counts(rewritten=2, incomplete=0))
+    found = relocate(content, RelocationLayer(CACHE), place)
+    assert found == RelocatedTree(place / CACHE.key / "tree", RewriteCounts(rewritten=2, incomplete=0))
     assert len(list(found.tree.glob("*/__grp__add_kernel.json"))) == 2
     assert names(place) == {CACHE.key}
 
 
 def test_it_is_made_once(content: int, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = relocate(content, Layer(CACHE), place)
+    first = relocate(content, RelocationLayer(CACHE), place)
     monkeypatch.setattr(relocation_tree, "write", None)
-    assert relocate(content, Layer(CACHE), place) == first
+    assert relocate(content, RelocationLayer(CACHE), place) == first
 
 
 def test_another_mount_path_is_another_tree_and_leaves_the_first_alone(content: int, place: Path) -> None:
-    first = relocate(content, Layer(CACHE), place)
+    first = relocate(content, RelocationLayer(CACHE), place)
     inode = first.tree.stat().st_ino
-    second = relocate(content, Layer(OTHER), place)
+    second = relocate(content, RelocationLayer(OTHER), place)
     assert second.tree != first.tree
     assert first.tree.stat().st_ino == inode
     assert names(place) == {CACHE.key, OTHER.key}
@@ -67,24 +68,24 @@ def test_other_directories_beside_it_are_left_alone(content: int, place: Path) -
     kept = place / "somebody-else" / "file"
     kept.parent.mkdir(parents=True)
     kept.touch()
-    relocate(content, Layer(CACHE), place)
+    relocate(content, RelocationLayer(CACHE), place)
     assert kept.exists()
 
 
 def test_a_tree_says_for_which_path_it_was_made(content: int, place: Path) -> None:
-    relocate(content, Layer(CACHE), place)
+    relocate(content, RelocationLayer(CACHE), place)
     assert json.loads((place / CACHE.key / "made.json").read_text())["mountPath"] == CACHE.text
 
 
 def test_a_tree_of_an_earlier_boot_is_made_anew(
     content: int, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = relocate(content, Layer(CACHE), place)
+    found = relocate(content, RelocationLayer(CACHE), place)
     half = next(found.tree.glob("*/__grp__*"))
     half.chmod(0o644)
     half.write_bytes(b"")  # what a power cut leaves
     reboot(monkeypatch, tmp_path)
-    assert relocate(content, Layer(CACHE), place) == found
+    assert relocate(content, RelocationLayer(CACHE), place) == found
     assert half.read_bytes()
     assert names(place) == {CACHE.key}
 
@@ -101,23 +102,23 @@ def test_a_tree_of_an_earlier_boot_is_made_anew(
     ],
 )
 def test_a_tree_whose_record_is_not_ours_is_made_anew(content: int, place: Path, made: bytes | None) -> None:
-    relocate(content, Layer(CACHE), place)
+    relocate(content, RelocationLayer(CACHE), place)
     record = place / CACHE.key / "made.json"
     if made is None:
         record.unlink()
     else:
         record.write_bytes(made)
-    relocate(content, Layer(CACHE), place)
+    relocate(content, RelocationLayer(CACHE), place)
     assert json.loads(record.read_text())["rewritten"] == 2
 
 
 @pytest.mark.parametrize("field", ["format", "bootId", "mountPath", "rewritten", "incomplete"])
 def test_every_field_of_the_record_counts(content: int, place: Path, field: str) -> None:
-    relocate(content, Layer(CACHE), place)
+    relocate(content, RelocationLayer(CACHE), place)
     record = place / CACHE.key / "made.json"
     good = record.read_bytes()
     record.write_text(json.dumps({**json.loads(good), field: None}))
-    relocate(content, Layer(CACHE), place)
+    relocate(content, RelocationLayer(CACHE), place)
     assert record.read_bytes() == good
 
 
@@ -125,7 +126,7 @@ def test_what_a_death_left_is_removed(content: int, place: Path) -> None:
     left = place / ".tmp-0123456789abcdef" / "tree" / "K"
     left.mkdir(parents=True)
     (left / "__grp__half.json").touch(mode=0o444)
-    relocate(content, Layer(CACHE), place)
+    relocate(content, RelocationLayer(CACHE), place)
     assert names(place) == {CACHE.key}
 
 
@@ -134,20 +135,20 @@ def test_while_another_makes_one_nothing_waits_and_nothing_is_removed(content: i
     under_way.mkdir(parents=True)
     with (place / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(UnderWay):
-            relocate(content, Layer(CACHE), place)
+        with pytest.raises(RelocationInProgress):
+            relocate(content, RelocationLayer(CACHE), place)
     assert under_way.exists()
 
 
 def test_a_tree_that_is_there_needs_no_lock(content: int, place: Path) -> None:
-    found = relocate(content, Layer(CACHE), place)
+    found = relocate(content, RelocationLayer(CACHE), place)
     with (place / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert relocate(content, Layer(CACHE), place) == found
+        assert relocate(content, RelocationLayer(CACHE), place) == found
 
 
 def test_content_that_is_refused_leaves_nothing(content: int, place: Path, tmp_path: Path) -> None:
-    found = relocate(content, Layer(CACHE), place)
+    found = relocate(content, RelocationLayer(CACHE), place)
     bad = tmp_path / "content"
     (bad / "K").mkdir(parents=True)
     (bad / "K" / "__grp__a.json").touch()
@@ -155,7 +156,7 @@ def test_content_that_is_refused_leaves_nothing(content: int, place: Path, tmp_p
     descriptor = os.open(bad, os.O_PATH)
     try:
         with pytest.raises(Unrelocatable):
-            relocate(descriptor, Layer(OTHER), place)
+            relocate(descriptor, RelocationLayer(OTHER), place)
     finally:
         os.close(descriptor)
     assert names(place) == {CACHE.key}
@@ -163,18 +164,18 @@ def test_content_that_is_refused_leaves_nothing(content: int, place: Path, tmp_p
 
 
 def test_a_full_disk_leaves_what_was_there(content: int, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object, **_named: object) -> Counts:
+    def full(*_: object, **_named: object) -> RewriteCounts:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(relocation_tree, "write", full)
     with pytest.raises(OSError, match="No space left"):
-        relocate(content, Layer(CACHE), place)
+        relocate(content, RelocationLayer(CACHE), place)
     assert names(place) == set()
 
 
 def test_trees_are_removed_with_their_cache(content: int, place: Path) -> None:
-    relocate(content, Layer(CACHE), place)
-    relocate(content, Layer(OTHER), place)
+    relocate(content, RelocationLayer(CACHE), place)
+    relocate(content, RelocationLayer(OTHER), place)
     relocation.remove(place)
     assert not place.exists()
     assert place.parent.exists()

@@ -8,11 +8,12 @@ from pathlib import Path
 from threading import Event, Thread
 
 import pytest
-from gkm.mounts import relocation, relocation_tree
-from gkm.mounts.relocation import Layer, UnderWay
-from gkm.mounts.relocation_paths import MountPath
-from gkm.mounts.relocation_shares import MAX_TREES, Uses
-from gkm.mounts.relocation_tree import Counts, Unrelocatable
+from gkm.mounts.relocation import tree_store as relocation
+from gkm.mounts.relocation import tree_writer as relocation_tree
+from gkm.mounts.relocation.mount_path import MountPath
+from gkm.mounts.relocation.tree_limits import MAX_TREES, Uses
+from gkm.mounts.relocation.tree_store import RelocationInProgress, RelocationLayer
+from gkm.mounts.relocation.tree_writer import RewriteCounts, Unrelocatable
 
 DEADLINE = 60
 PATH = MountPath("/cache")
@@ -30,53 +31,53 @@ def content(tmp_path: Path) -> Iterator[int]:
     os.close(descriptor)
 
 
-def layers(number: int) -> list[Layer]:
-    return [Layer(MountPath(f"/path/{one}")) for one in range(number)]
+def layers(number: int) -> list[RelocationLayer]:
+    return [RelocationLayer(MountPath(f"/path/{one}")) for one in range(number)]
 
 
 def test_no_more_trees_are_made_at_a_time_than_leave_threads_for_others(
     content: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun, go_on = [Event() for _ in range(relocation.MAX_AT_ONCE)], Event()
+    begun, go_on = [Event() for _ in range(relocation.MAX_CONCURRENT)], Event()
     left = iter(begun)
     write = relocation_tree.write
 
-    def slow(*arguments: object, **more: object) -> Counts:
+    def slow(*arguments: object, **more: object) -> RewriteCounts:
         next(left).set()
         assert go_on.wait(DEADLINE)
         return write(*arguments, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(relocation_tree, "write", slow)
     threads = [
-        Thread(target=relocation.relocate, args=(content, Layer(PATH), tmp_path / str(number)))
-        for number in range(relocation.MAX_AT_ONCE)
+        Thread(target=relocation.relocate, args=(content, RelocationLayer(PATH), tmp_path / str(number)))
+        for number in range(relocation.MAX_CONCURRENT)
     ]
     try:
         for thread in threads:
             thread.start()
         assert all(event.wait(DEADLINE) for event in begun)
-        with pytest.raises(UnderWay):
-            relocation.relocate(content, Layer(PATH), tmp_path / "one more")
+        with pytest.raises(RelocationInProgress):
+            relocation.relocate(content, RelocationLayer(PATH), tmp_path / "one more")
     finally:
         go_on.set()
         for thread in threads:
             thread.join(DEADLINE)
     monkeypatch.setattr(relocation_tree, "write", write)
-    assert relocation.relocate(content, Layer(PATH), tmp_path / "one more").tree.is_dir()
+    assert relocation.relocate(content, RelocationLayer(PATH), tmp_path / "one more").tree.is_dir()
     # One that is there is found, whatever is being made.
-    assert relocation.relocate(content, Layer(PATH), tmp_path / "0").tree.is_dir()
+    assert relocation.relocate(content, RelocationLayer(PATH), tmp_path / "0").tree.is_dir()
 
 
 def test_a_failure_gives_its_turn_back(content: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object, **__: object) -> Counts:
+    def refuse(*_: object, **__: object) -> RewriteCounts:
         raise Unrelocatable("no")
 
     with monkeypatch.context() as patch:
         patch.setattr(relocation_tree, "write", refuse)
-        for _ in range(relocation.MAX_AT_ONCE + 1):
+        for _ in range(relocation.MAX_CONCURRENT + 1):
             with pytest.raises(Unrelocatable):
-                relocation.relocate(content, Layer(PATH), tmp_path / "place")
-    relocation.relocate(content, Layer(PATH), tmp_path / "place")
+                relocation.relocate(content, RelocationLayer(PATH), tmp_path / "place")
+    relocation.relocate(content, RelocationLayer(PATH), tmp_path / "place")
 
 
 def test_a_tree_that_somebody_finds_while_it_is_given_up_stays(content: int, tmp_path: Path) -> None:
@@ -91,13 +92,16 @@ def test_a_tree_that_somebody_finds_while_it_is_given_up_stays(content: int, tmp
         asked.append(None)
         return Uses([found.key]) if len(asked) > 2 else Uses()
 
-    relocation.relocate(content, Layer(PATH), place, in_use)
+    relocation.relocate(content, RelocationLayer(PATH), place, in_use)
 
-    assert {path.name for path in place.iterdir() if not path.name.startswith(".")} == {found.key, Layer(PATH).key}
+    assert {path.name for path in place.iterdir() if not path.name.startswith(".")} == {
+        found.key,
+        RelocationLayer(PATH).key,
+    }
     assert not list(place.glob(".tmp-*"))
 
 
-@pytest.mark.parametrize("name", [".tmp-x", Layer(PATH).key])
+@pytest.mark.parametrize("name", [".tmp-x", RelocationLayer(PATH).key])
 @pytest.mark.parametrize("kind", ["file", "link"])
 def test_a_file_in_the_place_of_a_directory_of_ours_goes(content: int, tmp_path: Path, name: str, kind: str) -> None:
     place, theirs = tmp_path / "place", tmp_path / "theirs"
@@ -107,7 +111,7 @@ def test_a_file_in_the_place_of_a_directory_of_ours_goes(content: int, tmp_path:
         (place / name).write_text("in the way")
     else:
         (place / name).symlink_to(theirs)
-    assert relocation.relocate(content, Layer(PATH), place).tree.is_dir()
+    assert relocation.relocate(content, RelocationLayer(PATH), place).tree.is_dir()
     assert theirs.is_dir()
     assert [path.name for path in place.iterdir() if path.name.startswith(".")] == [".lock"]
 
@@ -124,20 +128,20 @@ def test_more_directories_than_may_be_made_refuse_a_private_layer_only(
     monkeypatch.setattr(relocation_tree, "MAX_DIRECTORIES", 1)
     relocation_tree.write(content, tmp_path / "plain", PATH)
     with pytest.raises(Unrelocatable, match="more than 1 directories"):
-        relocation_tree.write(content, tmp_path / "open", None, is_open=True)
+        relocation_tree.write(content, tmp_path / "open", None, is_writable=True)
 
 
 def test_more_names_than_are_held_refuse_only_who_needs_them(
     content: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(relocation_tree, "MAX_BESIDE", 2)
+    monkeypatch.setattr(relocation_tree, "MAX_SIBLINGS", 2)
     directory = tmp_path / "content" / "K"
     (directory / "one").touch()
     relocation_tree.write(content, tmp_path / "two", PATH)
     (directory / "two").touch()
     with pytest.raises(Unrelocatable, match=r"more than 2 files lie beside 'K/__grp__k\.json'"):
         relocation_tree.write(content, tmp_path / "three", PATH)
-    relocation_tree.write(content, tmp_path / "open", None, is_open=True)
+    relocation_tree.write(content, tmp_path / "open", None, is_writable=True)
 
 
 @pytest.mark.parametrize("kind", ["files", "directories"])
@@ -158,5 +162,5 @@ def test_what_is_held_in_memory_does_not_grow_with_the_cache(tmp_path: Path, con
 
 def test_without_a_path_a_directory_of_any_name_can_be_written_to(content: int, tmp_path: Path) -> None:
     (tmp_path / "content" / "__grp__directory" / "below").mkdir(parents=True)
-    assert relocation_tree.write(content, tmp_path / "tree", None, is_open=True) == Counts(0, 0)
+    assert relocation_tree.write(content, tmp_path / "tree", None, is_writable=True) == RewriteCounts(0, 0)
     assert (tmp_path / "tree" / "__grp__directory" / "below").stat().st_mode & 0o777 == 0o777

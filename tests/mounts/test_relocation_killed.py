@@ -30,9 +30,9 @@ def test_a_death_at_any_step_leaves_a_whole_tree_or_none(tmp_path: Path) -> None
 def main(root: Path) -> None:
     """Kill at every step; print how many there were."""
     from csi_harness.steps import Counter  # noqa: PLC0415 -- only the child has the tests' directory in its path
-    from gkm.mounts import relocation  # noqa: PLC0415
-    from gkm.mounts.relocation import Layer  # noqa: PLC0415
-    from gkm.mounts.relocation_paths import MountPath  # noqa: PLC0415
+    from gkm.mounts.relocation import tree_store as relocation  # noqa: PLC0415
+    from gkm.mounts.relocation.mount_path import MountPath  # noqa: PLC0415
+    from gkm.mounts.relocation.tree_store import RelocationLayer  # noqa: PLC0415
 
     path, neighbour = MountPath("/cache"), MountPath("/neighbour")
     content = os.open(DATA, os.O_PATH | os.O_DIRECTORY)
@@ -43,14 +43,14 @@ def main(root: Path) -> None:
         return {str(file.relative_to(tree)): file.read_bytes() for file in sorted(tree.glob("*/*"))}
 
     boot.write_text("first")
-    whole = files(relocation.relocate(content, Layer(path), root / "whole").tree)
+    whole = files(relocation.relocate(content, RelocationLayer(path), root / "whole").tree)
 
     def killed(place: Path, fatal: int) -> bool:
         child = os.fork()
         if child == 0:
             counter = Counter(fatal)
             counter.arm()
-            relocation.relocate(content, Layer(path), place)
+            relocation.relocate(content, RelocationLayer(path), place)
             counter.disarm()
             os._exit(0)
         _, status = os.waitpid(child, 0)
@@ -63,17 +63,17 @@ def main(root: Path) -> None:
     def survives(kind: str, fatal: int) -> bool:
         place = root / f"{kind}-{fatal}"
         boot.write_text("first")
-        beside = relocation.relocate(content, Layer(neighbour), place).tree
+        beside = relocation.relocate(content, RelocationLayer(neighbour), place).tree
         if kind != "first":
-            relocation.relocate(content, Layer(path), place)
+            relocation.relocate(content, RelocationLayer(path), place)
             boot.write_text("second")
         died = killed(place, fatal)
-        seen = relocation._find(place, Layer(path), boot.read_text())
+        seen = relocation._find(place, RelocationLayer(path), boot.read_text())
         assert seen is None or files(seen.tree) == whole, "a tree counts and is not whole"
-        found = relocation.relocate(content, Layer(path), place)
+        found = relocation.relocate(content, RelocationLayer(path), place)
         assert files(found.tree) == whole
         # A death after the last step leaves the tree of the earlier boot on its way out: the next making removes it.
-        relocation.relocate(content, Layer(MountPath("/third")), place)
+        relocation.relocate(content, RelocationLayer(MountPath("/third")), place)
         assert not list(place.glob(".tmp-*")), "a rest is left"
         assert files(beside), "the neighbour is touched"
         return not died

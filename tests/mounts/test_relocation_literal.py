@@ -4,8 +4,8 @@ import ast
 import pprint
 
 import pytest
-from gkm.mounts import relocation_literal
-from gkm.mounts.relocation_literal import MAX_NESTING, NotPlain, parse
+from gkm.mounts.relocation import literal as relocation_literal
+from gkm.mounts.relocation.literal import MAX_NESTING, NotALiteral, parse
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -33,7 +33,7 @@ def test_what_is_read_is_what_python_reads(tokens: list[str]) -> None:
     text = "".join(tokens)
     try:
         value = parse(text)
-    except NotPlain:
+    except NotALiteral:
         return
     assert value == ast.literal_eval(f"({text.strip()}\n)")
 
@@ -86,12 +86,12 @@ def test_commas_and_parentheses_mean_what_they_mean_in_python(text: str) -> None
     ids=lambda text: ascii(text[:24]),
 )
 def test_what_pprint_does_not_write_for_plain_data_is_refused(text: str) -> None:
-    with pytest.raises(NotPlain):
+    with pytest.raises(NotALiteral):
         parse(text)
 
 
 def test_more_tokens_than_any_index_has_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(relocation_literal, "MAX_TOKENS", 5)
     assert parse("(1, 2)") == (1, 2)
-    with pytest.raises(NotPlain):
+    with pytest.raises(NotALiteral):
         parse("(1, 2,)")

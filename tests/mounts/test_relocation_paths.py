@@ -3,7 +3,7 @@
 import posixpath
 
 import pytest
-from gkm.mounts.relocation_paths import MAX_BYTES, InvalidMountPath, MountPath
+from gkm.mounts.relocation.mount_path import MAX_BYTES, InvalidMountPath, MountPath
 from hypothesis import given
 from hypothesis import strategies as st
 

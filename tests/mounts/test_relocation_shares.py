@@ -1,5 +1,13 @@
 import pytest
-from gkm.mounts.relocation_shares import MAX_TREES, NAMESPACE_TREES, AllInUse, TooMany, Uses, check_all, check_share
+from gkm.mounts.relocation.tree_limits import (
+    MAX_TREES,
+    NAMESPACE_TREES,
+    AllInUse,
+    TooMany,
+    Uses,
+    check_all,
+    check_share,
+)
 
 
 def keys(number: int) -> list[str]:

@@ -8,18 +8,19 @@ from pathlib import Path
 
 import pytest
 from csi_harness.odd_files import make_socket
-from gkm.mounts import relocation_tree, relocation_triton
-from gkm.mounts.relocation_paths import MountPath
-from gkm.mounts.relocation_rewritten import Rewritten
-from gkm.mounts.relocation_tree import Counts, Unrelocatable
-from gkm.mounts.relocation_triton import MISS
+from gkm.mounts.relocation import tree_writer as relocation_tree
+from gkm.mounts.relocation import triton as relocation_triton
+from gkm.mounts.relocation.mount_path import MountPath
+from gkm.mounts.relocation.rewrite_result import RewriteResult
+from gkm.mounts.relocation.tree_writer import RewriteCounts, Unrelocatable
+from gkm.mounts.relocation.triton import MISS
 from testbed.descriptors import open_below
 
 DATA = Path(__file__).resolve().parent.parent / "data" / "triton-cache"
 CACHE = MountPath("/cache")
 
 
-def written(content: Path, destination: Path, mount_path: MountPath = CACHE) -> Counts:
+def written(content: Path, destination: Path, mount_path: MountPath = CACHE) -> RewriteCounts:
     descriptor = os.open(content, os.O_PATH | os.O_DIRECTORY)
     try:
         return relocation_tree.write(descriptor, destination, mount_path)
@@ -53,7 +54,7 @@ def tree(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_real_cache_becomes_its_group_files_and_nothing_else(tree: Path) -> None:
-    assert written(DATA, tree, MountPath("/root/.triton/cache")) == Counts(rewritten=2, incomplete=0)
+    assert written(DATA, tree, MountPath("/root/.triton/cache")) == RewriteCounts(rewritten=2, incomplete=0)
     files = files_below(tree)
     assert set(files) == {str(path.relative_to(DATA)) for path in DATA.glob("*/__grp__*")}
     for name, data in files.items():
@@ -88,7 +89,7 @@ def test_deep_caches_of_inductor_and_vllm_are_found(content: Path, tree: Path) -
     backbone = content / "torch_compile_cache" / "0123456789" / "rank_0_0" / "backbone"
     kernel(backbone / "artifact_0" / "triton" / "0" / "K")
     (backbone / "vllm_compile_cache.py").write_text("{((1, 8), 0, 'inductor_standalone'): ('artifact_0', '/old')}")
-    assert written(content, tree) == Counts(rewritten=3, incomplete=0)
+    assert written(content, tree) == RewriteCounts(rewritten=3, incomplete=0)
     inside = "torch_compile_cache/0123456789/rank_0_0/backbone"
     assert f"'/cache/{inside}/artifact_0'" in (tree / inside / "vllm_compile_cache.py").read_text()
     group = json.loads((tree / inside / "artifact_0/triton/0/K/__grp__add.json").read_text())
@@ -103,7 +104,7 @@ def test_a_group_at_the_very_top_is_found(content: Path, tree: Path) -> None:
 
 def test_a_group_that_cannot_be_hit_hides_the_original(content: Path, tree: Path) -> None:
     (content / "K" / "add.json").unlink()
-    assert written(content, tree) == Counts(rewritten=1, incomplete=1)
+    assert written(content, tree) == RewriteCounts(rewritten=1, incomplete=1)
     assert (tree / "K" / "__grp__add.json").read_bytes() == MISS
 
 
@@ -115,7 +116,7 @@ def test_a_huge_group_is_not_read_to_its_end(content: Path, tree: Path) -> None:
 
 def test_a_directory_with_the_name_of_a_group_is_hidden_with_all_that_is_in_it(content: Path, tree: Path) -> None:
     kernel(content / "K" / "__grp__evil.json")
-    assert written(content, tree) == Counts(rewritten=2, incomplete=1)
+    assert written(content, tree) == RewriteCounts(rewritten=2, incomplete=1)
     assert (tree / "K" / "__grp__evil.json").read_bytes() == MISS
 
 
@@ -129,7 +130,7 @@ def test_groups_in_a_directory_whose_name_cannot_be_printed_are_misses(content: 
     for name in (b"\xff", b"a\nb", b"\x1b[31m"):
         directory = os.fsdecode(name)
         kernel(content / directory)
-    assert written(content, tree) == Counts(rewritten=4, incomplete=3)
+    assert written(content, tree) == RewriteCounts(rewritten=4, incomplete=3)
 
 
 def make_fifo(path: Path) -> None:
@@ -160,7 +161,7 @@ def test_what_no_sealed_entry_holds_refuses_the_whole(content: Path, tree: Path,
 def test_a_group_that_turns_into_a_link_under_the_walk_is_not_followed(
     content: Path, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def swap(*arguments: object) -> Rewritten:
+    def swap(*arguments: object) -> RewriteResult:
         raise AssertionError(arguments)
 
     monkeypatch.setattr(relocation_triton, "rewritten", swap)
@@ -210,7 +211,7 @@ def test_thousands_of_groups_in_one_directory_are_all_rewritten(tmp_path: Path, 
     (top / "k.json").touch()
     for number in range(2_000):
         (top / f"__grp__{number}.json").write_bytes(b'{"child_paths": {"k.json": "/etc/passwd"}}')
-    assert written(top, tree) == Counts(rewritten=2_000, incomplete=0)
+    assert written(top, tree) == RewriteCounts(rewritten=2_000, incomplete=0)
     assert set(files_below(tree).values()) == {b'{"child_paths": {"k.json": "/cache/k.json"}}\n'}
 
 

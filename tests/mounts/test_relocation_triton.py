@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from gkm.mounts.relocation_triton import MAX_BYTES, MAX_CHILDREN, MISS, rewritten
+from gkm.mounts.relocation.triton import MAX_BYTES, MAX_CHILDREN, MISS, rewritten
 from hypothesis import given
 from hypothesis import strategies as st
 

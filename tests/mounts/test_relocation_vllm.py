@@ -5,8 +5,8 @@ import pprint
 from typing import Any
 
 import pytest
-from gkm.mounts.relocation_literal import MAX_NESTING
-from gkm.mounts.relocation_vllm import MAX_BYTES, MISS, rewritten
+from gkm.mounts.relocation.literal import MAX_NESTING
+from gkm.mounts.relocation.vllm import MAX_BYTES, MISS, rewritten
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -6,13 +6,13 @@ import sys
 from datetime import timedelta
 from threading import Event
 
-from gkm.api import first_use
+from gkm.api import msgspec_warmup as first_use
 from gkm.hoststate import logs
 from gkm_operator import flags
 from gkm_operator.admission import command, options
-from gkm_operator.admission.rotation import Terms
+from gkm_operator.admission.certificates.rotation import RotationTimes
 
-TERMS = Terms(valid=timedelta(minutes=10), renewed=timedelta(seconds=6), settle_seconds=5.0, check_seconds=0.2)
+TERMS = RotationTimes(valid=timedelta(minutes=10), renewed=timedelta(seconds=6), settle_seconds=5.0, check_seconds=0.2)
 """What a pair that was not renewed in time has left is ample: the machine may be slow."""
 
 
@@ -24,10 +24,10 @@ def main() -> int:
     options.add_flags(parser)
     stop = Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    logs.start("info")
+    logs.configure("info")
     arguments = parser.parse_args()
     config = flags.read_config(arguments.config or "")
-    first_use.make_ready()
+    first_use.warm_up()
     return command.run(arguments, config, stop, TERMS)
 
 

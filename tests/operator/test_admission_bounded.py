@@ -7,8 +7,8 @@ from contextlib import suppress
 from threading import Event, Lock, Thread
 
 import pytest
-from gkm_operator.admission import bounded as module
-from gkm_operator.admission.bounded import PARTS, Bounded, NoAnswer
+from gkm_operator.admission import singleflight as module
+from gkm_operator.admission.singleflight import PARTS, Overloaded, SingleFlight
 from testbed.waiting import until
 
 PATIENT, SHORT = 30.0, 0.01
@@ -49,7 +49,7 @@ def test_nothing_of_work_that_failed_is_left_even_before_the_garbage_collector_c
         held.append(weakref.ref(body))
         raise ValueError("it")
 
-    bounded: Bounded[int] = Bounded(4, PATIENT, 4)
+    bounded: SingleFlight[int] = SingleFlight(4, PATIENT, 4)
     gc.disable()
     try:
         with suppress(ValueError):
@@ -59,17 +59,17 @@ def test_nothing_of_work_that_failed_is_left_even_before_the_garbage_collector_c
         gc.enable()
 
 
-def asked(bounded: Bounded[int], what: object, owners: tuple[str, ...], work: Callable[[], int]) -> str:
+def asked(bounded: SingleFlight[int], what: object, owners: tuple[str, ...], work: Callable[[], int]) -> str:
     """Return why there was no answer, or nothing."""
     try:
         bounded.run(what, owners, work)
-    except NoAnswer as error:
+    except Overloaded as error:
         return str(error)
     return ""
 
 
 def test_what_is_slow_is_not_waited_for(slow: Slow) -> None:
-    assert asked(Bounded(4, SHORT, 4), "x", A, slow) == "its registry did not answer within 0.01 s"
+    assert asked(SingleFlight(4, SHORT, 4), "x", A, slow) == "its registry did not answer within 0.01 s"
 
 
 def too_late() -> int:
@@ -78,7 +78,7 @@ def too_late() -> int:
 
 @pytest.mark.parametrize("work", [lambda: 1 // 0, lambda: int("x"), too_late])
 def test_what_bounded_work_raises_is_raised_where_it_is_waited_for(work: Callable[[], int]) -> None:
-    bounded: Bounded[int] = Bounded(1, PATIENT, 1)
+    bounded: SingleFlight[int] = SingleFlight(1, PATIENT, 1)
     for _ in range(3):
         with pytest.raises((ZeroDivisionError, ValueError, TimeoutError)):
             bounded.run("x", A, work)
@@ -86,7 +86,7 @@ def test_what_bounded_work_raises_is_raised_where_it_is_waited_for(work: Callabl
 
 
 def test_slow_work_takes_no_more_than_its_threads(slow: Slow) -> None:
-    bounded: Bounded[int] = Bounded(3, SHORT, 100)
+    bounded: SingleFlight[int] = SingleFlight(3, SHORT, 100)
     said = [asked(bounded, number, (f"registry r{number}",), slow) for number in range(5)]
     assert ["too many registries are slow" in why for why in said] == [False] * 3 + [True] * 2
     until(lambda: slow.begun == 3, "so many are at work")
@@ -94,7 +94,7 @@ def test_slow_work_takes_no_more_than_its_threads(slow: Slow) -> None:
 
 @pytest.mark.parametrize("shared", ["registry a.test", "namespace a"])
 def test_one_owner_takes_a_fourth_of_the_threads_and_others_find_theirs(slow: Slow, shared: str) -> None:
-    bounded: Bounded[int] = Bounded(4 * PARTS, SHORT, 100)
+    bounded: SingleFlight[int] = SingleFlight(4 * PARTS, SHORT, 100)
     said = [asked(bounded, number, (shared, f"other {number}"), slow) for number in range(6)]
     assert [f"too many images of {shared} are being looked at" in why for why in said] == [False] * 4 + [True] * 2
     until(lambda: slow.begun == 4, "so many are at work")
@@ -103,7 +103,7 @@ def test_one_owner_takes_a_fourth_of_the_threads_and_others_find_theirs(slow: Sl
 
 
 def test_who_finds_its_owners_threads_taken_gets_one_that_ends_in_time() -> None:
-    bounded: Bounded[None] = Bounded(PARTS, PATIENT, 100)
+    bounded: SingleFlight[None] = SingleFlight(PARTS, PATIENT, 100)
     first, second = Slow(), Event()
     one = Thread(target=bounded.run, args=("1", A, lambda: first() and None))
     two = Thread(target=bounded.run, args=("2", A, second.set))
@@ -119,7 +119,7 @@ def test_who_finds_its_owners_threads_taken_gets_one_that_ends_in_time() -> None
 
 
 def test_what_is_under_way_is_done_once_and_all_who_wait_get_its_outcome(slow: Slow) -> None:
-    bounded: Bounded[int] = Bounded(PARTS, PATIENT, 100)
+    bounded: SingleFlight[int] = SingleFlight(PARTS, PATIENT, 100)
     answers: list[int] = []
     callers = [Thread(target=lambda: answers.append(bounded.run("x", A, slow))) for _ in range(20)]
     for caller in callers:
@@ -132,7 +132,7 @@ def test_what_is_under_way_is_done_once_and_all_who_wait_get_its_outcome(slow: S
 
 
 def test_a_failure_is_shared_too_and_nobody_tries_again_in_a_crowd() -> None:
-    bounded: Bounded[int] = Bounded(PARTS, PATIENT, 100)
+    bounded: SingleFlight[int] = SingleFlight(PARTS, PATIENT, 100)
     go, begun, failures = Event(), [0], [0]
 
     def failing() -> int:
@@ -158,14 +158,14 @@ def test_a_failure_is_shared_too_and_nobody_tries_again_in_a_crowd() -> None:
 
 
 def test_who_gives_up_leaves_the_work_to_those_who_come_later(slow: Slow) -> None:
-    bounded: Bounded[int] = Bounded(PARTS, SHORT, 100)
+    bounded: SingleFlight[int] = SingleFlight(PARTS, SHORT, 100)
     for _ in range(5):
         assert "did not answer" in asked(bounded, "x", A, slow)
     until(lambda: slow.begun == 1, "so many are at work")
 
 
 def test_of_those_who_wait_one_owner_has_no_more_than_there_is_room_left_for_others(slow: Slow) -> None:
-    bounded: Bounded[int] = Bounded(100, PATIENT, 4)
+    bounded: SingleFlight[int] = SingleFlight(100, PATIENT, 4)
     callers = [Thread(target=asked, args=(bounded, "x", A, slow)) for _ in range(2)]
     for caller in callers:
         caller.start()
@@ -179,7 +179,7 @@ def test_of_those_who_wait_one_owner_has_no_more_than_there_is_room_left_for_oth
 
 
 def test_a_thread_is_free_again_when_its_late_work_ends(slow: Slow) -> None:
-    bounded: Bounded[int] = Bounded(1, SHORT, 4)
+    bounded: SingleFlight[int] = SingleFlight(1, SHORT, 4)
     assert "did not answer" in asked(bounded, "x", A, slow)
     assert "too many" in asked(bounded, "y", B, lambda: 1)
     slow.go.set()
@@ -193,7 +193,7 @@ def test_a_process_that_may_have_no_more_threads_says_so(monkeypatch: pytest.Mon
         def start(self) -> None:
             raise RuntimeError("can't start new thread")
 
-    bounded: Bounded[int] = Bounded(1, PATIENT, 1)
+    bounded: SingleFlight[int] = SingleFlight(1, PATIENT, 1)
     with monkeypatch.context() as patched:
         patched.setattr(module, "Thread", Refused)
         assert asked(bounded, "x", A, lambda: 1) == "no thread can be started: can't start new thread"

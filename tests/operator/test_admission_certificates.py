@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
-from gkm_operator.admission import certificates
-from gkm_operator.admission.certificates import CLOCKS_DIFFER, Pair, issue, make, write
-from gkm_operator.admission.rotation import SHIPPED, Rotation, Terms, due, may_serve
+from gkm_operator.admission.certificates import issue as certificates
+from gkm_operator.admission.certificates.issue import CLOCKS_DIFFER, CertificatePair, issue, make, write
+from gkm_operator.admission.certificates.rotation import SHIPPED, Rotation, RotationTimes, is_due, may_serve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,9 +17,9 @@ MOMENTS = st.datetimes(datetime(2000, 1, 1), datetime(2060, 1, 1), timezones=st.
 WAITED = st.floats(0, 1e6)
 
 
-def a_pair(made: datetime = NOW, terms: Terms = SHIPPED) -> Pair:
+def a_pair(made: datetime = NOW, terms: RotationTimes = SHIPPED) -> CertificatePair:
     """Return a pair without the work of making one."""
-    return Pair(b"", b"", b"", made, made + terms.valid)
+    return CertificatePair(b"", b"", b"", made, made + terms.valid)
 
 
 def test_a_certificate_names_the_service_and_its_key_is_guarded(tmp_path: Path) -> None:
@@ -94,17 +94,17 @@ def test_what_a_crash_left_is_no_hindrance(tmp_path: Path) -> None:
 
 def test_two_thirds_of_its_life_a_pair_is_not_due() -> None:
     pair = a_pair()
-    assert not due(pair, SHIPPED, NOW)
-    assert not due(pair, SHIPPED, NOW + timedelta(days=60, seconds=-1))
-    assert due(pair, SHIPPED, NOW + timedelta(days=60))
-    assert due(pair, SHIPPED, NOW - CLOCKS_DIFFER - timedelta(seconds=1))
+    assert not is_due(pair, SHIPPED, NOW)
+    assert not is_due(pair, SHIPPED, NOW + timedelta(days=60, seconds=-1))
+    assert is_due(pair, SHIPPED, NOW + timedelta(days=60))
+    assert is_due(pair, SHIPPED, NOW - CLOCKS_DIFFER - timedelta(seconds=1))
 
 
 @settings(deadline=None)
 @given(MOMENTS, MOMENTS)
 def test_what_is_not_due_is_good_and_what_was_just_made_is_not_due(made: datetime, now: datetime) -> None:
-    assert due(a_pair(made), SHIPPED, now) or a_pair(made).good(now)
-    assert not due(a_pair(now), SHIPPED, now)
+    assert is_due(a_pair(made), SHIPPED, now) or a_pair(made).is_valid(now)
+    assert not is_due(a_pair(now), SHIPPED, now)
 
 
 @settings(deadline=None)

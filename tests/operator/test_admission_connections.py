@@ -9,9 +9,9 @@ from ctypes import CDLL, c_int, c_size_t, c_void_p, create_string_buffer
 from pathlib import Path
 
 import pytest
-from gkm_operator.admission.certificates import issue
-from gkm_operator.admission.connections import CHUNK, FED, Connection
-from gkm_operator.admission.tls import Certificate
+from gkm_operator.admission.certificates.issue import issue
+from gkm_operator.admission.https.certificate import ServerCertificate
+from gkm_operator.admission.https.connection import CHUNK, FED, Connection
 
 CRYPTO = CDLL(_ssl.__file__)
 """The OpenSSL that Python has loaded: its own module cannot send KeyUpdates."""
@@ -69,7 +69,7 @@ def pair(directory: Path) -> Iterator[tuple[Connection, Client, socket.socket]]:
     with ours, theirs:
         ours.settimeout(0.0)
         theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 * UPDATES)
-        yield Connection(ours, Certificate(issued.certificate, issued.key).context()), Client(theirs), theirs
+        yield Connection(ours, ServerCertificate(issued.certificate, issued.key).context()), Client(theirs), theirs
 
 
 def test_what_is_no_data_is_read_in_turns_with_the_others(tmp_path: Path) -> None:

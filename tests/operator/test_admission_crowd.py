@@ -6,8 +6,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from gkm_operator.admission import conversation, messages
-from gkm_operator.admission import server as serving_module
+from gkm_operator.admission.https import http1 as messages
+from gkm_operator.admission.https import server as serving_module
+from gkm_operator.admission.https import session as conversation
 from operator_webhook import REVIEW, Patient, Webhook, answers, is_cut_off, is_judged, post, serving, whole
 from testbed.waiting import until
 

@@ -11,8 +11,8 @@ from gkm.api.config import Registries, RegistryHost
 from gkm.api.errors import GKMError, Reason
 from gkm.images.signatures.verify import Verdict
 from gkm_operator.admission import decision
-from gkm_operator.admission.judge import Judge
-from gkm_operator.admission.review import MAX_WARNING, MAX_WARNING_LINES, Response, ReviewInvalid, encode, parse
+from gkm_operator.admission.review import MAX_WARNING, MAX_WARNING_LINES, ReviewInvalid, ReviewResponse, encode, parse
+from gkm_operator.admission.validator import ImageValidator
 from hypothesis import given
 from hypothesis import strategies as st
 from operator_images import AWAY, DIGEST, GOOD, OFF, UNKNOWN, UNSIGNED, WARNED, FakeImages
@@ -84,19 +84,21 @@ def test_no_field_of_another_kind_does_worse_either(field: str, value: object) -
 
 
 def test_an_answer_carries_uid_message_and_warnings() -> None:
-    assert msgspec.json.decode(encode("u", Response(allowed=True)))["response"] == {"uid": "u", "allowed": True}
-    refused = msgspec.json.decode(encode("u", Response(allowed=False, message="no")))
+    assert msgspec.json.decode(encode("u", ReviewResponse(allowed=True)))["response"] == {"uid": "u", "allowed": True}
+    refused = msgspec.json.decode(encode("u", ReviewResponse(allowed=False, message="no")))
     assert refused["response"]["status"] == {"code": 403, "reason": "Forbidden", "message": "no"}
-    warned = msgspec.json.decode(encode("u", Response(allowed=True, warnings=("a\nb\t c", "d"))))
+    warned = msgspec.json.decode(encode("u", ReviewResponse(allowed=True, warnings=("a\nb\t c", "d"))))
     assert warned["response"]["warnings"] == ["a b c", "d"]
 
 
 def test_a_long_warning_goes_on_in_lines_that_the_api_server_does_not_cut_and_ends() -> None:
     said = "the-image is not verified yet " * 20
-    lines = msgspec.json.decode(encode("u", Response(allowed=True, warnings=(said,))))["response"]["warnings"]
+    lines = msgspec.json.decode(encode("u", ReviewResponse(allowed=True, warnings=(said,))))["response"]["warnings"]
     assert (len(lines), " ".join(lines)) == (3, said.strip())
     assert max(len(line) for line in lines) <= MAX_WARNING
-    endless = msgspec.json.decode(encode("u", Response(allowed=True, warnings=("x" * 9999,))))["response"]["warnings"]
+    endless = msgspec.json.decode(encode("u", ReviewResponse(allowed=True, warnings=("x" * 9999,))))["response"][
+        "warnings"
+    ]
     assert (len(endless), endless[-1][-1]) == (MAX_WARNING_LINES, "…")
     assert max(len(line) for line in endless) <= MAX_WARNING
 
@@ -112,16 +114,16 @@ def test_a_long_warning_goes_on_in_lines_that_the_api_server_does_not_cut_and_en
     ],
 )
 def test_some_requests_pass_before_anything_is_looked_at(changes: dict[str, Any]) -> None:
-    assert decision.early(request(**changes)) == Response(allowed=True)
+    assert decision.decide_without_image(request(**changes)) == ReviewResponse(allowed=True)
 
 
 @pytest.mark.parametrize("changes", [{}, {"operation": "UPDATE", "oldObject": an_object("other")}])
 def test_a_new_image_is_looked_at(changes: dict[str, Any]) -> None:
-    assert decision.early(request(**changes)) is None
+    assert decision.decide_without_image(request(**changes)) is None
 
 
 def test_a_create_without_an_object_is_refused() -> None:
-    answer = decision.early(request(object=None))
+    answer = decision.decide_without_image(request(object=None))
     assert answer
     assert not answer.allowed
 
@@ -138,7 +140,7 @@ def test_a_create_without_an_object_is_refused() -> None:
     ],
 )
 def test_the_verdict_decides(verdict: Verdict, allowed: bool, said: str) -> None:  # noqa: FBT001 -- a parameter
-    answer = decision.of_verdict(request(), verdict, "enforce")
+    answer = decision.decide_verdict(request(), verdict, "enforce")
     assert answer.allowed is allowed
     told = answer.message + "".join(answer.warnings)
     assert (said in told) if said else not told
@@ -160,19 +162,19 @@ def test_the_verdict_decides(verdict: Verdict, allowed: bool, said: str) -> None
     ],
 )
 def test_only_a_definite_failure_is_refused(reason: Reason, mode: str, allowed: bool, silent: bool) -> None:  # noqa: FBT001
-    answer = decision.of_error(request(), GKMError(reason, "what was found", "what to do"), mode)
+    answer = decision.decide_error(request(), GKMError(reason, "what was found", "what to do"), mode)
     assert answer.allowed is allowed
     assert bool(answer.warnings or answer.message) is not silent
     assert "what was found; what to do" in answer.message + "".join(answer.warnings)
 
 
-def judged(images: FakeImages, mode: str = "enforce", **changes: Any) -> Response:  # noqa: ANN401 -- JSON
-    return Judge(images, mode, seconds=10).answer(request(**changes))
+def judged(images: FakeImages, mode: str = "enforce", **changes: Any) -> ReviewResponse:  # noqa: ANN401 -- JSON
+    return ImageValidator(images, mode, seconds=10).review(request(**changes))
 
 
 def test_the_digest_that_the_tag_names_is_what_is_verified_in_the_namespace_of_the_object() -> None:
     images = FakeImages({IMAGE: DIGEST}, {DIGEST: GOOD})
-    assert judged(images) == Response(allowed=True)
+    assert judged(images) == ReviewResponse(allowed=True)
     assert images.asked == [("resolve", IMAGE), ("verify", IMAGE, DIGEST, "a")]
     images.asked.clear()
     judged(images, namespace="", kind={"group": "gkm.io", "version": "v1alpha1", "kind": "ClusterGKMCache"})
@@ -213,9 +215,9 @@ def test_credentials_may_also_be_those_of_the_configuration(host: str) -> None:
         "mirror.test": RegistryHost(),
         host: RegistryHost(mirrors=["mirror.test"], credentials_secret="s"),
     }
-    opened = Judge(FakeImages(), "enforce", Registries(hosts=hosts), seconds=10)
-    assert opened.answer(request()).allowed
-    assert not opened.answer(request(object=an_object("other.test/team/cache:1"))).allowed
+    opened = ImageValidator(FakeImages(), "enforce", Registries(hosts=hosts), seconds=10)
+    assert opened.review(request()).allowed
+    assert not opened.review(request(object=an_object("other.test/team/cache:1"))).allowed
 
 
 def test_what_is_hidden_shows_no_signatures_either() -> None:
@@ -230,20 +232,20 @@ def test_what_is_hidden_shows_no_signatures_either() -> None:
 def test_where_nothing_must_be_verified_nothing_is_promised_of_it(mode: str) -> None:
     (warning,) = judged(FakeImages({IMAGE: AWAY}), mode).warnings
     assert warning == f"image {IMAGE} was not looked at: the registry does not answer"
-    (late,) = decision.of_delay(request(), "no time", mode).warnings
+    (late,) = decision.decide_delay(request(), "no time", mode).warnings
     assert "verified" not in late
 
 
 @pytest.mark.parametrize(
     ("response", "late", "word"),
     [
-        (Response(allowed=True), False, "admitted"),
-        (Response(allowed=True, warnings=("w",)), False, "warned"),
-        (Response(allowed=True, warnings=("w",)), True, "late"),
-        (Response(allowed=False, message="no"), False, "refused"),
+        (ReviewResponse(allowed=True), False, "admitted"),
+        (ReviewResponse(allowed=True, warnings=("w",)), False, "warned"),
+        (ReviewResponse(allowed=True, warnings=("w",)), True, "late"),
+        (ReviewResponse(allowed=False, message="no"), False, "refused"),
     ],
 )
-def test_every_answer_has_one_word_for_the_metrics(response: Response, late: bool, word: str) -> None:  # noqa: FBT001
+def test_every_answer_has_one_word_for_the_metrics(response: ReviewResponse, late: bool, word: str) -> None:  # noqa: FBT001
     assert decision.result(response, late=late) == word
 
 

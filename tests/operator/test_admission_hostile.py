@@ -15,9 +15,11 @@ from socket import SHUT_WR, create_connection, socket
 from threading import Event, Thread
 
 import pytest
-from gkm_operator.admission import judge, messages, server
-from gkm_operator.admission.connections import Connection
-from gkm_operator.admission.places import Stage
+from gkm_operator.admission import validator as judge
+from gkm_operator.admission.https import http1 as messages
+from gkm_operator.admission.https import server
+from gkm_operator.admission.https.connection import Connection
+from gkm_operator.admission.https.connection_limits import SessionStage
 from operator_hostile import GET, bodies, handshakes, wires
 from operator_reviews import an_object, review
 from operator_webhook import REVIEW, SECONDS, post, serving, whole
@@ -224,13 +226,13 @@ def test_who_means_no_good_once_harms_nobody(tmp_path: Path, kind: str) -> None:
 def test_who_was_answered_for_the_last_time_gives_way_whatever_more_it_sends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Connection, "has_spoken", lambda _: True)
+    monkeypatch.setattr(Connection, "has_pending_data", lambda _: True)
     with serving(tmp_path) as webhook, webhook.secret() as peer:
         peer.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         assert peer.recv(1 << 10).startswith(b"HTTP/1.1 200 ")
         (place,) = webhook.server._places._taken
-        until(lambda: place.stage is Stage.IDLE, "it is to part")
-        assert not place.client.has_spoken()
+        until(lambda: place.stage is SessionStage.IDLE, "it is to part")
+        assert not place.client.has_pending_data()
 
 
 def large(inside: bytes, filling: bytes) -> bytes:

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 from gkm_operator import metrics
-from gkm_operator.admission import judge as judging
-from gkm_operator.admission import server
-from gkm_operator.admission.judge import Judge
-from gkm_operator.admission.review import Response
-from gkm_operator.admission.verdicts import Verdicts
+from gkm_operator.admission import validator as judging
+from gkm_operator.admission.https import server
+from gkm_operator.admission.review import ReviewResponse
+from gkm_operator.admission.validator import ImageValidator
+from gkm_operator.admission.verdict_cache import VerdictCache
 from operator_images import AWAY, DIGEST, GOOD, FakeImages
 from operator_reviews import IMAGE, an_object, request
 from testbed.waiting import until
 
-GRANTED = Response(allowed=True)
+GRANTED = ReviewResponse(allowed=True)
 
 
 class SlowImages(FakeImages):
@@ -43,40 +43,40 @@ def slow() -> Iterator[SlowImages]:
     images.go.set()
 
 
-def asked(judge: Judge, image: str, **changes: Any) -> Response:  # noqa: ANN401 -- JSON
-    return judge.answer(request(object=an_object(image), **changes))
+def asked(judge: ImageValidator, image: str, **changes: Any) -> ReviewResponse:  # noqa: ANN401 -- JSON
+    return judge.review(request(object=an_object(image), **changes))
 
 
 def test_a_slow_registry_is_not_waited_for(slow: SlowImages) -> None:
-    answer = asked(Judge(slow, "enforce", seconds=0.01), "slow.test/team/cache:1")
+    answer = asked(ImageValidator(slow, "enforce", seconds=0.01), "slow.test/team/cache:1")
     assert answer.allowed
     assert "registry slow.test could not be reached" in answer.warnings[0]
     assert "not pulled before it is" in answer.warnings[0]
 
 
 def test_a_slow_registry_leaves_threads_to_the_others(slow: SlowImages) -> None:
-    judge = Judge(slow, "enforce", seconds=0.01, threads=8)
+    judge = ImageValidator(slow, "enforce", seconds=0.01, threads=8)
     said = [asked(judge, f"slow.test/team/{n}:1", namespace=f"n{n}").warnings[0] for n in range(4)]
     assert ["too many images of registry slow.test" in why for why in said] == [False, False, True, True]
     until(lambda: asked(judge, "quick.test/team/cache:1", namespace="n0") == GRANTED, "another registry's is admitted")
 
 
 def test_a_greedy_namespace_leaves_threads_to_the_others(slow: SlowImages) -> None:
-    judge = Judge(slow, "enforce", seconds=0.01, threads=8)
+    judge = ImageValidator(slow, "enforce", seconds=0.01, threads=8)
     said = [asked(judge, f"{n}.slow.test/team/cache:1").warnings[0] for n in range(3)]
     assert "too many images of namespace a are being looked at" in said[2]
     until(lambda: asked(judge, "quick.test/team/cache:1", namespace="b") == GRANTED, "another namespace's is admitted")
 
 
 def test_cluster_caches_count_as_one_namespace_more(slow: SlowImages) -> None:
-    judge = Judge(slow, "enforce", seconds=0.01, threads=8)
+    judge = ImageValidator(slow, "enforce", seconds=0.01, threads=8)
     cluster = {"namespace": "", "kind": {"group": "gkm.io", "version": "v1alpha1", "kind": "ClusterGKMCache"}}
     said = [asked(judge, f"{n}.slow.test/team/cache:1", **cluster).warnings[0] for n in range(3)]
     assert "too many images of cluster caches are being looked at" in said[2]
 
 
 def test_many_requests_for_one_image_share_one_look(slow: SlowImages) -> None:
-    judge = Judge(slow, "enforce", seconds=30, waiting=100)
+    judge = ImageValidator(slow, "enforce", seconds=30, waiting=100)
     with ThreadPoolExecutor(20) as pool:
         answers = [pool.submit(asked, judge, "slow.test/team/cache:1", uid=f"u-{n}") for n in range(20)]
         until(lambda: judge._bounded._callers._taken["namespace a"] == 20, "all wait")
@@ -86,7 +86,7 @@ def test_many_requests_for_one_image_share_one_look(slow: SlowImages) -> None:
 
 
 def test_another_namespace_is_another_look(slow: SlowImages) -> None:
-    judge = Judge(slow, "enforce", seconds=0.01)
+    judge = ImageValidator(slow, "enforce", seconds=0.01)
     for namespace in ("a", "b"):
         asked(judge, "slow.test/team/cache:1", namespace=namespace)
     until(lambda: slow.looking == 2, "both are looked at")
@@ -97,7 +97,7 @@ def test_the_server_has_more_threads_than_may_wait_for_registries() -> None:
 
 
 def test_what_is_no_reference_takes_no_thread(slow: SlowImages) -> None:
-    judge = Judge(slow, "enforce", seconds=0.01, threads=1)
+    judge = ImageValidator(slow, "enforce", seconds=0.01, threads=1)
     asked(judge, "slow.test/team/cache:1")
     answer = asked(judge, "UPPER/case:1")
     assert (answer.allowed, "(InvalidReference)" in answer.message) == (False, True)
@@ -105,18 +105,18 @@ def test_what_is_no_reference_takes_no_thread(slow: SlowImages) -> None:
 
 def test_a_tag_that_moved_is_never_admitted_by_what_it_named_before() -> None:
     images = FakeImages({IMAGE: DIGEST}, {DIGEST: GOOD})
-    judge = Judge(Verdicts(images, lambda: 0), "enforce", seconds=30)
-    assert judge.answer(request()).allowed
+    judge = ImageValidator(VerdictCache(images, lambda: 0), "enforce", seconds=30)
+    assert judge.review(request()).allowed
     images.digests[IMAGE] = "sha256:" + "c" * 64
-    assert not judge.answer(request()).allowed
+    assert not judge.review(request()).allowed
 
 
 def test_a_refusal_is_forgotten_at_once() -> None:
     images = FakeImages({IMAGE: DIGEST})
-    judge = Judge(Verdicts(images, lambda: 0), "enforce", seconds=30)
-    assert not judge.answer(request()).allowed
+    judge = ImageValidator(VerdictCache(images, lambda: 0), "enforce", seconds=30)
+    assert not judge.review(request()).allowed
     images.verdicts[DIGEST] = GOOD
-    assert judge.answer(request()).allowed
+    assert judge.review(request()).allowed
 
 
 def count(name: str, **labels: str) -> float:
@@ -134,21 +134,21 @@ def count(name: str, **labels: str) -> float:
 )
 def test_every_answer_is_counted(images: FakeImages, result: str) -> None:
     before = count("gkm_admission_seconds", kind="GKMCache", result=result)
-    Judge(images, "enforce", seconds=30).answer(request())
+    ImageValidator(images, "enforce", seconds=30).review(request())
     assert count("gkm_admission_seconds", kind="GKMCache", result=result) == before + 1
 
 
 def test_late_answers_are_counted_apart(slow: SlowImages) -> None:
     before = count("gkm_admission_seconds", kind="GKMCache", result="late")
-    asked(Judge(slow, "enforce", seconds=0.01), "slow.test/team/cache:1")
+    asked(ImageValidator(slow, "enforce", seconds=0.01), "slow.test/team/cache:1")
     assert count("gkm_admission_seconds", kind="GKMCache", result="late") == before + 1
 
 
 def test_verifications_and_those_that_were_spared_are_counted() -> None:
-    judge = Judge(Verdicts(FakeImages({IMAGE: DIGEST}, {DIGEST: GOOD}), lambda: 0), "enforce", seconds=30)
+    judge = ImageValidator(VerdictCache(FakeImages({IMAGE: DIGEST}, {DIGEST: GOOD}), lambda: 0), "enforce", seconds=30)
     before = {result: count("gkm_verify_seconds", result=result) for result in ("verified", "remembered")}
     for _ in range(3):
-        judge.answer(request())
+        judge.review(request())
     assert count("gkm_verify_seconds", result="verified") == before["verified"] + 1
     assert count("gkm_verify_seconds", result="remembered") == before["remembered"] + 2
 

@@ -9,11 +9,12 @@ from pathlib import Path
 from socket import SO_LINGER, SOL_SOCKET
 
 import pytest
-from gkm_operator.admission import large_bodies, messages
-from gkm_operator.admission import server as serving_module
-from gkm_operator.admission.connections import Connection
-from gkm_operator.admission.conversation import Conversation
-from gkm_operator.admission.messages import LARGE_BYTES, Messages
+from gkm_operator.admission import large_bodies
+from gkm_operator.admission.https import http1 as messages
+from gkm_operator.admission.https import server as serving_module
+from gkm_operator.admission.https.connection import Connection
+from gkm_operator.admission.https.http1 import LARGE_BYTES, HttpConnection
+from gkm_operator.admission.https.session import HttpSession
 from operator_webhook import REVIEW, SECONDS, Webhook, answers, is_cut_off, is_judged, post, serving
 from testbed.waiting import until
 
@@ -114,7 +115,7 @@ def test_nothing_is_left_of_who_gave_way_even_before_the_garbage_collector_comes
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(serving_module, "MAX_HELD_BYTES", 3 * LARGE_BYTES)
-    before = alive(Messages, Conversation, Connection)
+    before = alive(HttpConnection, HttpSession, Connection)
     with serving(tmp_path) as site:
         for _ in range(5):
             with site.secret() as larger, site.secret() as large:
@@ -122,7 +123,7 @@ def test_nothing_is_left_of_who_gave_way_even_before_the_garbage_collector_comes
                 until(lambda: site.server._places.size > 2 * LARGE_BYTES, "one is held")
                 large.sendall(post(b" " * LARGE_BYTES)[:-1])
                 assert is_cut_off(larger)
-        until(lambda: alive(Messages, Conversation, Connection) == before, "nothing is left of them")
+        until(lambda: alive(HttpConnection, HttpSession, Connection) == before, "nothing is left of them")
 
 
 @pytest.mark.usefixtures("without_garbage_collector")
@@ -138,22 +139,22 @@ def test_nothing_is_left_of_who_gave_way_even_before_the_garbage_collector_comes
 def test_nothing_is_left_of_who_was_answered_even_before_the_garbage_collector_comes(
     tmp_path: Path, sent: bytes
 ) -> None:
-    before = alive(Messages, Conversation, Connection)
+    before = alive(HttpConnection, HttpSession, Connection)
     with serving(tmp_path) as site:
         for _ in range(3):
             with site.secret() as peer:
                 peer.sendall(sent)
                 assert peer.recv(1 << 10).startswith(b"HTTP/1.1 ")
-        until(lambda: alive(Messages, Conversation, Connection) == before, "nothing is left of them")
+        until(lambda: alive(HttpConnection, HttpSession, Connection) == before, "nothing is left of them")
 
 
 @pytest.mark.usefixtures("without_garbage_collector")
 def test_nothing_is_left_of_who_reset_its_connection_even_before_the_garbage_collector_comes(tmp_path: Path) -> None:
-    before = alive(Messages, Conversation, Connection)
+    before = alive(HttpConnection, HttpSession, Connection)
     with serving(tmp_path) as site:
         for _ in range(3):
             peer = begun(site)
             peer.setsockopt(SOL_SOCKET, SO_LINGER, struct.pack("ii", 1, 0))
             peer.close()
             until(lambda: not len(site.server._places), "it has gone")
-        until(lambda: alive(Messages, Conversation, Connection) == before, "nothing is left of them")
+        until(lambda: alive(HttpConnection, HttpSession, Connection) == before, "nothing is left of them")

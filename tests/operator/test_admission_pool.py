@@ -7,21 +7,21 @@ from contextlib import suppress
 from threading import Event, Thread, current_thread
 
 import pytest
-from gkm_operator.admission.pool import Full, Pool
+from gkm_operator.admission.https.thread_pool import PoolFull, ThreadPool
 from testbed.waiting import until
 
 SECONDS = 30
 
 
 @pytest.fixture
-def pool() -> Iterator[Pool]:
-    pool = Pool(threads=2, waiting=2)
+def pool() -> Iterator[ThreadPool]:
+    pool = ThreadPool(threads=2, waiting=2)
     pool.start()
     yield pool
     pool.close()
 
 
-def test_work_is_done_by_daemons_and_its_result_or_error_comes_back(pool: Pool) -> None:
+def test_work_is_done_by_daemons_and_its_result_or_error_comes_back(pool: ThreadPool) -> None:
     def fail() -> None:
         raise ValueError("it")
 
@@ -35,7 +35,7 @@ class Body:
     """What a frame held when its work failed."""
 
 
-def test_nothing_of_work_that_failed_is_left_even_before_the_garbage_collector_comes(pool: Pool) -> None:
+def test_nothing_of_work_that_failed_is_left_even_before_the_garbage_collector_comes(pool: ThreadPool) -> None:
     held: list[weakref.ref[Body]] = []
 
     def fail() -> None:
@@ -63,12 +63,12 @@ class Busy:
         return self.go_on.wait(SECONDS)
 
 
-def test_no_more_wait_than_may_and_who_gave_up_is_not_served(pool: Pool) -> None:
+def test_no_more_wait_than_may_and_who_gave_up_is_not_served(pool: ThreadPool) -> None:
     works, served = [Busy(), Busy()], Event()
     results = [pool.run(work) for work in works]
     assert all(work.begun.wait(SECONDS) for work in works)
     given_up, waits = pool.run(served.set), pool.run(lambda: 4)
-    with pytest.raises(Full):
+    with pytest.raises(PoolFull):
         pool.run(lambda: 5)
     assert given_up.cancel()
     for work in works:
@@ -79,7 +79,7 @@ def test_no_more_wait_than_may_and_who_gave_up_is_not_served(pool: Pool) -> None
 
 
 def test_closing_ends_the_threads_and_drops_what_waits() -> None:
-    pool, work, served = Pool(threads=1, waiting=1), Busy(), Event()
+    pool, work, served = ThreadPool(threads=1, waiting=1), Busy(), Event()
     pool.start()
     pool.run(work)
     assert work.begun.wait(SECONDS)

@@ -3,14 +3,14 @@
 import logging
 
 import pytest
-from gkm_operator.admission import seldom
-from gkm_operator.admission.seldom import Seldom
+from gkm_operator.admission.https import throttled_log as seldom
+from gkm_operator.admission.https.throttled_log import ThrottledLog
 
 
 def test_an_event_is_said_once_in_a_while_and_then_how_often_it_was_not(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log = Seldom(logging.getLogger("a test"))
+    log = ThrottledLog(logging.getLogger("a test"))
     for number in range(5):
         log.warning("too slow", peer=str(number))
     log.warning("no TLS", peer="x")

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives import serialization
-from gkm_operator.admission import messages
-from gkm_operator.admission.certificates import issue
-from gkm_operator.admission.conversation import Conversation
-from gkm_operator.admission.review import Request, Response
-from gkm_operator.admission.server import AdmissionServer
-from gkm_operator.admission.tls import Certificate
+from gkm_operator.admission.certificates.issue import issue
+from gkm_operator.admission.https import http1 as messages
+from gkm_operator.admission.https.certificate import ServerCertificate
+from gkm_operator.admission.https.server import AdmissionServer
+from gkm_operator.admission.https.session import HttpSession
+from gkm_operator.admission.review import ReviewRequest, ReviewResponse
 from operator_webhook import (
     REVIEW,
     Patient,
@@ -122,7 +122,7 @@ def test_requests_that_come_at_once_are_answered_in_turn(site: Webhook) -> None:
 
 def test_a_defect_in_judging_costs_one_request(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     class Broken:
-        def answer(self, request: Request) -> Response:
+        def review(self, request: ReviewRequest) -> ReviewResponse:
             raise ValueError(f"a secret of {request.uid}")
 
     with serving(tmp_path, Broken()) as site:
@@ -136,7 +136,7 @@ def test_a_defect_in_taking_a_connection_costs_one_connection(
     site: Webhook, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(Conversation, "start", lambda _: 1 // 0)
+        patched.setattr(HttpSession, "start", lambda _: 1 // 0)
         with site.plain() as peer:
             assert is_cut_off(peer)
     assert is_judged(site)
@@ -169,7 +169,7 @@ def test_an_encrypted_key_is_an_error_and_no_question(tmp_path: Path) -> None:
     pem, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
     issued.key.write_bytes(key.private_bytes(pem, form, serialization.BestAvailableEncryption(b"x")))
     with pytest.raises(OSError, match=r"."):
-        Certificate(issued.certificate, issued.key)
+        ServerCertificate(issued.certificate, issued.key)
 
 
 def test_closing_waits_for_who_is_judged_and_for_nobody_else(tmp_path: Path) -> None:

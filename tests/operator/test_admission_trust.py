@@ -4,8 +4,8 @@ import pytest
 from cryptography import x509
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import VALIDATING_WEBHOOKS
-from gkm_operator.admission.certificates import make
-from gkm_operator.admission.trust import trust, trusting
+from gkm_operator.admission.certificates.issue import make
+from gkm_operator.admission.certificates.webhook_ca import trust, trust_patch
 from operator_webhooks import NAME, NOW, an_api, trusted, writes
 
 
@@ -16,7 +16,7 @@ def test_the_api_server_is_told_once_and_for_every_webhook() -> None:
     assert trusted(api) == [x509.load_pem_x509_certificate(authority)]
     found = api.get(VALIDATING_WEBHOOKS, NAME)
     assert found["webhooks"][0]["clientConfig"]["url"] == "https://x"
-    assert trusting(found, [authority], NOW) is None
+    assert trust_patch(found, [authority], NOW) is None
     assert writes(api) == 1
 
 

@@ -6,8 +6,8 @@ from functools import cache
 
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
-from gkm_operator.admission.bundle import PLACES, SAFE, trusting
-from gkm_operator.admission.certificates import CLOCKS_DIFFER, make
+from gkm_operator.admission.certificates.ca_bundle import PLACES, SAFE, merged_bundle
+from gkm_operator.admission.certificates.issue import CLOCKS_DIFFER, make
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -41,7 +41,7 @@ def test_a_certificate_of_a_version_that_there_is_not_is_none() -> None:
     der = x509.load_pem_x509_certificate(authority(0)).public_bytes(Encoding.DER)
     odd = base64.encodebytes(der.replace(bytes.fromhex("a003020102"), bytes.fromhex("a003020107"), 1))
     before = b"-----BEGIN CERTIFICATE-----\n" + odd + b"-----END CERTIFICATE-----\n"
-    assert trusting(before, [authority(1)], NOW) == authority(1)
+    assert merged_bundle(before, [authority(1)], NOW) == authority(1)
 
 
 def read(pem: bytes) -> list[x509.Certificate]:
@@ -49,17 +49,17 @@ def read(pem: bytes) -> list[x509.Certificate]:
 
 
 def after(before: bytes, ours: list[bytes], now: datetime = NOW) -> bytes:
-    changed = trusting(before, ours, now)
+    changed = merged_bundle(before, ours, now)
     return before if changed is None else changed
 
 
 @settings(deadline=None)
 @given(BUNDLES, OURS)
 def test_ours_are_first_and_then_there_is_nothing_to_write(before: bytes, ours: list[bytes]) -> None:
-    written = trusting(before, ours, NOW)
+    written = merged_bundle(before, ours, NOW)
     if written is not None:
         assert read(written)[: len(ours)] == read(b"".join(ours))
-        assert trusting(written, ours, NOW) is None
+        assert merged_bundle(written, ours, NOW) is None
 
 
 @settings(deadline=None)
@@ -67,7 +67,7 @@ def test_ours_are_first_and_then_there_is_nothing_to_write(before: bytes, ours: 
 def test_what_is_written_is_bounded_and_holds_nothing_twice_and_nothing_that_expired(
     before: bytes, ours: list[bytes]
 ) -> None:
-    written = trusting(before, ours, NOW)
+    written = merged_bundle(before, ours, NOW)
     if written is not None:
         found = read(written)
         assert len(found) <= PLACES
@@ -78,7 +78,7 @@ def test_what_is_written_is_bounded_and_holds_nothing_twice_and_nothing_that_exp
 def test_of_too_many_the_last_leave() -> None:
     many = [authority(number) for number in range(PLACES + 5)]
     mine = authority(MANY)
-    assert trusting(b"".join(many), [mine], NOW) == b"".join([mine, *many[: PLACES - 1]])
+    assert merged_bundle(b"".join(many), [mine], NOW) == b"".join([mine, *many[: PLACES - 1]])
 
 
 @settings(deadline=None)
@@ -106,20 +106,20 @@ def test_eight_replicas_that_all_renew_at_once_come_to_rest() -> None:
     bundle = b""
     for ours in replicas:
         bundle = after(bundle, ours)
-    assert [trusting(bundle, ours, NOW) for ours in replicas] == [None] * 8
+    assert [merged_bundle(bundle, ours, NOW) for ours in replicas] == [None] * 8
 
 
 def test_an_expired_one_is_left_alone_until_there_is_another_reason_to_write() -> None:
     mine, expired = authority(1), authority(1, expired=True)
-    assert trusting(mine + expired, [mine], NOW) is None
-    assert trusting(mine + expired, [authority(2)], NOW) == authority(2) + mine
+    assert merged_bundle(mine + expired, [mine], NOW) is None
+    assert merged_bundle(mine + expired, [authority(2)], NOW) == authority(2) + mine
 
 
 def test_a_clock_that_is_early_throws_nobody_out() -> None:
     ends = NOW + timedelta(days=90)
-    assert trusting(authority(1), [authority(2)], ends + CLOCKS_DIFFER / 2) == authority(2) + authority(1)
-    assert trusting(authority(1), [authority(2)], ends + CLOCKS_DIFFER) == authority(2)
+    assert merged_bundle(authority(1), [authority(2)], ends + CLOCKS_DIFFER / 2) == authority(2) + authority(1)
+    assert merged_bundle(authority(1), [authority(2)], ends + CLOCKS_DIFFER) == authority(2)
 
 
 def test_line_ends_of_another_kind_are_no_other_certificate() -> None:
-    assert trusting(authority(1).replace(b"\n", b"\r\n"), [authority(1)], NOW) is None
+    assert merged_bundle(authority(1).replace(b"\n", b"\r\n"), [authority(1)], NOW) is None

@@ -9,8 +9,8 @@ import pytest
 from cryptography import x509
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import VALIDATING_WEBHOOKS
-from gkm_operator.admission.certificates import make
-from gkm_operator.admission.rotation import Rotation, Terms
+from gkm_operator.admission.certificates.issue import make
+from gkm_operator.admission.certificates.rotation import Rotation, RotationTimes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kube.fake_api import FakeApi
@@ -28,7 +28,7 @@ class Site:
     api: FakeApi = field(default_factory=an_api)
     now: datetime = NOW
     elapsed: float = 0.0
-    terms: Terms = field(default_factory=Terms)
+    terms: RotationTimes = field(default_factory=RotationTimes)
 
     def __post_init__(self) -> None:
         self.rotation = Rotation(self.directory, ["x"], self.terms, now=lambda: self.now, elapsed=lambda: self.elapsed)
@@ -36,7 +36,7 @@ class Site:
     def look(self, later: timedelta = timedelta(0), *, seconds: float = 0.0) -> None:
         self.now += later
         self.elapsed += seconds
-        self.rotation.look(self.api, NAME)
+        self.rotation.check(self.api, NAME)
 
     @property
     def served(self) -> x509.Certificate:
@@ -106,7 +106,7 @@ def test_while_the_api_server_is_away_the_old_pair_serves_and_one_other_is_made(
         made[0] += 1
         return make(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("gkm_operator.admission.rotation.certificates.make", counted)
+    monkeypatch.setattr("gkm_operator.admission.certificates.rotation.certificates.make", counted)
     site.api.fault = lambda _verb, _plural: ApiError(0, "Unreachable", "away")
     site.now += 60 * DAY
     for _ in range(20):
@@ -142,7 +142,7 @@ def test_a_disk_that_is_full_leaves_the_old_pair_and_is_tried_again(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("gkm_operator.admission.certificates._replace", full)
+        patched.setattr("gkm_operator.admission.certificates.issue._replace", full)
         with pytest.raises(OSError, match="No space"):
             site.look(seconds=300)
     assert site.served == first
@@ -186,8 +186,8 @@ def test_an_early_clock_of_one_replica_takes_the_others_out_for_one_look_only(tm
 
 def test_it_looks_on_whatever_the_api_server_answers(tmp_path: Path) -> None:
     api, stop, told = FakeApi(), Event(), list[str]()
-    rotation = Rotation(tmp_path, ["x"], Terms(check_seconds=0.01, retry_seconds=0.01))
-    keeper = Thread(target=rotation.keep, args=(api, NAME, stop, lambda: told.append("trusted")))
+    rotation = Rotation(tmp_path, ["x"], RotationTimes(check_seconds=0.01, retry_seconds=0.01))
+    keeper = Thread(target=rotation.run, args=(api, NAME, stop, lambda: told.append("trusted")))
 
     def looks_on(what: str) -> None:
         looks = len(api.calls)

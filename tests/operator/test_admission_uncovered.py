@@ -21,11 +21,11 @@ from gkm.api.config import Config, Policy, Registries, RegistryHost, Verificatio
 from gkm.api.errors import GKMError, Reason
 from gkm.api.meta import ObjectMeta
 from gkm.images.registries.transport import Limits
-from gkm_operator.admission.judge import Judge
-from gkm_operator.admission.review import Response
-from gkm_operator.admission.verdicts import Verdicts
-from gkm_operator.caches.outcome import Standing, look
-from gkm_operator.images import RegistryImages
+from gkm_operator.admission.review import ReviewResponse
+from gkm_operator.admission.validator import ImageValidator
+from gkm_operator.admission.verdict_cache import VerdictCache
+from gkm_operator.caches.outcome import Standing, check_image
+from gkm_operator.images import CheckedImages
 from operator_images import FakeImages
 from operator_reviews import an_object, request
 from testbed.certificates import Authority
@@ -69,18 +69,18 @@ def listening(serve: Callable[[socket.socket], None]) -> Iterator[Port]:
         server.shutdown(socket.SHUT_RDWR)
 
 
-def judge(mode: str, *, covered: bool, hosts: dict[str, RegistryHost], seconds: float = 10) -> Judge:
+def judge(mode: str, *, covered: bool, hosts: dict[str, RegistryHost], seconds: float = 10) -> ImageValidator:
     policies = [Policy(keys=[KEY], images=["127.0.0.1:*" if covered else "registry.example/team/*"])]
     config = Config(
         verification=Verification(mode=mode, policies=policies),  # type: ignore[arg-type]
         registries=Registries(hosts=hosts),
     )
-    images = RegistryImages.of(config, LIMITS, seconds=5)
-    return Judge(Verdicts(images, images.verifier.stamp), mode, config.registries, seconds=seconds)
+    images = CheckedImages.of(config, LIMITS, seconds=5)
+    return ImageValidator(VerdictCache(images, images.verifier.stamp), mode, config.registries, seconds=seconds)
 
 
-def answer(judging: Judge, image: str, **changes: Any) -> Response:  # noqa: ANN401 -- JSON
-    return judging.answer(request(object=an_object(image), **changes))
+def answer(judging: ImageValidator, image: str, **changes: Any) -> ReviewResponse:  # noqa: ANN401 -- JSON
+    return judging.review(request(object=an_object(image), **changes))
 
 
 @pytest.mark.parametrize("secrets", [[], ["pull"]])
@@ -92,7 +92,7 @@ def test_what_no_policy_covers_is_refused_without_asking_anybody(dry_run: bool, 
         for image in (f"{host}/team/x:1", f"{host}/team/x@{DIGEST}"):
             made = an_object(image)
             made["spec"] |= {"imagePullSecrets": [{"name": name} for name in secrets]}
-            refused = judging.answer(request(object=made, dryRun=dry_run))
+            refused = judging.review(request(object=made, dryRun=dry_run))
             assert not refused.allowed
             assert "(SignatureMissing): no verification policy covers" in refused.message
         assert port.came == []
@@ -173,12 +173,12 @@ def test_the_controllers_ask_nobody_about_what_they_may_not_ask_for() -> None:
     image = "registry.example/team/x:1"
     spec = CacheSpec(image, image_pull_secrets=[LocalObjectReference("pull")])
     cache = GKMCache(ObjectMeta("x", "a", uid="u", generation=1), spec)
-    uncovered = RegistryImages.of(Config(), LIMITS)
+    uncovered = CheckedImages.of(Config(), LIMITS)
     with pytest.raises(GKMError, match="no verification policy covers") as caught:
         uncovered.check_allowed(image, "a")
     images = FakeImages(refused={image: caught.value})
     for digest in (None, DIGEST):
-        outcome = look(images, cache, None if digest is None else Standing(digest))
+        outcome = check_image(images, cache, None if digest is None else Standing(digest))
         assert (outcome.status, outcome.reason, outcome.digest) == ("False", Reason.SIGNATURE_MISSING, digest)
         assert outcome.sure
     assert images.asked == []

@@ -7,8 +7,8 @@ import pytest
 import yaml
 from gkm.api.config import parse
 from gkm.api.errors import Reason
-from gkm_operator.admission.verdicts import Verdicts
-from gkm_operator.images import RegistryImages
+from gkm_operator.admission.verdict_cache import VerdictCache
+from gkm_operator.images import CheckedImages
 from operator_images import AWAY, DIGEST, GOOD, OFF, OTHER, UNKNOWN, UNSIGNED, WARNED, FakeImages
 from operator_site import Shelf
 from testbed.sigstore import SigningKey
@@ -26,7 +26,7 @@ class Site:
     limit: int = 100
 
     def __post_init__(self) -> None:
-        self.verdicts = Verdicts(
+        self.verdicts = VerdictCache(
             self.images, lambda: str(self.stamp), seconds=300, limit=self.limit, clock=lambda: self.now
         )
 
@@ -121,13 +121,13 @@ def test_what_changes_with_the_files_voids_all() -> None:
 def test_a_verdict_that_was_reached_while_a_file_changed_is_not_kept() -> None:
     site = Site()
     stamps = iter(["old", "new", "old", "old"])
-    site.verdicts = Verdicts(site.images, lambda: next(stamps))
+    site.verdicts = VerdictCache(site.images, lambda: next(stamps))
     assert [site.verified() for _ in range(2)] == [True, True]
 
 
 def test_who_has_little_time_gives_all_signatures_together_little(images: Shelf) -> None:
     image, digest = images.push("patience")
-    verdict = RegistryImages.of(parse(images.config()), seconds=0.0).verify(image, digest, "a")
+    verdict = CheckedImages.of(parse(images.config()), seconds=0.0).verify(image, digest, "a")
     assert (verdict.verified, verdict.reason) == (None, Reason.REGISTRY_UNAVAILABLE)
 
 
@@ -142,8 +142,8 @@ def key_file(tmp_path: Path, images: Shelf) -> Path:
 def test_a_key_that_is_taken_away_leaves_no_old_verdict_standing(images: Shelf, key_file: Path, taken: str) -> None:
     value = yaml.safe_load(images.config())
     value["verification"]["policies"] = [{"keys": [str(key_file)]}]
-    real = RegistryImages.of(parse(yaml.safe_dump(value)))
-    verdicts = Verdicts(real, real.verifier.stamp)
+    real = CheckedImages.of(parse(yaml.safe_dump(value)))
+    verdicts = VerdictCache(real, real.verifier.stamp)
     image, digest = images.push("kept")
     assert verdicts.verify(image, digest, "a").verified
     before = len(images.registry.requests)

@@ -4,8 +4,8 @@ from threading import Event
 
 from gkm.kube.resources import GKMCACHES
 from gkm_operator.caches.controller import CachesController
-from gkm_operator.caches.spacing import Spacing
-from gkm_operator.caches.verification import PER_NAMESPACE
+from gkm_operator.caches.throttling.status_interval import StatusInterval
+from gkm_operator.caches.verification.queue import PER_NAMESPACE
 from kube.fake_api import FakeApi
 from operator_images import DIGEST, GOOD, FakeImages
 from operator_site import cache
@@ -31,7 +31,7 @@ class SilentImages(FakeImages):
 def test_a_silent_registry_of_one_namespace_holds_up_no_other() -> None:
     api, go, stop = FakeApi(), Event(), Event()
     images = SilentImages(go)
-    controller = CachesController(api, images, spacing=Spacing(0.0, 0.0))
+    controller = CachesController(api, images, spacing=StatusInterval(0.0, 0.0))
     for number in range(50):
         api.create(GKMCACHES, cache(f"x-{number}", SILENT, "a"))
     try:

@@ -10,11 +10,11 @@ import msgspec
 from gkm.api.caches import CacheSpec, GKMCache
 from gkm.api.meta import ObjectMeta
 from gkm_operator.caches import status
-from gkm_operator.caches.contributions import Report, of_report
-from gkm_operator.caches.fleet import Fleet
-from gkm_operator.caches.outcome import of_verdict
-from gkm_operator.caches.presence import Agent
-from gkm_operator.caches.tally import CacheKey, Summary
+from gkm_operator.caches.nodes.fleet import Fleet
+from gkm_operator.caches.nodes.liveness import AgentPod
+from gkm_operator.caches.nodes.reports import NodeObject, reports_of
+from gkm_operator.caches.nodes.totals import CacheKey, CacheSummary
+from gkm_operator.caches.outcome import verdict_outcome
 from gkm_operator.images import Claims
 from hypothesis import given
 from hypothesis import strategies as st
@@ -69,9 +69,9 @@ class World:
     """What is there now, and the fleet that was told every difference, as reflectors tell it."""
 
     fleet: Fleet = field(default_factory=Fleet)
-    reports: dict[tuple[str, str], Report] = field(default_factory=dict)
+    reports: dict[tuple[str, str], NodeObject] = field(default_factory=dict)
     nodes: dict[str, bool] = field(default_factory=dict)
-    agents: dict[str, Agent] = field(default_factory=dict)
+    agents: dict[str, AgentPod] = field(default_factory=dict)
     deployed: bool = False
 
     def happen(self, event: Event) -> set[CacheKey]:
@@ -99,22 +99,22 @@ class World:
             partial(other.agents_deployed, deployed=self.deployed),
         ]
 
-    def summaries(self) -> dict[tuple[CacheKey, str | None], Summary]:
+    def summaries(self) -> dict[tuple[CacheKey, str | None], CacheSummary]:
         return {(key, digest): self.fleet.summary(key, digest) for key in KEYS for digest in (None, DIGEST, OTHER)}
 
-    def counted(self, key: CacheKey, digest: str | None) -> Summary:
+    def counted(self, key: CacheKey, digest: str | None) -> CacheSummary:
         """Count from scratch, by the table of design/aggregation.md."""
         parts = {
-            name: of_report(report)[key.name]
+            name: reports_of(report)[key.name]
             for (namespace, name), report in sorted(self.reports.items())
-            if namespace == key.namespace and key.name in of_report(report) and name in self.nodes
+            if namespace == key.namespace and key.name in reports_of(report) and name in self.nodes
         }
         silences = {name: why for name in parts if (why := self._silence(name))}
         failures: dict[str, list[str]] = {}
         for name, part in parts.items():
             if part.failure and part.digest in {"", digest or ""}:
                 failures.setdefault(part.failure, []).append(name)
-        return Summary(
+        return CacheSummary(
             total=len(parts),
             ready=sum(part.ready and part.digest == digest for name, part in parts.items() if name not in silences),
             failed=sum(map(len, failures.values())),
@@ -220,6 +220,8 @@ def test_nothing_is_kept_of_what_has_gone(history: list[Event]) -> None:
 def written(fleet: Fleet, key: CacheKey) -> bytes:
     """Return the status that is applied, byte for byte."""
     cache = GKMCache(ObjectMeta(name=key.name, namespace=key.namespace, uid="u", generation=1), CacheSpec(IMAGE))
-    wanted = status.wanted(cache, of_verdict(IMAGE, DIGEST, GOOD, Claims(7)), fleet.summary(key, DIGEST), NOW)
+    wanted = status.desired_status(
+        cache, verdict_outcome(IMAGE, DIGEST, GOOD, Claims(7)), fleet.summary(key, DIGEST), NOW
+    )
     assert wanted is not None
-    return msgspec.json.encode(status.applied(cache, wanted))
+    return msgspec.json.encode(status.apply_configuration(cache, wanted))

@@ -6,11 +6,11 @@ import pytest
 from gkm.api.config import ConfigInvalid, Policy, Verification, parse_verification
 from gkm.api.errors import GKMError, Reason
 from gkm.images.signatures.verify import Verdict
-from gkm_operator.caches.allowance import BURST, REFILL_SECONDS, Allowance
-from gkm_operator.caches.policy_files import PolicyFiles
-from gkm_operator.caches.schedule import PER_SECOND, Pace, Schedule
-from gkm_operator.caches.tally import Summary
-from gkm_operator.caches.verification import Verification as Queue
+from gkm_operator.caches.nodes.totals import CacheSummary
+from gkm_operator.caches.throttling.event_budget import BURST, REFILL_SECONDS, EventBudget
+from gkm_operator.caches.verification.policy_files import PolicyFileWatcher
+from gkm_operator.caches.verification.queue import VerificationQueue as Queue
+from gkm_operator.caches.verification.recheck import PER_SECOND, RateLimiter, RecheckSchedule
 from operator_images import AWAY, DIGEST, GOOD, OFF, UNKNOWN, UNSIGNED, WARNED, FakeImages
 from operator_verdicts import IMAGE, KEY, PINNED, Place
 
@@ -22,7 +22,7 @@ AWAY_BUT_ALLOWED = Verdict(verified=None, allowed=True, reason=Reason.REGISTRY_U
 
 @pytest.fixture
 def place() -> Place:
-    made = Place(PINNED, Schedule(6 * HOURS))
+    made = Place(PINNED, RecheckSchedule(6 * HOURS))
     made.look()
     assert made.verified.status == "True"
     made.told.clear()
@@ -41,7 +41,7 @@ def test_a_verified_image_is_verified_again_on_its_interval_and_not_before(place
 
 
 def test_without_an_interval_it_is_never_verified_again() -> None:
-    place = Place(PINNED, Schedule(0))
+    place = Place(PINNED, RecheckSchedule(0))
     assert place.look() is None
     asked = len(place.images.asked)
     place.now += 1e9
@@ -76,7 +76,7 @@ def test_what_cannot_be_said_changes_no_verdict(
     answer: Verdict | GKMError,
     restarted: bool,  # noqa: FBT001 -- a parameter
 ) -> None:
-    place = Place(PINNED, Schedule(HOURS))
+    place = Place(PINNED, RecheckSchedule(HOURS))
     place.images.verdicts[DIGEST] = standing
     place.look()
     before = place.status
@@ -148,7 +148,13 @@ def test_a_change_that_was_acted_on_is_observed_also_where_the_verdict_stands(pl
 
 
 def test_ready_is_told_when_it_begins_and_when_it_ends(place: Place) -> None:
-    for summary in (Summary(2, 1), Summary(2, 2), Summary(3, 2), Summary(3, 3), Summary(3, 2, 1, 0, {"NoGPU": ["n"]})):
+    for summary in (
+        CacheSummary(2, 1),
+        CacheSummary(2, 2),
+        CacheSummary(3, 2),
+        CacheSummary(3, 3),
+        CacheSummary(3, 2, 1, 0, {"NoGPU": ["n"]}),
+    ):
         place.summary = summary
         place.write()
         place.restart()
@@ -176,10 +182,10 @@ def test_what_stands_waits_for_its_turn_after_a_start_and_what_has_no_answer_doe
 
 def test_a_pace_gives_places_and_forgets_the_past() -> None:
     now = [0.0]
-    pace = Pace(10.0, lambda: now[0])
-    assert [pace.place() for _ in range(3)] == pytest.approx([0.0, 0.1, 0.2])
+    pace = RateLimiter(10.0, lambda: now[0])
+    assert [pace.reserve() for _ in range(3)] == pytest.approx([0.0, 0.1, 0.2])
     now[0] = 100.0
-    assert [pace.place() for _ in range(2)] == pytest.approx([0.0, 0.1])
+    assert [pace.reserve() for _ in range(2)] == pytest.approx([0.0, 0.1])
 
 
 class Files:
@@ -204,7 +210,7 @@ class Files:
 
 def test_a_file_that_changed_is_noticed_by_its_content(tmp_path: Path) -> None:
     mounted, noticed = Files(tmp_path), []
-    files = PolicyFiles([str(mounted.path)], lambda: noticed.append(1))
+    files = PolicyFileWatcher([str(mounted.path)], lambda: noticed.append(1))
     files.look()
     mounted.write("one")
     files.look()
@@ -220,7 +226,7 @@ def test_a_file_that_changed_is_noticed_by_its_content(tmp_path: Path) -> None:
 
 def test_what_changed_before_the_first_look_is_noticed_too(tmp_path: Path) -> None:
     mounted, noticed = Files(tmp_path), []
-    files = PolicyFiles([str(mounted.path)], lambda: noticed.append(1))
+    files = PolicyFileWatcher([str(mounted.path)], lambda: noticed.append(1))
     mounted.write("two")
     files.look()
     assert noticed == [1]
@@ -228,7 +234,7 @@ def test_what_changed_before_the_first_look_is_noticed_too(tmp_path: Path) -> No
 
 def test_a_file_of_a_policy_that_changes_has_every_image_verified_again(tmp_path: Path) -> None:
     mounted = Files(tmp_path)
-    again = Schedule.of(Verification(policies=[Policy(keys=[str(mounted.path)])]))
+    again = RecheckSchedule.of(Verification(policies=[Policy(keys=[str(mounted.path)])]))
     assert again.files == (str(mounted.path),)
     place = Place(PINNED, again)
     place.look()
@@ -243,12 +249,12 @@ def test_a_file_of_a_policy_that_changes_has_every_image_verified_again(tmp_path
 
 
 def test_a_file_that_changes_during_the_first_look_has_the_image_verified_again() -> None:
-    place = Place(PINNED, Schedule(6 * HOURS))
+    place = Place(PINNED, RecheckSchedule(6 * HOURS))
     judge = place.images.verify
 
     def changed(image: str, digest: str, namespace: str | None) -> Verdict:
         verdict = judge(image, digest, namespace)
-        place.verification.all_again()
+        place.verification.recheck_all()
         return verdict
 
     place.images.verify = changed  # type: ignore[method-assign]
@@ -260,7 +266,7 @@ def test_a_file_that_changes_during_the_first_look_has_the_image_verified_again(
 
 
 def test_where_nothing_is_verified_nothing_is_verified_again() -> None:
-    assert Schedule.of(Verification(mode="off", policies=[Policy(keys=["/key.pem"])])) == Schedule()
+    assert RecheckSchedule.of(Verification(mode="off", policies=[Policy(keys=["/key.pem"])])) == RecheckSchedule()
 
 
 @pytest.mark.parametrize("text", ["recheckInterval: 5", "recheckInterval: -1", "whenRevoked: panic"])
@@ -270,16 +276,16 @@ def test_what_cannot_be_configured_is_refused_with_its_key(text: str) -> None:
 
 
 def test_an_interval_of_zero_is_never() -> None:
-    assert Schedule.of(parse_verification("recheckInterval: 0")).seconds == 0
+    assert RecheckSchedule.of(parse_verification("recheckInterval: 0")).seconds == 0
 
 
 def test_an_object_may_be_told_of_so_often_and_then_rarely() -> None:
     now = [0.0]
-    allowance = Allowance(lambda: now[0])
-    assert [allowance.take("u") for _ in range(BURST + 2)] == [True] * BURST + [False] * 2
-    assert allowance.take("other")
+    allowance = EventBudget(lambda: now[0])
+    assert [allowance.spend("u") for _ in range(BURST + 2)] == [True] * BURST + [False] * 2
+    assert allowance.spend("other")
     now[0] += REFILL_SECONDS
-    assert [allowance.take("u") for _ in range(2)] == [True, False]
+    assert [allowance.spend("u") for _ in range(2)] == [True, False]
 
 
 def test_a_look_at_an_object_that_was_deleted_meanwhile_is_forgotten() -> None:

@@ -10,7 +10,7 @@ from gkm.kube.backoff import Backoff
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import EVENTS, GKMCACHES
 from gkm_operator.caches.controller import CachesController
-from gkm_operator.caches.spacing import Spacing
+from gkm_operator.caches.throttling.status_interval import StatusInterval
 from kube.fake_api import FakeApi
 from operator_images import DIGEST, GOOD, OTHER, UNSIGNED, FakeImages
 from operator_site import cache
@@ -46,7 +46,7 @@ class Leaders:
         self.held: list[HeldImages] = []
 
     def lead(self, images: FakeImages) -> CachesController:
-        controller = CachesController(self.api, images, spacing=Spacing(0.0, 0.0), backoff=SOON)
+        controller = CachesController(self.api, images, spacing=StatusInterval(0.0, 0.0), backoff=SOON)
         controller.status._backoff = SOON
         self.running.append(controller)
         assert controller.watch(self.stop)
@@ -145,7 +145,7 @@ def test_what_a_stopped_leader_has_not_seen_it_cannot_overwrite(leaders: Leaders
 
     api.apply = noted  # type: ignore[method-assign]
     first.verification._images = FakeImages({IMAGE: DIGEST}, {DIGEST: UNSIGNED})
-    first.verification.all_again()
+    first.verification.recheck_all()
     until(lambda: any(error.conflict for error in refused), "its answer is refused by the API server")
     assert (leaders.status().image, leaders.status().resolved_digest) == (NEXT, OTHER)
     verified = leaders.status().condition("Verified")

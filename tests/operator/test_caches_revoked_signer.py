@@ -12,9 +12,9 @@ from gkm.api.config import Config, Policy, Registries, RegistryHost
 from gkm.api.config import Verification as Demand
 from gkm.api.errors import Reason
 from gkm.images.registries.transport import Limits
-from gkm_operator.caches.schedule import Schedule
-from gkm_operator.caches.verification import Verification
-from gkm_operator.images import RegistryImages
+from gkm_operator.caches.verification.queue import VerificationQueue
+from gkm_operator.caches.verification.recheck import RecheckSchedule
+from gkm_operator.images import CheckedImages
 from images_archives import cache_image
 from images_site import Site, filled
 from msgspec import structs
@@ -43,12 +43,12 @@ class Scene:
     def restart(self, demand: Demand | None = None) -> None:
         self.demand = demand or self.demand
         hosts = {self.site.real.host: RegistryHost(plain_http=True)}
-        images = RegistryImages.of(Config(self.demand, Registries(hosts=hosts)), Limits(1.0, 0.5, 3.0), None)
-        self.place.verification = Verification(
+        images = CheckedImages.of(Config(self.demand, Registries(hosts=hosts)), Limits(1.0, 0.5, 3.0), None)
+        self.place.verification = VerificationQueue(
             images,
             lambda _: self.place.cache,
             lambda _: None,
-            again=Schedule.of(self.demand),
+            again=RecheckSchedule.of(self.demand),
             clock=lambda: self.place.now,
         )
 

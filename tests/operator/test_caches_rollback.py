@@ -14,9 +14,9 @@ from gkm.images.registries import push
 from gkm.images.registries.registry import Registry as Client
 from gkm.images.registries.transport import Limits
 from gkm_operator.caches.age import Age, older
-from gkm_operator.caches.schedule import Schedule
-from gkm_operator.caches.verification import Verification
-from gkm_operator.images import RegistryImages
+from gkm_operator.caches.verification.queue import VerificationQueue
+from gkm_operator.caches.verification.recheck import RecheckSchedule
+from gkm_operator.images import CheckedImages
 from images_archives import cache_image
 from msgspec import structs
 from operator_verdicts import TRACKED, Place
@@ -53,11 +53,11 @@ class Scene:
         self.restart()
 
     def restart(self) -> None:
-        self.place.verification = Verification(
-            RegistryImages.of(Config(self.demand, self.hosts), Limits(1.0, 0.5, 3.0), None),
+        self.place.verification = VerificationQueue(
+            CheckedImages.of(Config(self.demand, self.hosts), Limits(1.0, 0.5, 3.0), None),
             lambda _: self.place.cache,
             lambda _: None,
-            again=Schedule.of(self.demand),
+            again=RecheckSchedule.of(self.demand),
             clock=lambda: self.place.now,
         )
 

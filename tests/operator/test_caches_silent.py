@@ -4,10 +4,10 @@ from threading import Thread
 from typing import Any
 
 import pytest
-from gkm_operator.caches import readiness
-from gkm_operator.caches.fleet import Fleet
-from gkm_operator.caches.presence import Presence, Standing
-from gkm_operator.caches.tally import CacheKey, Summary
+from gkm_operator.caches import conditions as readiness
+from gkm_operator.caches.nodes.fleet import Fleet
+from gkm_operator.caches.nodes.liveness import Liveness, LivenessTracker
+from gkm_operator.caches.nodes.totals import CacheKey, CacheSummary
 from operator_images import DIGEST
 from operator_nodes import a_node, a_report, an_agent
 
@@ -28,7 +28,7 @@ def a_fleet(*ready: str, failed: str = "") -> Fleet:
     return fleet
 
 
-def summed(fleet: Fleet) -> Summary:
+def summed(fleet: Fleet) -> CacheSummary:
     return fleet.summary(KEY, DIGEST)
 
 
@@ -50,30 +50,30 @@ def test_an_agent_on_its_way_out_is_not_ready() -> None:
 
 
 def test_how_a_node_stands() -> None:
-    presence = Presence()
+    presence = LivenessTracker()
     presence.deployed = True
-    assert presence.standing("n") is Standing.GONE
+    assert presence.liveness("n") is Liveness.GONE
     presence.nodes["n"] = False
-    assert presence.standing("n") is Standing.NODE_NOT_READY
+    assert presence.liveness("n") is Liveness.NODE_NOT_READY
     presence.nodes["n"] = True
-    assert presence.standing("n") is Standing.AGENT_NOT_READY
+    assert presence.liveness("n") is Liveness.AGENT_NOT_READY
     presence.agents.change(None, an_agent("elsewhere"))
     presence.agents.change(None, an_agent("n", "False", name="old"))
-    assert presence.standing("n") is Standing.AGENT_NOT_READY
+    assert presence.liveness("n") is Liveness.AGENT_NOT_READY
     presence.agents.change(None, an_agent("n", name="new"))
-    assert presence.standing("n") is Standing.ANSWERS
+    assert presence.liveness("n") is Liveness.ANSWERS
     presence.nodes["n"] = False
-    assert presence.standing("n") is Standing.NODE_NOT_READY
+    assert presence.liveness("n") is Liveness.NODE_NOT_READY
 
 
 def test_a_silent_node_is_not_ready_and_its_pods_count_on() -> None:
     fleet = a_fleet("n1", "n2")
-    assert summed(fleet) == Summary(total=2, ready=2, pods=2)
+    assert summed(fleet) == CacheSummary(total=2, ready=2, pods=2)
     assert fleet.node("n2", ready=False) == {KEY}
-    silent = Summary(total=2, ready=1, pods=2, silent=1, silences={"n2": "the Node is not ready"})
+    silent = CacheSummary(total=2, ready=1, pods=2, silent=1, silences={"n2": "the Node is not ready"})
     assert summed(fleet) == silent
     assert fleet.node("n2", ready=True) == {KEY}
-    assert summed(fleet) == Summary(total=2, ready=2, pods=2)
+    assert summed(fleet) == CacheSummary(total=2, ready=2, pods=2)
 
 
 def test_a_failure_stays_when_its_node_falls_silent() -> None:
@@ -90,13 +90,13 @@ def test_what_a_silent_node_had_reported_before_is_replaced_by_what_it_reports_n
     fleet.reported(a_report("n2", {"x": FAILED}), a_report("n2", {"x": READY}))
     assert (summed(fleet).failed, summed(fleet).ready) == (0, 1)
     fleet.node("n2", ready=True)
-    assert summed(fleet) == Summary(total=2, ready=2, pods=2)
+    assert summed(fleet) == CacheSummary(total=2, ready=2, pods=2)
 
 
 def test_a_node_that_left_the_fleet_is_not_counted_though_its_object_is_there() -> None:
     fleet = a_fleet("n1", failed="n2")
     assert fleet.node("n2", ready=None) == {KEY}
-    assert summed(fleet) == Summary(total=1, ready=1, pods=1)
+    assert summed(fleet) == CacheSummary(total=1, ready=1, pods=1)
     assert fleet.reported(None, a_report("nobody", {"x": READY})) == set()
     assert summed(fleet).total == 1
 
@@ -110,7 +110,7 @@ def test_an_agent_that_is_replaced_is_silent_in_between() -> None:
     assert fleet.agent(None, an_agent("", "False", name="new")) == set()
     assert fleet.agent(an_agent("", "False", name="new"), new) == set()
     assert fleet.agent(new, an_agent("n1", name="new")) == {KEY}
-    assert summed(fleet) == Summary(total=1, ready=1, pods=1)
+    assert summed(fleet) == CacheSummary(total=1, ready=1, pods=1)
 
 
 def test_where_agents_are_no_pods_of_ours_the_node_alone_decides() -> None:
@@ -189,4 +189,4 @@ def test_watches_tell_from_threads_of_their_own_and_no_sum_is_torn() -> None:
         assert found.ready + found.failed + found.silent >= len(names)
     for thread in threads:
         thread.join()
-    assert summed(fleet) == Summary(total=20, ready=20, pods=20)
+    assert summed(fleet) == CacheSummary(total=20, ready=20, pods=20)

@@ -10,9 +10,9 @@ from gkm.kube.backoff import Backoff
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import GKMCACHENODES, GKMCACHES, NODES
 from gkm_operator.caches.controller import CachesController
-from gkm_operator.caches.presence import AGENT_SETS, AGENTS
-from gkm_operator.caches.spacing import Spacing
-from gkm_operator.caches.tally import CacheKey
+from gkm_operator.caches.nodes.liveness import AGENT_SETS, AGENTS
+from gkm_operator.caches.nodes.totals import CacheKey
+from gkm_operator.caches.throttling.status_interval import StatusInterval
 from kube.fake_api import FakeApi
 from operator_images import DIGEST, GOOD, FakeImages
 from operator_nodes import AGENT_SET, SYSTEM, agent_pod, kube_node, put
@@ -32,7 +32,7 @@ class Watched:
         self.debounce = debounce
         self.stop = Event()
         images = FakeImages({IMAGE: DIGEST}, {DIGEST: GOOD}, {DIGEST: 7})
-        self.controller = CachesController(self.api, images, spacing=Spacing(debounce, debounce), backoff=SOON)
+        self.controller = CachesController(self.api, images, spacing=StatusInterval(debounce, debounce), backoff=SOON)
         self.api.create(GKMCACHES, cache("x", IMAGE, "a"))
 
     def join(self, name: str) -> None:

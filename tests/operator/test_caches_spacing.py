@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from gkm.api.caches import CacheStatus, GKMCache
 from gkm.api.meta import Condition, timestamp
-from gkm_operator.caches import telling
-from gkm_operator.caches.spacing import FIRST_SECONDS, LONGEST_SECONDS, Spacing
-from gkm_operator.caches.tally import CacheKey
+from gkm_operator.caches import events as telling
+from gkm_operator.caches.nodes.totals import CacheKey
+from gkm_operator.caches.throttling.status_interval import FIRST_SECONDS, LONGEST_SECONDS, StatusInterval
 from msgspec import convert, structs
 from operator_site import cache
 
@@ -24,7 +24,7 @@ class Clock:
 
 def test_a_quiet_cache_is_written_soon_and_a_restless_one_ever_less_often() -> None:
     clock = Clock()
-    spacing = Spacing(clock=clock)
+    spacing = StatusInterval(clock=clock)
     waited = []
     for _ in range(6):
         waited.append(spacing.after(KEY))
@@ -40,8 +40,8 @@ def test_a_quiet_cache_is_written_soon_and_a_restless_one_ever_less_often() -> N
 
 
 def test_no_more_caches_are_remembered_than_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gkm_operator.caches.spacing._REMEMBERED", 3)
-    spacing = Spacing()
+    monkeypatch.setattr("gkm_operator.caches.throttling.status_interval._REMEMBERED", 3)
+    spacing = StatusInterval()
     for number in range(10):
         spacing.wrote(CacheKey("a", str(number)))
     assert [key.name for key in spacing._written] == ["7", "8", "9"]
@@ -80,16 +80,16 @@ VERIFIED, LONG_VERIFIED = (condition("Verified", "True", "CosignSuccess", second
 def test_who_follows_a_leader_tells_what_its_last_write_turned(
     conditions: tuple[Condition, ...], told: list[str]
 ) -> None:
-    found = telling.unsaid(written(*conditions), NOW + timedelta(seconds=20))
+    found = telling.missed_events(written(*conditions), NOW + timedelta(seconds=20))
     assert [news.reason for news in found] == told
 
 
 @pytest.mark.parametrize("later", [timedelta(minutes=3), timedelta(minutes=-2)])
 def test_what_was_written_long_ago_is_told_by_nobody(later: timedelta) -> None:
-    assert not list(telling.unsaid(written(VERIFIED), NOW + later))
+    assert not list(telling.missed_events(written(VERIFIED), NOW + later))
 
 
 def test_what_is_told_anew_is_word_for_word_what_was_told() -> None:
     before = CacheStatus()
     after = written(VERIFIED, condition("Ready", "True", "AllNodesReady", 0))
-    assert list(telling.unsaid(after, NOW)) == list(telling.told(before, after.status))
+    assert list(telling.missed_events(after, NOW)) == list(telling.events_of(before, after.status))

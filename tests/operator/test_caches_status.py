@@ -7,17 +7,17 @@ from gkm.api.caches import CacheSpec, CacheStatus, ClusterGKMCache, GKMCache, Lo
 from gkm.api.errors import GKMError, Reason
 from gkm.api.meta import Condition, ObjectMeta
 from gkm.images.signatures.verify import Verdict
-from gkm_operator.caches.outcome import Outcome, Standing, look, of_error, of_verdict
-from gkm_operator.caches.status import applied, resolved, wanted
-from gkm_operator.caches.tally import Summary
-from gkm_operator.caches.telling import regarding, told
+from gkm_operator.caches.events import events_of, regarding
+from gkm_operator.caches.nodes.totals import CacheSummary
+from gkm_operator.caches.outcome import Outcome, Standing, check_image, error_outcome, verdict_outcome
+from gkm_operator.caches.status import apply_configuration, desired_status, resolved_digest
 from gkm_operator.images import Claims
 from msgspec import structs
 from operator_images import AWAY, DIGEST, GOOD, OFF, OTHER, UNKNOWN, UNSIGNED, WARNED, FakeImages
 
 IMAGE = "registry.test/team/cache:1"
 THEN, NOW = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
-NOBODY = Summary()
+NOBODY = CacheSummary()
 UNFIT, FULL = {"ArchitectureMismatch": ["n"]}, {"DiskFull": ["m"]}
 AWAY_BUT_ALLOWED = Verdict(verified=None, allowed=True, reason=Reason.REGISTRY_UNAVAILABLE, message="away")
 
@@ -27,9 +27,9 @@ def cache(status: CacheStatus | None = None, image: str = IMAGE, generation: int
     return GKMCache(meta, CacheSpec(image), status or CacheStatus())
 
 
-def settled(summary: Summary = NOBODY) -> CacheStatus:
+def settled(summary: CacheSummary = NOBODY) -> CacheStatus:
     """Return the status of a cache whose image was good."""
-    status = wanted(cache(), of_verdict(IMAGE, DIGEST, GOOD, Claims(7)), summary, THEN)
+    status = desired_status(cache(), verdict_outcome(IMAGE, DIGEST, GOOD, Claims(7)), summary, THEN)
     assert status
     return status
 
@@ -52,7 +52,7 @@ def shown(status: CacheStatus, kind: str) -> tuple[str, str]:
     ],
 )
 def test_the_verdict_becomes_a_condition(verdict: Verdict, status: str, reason: str, settled: bool) -> None:  # noqa: FBT001
-    outcome = of_verdict(IMAGE, DIGEST, verdict, Claims(7))
+    outcome = verdict_outcome(IMAGE, DIGEST, verdict, Claims(7))
     assert (outcome.status, outcome.reason, outcome.settled) == (status, reason, settled)
     assert outcome.message == verdict.message
 
@@ -68,17 +68,17 @@ def test_the_verdict_becomes_a_condition(verdict: Verdict, status: str, reason: 
     ],
 )
 def test_an_error_becomes_a_condition_and_is_tried_again(reason: Reason, status: str) -> None:
-    outcome = of_error(IMAGE, None, GKMError(reason, "what"))
+    outcome = error_outcome(IMAGE, None, GKMError(reason, "what"))
     assert (outcome.status, outcome.reason, outcome.settled) == (status, reason, False)
 
 
 def test_an_image_is_resolved_once_and_verified_each_time() -> None:
     images = FakeImages({IMAGE: OTHER}, {DIGEST: GOOD}, {DIGEST: 7})
-    assert look(images, cache(), Standing(DIGEST)) == Outcome(
+    assert check_image(images, cache(), Standing(DIGEST)) == Outcome(
         IMAGE, DIGEST, "True", Reason.COSIGN_SUCCESS, GOOD.message, 7
     )
     assert [call[0] for call in images.asked] == ["verify", "size"]
-    assert look(images, cache(), None).digest == OTHER
+    assert check_image(images, cache(), None).digest == OTHER
 
 
 def test_the_registry_is_asked_with_the_secrets_that_the_cache_names() -> None:
@@ -87,17 +87,19 @@ def test_the_registry_is_asked_with_the_secrets_that_the_cache_names() -> None:
     private = structs.replace(
         private, spec=structs.replace(private.spec, image_pull_secrets=[LocalObjectReference("pull")])
     )
-    assert look(images, private, None).status == "True"
+    assert check_image(images, private, None).status == "True"
     assert images.asked[0] == ("opened for", IMAGE, "a", "pull")
 
 
 def test_secrets_that_cannot_be_read_leave_the_question_open() -> None:
-    outcome = look(FakeImages(closed=GKMError(Reason.UNAUTHORIZED, "Secret a/pull does not exist")), cache(), None)
+    outcome = check_image(
+        FakeImages(closed=GKMError(Reason.UNAUTHORIZED, "Secret a/pull does not exist")), cache(), None
+    )
     assert (outcome.status, outcome.reason, outcome.settled) == ("Unknown", Reason.UNAUTHORIZED, False)
 
 
 def test_what_was_resolved_stays_when_the_registry_fails_after_it() -> None:
-    outcome = look(FakeImages({IMAGE: DIGEST}, {DIGEST: AWAY}), cache(), None)
+    outcome = check_image(FakeImages({IMAGE: DIGEST}, {DIGEST: AWAY}), cache(), None)
     assert (outcome.digest, outcome.status) == (DIGEST, "Unknown")
 
 
@@ -105,12 +107,12 @@ def test_what_was_resolved_stays_when_the_registry_fails_after_it() -> None:
     ("error", "settled"), [(AWAY, False), (GKMError(Reason.METADATA_MISSING, "no cache image"), True)]
 )
 def test_a_size_that_cannot_be_read_refutes_no_signature(error: GKMError, settled: bool) -> None:  # noqa: FBT001
-    outcome = look(FakeImages({IMAGE: DIGEST}, {DIGEST: GOOD}, {DIGEST: error}), cache(), None)
+    outcome = check_image(FakeImages({IMAGE: DIGEST}, {DIGEST: GOOD}, {DIGEST: error}), cache(), None)
     assert (outcome.status, outcome.size_bytes, outcome.settled) == ("True", 0, settled)
 
 
 def test_a_new_cache_gets_everything_at_once() -> None:
-    status = settled(Summary(total=3, ready=1, failed=1, pods=2, failures={"NoGPU": ["n"]}))
+    status = settled(CacheSummary(total=3, ready=1, failed=1, pods=2, failures={"NoGPU": ["n"]}))
     assert (status.image, status.resolved_digest, status.size_bytes) == (IMAGE, DIGEST, 7)
     assert (status.total_nodes, status.ready_nodes, status.failed_nodes, status.pods_using) == (3, 1, 1, 2)
     assert (status.ready, status.failed_node_conditions) == ("1/3", {"NoGPU": ["n"]})
@@ -124,17 +126,21 @@ def test_a_new_cache_gets_everything_at_once() -> None:
     ("summary", "ready", "error"),
     [
         (NOBODY, ("False", "NoMatchingNodes"), "False"),
-        (Summary(total=2, ready=2), ("True", "AllNodesReady"), "False"),
-        (Summary(total=2, ready=1), ("False", "NodesPending"), "False"),
-        (Summary(total=2, ready=1, failed=1, failures=FULL), ("False", "NodesFailed"), "True"),
-        (Summary(total=3, ready=1, failed=1, failures=FULL), ("False", "NodesFailed"), "True"),
-        (Summary(total=2, failed=2, failures=UNFIT | FULL, incompatible=1), ("False", "NodesFailed"), "True"),
-        (Summary(total=2, failed=2, failures=UNFIT, incompatible=2), ("False", "NodesIncompatible"), "True"),
-        (Summary(total=3, ready=1, failed=2, failures=UNFIT, incompatible=2), ("False", "NodesIncompatible"), "True"),
-        (Summary(total=3, failed=2, failures=UNFIT, incompatible=2), ("False", "NodesPending"), "True"),
+        (CacheSummary(total=2, ready=2), ("True", "AllNodesReady"), "False"),
+        (CacheSummary(total=2, ready=1), ("False", "NodesPending"), "False"),
+        (CacheSummary(total=2, ready=1, failed=1, failures=FULL), ("False", "NodesFailed"), "True"),
+        (CacheSummary(total=3, ready=1, failed=1, failures=FULL), ("False", "NodesFailed"), "True"),
+        (CacheSummary(total=2, failed=2, failures=UNFIT | FULL, incompatible=1), ("False", "NodesFailed"), "True"),
+        (CacheSummary(total=2, failed=2, failures=UNFIT, incompatible=2), ("False", "NodesIncompatible"), "True"),
+        (
+            CacheSummary(total=3, ready=1, failed=2, failures=UNFIT, incompatible=2),
+            ("False", "NodesIncompatible"),
+            "True",
+        ),
+        (CacheSummary(total=3, failed=2, failures=UNFIT, incompatible=2), ("False", "NodesPending"), "True"),
     ],
 )
-def test_sums_become_conditions(summary: Summary, ready: tuple[str, str], error: str) -> None:
+def test_sums_become_conditions(summary: CacheSummary, ready: tuple[str, str], error: str) -> None:
     status = settled(summary)
     assert shown(status, "Ready") == ready
     assert shown(status, "Error") == (error, {"True": "NodeFailuresPresent", "False": "NoFailures"}[error])
@@ -150,7 +156,7 @@ def test_sums_become_conditions(summary: Summary, ready: tuple[str, str], error:
 )
 def test_a_cache_that_no_node_reports_says_which_nodes_would(selector: dict[str, str], labels: str) -> None:
     selecting = structs.replace(cache(), spec=CacheSpec(IMAGE, node_selector=selector))
-    status = wanted(selecting, of_verdict(IMAGE, DIGEST, GOOD, Claims(7)), NOBODY, THEN)
+    status = desired_status(selecting, verdict_outcome(IMAGE, DIGEST, GOOD, Claims(7)), NOBODY, THEN)
     assert status
     assert shown(status, "Ready") == ("False", "NoMatchingNodes")
     condition = status.condition("Ready")
@@ -163,7 +169,9 @@ def test_a_cache_that_no_node_reports_says_which_nodes_would(selector: dict[str,
 
 
 def test_without_a_good_verdict_nothing_is_ready() -> None:
-    status = wanted(cache(), of_verdict(IMAGE, DIGEST, UNSIGNED, Claims(0)), Summary(total=1, ready=1), NOW)
+    status = desired_status(
+        cache(), verdict_outcome(IMAGE, DIGEST, UNSIGNED, Claims(0)), CacheSummary(total=1, ready=1), NOW
+    )
     assert status
     assert shown(status, "Ready") == ("False", "NotVerified")
     assert verified_digest(cache(status)) is None
@@ -171,16 +179,20 @@ def test_without_a_good_verdict_nothing_is_ready() -> None:
 
 def test_nothing_is_written_when_nothing_changed() -> None:
     status = settled()
-    assert wanted(cache(status), of_verdict(IMAGE, DIGEST, GOOD, Claims(7)), NOBODY, NOW) == status
+    assert desired_status(cache(status), verdict_outcome(IMAGE, DIGEST, GOOD, Claims(7)), NOBODY, NOW) == status
 
 
 def test_times_move_with_what_they_are_about() -> None:
-    status = wanted(cache(settled()), of_verdict(IMAGE, DIGEST, GOOD, Claims(7)), Summary(total=1, pods=1), NOW)
+    status = desired_status(
+        cache(settled()), verdict_outcome(IMAGE, DIGEST, GOOD, Claims(7)), CacheSummary(total=1, pods=1), NOW
+    )
     assert status
     assert status.last_updated == NOW
     times = {condition.type: condition.last_transition_time for condition in status.conditions}
     assert times == {"Verified": THEN, "Error": THEN, "Ready": THEN}
-    changed = wanted(cache(status), of_verdict(IMAGE, DIGEST, UNSIGNED, Claims(0)), Summary(total=1, pods=1), NOW)
+    changed = desired_status(
+        cache(status), verdict_outcome(IMAGE, DIGEST, UNSIGNED, Claims(0)), CacheSummary(total=1, pods=1), NOW
+    )
     assert changed
     verified = changed.condition("Verified")
     assert verified
@@ -188,24 +200,24 @@ def test_times_move_with_what_they_are_about() -> None:
 
 
 def test_after_a_restart_the_verdict_that_stands_stands_until_there_is_another() -> None:
-    status = wanted(cache(settled()), None, Summary(total=1, ready=1), NOW)
+    status = desired_status(cache(settled()), None, CacheSummary(total=1, ready=1), NOW)
     assert status
     assert shown(status, "Verified") == ("True", "CosignSuccess")
     assert status.ready == "1/1"
 
 
 def test_nothing_is_said_of_an_image_that_nobody_looked_at() -> None:
-    assert wanted(cache(), None, NOBODY, NOW) is None
+    assert desired_status(cache(), None, NOBODY, NOW) is None
     moved = cache(settled(), image="registry.test/other:2", generation=2)
-    assert wanted(moved, None, NOBODY, NOW) is None
-    assert wanted(moved, of_verdict(IMAGE, DIGEST, GOOD, Claims(7)), NOBODY, NOW) is None
+    assert desired_status(moved, None, NOBODY, NOW) is None
+    assert desired_status(moved, verdict_outcome(IMAGE, DIGEST, GOOD, Claims(7)), NOBODY, NOW) is None
 
 
 def test_an_old_digest_is_never_taken_for_the_new_image() -> None:
     moved = cache(settled(), image="registry.test/other:2", generation=2)
-    outcome = of_error("registry.test/other:2", None, AWAY)
-    assert resolved(moved, outcome) is None
-    status = wanted(moved, outcome, NOBODY, NOW)
+    outcome = error_outcome("registry.test/other:2", None, AWAY)
+    assert resolved_digest(moved, outcome) is None
+    status = desired_status(moved, outcome, NOBODY, NOW)
     assert status
     assert (status.image, status.resolved_digest) == (IMAGE, DIGEST)
     assert (status.observed_generation, shown(status, "Verified")) == (2, ("Unknown", "RegistryUnavailable"))
@@ -213,34 +225,34 @@ def test_an_old_digest_is_never_taken_for_the_new_image() -> None:
 
 
 def test_the_pinned_digest_is_that_of_the_present_image() -> None:
-    good = of_verdict(IMAGE, OTHER, GOOD, Claims(7))
-    assert resolved(cache(), None) is None
-    assert resolved(cache(), good) == OTHER
-    assert resolved(cache(settled()), None) == DIGEST
-    assert resolved(cache(settled(), image="other"), good) is None
+    good = verdict_outcome(IMAGE, OTHER, GOOD, Claims(7))
+    assert resolved_digest(cache(), None) is None
+    assert resolved_digest(cache(), good) == OTHER
+    assert resolved_digest(cache(settled()), None) == DIGEST
+    assert resolved_digest(cache(settled(), image="other"), good) is None
 
 
 def test_a_known_size_survives_a_look_that_found_none() -> None:
-    status = wanted(cache(settled()), of_verdict(IMAGE, DIGEST, GOOD, Claims(0)), NOBODY, NOW)
+    status = desired_status(cache(settled()), verdict_outcome(IMAGE, DIGEST, GOOD, Claims(0)), NOBODY, NOW)
     assert status
     assert status.size_bytes == 7
 
 
 def test_zeros_are_written_out_and_names_are_whole() -> None:
-    written = applied(cache(), settled())
+    written = apply_configuration(cache(), settled())
     assert (written["apiVersion"], written["kind"]) == ("gkm.io/v1alpha1", "GKMCache")
     assert written["metadata"] == {"name": "x", "namespace": "a"}
     zeros = {name: written["status"][name] for name in ("totalNodes", "readyNodes", "failedNodes", "podsUsing")}
     assert set(zeros.values()) == {0}
     assert "spec" not in written
     cluster = ClusterGKMCache(ObjectMeta(name="x"), CacheSpec(IMAGE))
-    assert applied(cluster, settled())["metadata"] == {"name": "x"}
+    assert apply_configuration(cluster, settled())["metadata"] == {"name": "x"}
 
 
 def test_a_status_counts_for_the_object_that_it_was_made_from() -> None:
     found = cache()
     found = structs.replace(found, metadata=structs.replace(found.metadata, resource_version="41"))
-    assert applied(found, settled())["metadata"]["resourceVersion"] == "41"
+    assert apply_configuration(found, settled())["metadata"]["resourceVersion"] == "41"
 
 
 @pytest.mark.parametrize(
@@ -248,13 +260,13 @@ def test_a_status_counts_for_the_object_that_it_was_made_from() -> None:
     [(1, ("0 of 1 node is ready", "1 node failed")), (2, ("0 of 2 nodes are ready", "2 nodes failed"))],
 )
 def test_sentences_agree_with_their_numbers(nodes: int, words: tuple[str, str]) -> None:
-    status = settled(Summary(total=nodes, failed=nodes, failures=FULL))
+    status = settled(CacheSummary(total=nodes, failed=nodes, failures=FULL))
     said = [condition.message for kind in ("Ready", "Error") if (condition := status.condition(kind))]
     assert [text.startswith(begins) for text, begins in zip(said, words, strict=True)] == [True, True]
 
 
 def of_nodes(**counts: Any) -> CacheStatus:  # noqa: ANN401 -- as Summary takes them
-    return settled(Summary(**counts))
+    return settled(CacheSummary(**counts))
 
 
 PENDING = {"total": 2}
@@ -281,7 +293,7 @@ def test_that_nodes_fail_is_told_once_as_a_warning(
     before: dict[str, Any] | None, after: dict[str, Any], news: list[str]
 ) -> None:
     old = of_nodes(**before) if before is not None else structs.replace(settled(), conditions=settled().conditions[2:])
-    said = list(told(old, of_nodes(**after)))
+    said = list(events_of(old, of_nodes(**after)))
     assert [one.reason for one in said] == news
     assert {one.kind for one in said} <= {"Warning"}
     assert all("ArchitectureMismatch" in one.note or "DiskFull" in one.note for one in said)
@@ -293,9 +305,9 @@ def shows(status: str, reason: str, message: str = "message") -> CacheStatus:
 
 def test_only_a_changed_verdict_is_told() -> None:
     good, bad = shows("True", "CosignSuccess"), shows("False", "SignatureInvalid")
-    assert not list(told(CacheStatus(), CacheStatus()))
-    assert not list(told(good, shows("True", "CosignSuccess", "other words")))
-    (first,), (second,) = told(CacheStatus(), good), told(good, bad)
+    assert not list(events_of(CacheStatus(), CacheStatus()))
+    assert not list(events_of(good, shows("True", "CosignSuccess", "other words")))
+    (first,), (second,) = events_of(CacheStatus(), good), events_of(good, bad)
     assert (first.kind, first.reason) == ("Normal", "CosignSuccess")
     assert (second.kind, second.reason, second.note) == ("Warning", "SignatureInvalid", "message")
     assert regarding(cache()).kind == "GKMCache"

@@ -1,15 +1,15 @@
 """What nodes report, summed by differences; and what an agent may say, bounded."""
 
 import pytest
-from gkm_operator.caches.contributions import (
+from gkm_operator.caches.nodes.fleet import Fleet
+from gkm_operator.caches.nodes.reports import (
     MAX_CACHES,
-    Contribution,
     NodeCache,
-    of_cache,
-    of_report,
+    NodeReport,
+    report_of,
+    reports_of,
 )
-from gkm_operator.caches.fleet import Fleet
-from gkm_operator.caches.tally import MAX_REASONS, CacheKey, Summary
+from gkm_operator.caches.nodes.totals import MAX_REASONS, CacheKey, CacheSummary
 from operator_images import DIGEST, OTHER
 from operator_nodes import a_report
 
@@ -27,7 +27,7 @@ def a_fleet(*nodes: str) -> Fleet:
 
 
 def test_a_node_contributes_by_state() -> None:
-    parts = of_report(
+    parts = reports_of(
         a_report(
             "n",
             {
@@ -41,37 +41,37 @@ def test_a_node_contributes_by_state() -> None:
         )
     )
     assert parts == {
-        "ready": Contribution(DIGEST, ready=True, failure="", pods=2),
-        "pending": Contribution("", ready=False, failure="", pods=0),
-        "failed": Contribution(DIGEST, ready=False, failure="DiskFull", pods=0),
-        "unfit": Contribution("", ready=False, failure="NoGPU", pods=0, incompatible=True),
-        "mute": Contribution("", ready=False, failure="Failed", pods=0),
-        "strange": Contribution(DIGEST, ready=False, failure="", pods=0),
+        "ready": NodeReport(DIGEST, ready=True, failure="", pods=2),
+        "pending": NodeReport("", ready=False, failure="", pods=0),
+        "failed": NodeReport(DIGEST, ready=False, failure="DiskFull", pods=0),
+        "unfit": NodeReport("", ready=False, failure="NoGPU", pods=0, incompatible=True),
+        "mute": NodeReport("", ready=False, failure="Failed", pods=0),
+        "strange": NodeReport(DIGEST, ready=False, failure="", pods=0),
     }
-    assert of_report(None) == {}
+    assert reports_of(None) == {}
 
 
 def test_nodes_that_are_alike_share_their_contribution() -> None:
-    assert of_cache(NodeCache("Ready", DIGEST)) is of_cache(NodeCache("Ready", DIGEST))
+    assert report_of(NodeCache("Ready", DIGEST)) is report_of(NodeCache("Ready", DIGEST))
 
 
 @pytest.mark.parametrize("reason", ["PTXTooNew", "X", "A" * 64])
 def test_a_reason_that_is_a_word_is_kept(reason: str) -> None:
-    assert of_cache(NodeCache("Failed", reason=reason)).failure == reason
+    assert report_of(NodeCache("Failed", reason=reason)).failure == reason
 
 
 @pytest.mark.parametrize("reason", ["diskFull", "Disk full", "Disk\n", "A" * 65, "Ünfit", "7Dwarfs", "a.b"])
 def test_a_reason_that_is_no_word_is_not_repeated(reason: str) -> None:
-    assert of_cache(NodeCache("Failed", reason=reason)).failure == "Unknown"
+    assert report_of(NodeCache("Failed", reason=reason)).failure == "Unknown"
 
 
 def test_of_too_many_caches_the_first_by_name_count() -> None:
     caches = {f"x-{number:05}": READY for number in range(MAX_CACHES + 1)}
     backwards = dict(reversed(caches.items()))
-    parts = of_report(a_report("n", backwards))
+    parts = reports_of(a_report("n", backwards))
     assert len(parts) == MAX_CACHES
     assert f"x-{MAX_CACHES:05}" not in parts
-    assert parts == of_report(a_report("n", caches))
+    assert parts == reports_of(a_report("n", caches))
 
 
 def test_a_change_names_the_caches_whose_sums_it_changed() -> None:
@@ -81,15 +81,15 @@ def test_a_change_names_the_caches_whose_sums_it_changed() -> None:
     assert fleet.reported(both, one) == {CacheKey("a", "y")}
     assert fleet.reported(one, a_report("n", {"x": READY | {"message": "again"}})) == set()
     assert fleet.reported(None, a_report("n", {"x": READY}, None)) == {CacheKey("", "x")}
-    assert fleet.summary(KEY, DIGEST) == Summary(total=1, ready=1)
-    assert fleet.summary(CacheKey("b", "x"), DIGEST) == Summary()
+    assert fleet.summary(KEY, DIGEST) == CacheSummary(total=1, ready=1)
+    assert fleet.summary(CacheKey("b", "x"), DIGEST) == CacheSummary()
 
 
 def test_a_node_with_the_old_digest_is_not_ready_for_the_new() -> None:
     fleet = a_fleet("n")
     fleet.reported(None, a_report("n", {"x": READY}))
-    assert fleet.summary(KEY, OTHER) == Summary(total=1)
-    assert fleet.summary(KEY, None) == Summary(total=1)
+    assert fleet.summary(KEY, OTHER) == CacheSummary(total=1)
+    assert fleet.summary(KEY, None) == CacheSummary(total=1)
 
 
 def test_a_failure_counts_for_its_digest_and_one_before_any_digest_for_all() -> None:

@@ -4,7 +4,7 @@ import pytest
 from gkm.api.caches import UpdatePolicy
 from gkm.api.errors import GKMError, Reason
 from gkm.images.signatures.verify import Verdict
-from gkm_operator.caches.schedule import NEVER, Schedule
+from gkm_operator.caches.verification.recheck import NEVER, RecheckSchedule
 from operator_images import AWAY, DIGEST, GOOD, OTHER, UNKNOWN, UNSIGNED, WARNED
 from operator_verdicts import IMAGE, PINNED, TRACKED, Place
 
@@ -158,7 +158,7 @@ def test_where_verification_only_warns_the_tag_is_followed(place: Place) -> None
 
 
 def test_a_pinned_tag_is_never_resolved_again() -> None:
-    place = Place(PINNED, Schedule(3600))
+    place = Place(PINNED, RecheckSchedule(3600))
     place.look()
     place.images.digests[IMAGE] = OTHER
     for _ in range(3):
@@ -228,6 +228,6 @@ def test_an_interval_is_read_within_its_bounds(text: str, seconds: float) -> Non
     ],
 )
 def test_the_shorter_of_both_intervals_counts(policy: UpdatePolicy, recheck: float, shortest: float) -> None:
-    pauses = [Schedule(recheck).pause(Place(policy).cache) for _ in range(50)]
+    pauses = [RecheckSchedule(recheck).pause(Place(policy).cache) for _ in range(50)]
     assert all(0.9 * shortest <= pause <= 1.1 * shortest for pause in pauses)
     assert len(set(pauses)) > 1 or shortest == NEVER

@@ -11,7 +11,7 @@ from gkm.kube.client import connect
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES, Resource
 from gkm_operator.caches.controller import FIELD_MANAGER
-from gkm_operator.caches.status import applied
+from gkm_operator.caches.status import apply_configuration
 from operator_images import DIGEST, OTHER
 from operator_site import Shelf, cache, operator
 from testbed import ports
@@ -89,9 +89,9 @@ def test_intervals_that_are_good(api: Api, interval: str) -> None:
 def test_a_status_made_from_an_older_object_is_a_conflict_and_changes_nothing(api: Api, controllers: Api) -> None:
     make(api, TAG)
     old = api.get(GKMCACHES, NAME, NAMESPACE)
-    written = applied(old, CacheStatus(image=TAG, resolved_digest=OTHER))
+    written = apply_configuration(old, CacheStatus(image=TAG, resolved_digest=OTHER))
     controllers.apply(GKMCACHES, written, field_manager=FIELD_MANAGER, subresource="status")
-    stale = applied(old, CacheStatus(image=TAG, resolved_digest=DIGEST))
+    stale = apply_configuration(old, CacheStatus(image=TAG, resolved_digest=DIGEST))
     with pytest.raises(ApiError) as refused:
         controllers.apply(GKMCACHES, stale, field_manager=FIELD_MANAGER, subresource="status")
     assert refused.value.conflict

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from gkm.kube.client import connect
 from gkm.kube.resources import CLUSTERGKMCACHENODES, CLUSTERGKMCACHES, GKMCACHENODES, GKMCACHES, NODES, Json, Resource
-from gkm_operator.caches.presence import AGENT_SETS, AGENTS
+from gkm_operator.caches.nodes.liveness import AGENT_SETS, AGENTS
 from operator_nodes import AGENT_SET, SYSTEM, agent_pod, kube_node, put
 from operator_site import SIZE, Shelf, cache, node, operator
 from testbed import ports

@@ -14,9 +14,9 @@ from gkm.api import crds
 from gkm.kube.backoff import Backoff
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES
-from gkm_operator.caches import installed
-from gkm_operator.caches.installed import KindsMissing, RightsMissing
-from gkm_operator.caches.kinds import DEFINITIONS
+from gkm_operator.preconditions import check as installed
+from gkm_operator.preconditions.check import KindsMissing, RightsMissing
+from gkm_operator.preconditions.crds import DEFINITIONS
 from kube.fake_api import FakeApi
 from operator_site import ROOT, deployed, operator
 from operator_upstream import upstream

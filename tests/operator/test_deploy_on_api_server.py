@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import yaml
-from gkm.kube.api import Api, Selector
+from gkm.kube.api import Api, ListSelector
 from gkm.kube.client import connect
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import CLUSTERGKMCACHENODES, GKMCACHENODES, GKMCACHES, NODES, Json, Resource
@@ -119,7 +119,7 @@ def test_an_agents_token_lists_no_secrets_and_does_all_that_it_needs(gkm_cluster
         list(api.list_pages(SECRETS))
     assert (caught.value.status, caught.value.reason) == (403, "Forbidden")
     list(api.list_pages(GKMCACHES))
-    list(api.list_pages(NODES, Selector(fields="metadata.name=node-own")))
+    list(api.list_pages(NODES, ListSelector(fields="metadata.name=node-own")))
     list(api.list_pages(GKMCACHENODES))
     _write(api, GKMCACHENODES, node("node-own", {}, NAMESPACE))
     _write(api, CLUSTERGKMCACHENODES, node("node-own", {}))

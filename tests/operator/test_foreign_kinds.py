@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from gkm.api import crds
-from gkm_operator.caches.installed import OURS
-from gkm_operator.caches.kinds import Definition, foreign
+from gkm_operator.preconditions.check import OURS
+from gkm_operator.preconditions.crds import Definition, foreign
 from msgspec import convert
 from operator_upstream import upstream
 

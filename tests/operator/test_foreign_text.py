@@ -8,15 +8,15 @@ from gkm.api.caches import CacheSpec, CacheStatus, GKMCache
 from gkm.api.errors import GKMError, Reason
 from gkm.api.meta import ObjectMeta
 from gkm.api.runs import RunStatus
-from gkm.kube.events import Regarding, Reporter, Told, event
+from gkm.kube.events import EventBody, Regarding, Reporter, event_object
 from gkm.packing.values import Fix, FixKind
-from gkm_operator.admission.review import Response, encode
-from gkm_operator.caches.outcome import of_error
-from gkm_operator.caches.status import wanted
-from gkm_operator.caches.tally import Summary
-from gkm_operator.plans.status import Came
-from gkm_operator.plans.status import wanted as wanted_of_run
-from gkm_operator.plans.wording import Unfit
+from gkm_operator.admission.review import ReviewResponse, encode
+from gkm_operator.caches.nodes.totals import CacheSummary
+from gkm_operator.caches.outcome import error_outcome
+from gkm_operator.caches.status import desired_status
+from gkm_operator.plans.planning.refusals import Unfit
+from gkm_operator.plans.write.status import PlanningResult
+from gkm_operator.plans.write.status import desired_status as wanted_of_run
 from operator_plans_made import a_run
 
 COMMANDS = "a\x1b[2J\x9b31m\x85\u202eb"
@@ -27,9 +27,9 @@ IMAGE = "registry.test/team/cache:1"
 
 def test_conditions_of_a_cache() -> None:
     cache = GKMCache(ObjectMeta(name="x", namespace="a", uid="u", generation=1), CacheSpec(IMAGE), CacheStatus())
-    outcome = of_error(IMAGE, None, GKMError(Reason.NOT_ALLOWED, COMMANDS))
-    nodes = Summary(total=1, failed=1, failures={COMMANDS: ["n"]})
-    status = wanted(cache, outcome, nodes, NOW)
+    outcome = error_outcome(IMAGE, None, GKMError(Reason.NOT_ALLOWED, COMMANDS))
+    nodes = CacheSummary(total=1, failed=1, failures={COMMANDS: ["n"]})
+    status = desired_status(cache, outcome, nodes, NOW)
     assert status is not None
     messages = {condition.type: condition.message for condition in status.conditions}
     assert messages["Verified"] == SHOWN
@@ -40,15 +40,15 @@ def test_conditions_of_a_cache() -> None:
 
 def test_the_condition_and_the_fixes_of_a_run() -> None:
     fix = Fix(FixKind.SMALLER, COMMANDS, {"gpus": 8})
-    status = wanted_of_run(a_run(), RunStatus(), Came(unfit=Unfit("DoesNotFit", COMMANDS), fixes=(fix,)), NOW)
+    status = wanted_of_run(a_run(), RunStatus(), PlanningResult(unfit=Unfit("DoesNotFit", COMMANDS), fixes=(fix,)), NOW)
     assert [condition.message for condition in status.conditions] == [SHOWN]
     assert [fix.message for fix in status.fixes] == [SHOWN]
 
 
 @pytest.mark.parametrize("note", [COMMANDS, "half a pair: \ud800"])
 def test_an_event(note: str) -> None:
-    told = Told("Warning", "Refused", "Verify", note)
-    made = event(
+    told = EventBody("Warning", "Refused", "Verify", note)
+    made = event_object(
         Regarding("gkm.io/v1alpha1", "GKMCache", "x", "a", "u"), told, "1", Reporter("c", "i"), datetime.now(UTC)
     )
     assert made["note"] == note.encode("unicode_escape").decode()
@@ -56,7 +56,7 @@ def test_an_event(note: str) -> None:
 
 
 def test_an_answer_of_admission() -> None:
-    refused = json.loads(encode("u", Response(allowed=False, message=COMMANDS)))["response"]
+    refused = json.loads(encode("u", ReviewResponse(allowed=False, message=COMMANDS)))["response"]
     assert refused["status"]["message"] == SHOWN
-    warned = json.loads(encode("u", Response(allowed=True, warnings=(COMMANDS,))))["response"]
+    warned = json.loads(encode("u", ReviewResponse(allowed=True, warnings=(COMMANDS,))))["response"]
     assert all(map(str.isprintable, warned["warnings"]))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from gkm.api.config import ConfigInvalid
-from gkm.hoststate.logs import JsonLines
+from gkm.hoststate.logs import JsonFormatter
 from gkm_operator import flags
 from gkm_operator.admission import options
 from gkm_operator.health import HealthServer
@@ -128,7 +128,7 @@ def test_a_log_line_is_json_with_the_fields_that_were_given() -> None:
     record = logging.makeLogRecord(
         {"msg": "looked at %s", "args": ("x",), "levelname": "INFO", "cache": "a/b", "path": Path("/p"), "n": 1}
     )
-    line = JsonLines().format(record)
+    line = JsonFormatter().format(record)
     read = json.loads(line)
     assert "\n" not in line
     assert {"level": "info", "event": "looked at x", "cache": "a/b", "path": "/p", "n": 1}.items() <= read.items()
@@ -136,7 +136,7 @@ def test_a_log_line_is_json_with_the_fields_that_were_given() -> None:
         int("first\nsecond")
     except ValueError as error:
         record.exc_info = (type(error), error, error.__traceback__)
-    assert "first" in json.loads(JsonLines().format(record))["traceback"]
+    assert "first" in json.loads(JsonFormatter().format(record))["traceback"]
 
 
 def test_health_is_served_until_it_is_closed() -> None:

@@ -11,7 +11,7 @@ from gkm.api.config import Config
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import NODES
 from gkm_operator.plans.controller import PlansController
-from gkm_operator.plans.lost import Patience
+from gkm_operator.plans.state.node_loss import GracePeriod
 from operator_plans import NAMESPACE, RAW_RUNS, PlansSite, claims, everything, gpu_node, run
 from operator_plans_chaos import Process, Witness, judged
 from testbed.waiting import until
@@ -20,7 +20,7 @@ RUNS = 8
 
 
 def controller(api: Any) -> PlansController:  # noqa: ANN401 -- an Api
-    return PlansController(api, Config(), leads=lambda: True, calm=0.001, pause=0.001, patience=Patience(0.0))
+    return PlansController(api, Config(), leads=lambda: True, calm=0.001, pause=0.001, patience=GracePeriod(0.0))
 
 
 def answered(api: Witness) -> bool:

@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 import pytest
 from gkm.kube.resources import NODES
-from gkm_operator.caches.aggregation import Aggregation
-from gkm_operator.caches.presence import Node
-from gkm_operator.plans import flavors
-from gkm_operator.plans.flavors import MAX_FLAVORS, Flavors
+from gkm_operator.caches.nodes.liveness import WatchedNode
+from gkm_operator.caches.nodes.watcher import NodeWatcher
+from gkm_operator.plans.write import flavors
+from gkm_operator.plans.write.flavors import MAX_FLAVORS, FlavorCounts
 from operator_nodes import kube_node
 from operator_plans import PlansSite, gpu_node
 from testbed.waiting import until
@@ -20,7 +20,7 @@ KEYS = ("gpu.flavor", "second.flavor")
 FLAVORED = flavors.nodes(KEYS)
 
 
-def read(node: dict[str, Any]) -> Node:
+def read(node: dict[str, Any]) -> WatchedNode:
     return msgspec.json.decode(msgspec.json.encode(node), type=FLAVORED.type)
 
 
@@ -40,7 +40,7 @@ def test_a_node_keeps_one_label_and_whether_it_is_ready() -> None:
 
 
 def test_flavors_are_those_of_the_nodes_that_there_are_in_lower_case() -> None:
-    seen = Flavors(KEYS)
+    seen = FlavorCounts(KEYS)
     assert seen.text() == ""
     one, other = read(gpu_node("a", "d")), read(gpu_node("b", "d", gpu__flavor="gb200"))
     assert seen.see(None, one)
@@ -53,20 +53,20 @@ def test_flavors_are_those_of_the_nodes_that_there_are_in_lower_case() -> None:
 
 
 def test_flavors_of_nodes_that_come_later_count_where_there_are_any() -> None:
-    seen = Flavors(KEYS, ["B300"])
+    seen = FlavorCounts(KEYS, ["B300"])
     seen.see(None, read(gpu_node("a", "d")))
     assert seen.text() == "b300,h100"
 
 
 def test_of_too_many_flavors_nobody_is_told() -> None:
-    seen = Flavors(KEYS)
+    seen = FlavorCounts(KEYS)
     for number in range(MAX_FLAVORS + 1):
         seen.see(None, read(gpu_node("a", "d", gpu__flavor=f"f{number}")))
     assert seen.text() == ""
 
 
 def test_the_leader_writes_them_when_they_change_without_any_run(site: PlansSite) -> None:
-    watched = Aggregation(site.api, lambda _: None, nodes=flavors.nodes(KEYS), see=site.controller.see_node).reflectors[
+    watched = NodeWatcher(site.api, lambda _: None, nodes=flavors.nodes(KEYS), see=site.controller.see_node).reflectors[
         2
     ]
     site.rack("d1")

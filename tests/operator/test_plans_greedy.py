@@ -6,17 +6,17 @@ from typing import Any
 
 import msgspec
 import pytest
-from gkm_operator.plans.answers import Answers
-from gkm_operator.plans.asking import again
-from gkm_operator.plans.book import name_of
-from gkm_operator.plans.ledger import Taken
-from gkm_operator.plans.lost import Map
-from gkm_operator.plans.objects import WatchedRun
-from gkm_operator.plans.pace import BURST, BURST_SECONDS, Pace
-from gkm_operator.plans.snapshot import Snapshot
-from gkm_operator.plans.status import Came
-from gkm_operator.plans.sweep import Sweeper
-from gkm_operator.plans.wording import Unfit
+from gkm_operator.plans.planning.refusal_cache import RefusalCache
+from gkm_operator.plans.planning.refusals import Unfit
+from gkm_operator.plans.reconciler import RunReconciler
+from gkm_operator.plans.replan_limit import BURST, BURST_SECONDS, ReplanLimit
+from gkm_operator.plans.state.node_loss import NodeIndex
+from gkm_operator.plans.state.objects import WatchedRun
+from gkm_operator.plans.state.plan_index import name_of
+from gkm_operator.plans.state.pod_usage import PodUsage
+from gkm_operator.plans.state.request_hash import replan_annotation
+from gkm_operator.plans.state.snapshot import ClusterSnapshot
+from gkm_operator.plans.write.status import PlanningResult
 from hypothesis import given
 from hypothesis import strategies as st
 from operator_plans import NAMESPACE, PODS, RAW_PLANS, RAW_RUNS, PlansSite, claims
@@ -42,8 +42,8 @@ def test_what_people_write_at_length_on_a_run_is_not_kept() -> None:
     text = "x" * 250_000
     run = a_run(annotations={"gkm.io/plan-again": text, "other": text})
     assert len(msgspec.json.encode(run)) < 2000
-    assert 0 < len(again(run)) <= 63
-    assert again(run) != again(a_run(annotations={"gkm.io/plan-again": f"{text}x"}))
+    assert 0 < len(replan_annotation(run)) <= 63
+    assert replan_annotation(run) != replan_annotation(a_run(annotations={"gkm.io/plan-again": f"{text}x"}))
 
 
 def test_the_labels_of_a_run_are_few() -> None:
@@ -59,47 +59,47 @@ class Slow:
     def __init__(self) -> None:
         self.now = 0.0
         self.turns: list[str] = []
-        self.answers = Answers()
+        self.answers = RefusalCache()
 
-    def plan(self, case: Any, *_: object) -> Came:  # noqa: ANN401 -- a Case
+    def plan(self, case: Any, *_: object) -> PlanningResult:  # noqa: ANN401 -- a Case
         self.now += 3.0
         self.turns.append(case.run.metadata.name)
-        return Came(unfit=Unfit("DoesNotFit", "it does not fit"))
+        return PlanningResult(unfit=Unfit("DoesNotFit", "it does not fit"))
 
 
 class Silent:
     """A writer of nothing."""
 
-    def standing(self, run: WatchedRun) -> object:
+    def status(self, run: WatchedRun) -> object:
         return run.status
 
-    def say(self, *_: object) -> None:
+    def write_status(self, *_: object) -> None:
         return None
 
 
 def test_newcomers_of_high_priority_hold_up_nobody_for_ever() -> None:
     slow: Any = Slow()
     writer: Any = Silent()
-    sweeper = Sweeper(writer, slow, clock=lambda: slow.now)
+    sweeper = RunReconciler(writer, slow, clock=lambda: slow.now)
     modest = a_run("modest")
     for sweep in range(4):
         newcomers = [a_run(f"new-{sweep}-{number}", priority=9) for number in range(3)]
-        nodes = Map(a_survey(*fleet()), {})
+        nodes = NodeIndex(a_survey(*fleet()), {})
         moment = datetime(2026, 3, 1, tzinfo=UTC)
-        sweeper.sweep(Snapshot(moment, [modest, *newcomers], frozenset(), {}, Taken(), nodes, {}, sweep))
+        sweeper.reconcile(ClusterSnapshot(moment, [modest, *newcomers], frozenset(), {}, PodUsage(), nodes, {}, sweep))
     assert "modest" in slow.turns
 
 
 def test_plans_come_in_a_burst_and_then_seldom() -> None:
     now = [0.0]
-    pace = Pace(lambda: now[0])
+    pace = ReplanLimit(lambda: now[0])
     for _ in range(BURST):
-        assert not pace.hurries("r")
-        pace.made("r")
-    assert pace.hurries("r")
-    assert not pace.hurries("other")
+        assert not pace.is_exceeded("r")
+        pace.record("r")
+    assert pace.is_exceeded("r")
+    assert not pace.is_exceeded("other")
     now[0] = BURST_SECONDS
-    assert not pace.hurries("r")
+    assert not pace.is_exceeded("r")
 
 
 def test_a_run_that_changes_all_the_time_fills_no_etcd(site: PlansSite) -> None:

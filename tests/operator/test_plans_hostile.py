@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from gkm_operator.plans import attempts, planning
-from gkm_operator.plans.asking import asked
+from gkm_operator.plans import planner
+from gkm_operator.plans.planning import draft as planning
+from gkm_operator.plans.state.request_hash import request_hash
 from operator_controller import Site
 from operator_plans import RAW_RUNS, PlansSite, everything
 from operator_plans_made import a_run
@@ -81,14 +82,14 @@ def test_a_thousand_runs_at_once_hold_up_no_cache(site: PlansSite) -> None:
 def test_a_run_at_which_the_planner_fails_is_told_so_and_stops_nobody(
     site: PlansSite, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    original = planning.fit
+    original = planning.find_plan
 
     def failing(stock: Any, request: Any, former: Any = ()) -> Any:  # noqa: ANN401 -- as the planner has it
         if request.gpus == 24:
             raise ZeroDivisionError("a mistake")
         return original(stock, request, former)
 
-    monkeypatch.setattr(attempts, "fit", failing)
+    monkeypatch.setattr(planner, "find_plan", failing)
     site.rack("d1")
     site.ask("bad", 24, groupGPUs=8, priority=9)
     site.ask("good", 16)
@@ -102,13 +103,13 @@ def test_a_refusal_is_not_asked_for_again_while_nothing_changes(
     site: PlansSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked_for: list[int] = []
-    original = planning.fit
+    original = planning.find_plan
 
     def counting(stock: Any, request: Any, former: Any = ()) -> Any:  # noqa: ANN401 -- as the planner has it
         asked_for.append(request.gpus)
         return original(stock, request, former)
 
-    monkeypatch.setattr(attempts, "fit", counting)
+    monkeypatch.setattr(planner, "find_plan", counting)
     site.rack("d1", 1)
     site.ask("r", 32)
     site.controller.work()
@@ -118,4 +119,4 @@ def test_a_refusal_is_not_asked_for_again_while_nothing_changes(
     site.ask("s", 48)
     site.until("s", "DoesNotFit")
     assert asked_for == [32, 48]
-    assert asked(a_run().spec) == asked(a_run("s").spec)
+    assert request_hash(a_run().spec) == request_hash(a_run("s").spec)

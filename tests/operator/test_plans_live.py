@@ -10,8 +10,8 @@ from gkm.kube.resources import PLACEMENTPLANS
 from gkm.packing.values import Group
 from gkm.packing.written import groups_of
 from gkm_operator.plans import plan_reports
-from gkm_operator.plans.objects import WatchedPlan
 from gkm_operator.plans.plan_status import live, wanted
+from gkm_operator.plans.state.objects import WatchedPlan
 from msgspec import convert, structs
 from operator_plans import NAMESPACE, RAW_RUNS, PlansSite
 from operator_plans_made import a_draft, a_run, a_stock, fleet
@@ -109,7 +109,7 @@ def test_the_status_of_a_plan_makes_nobody_read_its_groups_again(
         unfolded.append(spec.run)
         return groups_of(spec)
 
-    monkeypatch.setattr("gkm_operator.plans.book.groups_of", counted)
+    monkeypatch.setattr("gkm_operator.plans.state.plan_index.groups_of", counted)
     site.rack("d1", 4)
     site.ask("r", 16)
     site.controller.work()

@@ -6,7 +6,8 @@ import pytest
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import Json, Resource
 from gkm_operator import metrics
-from gkm_operator.plans import attempts, controller, planning
+from gkm_operator.plans import controller, planner
+from gkm_operator.plans.planning import draft as planning
 from operator_plans import NAMESPACE, RAW_PLANS, PlansSite, gpu_node
 from testbed.waiting import until
 
@@ -78,7 +79,7 @@ def test_a_mistake_of_ours_is_told_as_one(site: PlansSite, monkeypatch: pytest.M
     def failing(*_: object) -> None:
         raise ZeroDivisionError("a mistake")
 
-    monkeypatch.setattr(attempts, "fit", failing)
+    monkeypatch.setattr(planner, "find_plan", failing)
     site.controller.work()
     site.ask("r", 16)
     until(lambda: site.planned("r")[1] != "", "it has an answer")
@@ -104,7 +105,7 @@ def test_a_plan_that_the_api_server_does_not_take_is_told(site: PlansSite, monke
 def test_what_the_api_server_did_not_take_is_sent_again_and_counts_when_it_is_taken(
     site: PlansSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attempts, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(planner, "RETRY_SECONDS", 0.0)
     monkeypatch.setattr(controller, "IDLE_SECONDS", 0.01)
     create = site.api.create
     refused: list[Json] = []

@@ -6,9 +6,9 @@ import pytest
 from gkm.kube.errors import ApiError
 from gkm.kube.events import Recorder, Reporter
 from gkm.kube.resources import Json, Resource
-from gkm_operator.plans.book import Book
-from gkm_operator.plans.planning import Draft
-from gkm_operator.plans.writer import Sent, Writer
+from gkm_operator.plans.planning.draft import PlanDraft
+from gkm_operator.plans.state.plan_index import PlanIndex
+from gkm_operator.plans.write.writer import PlanWriter, SendResult
 from kube.fake_api import FakeApi
 from operator_plans import NAMESPACE, RAW_PLANS, PlansSite
 from operator_plans_made import a_draft, a_run, a_stock, fleet
@@ -21,11 +21,11 @@ def site() -> Iterator[PlansSite]:
     made.controller.close()
 
 
-def a_writer(api: FakeApi, book: Book) -> Writer:
-    return Writer(api, book, Recorder(api, Reporter("test", "test")), lambda: True)
+def a_writer(api: FakeApi, book: PlanIndex) -> PlanWriter:
+    return PlanWriter(api, book, Recorder(api, Reporter("test", "test")), lambda: True)
 
 
-def a_draft_of_a_plan() -> Draft:
+def a_draft_of_a_plan() -> PlanDraft:
     return a_draft(a_run(), a_stock(*fleet()))
 
 
@@ -62,10 +62,10 @@ def test_a_namespace_in_which_no_plan_can_be_made_stops_no_other(
 
 
 def test_another_leaders_plan_that_was_deleted_before_it_was_shown_is_waited_for_no_more() -> None:
-    api, book, draft = FakeApi(), Book(), a_draft_of_a_plan()
+    api, book, draft = FakeApi(), PlanIndex(), a_draft_of_a_plan()
     writer = a_writer(api, book)
     api.create(RAW_PLANS, dict(draft.value))
-    assert writer.make(draft) is Sent.ANOTHERS
+    assert writer.create(draft) is SendResult.ANOTHERS
     assert not writer.settle()
     api.delete(RAW_PLANS, "r-1", NAMESPACE)
     assert writer.settle()
@@ -73,19 +73,19 @@ def test_another_leaders_plan_that_was_deleted_before_it_was_shown_is_waited_for
 
 
 def test_while_nobody_can_say_whether_a_plan_is_there_nothing_is_planned() -> None:
-    api, book, draft = FakeApi(), Book(), a_draft_of_a_plan()
+    api, book, draft = FakeApi(), PlanIndex(), a_draft_of_a_plan()
     writer = a_writer(api, book)
     api.create(RAW_PLANS, dict(draft.value))
-    writer.make(draft)
+    writer.create(draft)
     api.delete(RAW_PLANS, "r-1", NAMESPACE)
     api.fault = lambda verb, _: ApiError(503, "", "away") if verb == "list" else None
     assert not writer.settle()
 
 
 def test_a_plan_that_was_deleted_before_it_was_shown_holds_nothing() -> None:
-    api, book, draft = FakeApi(), Book(), a_draft_of_a_plan()
+    api, book, draft = FakeApi(), PlanIndex(), a_draft_of_a_plan()
     writer = a_writer(api, book)
-    assert writer.make(draft) is Sent.MADE
+    assert writer.create(draft) is SendResult.MADE
     assert writer.settle()
     assert list(book.plans()) == [draft.counts.run]
     api.delete(RAW_PLANS, "r-1", NAMESPACE)

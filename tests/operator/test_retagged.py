@@ -17,12 +17,12 @@ from gkm.images.registries import push
 from gkm.images.registries.registry import Registry as Client
 from gkm.kube.backoff import Backoff
 from gkm.kube.resources import GKMCACHES
-from gkm_agent.images import RegistryImages as NodeImages
-from gkm_agent.kube_source import wanted_of
-from gkm_agent.values import WantedCache
+from gkm_agent.caches.model import WantedCache
+from gkm_agent.kubernetes.source import wanted_of
+from gkm_agent.pulls.images import NodeImages
 from gkm_operator.caches.controller import CachesController
-from gkm_operator.caches.spacing import Spacing
-from gkm_operator.images import RegistryImages
+from gkm_operator.caches.throttling.status_interval import StatusInterval
+from gkm_operator.images import CheckedImages
 from images_archives import cache_image
 from kube.fake_api import FakeApi
 from operator_site import cache
@@ -64,10 +64,13 @@ class Place:
         assert self.client.resolve(Reference.parse(self.image)) == b
         return b
 
-    def verified(self, images: RegistryImages | None = None) -> None:
+    def verified(self, images: CheckedImages | None = None) -> None:
         """Have the controller resolve and verify what the tag names."""
         controller = CachesController(
-            self.api, images or RegistryImages.of(self.config), spacing=Spacing(0.0, 0.0), backoff=Backoff(0.001, 0.002)
+            self.api,
+            images or CheckedImages.of(self.config),
+            spacing=StatusInterval(0.0, 0.0),
+            backoff=Backoff(0.001, 0.002),
         )
         self.api.create(GKMCACHES, cache(REF.name, self.image, REF.namespace))
         try:
@@ -102,7 +105,7 @@ def test_what_was_verified_is_pulled_though_the_tag_has_moved(place: Place) -> N
 
 
 def test_a_tag_that_moves_between_resolving_and_verifying_is_judged_by_what_was_resolved(place: Place) -> None:
-    class Moving(RegistryImages):
+    class Moving(CheckedImages):
         def resolve(self, image: str) -> str:
             digest = super().resolve(image)
             place.moved()

@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 from gkm.kube.client import connect
 from gkm.kube.resources import NODES
-from gkm_operator.plans.sweep import KEPT_PLANS
+from gkm_operator.plans.reconciler import KEPT_PLANS
 from operator_accounts import Accounts, accounts
 from operator_nodes import put
 from operator_plans import gpu_node, run

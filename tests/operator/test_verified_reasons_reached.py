@@ -12,10 +12,10 @@ from gkm.images.registries.pull_secrets import PullSecrets
 from gkm.images.registries.transport import Limits
 from gkm.kube.errors import ApiError
 from gkm.kube.secrets import KubeSecrets
-from gkm_operator.caches.outcome import look
-from gkm_operator.caches.status import wanted
-from gkm_operator.caches.tally import Summary
-from gkm_operator.images import RegistryImages
+from gkm_operator.caches.nodes.totals import CacheSummary
+from gkm_operator.caches.outcome import check_image
+from gkm_operator.caches.status import desired_status
+from gkm_operator.images import CheckedImages
 from kube.fake_api import FakeApi
 from operator_site import Shelf
 from testbed import registry_faults as faults
@@ -30,7 +30,9 @@ def verified(image: str, config: Config, api: FakeApi | None = None, secret: str
     secrets = PullSecrets(KubeSecrets(api or FakeApi()), config.registries, "gkm-system")
     named = [LocalObjectReference(secret)] if secret else []
     cache = GKMCache(ObjectMeta("x", "team", uid="u", generation=1), CacheSpec(image, image_pull_secrets=named))
-    status = wanted(cache, look(RegistryImages.of(config, LIMITS, secrets), cache, None), Summary(), NOW)
+    status = desired_status(
+        cache, check_image(CheckedImages.of(config, LIMITS, secrets), cache, None), CacheSummary(), NOW
+    )
     assert status is not None
     condition = status.condition("Verified")
     assert condition is not None

@@ -4,11 +4,11 @@ from gkm.packing.domains.capacity import capacity
 from gkm.packing.inventory import Inventory
 from gkm.packing.nodes.alone import lay_out_alone, nodes_alone
 from gkm.packing.nodes.inside import Seat, Wanted, lay_out
-from gkm.packing.values import Node, Place, Request
+from gkm.packing.values import Location, Node, Request
 from hypothesis import given
 from hypothesis import strategies as st
 
-HERE = Place("region", "cluster", "block", "domain")
+HERE = Location("region", "cluster", "block", "domain")
 
 
 @given(

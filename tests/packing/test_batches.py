@@ -7,7 +7,7 @@ import pytest
 from gkm.packing.batches.batch import Batch, Queued, plan_batch
 from gkm.packing.inventory import Inventory
 from gkm.packing.plan import plan
-from gkm.packing.values import Node, Place, Plan, Request, Share
+from gkm.packing.values import Location, Node, Plan, Request, Share
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from packing_batches_brute import most, wrong
@@ -108,7 +108,7 @@ def test_with_the_solver_a_busy_cluster_is_filled_to_one_percent_of_the_bound() 
 
 @SOLVERS
 def test_a_higher_priority_goes_before_any_number_of_gpus_of_a_lower(*, solver: bool) -> None:
-    node = (Node("n", Place("r", "c", "b", "d"), 8, 8),)
+    node = (Node("n", Location("r", "c", "b", "d"), 8, 8),)
     runs = [Queued("large", Request(8, 1, 8)), Queued("small", Request(1, 1, 1), priority=1)]
     batch = plan_batch(node, runs, "v1", solver=solver)
     assert [one.name for one in batch.admitted] == ["small"]
@@ -118,7 +118,7 @@ def test_a_higher_priority_goes_before_any_number_of_gpus_of_a_lower(*, solver: 
 
 @SOLVERS
 def test_large_groups_of_a_low_priority_are_planned_before_small_ones_of_a_high(*, solver: bool) -> None:
-    places = [Place("r", "c", "b", name) for name in ("d1", "d2")]
+    places = [Location("r", "c", "b", name) for name in ("d1", "d2")]
     nodes = [Node(f"{place.domain}-{number}", place, 1, 1) for place in places for number in range(3)]
     runs = [Queued("pairs", Request(4, 1, 2)), Queued("ones", Request(2, 1, 1), priority=5)]
     assert plan_batch(nodes, runs, "v1", solver=solver).objective == 6

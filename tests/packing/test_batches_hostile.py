@@ -7,12 +7,12 @@ from gkm.packing.batches import highs
 from gkm.packing.batches.batch import InvalidBatchError, Queued, plan_batch
 from gkm.packing.domains.cover import TooLargeError
 from gkm.packing.inventory import InvalidInventoryError
-from gkm.packing.values import Level, Malleability, Node, Place, Request
+from gkm.packing.values import Level, Location, Malleability, Node, Request
 from packing_batches_brute import wrong
 from packing_batches_cases import queue
 from packing_inventories import inventory
 
-HERE = Place("r", "c", "b", "d")
+HERE = Location("r", "c", "b", "d")
 NODES = (Node("n1", HERE, 8, 8), Node("n2", HERE, 8, 8))
 ONE = Request(8, 8, 8)
 
@@ -87,7 +87,7 @@ def test_a_run_that_may_be_smaller_is_admitted_beside_others(*, solver: bool) ->
 
 
 def test_runs_too_large_to_be_solved_are_named() -> None:
-    nodes = [Node(f"n{number}", Place("r", "c", f"b{number}", "d"), 16_384, 16_384) for number in range(200)]
+    nodes = [Node(f"n{number}", Location("r", "c", f"b{number}", "d"), 16_384, 16_384) for number in range(200)]
     with pytest.raises(TooLargeError, match="run 'large': "):
         plan_batch(nodes, [Queued("large", Request(1_000_000, 1, 1))], "v1")
 

@@ -2,11 +2,11 @@
 
 from gkm.packing.batches.batch import Queued, plan_batch
 from gkm.packing.batches.what_if import what_if
-from gkm.packing.values import Node, Place, Request
+from gkm.packing.values import Location, Node, Request
 from hypothesis import given, settings
 from packing_batches_cases import small
 
-NODES = tuple(Node(f"n{number}", Place("r", "c", "b", f"d{number}"), 8, 8) for number in range(2))
+NODES = tuple(Node(f"n{number}", Location("r", "c", "b", f"d{number}"), 8, 8) for number in range(2))
 QUEUE = [Queued("one", Request(8, 8, 8)), Queued("two", Request(8, 8, 8))]
 
 
@@ -31,7 +31,7 @@ def test_a_run_whose_groups_lie_elsewhere_is_moved() -> None:
     small_one = Queued("small", Request(4, 4, 4))
     before = what_if(NODES[:1], [], small_one, "v1")
     assert before.moved == ()
-    tight = (*NODES[:1], Node("n9", Place("r", "c", "b", "d9"), 4, 4))
+    tight = (*NODES[:1], Node("n9", Location("r", "c", "b", "d9"), 4, 4))
     urgent = Queued("urgent", Request(4, 4, 4), priority=1)
     answer = what_if(tight, [small_one], urgent, "v1")
     assert answer.moved == ("small",)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from gkm.packing.inventory import Inventory
 from gkm.packing.plan import plan
-from gkm.packing.values import Ceiling, Node, Place, Plan, Policy, Request
+from gkm.packing.values import Ceiling, Location, Node, Plan, Policy, Request
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from packing_brute import best
@@ -58,7 +58,7 @@ def test_the_bound_is_reached_also_where_ceilings_bind(scopes: int, policy: Poli
 
 
 def test_a_block_that_is_in_two_scopes_serves_both() -> None:
-    places = Place("r", "c", "b1", "d1"), Place("r", "c", "b1", "d2"), Place("r", "c", "b2", "d3")
+    places = Location("r", "c", "b1", "d1"), Location("r", "c", "b1", "d2"), Location("r", "c", "b2", "d3")
     free = (("s1", 2), ("s2", 2), ("s1", 4))
     nodes = [
         Node(f"n{number}", place, gpus, gpus, frozenset({scope}))

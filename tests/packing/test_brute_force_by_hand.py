@@ -3,13 +3,13 @@
 from dataclasses import replace
 
 import pytest
-from gkm.packing.values import Ceiling, Malleability, Node, Place, Policy, Request
+from gkm.packing.values import Ceiling, Location, Malleability, Node, Policy, Request
 from packing_brute import Cost, best, fits, largest_groups, legal_sizes
 
 
-def place(name: str) -> Place:
+def place(name: str) -> Location:
     """Return a domain by its name, "2b": domain b of block 2."""
-    return Place("r", "c", name[0], name[1])
+    return Location("r", "c", name[0], name[1])
 
 
 def nodes(**free: tuple[int, ...]) -> tuple[Node, ...]:

@@ -3,11 +3,11 @@
 import pytest
 from gkm.packing.domains.capacity import capacity
 from gkm.packing.inventory import MAX_NODE_GPUS, InvalidInventoryError, Inventory
-from gkm.packing.values import Ceiling, Node, Place, Request
+from gkm.packing.values import Ceiling, Location, Node, Request
 
 
-def place(domain: str, block: str = "b1") -> Place:
-    return Place("r", "c", block, domain)
+def place(domain: str, block: str = "b1") -> Location:
+    return Location("r", "c", block, domain)
 
 
 def test_slots_are_counted_node_by_node_because_a_pod_lies_on_one() -> None:
@@ -26,7 +26,7 @@ def test_domains_come_in_the_order_of_their_places_whatever_order_the_nodes_have
 
 
 def test_blocks_of_one_name_in_two_clusters_are_two() -> None:
-    nodes = [Node("n1", Place("r", "c1", "b", "d"), 1, 1), Node("n2", Place("r", "c2", "b", "d"), 1, 1)]
+    nodes = [Node("n1", Location("r", "c1", "b", "d"), 1, 1), Node("n2", Location("r", "c2", "b", "d"), 1, 1)]
     assert Inventory.from_nodes(nodes).blocks.tolist() == [0, 1]
 
 

@@ -8,10 +8,10 @@ from gkm.packing.values import (
     Ceiling,
     Distance,
     Group,
+    Location,
     Malleability,
     Metrics,
     Node,
-    Place,
     Plan,
     Request,
     Share,
@@ -20,7 +20,7 @@ from gkm.packing.values import (
 from packing_checker import problems
 from packing_checker_hash import canonical, expected_hash
 
-A, B, C = Place("r", "c", "b1", "a"), Place("r", "c", "b1", "b"), Place("r", "c", "b2", "c")
+A, B, C = Location("r", "c", "b1", "a"), Location("r", "c", "b1", "b"), Location("r", "c", "b2", "c")
 NODES = (Node("a1", A, 4, 4), Node("a2", A, 8, 4), Node("b1", B, 4, 2), Node("c1", C, 4, 4))
 REQUEST = Request(gpus=8, pod_gpus=2, group_gpus=4, spares=1)
 FIRST = Group(0, 4, A, "", (Share("a1", 4),), (Spare("a2", 2, A, Distance.DOMAIN),))
@@ -47,7 +47,7 @@ def of_first(**changes: object) -> Plan:
     return groups(replace(FIRST, **changes), SECOND)  # type: ignore[arg-type]
 
 
-def spare_of_first(node: str, place: Place = A, distance: Distance = Distance.DOMAIN, gpus: int = 2) -> Plan:
+def spare_of_first(node: str, place: Location = A, distance: Distance = Distance.DOMAIN, gpus: int = 2) -> Plan:
     return of_first(spares=(Spare(node, gpus, place, distance),))
 
 

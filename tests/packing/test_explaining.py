@@ -11,7 +11,7 @@ from gkm.packing.explaining import explain
 from gkm.packing.inventory import Inventory
 from gkm.packing.plan import plan
 from gkm.packing.refusals import verifying
-from gkm.packing.values import Fix, FixKind, Level, Node, Place, Plan, Policy, Refusal, Request
+from gkm.packing.values import Fix, FixKind, Level, Location, Node, Plan, Policy, Refusal, Request
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from packing_brute import best, fits
@@ -23,7 +23,7 @@ some = settings(
 
 
 def domain(name: str, *free: int, block: str = "b1") -> list[Node]:
-    place = Place("r", "c", block, name)
+    place = Location("r", "c", block, name)
     return [Node(f"{block}-{name}-{number}", place, 8, gpus) for number, gpus in enumerate(free)]
 
 

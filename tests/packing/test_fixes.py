@@ -5,11 +5,11 @@ from gkm.packing.inventory import Inventory
 from gkm.packing.refusals import verifying
 from gkm.packing.refusals.fixes import MAX_NAMED, changes, fixes
 from gkm.packing.refusals.proposing import MAX_NAME
-from gkm.packing.values import Ceiling, Fix, FixKind, Malleability, Node, Place, Request
+from gkm.packing.values import Ceiling, Fix, FixKind, Location, Malleability, Node, Request
 
 
 def domain(name: str, *free: int, scopes: frozenset[str] = frozenset()) -> list[Node]:
-    place = Place("r", "c", "b1", name)
+    place = Location("r", "c", "b1", name)
     return [Node(f"{name}-{number}", place, 8, gpus, scopes) for number, gpus in enumerate(free)]
 
 
@@ -76,7 +76,7 @@ def test_a_pod_that_is_larger_than_every_node_is_not_mended_by_freeing_any() -> 
 
 
 def test_a_sentence_names_a_few_nodes_and_changes_all_of_them() -> None:
-    nodes = [Node(f"{number:02}" * 99, Place("r", "c", "b", "d"), 8, 0) for number in range(20)]
+    nodes = [Node(f"{number:02}" * 99, Location("r", "c", "b", "d"), 8, 0) for number in range(20)]
     (fix,) = told(nodes, Request(160, 8, 8))[FixKind.FREE_NODES]
     assert len(fix.changes) == 20
     assert fix.sentence.endswith(" and 14 more")

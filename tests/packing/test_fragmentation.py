@@ -9,20 +9,20 @@ import pytest
 from gkm.packing.fragmentation import DECIMALS, Fragmentation, InvalidMixError, Kind, Row, fragmentation
 from gkm.packing.inventory import InvalidInventoryError, Inventory
 from gkm.packing.plan import plan
-from gkm.packing.values import Node, Place, Plan, Request
+from gkm.packing.values import Location, Node, Plan, Request
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from packing_cases import Case, cases, inventories
 
-A, B, C = Place("r1", "c1", "b1", "a"), Place("r1", "c1", "b1", "b"), Place("r1", "c1", "b2", "c")
-D = Place("r1", "c2", "b1", "d")
+A, B, C = Location("r1", "c1", "b1", "a"), Location("r1", "c1", "b1", "b"), Location("r1", "c1", "b2", "c")
+D = Location("r1", "c2", "b1", "d")
 
 
 def measured(nodes: Sequence[Node], *mix: Kind, after: Plan | None = None) -> Fragmentation:
     return fragmentation(Inventory.from_nodes(nodes), mix, after)
 
 
-def nodes(*free: tuple[Place, int]) -> tuple[Node, ...]:
+def nodes(*free: tuple[Location, int]) -> tuple[Node, ...]:
     return tuple(Node(f"n{number}", place, 8, gpus) for number, (place, gpus) in enumerate(free))
 
 
@@ -56,7 +56,7 @@ MIXES = st.lists(kinds(), min_size=1, max_size=4)
 
 def expected(tree: Sequence[Node], mix: Sequence[Kind]) -> tuple[Fraction, int, int]:
     """Return expected unusable and free GPUs and the largest group, by trying everything."""
-    by_place: dict[Place, list[int]] = {}
+    by_place: dict[Location, list[int]] = {}
     for node in tree:
         by_place.setdefault(node.place, []).append(node.free)
     weighted = sum(kind.weight * unusable(free, kind) for kind in mix for free in by_place.values())

@@ -1,14 +1,14 @@
 """The mix of the configuration: what it lets through, fragmentation can be measured with."""
 
 import pytest
-from gkm.api.topology_settings import AskedGroup, Packing
+from gkm.api.topology_settings import MixGroup, Packing
 from gkm.packing.fragmentation import fragmentation
 from gkm.packing.inventory import Inventory
 from gkm.packing.mix import MAX_KINDS, MAX_WEIGHT, Kind
-from gkm.packing.values import MAX_GPUS, Node, Place
+from gkm.packing.values import MAX_GPUS, Location, Node
 from msgspec import ValidationError, convert
 
-ONE_NODE = Inventory.from_nodes([Node("n", Place("r", "c", "b", "d"), 8, 8)])
+ONE_NODE = Inventory.from_nodes([Node("n", Location("r", "c", "b", "d"), 8, 8)])
 
 
 def kinds(section: object) -> list[Kind]:
@@ -58,4 +58,4 @@ def test_a_mix_that_cannot_be_meant_is_refused(section: object, said: str) -> No
 
 
 def test_a_group_is_written_as_it_is_read() -> None:
-    assert convert({"gpus": 64, "gpusPerPod": 8}, AskedGroup) == AskedGroup(64, 8, 1)
+    assert convert({"gpus": 64, "gpusPerPod": 8}, MixGroup) == MixGroup(64, 8, 1)

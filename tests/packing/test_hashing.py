@@ -2,7 +2,7 @@
 
 import rfc8785
 from gkm.packing.hashing import canonical, plan_hash
-from gkm.packing.values import Group, Place, Policy, Request, Share
+from gkm.packing.values import Group, Location, Policy, Request, Share
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,8 +20,8 @@ def test_the_standard_library_writes_what_rfc_8785_asks_for(value: object) -> No
 
 def test_a_hash_changes_with_the_request_the_groups_and_the_inventory() -> None:
     request = Request(gpus=8, pod_gpus=4, group_gpus=8)
-    groups = (Group(0, 8, Place("r", "c", "b", "d"), "", (Share("n1", 8),)),)
-    other = (Group(0, 8, Place("r", "c", "b", "d"), "", (Share("n2", 8),)),)
+    groups = (Group(0, 8, Location("r", "c", "b", "d"), "", (Share("n1", 8),)),)
+    other = (Group(0, 8, Location("r", "c", "b", "d"), "", (Share("n2", 8),)),)
     hashes = {
         plan_hash(request, groups, "1"),
         plan_hash(request, groups, "2"),

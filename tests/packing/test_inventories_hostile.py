@@ -7,11 +7,11 @@ from random import Random
 import pytest
 from gkm.packing.inventory import InvalidInventoryError
 from gkm.packing.plan import plan
-from gkm.packing.values import Malleability, Node, Place, Plan, Policy, Refusal, Request
+from gkm.packing.values import Location, Malleability, Node, Plan, Policy, Refusal, Request
 from packing_checker import problems
 from packing_inventories import Shape, generated
 
-HERE = Place("r", "c", "b", "d")
+HERE = Location("r", "c", "b", "d")
 POLICIES = pytest.mark.parametrize("policy", list(Policy))
 
 
@@ -58,7 +58,7 @@ def test_a_node_without_gpus_changes_nothing() -> None:
 @POLICIES
 def test_nodes_of_one_gpu_hold_groups_of_many_pods(policy: Policy) -> None:
     nodes = [
-        Node(f"n{number:04}", Place("r", "c", f"b{number % 7}", f"d{number % 35:02}"), 1, number % 3 % 2)
+        Node(f"n{number:04}", Location("r", "c", f"b{number % 7}", f"d{number % 35:02}"), 1, number % 3 % 2)
         for number in range(2_100)
     ]
     assert planned(nodes, Request(20 * 8, 1, 8, spares=1, policy=policy)).metrics.domains == 10
@@ -71,7 +71,7 @@ def test_nodes_of_many_sizes_share_a_domain(policy: Policy) -> None:
     nodes = []
     for number in range(600):
         total = chance.choice([1, 2, 4, 8, 16, 72])
-        place = Place("r", "c", f"b{number % 5}", f"d{number % 40:02}")
+        place = Location("r", "c", f"b{number % 5}", f"d{number % 40:02}")
         nodes.append(Node(f"n{number:03}", place, total, chance.randint(0, total)))
     for pod in (1, 3, 4, 8, 72):
         answer = plan(nodes, Request(6 * 2 * pod, pod, 2 * pod, spares=1, policy=policy), "v1")
@@ -103,7 +103,7 @@ def test_a_node_that_cannot_be_is_refused_by_name(node: Node, said: str) -> None
 
 @pytest.mark.parametrize("name", ["", " ", "\n", '"\\', "\x00", "ﬀ", "\U0001f600", "é", "e\u0301", "n" * 10_000])
 def test_names_are_only_text(name: str) -> None:
-    place = Place(name, name, name, name)
+    place = Location(name, name, name, name)
     nodes = (Node(name, place, 8, 8), Node("other", HERE, 8, 8))
     assert len(planned(nodes, Request(16, 8, 8)).groups) == 2
 
@@ -159,7 +159,7 @@ def test_a_malleable_run_of_a_million_sizes_gets_the_largest_that_fits() -> None
 
 
 def test_of_a_thousand_equal_domains_the_first_are_taken() -> None:
-    nodes = [Node(f"n{n:04}", Place("r", "c", f"b{n // 8:03}", f"d{n:04}"), 8, 8) for n in range(1_000)]
+    nodes = [Node(f"n{n:04}", Location("r", "c", f"b{n // 8:03}", f"d{n:04}"), 8, 8) for n in range(1_000)]
     chance = Random(2)
     chance.shuffle(nodes)
     groups = planned(nodes, Request(80, 8, 8)).groups

@@ -2,7 +2,7 @@
 
 import pytest
 from gkm.packing.plan import plan
-from gkm.packing.values import Node, Place, Plan, Policy, Request
+from gkm.packing.values import Location, Node, Plan, Policy, Request
 from packing_brute import priced
 from packing_inventories import RUNS, Run, inventory
 from packing_kueue import best_fit, least_free
@@ -10,7 +10,7 @@ from packing_kueue import best_fit, least_free
 
 def nodes(**slots: int) -> tuple[Node, ...]:
     """Return a node of so many GPUs in every domain, `x1a`: domain a of block 1."""
-    return tuple(Node(name, Place("r", "c", name[1], name[2]), gpus, gpus) for name, gpus in slots.items())
+    return tuple(Node(name, Location("r", "c", name[1], name[2]), gpus, gpus) for name, gpus in slots.items())
 
 
 TREE = nodes(x1a=4, x1b=2, x2a=3, x2b=3, x2c=3, x3a=2)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from gkm.packing.plan import plan
-from gkm.packing.values import Node, Place, Plan, Policy, Request
+from gkm.packing.values import Location, Node, Plan, Policy, Request
 from hypothesis import given, settings
 from packing_cases import Case, cases
 from packing_inventories import RUNS, Run, inventory
@@ -13,7 +13,7 @@ from packing_kueue import best_fit
 
 def nodes(**slots: int) -> tuple[Node, ...]:
     """Return a node of so many GPUs in every domain, `x1a`: domain a of block 1."""
-    return tuple(Node(name, Place("r", "c", name[1], name[2]), gpus, gpus) for name, gpus in slots.items())
+    return tuple(Node(name, Location("r", "c", name[1], name[2]), gpus, gpus) for name, gpus in slots.items())
 
 
 TREE = nodes(x1a=4, x1b=2, x2a=3, x2b=3, x2c=3, x3a=2)

@@ -5,16 +5,16 @@ from dataclasses import replace
 import pytest
 from gkm.packing.inventory import Inventory
 from gkm.packing.plan import plan
-from gkm.packing.values import Node, Place, Plan, Policy, Request
+from gkm.packing.values import Location, Node, Plan, Policy, Request
 from hypothesis import given, settings
 from packing_cases import Case, cases
 from packing_inventories import RUNS, Run, inventory
 from packing_m2 import Peer, by_rules, by_text
 
-A, B, C = (Place("r", "c", "b", name) for name in "abc")
+A, B, C = (Location("r", "c", "b", name) for name in "abc")
 
 
-def nodes(*free: tuple[Place, int]) -> tuple[Node, ...]:
+def nodes(*free: tuple[Location, int]) -> tuple[Node, ...]:
     return tuple(Node(f"n{number}", place, gpus, gpus) for number, (place, gpus) in enumerate(free))
 
 

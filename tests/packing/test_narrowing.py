@@ -7,7 +7,7 @@ from gkm.packing.domains.capacity import capacity
 from gkm.packing.domains.narrowing import Worth, worth
 from gkm.packing.domains.narrowing_scopes import worth_of_scopes
 from gkm.packing.inventory import Inventory
-from gkm.packing.values import Ceiling, Node, Place, Policy, Request
+from gkm.packing.values import Ceiling, Location, Node, Policy, Request
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -71,7 +71,7 @@ def test_no_plan_within_the_ceilings_is_ruled_out(
     # Domains are in order of their keys, as inventories have them.
     drawn = sorted(drawn, key=lambda domain: domain[1])
     nodes = [
-        Node(f"n{number}", Place("r", "c", block, f"d{number}"), gpus, gpus, frozenset({f"s{scope}"}))
+        Node(f"n{number}", Location("r", "c", block, f"d{number}"), gpus, gpus, frozenset({f"s{scope}"}))
         for number, (gpus, block, scope) in enumerate(drawn)
     ]
     ceilings = tuple(Ceiling(f"s{scope}", gpus) for scope, gpus in enumerate(given_gpus))

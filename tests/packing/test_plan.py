@@ -3,11 +3,11 @@
 import pytest
 from gkm.packing.inventory import Inventory
 from gkm.packing.plan import plan
-from gkm.packing.values import Ceiling, Distance, Level, Malleability, Node, Place, Plan, Policy, Refusal, Request
+from gkm.packing.values import Ceiling, Distance, Level, Location, Malleability, Node, Plan, Policy, Refusal, Request
 
 
 def domain(name: str, *free: int, block: str = "b1", scopes: frozenset[str] = frozenset()) -> list[Node]:
-    place = Place("r", "c", block, name)
+    place = Location("r", "c", block, name)
     return [Node(f"{block}-{name}-{number}", place, 8, gpus, scopes) for number, gpus in enumerate(free)]
 
 

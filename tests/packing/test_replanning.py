@@ -8,9 +8,9 @@ from gkm.packing.values import (
     Ceiling,
     Distance,
     Group,
+    Location,
     Malleability,
     Node,
-    Place,
     Plan,
     Refusal,
     Request,
@@ -19,8 +19,8 @@ from gkm.packing.values import (
 )
 
 
-def place(name: str) -> Place:
-    return Place("r", "c", name[0], name[1:])
+def place(name: str) -> Location:
+    return Location("r", "c", name[0], name[1:])
 
 
 def domain(name: str, *free: int, scopes: frozenset[str] = frozenset()) -> list[Node]:

@@ -8,22 +8,22 @@ import pytest
 from gkm.packing.domains.cover import TooLargeError
 from gkm.packing.replanning.replan import replan
 from gkm.packing.replanning.values import Replanned, Standing
-from gkm.packing.values import Distance, Group, Node, Place, Request, Share, Spare
+from gkm.packing.values import Distance, Group, Location, Node, Request, Share, Spare
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from packing_cases import Case, cases, scoped_cases
 from packing_checker import problems
 
-HERE, THERE = Place("r", "c", "1", "a"), Place("r", "c", "1", "b")
+HERE, THERE = Location("r", "c", "1", "a"), Location("r", "c", "1", "b")
 ABOUT_SPARES = ("spares stay within", "is nearer and has", "share nodes", "shares node", " spares, not ")
 """What may be said of a plan where spares stood elsewhere or are lacking; that is judged by other tests."""
 
 
-def nodes(count: int, place: Place = HERE) -> list[Node]:
+def nodes(count: int, place: Location = HERE) -> list[Node]:
     return [Node(f"{place.domain}-{number}", place, 8, 8) for number in range(count)]
 
 
-def group(index: int, *shares: tuple[str, int], place: Place = HERE) -> Group:
+def group(index: int, *shares: tuple[str, int], place: Location = HERE) -> Group:
     return Group(index, sum(gpus for _, gpus in shares), place, "", tuple(Share(*share) for share in shares))
 
 

@@ -15,9 +15,9 @@ from gkm.packing.values import (
     Ceiling,
     Distance,
     Group,
+    Location,
     Malleability,
     Node,
-    Place,
     Policy,
     Refusal,
     Request,
@@ -29,8 +29,8 @@ from packing_replanning_checker import wrong
 ONE_SPARE = Request(gpus=16, pod_gpus=8, group_gpus=16, spares=1)
 
 
-def place(name: str) -> Place:
-    return Place("r", "c", name[0], name[1:])
+def place(name: str) -> Location:
+    return Location("r", "c", name[0], name[1:])
 
 
 def domain(name: str, count: int, *scopes: str) -> list[Node]:

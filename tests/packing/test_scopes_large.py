@@ -5,7 +5,7 @@ from gkm.packing.domains import overlapping
 from gkm.packing.domains.cover import TooLargeError
 from gkm.packing.inventory import Inventory
 from gkm.packing.plan import plan
-from gkm.packing.values import Ceiling, Level, Node, Place, Refusal, Request
+from gkm.packing.values import Ceiling, Level, Location, Node, Refusal, Request
 
 
 def nodes(domains: int, each: int, *scopes: str) -> list[Node]:
@@ -13,7 +13,7 @@ def nodes(domains: int, each: int, *scopes: str) -> list[Node]:
     return [
         Node(
             f"n{domain}-{number}",
-            Place("r", "c", f"b{domain // 8}", f"d{domain:03}"),
+            Location("r", "c", f"b{domain // 8}", f"d{domain:03}"),
             1,
             1,
             frozenset(scopes[:1] if domain % 2 and not number else scopes),
@@ -27,7 +27,11 @@ def test_a_run_of_many_groups_in_three_scopes_is_refused_by_counting() -> None:
     parts = ("east", "middle", "west")
     found = [
         Node(
-            f"{scope}-{number}", Place("r", scope, f"b{number // 8}", f"{scope}-{number:03}"), 8, 8, frozenset({scope})
+            f"{scope}-{number}",
+            Location("r", scope, f"b{number // 8}", f"{scope}-{number:03}"),
+            8,
+            8,
+            frozenset({scope}),
         )
         for scope in parts
         for number in range(600)

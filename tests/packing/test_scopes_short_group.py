@@ -1,14 +1,14 @@
 """A short last group beside scopes whose ceilings bind: no plan gives a scope more than it may."""
 
 from gkm.packing.plan import plan
-from gkm.packing.values import Ceiling, Node, Place, Plan, Refusal, Request
+from gkm.packing.values import Ceiling, Location, Node, Plan, Refusal, Request
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from packing_checker import problems
 
 
 def node(number: int, domain: int, gpus: int, *scopes: str) -> Node:
-    return Node(f"n{domain}{number}", Place("r", "c", "b", f"d{domain}"), gpus, gpus, frozenset(scopes))
+    return Node(f"n{domain}{number}", Location("r", "c", "b", f"d{domain}"), gpus, gpus, frozenset(scopes))
 
 
 def assert_planned_whole(nodes: list[Node], request: Request) -> None:

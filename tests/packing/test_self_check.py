@@ -10,9 +10,9 @@ from gkm.packing.inventory import Inventory
 from gkm.packing.nodes.assembling import assemble
 from gkm.packing.replanning.values import Standing
 from gkm.packing.self_check import InvalidPlanError, verify
-from gkm.packing.values import Ceiling, Distance, Group, Node, Place, Plan, Request, Share, Spare
+from gkm.packing.values import Ceiling, Distance, Group, Location, Node, Plan, Request, Share, Spare
 
-PLACE = Place("r", "c", "b", "d")
+PLACE = Location("r", "c", "b", "d")
 NODES = [Node(f"n{number}", PLACE, 8, 8, frozenset({"s"})) for number in range(4)]
 WITHOUT_SPARES = Request(24, 8, 8, ceilings=(Ceiling("s", 24),))
 

@@ -4,7 +4,7 @@ from gkm.packing.domains.mixtures import fits, subsets
 from gkm.packing.domains.options import WHOLE
 from gkm.packing.nodes.dealing import Deal
 from gkm.packing.plan import plan
-from gkm.packing.values import Ceiling, Distance, Node, Place, Plan, Request
+from gkm.packing.values import Ceiling, Distance, Location, Node, Plan, Request
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -48,7 +48,7 @@ def test_all_get_what_they_want_if_and_only_if_halls_condition_holds(counts: lis
 
 def test_spares_leave_within_the_scope_of_their_group_where_scopes_overlap() -> None:
     both, one = frozenset({"a", "b"}), frozenset({"a"})
-    here, there = Place("r", "c", "b1", "d1"), Place("r", "c", "b2", "d1")
+    here, there = Location("r", "c", "b1", "d1"), Location("r", "c", "b2", "d1")
     nodes = [Node("n1", here, 8, 8, both), Node("n2", there, 8, 8, one), Node("n3", there, 8, 8, frozenset({"b"}))]
     request = Request(8, 8, 8, spares=1, ceilings=(Ceiling("a", 16), Ceiling("b", 8)))
     found = plan(nodes, request, "1")

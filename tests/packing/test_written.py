@@ -10,14 +10,14 @@ import pytest
 from gkm.api.plans import PlanSpec, SpareShare
 from gkm.packing.hashing import plan_hash
 from gkm.packing.plan import plan
-from gkm.packing.values import Group, Node, Place, Plan, Request
+from gkm.packing.values import Group, Location, Node, Plan, Request
 from gkm.packing.written import PlanUnreadable, groups_of, held, request_of, written
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from packing_cases import Case, cases, scoped_cases
 
 VERSION = "0" * 64
-DOMAIN = Place("region-1", "cluster-1", "block-1", "domain-1")
+DOMAIN = Location("region-1", "cluster-1", "block-1", "domain-1")
 
 
 def named(nodes: tuple[Node, ...]) -> list[Node]:
@@ -25,7 +25,7 @@ def named(nodes: tuple[Node, ...]) -> list[Node]:
     return [Node(f"{'gpu' if index % 3 else 'x'}-{index:02}.rack", *_rest(node)) for index, node in enumerate(nodes)]
 
 
-def _rest(node: Node) -> tuple[Place, int, int, frozenset[str]]:
+def _rest(node: Node) -> tuple[Location, int, int, frozenset[str]]:
     return node.place, node.total, node.free, node.scopes
 
 
@@ -78,9 +78,11 @@ def _numbers(index: int, chance: Random) -> tuple[int, int]:
     return index, chance.getrandbits(16)
 
 
-def _domain(index: int) -> Place:
+def _domain(index: int) -> Location:
     number = index // 16
-    return Place("region-1", "cluster-1", f"block-{number // 8:03}", f"8a1b2c3d-1111-4222-8333-{number:012}.{number}")
+    return Location(
+        "region-1", "cluster-1", f"block-{number // 8:03}", f"8a1b2c3d-1111-4222-8333-{number:012}.{number}"
+    )
 
 
 @pytest.mark.parametrize(

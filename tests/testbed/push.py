@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gkm.images.manifest import ACCEPTED
+from gkm.images.manifest import ACCEPTED_MEDIA_TYPES
 from testbed.registry_store import OCI_EMPTY, OCI_INDEX, OCI_MANIFEST, digest_of
 
 OCI_CONFIG = "application/vnd.oci.image.config.v1+json"
@@ -89,7 +89,7 @@ class Target:
 
     def get(self, path: str) -> tuple[int, bytes]:
         """Return status and body of GET /v2/<repository>/<path>."""
-        accept = {"Accept": ", ".join((*ACCEPTED, "*/*"))}
+        accept = {"Accept": ", ".join((*ACCEPTED_MEDIA_TYPES, "*/*"))}
         status, _, body = self.request("GET", f"/v2/{self.repository}/{path}", headers=accept)
         return status, body
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gkm.mounts.relocation import Layer, Relocated, relocate
-from gkm.mounts.relocation_paths import MountPath
+from gkm.mounts.relocation.mount_path import MountPath
+from gkm.mounts.relocation.tree_store import RelocatedTree, RelocationLayer, relocate
 from testbed import triton
 
 PROGRAMS = triton.LOCK.parent / "programs"
@@ -51,11 +51,11 @@ def compiled(cache: Path, block: int = 128, *, within: Sequence[str] = ()) -> Co
     return Compiled(**json.loads(run.stdout))
 
 
-def relocated(content: Path, mount_path: Path, place: Path) -> Relocated:
+def relocated(content: Path, mount_path: Path, place: Path) -> RelocatedTree:
     """Relocate a cache as the CSI process does."""
     descriptor = os.open(content, os.O_PATH | os.O_DIRECTORY)
     try:
-        return relocate(descriptor, Layer(MountPath(str(mount_path))), place)
+        return relocate(descriptor, RelocationLayer(MountPath(str(mount_path))), place)
     finally:
         os.close(descriptor)
 

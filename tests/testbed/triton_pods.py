@@ -10,7 +10,7 @@ from csi_harness.nodes import NAMESPACE
 from csi_harness.rig import Rig
 from gkm.hoststate.names import CacheRef
 from gkm.images import cache
-from gkm.images.packed import PackedImage
+from gkm.images.local_image import LocalImage
 from gkm.images.pulling import pull
 from gkm_csi.proto import csi_pb2
 from images_site import filled
@@ -35,7 +35,7 @@ class Stored:
     """What pods see of its entry in the store."""
 
 
-def stored(rig: Rig, registry: Registry, image: PackedImage) -> Stored:
+def stored(rig: Rig, registry: Registry, image: LocalImage) -> Stored:
     """Push an image and pull it as the agent does: extracted, listed, sealed, and then Ready."""
     site = filled(registry, image)
     entry = pull.fetch(site.client, cache.describe(site.client, site.ref), rig.files.layout, max_bytes=_MAX_BYTES)

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from random import Random
 
-from gkm.topology.hygiene import Quarantined, Why, settle
 from gkm.topology.labels import Claims
-from gkm.topology.places import Place
+from gkm.topology.locations import Location
+from gkm.topology.quarantine import Quarantined, QuarantineReason, resolve_locations
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,19 +16,19 @@ def said(name: str, domain: str = "", block: str = "", rack: str = "", **where: 
     return name, Claims(where.get("region", "eu"), where.get("cluster", "a"), domain, block, rack, "h100", "")
 
 
-def reasons(quarantined: Sequence[Quarantined]) -> dict[str, Why]:
+def reasons(quarantined: Sequence[Quarantined]) -> dict[str, QuarantineReason]:
     return {entry.node: entry.why for entry in quarantined}
 
 
 def test_a_node_is_where_its_labels_say() -> None:
-    places, aside = settle([said("n1", "d1", "b1", "r1")])
+    places, aside = resolve_locations([said("n1", "d1", "b1", "r1")])
 
-    assert places == {"n1": Place("eu", "a", "b1", "d1")}
+    assert places == {"n1": Location("eu", "a", "b1", "d1")}
     assert not aside
 
 
 def test_nodes_without_a_domain_are_each_one_of_their_own_that_no_label_can_name() -> None:
-    places, aside = settle([said("n1"), said("n2"), said("n3", domain="n1")])
+    places, aside = resolve_locations([said("n1"), said("n2"), said("n3", domain="n1")])
 
     assert len({place.domain for place in places.values()}) == 3
     assert len({place.block for place in places.values()}) == 3
@@ -37,14 +37,14 @@ def test_nodes_without_a_domain_are_each_one_of_their_own_that_no_label_can_name
 
 
 def test_nodes_without_a_domain_are_set_aside_when_so_configured() -> None:
-    places, aside = settle([said("n1"), said("n2", "d1")], own_domains=False)
+    places, aside = resolve_locations([said("n1"), said("n2", "d1")], own_domains=False)
 
     assert set(places) == {"n2"}
-    assert reasons(aside) == {"n1": Why.NO_FABRIC_DOMAIN}
+    assert reasons(aside) == {"n1": QuarantineReason.NO_FABRIC_DOMAIN}
 
 
 def test_a_node_that_names_no_block_is_in_that_of_its_domain() -> None:
-    places, aside = settle([said("n1", "d1", "b1"), said("n2", "d1"), said("n3", "d2")])
+    places, aside = resolve_locations([said("n1", "d1", "b1"), said("n2", "d1"), said("n3", "d2")])
 
     assert places["n2"] == places["n1"]
     assert places["n3"].block == "domain:d2"
@@ -52,7 +52,7 @@ def test_a_node_that_names_no_block_is_in_that_of_its_domain() -> None:
 
 
 def test_domains_of_unknown_blocks_share_none() -> None:
-    places, _ = settle([said("n1", "d1"), said("n2", "d2")])
+    places, _ = resolve_locations([said("n1", "d1"), said("n2", "d2")])
 
     assert places["n1"].block != places["n2"].block
 
@@ -60,52 +60,52 @@ def test_domains_of_unknown_blocks_share_none() -> None:
 def test_a_domain_in_two_clusters_is_set_aside_whole_and_the_wrong_label_is_named() -> None:
     nodes = [*(said(f"n{number}", "d1") for number in range(9)), said("odd", "d1", cluster="b"), said("other", "d2")]
 
-    places, aside = settle(nodes)
+    places, aside = resolve_locations(nodes)
 
     assert set(places) == {"other"}
-    assert set(reasons(aside).values()) == {Why.DOMAIN_IN_SEVERAL_CLUSTERS}
+    assert set(reasons(aside).values()) == {QuarantineReason.DOMAIN_IN_SEVERAL_CLUSTERS}
     assert {entry.message for entry in aside} == {
         "domain d1 lies in clusters eu/a (9 nodes), eu/b (odd): it can be in one only"
     }
 
 
 def test_a_domain_in_two_regions_is_in_two_clusters() -> None:
-    _, aside = settle([said("n1", "d1"), said("n2", "d1", region="us")])
+    _, aside = resolve_locations([said("n1", "d1"), said("n2", "d1", region="us")])
 
-    assert reasons(aside) == dict.fromkeys(["n1", "n2"], Why.DOMAIN_IN_SEVERAL_CLUSTERS)
+    assert reasons(aside) == dict.fromkeys(["n1", "n2"], QuarantineReason.DOMAIN_IN_SEVERAL_CLUSTERS)
 
 
 def test_a_domain_in_two_blocks_is_set_aside_with_those_of_its_nodes_that_name_none() -> None:
-    _, aside = settle([said("n1", "d1", "b1"), said("n2", "d1", "b2"), said("n3", "d1")])
+    _, aside = resolve_locations([said("n1", "d1", "b1"), said("n2", "d1", "b2"), said("n3", "d1")])
 
-    assert reasons(aside) == dict.fromkeys(["n1", "n2", "n3"], Why.DOMAIN_IN_SEVERAL_BLOCKS)
+    assert reasons(aside) == dict.fromkeys(["n1", "n2", "n3"], QuarantineReason.DOMAIN_IN_SEVERAL_BLOCKS)
 
 
 def test_a_domain_in_two_clusters_and_two_blocks_is_told_by_its_clusters() -> None:
-    _, aside = settle([said("n1", "d1", "b1"), said("n2", "d1", "b2", cluster="b")])
+    _, aside = resolve_locations([said("n1", "d1", "b1"), said("n2", "d1", "b2", cluster="b")])
 
-    assert {entry.why for entry in aside} == {Why.DOMAIN_IN_SEVERAL_CLUSTERS}
+    assert {entry.why for entry in aside} == {QuarantineReason.DOMAIN_IN_SEVERAL_CLUSTERS}
 
 
 def test_what_only_nodes_that_are_set_aside_say_of_a_block_is_not_believed() -> None:
     nodes = [said("n1", "d1", "b1", "r1"), said("n2", "d1"), said("n3", "d2", "b2", "r1")]
 
-    assert settle(nodes)[0] == {"n2": Place("eu", "a", "domain:d1", "d1")}
+    assert resolve_locations(nodes)[0] == {"n2": Location("eu", "a", "domain:d1", "d1")}
 
 
 def test_of_a_rack_in_two_blocks_its_nodes_are_set_aside_and_no_others_of_their_domains() -> None:
     nodes = [said("n1", "d1", "b1", "r1"), said("n2", "d2", "b2", "r1"), said("n3", "d1", "b1", "r2")]
 
-    places, aside = settle(nodes)
+    places, aside = resolve_locations(nodes)
 
-    assert reasons(aside) == dict.fromkeys(["n1", "n2"], Why.RACK_IN_SEVERAL_BLOCKS)
-    assert places == {"n3": Place("eu", "a", "b1", "d1")}
+    assert reasons(aside) == dict.fromkeys(["n1", "n2"], QuarantineReason.RACK_IN_SEVERAL_BLOCKS)
+    assert places == {"n3": Location("eu", "a", "b1", "d1")}
 
 
 def test_a_rack_lies_in_the_block_that_its_nodes_have_from_their_domains() -> None:
     nodes = [said("n1", "d1", "b1"), said("n2", "d1", rack="r1"), said("n3", "d2", "b2", "r1")]
 
-    assert reasons(settle(nodes)[1]) == dict.fromkeys(["n2", "n3"], Why.RACK_IN_SEVERAL_BLOCKS)
+    assert reasons(resolve_locations(nodes)[1]) == dict.fromkeys(["n2", "n3"], QuarantineReason.RACK_IN_SEVERAL_BLOCKS)
 
 
 def test_racks_and_blocks_of_two_clusters_may_share_a_name() -> None:
@@ -115,22 +115,22 @@ def test_racks_and_blocks_of_two_clusters_may_share_a_name() -> None:
         said("n3", "d3", "b1", cluster="b"),
     ]
 
-    assert not settle(nodes)[1]
+    assert not resolve_locations(nodes)[1]
 
 
 def test_what_is_set_aside_already_makes_no_rack_contradict_itself() -> None:
     nodes = [said("n1", "d1", "b1", "r1"), said("n2", "d1", "b2", "r1"), said("n3", "d2", "b1", "r1")]
 
-    places, aside = settle(nodes)
+    places, aside = resolve_locations(nodes)
 
-    assert set(reasons(aside).values()) == {Why.DOMAIN_IN_SEVERAL_BLOCKS}
+    assert set(reasons(aside).values()) == {QuarantineReason.DOMAIN_IN_SEVERAL_BLOCKS}
     assert set(places) == {"n3"}
 
 
 def test_a_domain_in_very_many_clusters_makes_a_short_sentence_that_names_the_rarest() -> None:
     nodes = [said(f"n{number:03}", "d1", cluster=f"c{min(number, 90):03}") for number in range(100)]
 
-    message = settle(nodes)[1][0].message
+    message = resolve_locations(nodes)[1][0].message
 
     assert len(message) < 250
     assert "eu/c090 (10 nodes)" in message
@@ -147,27 +147,27 @@ NODES = st.lists(
 
 @given(NODES, st.booleans())
 def test_no_node_is_lost_or_in_two_places(nodes: list[Said], own_domains: bool) -> None:  # noqa: FBT001
-    places, aside = settle(nodes, own_domains=own_domains)
+    places, aside = resolve_locations(nodes, own_domains=own_domains)
 
     assert sorted([*places, *(entry.node for entry in aside)]) == sorted(name for name, _ in nodes)
 
 
 @given(NODES, st.randoms(use_true_random=False))
 def test_the_order_of_nodes_does_not_matter(nodes: list[Said], random: Random) -> None:
-    assert settle(random.sample(nodes, len(nodes))) == settle(nodes)
+    assert resolve_locations(random.sample(nodes, len(nodes))) == resolve_locations(nodes)
 
 
 @given(NODES)
 def test_what_is_left_contradicts_nothing(nodes: list[Said]) -> None:
     claims = dict(nodes)
-    places, _ = settle(nodes)
+    places, _ = resolve_locations(nodes)
 
     assert len(set(places.values())) == len({place.domain for place in places.values()})
     racks = {(p.region, p.cluster, claims[name].rack, p.block) for name, p in places.items() if named(claims[name], p)}
     assert len(racks) == len({rack[:3] for rack in racks})
 
 
-def named(claims: Claims, place: Place) -> bool:
+def named(claims: Claims, place: Location) -> bool:
     """Return whether a node has a rack, and a block that a label names."""
     return bool(claims.rack) and ":" not in place.block
 
@@ -175,7 +175,7 @@ def named(claims: Claims, place: Place) -> bool:
 @given(NODES)
 def test_a_node_is_where_its_own_labels_say_or_nowhere(nodes: list[Said]) -> None:
     claims = dict(nodes)
-    for name, place in settle(nodes)[0].items():
+    for name, place in resolve_locations(nodes)[0].items():
         own = claims[name]
         assert (place.region, place.cluster) == (own.region, own.cluster)
         assert place.domain == (own.domain or f"node:{name}")
@@ -184,6 +184,6 @@ def test_a_node_is_where_its_own_labels_say_or_nowhere(nodes: list[Said]) -> Non
 
 @given(NODES)
 def test_without_what_is_set_aside_the_rest_is_where_it_was(nodes: list[Said]) -> None:
-    places, _ = settle(nodes)
+    places, _ = resolve_locations(nodes)
 
-    assert settle([node for node in nodes if node[0] in places]) == (places, ())
+    assert resolve_locations([node for node in nodes if node[0] in places]) == (places, ())

@@ -7,13 +7,13 @@ import pytest
 import rfc8785
 from gkm.api.topology_settings import Topology
 from gkm.packing.inventory_of import Overcommitted, Usable, inventory_of, version
+from gkm.packing.values import Location
 from gkm.packing.values import Node as UsableNode
-from gkm.packing.values import Place
 from gkm.topology.eligibility import Demand, Exclusion, Scope, Selector
-from gkm.topology.hygiene import Why
-from gkm.topology.nodes import Condition, Node, Status
+from gkm.topology.nodes import KubeNodeStatus, Node, NodeCondition
 from gkm.topology.pods import Pod
-from gkm.topology.survey import survey
+from gkm.topology.quarantine import QuarantineReason
+from gkm.topology.survey import survey_nodes
 from gkm.topology.taints import Toleration
 from gkm.topology.usage import Usage, usage
 from hypothesis import given
@@ -26,7 +26,7 @@ TAINT = {"key": "team", "value": "x", "effect": "NoSchedule"}
 
 
 def of(nodes: list[Node], demand: Demand | None = None, used: Usage | None = None) -> Usable:
-    return inventory_of(survey(nodes, Topology()), used or Usage(), demand or Demand("h100"))
+    return inventory_of(survey_nodes(nodes, Topology()), used or Usage(), demand or Demand("h100"))
 
 
 def why(found: Usable) -> dict[str, Exclusion]:
@@ -34,7 +34,7 @@ def why(found: Usable) -> dict[str, Exclusion]:
 
 
 def test_what_pods_and_plans_take_is_not_free() -> None:
-    snapshot = survey([node("n1", H100), node("n2", H100)], Topology())
+    snapshot = survey_nodes([node("n1", H100), node("n2", H100)], Topology())
     used = usage([pod("p1", "n1", container("3"))])
 
     found = inventory_of(snapshot, used, Demand("h100"), held={"n1": 1, "n2": 2, "gone": 8})
@@ -53,7 +53,7 @@ def test_a_node_with_a_pod_that_asks_for_nonsense_is_set_aside() -> None:
     found = of([node("n1", H100), node("n2", H100)], used=usage([pod("p1", "n1", container("NaN"))]))
 
     assert [entry.name for entry in found.nodes] == ["n2"]
-    assert [(entry.node, entry.why) for entry in found.quarantined] == [("n1", Why.POD_INVALID)]
+    assert [(entry.node, entry.why) for entry in found.quarantined] == [("n1", QuarantineReason.POD_INVALID)]
 
 
 @pytest.mark.parametrize(
@@ -81,10 +81,12 @@ def test_a_node_of_another_health_is_used(health: str) -> None:
     assert of([node("n1", H100 | {"gkm.io/fabric-health": health})]).nodes
 
 
-@pytest.mark.parametrize("conditions", [None, (), (Condition("Ready", "False"),), (Condition("Ready", "Unknown"),)])
-def test_a_node_that_does_not_say_that_it_is_ready_is_excluded(conditions: tuple[Condition, ...] | None) -> None:
+@pytest.mark.parametrize(
+    "conditions", [None, (), (NodeCondition("Ready", "False"),), (NodeCondition("Ready", "Unknown"),)]
+)
+def test_a_node_that_does_not_say_that_it_is_ready_is_excluded(conditions: tuple[NodeCondition, ...] | None) -> None:
     ready = node("n1", H100)
-    other = Node(ready.metadata, ready.spec, Status(ready.status.allocatable, conditions))
+    other = Node(ready.metadata, ready.spec, KubeNodeStatus(ready.status.allocatable, conditions))
 
     assert why(of([other])) == {"n1": Exclusion.NOT_READY}
 
@@ -144,7 +146,7 @@ def test_of_several_reasons_what_the_run_asked_for_comes_first() -> None:
 
 
 def test_a_version_is_the_hash_of_canonical_json_so_that_anybody_can_check_it() -> None:
-    one = UsableNode("n1", Place("eu", "a", "b1", "d1"), 8, 4, frozenset({"y", "x"}))
+    one = UsableNode("n1", Location("eu", "a", "b1", "d1"), 8, 4, frozenset({"y", "x"}))
 
     row: Row = ["n1", "eu", "a", "b1", "d1", 8, 4, ["x", "y"]]
     assert version([one]) == hashlib.sha256(rfc8785.dumps([row])).hexdigest()

@@ -2,7 +2,7 @@
 
 import pytest
 from gkm.api.topology_settings import Topology, TopologyDefaults, TopologyLabels
-from gkm.topology.labels import Malformed, read, shown
+from gkm.topology.labels import MalformedLabel, read, relevant_labels
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_flavors_of_the_agent_and_of_feature_discovery_are_the_same() -> None:
 
 @pytest.mark.parametrize("value", ["a b", "a/b", "node:n1", "x" * 64, "-a", "a\n", "é", "a\x1b[31m"])
 def test_a_value_that_no_label_can_have_is_refused_with_its_key_on_one_plain_line(value: str) -> None:
-    with pytest.raises(Malformed) as caught:
+    with pytest.raises(MalformedLabel) as caught:
         read({"rack": value}, Topology())
 
     assert "label rack is" in str(caught.value)
@@ -84,4 +84,4 @@ def test_a_malformed_value_behind_the_one_that_counts_matters_to_nobody() -> Non
 def test_for_people_all_labels_that_are_read_are_shown() -> None:
     labels = {"rack": "r1", "topology.kubernetes.io/rack": "r2", "app": "x"}
 
-    assert shown(labels, TopologyLabels()) == {"rack": "r1", "topology.kubernetes.io/rack": "r2"}
+    assert relevant_labels(labels, TopologyLabels()) == {"rack": "r1", "topology.kubernetes.io/rack": "r2"}

@@ -2,7 +2,7 @@
 
 import pytest
 from gkm.api.topology_settings import Topology
-from gkm.topology.labels import Malformed, read, reader
+from gkm.topology.labels import MalformedLabel, read, reader
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,5 +19,5 @@ def test_every_node_is_read_as_if_it_were_the_only_one(nodes: list[dict[str, str
 def test_what_cannot_be_a_label_is_refused_each_time() -> None:
     remembered = reader(Topology())
     for _ in range(2):
-        with pytest.raises(Malformed, match="block"):
+        with pytest.raises(MalformedLabel, match="block"):
             remembered({"block": "-"})

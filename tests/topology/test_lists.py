@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 from gkm.topology import lists
-from gkm.topology.hygiene import Why
 from gkm.topology.lists import ListUnreadable
+from gkm.topology.quarantine import QuarantineReason
 from hypothesis import given
 from hypothesis import strategies as st
 from topology.kube_lists import container, listed, node_json, pod_json
@@ -15,26 +15,26 @@ from topology.kube_lists import container, listed, node_json, pod_json
 @pytest.mark.parametrize("kind", ["List", "NodeList", ""])
 def test_kubectl_and_the_api_are_both_understood(kind: str) -> None:
     items = [{key: value for key, value in node_json("n1").items() if kind == "List" or key != "kind"}]
-    found = lists.nodes([json.dumps({"kind": kind, "items": items}).encode()])
+    found = lists.parse_nodes([json.dumps({"kind": kind, "items": items}).encode()])
 
     assert [node.name for node in found.nodes] == ["n1"]
 
 
 def test_one_object_alone_is_a_list_of_one() -> None:
-    assert [node.name for node in lists.nodes([json.dumps(node_json("n1")).encode()]).nodes] == ["n1"]
-    assert len(lists.pods([json.dumps(pod_json("p1", "n1")).encode()]).pods) == 1
+    assert [node.name for node in lists.parse_nodes([json.dumps(node_json("n1")).encode()]).nodes] == ["n1"]
+    assert len(lists.parse_pods([json.dumps(pod_json("p1", "n1")).encode()]).pods) == 1
 
 
 @pytest.mark.parametrize("text", ['{"kind": "List", "items": []}', '{"kind": "NodeList", "items": null}'])
 def test_a_list_may_be_empty(text: str) -> None:
-    assert lists.nodes([text.encode()]) == lists.Nodes(())
+    assert lists.parse_nodes([text.encode()]) == lists.NodeList(())
 
 
 def test_what_is_null_is_absent() -> None:
     empty = node_json("n1") | {"spec": {"taints": None}, "status": {"allocatable": None, "conditions": None}}
     empty["metadata"]["labels"] = None
 
-    (found,) = lists.nodes([listed(empty)]).nodes
+    (found,) = lists.parse_nodes([listed(empty)]).nodes
     assert (dict(found.labels), found.taints, found.gpus, found.ready) == ({}, (), None, False)
 
 
@@ -52,23 +52,23 @@ WRONG: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("wrong", WRONG)
 def test_a_node_that_cannot_be_read_is_set_aside_by_name_and_stops_no_other(wrong: object) -> None:
-    found = lists.nodes([listed(node_json("n1"), wrong, node_json("n3"))])
+    found = lists.parse_nodes([listed(node_json("n1"), wrong, node_json("n3"))])
 
     assert [node.name for node in found.nodes] == ["n1", "n3"]
-    assert [(entry.node, entry.why) for entry in found.unread] == [("n2", Why.UNREADABLE)]
+    assert [(entry.node, entry.why) for entry in found.unread] == [("n2", QuarantineReason.UNREADABLE)]
     assert "$." in found.unread[0].message
 
 
 @pytest.mark.parametrize("wrong", [5, None, [], "n2", {}, {"metadata": {}}, {"metadata": {"name": 7}}])
 def test_a_node_without_a_name_is_told_by_its_number(wrong: object) -> None:
-    found = lists.nodes([listed(node_json("n1"), wrong)])
+    found = lists.parse_nodes([listed(node_json("n1"), wrong)])
 
     assert [entry.node for entry in found.unread] == ["items[1]"]
 
 
 @pytest.mark.parametrize("name", ["A", "a b", "a\n", "a/b", "../x", "\x1b[31m", "é", "x" * 300])
 def test_what_cannot_be_the_name_of_a_node_is_set_aside_on_one_plain_short_line(name: str) -> None:
-    (entry,) = lists.nodes([listed(node_json(name))]).unread
+    (entry,) = lists.parse_nodes([listed(node_json(name))]).unread
 
     assert entry.node.isascii()
     assert entry.node.isprintable()
@@ -77,7 +77,7 @@ def test_what_cannot_be_the_name_of_a_node_is_set_aside_on_one_plain_short_line(
 
 def test_a_pod_that_cannot_be_read_is_a_fault_of_its_node() -> None:
     wrong = pod_json("p2", "n2") | {"status": {"phase": 3}}
-    found = lists.pods([listed(pod_json("p1", "n1"), wrong)])
+    found = lists.parse_pods([listed(pod_json("p1", "n1"), wrong)])
 
     assert len(found.pods) == 1
     assert [node for node, _ in found.unread] == ["n2"]
@@ -85,7 +85,7 @@ def test_a_pod_that_cannot_be_read_is_a_fault_of_its_node() -> None:
 
 def test_a_pod_of_which_not_even_the_node_can_be_read_stops_everything() -> None:
     with pytest.raises(ListUnreadable, match=r"items\[1\] is a pod that cannot be read"):
-        lists.pods([listed(pod_json("p1", "n1"), {"spec": {"nodeName": 5}})])
+        lists.parse_pods([listed(pod_json("p1", "n1"), {"spec": {"nodeName": 5}})])
 
 
 @pytest.mark.parametrize(
@@ -94,18 +94,18 @@ def test_a_pod_of_which_not_even_the_node_can_be_read_stops_everything() -> None
 )
 def test_what_is_no_list_is_refused_with_what_to_give(data: bytes) -> None:
     with pytest.raises(ListUnreadable, match=r"give what `kubectl get nodes -o json` prints"):
-        lists.nodes([data])
+        lists.parse_nodes([data])
 
 
 def test_text_that_is_not_utf8_is_refused() -> None:
     with pytest.raises(ListUnreadable):
-        lists.nodes([listed(node_json("n1", {"a": "X"})).replace(b"X", b"\xff")])
+        lists.parse_nodes([listed(node_json("n1", {"a": "X"})).replace(b"X", b"\xff")])
 
 
 @pytest.mark.parametrize("kind", ["PodList", "Status", "Pod", "\x1b[31m"])
 def test_another_list_is_refused_by_its_kind(kind: str) -> None:
     with pytest.raises(ListUnreadable) as caught:
-        lists.nodes([json.dumps({"kind": kind, "items": []}).encode()])
+        lists.parse_nodes([json.dumps({"kind": kind, "items": []}).encode()])
 
     assert ascii(kind)[1:-1] in str(caught.value)
     assert str(caught.value).isprintable()
@@ -116,15 +116,15 @@ def test_a_kind_of_any_characters_makes_a_line_of_bounded_length(odd: str) -> No
     """Found by fuzzing: each character of a kind came out as up to ten."""
     for text in ({"kind": odd * 200, "items": []}, {"items": [{"kind": odd * 200, "metadata": {"name": "n"}}]}):
         with pytest.raises(ListUnreadable) as caught:
-            lists.nodes([json.dumps(text).encode()])
+            lists.parse_nodes([json.dumps(text).encode()])
         assert len(str(caught.value)) < 300
 
 
 def test_pods_given_for_nodes_are_refused_and_nodes_given_for_pods() -> None:
     with pytest.raises(ListUnreadable, match=r"items\[0\] is a Pod, no Node"):
-        lists.nodes([listed(pod_json("p1", "n1"))])
+        lists.parse_nodes([listed(pod_json("p1", "n1"))])
     with pytest.raises(ListUnreadable, match=r"items\[0\] is a Node, no Pod"):
-        lists.pods([listed(node_json("n1"))])
+        lists.parse_pods([listed(node_json("n1"))])
 
 
 def test_a_list_beyond_the_bounds_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,10 +132,10 @@ def test_a_list_beyond_the_bounds_is_refused(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(lists, "MAX_ITEMS", 1)
     with pytest.raises(ListUnreadable, match="more than the 1 items"):
-        lists.nodes([data])
+        lists.parse_nodes([data])
     monkeypatch.setattr(lists, "MAX_BYTES", 10)
     with pytest.raises(ListUnreadable, match="more than the 10 bytes"):
-        lists.nodes([data])
+        lists.parse_nodes([data])
 
 
 JSON = st.recursive(
@@ -148,7 +148,7 @@ JSON = st.recursive(
 @given(st.dictionaries(st.sampled_from(["kind", "metadata", "spec", "status"]), JSON), JSON)
 def test_any_json_is_read_or_told(changes: dict[str, object], item: object) -> None:
     data = listed(node_json("n1") | changes, item, pod_json("p1", "n1", container(1)) | changes)
-    for read in (lists.nodes, lists.pods):
+    for read in (lists.parse_nodes, lists.parse_pods):
         try:
             read([data])
         except ListUnreadable as error:

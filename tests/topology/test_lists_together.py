@@ -37,23 +37,23 @@ def compact(*items: object) -> bytes:
 def test_nodes_are_the_same_in_either_layout_and_in_pieces_of_any_size(items: list[Any], size: int) -> None:
     text = as_kubectl(*items)
     pieces = [text[at : at + size] for at in range(0, len(text), size)]
-    assert lists.nodes(pieces) == lists.nodes([compact(*items)])
+    assert lists.parse_nodes(pieces) == lists.parse_nodes([compact(*items)])
 
 
 @settings(deadline=None)
 @given(st.lists(st.sampled_from(PODS), max_size=8))
 def test_pods_are_the_same_in_either_layout(items: list[Any]) -> None:
-    assert lists.pods([as_kubectl(*items)]) == lists.pods([compact(*items)])
+    assert lists.parse_pods([as_kubectl(*items)]) == lists.parse_pods([compact(*items)])
 
 
 def test_an_object_of_another_kind_is_told_by_its_number_in_the_list() -> None:
     with pytest.raises(ListUnreadable, match=r"items\[2\] is a Pod, no Node"):
-        lists.nodes([as_kubectl(NODES[0], NODES[1], PODS[0])])
+        lists.parse_nodes([as_kubectl(NODES[0], NODES[1], PODS[0])])
 
 
 def test_too_many_objects_are_too_many_in_either_layout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lists, "MAX_ITEMS", 2)
     for text in (as_kubectl, compact):
-        assert len(lists.nodes([text(*NODES[:2])]).nodes) == 2
+        assert len(lists.parse_nodes([text(*NODES[:2])]).nodes) == 2
         with pytest.raises(ListUnreadable, match="more than the 2 items"):
-            lists.nodes([text(*NODES[:3])])
+            lists.parse_nodes([text(*NODES[:3])])

@@ -3,7 +3,7 @@
 import json
 
 from gkm.topology import lists
-from gkm.topology.nodes import Condition, Node
+from gkm.topology.nodes import Node, NodeCondition
 from hypothesis import given
 from hypothesis import strategies as st
 from topology.kube_lists import listed, node, node_json
@@ -18,7 +18,7 @@ def two() -> tuple[Node, Node]:
     """Return two nodes that say the same, each read from text of its own."""
     labels = {f"feature.node.kubernetes.io/cpu-cpuid.FEATURE{number}": "true" for number in range(40)}
     texts = (listed(node_json(name, labels, taints=[TAINT])) for name in ("n1", "n2"))
-    one, other = (lists.nodes([text]).nodes[0] for text in texts)
+    one, other = (lists.parse_nodes([text]).nodes[0] for text in texts)
     return one, other
 
 
@@ -42,7 +42,7 @@ def test_labels_stay_what_they_were_in_their_order(labels: dict[str, str]) -> No
 def test_the_first_condition_ready_is_kept_and_counts(said: list[tuple[str, str]]) -> None:
     document = node_json("n1")
     document["status"]["conditions"] = [{"type": kind, "status": status} for kind, status in said]
-    (found,) = lists.nodes([json.dumps(document).encode()]).nodes
-    first = [Condition(kind, status) for kind, status in said if kind == "Ready"][:1]
+    (found,) = lists.parse_nodes([json.dumps(document).encode()]).nodes
+    first = [NodeCondition(kind, status) for kind, status in said if kind == "Ready"][:1]
     assert list(found.status.conditions or ()) == first
-    assert found.ready == (first == [Condition("Ready", "True")])
+    assert found.ready == (first == [NodeCondition("Ready", "True")])

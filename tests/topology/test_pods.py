@@ -1,47 +1,47 @@
 """How many GPUs a pod takes of its node."""
 
 import pytest
-from gkm.topology.pods import Pod, holds_node, taken
+from gkm.topology.pods import Pod, occupies_node, requested_gpus
 from gkm.topology.usage import usage
 from msgspec import convert
 from topology.kube_lists import GPU, container, pod
 
 
 def test_containers_run_together() -> None:
-    assert taken(pod("p", "n", container("2"), container("1"))) == 3
+    assert requested_gpus(pod("p", "n", container("2"), container("1"))) == 3
 
 
 def test_init_containers_run_one_after_another_before_them() -> None:
-    assert taken(pod("p", "n", container("2"), init=[container("3"), container("4")])) == 4
-    assert taken(pod("p", "n", container("5"), init=[container("3"), container("4")])) == 5
+    assert requested_gpus(pod("p", "n", container("2"), init=[container("3"), container("4")])) == 4
+    assert requested_gpus(pod("p", "n", container("5"), init=[container("3"), container("4")])) == 5
 
 
 def test_sidecars_stay_beside_what_starts_after_them() -> None:
     sidecar = container("1", restarts="Always")
 
-    assert taken(pod("p", "n", container("2"), init=[sidecar])) == 3
-    assert taken(pod("p", "n", container("2"), init=[sidecar, container("4")])) == 5
-    assert taken(pod("p", "n", container("2"), init=[container("4"), sidecar])) == 4
+    assert requested_gpus(pod("p", "n", container("2"), init=[sidecar])) == 3
+    assert requested_gpus(pod("p", "n", container("2"), init=[sidecar, container("4")])) == 5
+    assert requested_gpus(pod("p", "n", container("2"), init=[container("4"), sidecar])) == 4
 
 
 def test_overhead_comes_on_top() -> None:
     found = convert({"spec": {"containers": [container("2")], "overhead": {GPU: "1"}}}, Pod)
 
-    assert taken(found) == 3
+    assert requested_gpus(found) == 3
 
 
 def test_what_is_only_limited_is_asked_for() -> None:
-    assert taken(convert({"spec": {"containers": [{"resources": {"limits": {GPU: 2}}}]}}, Pod)) == 2
+    assert requested_gpus(convert({"spec": {"containers": [{"resources": {"limits": {GPU: 2}}}]}}, Pod)) == 2
 
 
 @pytest.mark.parametrize("spec", [{}, {"containers": None}, {"containers": [{}]}, {"containers": [{"resources": {}}]}])
 def test_a_pod_that_asks_for_no_gpu_takes_none(spec: object) -> None:
-    assert taken(convert({"spec": spec}, Pod)) == 0
+    assert requested_gpus(convert({"spec": spec}, Pod)) == 0
 
 
 @pytest.mark.parametrize("phase", ["Running", "Pending", "Unknown", ""])
 def test_a_pod_holds_its_node_while_it_may_run(phase: str) -> None:
-    assert holds_node(pod("p", "n", phase=phase))
+    assert occupies_node(pod("p", "n", phase=phase))
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])

@@ -1,19 +1,19 @@
 """Kubernetes quantities as numbers of GPUs."""
 
 import pytest
-from gkm.topology.quantities import MAX_GPUS, Quantity, gpus
+from gkm.topology.quantities import MAX_GPUS, Quantity, gpu_count
 from hypothesis import given
 from hypothesis import strategies as st
 
 
 @pytest.mark.parametrize("quantity", ["8", 8, 8.0, "+8", "08", "8.0", "8.", "8000m", "8e0", "0.8E1", "80e-1", "0.008k"])
 def test_eight_may_be_written_in_many_ways(quantity: Quantity) -> None:
-    assert gpus(quantity) == 8
+    assert gpu_count(quantity) == 8
 
 
 @pytest.mark.parametrize("quantity", ["0", 0, "0k", "0E", "0Gi"])
 def test_nothing_is_a_number_of_gpus_too(quantity: Quantity) -> None:
-    assert gpus(quantity) == 0
+    assert gpu_count(quantity) == 0
 
 
 @pytest.mark.parametrize(
@@ -22,26 +22,26 @@ def test_nothing_is_a_number_of_gpus_too(quantity: Quantity) -> None:
 )
 def test_what_is_no_number_of_gpus_is_refused(quantity: Quantity) -> None:
     with pytest.raises(ValueError, match="is no number of GPUs"):
-        gpus(quantity)
+        gpu_count(quantity)
 
 
 @pytest.mark.parametrize("quantity", ["0.5", 0.5, "500m", "8001m", "1n"])
 def test_a_part_of_a_gpu_is_refused(quantity: Quantity) -> None:
     with pytest.raises(ValueError, match="no whole number"):
-        gpus(quantity)
+        gpu_count(quantity)
 
 
 @pytest.mark.parametrize("quantity", [MAX_GPUS + 1, "8k", "2Ki", "1M", "1Ei", "9" * 18, "1e99"])
 def test_more_than_a_machine_can_have_is_refused(quantity: Quantity) -> None:
     with pytest.raises(ValueError, match="more than the"):
-        gpus(quantity)
+        gpu_count(quantity)
 
 
 @pytest.mark.parametrize("quantity", [".001E", "0.001G", "0.5Mi", "0.999999999999999999Ei", "1.5k", "0.1Ti"])
 def test_a_part_of_a_large_unit_is_what_it_is(quantity: str) -> None:
     """Found by fuzzing: every unit above k counted as a million, so that .001E were 1000 GPUs."""
     with pytest.raises(ValueError, match="more than the"):
-        gpus(quantity)
+        gpu_count(quantity)
 
 
 @pytest.mark.parametrize(
@@ -49,31 +49,31 @@ def test_a_part_of_a_large_unit_is_what_it_is(quantity: str) -> None:
     [("0.000008M", 8), ("0.000000001G", 1), ("0.000008e6", 8), ("0.0078125Ki", 8), ("000000000000000008", 8)],
 )
 def test_a_small_part_of_a_large_unit_is_a_few(quantity: str, number: int) -> None:
-    assert gpus(quantity) == number
+    assert gpu_count(quantity) == number
 
 
 def test_no_digit_is_lost() -> None:
     with pytest.raises(ValueError, match="no whole number"):
-        gpus("8.000000000000000001")
+        gpu_count("8.000000000000000001")
     with pytest.raises(ValueError, match="no whole number"):
-        gpus("0.000000000000000009Pi")
+        gpu_count("0.000000000000000009Pi")
 
 
 @pytest.mark.parametrize("quantity", ["8e", "512ei", "8i", "8K", "8ki", "8e+", "8E-", "8Ee1", "8m1"])
 def test_a_suffix_that_is_none_is_refused_as_a_value(quantity: str) -> None:
     """Found by fuzzing: 8e and 8ei raised an error of decimal arithmetic."""
     with pytest.raises(ValueError, match="no number of GPUs"):
-        gpus(quantity)
+        gpu_count(quantity)
 
 
 def test_the_most_that_is_believed_is_believed() -> None:
-    assert gpus("1Ki") == MAX_GPUS
+    assert gpu_count("1Ki") == MAX_GPUS
 
 
 @given(st.text() | st.integers() | st.floats())
 def test_any_quantity_is_a_bounded_number_or_a_short_plain_sentence(quantity: Quantity) -> None:
     try:
-        assert 0 <= gpus(quantity) <= MAX_GPUS
+        assert 0 <= gpu_count(quantity) <= MAX_GPUS
     except ValueError as error:
         assert str(error).isascii()
         assert len(str(error)) < 500
@@ -81,4 +81,4 @@ def test_any_quantity_is_a_bounded_number_or_a_short_plain_sentence(quantity: Qu
 
 @given(st.integers(0, MAX_GPUS))
 def test_a_whole_number_is_itself(number: int) -> None:
-    assert gpus(str(number)) == gpus(number) == gpus(f"{number * 1000}m") == number
+    assert gpu_count(str(number)) == gpu_count(number) == gpu_count(f"{number * 1000}m") == number

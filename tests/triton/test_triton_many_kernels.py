@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 from csi_harness.rig import Rig
-from gkm.mounts.relocation import Layer
-from gkm.mounts.relocation_paths import MountPath
+from gkm.mounts.relocation.mount_path import MountPath
+from gkm.mounts.relocation.tree_store import RelocationLayer
 from testbed.triton_pods import Pod
 
 pytestmark = pytest.mark.mounts
@@ -55,7 +55,7 @@ def test_the_tree_that_is_prepared_for_it_holds_directories_and_groups_and_serve
     rig.client.publish(first, target, attributes)
 
     place = rig.files.layout.relocated(rig.record(first).digest)
-    made = place / Layer(MountPath("/models/cache"), is_open=True).key
+    made = place / RelocationLayer(MountPath("/models/cache"), is_writable=True).key
     said = json.loads((made / "made.json").read_text())
     assert (said["mountPath"], said["rewritten"], said["incomplete"]) == ("/models/cache", KERNELS, 0)
     tree = made / "tree"

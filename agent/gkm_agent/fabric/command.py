@@ -59,7 +59,7 @@ class Command:
             raise CommandFailed(f"{name} does not start: {error.strerror}") from error
         self._running = process
         try:
-            return _answer(name, process, time.monotonic() + self.seconds, self)
+            return _read_output(name, process, time.monotonic() + self.seconds, self)
         finally:
             self._end(process)
             self._running = None
@@ -80,7 +80,7 @@ class Command:
             self._stuck = process
 
 
-def _answer(name: str, process: subprocess.Popen[bytes], deadline: float, bounds: Command) -> bytes:
+def _read_output(name: str, process: subprocess.Popen[bytes], deadline: float, bounds: Command) -> bytes:
     assert process.stdout is not None  # noqa: S101 -- we asked for the pipes
     assert process.stderr is not None  # noqa: S101
     output, complaint = bytearray(), bytearray()

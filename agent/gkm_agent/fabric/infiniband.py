@@ -34,14 +34,14 @@ def decode(device: str, number: int, texts: Mapping[str, str]) -> PortReading:
     where = f"{device} port {number}"
     if layer != "InfiniBand":
         known = layer == "Ethernet"
-        return PortReading(None, () if known else (f"{where}: its link layer is {_shown(layer)}",))
+        return PortReading(None, () if known else (f"{where}: its link layer is {_printable(layer)}",))
     problems: list[str] = []
 
     def matching(name: str, form: re.Pattern[str]) -> str:
         text = texts.get(name, "").strip().lower() if name not in {"state", "rate"} else texts.get(name, "").strip()
         if form.fullmatch(text):
             return text
-        problems.append(f"{where}: {name} is {_shown(text)}")
+        problems.append(f"{where}: {name} is {_printable(text)}")
         return ""
 
     node_guid, gid = matching("node_guid", _GUID), matching("gids/0", _GID)
@@ -70,5 +70,5 @@ def _guid(text: str) -> str | None:
     return found if found.strip("0") else None
 
 
-def _shown(text: str) -> str:
+def _printable(text: str) -> str:
     return repr(printable(text, 40)) if text else "missing or unreadable"

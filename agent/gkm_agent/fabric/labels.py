@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from gkm.hoststate.names import CacheRef
 
-from gkm_agent.fabric.nvlink import Verdict
+from gkm_agent.fabric.nvlink import FabricVerdict
 
 DOMAIN, FLAVOUR, HEALTH = "gkm.io/fabric-domain", "gkm.io/gpu-flavor", "gkm.io/fabric-health"
 CACHE_PREFIX = "cache.gkm.io/"
@@ -26,7 +26,7 @@ Labels = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedLabels:
     """What our labels should be, and why something has none. `caches` False: nobody knows yet which are ready."""
 
     labels: Labels
@@ -34,11 +34,15 @@ class Wanted:
     caches: bool = True
 
 
-def wanted(verdict: Verdict, ready: Mapping[CacheRef, str] | None) -> Wanted:
+def wanted(verdict: FabricVerdict, ready: Mapping[CacheRef, str] | None) -> WantedLabels:
     """Return the labels of a node; `ready` are its ready caches with their digests, None while that is not known."""
     found = {HEALTH: str(verdict.health), DOMAIN: verdict.domain, FLAVOUR: verdict.flavour}
-    skipped = [f"{key}: {value[:80]!r} cannot be the value of a label" for key, value in found.items() if bad(value)]
-    labels = {key: value for key, value in found.items() if value and not bad(value)}
+    skipped = [
+        f"{key}: {value[:80]!r} cannot be the value of a label"
+        for key, value in found.items()
+        if is_invalid_value(value)
+    ]
+    labels = {key: value for key, value in found.items() if value and not is_invalid_value(value)}
     count = 0
     for ref, digest in sorted((ready or {}).items(), key=lambda item: str(item[0])):
         key = cache_key(ref)
@@ -49,7 +53,7 @@ def wanted(verdict: Verdict, ready: Mapping[CacheRef, str] | None) -> Wanted:
         else:
             count += 1
             labels[key] = digest.removeprefix("sha256:")[:DIGITS]
-    return Wanted(labels, tuple(skipped), ready is not None)
+    return WantedLabels(labels, tuple(skipped), ready is not None)
 
 
 def cache_key(ref: CacheRef) -> str | None:
@@ -58,7 +62,7 @@ def cache_key(ref: CacheRef) -> str | None:
     return CACHE_PREFIX + name if _NAME.fullmatch(name) else None
 
 
-def changes(there: Labels, wanted: Wanted) -> dict[str, str | None]:
+def label_patch(there: Labels, wanted: WantedLabels) -> dict[str, str | None]:
     """Return what to write and (None) to remove so that `there` says what is wanted; only keys of ours."""
     changed: dict[str, str | None] = {
         key: None
@@ -69,7 +73,7 @@ def changes(there: Labels, wanted: Wanted) -> dict[str, str | None]:
     return changed
 
 
-def bad(value: str) -> bool:
+def is_invalid_value(value: str) -> bool:
     """Return whether a text cannot be the value of a label."""
     return bool(value) and _NAME.fullmatch(value) is None
 

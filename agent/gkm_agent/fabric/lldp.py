@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import msgspec
 from gkm.api import json_limits
-from gkm.api.fabrics import DEVICE_PATTERN, MAX_PORTS, EthernetLink, Neighbour
+from gkm.api.fabrics import DEVICE_PATTERN, MAX_PORTS, EthernetLink, LldpNeighbor
 from gkm.gpus.values import printable
 from msgspec import Struct
 
@@ -43,7 +43,7 @@ class _Lldp(Struct):
     interface: tuple[_Interface, ...] = ()
 
 
-class _Answer(Struct):
+class _Document(Struct):
     lldp: tuple[_Lldp, ...] = ()
 
 
@@ -72,11 +72,11 @@ def decode(output: bytes, is_hardware: Callable[[str], bool], own: Collection[st
     """
     try:
         json_limits.check_objects(output)
-        answer = msgspec.json.decode(output, type=_Answer)
+        answer = msgspec.json.decode(output, type=_Document)
     except (msgspec.DecodeError, json_limits.TooManyValues, UnicodeDecodeError, RecursionError) as error:
         raise NotUnderstood(f"lldpcli's answer cannot be read: {printable(str(error), 160)}") from error
     told = [entry for part in answer.lldp for entry in part.interface if entry.via in {"LLDP", ""}]
-    found: dict[str, list[Neighbour]] = {}
+    found: dict[str, list[LldpNeighbor]] = {}
     problems: list[str] = []
     for entry in told[:MAX_NEIGHBOURS]:
         if not _NAME.fullmatch(entry.name):
@@ -95,17 +95,17 @@ def decode(output: bytes, is_hardware: Callable[[str], bool], own: Collection[st
     return Links(tuple(links), tuple(problems))
 
 
-def _link(interface: str, neighbours: list[Neighbour], problems: list[str]) -> EthernetLink:
+def _link(interface: str, neighbours: list[LldpNeighbor], problems: list[str]) -> EthernetLink:
     distinct = sorted({(one.chassis_id, one.port_id, one.system_name) for one in neighbours})
     if len(distinct) > 1:
         problems.append(f"{len(distinct)} neighbours on {interface}: the first by name is taken")
-    return EthernetLink(interface, Neighbour(*distinct[0]))
+    return EthernetLink(interface, LldpNeighbor(*distinct[0]))
 
 
-def _neighbour(entry: _Interface) -> Neighbour | None:
+def _neighbour(entry: _Interface) -> LldpNeighbor | None:
     chassis, port = next(iter(entry.chassis), _Chassis()), next(iter(entry.port), _Port())
     chassis_id, port_id, name = _first(chassis.id), _first(port.id), _first(chassis.name)
-    return Neighbour(chassis_id, port_id, name) if chassis_id and port_id else None
+    return LldpNeighbor(chassis_id, port_id, name) if chassis_id and port_id else None
 
 
 def _first(values: Sequence[_Value]) -> str:

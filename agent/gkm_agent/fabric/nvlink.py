@@ -11,9 +11,9 @@ from enum import IntEnum, StrEnum
 
 from gkm.api.fabrics import UUID_PATTERN, NVLink, NVLinkHealth
 from gkm.api.grammar import agree
-from gkm.gpus.fabric import troubles_in
+from gkm.gpus.fabric import problems_in_mask
 from gkm.gpus.groups import gpu_type
-from gkm.gpus.values import Fabric, Gpu, Inventory, printable
+from gkm.gpus.values import Gpu, GpuFabricInfo, Inventory, printable
 
 from gkm_agent.fabric.masks import impairs, merged
 
@@ -42,7 +42,7 @@ class _Attachment(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class FabricVerdict:
     """What the labels would say of one reading: `domain` and `flavour` are empty where there is none."""
 
     domain: str
@@ -66,37 +66,39 @@ def nvlink_of(inventory: Inventory) -> NVLink | None:
         clique_id=first.clique_id if one else 0,
         state=printable(first.state, 64),
         status="the GPUs name different domains" if attached and not one else printable(first.status, 255),
-        health=NVLinkHealth(mask, [trouble[:64] for trouble in troubles_in(mask)]),
+        health=NVLinkHealth(mask, [trouble[:64] for trouble in problems_in_mask(mask)]),
     )
 
 
-def verdict(inventory: Inventory) -> Verdict:
+def fabric_verdict(inventory: Inventory) -> FabricVerdict:
     """Return what is to be said of a reading that succeeded, or of one that did not (`unreadable`)."""
     if inventory.unreadable:
-        return Verdict("", Health.UNHEALTHY, "", printable(f"the GPUs cannot be read: {inventory.errors[0]}", 500))
+        return FabricVerdict(
+            "", Health.UNHEALTHY, "", printable(f"the GPUs cannot be read: {inventory.errors[0]}", 500)
+        )
     gpus = inventory.gpus
     flavour = _flavour(gpus)
     standing = {state: [gpu for gpu in gpus if _attachment(gpu) is state] for state in _Attachment}
     for state, health in ((_Attachment.FAILED, Health.UNHEALTHY), (_Attachment.REGISTERING, Health.DEGRADED)):
         if found := standing[state]:
-            return Verdict("", health, flavour, f"{_named(found)}: {_told(found[0])}")
+            return FabricVerdict("", health, flavour, f"{_named(found)}: {_relevant_fabric(found[0])}")
     # A GPU that has fallen off the bus takes its fabric with it, and leaves that of the others whole.
     silent, attached = standing[_Attachment.UNKNOWN], standing[_Attachment.ATTACHED]
     if not attached:
         if silent and not standing[_Attachment.ABSENT]:
-            return Verdict("", Health.UNHEALTHY, flavour, f"{_named(silent)}: {_fault(silent[0])}")
-        return Verdict("", Health.NONE, flavour, "no GPU is attached to an NVLink fabric" if gpus else "no GPU")
+            return FabricVerdict("", Health.UNHEALTHY, flavour, f"{_named(silent)}: {_fault(silent[0])}")
+        return FabricVerdict("", Health.NONE, flavour, "no GPU is attached to an NVLink fabric" if gpus else "no GPU")
     domains = _domains(gpus)
     if len(domains) > 1:
         shown = ", ".join(domains[:_SHOWN])
-        return Verdict("", Health.UNHEALTHY, flavour, printable(f"the GPUs name different domains: {shown}", 500))
+        return FabricVerdict("", Health.UNHEALTHY, flavour, printable(f"the GPUs name different domains: {shown}", 500))
     health, why = _health(attached)
     if silent and health is Health.HEALTHY:
         health, why = Health.DEGRADED, f"{_named(silent)}: {_fault(silent[0])}"
-    return Verdict(domains[0], health, flavour, why)
+    return FabricVerdict(domains[0], health, flavour, why)
 
 
-def domain_of(fabric: Fabric) -> str:
+def domain_of(fabric: GpuFabricInfo) -> str:
     """Return `<clusterUUID>.<cliqueID>`: the clique alone is a number that racks share (torchcomms #3612)."""
     return f"{fabric.cluster_uuid}.{fabric.clique_id}"
 
@@ -104,7 +106,7 @@ def domain_of(fabric: Fabric) -> str:
 def _attachment(gpu: Gpu) -> _Attachment:
     fabric = gpu.fabric
     if fabric is None:
-        lost = gpu.unusable is not None or any(fault.call == _FABRIC_CALL for fault in gpu.faults)
+        lost = gpu.fatal_fault is not None or any(fault.call == _FABRIC_CALL for fault in gpu.faults)
         return _Attachment.UNKNOWN if lost else _Attachment.ABSENT
     if fabric.state in {"NotStarted", "InProgress"}:
         return _Attachment.REGISTERING
@@ -114,7 +116,7 @@ def _attachment(gpu: Gpu) -> _Attachment:
         return _Attachment.ABSENT
     if not _UUID.fullmatch(fabric.cluster_uuid):
         return _Attachment.FAILED
-    return _Attachment.UNKNOWN if gpu.unusable is not None else _Attachment.ATTACHED
+    return _Attachment.UNKNOWN if gpu.fatal_fault is not None else _Attachment.ATTACHED
 
 
 def _domains(gpus: Sequence[Gpu]) -> list[str]:
@@ -129,7 +131,7 @@ def _health(attached: Sequence[Gpu]) -> tuple[Health, str]:
         mask, summary = gpu.fabric.health_mask, gpu.fabric.health_summary
         if summary == "Unhealthy" or impairs(mask):
             return Health.UNHEALTHY, printable(f"GPU {gpu.index}: {gpu.fabric.health}", 500)
-        if worst is Health.HEALTHY and (summary == "LimitedCapacity" or troubles_in(mask)):
+        if worst is Health.HEALTHY and (summary == "LimitedCapacity" or problems_in_mask(mask)):
             worst, why = Health.DEGRADED, printable(f"GPU {gpu.index}: {gpu.fabric.health}", 500)
     return worst, why
 
@@ -140,13 +142,13 @@ def _flavour(gpus: Sequence[Gpu]) -> str:
     return models.pop() if len(models) == 1 else ""
 
 
-def _told(gpu: Gpu) -> str:
+def _relevant_fabric(gpu: Gpu) -> str:
     assert gpu.fabric is not None  # noqa: S101 -- only such GPUs fail or wait
     return printable(f"NVLink registration is {gpu.fabric.state} {gpu.fabric.status}".strip(), 300)
 
 
 def _fault(gpu: Gpu) -> str:
-    fault = gpu.unusable or next((fault for fault in gpu.faults if fault.call == _FABRIC_CALL), None)
+    fault = gpu.fatal_fault or next((fault for fault in gpu.faults if fault.call == _FABRIC_CALL), None)
     return printable(f"{fault.call}: {fault.message}", 300) if fault else "no answer"
 
 

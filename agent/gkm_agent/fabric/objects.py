@@ -9,7 +9,7 @@ from gkm.api.meta import ObjectMeta, OwnerReference
 from gkm.api.nodes import NODE_LABEL, NodeSpec
 from msgspec import structs
 
-from gkm_agent.node_objects import node_label
+from gkm_agent.report.objects import node_label
 
 NAMESPACE = "gkm-system"
 SURVEY_PREFIX = "gkm-ibnetdiscover-"

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from gkm.api.fabrics import NodeFabricStatus, NVLink
 
 from gkm_agent.fabric.infiniband import active
-from gkm_agent.fabric.labels import Wanted
+from gkm_agent.fabric.labels import WantedLabels
 from gkm_agent.fabric.lldp import Links
-from gkm_agent.fabric.nvlink import Verdict
+from gkm_agent.fabric.nvlink import FabricVerdict
 from gkm_agent.fabric.sysfs import Ports
 
 MAX_PROBLEMS = 16
@@ -15,14 +15,14 @@ _LONGEST = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class FabricReport:
     """What NodeFabric and the labels of the Node should say."""
 
     status: NodeFabricStatus
-    labels: Wanted
+    labels: WantedLabels
 
 
-def status_of(nvlink: NVLink | None, told: Verdict | None, ports: Ports, links: Links) -> NodeFabricStatus:
+def status_of(nvlink: NVLink | None, told: FabricVerdict | None, ports: Ports, links: Links) -> NodeFabricStatus:
     """Return the status, without the moment it was written; `told` is None while nothing is settled."""
     problems = [*ports.problems, *links.problems]
     if len(problems) > MAX_PROBLEMS:

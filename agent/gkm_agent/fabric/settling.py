@@ -7,38 +7,40 @@ starts that anew. The first reading of a node is settled at once: there is nothi
 
 from dataclasses import dataclass, replace
 
-from gkm.api.fabric_settings import Settle
+from gkm.api.fabric_settings import SettleThresholds
 
-from gkm_agent.fabric.nvlink import Health, Verdict
+from gkm_agent.fabric.nvlink import FabricVerdict, Health
 
 _RANK = {Health.UNHEALTHY: 0, Health.NONE: 1, Health.DEGRADED: 2, Health.HEALTHY: 3}
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class SettledVerdict:
     """What is told (None: nothing yet), and how often and since when readings (monotonic seconds) have contradicted."""
 
-    told: Verdict | None = None
+    reported: FabricVerdict | None = None
     contradictions: int = 0
     since: float = 0.0
 
 
-def observe(settled: Settled, reading: Verdict, now: float, rule: Settle, *, readable: bool = True) -> Settled:
+def observe(
+    settled: SettledVerdict, reading: FabricVerdict, now: float, rule: SettleThresholds, *, readable: bool = True
+) -> SettledVerdict:
     """Return what is settled after a reading at `now`.
 
     A first reading that failed (not `readable`) is no reading: it must last, like any bad news.
     """
-    told = settled.told
+    told = settled.reported
     if (told is None and readable) or (told is not None and not _must_last(told, reading)):
-        return Settled(reading)
+        return SettledVerdict(reading)
     count = settled.contradictions + 1
     since = settled.since if settled.contradictions else now
     if count >= rule.readings and now - since >= rule.seconds:
-        return Settled(reading)
+        return SettledVerdict(reading)
     return replace(settled, contradictions=count, since=since)
 
 
-def _must_last(told: Verdict, reading: Verdict) -> bool:
+def _must_last(told: FabricVerdict, reading: FabricVerdict) -> bool:
     """Return whether a reading says something worse, or of another domain or model, than what is told."""
     return (
         _RANK[reading.health] < _RANK[told.health]

@@ -2,13 +2,13 @@
 
 from typing import Protocol
 
-from gkm_agent.fabric.report import Report
+from gkm_agent.fabric.report import FabricReport
 
 
 class FabricSink(Protocol):
-    """Takes reports; raises `gkm_agent.sink.NotWritten` for what cannot be written now."""
+    """Takes reports; raises `gkm_agent.interfaces.sink.NotWritten` for what cannot be written now."""
 
-    def publish(self, report: Report) -> None:
+    def publish(self, report: FabricReport) -> None:
         """Make everything outside say what the report says; what says so already is not written.
 
         Raises:

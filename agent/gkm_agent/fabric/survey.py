@@ -18,7 +18,7 @@ from gkm_agent import logs
 from gkm_agent.fabric.command import Command, CommandFailed, find
 from gkm_agent.fabric.objects import MAX_SURVEY_BYTES
 from gkm_agent.fabric.sink import FabricSink
-from gkm_agent.sink import NotWritten
+from gkm_agent.interfaces.sink import NotWritten
 
 CANDIDATES = ("/usr/sbin/ibnetdiscover", "/usr/local/sbin/ibnetdiscover", "/usr/bin/ibnetdiscover")
 SECONDS = 300.0
@@ -57,7 +57,7 @@ def pack(output: bytes) -> bytes:
     return packed
 
 
-class Survey:
+class SubnetSurvey:
     """A thread that surveys while this node is chosen; `labels` returns those of our Node, None while unknown."""
 
     def __init__(

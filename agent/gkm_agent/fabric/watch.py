@@ -15,20 +15,20 @@ from gkm_agent import logs
 from gkm_agent.fabric import sysfs
 from gkm_agent.fabric.labels import wanted
 from gkm_agent.fabric.neighbours import Neighbours
-from gkm_agent.fabric.nvlink import nvlink_of, verdict
-from gkm_agent.fabric.report import Report, status_of
-from gkm_agent.fabric.settling import Settled, observe
+from gkm_agent.fabric.nvlink import fabric_verdict, nvlink_of
+from gkm_agent.fabric.report import FabricReport, status_of
+from gkm_agent.fabric.settling import SettledVerdict, observe
 from gkm_agent.fabric.sink import FabricSink
-from gkm_agent.fabric.survey import Survey
-from gkm_agent.fabric.writer import Writer
-from gkm_agent.gpu_watch import NOT_READ
+from gkm_agent.fabric.survey import SubnetSurvey
+from gkm_agent.fabric.writer import FabricWriter
+from gkm_agent.gpus import NOT_READ
 
 INTERVAL_SECONDS = 60.0
 STOP_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FabricInputs:
     """Which node this is, what is read on it, and where its labels are known (None: there is no Node)."""
 
     node: str
@@ -43,7 +43,7 @@ class FabricWatch:
     def __init__(
         self,
         settings: Fabric,
-        place: Place,
+        place: FabricInputs,
         sink: FabricSink,
         *,
         interval: float = INTERVAL_SECONDS,
@@ -54,11 +54,11 @@ class FabricWatch:
         self._interval = interval
         self._clock = clock
         self._neighbours = Neighbours(settings.lldpcli, place.sysfs)
-        self._writer = Writer(sink)
-        self._survey = Survey(settings.ibnetdiscover, place.node, place.labels, sink)
+        self._writer = FabricWriter(sink)
+        self._survey = SubnetSurvey(settings.ibnetdiscover, place.node, place.labels, sink)
         self._lock = Lock()
         self._ready: Mapping[CacheRef, str] | None = None if settings.cache_labels else {}
-        self._settled = Settled()
+        self._settled = SettledVerdict()
         self._seen: Inventory = NOT_READ
         self._skipped: tuple[str, ...] = ()
         self._wake = Event()
@@ -96,7 +96,7 @@ class FabricWatch:
         """Wait until what was read last is written; return whether it is."""
         return self._writer.flush(timeout)
 
-    def read(self) -> Report | None:
+    def read(self) -> FabricReport | None:
         """Read once and hand it on; return it, None while the GPUs have not been read yet."""
         inventory = self._place.inventory()
         if inventory is NOT_READ:
@@ -105,27 +105,27 @@ class FabricWatch:
         if inventory is not self._seen:
             self._seen = inventory
             self._settle(inventory)
-        told = self._settled.told
+        told = self._settled.reported
         with self._lock:
             ready = self._ready
         status = status_of(nvlink_of(inventory), told, sysfs.ports(self._place.sysfs), self._neighbours.read())
         if told is None:
             return None
-        report = Report(status, wanted(told, ready))
-        self._tell_of(report.labels.skipped)
+        report = FabricReport(status, wanted(told, ready))
+        self._log_skipped(report.labels.skipped)
         self._writer.set(report)
         return report
 
     def _settle(self, inventory: Inventory) -> None:
-        before = self._settled.told
+        before = self._settled.reported
         readable = not inventory.unreadable
-        reading = verdict(inventory)
+        reading = fabric_verdict(inventory)
         self._settled = observe(self._settled, reading, self._clock(), self._settings.settle, readable=readable)
-        told = self._settled.told
+        told = self._settled.reported
         if told is not None and told != before:
             logs.event("fabric", domain=told.domain or None, health=told.health.value, why=told.why or None)
 
-    def _tell_of(self, skipped: tuple[str, ...]) -> None:
+    def _log_skipped(self, skipped: tuple[str, ...]) -> None:
         if skipped != self._skipped:
             self._skipped = skipped
             if skipped:

@@ -9,23 +9,23 @@ from gkm.kube.backoff import Backoff
 from gkm.kube.errors import ApiError
 
 from gkm_agent import logs
-from gkm_agent.fabric.report import Report
+from gkm_agent.fabric.report import FabricReport
 from gkm_agent.fabric.sink import FabricSink
-from gkm_agent.sink import NotWritten
+from gkm_agent.interfaces.sink import NotWritten
 
 BACKOFF = Backoff(1.0, 60.0)
 REFRESH_SECONDS = 600.0
 """About so often everything is written again: somebody may have deleted or changed it."""
 
 
-class Writer:
+class FabricWriter:
     """A thread that holds at most one report: a newer one takes the place of one that is not written yet."""
 
     def __init__(self, sink: FabricSink, backoff: Backoff = BACKOFF) -> None:
         self._sink = sink
         self._backoff = backoff
         self._asked = 0.0
-        self._report: Report | None = None
+        self._report: FabricReport | None = None
         self._turn = 0
         self._done = 0
         self._ending = False
@@ -44,7 +44,7 @@ class Writer:
         if self._thread.is_alive():
             self._thread.join(timeout)
 
-    def set(self, report: Report) -> None:
+    def set(self, report: FabricReport) -> None:
         """Say what should be outside. Saying the same again lets the sink look whether it still is so."""
         with self._condition:
             self._report = report

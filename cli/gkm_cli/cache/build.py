@@ -8,18 +8,19 @@ from typing import Annotated
 
 import typer
 from gkm.hoststate.escaping import escape
-from gkm.images.archives import docker_archive_writing, oci_layout
+from gkm.images.archives import docker_archive_writer as docker_archive_writing
+from gkm.images.archives import oci_layout
 from gkm.images.build.image import build as build_image
-from gkm.images.build.versions import Versions
-from gkm.images.packed import PackedImage
+from gkm.images.build.versions import DependencyVersions
+from gkm.images.local_image import LocalImage
 from gkm.images.reference import Reference
 from gkm.images.registries import push as pushing
 
 from gkm_cli import disks
-from gkm_cli.answers import Output, OutputOption, WrongUsage, line, show
-from gkm_cli.bars import bars
-from gkm_cli.cache.stated_gpus import GPUOption, GPUsOption, stated
-from gkm_cli.registries import Access, CAFileOption, ConfigOption, PlainHTTPOption
+from gkm_cli.cache.gpu_options import GPUOption, GPUsOption, gpu_from_options
+from gkm_cli.output import Output, OutputOption, UsageError, line, show
+from gkm_cli.progress import progress_bars
+from gkm_cli.registries import CAFileOption, ConfigOption, PlainHTTPOption, RegistryAccess
 
 DirectoryArgument = Annotated[Path, typer.Argument(metavar="DIR", exists=True, file_okay=False)]
 ImageOption = Annotated[str, typer.Option("--image", metavar="REF", help="What the image is called.")]
@@ -53,34 +54,34 @@ def build(
     ref = Reference.parse(image)
     form, path = _destination(to)
     if not (form or push):
-        raise WrongUsage("nothing says where the image goes", "add --push, --to oci:PATH or --to docker-archive:FILE")
-    targets = stated(gpu, gpus)
+        raise UsageError("nothing says where the image goes", "add --push, --to oci:PATH or --to docker-archive:FILE")
+    targets = gpu_from_options(gpu, gpus)
     warnings: list[str] = []
     packing = disks.filling(Path(tempfile.gettempdir()), lambda: disks.size_of(directory))
-    with packing, tempfile.TemporaryDirectory(prefix="gkm-build-") as work, bars(*_STAGES) as tell:
+    with packing, tempfile.TemporaryDirectory(prefix="gkm-build-") as work, progress_bars(*_STAGES) as report:
         built = build_image(
             directory,
             ref.repository.rpartition("/")[2],
             Path(work),
             stated=targets,
-            versions=Versions.parse(dependency_version or []),
-            report=lambda done, of: tell("Packing", done, of),
+            versions=DependencyVersions.parse(dependency_version or []),
+            report=lambda done, of: report("Packing", done, of),
             warn=warnings.append,
         )
         if form:
             need = sum(blob.descriptor.size for blob in built.blobs)
             disks.check_free(path.absolute().parent, need)
             with disks.filling(path.absolute().parent, lambda: max(need, disks.size_of(directory))):
-                _WRITERS[form](built, path, ref, lambda done, of: tell("Writing", done, of))
+                _WRITERS[form](built, path, ref, lambda done, of: report("Writing", done, of))
         if push:
-            registry = Access.of(config, plain_http=plain_http, ca_file=ca_file).registry(ref)
-            pushing.image(registry, ref, built, lambda done, of: tell("Pushing", done, of))
+            registry = RegistryAccess.from_options(config, plain_http=plain_http, ca_file=ca_file).registry(ref)
+            pushing.image(registry, ref, built, lambda done, of: report("Pushing", done, of))
     for warning in warnings:
         sys.stderr.write(f"warning: {escape(warning)}\n")
-    show(_answer(ref, built), output, lambda: line(f"{ref.name}@{built.digest} {_done(to, push=push)}"))
+    show(_result(ref, built), output, lambda: line(f"{ref.name}@{built.digest} {_summary(to, push=push)}"))
 
 
-def _answer(ref: Reference, built: PackedImage) -> dict[str, object]:
+def _result(ref: Reference, built: LocalImage) -> dict[str, object]:
     manifest = json.loads(built.manifest)
     return {
         "image": str(ref),
@@ -99,11 +100,11 @@ def _destination(to: str) -> tuple[str, Path]:
     """
     form, _, path = to.partition(":")
     if to and (form not in _WRITERS or not path):
-        raise WrongUsage(f"--to {to[:80]!r} is no place for an image", "write oci:PATH or docker-archive:FILE")
+        raise UsageError(f"--to {to[:80]!r} is no place for an image", "write oci:PATH or docker-archive:FILE")
     if form:
         disks.check_new(Path(path), "--to")
     return form, Path(path)
 
 
-def _done(to: str, *, push: bool) -> str:
+def _summary(to: str, *, push: bool) -> str:
     return " and ".join([*([f"written to {to}"] if to else []), *(["pushed"] if push else [])])

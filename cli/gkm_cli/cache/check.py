@@ -11,10 +11,10 @@ from gkm.gpus import inventory, preflight
 from gkm.gpus.preflight import MAX_MESSAGE, Preflight
 from gkm.gpus.values import printable
 
-from gkm_cli.answers import No, Output, OutputOption, line, show, table
 from gkm_cli.cache import gpu_files
 from gkm_cli.cache.gpu_files import NodeGPUs
-from gkm_cli.registries import Access, CAFileOption, ConfigOption, PlainHTTPOption, RefArgument
+from gkm_cli.output import NegativeResult, Output, OutputOption, line, show, table
+from gkm_cli.registries import CAFileOption, ConfigOption, PlainHTTPOption, RefArgument, RegistryAccess
 
 GPUsOption = Annotated[
     Path | None,
@@ -38,15 +38,15 @@ def check(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Say which GPUs of this machine can use an image, which cannot, and why; exit 3 when none can."""
-    nodes = gpu_files.read(gpus) if gpus else [_here()]
-    _, image = Access.of(config, plain_http=plain_http, ca_file=ca_file).described(reference)
+    nodes = gpu_files.read(gpus) if gpus else [_host_gpus()]
+    _, image = RegistryAccess.from_options(config, plain_http=plain_http, ca_file=ca_file).described(reference)
     verdicts = [(node.name, preflight.check(image.targets, node.gpus)) for node in nodes]
-    show(_answer(verdicts), output, lambda: _print(verdicts))
+    show(_result(verdicts), output, lambda: _print_result(verdicts))
     if not any(verdict.fits for _, verdict in verdicts):
-        raise No
+        raise NegativeResult
 
 
-def _here() -> NodeGPUs:
+def _host_gpus() -> NodeGPUs:
     """Return the GPUs of this machine.
 
     Raises:
@@ -58,7 +58,7 @@ def _here() -> NodeGPUs:
     return NodeGPUs("", reading.gpus)
 
 
-def _answer(verdicts: Sequence[tuple[str, Preflight]]) -> dict[str, object]:
+def _result(verdicts: Sequence[tuple[str, Preflight]]) -> dict[str, object]:
     """Return the verdicts for programs; where there are several machines, each group says of which it is."""
     several = len(verdicts) > 1
     fits = any(verdict.fits for _, verdict in verdicts)
@@ -75,7 +75,7 @@ def _group(name: str, group: object, several: bool) -> dict[str, Any]:  # noqa: 
     return {"node": name, **built} if several else built
 
 
-def _print(verdicts: Sequence[tuple[str, Preflight]]) -> None:
+def _print_result(verdicts: Sequence[tuple[str, Preflight]]) -> None:
     rows: list[tuple[str, ...]] = []
     for name, found in verdicts:
         rows += [(name, _ids(group.ids), "yes", "") for group in found.compatible]

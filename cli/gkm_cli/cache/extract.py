@@ -8,22 +8,22 @@ from typing import Annotated
 import typer
 from gkm.api.grammar import count_of
 from gkm.images import cache
-from gkm.mounts.relocation_paths import InvalidMountPath, MountPath
+from gkm.mounts.relocation.mount_path import InvalidMountPath, MountPath
 
-from gkm_cli.answers import No, Output, OutputOption, WrongUsage, line, show
-from gkm_cli.cache import extracting
-from gkm_cli.cache.extracting import Extracted
-from gkm_cli.registries import Access, CAFileOption, ConfigOption, PlainHTTPOption, RefArgument
+from gkm_cli.cache import extraction as extracting
+from gkm_cli.cache.extraction import ExtractedCache
+from gkm_cli.output import NegativeResult, Output, OutputOption, UsageError, line, show
+from gkm_cli.registries import CAFileOption, ConfigOption, PlainHTTPOption, RefArgument, RegistryAccess
 from gkm_cli.signers import (
     IdentityOption,
     IssuerOption,
     KeyOption,
     NamespaceOption,
     PolicyOption,
-    Signers,
+    SignerOptions,
     TrustedRootOption,
-    judged,
     verification,
+    verify_image,
 )
 
 ToOption = Annotated[Path, typer.Option("--to", metavar="DIR", help="Where the files go; it must not exist.")]
@@ -55,42 +55,42 @@ def extract(
 ) -> None:
     """Put the verified content of an image into DIR: all of it, or nothing."""
     if os.path.lexists(to):
-        raise WrongUsage(f"--to {to}: it exists already", "remove it, or name another directory")
+        raise UsageError(f"--to {to}: it exists already", "remove it, or name another directory")
     path = _mount_path(mount_path)
-    access = Access.of(config, plain_http=plain_http, ca_file=ca_file)
-    wanted = verification(Signers(key, identity, issuer, trusted_root, policy), access.config)
+    access = RegistryAccess.from_options(config, plain_http=plain_http, ca_file=ca_file)
+    wanted = verification(SignerOptions(key, identity, issuer, trusted_root, policy), access.config)
     registry, pinned = access.pinned(reference)
-    verdict = judged(registry, pinned, wanted, namespace)
+    verdict = verify_image(registry, pinned, wanted, namespace)
     if not verdict.allowed:
         refusal = {"digest": pinned.digest, "verified": False, "message": verdict.message}
         show(refusal, output, lambda: line(f"not verified: {verdict.message}"))
-        raise No
+        raise NegativeResult
     began = time.monotonic()
     image = cache.describe(registry, pinned)
-    made = extracting.extract(registry, image, to, access.config.store.max_image_bytes, path)
-    answer = {
+    extracted = extracting.extract(registry, image, to, access.config.store.max_image_bytes, path)
+    result = {
         "digest": pinned.digest,
         "verified": bool(verdict.verified),
-        "files": made.files,
-        "bytes": made.size_bytes,
+        "files": extracted.files,
+        "bytes": extracted.size_bytes,
         "seconds": round(time.monotonic() - began, 2),
-        "rewritten": made.rewritten,
-        "incomplete": made.incomplete,
+        "rewritten": extracted.rewritten,
+        "incomplete": extracted.incomplete,
     }
-    show(answer, output, lambda: _tell(made, to, str(pinned), path))
+    show(result, output, lambda: _print_result(extracted, to, str(pinned), path))
 
 
 def _mount_path(text: str) -> MountPath | None:
     try:
         return MountPath(text) if text else None
     except InvalidMountPath as error:
-        raise WrongUsage(f"--mount-path: {error}", "name the path as containers will see it") from error
+        raise UsageError(f"--mount-path: {error}", "name the path as containers will see it") from error
 
 
-def _tell(made: Extracted, to: Path, image: str, path: MountPath | None) -> None:
-    line(f"{to}: {count_of(made.files, 'file')}, {count_of(made.size_bytes, 'byte')} of {image}")
+def _print_result(extracted: ExtractedCache, to: Path, image: str, path: MountPath | None) -> None:
+    line(f"{to}: {count_of(extracted.files, 'file')}, {count_of(extracted.size_bytes, 'byte')} of {image}")
     if path is None:
         line(f"the paths inside are those of the machine that built it; to use it here: --mount-path {to.resolve()}")
     else:
-        files = count_of(made.rewritten, "file")
-        line(f"{files} with paths: rewritten for {path.text}, {made.incomplete} of them incomplete")
+        files = count_of(extracted.rewritten, "file")
+        line(f"{files} with paths: rewritten for {path.text}, {extracted.incomplete} of them incomplete")

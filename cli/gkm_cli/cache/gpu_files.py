@@ -15,7 +15,7 @@ from gkm.api.nodes import GPUGroup
 from gkm.gpus.values import MAX_GPUS, Gpu, printable
 from msgspec import Struct
 
-from gkm_cli.answers import WrongUsage
+from gkm_cli.output import UsageError
 
 MAX_BYTES = 4 << 20
 MAX_YAML_BYTES = 512 << 10
@@ -72,7 +72,7 @@ def parse(raw: bytes, name: str) -> list[NodeGPUs]:
     try:
         return nodes_in(_decoded(raw))
     except (_Invalid, msgspec.MsgspecError, yaml.YAMLError, RecursionError, ValueError) as error:
-        raise WrongUsage(f"{name} does not list GPUs: {printable(str(error))}", _HINT) from error
+        raise UsageError(f"{name} does not list GPUs: {printable(str(error))}", _HINT) from error
 
 
 def nodes_in(document: object) -> list[NodeGPUs]:

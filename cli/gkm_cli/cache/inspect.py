@@ -6,13 +6,13 @@ from typing import Annotated, Any
 
 import typer
 from gkm.api.grammar import count_of
-from gkm.images.cache import CacheImage, Target
+from gkm.images.cache import CacheImage, GpuTarget
 from gkm.images.cache_entries import CacheEntry, entries_in
 from gkm.images.registries.registry import Registry
 
-from gkm_cli.answers import Output, OutputOption, line, show, table
-from gkm_cli.cache import extracting
-from gkm_cli.registries import Access, CAFileOption, ConfigOption, PlainHTTPOption, RefArgument
+from gkm_cli.cache import extraction as extracting
+from gkm_cli.output import Output, OutputOption, line, show, table
+from gkm_cli.registries import CAFileOption, ConfigOption, PlainHTTPOption, RefArgument, RegistryAccess
 
 EntriesOption = Annotated[
     bool,
@@ -30,27 +30,27 @@ def inspect(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Say what is in an image. Its labels say most of it: content is fetched only for --entries."""
-    access = Access.of(config, plain_http=plain_http, ca_file=ca_file)
+    access = RegistryAccess.from_options(config, plain_http=plain_http, ca_file=ca_file)
     registry, image = access.described(reference)
     found, files = _content(registry, image, access.config.store.max_image_bytes) if entries else (None, None)
-    answer = {
+    result = {
         "digest": image.digest,
         "format": image.format.value,
         "size": image.size_bytes,
         "entryCount": image.entry_count,
-        "entries": [_entry(entry) for entry in found] if found is not None else _of_labels(image),
+        "entries": [_entry(entry) for entry in found] if found is not None else _entries_from_labels(image),
         "files": files,
         "targets": [_target(target) for target in image.targets],
         "labels": image.labels,
     }
-    show(answer, output, lambda: _tell(image, found))
+    show(result, output, lambda: _print_result(image, found))
 
 
 def _content(registry: Registry, image: CacheImage, max_bytes: int) -> tuple[list[CacheEntry], int]:
     """Fetch the content into a temporary directory; return its entries and the number of its files."""
     with tempfile.TemporaryDirectory(prefix="gkm-inspect-") as directory:
-        made = extracting.extract(registry, image, Path(directory) / "content", max_bytes, None)
-    return entries_in(made.manifest), made.files
+        extracted = extracting.extract(registry, image, Path(directory) / "content", max_bytes, None)
+    return entries_in(extracted.manifest), extracted.files
 
 
 def _entry(entry: CacheEntry) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def _entry(entry: CacheEntry) -> dict[str, Any]:
     }
 
 
-def _target(target: Target) -> dict[str, Any]:
+def _target(target: GpuTarget) -> dict[str, Any]:
     return {
         "backend": target.backend,
         "arch": target.arch,
@@ -75,7 +75,7 @@ def _target(target: Target) -> dict[str, Any]:
     }
 
 
-def _of_labels(image: CacheImage) -> list[dict[str, Any]]:
+def _entries_from_labels(image: CacheImage) -> list[dict[str, Any]]:
     """Return what the labels say of entries: one for each kind of GPU, without the hashes."""
     return [
         _entry(CacheEntry("", "", target.backend, target.arch, target.warp_size, target.ptx_version or None, ""))
@@ -83,7 +83,7 @@ def _of_labels(image: CacheImage) -> list[dict[str, Any]]:
     ]
 
 
-def _tell(image: CacheImage, entries: list[CacheEntry] | None) -> None:
+def _print_result(image: CacheImage, entries: list[CacheEntry] | None) -> None:
     size = f"{image.size_bytes} bytes" if image.size_bytes is not None else "unknown size"
     count = (
         count_of(image.entry_count, "entry", "entries")

@@ -10,9 +10,9 @@ from gkm.images.reference import Reference
 from gkm.images.registries import push as pushing
 
 from gkm_cli import disks
-from gkm_cli.answers import Output, OutputOption, line, show
-from gkm_cli.bars import bars
-from gkm_cli.registries import Access, CAFileOption, ConfigOption, PlainHTTPOption, RefArgument
+from gkm_cli.output import Output, OutputOption, line, show
+from gkm_cli.progress import progress_bars
+from gkm_cli.registries import CAFileOption, ConfigOption, PlainHTTPOption, RefArgument, RegistryAccess
 
 PathArgument = Annotated[Path, typer.Argument(metavar="PATH", help="An OCI layout or a docker-archive.")]
 
@@ -28,9 +28,9 @@ def push(
 ) -> None:
     """Push the image in PATH, an OCI layout or a docker-archive, as REF."""
     ref = Reference.parse(reference)
-    registry = Access.of(config, plain_http=plain_http, ca_file=ca_file).registry(ref)
-    with tempfile.TemporaryDirectory(prefix="gkm-push-") as work, bars("Pushing") as tell:
+    registry = RegistryAccess.from_options(config, plain_http=plain_http, ca_file=ca_file).registry(ref)
+    with tempfile.TemporaryDirectory(prefix="gkm-push-") as work, progress_bars("Pushing") as report:
         with disks.filling(Path(work), lambda: path.stat().st_size):
             image = sources.open_image(path, Path(work))
-        digest = pushing.image(registry, ref, image, lambda done, of: tell("Pushing", done, of))
+        digest = pushing.image(registry, ref, image, lambda done, of: report("Pushing", done, of))
     show({"image": str(ref), "digest": digest}, output, lambda: line(f"{ref.name}@{digest} pushed"))

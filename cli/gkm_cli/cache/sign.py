@@ -9,16 +9,16 @@ from typing import Annotated
 import typer
 from gkm.hoststate.escaping import escape
 from gkm.images.signatures.rekor import Rekor
-from gkm.images.signatures.sigstore_services import PUBLIC_FULCIO, PUBLIC_REKOR, Service
+from gkm.images.signatures.sigstore_services import PUBLIC_FULCIO, PUBLIC_REKOR, SigstoreService
 from gkm.images.signing import keyless as signing_keyless
 from gkm.images.signing import keys as signing_keys
 from gkm.images.signing import sign as signing
-from gkm.images.signing.forms import Signer
-from gkm.images.signing.keyless import MAX_TOKEN_BYTES, Authority
+from gkm.images.signing.forms import ImageSigner
+from gkm.images.signing.keyless import MAX_TOKEN_BYTES, FulcioConfig
 from gkm.images.signing.keys import PrivateKey
 
-from gkm_cli.answers import Output, OutputOption, WrongUsage, line, show
-from gkm_cli.registries import Access, CAFileOption, ConfigOption, PlainHTTPOption, RefArgument
+from gkm_cli.output import Output, OutputOption, UsageError, line, show
+from gkm_cli.registries import CAFileOption, ConfigOption, PlainHTTPOption, RefArgument, RegistryAccess
 from gkm_cli.signers import TrustedRootOption
 
 PASSWORD = "COSIGN_PASSWORD"  # noqa: S105 -- the name of the variable that cosign reads
@@ -56,10 +56,10 @@ def sign(
 ) -> None:
     """Sign the digest that REF names now, by a key or as an identity."""
     if bool(key) == bool(identity_token):
-        raise WrongUsage("exactly one of --key and --identity-token is needed", "name one")
+        raise UsageError("exactly one of --key and --identity-token is needed", "name one")
     if key and (fulcio_url or (trusted_root and not rekor_url)):
-        raise WrongUsage("--fulcio-url and --trusted-root mean nothing for this signature", "leave them out")
-    access = Access.of(config, plain_http=plain_http, ca_file=ca_file).without_mirrors()
+        raise UsageError("--fulcio-url and --trusted-root mean nothing for this signature", "leave them out")
+    access = RegistryAccess.from_options(config, plain_http=plain_http, ca_file=ca_file).without_mirrors()
     if identity_token:
         signer = _by_identity(identity_token, fulcio_url or PUBLIC_FULCIO, rekor_url or PUBLIC_REKOR, trusted_root)
     else:
@@ -67,17 +67,17 @@ def sign(
     registry, pinned = access.pinned(reference)
     signed = signing.sign(registry, pinned, signer)
     stored = {form.value: where for form, where in signed.stored.items()}
-    answer = {"digest": signed.digest, "signature": {"form": signed.form, "stored": stored}}
-    show(answer, output, lambda: line(f"{pinned} signed ({signed.form})"))
+    result = {"digest": signed.digest, "signature": {"form": signed.form, "stored": stored}}
+    show(result, output, lambda: line(f"{pinned} signed ({signed.form})"))
 
 
-def _by_key(key: str, rekor_url: str, trusted_root: Path | None) -> Signer:
+def _by_key(key: str, rekor_url: str, trusted_root: Path | None) -> ImageSigner:
     if rekor_url and not trusted_root:
-        raise WrongUsage("--rekor-url needs --trusted-root", "name the file with the log's key")
+        raise UsageError("--rekor-url needs --trusted-root", "name the file with the log's key")
     private = _read(key)
     if not rekor_url:
-        return Signer.by_key(private)
-    return Signer.by_key(private, Rekor(Service("Rekor", rekor_url)), str(trusted_root))
+        return ImageSigner.by_key(private)
+    return ImageSigner.by_key(private, Rekor(SigstoreService("Rekor", rekor_url)), str(trusted_root))
 
 
 def _read(key: str) -> PrivateKey:
@@ -88,13 +88,13 @@ def _read(key: str) -> PrivateKey:
     return signing_keys.read(key, b"", lambda: getpass(escape(f"password of {key}: ")).encode())
 
 
-def _by_identity(token: Path, fulcio_url: str, rekor_url: str, trusted_root: Path | None) -> Signer:
+def _by_identity(token: Path, fulcio_url: str, rekor_url: str, trusted_root: Path | None) -> ImageSigner:
     if not trusted_root:
-        raise WrongUsage(
+        raise UsageError(
             "--identity-token needs --trusted-root",
             "for the public Sigstore, `cosign trusted-root create --with-default-services` writes the file",
         )
     with token.open("rb") as file:
         text = file.read(MAX_TOKEN_BYTES + 1).decode("ascii", "replace").strip()
-    authority = Authority(Service("Fulcio", fulcio_url), str(trusted_root))
-    return signing_keyless.signer(authority, text, Rekor(Service("Rekor", rekor_url)))
+    authority = FulcioConfig(SigstoreService("Fulcio", fulcio_url), str(trusted_root))
+    return signing_keyless.signer(authority, text, Rekor(SigstoreService("Rekor", rekor_url)))

@@ -4,18 +4,18 @@ from typing import Any
 
 from gkm.images.signatures.verify import Finding, Verdict
 
-from gkm_cli.answers import No, Output, OutputOption, line, show, table
-from gkm_cli.registries import Access, CAFileOption, ConfigOption, PlainHTTPOption, RefArgument
+from gkm_cli.output import NegativeResult, Output, OutputOption, line, show, table
+from gkm_cli.registries import CAFileOption, ConfigOption, PlainHTTPOption, RefArgument, RegistryAccess
 from gkm_cli.signers import (
     IdentityOption,
     IssuerOption,
     KeyOption,
     NamespaceOption,
     PolicyOption,
-    Signers,
+    SignerOptions,
     TrustedRootOption,
-    judged,
     verification,
+    verify_image,
 )
 
 
@@ -34,20 +34,20 @@ def verify(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Resolve REF and say of every signature whether it counts, and why; exit 3 when the image is not verified."""
-    access = Access.of(config, plain_http=plain_http, ca_file=ca_file)
-    wanted = verification(Signers(key, identity, issuer, trusted_root, policy), access.config)
+    access = RegistryAccess.from_options(config, plain_http=plain_http, ca_file=ca_file)
+    wanted = verification(SignerOptions(key, identity, issuer, trusted_root, policy), access.config)
     registry, pinned = access.pinned(reference)
-    verdict = judged(registry, pinned, wanted, namespace)
-    answer = {
+    verdict = verify_image(registry, pinned, wanted, namespace)
+    result = {
         "digest": pinned.digest,
         "verified": bool(verdict.verified),
         "message": verdict.message,
         "matched": _matched(verdict),
         "signatures": [_signature(found) for found in verdict.findings],
     }
-    show(answer, output, lambda: _tell(verdict))
+    show(result, output, lambda: _print_result(verdict))
     if not verdict.verified:
-        raise No
+        raise NegativeResult
 
 
 def _matched(verdict: Verdict) -> dict[str, Any] | None:
@@ -63,12 +63,12 @@ def _signature(found: Finding) -> dict[str, Any]:
     return {"policy": found.policy, "form": found.form.value, **who, "ok": found.ok, "reason": found.reason}
 
 
-def _tell(verdict: Verdict) -> None:
+def _print_result(verdict: Verdict) -> None:
     line(("verified: " if verdict.verified else "not verified: ") + verdict.message)
     if verdict.findings:
-        rows = [(f.form.value, _who(f), "yes" if f.ok else "no", f.reason) for f in verdict.findings]
+        rows = [(f.form.value, _signer(f), "yes" if f.ok else "no", f.reason) for f in verdict.findings]
         table(("form", "signer", "counts", "why"), rows)
 
 
-def _who(found: Finding) -> str:
+def _signer(found: Finding) -> str:
     return f"{found.identity} of {found.issuer}" if found.identity else found.key_id[:12]

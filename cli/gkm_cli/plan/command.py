@@ -81,23 +81,25 @@ def plan(
 ) -> None:
     """Say where the groups of runs would go, offline, and why; exit 3 when a run does not fit."""
     try:
-        from gkm_cli.plan.planning import Given, answer  # noqa: PLC0415 -- no other command waits for numpy
+        from gkm_cli.plan.planning import PlanOptions, print_plan  # noqa: PLC0415 -- no other command waits for numpy
     except ModuleNotFoundError as error:
-        from gkm_cli.plan.unplanned import Unplanned  # noqa: PLC0415 -- as above
+        from gkm_cli.plan.errors import PlanningFailed  # noqa: PLC0415 -- as above
 
-        raise Unplanned(f"{error.name} is not installed; install GKM with its extra: pip install '.[cli]'") from error
+        raise PlanningFailed(
+            f"{error.name} is not installed; install GKM with its extra: pip install '.[cli]'"
+        ) from error
 
-    given = Given(
+    given = PlanOptions(
         nodes=tuple(nodes),
         pods=tuple(pods or ()),
         runs=tuple(run),
         policy=policy,
         config=config,
         explains=explain,
-        standing=standing,
-        waits=standing_waits,
+        previous_plan=standing,
+        pods_pending=standing_waits,
         what_if=what_if,
         seconds=seconds,
         image=image,
     )
-    answer(given, output)
+    print_plan(given, output)

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from gkm_cli.answers import WrongUsage
-from gkm_cli.bars import bars
+from gkm_cli.output import UsageError
+from gkm_cli.progress import progress_bars
 
 STDIN = Path("-")
 PIECE_BYTES = 1 << 20
@@ -16,14 +16,14 @@ LONG_BYTES = 128 << 20
 """What takes over a second to read has a bar."""
 
 
-def once(paths: Iterable[Path]) -> None:
+def check_stdin_once(paths: Iterable[Path]) -> None:
     """Refuse standard input for two things: the second would be empty.
 
     Raises:
         WrongUsage: it is.
     """
     if sum(path == STDIN for path in paths) > 1:
-        raise WrongUsage("standard input (-) is given for several things", "give a file for all but one")
+        raise UsageError("standard input (-) is given for several things", "give a file for all but one")
 
 
 def name(path: Path) -> str:
@@ -45,15 +45,15 @@ def pieces(path: Path, stage: str) -> Iterator[bytes]:
         if not stat.S_ISREG(size.st_mode) or size.st_size < LONG_BYTES:
             yield from _read(file)
             return
-        with bars(stage) as told:
+        with progress_bars(stage) as report:
             done = 0
             for piece in _read(file):
                 yield piece
                 done += len(piece)
-                told(stage, done, size.st_size)
+                report(stage, done, size.st_size)
 
 
-def whole(path: Path, most: int) -> bytes:
+def read_all(path: Path, limit: int) -> bytes:
     """Return the bytes of a file.
 
     Raises:
@@ -63,8 +63,8 @@ def whole(path: Path, most: int) -> bytes:
     found = b""
     for piece in pieces(path, name(path)):
         found += piece
-        if len(found) > most:
-            raise WrongUsage(f"{name(path)} has more than the {most} bytes that are read", "split it")
+        if len(found) > limit:
+            raise UsageError(f"{name(path)} has more than the {limit} bytes that are read", "split it")
     return found
 
 

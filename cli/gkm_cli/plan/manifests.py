@@ -18,7 +18,7 @@ from gkm.packing.inventory import Inventory
 from gkm.packing.values import Group, Plan
 from gkm.topology.taints import DEFAULT_TOLERATIONS
 
-from gkm_cli.plan.runs import Asked
+from gkm_cli.plan.runs import ParsedRun
 
 Json = dict[str, Any]
 GROUP_LABEL = "gkm.io/group"
@@ -33,7 +33,7 @@ _OWN_PREFIXES = ("batch.kubernetes.io/", f"{GROUP}/")
 """Labels that say whose a pod is, by us or by the Job controller: the API server refuses a Job that forges its own."""
 
 
-class _Part(NamedTuple):
+class _JobShape(NamedTuple):
     """Nodes of a group that take `pods` pods each. `even` says that one of them has room for more."""
 
     group: Group
@@ -43,9 +43,9 @@ class _Part(NamedTuple):
     even: bool
 
 
-def jobs(run: Asked, plan: Plan, inventory: Inventory, image: str) -> Iterator[Json]:
+def jobs(run: ParsedRun, plan: Plan, inventory: Inventory, image: str) -> Iterator[Json]:
     """Yield the Jobs of a plan, group after group; every one of them is whole, and can be applied as it is."""
-    room = {node.name: node.free // plan.request.pod_gpus for node in inventory.nodes}
+    pod_capacity = {node.name: node.free // plan.request.pod_gpus for node in inventory.nodes}
     for group in plan.groups:
         alike: dict[int, list[str]] = {}
         for name, gpus in group.nodes:
@@ -53,11 +53,11 @@ def jobs(run: Asked, plan: Plan, inventory: Inventory, image: str) -> Iterator[J
         for pods, names in sorted(alike.items(), reverse=True):
             suffix = f"g{group.index}" + (f"-{pods}" if len(alike) > 1 else "")
             # A single node takes all of them in any case.
-            even = len(names) > 1 and any(room[name] > pods for name in names)
-            yield _job(run, plan, _Part(group, suffix, names, pods, even), image)
+            even = len(names) > 1 and any(pod_capacity[name] > pods for name in names)
+            yield _job(run, plan, _JobShape(group, suffix, names, pods, even), image)
 
 
-def _job(run: Asked, plan: Plan, part: _Part, image: str) -> Json:
+def _job(run: ParsedRun, plan: Plan, part: _JobShape, image: str) -> Json:
     group, count = part.group, part.pods * len(part.nodes)
     name = f"{_base(run.name)}-{part.suffix}"
     labels = {**_passed_on(run.spec.labels), RUN_LABEL: run.name, GROUP_LABEL: str(group.index)}
@@ -70,7 +70,7 @@ def _job(run: Asked, plan: Plan, part: _Part, image: str) -> Json:
         "affinity": {
             "nodeAffinity": {
                 "requiredDuringSchedulingIgnoredDuringExecution": {
-                    "nodeSelectorTerms": [_only(node) for node in part.nodes]
+                    "nodeSelectorTerms": [_node_term(node) for node in part.nodes]
                 }
             }
         },
@@ -79,7 +79,7 @@ def _job(run: Asked, plan: Plan, part: _Part, image: str) -> Json:
         ],
     }
     if part.even:
-        pod["topologySpreadConstraints"] = [_evenly({"batch.kubernetes.io/job-name": name})]
+        pod["topologySpreadConstraints"] = [_spread_constraint({"batch.kubernetes.io/job-name": name})]
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -98,15 +98,15 @@ def _passed_on(labels: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in labels.items() if key not in _JOBS_OWN and not key.startswith(_OWN_PREFIXES)}
 
 
-def _namespace(run: Asked) -> Json:
+def _namespace(run: ParsedRun) -> Json:
     return {"namespace": run.namespace} if run.namespace else {}
 
 
-def _only(node: str) -> Json:
+def _node_term(node: str) -> Json:
     return {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
 
 
-def _evenly(labels: Mapping[str, str]) -> Json:
+def _spread_constraint(labels: Mapping[str, str]) -> Json:
     return {
         "maxSkew": 1,
         "topologyKey": "kubernetes.io/hostname",
@@ -115,7 +115,7 @@ def _evenly(labels: Mapping[str, str]) -> Json:
     }
 
 
-def _tolerations(run: Asked) -> list[Json]:
+def _tolerations(run: ParsedRun) -> list[Json]:
     tolerations = DEFAULT_TOLERATIONS if run.spec.tolerations is None else run.spec.tolerations
     fields = ("key", "operator", "value", "effect")
     return [{field: getattr(each, field) for field in fields if getattr(each, field)} for each in tolerations]

@@ -8,7 +8,7 @@ from gkm.api.node_names import fold
 _NUMBER = re.compile(r"([0-9]+)")
 
 
-def folded(names: Iterable[str]) -> str:
+def fold_names(names: Iterable[str]) -> str:
     """Return names, each once; gpu-2 comes before gpu-10, so that numbers become ranges."""
     return fold(sorted(set(names), key=_numbered))
 

@@ -22,24 +22,24 @@ class ObjectsUnreadable(ValueError):
     """The text holds no such objects; the message says where."""
 
 
-class Found(NamedTuple):
+class ParsedObject(NamedTuple):
     """An object, and where it stands in its file: `document 2`, `items[7]`; empty for the only one."""
 
     where: str
     value: dict[str, Any]
 
-    def called(self, path: str) -> str:
+    def describe(self, path: str) -> str:
         """Return path and place for a sentence."""
         return f"{path}, {self.where}" if self.where else path
 
 
-def objects(text: bytes, kind: str) -> tuple[Found, ...]:
+def objects(text: bytes, kind: str) -> tuple[ParsedObject, ...]:
     """Return the objects of a kind in a text; the items of lists stand for themselves.
 
     Raises:
         ObjectsUnreadable: it is neither YAML nor JSON, has none or too many of them, or one of another kind or version.
     """
-    found: list[Found] = []
+    found: list[ParsedObject] = []
     for where, value in _documents(text):
         for object_ in _listed(where, value, kind):
             _check(object_, kind)
@@ -51,7 +51,7 @@ def objects(text: bytes, kind: str) -> tuple[Found, ...]:
     return tuple(found)
 
 
-def bare(text: bytes) -> dict[str, Any] | None:
+def single_mapping(text: bytes) -> dict[str, Any] | None:
     """Return what is one mapping without a kind, as an answer of ours is; None where it is something else.
 
     Raises:
@@ -86,11 +86,11 @@ def _documents(text: bytes) -> Iterator[tuple[str, object]]:
             yield where, value
 
 
-def _listed(where: str, value: object, kind: str) -> Iterator[Found]:
+def _listed(where: str, value: object, kind: str) -> Iterator[ParsedObject]:
     if not isinstance(value, dict):
         raise ObjectsUnreadable(f"{where or 'it'} is no object with a kind")
     if value.get("kind") not in ("List", f"{kind}List"):
-        yield Found(where, value)
+        yield ParsedObject(where, value)
         return
     items = value.get("items") or []
     if not isinstance(items, list):
@@ -99,10 +99,10 @@ def _listed(where: str, value: object, kind: str) -> Iterator[Found]:
         at = f"items[{number}]"
         if not isinstance(item, dict):
             raise ObjectsUnreadable(f"{at} is no object")
-        yield Found(f"{where}, {at}" if where else at, item)
+        yield ParsedObject(f"{where}, {at}" if where else at, item)
 
 
-def _check(found: Found, kind: str) -> None:
+def _check(found: ParsedObject, kind: str) -> None:
     said, version = found.value.get("kind"), found.value.get("apiVersion")
     where = found.where or "it"
     if said != kind:
@@ -117,15 +117,21 @@ def _what(kind: object) -> str:
 
 def _bounded(value: object) -> None:
     """Refuse what is larger or deeper than any object of ours, before anything walks it."""
-    waiting: list[tuple[object, int]] = [(value, 0)]
+    pending: list[tuple[object, int]] = [(value, 0)]
     seen = 0
-    while waiting:
-        one, depth = waiting.pop()
-        inside = [*one.keys(), *one.values()] if isinstance(one, dict) else one if isinstance(one, list) else []
+    while pending:
+        current, depth = pending.pop()
+        inside = (
+            [*current.keys(), *current.values()]
+            if isinstance(current, dict)
+            else current
+            if isinstance(current, list)
+            else []
+        )
         seen += 1 + len(inside)
         if seen > MAX_VALUES or depth > MAX_DEPTH:
             raise ObjectsUnreadable("it is larger or deeper than any such file")
-        waiting += [(entry, depth + 1) for entry in inside if isinstance(entry, dict | list)]
+        pending += [(entry, depth + 1) for entry in inside if isinstance(entry, dict | list)]
 
 
 def _short(said: object) -> str:

@@ -13,9 +13,9 @@ from gkm.packing.batches.values import MAX_RUNS
 from gkm.packing.values import Policy, Request
 from gkm.topology.eligibility import Demand
 
-from gkm_cli.answers import WrongUsage
+from gkm_cli.output import UsageError
 from gkm_cli.plan import files, run_labels, schema
-from gkm_cli.plan.objects import Found, ObjectsUnreadable, objects
+from gkm_cli.plan.objects import ObjectsUnreadable, ParsedObject, objects
 
 MAX_BYTES = 16 << 20
 MAX_NAMESPACE = 63
@@ -24,7 +24,7 @@ _HINT = "give manifests of Runs (gkm.io/v1alpha1), or what `kubectl get runs -o 
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ParsedRun:
     """A run as it is planned. `namespace` is empty where the manifest has none."""
 
     name: str
@@ -34,74 +34,74 @@ class Asked:
     request: Request
 
     @property
-    def called(self) -> str:
+    def qualified_name(self) -> str:
         """Return namespace/name, or the name alone."""
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
-def read(paths: Iterable[Path], policy: str, *, overrides: bool) -> tuple[Asked, ...]:
+def read(paths: Iterable[Path], policy: str, *, overrides: bool) -> tuple[ParsedRun, ...]:
     """Return the runs in files. `policy` is for those that name none; with `overrides`, for all.
 
     Raises:
         OSError: a file cannot be read.
         WrongUsage: which file and object, and what is wrong with it.
     """
-    runs: list[Asked] = []
+    runs: list[ParsedRun] = []
     for path in paths:
-        text = files.whole(path, MAX_BYTES)
+        text = files.read_all(path, MAX_BYTES)
         try:
             found = objects(text, "Run")
         except ObjectsUnreadable as error:
-            raise WrongUsage(f"{files.name(path)}: {error}", _HINT) from error
-        runs += [_asked(one, one.called(files.name(path)), policy, overrides=overrides) for one in found]
+            raise UsageError(f"{files.name(path)}: {error}", _HINT) from error
+        runs += [_parse_run(one, one.describe(files.name(path)), policy, overrides=overrides) for one in found]
     if len(runs) > MAX_RUNS:
-        raise WrongUsage(f"these are {len(runs)} runs", f"give at most {MAX_RUNS} at once")
+        raise UsageError(f"these are {len(runs)} runs", f"give at most {MAX_RUNS} at once")
     _distinct(runs)
     return tuple(runs)
 
 
-def _distinct(runs: Iterable[Asked]) -> None:
+def _distinct(runs: Iterable[ParsedRun]) -> None:
     seen: set[str] = set()
     for run in runs:
-        if run.called in seen:
-            raise WrongUsage(f"two runs are called {run.called}", "give every run once")
-        seen.add(run.called)
+        if run.qualified_name in seen:
+            raise UsageError(f"two runs are called {run.qualified_name}", "give every run once")
+        seen.add(run.qualified_name)
 
 
-def _asked(found: Found, where: str, policy: str, *, overrides: bool) -> Asked:
-    known = schema.of("Run")
-    if path := next(schema.unknown(found.value, known), None):
-        raise WrongUsage(f"{where}: a Run has no field {ascii(path[:200])[1:-1]}", _meant(path))
+def _parse_run(found: ParsedObject, where: str, policy: str, *, overrides: bool) -> ParsedRun:
+    known = schema.schema_of("Run")
+    if path := next(schema.unknown_fields(found.value, known), None):
+        raise UsageError(f"{where}: a Run has no field {ascii(path[:200])[1:-1]}", _suggestion(path))
     try:
         run = msgspec.convert(found.value, type=Run)
     except (msgspec.ValidationError, RecursionError) as error:
-        raise WrongUsage(f"{where}: {ascii(str(error)[:300])[1:-1]}", "correct it") from error
+        raise UsageError(f"{where}: {ascii(str(error)[:300])[1:-1]}", "correct it") from error
     name, namespace = run.metadata.name, run.metadata.namespace
     if not (_NAME.fullmatch(name) and len(name) <= MAX_NAME):
-        raise WrongUsage(
+        raise UsageError(
             f"{where}: metadata.name {name[:80]!a} names no Run",
             f"give it one of up to {MAX_NAME} lower case letters, digits, '-' and '.'",
         )
     if namespace and not (_NAME.fullmatch(namespace) and len(namespace) <= MAX_NAMESPACE):
-        raise WrongUsage(f"{where}: metadata.namespace {namespace[:80]!a} is none", "correct it")
+        raise UsageError(f"{where}: metadata.namespace {namespace[:80]!a} is none", "correct it")
     if overrides:
         run = msgspec.structs.replace(run, spec=msgspec.structs.replace(run.spec, policy=Policy(policy).value))
     try:
         request, demand = asked.request(run.spec, policy), asked.demand(run.spec)
     except ValueError as error:
-        raise WrongUsage(f"{where}: {error}", "correct its spec") from error
+        raise UsageError(f"{where}: {error}", "correct its spec") from error
     if fault := next(run_labels.faults(run.spec), None):
-        raise WrongUsage(f"{where}: {fault}", "a key or value has up to 63 letters, digits, '-', '_' and '.'")
+        raise UsageError(f"{where}: {fault}", "a key or value has up to 63 letters, digits, '-', '_' and '.'")
     malleable = run.spec.malleability
     if malleable and malleable.min_gpus > run.spec.gpus:
-        raise WrongUsage(f"{where}: spec.malleability.minGPUs is more than spec.gpus", "correct its spec")
-    return Asked(name, namespace, run.spec, demand, request)
+        raise UsageError(f"{where}: spec.malleability.minGPUs is more than spec.gpus", "correct its spec")
+    return ParsedRun(name, namespace, run.spec, demand, request)
 
 
-def _meant(path: str) -> str:
+def _suggestion(path: str) -> str:
     """Return what to type instead of a field that is not there."""
     *above, field = re.sub(r"\[[0-9]+\]", ".", path).split(".")
-    here = schema.of("Run")
+    here = schema.schema_of("Run")
     for part in above:
         here = here.get("items", here) if not part else here.get("properties", {}).get(part, here)
     fields = sorted(here.get("properties", {}))

@@ -8,14 +8,14 @@ from gkm.api.crds import KINDS, definition
 
 
 @cache
-def of(kind: str) -> Mapping[str, Any]:
+def schema_of(kind: str) -> Mapping[str, Any]:
     """Return the schema of a kind, as the API server has it."""
     (found,) = (known for known in KINDS if known.type.__name__ == kind)
     version: Mapping[str, Any] = definition(found)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     return version
 
 
-def unknown(value: object, schema: Mapping[str, Any], path: str = "") -> Iterator[str]:
+def unknown_fields(value: object, schema: Mapping[str, Any], path: str = "") -> Iterator[str]:
     """Yield the paths of the fields that a schema does not have, as the API server's strict validation does.
 
     Where the schema names no fields, as for labels and metadata, any may be.
@@ -23,12 +23,12 @@ def unknown(value: object, schema: Mapping[str, Any], path: str = "") -> Iterato
     if isinstance(value, list):
         items = schema.get("items", {})
         for number, item in enumerate(value):
-            yield from unknown(item, items, f"{path}[{number}]")
+            yield from unknown_fields(item, items, f"{path}[{number}]")
     fields = schema.get("properties")
     if isinstance(value, dict) and fields is not None:
         for key, inner in value.items():
             at = f"{path}.{key}" if path else str(key)
             if key in fields:
-                yield from unknown(inner, fields[key], at)
+                yield from unknown_fields(inner, fields[key], at)
             else:
                 yield at

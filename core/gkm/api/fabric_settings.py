@@ -13,7 +13,7 @@ Program = Annotated[str, Meta(max_length=255, pattern=r"^(/[A-Za-z0-9_+-][A-Za-z
 LabelText = Annotated[str, Meta(max_length=63)]
 
 
-class Settle(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class SettleThresholds(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """How long a change for the worse, or to another domain, must last before it is told: both must be reached."""
 
     readings: Annotated[int, Meta(ge=1, le=100)] = 3
@@ -47,5 +47,5 @@ class Fabric(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
 
     cache_labels: bool = False
     lldpcli: Program = ""
-    settle: Settle = field(default_factory=Settle)
+    settle: SettleThresholds = field(default_factory=SettleThresholds)
     ibnetdiscover: Ibnetdiscover = field(default_factory=Ibnetdiscover)

@@ -66,7 +66,7 @@ class InfiniBandPort(Struct, frozen=True, rename="camel", omit_defaults=True):
     """Speed of the port, as the kernel names it, such as 400 Gb/sec (4X NDR)."""
 
 
-class Neighbour(Struct, frozen=True, rename="camel", omit_defaults=True):
+class LldpNeighbor(Struct, frozen=True, rename="camel", omit_defaults=True):
     """Who is at the other end of an Ethernet cable, as it says by LLDP (IEEE 802.1AB)."""
 
     chassis_id: Annotated[Name, Meta(min_length=1)] = field(name="chassisID")
@@ -82,7 +82,7 @@ class EthernetLink(Struct, frozen=True):
 
     interface: Device
     """Name of the interface on the node."""
-    neighbour: Neighbour
+    neighbour: LldpNeighbor
 
 
 class NodeFabricStatus(Struct, frozen=True, rename="camel", omit_defaults=True):

@@ -6,6 +6,6 @@ def count_of(count: int, noun: str, plural: str = "") -> str:
     return f"{count} {agree(count, noun, plural or noun + 's')}"
 
 
-def agree(count: int, one: str, many: str) -> str:
+def agree(count: int, singular: str, plural: str) -> str:
     """Return the word that agrees with a number."""
-    return one if count == 1 else many
+    return singular if count == 1 else plural

@@ -44,17 +44,17 @@ def fold(names: Sequence[str]) -> str:
     Raises:
         ValueError: a name is none of a node.
     """
-    parts = (_parted(name, sum(1 for _ in same)) for name, same in groupby(names))
-    return ",".join(_written(list(family)) for _, family in groupby(parts, lambda part: part.family))
+    parts = (_split_number(name, sum(1 for _ in same)) for name, same in groupby(names))
+    return ",".join(_format_family(list(family)) for _, family in groupby(parts, lambda part: part.family))
 
 
-def unfold(text: str, most: int = MAX_NAMES) -> tuple[str, ...]:
+def unfold(text: str, limit: int = MAX_NAMES) -> tuple[str, ...]:
     """Return the names in a text, in their order.
 
     Raises:
         NamesUnreadable: it is none that `fold` writes, or of more than `most` names (or than MAX_NAMES).
     """
-    most = min(most, MAX_NAMES)
+    limit = min(limit, MAX_NAMES)
     found: list[str] = []
     at = 0
     while at <= len(text):
@@ -63,9 +63,9 @@ def unfold(text: str, most: int = MAX_NAMES) -> tuple[str, ...]:
             raise NamesUnreadable(f"no names of nodes at {text[at : at + 32]!a}")
         times = int(part["times"] or 1)
         # Before anything is written out: ten bytes can say a million names.
-        room = (most - len(found)) // times
+        room = (limit - len(found)) // times
         if not room:
-            raise NamesUnreadable(f"more than {most} names of nodes")
+            raise NamesUnreadable(f"more than {limit} names of nodes")
         numbers = [""] if part["name"] else _numbers(part["ranges"], room)
         before, after = part["name"] or part["before"], part["after"] or ""
         found += [name for number in numbers for name in [f"{before}{number}{after}"] * times]
@@ -73,7 +73,7 @@ def unfold(text: str, most: int = MAX_NAMES) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _parted(name: str, times: int) -> _Numbered:
+def _split_number(name: str, times: int) -> _Numbered:
     if not _NAME.fullmatch(name):
         raise ValueError(f"{name[:63]!a} is no name of a node")
     numbered = _NUMBERED.fullmatch(name)
@@ -82,7 +82,7 @@ def _parted(name: str, times: int) -> _Numbered:
     return _Numbered(numbered["before"], numbered["number"], numbered["after"], times)
 
 
-def _written(family: Sequence[_Numbered]) -> str:
+def _format_family(family: Sequence[_Numbered]) -> str:
     """Return names as one part that differ in their numbers at most; without numbers they are of one name."""
     first = family[0]
     ranges = list(_ranges([part.number for part in family]))
@@ -106,15 +106,15 @@ def _padded(number: int, like: str) -> str:
     return str(number).zfill(len(like))
 
 
-def _numbers(ranges: str, most: int) -> Iterator[str]:
+def _numbers(ranges: str, limit: int) -> Iterator[str]:
     for text in ranges.split(","):
         found = _RANGE.fullmatch(text)
         if found is None:
             raise NamesUnreadable(f"no range of numbers: {text[:40]!a}")
         first, last = found["first"], found["last"] or found["first"]
         count = int(last) - int(first) + 1
-        if not 1 <= count <= most:
-            raise NamesUnreadable(f"the range {text} has {count} names: 1 to {most} are possible here")
-        most -= count
+        if not 1 <= count <= limit:
+            raise NamesUnreadable(f"the range {text} has {count} names: 1 to {limit} are possible here")
+        limit -= count
         for number in range(int(first), int(last) + 1):
             yield _padded(number, first)

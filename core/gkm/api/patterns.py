@@ -18,7 +18,7 @@ MAX_SUBJECT = 1024
 """Characters in a subject; a longer one matches nothing."""
 
 
-def whole(pattern: str) -> Callable[[str], bool]:
+def full_match(pattern: str) -> Callable[[str], bool]:
     """Return whether a text as a whole matches `pattern`: `a.c` does not match `xabc`, and `$` changes nothing.
 
     Raises:

@@ -6,7 +6,7 @@ from msgspec import Meta, Struct, field
 
 from gkm.api.caches import DateTime
 from gkm.api.meta import API_VERSION, Conditions, ObjectMeta
-from gkm.api.runs import GPUs, Labels, NoGPUs, PolicyName, RunMalleability
+from gkm.api.runs import GPUs, GPUsOrZero, Labels, PolicyName, RunMalleability
 
 _INT32 = {"format": "int32"}
 Count = Annotated[int, Meta(ge=0, extra_json_schema=_INT32)]
@@ -76,7 +76,7 @@ class PlanScope(Struct, frozen=True, rename={"max_gpus": "maxGPUs"}):
 
     name: str
     """Name of the scope in the run."""
-    max_gpus: NoGPUs
+    max_gpus: GPUsOrZero
     """GPUs that the scope gives at most, spares included."""
 
 

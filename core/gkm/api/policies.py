@@ -34,13 +34,13 @@ class Identity(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
         if bool(self.subject) == bool(self.subject_reg_exp):
             raise ValueError("an identity has exactly one of `subject` and `subjectRegExp`")
         if self.subject_reg_exp:
-            patterns.whole(self.subject_reg_exp)
+            patterns.full_match(self.subject_reg_exp)
 
     def matches(self, issuer: str, subject: str) -> bool:
         """Return whether this names the holder of a certificate."""
         if issuer != self.issuer or not subject:
             return False
-        return patterns.whole(self.subject_reg_exp)(subject) if self.subject_reg_exp else subject == self.subject
+        return patterns.full_match(self.subject_reg_exp)(subject) if self.subject_reg_exp else subject == self.subject
 
     def __str__(self) -> str:
         """Return it for a sentence."""

@@ -16,7 +16,7 @@ MAX_FIXES = 8
 
 PolicyName = Literal["fewest-domains", "fewest-blocks", "least-waste"]
 GPUs = Annotated[int, Meta(ge=1, le=MAX_GPUS, extra_json_schema={"format": "int32"})]
-NoGPUs = Annotated[int, Meta(ge=0, le=MAX_GPUS, extra_json_schema={"format": "int32"})]
+GPUsOrZero = Annotated[int, Meta(ge=0, le=MAX_GPUS, extra_json_schema={"format": "int32"})]
 Flavor = Annotated[str, Meta(min_length=1, max_length=63, pattern="^[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?$")]
 Name = Annotated[str, Meta(min_length=1, max_length=63, pattern="^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
 RUN_LABEL = f"{GROUP}/run"
@@ -65,7 +65,7 @@ class RunScope(Struct, frozen=True, omit_defaults=True, rename={"max_gpus": "max
 
     name: Name
     """Name of the scope, unique in the run."""
-    max_gpus: NoGPUs
+    max_gpus: GPUsOrZero
     """GPUs that the scope gives at most, spares included."""
     selector: RunSelector = field(default_factory=RunSelector)
 
@@ -164,7 +164,9 @@ class RunStatus(
     """metadata.generation that this status is about."""
     plan_ref: PlanReference | None = None
     """The newest plan of the run."""
-    gpus: Annotated[NoGPUs, Meta(description="What is planned: less than asked for where a run may be smaller.")] = 0
+    gpus: Annotated[
+        GPUsOrZero, Meta(description="What is planned: less than asked for where a run may be smaller.")
+    ] = 0
     domains: Annotated[int, Meta(ge=0, extra_json_schema={"format": "int32"})] = 0
     """Fabric domains that the groups of the plan lie in."""
     binding_level: Annotated[str, Meta(description="What keeps the run from fitting.", max_length=63)] = ""

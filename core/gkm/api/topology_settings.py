@@ -48,7 +48,7 @@ class Topology(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     missing_fabric: Literal["own", "quarantine"] = "own"
 
 
-class AskedGroup(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class MixGroup(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """Groups of `gpus` GPUs in pods of `gpus_per_pod`: `weight` parts of all groups that users ask for."""
 
     gpus: Annotated[int, Meta(ge=1, le=10**9)]
@@ -61,10 +61,10 @@ class AskedGroup(Struct, frozen=True, rename="camel", forbid_unknown_fields=True
             raise ValueError(f"a group of {self.gpus} GPUs does not divide into pods of {self.gpus_per_pod}")
 
 
-def _usual_mix() -> list[AskedGroup]:
+def _default_mix() -> list[MixGroup]:
     """Return the groups of the stream in bench/packing_stream_runs.py, in pods that fit nodes of 4 and of 8 GPUs."""
     sizes = ((4, 40), (8, 14), (16, 44), (32, 17), (64, 24), (72, 2))
-    return [AskedGroup(gpus, 4, weight) for gpus, weight in sizes]
+    return [MixGroup(gpus, 4, weight) for gpus, weight in sizes]
 
 
 class Packing(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -77,5 +77,5 @@ class Packing(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
 
     policy: Literal["fewest-domains", "fewest-blocks", "least-waste"] = "fewest-domains"
     plan_ttl: Annotated[float, Meta(gt=0, le=LONGEST_SECONDS)] = field(default=900.0, name="planTTL")
-    mix: Annotated[list[AskedGroup], Meta(min_length=1, max_length=32)] = field(default_factory=_usual_mix)
+    mix: Annotated[list[MixGroup], Meta(min_length=1, max_length=32)] = field(default_factory=_default_mix)
     flavors: Annotated[list[LabelValue], Meta(max_length=64)] = field(default_factory=list)

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 from gkm.gpus import pci
-from gkm.gpus.asking import Caller
+from gkm.gpus.driver_calls import DriverCalls
 from gkm.gpus.values import MAX_GPUS, Gpu, Inventory, printable
 
 BACKEND = "hip"
@@ -34,12 +34,12 @@ class Amd:
         except Exception as error:  # noqa: BLE001 -- it loads a library when imported, and fails in ways of its own
             if isinstance(error, ModuleNotFoundError) and error.name == BINDING:
                 return Inventory()
-            return _away(devices, f"{BINDING} cannot be imported: {error}")
+            return _not_started(devices, f"{BINDING} cannot be imported: {error}")
         try:
             smi.amdsmi_init()
-        except Exception as error:  # noqa: BLE001 -- see gkm.gpus.asking
-            code, message = named(error) or (type(error).__name__, str(error))
-            return _away(devices, f"amdsmi_init: {code}: {message}")
+        except Exception as error:  # noqa: BLE001 -- see gkm.gpus.driver_calls
+            code, message = describe_error(error) or (type(error).__name__, str(error))
+            return _not_started(devices, f"amdsmi_init: {code}: {message}")
         try:
             return _inventory(smi)
         finally:
@@ -47,7 +47,7 @@ class Amd:
                 smi.amdsmi_shut_down()
 
 
-def _away(devices: Path, why: str) -> Inventory:
+def _not_started(devices: Path, why: str) -> Inventory:
     """Return what it means that AMD SMI does not start: an error only where its driver holds, or could hold, a GPU."""
     if any(driver in ("", DRIVER) for driver in pci.drivers_of_gpus(pci.AMD, devices)):
         return Inventory(errors=(printable(why),))
@@ -55,26 +55,26 @@ def _away(devices: Path, why: str) -> Inventory:
 
 
 def _inventory(smi: ModuleType) -> Inventory:
-    system = Caller(named)
+    system = DriverCalls(describe_error)
     nothing: list[object] = []
-    handles = system.ask("amdsmi_get_processor_handles", lambda: list(smi.amdsmi_get_processor_handles()), nothing)
+    handles = system.query("amdsmi_get_processor_handles", lambda: list(smi.amdsmi_get_processor_handles()), nothing)
     gpus = tuple(_gpu(smi, index, handle) for index, handle in enumerate(handles[:MAX_GPUS]))
     return Inventory(gpus=gpus, errors=system.errors)
 
 
 def _gpu(smi: ModuleType, index: int, handle: object) -> Gpu:
-    caller = Caller(named)
-    ask = caller.ask
+    caller = DriverCalls(describe_error)
+    query = caller.query
     nothing: dict[str, object] = {}
-    asic = ask("amdsmi_get_gpu_asic_info", lambda: dict(smi.amdsmi_get_gpu_asic_info(handle)), nothing)
-    arch = ask("amdsmi_get_gpu_asic_info", lambda: _arch(asic), "") if asic else ""
-    uuid = ask("amdsmi_get_gpu_device_uuid", lambda: str(smi.amdsmi_get_gpu_device_uuid(handle)), "")
-    driver = ask(
+    asic = query("amdsmi_get_gpu_asic_info", lambda: dict(smi.amdsmi_get_gpu_asic_info(handle)), nothing)
+    arch = query("amdsmi_get_gpu_asic_info", lambda: _arch(asic), "") if asic else ""
+    uuid = query("amdsmi_get_gpu_device_uuid", lambda: str(smi.amdsmi_get_gpu_device_uuid(handle)), "")
+    driver = query(
         "amdsmi_get_gpu_driver_info", lambda: str(smi.amdsmi_get_gpu_driver_info(handle)["driver_version"]), ""
     )
-    address = ask("amdsmi_get_gpu_device_bdf", lambda: str(smi.amdsmi_get_gpu_device_bdf(handle)), "")
+    address = query("amdsmi_get_gpu_device_bdf", lambda: str(smi.amdsmi_get_gpu_device_bdf(handle)), "")
     # In bytes, where the two calls that tell more of the memory count in MB.
-    memory = ask(
+    memory = query(
         "amdsmi_get_gpu_memory_total",
         lambda: int(smi.amdsmi_get_gpu_memory_total(handle, smi.AmdSmiMemoryType.VRAM)),
         0,
@@ -88,7 +88,7 @@ def _gpu(smi: ModuleType, index: int, handle: object) -> Gpu:
         arch=arch,
         warp_size=warp_size(arch),
         memory_mib=max(0, memory) >> 20,
-        pci_address=pci.normalised(address),
+        pci_address=pci.normalized(address),
         faults=caller.faults,
     )
 
@@ -99,10 +99,10 @@ def _arch(asic: dict[str, object]) -> str:
     Raises:
         ValueError: what is said is no processor.
     """
-    said = str(asic["target_graphics_version"]).lower()
-    plain = said.partition(":")[0]
+    text = str(asic["target_graphics_version"]).lower()
+    plain = text.partition(":")[0]
     if not _ARCH.fullmatch(plain):
-        raise ValueError(f"target_graphics_version {said[:32]!r} names no processor")
+        raise ValueError(f"target_graphics_version {text[:32]!r} names no processor")
     return plain
 
 
@@ -118,10 +118,10 @@ def warp_size(arch: str) -> int:
     return 32 if int(found[1]) >= _FIRST_WAVE32 else 64
 
 
-def named(error: Exception) -> tuple[str, str] | None:
+def describe_error(error: Exception) -> tuple[str, str] | None:
     """Return AMD SMI's code and words for an error of its library: "AMDSMI_STATUS_BUSY - Device busy"."""
-    said = getattr(error, "err_info", None)
-    if not isinstance(said, str):
+    text = getattr(error, "err_info", None)
+    if not isinstance(text, str):
         return None
-    code, _, words = said.partition(" - ")
+    code, _, words = text.partition(" - ")
     return code.removeprefix("AMDSMI_STATUS_").strip(), words.strip() or code

@@ -11,7 +11,7 @@ brand=unknown,driver>=535,driver<536 ..."). A CUDA that has no line here is not 
 import re
 
 from gkm.api.errors import Reason
-from gkm.gpus.targets import CUDA, Built
+from gkm.gpus.targets import CUDA, NormalizedTarget
 from gkm.gpus.values import Gpu, printable
 
 OLDEST_DRIVER = {12: 450, 13: 535}
@@ -27,7 +27,7 @@ _CUDA_VERSION = re.compile(r"([0-9]{1,3})(?:\.[0-9]{1,3}){0,2}", re.ASCII)
 _DRIVER_VERSION = re.compile(r"([0-9]{3,4})\.[0-9.]+", re.ASCII)
 
 
-def refused(target: Built, gpu: Gpu) -> tuple[Reason, str] | None:
+def incompatibility(target: NormalizedTarget, gpu: Gpu) -> tuple[Reason, str] | None:
     """Return why a driver cannot run what was built for its GPU; None where it can, or where nobody can tell."""
     driver = _DRIVER_VERSION.fullmatch(gpu.driver_version)
     if gpu.backend != CUDA or driver is None:

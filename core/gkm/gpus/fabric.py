@@ -3,14 +3,14 @@
 import uuid
 from collections.abc import Sequence
 
-from gkm.gpus.values import Fabric
+from gkm.gpus.values import GpuFabricInfo
 
 NOT_SUPPORTED, COMPLETED = 0, 3
 _STATES = {1: "NotStarted", 2: "InProgress", COMPLETED: "Completed"}
 _SUMMARIES = {1: "Healthy", 2: "Unhealthy", 3: "LimitedCapacity"}
 
 # NVML_GPU_FABRIC_HEALTH_MASK_SHIFT_*: two bits each; 0 says nothing, 1 true, 2 false.
-_TROUBLES = {0: "degraded bandwidth", 2: "route recovery", 4: "route unhealthy", 6: "access timeout recovery"}
+_PROBLEMS = {0: "degraded bandwidth", 2: "route recovery", 4: "route unhealthy", 6: "access timeout recovery"}
 _TRUE = 1
 # NVML_GPU_FABRIC_HEALTH_MASK_*_INCORRECT_CONFIGURATION: four bits at 8; 0 says nothing, 1 is "none".
 _CONFIGURATION_SHIFT = 8
@@ -27,7 +27,7 @@ _CONFIGURATIONS = {
 
 def decode(
     cluster_uuid: Sequence[int], clique_id: int, state: int, status: str, *, mask: int = 0, summary: int = 0
-) -> Fabric | None:
+) -> GpuFabricInfo | None:
     """Return the fabric of a GPU; None where it has none.
 
     `status` is the text of the registration's result and counts only once it is completed. An all-zero cluster UUID
@@ -35,7 +35,7 @@ def decode(
     """
     if state == NOT_SUPPORTED:
         return None
-    return Fabric(
+    return GpuFabricInfo(
         cluster_uuid=str(uuid.UUID(bytes=bytes(cluster_uuid))) if any(cluster_uuid) else "",
         clique_id=clique_id,
         state=_STATES.get(state, f"Unknown({state})"),
@@ -48,17 +48,17 @@ def decode(
 
 def health(mask: int, summary: int) -> str:
     """Return NVML's summary, followed by what the mask complains about; "" where neither says anything."""
-    troubles = troubles_in(mask)
-    said = _SUMMARIES.get(summary, "")
-    if not said and mask:
-        said = "Unhealthy" if troubles else "Healthy"
-    return f"{said}: {', '.join(troubles)}" if troubles else said
+    problems = problems_in_mask(mask)
+    text = _SUMMARIES.get(summary, "")
+    if not text and mask:
+        text = "Unhealthy" if problems else "Healthy"
+    return f"{text}: {', '.join(problems)}" if problems else text
 
 
-def troubles_in(mask: int) -> list[str]:
+def problems_in_mask(mask: int) -> list[str]:
     """Return what a health mask complains about."""
-    troubles = [text for shift, text in _TROUBLES.items() if (mask >> shift) & 0x3 == _TRUE]
+    problems = [text for shift, text in _PROBLEMS.items() if (mask >> shift) & 0x3 == _TRUE]
     configuration = (mask >> _CONFIGURATION_SHIFT) & 0xF
     if configuration > 1:
-        troubles.append(_CONFIGURATIONS.get(configuration, f"incorrect configuration {configuration}"))
-    return troubles
+        problems.append(_CONFIGURATIONS.get(configuration, f"incorrect configuration {configuration}"))
+    return problems

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import msgspec
 
 from gkm.api.nodes import GPUFabric, GPUGroup
-from gkm.gpus.values import Fabric, Gpu
+from gkm.gpus.values import Gpu, GpuFabricInfo
 
 _MAX_TYPE = 63  # it is also the value of a label
 
@@ -20,30 +20,30 @@ def groups(gpus: Iterable[Gpu]) -> list[GPUGroup]:
     """Return the groups in the order of their first GPU. A lost GPU is alike with no healthy one: its arch is empty."""
     found: list[tuple[GPUGroup, list[int]]] = []
     for gpu in sorted(gpus, key=lambda gpu: gpu.index):
-        alike = _described(gpu)
+        description = _description(gpu)
         for group, members in found:
-            if group == alike:
+            if group == description:
                 members.append(gpu.index)
                 break
         else:
-            found.append((alike, [gpu.index]))
+            found.append((description, [gpu.index]))
     return [msgspec.structs.replace(group, ids=members) for group, members in found]
 
 
-def _described(gpu: Gpu) -> GPUGroup:
+def _description(gpu: Gpu) -> GPUGroup:
     return GPUGroup(
         ids=[],
         gpu_type=gpu_type(gpu.model),
         driver_version=gpu.driver_version[:64],
         backend=gpu.backend[:16],
-        arch="" if gpu.unusable else gpu.arch[:32],
+        arch="" if gpu.fatal_fault else gpu.arch[:32],
         warp_size=gpu.warp_size,
         memory_mib=gpu.memory_mib,
         fabric=None if gpu.fabric is None else _fabric(gpu.fabric),
     )
 
 
-def _fabric(fabric: Fabric) -> GPUFabric:
+def _fabric(fabric: GpuFabricInfo) -> GPUFabric:
     return GPUFabric(
         cluster_uuid=fabric.cluster_uuid[:64],
         clique_id=fabric.clique_id,

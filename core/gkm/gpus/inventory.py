@@ -22,7 +22,7 @@ MAX_OUTPUT = 1 << 20
 _KILL_SECONDS = 2.0
 
 
-class Reader:
+class InventoryReader:
     """Reads the GPUs, never with two children at a time.
 
     A child that a hung driver holds in the kernel cannot be killed; until it is gone no other is started, so that a
@@ -87,7 +87,7 @@ class Reader:
 
 def read(environment: Mapping[str, str] | None = None) -> Inventory:
     """Return the GPUs of this machine, once."""
-    return Reader(environment).read()
+    return InventoryReader(environment).read()
 
 
 def decode(output: bytes) -> Inventory:

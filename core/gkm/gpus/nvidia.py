@@ -8,9 +8,9 @@ from pathlib import Path
 import pynvml
 
 from gkm.gpus import fabric, pci
-from gkm.gpus.asking import Caller
+from gkm.gpus.driver_calls import DriverCalls
 from gkm.gpus.nvidia_mig import mig_devices
-from gkm.gpus.values import MAX_GPUS, Fabric, Gpu, Inventory, printable
+from gkm.gpus.values import MAX_GPUS, Gpu, GpuFabricInfo, Inventory, printable
 
 BACKEND = "cuda"
 DRIVER = "nvidia"
@@ -35,7 +35,7 @@ class Nvidia:
         try:
             pynvml.nvmlInit()
         except pynvml.NVMLError as error:
-            return _without_nvml(error, devices)
+            return _nvml_unavailable(error, devices)
         try:
             return _inventory()
         finally:
@@ -43,7 +43,7 @@ class Nvidia:
                 pynvml.nvmlShutdown()
 
 
-def _without_nvml(error: pynvml.NVMLError, devices: Path) -> Inventory:
+def _nvml_unavailable(error: pynvml.NVMLError, devices: Path) -> Inventory:
     """Return what it means that NVML does not start: whether it should is for the PCI bus to say."""
     code = code_of(error)
     drivers = pci.drivers_of_gpus(pci.NVIDIA, devices)
@@ -59,29 +59,29 @@ def _without_nvml(error: pynvml.NVMLError, devices: Path) -> Inventory:
 
 
 def _inventory() -> Inventory:
-    system = Caller(named, ABSENT)
-    driver = system.ask("nvmlSystemGetDriverVersion", pynvml.nvmlSystemGetDriverVersion, "")
-    cuda = system.ask("nvmlSystemGetCudaDriverVersion", pynvml.nvmlSystemGetCudaDriverVersion_v2, 0, optional=True)
-    count = system.ask("nvmlDeviceGetCount", pynvml.nvmlDeviceGetCount, 0)
+    system = DriverCalls(describe_error, ABSENT)
+    driver = system.query("nvmlSystemGetDriverVersion", pynvml.nvmlSystemGetDriverVersion, "")
+    cuda = system.query("nvmlSystemGetCudaDriverVersion", pynvml.nvmlSystemGetCudaDriverVersion_v2, 0, optional=True)
+    count = system.query("nvmlDeviceGetCount", pynvml.nvmlDeviceGetCount, 0)
     gpus = tuple(_gpu(index, printable(driver), cuda_version(cuda)) for index in range(min(count, MAX_GPUS)))
     return Inventory(gpus=gpus, errors=system.errors)
 
 
 def _gpu(index: int, driver: str, cuda: str) -> Gpu:
-    caller = Caller(named, ABSENT)
-    ask = caller.ask
-    handle: object = ask("nvmlDeviceGetHandleByIndex", lambda: pynvml.nvmlDeviceGetHandleByIndex(index), None)
+    caller = DriverCalls(describe_error, ABSENT)
+    query = caller.query
+    handle: object = query("nvmlDeviceGetHandleByIndex", lambda: pynvml.nvmlDeviceGetHandleByIndex(index), None)
     if handle is None:
         return Gpu(index, BACKEND, driver_version=driver, cuda_driver_version=cuda, faults=caller.faults)
-    major, minor = ask(
+    major, minor = query(
         "nvmlDeviceGetCudaComputeCapability", lambda: pynvml.nvmlDeviceGetCudaComputeCapability(handle), (0, 0)
     )
-    uuid = ask("nvmlDeviceGetUUID", lambda: pynvml.nvmlDeviceGetUUID(handle), "")
-    model = ask("nvmlDeviceGetName", lambda: pynvml.nvmlDeviceGetName(handle), "")
-    memory = ask("nvmlDeviceGetMemoryInfo", lambda: pynvml.nvmlDeviceGetMemoryInfo(handle).total, 0)
-    address = ask("nvmlDeviceGetPciInfo", lambda: str(pynvml.nvmlDeviceGetPciInfo(handle).busId), "", optional=True)
-    power = ask("nvmlDeviceGetPowerState", lambda: pynvml.nvmlDeviceGetPowerState(handle), -1, optional=True)
-    mig = ask("nvmlDeviceGetMigMode", lambda: pynvml.nvmlDeviceGetMigMode(handle)[0], 0, optional=True) == 1
+    uuid = query("nvmlDeviceGetUUID", lambda: pynvml.nvmlDeviceGetUUID(handle), "")
+    model = query("nvmlDeviceGetName", lambda: pynvml.nvmlDeviceGetName(handle), "")
+    memory = query("nvmlDeviceGetMemoryInfo", lambda: pynvml.nvmlDeviceGetMemoryInfo(handle).total, 0)
+    address = query("nvmlDeviceGetPciInfo", lambda: str(pynvml.nvmlDeviceGetPciInfo(handle).busId), "", optional=True)
+    power = query("nvmlDeviceGetPowerState", lambda: pynvml.nvmlDeviceGetPowerState(handle), -1, optional=True)
+    mig = query("nvmlDeviceGetMigMode", lambda: pynvml.nvmlDeviceGetMigMode(handle)[0], 0, optional=True) == 1
     parts = mig_devices(caller, handle) if mig else ()
     attached = _fabric(caller, handle)
     return Gpu(
@@ -94,7 +94,7 @@ def _gpu(index: int, driver: str, cuda: str) -> Gpu:
         arch=f"{major}{minor}" if major > 0 and minor >= 0 else "",
         warp_size=WARP_SIZE,
         memory_mib=memory >> 20,
-        pci_address=pci.normalised(address),
+        pci_address=pci.normalized(address),
         mig=mig,
         mig_devices=parts,
         power_state=f"P{power}" if pynvml.NVML_PSTATE_0 <= power <= pynvml.NVML_PSTATE_15 else "",
@@ -103,7 +103,7 @@ def _gpu(index: int, driver: str, cuda: str) -> Gpu:
     )
 
 
-def _fabric(caller: Caller, handle: object) -> Fabric | None:
+def _fabric(caller: DriverCalls, handle: object) -> GpuFabricInfo | None:
     for structure, function in (
         (pynvml.c_nvmlGpuFabricInfo_v3_t, pynvml.nvmlDeviceGetGpuFabricInfoV),
         (pynvml.c_nvmlGpuFabricInfo_v2_t, pynvml.nvmlDeviceGetGpuFabricInfoV),
@@ -112,7 +112,7 @@ def _fabric(caller: Caller, handle: object) -> Fabric | None:
         info = structure()
         # The binding passes its second argument on as it is, and NVML wants a pointer.
         call = partial(function, handle, ctypes.byref(info))
-        if caller.ask("nvmlDeviceGetGpuFabricInfo", call, None, optional=True) is None:
+        if caller.query("nvmlDeviceGetGpuFabricInfo", call, None, optional=True) is None:
             continue
         return fabric.decode(
             list(info.clusterUuid),
@@ -125,7 +125,7 @@ def _fabric(caller: Caller, handle: object) -> Fabric | None:
     return None
 
 
-def named(error: Exception) -> tuple[str, str] | None:
+def describe_error(error: Exception) -> tuple[str, str] | None:
     """Return NVML's code and words for an error of its own."""
     return (code_of(error), text_of(error)) if isinstance(error, pynvml.NVMLError) else None
 

@@ -21,7 +21,7 @@ def drivers_of_gpus(vendor: str, devices: Path) -> list[str]:
     ]
 
 
-def normalised(address: str) -> str:
+def normalized(address: str) -> str:
     """Return an address as sysfs writes it: NVML's `00000000:01:00.0` is `0000:01:00.0`; "" for what is no address."""
     found = _ADDRESS.fullmatch(address)
     if found is None:

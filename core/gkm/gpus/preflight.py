@@ -13,14 +13,14 @@ from functools import lru_cache
 from gkm.api.errors import Reason
 from gkm.api.nodes import CompatibleGPUs, IncompatibleGPUs
 from gkm.gpus import cuda_drivers
-from gkm.gpus.targets import Built, Target, built, shown_arch
+from gkm.gpus.targets import BuildTarget, NormalizedTarget, format_arch, normalize_target
 from gkm.gpus.values import Gpu, printable
 
 MAX_MESSAGE = 512
-_REMEMBERED = 512
+_CACHED_VERDICTS = 512
 """Verdicts: an agent asks for the same ones of its caches every few seconds."""
-_SHOWN_TARGETS = 6
-_SHOWN_LENGTH = 24
+_MAX_LISTED_TARGETS = 6
+_MAX_LISTED_CHARACTERS = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,35 +38,35 @@ class Preflight:
         return bool(self.compatible)
 
 
-def check(targets: Iterable[Target], gpus: Iterable[Gpu]) -> Preflight:
+def check(targets: Iterable[BuildTarget], gpus: Iterable[Gpu]) -> Preflight:
     """Return which GPUs can use what was built for `targets`, and why the others cannot."""
-    return _checked(tuple(dict.fromkeys(built(target) for target in targets)), tuple(gpus))
+    return _checked(tuple(dict.fromkeys(normalize_target(target) for target in targets)), tuple(gpus))
 
 
-@lru_cache(_REMEMBERED)
-def _checked(wanted: tuple[Built, ...], gpus: tuple[Gpu, ...]) -> Preflight:
+@lru_cache(_CACHED_VERDICTS)
+def _checked(targets: tuple[NormalizedTarget, ...], gpus: tuple[Gpu, ...]) -> Preflight:
     fitting: list[int] = []
-    misses: dict[tuple[Reason, str], list[int]] = {}
+    mismatches: dict[tuple[Reason, str], list[int]] = {}
     for gpu in sorted(gpus, key=lambda gpu: gpu.index):
-        miss = _miss(wanted, gpu)
-        if miss is None:
+        mismatch = _mismatch(targets, gpu)
+        if mismatch is None:
             fitting.append(gpu.index)
         else:
-            misses.setdefault(miss, []).append(gpu.index)
+            mismatches.setdefault(mismatch, []).append(gpu.index)
     incompatible = tuple(
-        IncompatibleGPUs(ids=ids, reason=reason.value, message=message) for (reason, message), ids in misses.items()
+        IncompatibleGPUs(ids=ids, reason=reason.value, message=message) for (reason, message), ids in mismatches.items()
     )
     if fitting:
         return Preflight((CompatibleGPUs(ids=fitting),), incompatible)
-    if not misses:
-        return Preflight((), (), Reason.NO_GPU, f"this node has no GPU; the cache is {_built_for(wanted)}")
-    sentences = [f"{_gpus(ids)}: {message}" for (_, message), ids in misses.items()]
-    reason = next(iter(sorted((reason for reason, _ in misses), key=_NEARNESS.index)))
+    if not mismatches:
+        return Preflight((), (), Reason.NO_GPU, f"this node has no GPU; the cache is {_built_for(targets)}")
+    sentences = [f"{_gpus(ids)}: {message}" for (_, message), ids in mismatches.items()]
+    reason = next(iter(sorted((reason for reason, _ in mismatches), key=_REASON_PRIORITY.index)))
     return Preflight((), incompatible, reason, printable("; ".join(sentences), MAX_MESSAGE))
 
 
 # Of several reasons the nearest miss is the one to act on.
-_NEARNESS = (
+_REASON_PRIORITY = (
     Reason.GPU_LOST,
     Reason.DRIVER_TOO_OLD,
     Reason.PTX_TOO_NEW,
@@ -78,20 +78,20 @@ _NEARNESS = (
 )
 
 
-def _miss(targets: Sequence[Built], gpu: Gpu) -> tuple[Reason, str] | None:
+def _mismatch(targets: Sequence[NormalizedTarget], gpu: Gpu) -> tuple[Reason, str] | None:
     """Return why a GPU does not fit: what the target that comes closest lacks. None: it fits."""
-    fault = gpu.unusable
+    fault = gpu.fatal_fault
     if fault is not None:
         return Reason.GPU_LOST, printable(f"this GPU cannot be used ({fault.call}: {fault.message})", MAX_MESSAGE)
     if not targets:
         return Reason.METADATA_MISSING, "the image does not say which GPUs it was built for"
-    possible = [target for target in targets if target.possible]
+    possible = [target for target in targets if target.is_possible]
     if not possible:
-        return Reason.METADATA_INVALID, f"the image was built for a GPU that cannot be: {targets[0].described}"
-    return _unlike(possible, gpu)
+        return Reason.METADATA_INVALID, f"the image was built for a GPU that cannot be: {targets[0].description}"
+    return _target_mismatch(possible, gpu)
 
 
-def _unlike(possible: Sequence[Built], gpu: Gpu) -> tuple[Reason, str] | None:
+def _target_mismatch(possible: Sequence[NormalizedTarget], gpu: Gpu) -> tuple[Reason, str] | None:
     """Return what keeps a GPU from using any of the targets: backend, architecture, warp size or driver."""
     same_backend = [target for target in possible if target.backend == gpu.backend]
     if not same_backend:
@@ -99,26 +99,26 @@ def _unlike(possible: Sequence[Built], gpu: Gpu) -> tuple[Reason, str] | None:
         return Reason.BACKEND_MISMATCH, f"built for {backends}, this GPU is {gpu.backend}"
     same_arch = [target for target in same_backend if target.arch == gpu.arch]
     if not same_arch:
-        found = shown_arch(gpu.backend, gpu.arch)
+        found = format_arch(gpu.backend, gpu.arch)
         return Reason.ARCHITECTURE_MISMATCH, f"{_built_for(same_backend)}, this GPU is {found}"
-    same_warps = [target for target in same_arch if target.runs_in_warps_of(gpu)]
+    same_warps = [target for target in same_arch if target.matches_warp_size(gpu)]
     if not same_warps:
         sizes = _listed(str(target.warp_size) for target in same_arch)
         return Reason.WARP_SIZE_MISMATCH, f"built for a warp size of {sizes}, this GPU has {gpu.warp_size}"
-    refusals = [cuda_drivers.refused(target, gpu) for target in same_warps]
+    refusals = [cuda_drivers.incompatibility(target, gpu) for target in same_warps]
     return None if None in refusals else refusals[0]
 
 
-def _built_for(targets: Iterable[Built]) -> str:
-    archs = {target.shown for target in targets}
+def _built_for(targets: Iterable[NormalizedTarget]) -> str:
+    archs = {target.arch_name for target in targets}
     in_order = sorted(archs, key=lambda arch: (len(arch), arch))  # sm_90 before sm_100
     return f"built for {_listed(in_order)}" if archs else "built for no GPU it names"
 
 
 def _listed(texts: Iterable[str]) -> str:
     """Return different texts as a person lists them: `a, b and c`."""
-    different = list(dict.fromkeys(printable(text, _SHOWN_LENGTH) or "(nothing)" for text in texts))
-    shown = different[:_SHOWN_TARGETS]
+    different = list(dict.fromkeys(printable(text, _MAX_LISTED_CHARACTERS) or "(nothing)" for text in texts))
+    shown = different[:_MAX_LISTED_TARGETS]
     if len(different) > len(shown):
         shown.append(f"{len(different) - len(shown)} more")
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"

@@ -24,7 +24,7 @@ def vendors() -> list[Vendor]:
     return [Nvidia(), Amd()]
 
 
-def reading_of(vendor: Vendor, devices: Path) -> Inventory:
+def read_vendor(vendor: Vendor, devices: Path) -> Inventory:
     """Return what a vendor reads; a defect in its binding must not hide the GPUs of another."""
     try:
         return vendor.read(devices)
@@ -32,23 +32,23 @@ def reading_of(vendor: Vendor, devices: Path) -> Inventory:
         return Inventory(errors=(printable(f"{type(vendor).__name__}: {type(error).__name__}: {error}"),))
 
 
-def merged(readings: Sequence[Inventory]) -> Inventory:
+def merge(readings: Sequence[Inventory]) -> Inventory:
     """Return the readings of all vendors as one: the indices of each follow behind those before it."""
-    whole = Inventory()
+    combined = Inventory()
     for reading in readings:
-        first = max((gpu.index + 1 for gpu in whole.gpus), default=0)
+        first = max((gpu.index + 1 for gpu in combined.gpus), default=0)
         gpus = tuple(replace(gpu, index=first + gpu.index) for gpu in reading.gpus if first + gpu.index < MAX_GPUS)
-        whole = Inventory(whole.gpus + gpus, whole.errors + reading.errors)
-    return whole
+        combined = Inventory(combined.gpus + gpus, combined.errors + reading.errors)
+    return combined
 
 
 def main() -> None:
     """Read and print. What a driver's library prints goes to stderr: stdout is ours alone."""
-    answer = os.dup(1)
+    stdout = os.dup(1)
     os.dup2(2, 1)
     devices = Path(sys.argv[1]) if len(sys.argv) > 1 else pci.DEVICES
-    reading = merged([reading_of(vendor, devices) for vendor in vendors()])
-    with os.fdopen(answer, "wb") as file:
+    reading = merge([read_vendor(vendor, devices) for vendor in vendors()])
+    with os.fdopen(stdout, "wb") as file:
         file.write(msgspec.json.encode(reading))
     sys.stdout.flush()
 

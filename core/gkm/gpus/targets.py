@@ -10,7 +10,7 @@ from typing import Protocol
 from gkm.gpus.values import Gpu, printable
 
 CUDA, HIP = "cuda", "hip"
-_BACKENDS = {"rocm": HIP}
+_BACKEND_ALIASES = {"rocm": HIP}
 """vLLM's word for what Triton and nodes call hip (VLLM_TARGET_DEVICE)."""
 _MAX_WARP = 1024
 # "90", "sm_90", and "sm_90a" or "sm_100f", which run on the GPU they are named after.
@@ -18,10 +18,10 @@ _CUDA_ARCH = re.compile(r"(?:sm_?)?([0-9]{2,3})[af]?", re.ASCII)
 # gfx10 and later: RDNA, whose threads run in groups of 32.
 _RDNA = re.compile(r"gfx1[0-9][0-9a-f]{2}", re.ASCII)
 _RDNA_WARP, _CLAIMED_WARP = 32, 64
-_SHOWN_LENGTH = 24
+_MAX_LISTED_CHARACTERS = 24
 
 
-class Target(Protocol):
+class BuildTarget(Protocol):
     """What a cache was built for."""
 
     @property
@@ -46,7 +46,7 @@ class Target(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
+class NormalizedTarget:
     """A target in our spelling: cuda's architecture without a prefix, hip's without features."""
 
     backend: str
@@ -56,22 +56,22 @@ class Built:
     cuda_version: str = ""
 
     @property
-    def possible(self) -> bool:
+    def is_possible(self) -> bool:
         """Return whether there can be such a GPU."""
         return bool(self.backend.strip() and self.arch.strip()) and 1 <= self.warp_size <= _MAX_WARP
 
     @property
-    def described(self) -> str:
+    def description(self) -> str:
         """Return all three facts, whatever they are."""
-        backend, arch = printable(self.backend, _SHOWN_LENGTH), printable(self.arch, _SHOWN_LENGTH)
+        backend, arch = printable(self.backend, _MAX_LISTED_CHARACTERS), printable(self.arch, _MAX_LISTED_CHARACTERS)
         return f"backend {backend!r}, architecture {arch!r}, warp size {self.warp_size}"
 
     @property
-    def shown(self) -> str:
+    def arch_name(self) -> str:
         """Return the architecture as people write it."""
-        return printable(shown_arch(self.backend, self.arch), _SHOWN_LENGTH)
+        return printable(format_arch(self.backend, self.arch), _MAX_LISTED_CHARACTERS)
 
-    def runs_in_warps_of(self, gpu: Gpu) -> bool:
+    def matches_warp_size(self, gpu: Gpu) -> bool:
         """Return whether the warp sizes agree, of a target for this very architecture.
 
         MCV writes 64 for every AMD GPU, also for RDNA, whose size is 32 (prior-art/gkm-03-compat-check.md): there
@@ -82,10 +82,10 @@ class Built:
         return self.warp_size == gpu.warp_size
 
 
-def built(target: Target) -> Built:
+def normalize_target(target: BuildTarget) -> NormalizedTarget:
     """Return a target in our spelling."""
-    backend = _BACKENDS.get(target.backend, target.backend)
-    return Built(
+    backend = _BACKEND_ALIASES.get(target.backend, target.backend)
+    return NormalizedTarget(
         backend,
         _arch(backend, target.arch),
         target.warp_size,
@@ -94,7 +94,7 @@ def built(target: Target) -> Built:
     )
 
 
-def shown_arch(backend: str, arch: str) -> str:
+def format_arch(backend: str, arch: str) -> str:
     """Return an architecture as people write it."""
     return f"sm_{arch}" if backend == CUDA else arch
 

@@ -28,7 +28,7 @@ class Fault(Struct, frozen=True):
     message: Text
 
 
-class Fabric(Struct, frozen=True):
+class GpuFabricInfo(Struct, frozen=True):
     """How a GPU is attached to NVLink (nvml.h, nvmlGpuFabricInfo_v3_t); texts are empty where NVML does not say.
 
     `health` is for people; `health_mask` and `health_summary` are what it was made from.
@@ -71,11 +71,11 @@ class Gpu(Struct, frozen=True):
     mig: bool = False
     mig_devices: Annotated[tuple[MigDevice, ...], Meta(max_length=MAX_MIG_DEVICES)] = ()
     power_state: Text = ""
-    fabric: Fabric | None = None
+    fabric: GpuFabricInfo | None = None
     faults: Annotated[tuple[Fault, ...], Meta(max_length=MAX_FAULTS)] = ()
 
     @property
-    def unusable(self) -> Fault | None:
+    def fatal_fault(self) -> Fault | None:
         """Return why nothing can be promised of this GPU: it is lost, or what it is could not be read."""
         fatal = next((fault for fault in self.faults if fault.code in FATAL_CODES), None)
         if fatal is not None or (self.backend and self.arch and self.warp_size):
@@ -97,10 +97,10 @@ class Inventory(Struct, frozen=True):
     @property
     def unreadable(self) -> bool:
         """Return whether the reading failed as a whole: that there is no GPU is not what it says."""
-        return bool(self.errors) and all(gpu.unusable for gpu in self.gpus)
+        return bool(self.errors) and all(gpu.fatal_fault for gpu in self.gpus)
 
     @property
-    def settled(self) -> "Inventory":
+    def comparable(self) -> "Inventory":
         """Return this reading without what changes from second to second: whether two of them say the same."""
         return replace(self, gpus=tuple(replace(gpu, power_state="") for gpu in self.gpus))
 

@@ -99,7 +99,7 @@ class Layout:
         """Return the file whose age says when a pod last waited for a cache."""
         return self.run / "waiting" / ref.scope / ref.name
 
-    def make(self) -> None:
+    def make_directories(self) -> None:
         """Make the directories; idempotent, and each process may be the first.
 
         Raises:

@@ -14,7 +14,7 @@ from pathlib import Path
 _POLL_SECONDS = 0.1
 
 
-class Busy(Exception):
+class LockBusy(Exception):
     """Somebody holds the lock in a way that excludes us."""
 
 
@@ -25,7 +25,7 @@ def shared(path: Path) -> Iterator[None]:
     Raises:
         Busy: garbage collection holds it.
     """
-    with _held(path, fcntl.LOCK_SH | fcntl.LOCK_NB):
+    with _flock(path, fcntl.LOCK_SH | fcntl.LOCK_NB):
         yield
 
 
@@ -36,12 +36,12 @@ def exclusive(path: Path) -> Iterator[None]:
     Raises:
         Busy: a publish or another collection holds it.
     """
-    with _held(path, fcntl.LOCK_EX | fcntl.LOCK_NB):
+    with _flock(path, fcntl.LOCK_EX | fcntl.LOCK_NB):
         yield
 
 
 @contextmanager
-def only(path: Path, seconds: float = 0.0) -> Iterator[None]:
+def process_lock(path: Path, seconds: float = 0.0) -> Iterator[None]:
     """Hold `path` alone for the life of a process; its predecessor has so many seconds to end.
 
     Raises:
@@ -49,12 +49,12 @@ def only(path: Path, seconds: float = 0.0) -> Iterator[None]:
     """
     deadline = time.monotonic() + seconds
     path.parent.mkdir(parents=True, exist_ok=True)
-    with ExitStack() as held:
+    with ExitStack() as stack:
         while True:
             try:
-                held.enter_context(exclusive(path))
+                stack.enter_context(exclusive(path))
                 break
-            except Busy:
+            except LockBusy:
                 if time.monotonic() >= deadline:
                     raise
                 time.sleep(_POLL_SECONDS)
@@ -62,22 +62,22 @@ def only(path: Path, seconds: float = 0.0) -> Iterator[None]:
 
 
 @contextmanager
-def _held(path: Path, operation: int) -> Iterator[None]:
+def _flock(path: Path, operation: int) -> Iterator[None]:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         try:
             fcntl.flock(descriptor, operation)
         except BlockingIOError as error:
-            raise Busy(path.name) from error
-        if not _is_still(path, descriptor):
+            raise LockBusy(path.name) from error
+        if not _is_same_file(path, descriptor):
             # A collection removed the lock file with the entry between our open and our lock.
-            raise Busy(path.name)
+            raise LockBusy(path.name)
         yield
     finally:
         os.close(descriptor)
 
 
-def _is_still(path: Path, descriptor: int) -> bool:
+def _is_same_file(path: Path, descriptor: int) -> bool:
     try:
         return os.path.samestat(path.stat(follow_symlinks=False), os.fstat(descriptor))
     except FileNotFoundError:

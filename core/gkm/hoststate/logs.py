@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 from gkm.hoststate.escaping import escape_json
 
-_OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_STANDARD_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
 def fields(**values: object) -> dict[str, object]:
@@ -19,7 +19,7 @@ def fields(**values: object) -> dict[str, object]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-class JsonLines(logging.Formatter):
+class JsonFormatter(logging.Formatter):
     """An event as one line of JSON. `ascii_only` is for a stream that takes no UTF-8."""
 
     def __init__(self, *, ascii_only: bool = False) -> None:
@@ -33,21 +33,21 @@ class JsonLines(logging.Formatter):
             "level": record.levelname.lower(),
             "event": record.getMessage(),
         }
-        line |= {name: value for name, value in vars(record).items() if name not in _OWN}
+        line |= {name: value for name, value in vars(record).items() if name not in _STANDARD_ATTRIBUTES}
         if record.exc_info and record.exc_info[0] is not None:
             line["traceback"] = self.formatException(record.exc_info)
         # A lone surrogate, which hostile text may hold, has no UTF-8: it is escaped with all that is not printable.
         return escape_json(json.dumps(line, ensure_ascii=False, default=str), ascii_only=self._ascii_only)
 
 
-def start(level: str = "info") -> None:
+def configure(level: str = "info") -> None:
     """Send every log of this process to standard error in this form.
 
     Raises:
         ValueError: there is no such level.
     """
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines(ascii_only="utf" not in (sys.stderr.encoding or "").lower()))
+    handler.setFormatter(JsonFormatter(ascii_only="utf" not in (sys.stderr.encoding or "").lower()))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())

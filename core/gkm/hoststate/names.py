@@ -35,7 +35,7 @@ def cache_name(value: str) -> str:
         InvalidName: it cannot, or it holds "..", which the subdomain pattern alone would pass.
     """
     if ".." in value:
-        raise InvalidName(f"{_shown(value)} cannot be the name of a cache")
+        raise InvalidName(f"{_quoted(value)} cannot be the name of a cache")
     return _checked(_DNS_SUBDOMAIN, value, "a cache")
 
 
@@ -91,9 +91,9 @@ class CacheRef:
 
 def _checked(pattern: re.Pattern[str], value: str, what: str) -> str:
     if not pattern.fullmatch(value):
-        raise InvalidName(f"{_shown(value)} cannot be the name of {what}")
+        raise InvalidName(f"{_quoted(value)} cannot be the name of {what}")
     return value
 
 
-def _shown(value: str) -> str:
+def _quoted(value: str) -> str:
     return repr(value if len(value) <= 80 else value[:80] + "…")  # noqa: PLR2004 -- a line a person can read

@@ -15,7 +15,7 @@ from gkm.hoststate.records import VolumeRecord
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class VolumeUse:
     """One volume as it stands in the file: `line` is JSON with the field names of the GKM design document."""
 
     volume_id: str
@@ -23,7 +23,7 @@ class Use:
     line: str
 
     @classmethod
-    def of(cls, record: VolumeRecord) -> Self:
+    def from_record(cls, record: VolumeRecord) -> Self:
         """Return the use that a record stands for."""
         value = {
             "podName": record.pod_name,
@@ -36,7 +36,7 @@ class Use:
         return cls(record.volume_id, record.pod_name, json.dumps(value, ensure_ascii=False))
 
 
-def write(layout: Layout, ref: CacheRef, uses: Iterable[Use]) -> None:
+def write(layout: Layout, ref: CacheRef, uses: Iterable[VolumeUse]) -> None:
     """Replace the usage file of one cache by its uses, {pod name: [volume]}; without any the file goes."""
     path = layout.usage_file(ref)
     pods: dict[str, list[str]] = {}

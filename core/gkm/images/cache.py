@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from gkm.api.errors import GKMError, Reason
 from gkm.images.configuration import MAX_CONFIG_BYTES, created_in, labels_in
-from gkm.images.created import ANNOTATION, created
+from gkm.images.creation_time import ANNOTATION, creation_time
 from gkm.images.manifest import Descriptor, ImageManifest, Platform, decode
 from gkm.images.reference import Reference
 from gkm.images.registries.registry import Registry
@@ -66,7 +66,7 @@ class Format(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Target:
+class GpuTarget:
     """A GPU that some entry was built for: `arch` is "90" or "gfx90a", without a prefix `sm_`.
 
     `ptx_version` and `cuda_version` are what the label says of them, 0 and "" where it does not.
@@ -89,7 +89,7 @@ class CacheImage:
     ref: Reference
     digest: str
     format: Format
-    targets: tuple[Target, ...]
+    targets: tuple[GpuTarget, ...]
     size_bytes: int | None
     entry_count: int | None
     layers: tuple[Descriptor, ...]
@@ -126,25 +126,25 @@ def describe(registry: Registry, ref: Reference) -> CacheImage:
     """
     manifest = registry.manifest(ref)
     if manifest.is_index:
-        manifest = registry.manifest(ref.pinned(manifest.index().choose(this_platform(), str(ref)).digest))
+        manifest = registry.manifest(ref.pinned(manifest.index().select(host_platform(), str(ref)).digest))
     image = manifest.image()
     config = registry.small_blob(ref, image.config, MAX_CONFIG_BYTES)
     labels = labels_in(config, str(ref))
     stated = (image.annotations.get(ANNOTATION, ""), labels.get(ANNOTATION, ""), created_in(config, str(ref)))
-    return replace(of_labels(ref, image, labels), created=created(stated))
+    return replace(from_labels(ref, image, labels), created=creation_time(stated))
 
 
-def this_platform() -> Platform:
+def host_platform() -> Platform:
     """Return the platform of this machine, in Go's words."""
     machine = platform.machine()
     return Platform({"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine), "linux")
 
 
-def of_labels(ref: Reference, image: ImageManifest, labels: dict[str, str]) -> CacheImage:
+def from_labels(ref: Reference, image: ImageManifest, labels: dict[str, str]) -> CacheImage:
     """Return the description in the labels of an image; raises as `describe` does."""
     kind = next((kind for kind in Format if kind.summary_label in labels), None)
     if kind is None:
-        raise _without_labels(ref, image)
+        raise _labels_missing(ref, image)
     _check_artifact(ref, image, kind)
     # MCV writes `null` for caches that it cannot tell the GPU of.
     text = labels[kind.summary_label] if labels[kind.summary_label] != "null" else "{}"
@@ -166,7 +166,7 @@ def of_labels(ref: Reference, image: ImageManifest, labels: dict[str, str]) -> C
     )
 
 
-def _without_labels(ref: Reference, image: ImageManifest) -> GKMError:
+def _labels_missing(ref: Reference, image: ImageManifest) -> GKMError:
     """Return why an image without labels cannot be used.
 
     The artifact variant of the format (prior-art/gkm-02-mcv-image-format.md, "oci") may have none. Its layer would tell
@@ -200,21 +200,21 @@ def _check_artifact(ref: Reference, image: ImageManifest, kind: Format) -> None:
         )
 
 
-def can_be(target: Target) -> bool:
+def is_valid_target(target: GpuTarget) -> bool:
     """Return whether there can be such a GPU, as far as its words tell."""
     named = _BACKEND.fullmatch(target.backend) and _ARCH.fullmatch(target.arch)
     return bool(named) and 1 <= target.warp_size <= _MAX_WARP
 
 
-def _target(stated: _SummaryTarget, ref: Reference) -> Target:
-    target = Target(
+def _target(stated: _SummaryTarget, ref: Reference) -> GpuTarget:
+    target = GpuTarget(
         stated.backend,
         str(stated.arch).removeprefix("sm_"),
         stated.warp_size,
         stated.ptx_version or 0,
         (stated.cuda_version or "")[:MAX_VERSION],
     )
-    if not can_be(target):
+    if not is_valid_target(target):
         raise GKMError(
             Reason.METADATA_INVALID,
             f"{ref} is built for a GPU that cannot be: backend {target.backend[:40]!r}, arch {target.arch[:40]!r}, "

@@ -52,7 +52,7 @@ class _Graphs(Struct):
     hash: str = field(default="", name="vllmHash")
     triton: list[_Kernel] = field(default_factory=list)
     binary: list[_Binary] = field(default_factory=list)
-    ahead: list[_AheadOfTime] = field(default_factory=list, name="aot_compile")
+    aot: list[_AheadOfTime] = field(default_factory=list, name="aot_compile")
 
 
 class _Manifest(Struct):
@@ -77,9 +77,7 @@ def entries_in(manifest: bytes) -> list[CacheEntry]:
             CacheEntry("binary", each.code_hash or graphs.hash, each.target_device, "", None, None, "")
             for each in graphs.binary
         ]
-        entries += [
-            CacheEntry("aot_compile", each.hash or graphs.hash, "", "", None, None, "") for each in graphs.ahead
-        ]
+        entries += [CacheEntry("aot_compile", each.hash or graphs.hash, "", "", None, None, "") for each in graphs.aot]
     if len(entries) > MAX_ENTRIES:
         raise GKMError(Reason.TOO_LARGE, f"the cache manifest lists {len(entries)} entries, at most {MAX_ENTRIES}")
     return entries

@@ -25,7 +25,7 @@ OCI_EMPTY = "application/vnd.oci.empty.v1+json"
 OCI_INDEX = "application/vnd.oci.image.index.v1+json"
 DOCKER_MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 DOCKER_LIST = "application/vnd.docker.distribution.manifest.list.v2+json"
-ACCEPTED = (OCI_MANIFEST, DOCKER_MANIFEST, OCI_INDEX, DOCKER_LIST)
+ACCEPTED_MEDIA_TYPES = (OCI_MANIFEST, DOCKER_MANIFEST, OCI_INDEX, DOCKER_LIST)
 
 PREDICATE_ANNOTATION = "dev.sigstore.bundle.predicateType"
 """Of a referrer, the one annotation that is read: what the bundle in it states."""
@@ -56,7 +56,7 @@ class Descriptor(Struct, frozen=True, rename="camel"):
         if not 0 <= self.size < MAX_SIZE:
             raise ValueError(f"a size of {self.digest} is negative, or more than any disk has")
 
-    def stated(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return what a manifest of ours says of the content."""
         return {"mediaType": self.media_type, "digest": self.digest, "size": self.size}
 
@@ -73,13 +73,13 @@ class ImageManifest(Struct, frozen=True, rename="camel"):
     annotations: dict[str, str] = field(default_factory=dict)
 
 
-class Index(Struct, frozen=True, rename="camel"):
+class ImageIndex(Struct, frozen=True, rename="camel"):
     """An index; olareg answers `null` where a list is empty (prior-art/real-partners.md)."""
 
     manifests: list[Descriptor] | None = None
     media_type: str = ""
 
-    def choose(self, platform: Platform, name: str) -> Descriptor:
+    def select(self, platform: Platform, name: str) -> Descriptor:
         """Return the image for a platform. One that names none is for all: the files of a cache run on GPUs.
 
         Raises:
@@ -109,7 +109,7 @@ class Manifest:
     digest: str
 
     @classmethod
-    def of(cls, raw: bytes, media_type: str) -> "Manifest":
+    def from_bytes(cls, raw: bytes, media_type: str) -> "Manifest":
         """Return the manifest of these bytes."""
         return cls(raw, media_type, f"sha256:{hashlib.sha256(raw).hexdigest()}")
 
@@ -118,13 +118,13 @@ class Manifest:
         """Return whether the registry calls it an index of images."""
         return self.media_type in (OCI_INDEX, DOCKER_LIST)
 
-    def index(self) -> Index:
+    def index(self) -> ImageIndex:
         """Return the index in the bytes.
 
         Raises:
             GKMError: METADATA_INVALID.
         """
-        return decode(self.raw, Index, f"index {self.digest}")
+        return decode(self.raw, ImageIndex, f"index {self.digest}")
 
     def image(self) -> ImageManifest:
         """Return the image manifest in the bytes.
@@ -183,7 +183,7 @@ class _Referrers(Struct):
     manifests: list[_Referrer] | None = None
 
 
-def referrers_in(raw: bytes, name: str) -> list[Descriptor]:
+def parse_referrers(raw: bytes, name: str) -> list[Descriptor]:
     """Return what refers to an image, possible signatures first; what cannot be checked (no sha256) is passed over.
 
     Anybody who may push may add to this list, so nothing in it may hide what else is there.

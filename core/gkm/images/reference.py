@@ -77,7 +77,7 @@ class Reference:
         """Return registry and repository, what allow-lists and policies match."""
         return f"{self.registry}/{self.repository}"
 
-    def fits(self, pattern: str) -> bool:
+    def matches(self, pattern: str) -> bool:
         """Return whether a glob of `registries.allow` or of a policy's `images` is about this repository.
 
         The host is compared with what stands before the pattern's first slash, the repository with what stands behind

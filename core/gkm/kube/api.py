@@ -32,7 +32,7 @@ class Change(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry(Generic[T_co]):
+class ObjectEntry(Generic[T_co]):
     """An object with what the reflector needs to know of it. `namespace` is "" for a cluster-wide object."""
 
     namespace: str
@@ -47,13 +47,13 @@ class Entry(Generic[T_co]):
 
 
 @dataclass(frozen=True, slots=True)
-class Page(Generic[T_co]):
+class ListPage(Generic[T_co]):
     """A part of a list; every page of one list has the same `resource_version`.
 
     `unreadable` are objects that are there and cannot be read as the type that was asked for: not deleted.
     """
 
-    entries: tuple[Entry[T_co], ...]
+    entries: tuple[ObjectEntry[T_co], ...]
     resource_version: str
     unreadable: tuple[Key, ...] = ()
 
@@ -67,12 +67,12 @@ class WatchEvent(Generic[T_co]):
 
     change: Change
     resource_version: str
-    entry: Entry[T_co] | None = None
+    entry: ObjectEntry[T_co] | None = None
     unreadable: Key | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Selector:
+class ListSelector:
     """Which objects of a collection; an empty namespace means all of them. Selectors in the API's own syntax."""
 
     namespace: str = ""
@@ -80,7 +80,7 @@ class Selector:
     fields: str = ""
 
 
-EVERYTHING = Selector()
+EVERYTHING = ListSelector()
 
 
 class Watch(Protocol[T_co]):
@@ -110,12 +110,12 @@ class Api(Protocol):
         ...
 
     def list_pages(
-        self, resource: Resource[T], selector: Selector = EVERYTHING, limit: int = PAGE_LIMIT
-    ) -> Iterator[Page[T]]:
+        self, resource: Resource[T], selector: ListSelector = EVERYTHING, limit: int = PAGE_LIMIT
+    ) -> Iterator[ListPage[T]]:
         """Yield a consistent list in pages; raises 410 when it took so long that the server forgot its start."""
         ...
 
-    def watch(self, resource: Resource[T], resource_version: str, selector: Selector = EVERYTHING) -> Watch[T]:
+    def watch(self, resource: Resource[T], resource_version: str, selector: ListSelector = EVERYTHING) -> Watch[T]:
         """Return a watch of what changes after `resource_version`."""
         ...
 

@@ -13,9 +13,9 @@ from urllib3 import BaseHTTPResponse, PoolManager, Timeout
 from urllib3.exceptions import HTTPError
 
 from gkm.kube import decoding
-from gkm.kube.api import EVERYTHING, PAGE_LIMIT, Object, Page, Selector
-from gkm.kube.credentials import Credentials, Unsendable, authorization, loaded
-from gkm.kube.errors import NO_ANSWER, ApiError, from_body
+from gkm.kube.api import EVERYTHING, PAGE_LIMIT, ListPage, ListSelector, Object
+from gkm.kube.credentials import ApiCredentials, TokenUnsendable, authorization, load_client
+from gkm.kube.errors import NO_RESPONSE, ApiError, from_body
 from gkm.kube.resources import Resource
 from gkm.kube.watches import HttpWatch
 
@@ -46,20 +46,20 @@ _FIRST_ERROR_STATUS = 300
 _JSON, _MERGE, _APPLY = "application/json", "application/merge-patch+json", "application/apply-patch+yaml"
 
 
-Observe = Callable[[str, int], None]
+RequestObserver = Callable[[str, int], None]
 """Told of every answer: the verb as the API's audit log has it, and the status; 0 where none came."""
 
 
-def _silent(verb: str, status: int) -> None:
+def _no_observer(verb: str, status: int) -> None:
     """Tell nobody."""
 
 
 def connect(
     kubeconfig: str | None = None,
     context: str | None = None,
-    observe: Observe = _silent,
+    observe: RequestObserver = _no_observer,
     *,
-    patience: float = READ_SECONDS,
+    timeout: float = READ_SECONDS,
 ) -> "HttpApi":
     """Return the API of `kubeconfig`, else of $KUBECONFIG, else of the pod we run in, else of ~/.kube/config.
 
@@ -69,7 +69,7 @@ def connect(
     Raises:
         NotConfigured: nothing says where the API is.
     """
-    return HttpApi(Credentials(lambda: loaded(kubeconfig, context)), observe, patience)
+    return HttpApi(ApiCredentials(lambda: load_client(kubeconfig, context)), observe, timeout)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,24 +87,28 @@ class _Request:
 class HttpApi:
     """`gkm.kube.api.Api` over HTTP. Thread-safe."""
 
-    def __init__(self, credentials: Credentials, observe: Observe = _silent, patience: float = READ_SECONDS) -> None:
+    def __init__(
+        self, credentials: ApiCredentials, observe: RequestObserver = _no_observer, timeout: float = READ_SECONDS
+    ) -> None:
         self._credentials = credentials
         self._observe = observe
-        self._patience = patience
+        self._timeout = timeout
 
     def get(self, resource: Resource[T], name: str, namespace: str | None = None) -> T:
         """Return one object."""
-        return decoding.one(resource, self._answer(_Request("get", "GET", resource.path(namespace, name), {})))
+        return decoding.single_object(
+            resource, self._request_body(_Request("get", "GET", resource.path(namespace, name), {}))
+        )
 
     def list_pages(
-        self, resource: Resource[T], selector: Selector = EVERYTHING, limit: int = PAGE_LIMIT
-    ) -> Iterator[Page[T]]:
+        self, resource: Resource[T], selector: ListSelector = EVERYTHING, limit: int = PAGE_LIMIT
+    ) -> Iterator[ListPage[T]]:
         """Yield a consistent list in pages."""
-        query: dict[str, str | int] = {**_selecting(selector), "limit": limit}
+        query: dict[str, str | int] = {**_selector_query(selector), "limit": limit}
         path = resource.path(selector.namespace)
         while True:
             try:
-                body = self._answer(_Request("list", "GET", path, query, read_seconds=LIST_SECONDS))
+                body = self._request_body(_Request("list", "GET", path, query, read_seconds=LIST_SECONDS))
             except ApiError as error:
                 if error.reason != _TOO_LARGE or limit == 1:
                     raise
@@ -118,11 +122,11 @@ class HttpApi:
                 return
             query["continue"] = more
 
-    def watch(self, resource: Resource[T], resource_version: str, selector: Selector = EVERYTHING) -> HttpWatch[T]:
+    def watch(self, resource: Resource[T], resource_version: str, selector: ListSelector = EVERYTHING) -> HttpWatch[T]:
         """Return a watch; it lasts about 290 seconds, jittered so that a fleet does not come back at once."""
         seconds = int(WATCH_SECONDS * random.uniform(0.9, 1.0))  # noqa: S311 -- spreads load, hides nothing
         query: dict[str, str | int] = {
-            **_selecting(selector),
+            **_selector_query(selector),
             "watch": "true",
             "allowWatchBookmarks": "true",
             "resourceVersion": resource_version,
@@ -141,31 +145,33 @@ class HttpApi:
         query = {"fieldManager": field_manager, "force": "true"}
         path = resource.path(meta.get("namespace"), meta["name"], subresource)
         request = _Request("apply", "PATCH", path, query, msgspec.json.encode(plain), _APPLY)
-        return decoding.one(resource, self._answer(request))
+        return decoding.single_object(resource, self._request_body(request))
 
     def merge(self, resource: Resource[T], name: str, patch: Object, namespace: str | None = None) -> T:
         """Change an object by a merge patch."""
         body = msgspec.json.encode(decoding.plain(patch))
         request = _Request("patch", "PATCH", resource.path(namespace, name), {}, body, _MERGE)
-        return decoding.one(resource, self._answer(request))
+        return decoding.single_object(resource, self._request_body(request))
 
     def create(self, resource: Resource[T], value: Object) -> T:
         """Make an object."""
         plain = decoding.plain(value)
         path = resource.path(plain["metadata"].get("namespace"))
-        return decoding.one(resource, self._answer(_Request("create", "POST", path, {}, msgspec.json.encode(plain))))
+        return decoding.single_object(
+            resource, self._request_body(_Request("create", "POST", path, {}, msgspec.json.encode(plain)))
+        )
 
     def delete(self, resource: Resource[Any], name: str, namespace: str | None = None) -> None:
         """Delete an object."""
-        self._answer(_Request("delete", "DELETE", resource.path(namespace, name), {}))
+        self._request_body(_Request("delete", "DELETE", resource.path(namespace, name), {}))
 
-    def _answer(self, request: _Request) -> bytes:
+    def _request_body(self, request: _Request) -> bytes:
         """Return the whole body of a successful answer."""
         response = self._send(request)
         try:
             return _body(response)
         except HTTPError as error:
-            raise ApiError(NO_ANSWER, "Broken", f"the API server broke off: {error}") from error
+            raise ApiError(NO_RESPONSE, "Broken", f"the API server broke off: {error}") from error
 
     def _send(self, request: _Request) -> BaseHTTPResponse:
         """Return the answer with its body unread; what is refused as unauthorized is asked again as who we are now.
@@ -175,13 +181,13 @@ class HttpApi:
         """
         client = self._credentials.client
         try:
-            return self._send_by(client, request)
+            return self._send_with(client, request)
         except ApiError as error:
-            if error.status != _UNAUTHORIZED or not self._credentials.renewed(client):
+            if error.status != _UNAUTHORIZED or not self._credentials.renew(client):
                 raise
-        return self._send_by(self._credentials.client, request)
+        return self._send_with(self._credentials.client, request)
 
-    def _send_by(self, client: ApiClient, request: _Request) -> BaseHTTPResponse:
+    def _send_with(self, client: ApiClient, request: _Request) -> BaseHTTPResponse:
         pool: PoolManager = client.rest_client.pool_manager
         host = str(client.configuration.host).rstrip("/")
         try:
@@ -191,7 +197,7 @@ class HttpApi:
                 body=request.body,
                 headers=_headers(client, request),
                 timeout=Timeout(
-                    connect=min(CONNECT_SECONDS, self._patience), read=request.read_seconds or self._patience
+                    connect=min(CONNECT_SECONDS, self._timeout), read=request.read_seconds or self._timeout
                 ),
                 retries=False,
                 redirect=False,
@@ -200,13 +206,13 @@ class HttpApi:
             self._observe(request.verb, response.status)
             if response.status < _FIRST_ERROR_STATUS:
                 return response
-            raise _refusal(response)
+            raise _response_error(response)
         except (HTTPError, ConfigException, OSError) as error:
-            self._observe(request.verb, NO_ANSWER)
-            raise ApiError(NO_ANSWER, "Unreachable", f"the API server does not answer: {error}") from error
+            self._observe(request.verb, NO_RESPONSE)
+            raise ApiError(NO_RESPONSE, "Unreachable", f"the API server does not answer: {error}") from error
 
 
-def _selecting(selector: Selector) -> dict[str, str]:
+def _selector_query(selector: ListSelector) -> dict[str, str]:
     return {
         name: value for name, value in (("labelSelector", selector.labels), ("fieldSelector", selector.fields)) if value
     }
@@ -220,25 +226,25 @@ def _headers(client: ApiClient, request: _Request) -> dict[str, str]:
     """
     try:
         who = authorization(client)
-    except Unsendable as error:
+    except TokenUnsendable as error:
         raise ApiError(_UNAUTHORIZED, "Unauthorized", f"{error}, so it was not sent") from error
     return {"Accept": _JSON, "User-Agent": "gkm", "Content-Type": request.content_type, **who}
 
 
-def _refusal(response: BaseHTTPResponse) -> ApiError:
-    return from_body(response.status, _beginning(response), response.headers.get("Retry-After"))
+def _response_error(response: BaseHTTPResponse) -> ApiError:
+    return from_body(response.status, _error_body(response), response.headers.get("Retry-After"))
 
 
 def _body(response: BaseHTTPResponse) -> bytes:
     data = response.read(MAX_BODY_BYTES + 1)
     if len(data) > MAX_BODY_BYTES:
         response.close()
-        raise ApiError(NO_ANSWER, _TOO_LARGE, f"the API server sends more than {MAX_BODY_BYTES} bytes")
+        raise ApiError(NO_RESPONSE, _TOO_LARGE, f"the API server sends more than {MAX_BODY_BYTES} bytes")
     response.release_conn()
     return data
 
 
-def _beginning(response: BaseHTTPResponse) -> bytes:
+def _error_body(response: BaseHTTPResponse) -> bytes:
     """Return the body of an error, as much of it as is ever read."""
     data = response.read(MAX_ERROR_BYTES + 1)
     if len(data) > MAX_ERROR_BYTES:

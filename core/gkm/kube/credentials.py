@@ -27,11 +27,11 @@ class NotConfigured(ValueError):
     """There is no usable kubeconfig, and we are not in a pod."""
 
 
-class Unsendable(ValueError):
+class TokenUnsendable(ValueError):
     """The token is nothing that a header can hold; http.client would name it in its message."""
 
 
-class Credentials:
+class ApiCredentials:
     """The client of now; `load` makes one of what the files say. Thread-safe."""
 
     def __init__(self, load: Callable[[], ApiClient]) -> None:
@@ -45,7 +45,7 @@ class Credentials:
         """Return the client to ask with."""
         return self._client
 
-    def renewed(self, refused: ApiClient) -> bool:
+    def renew(self, refused: ApiClient) -> bool:
         """Return whether there are other credentials to try than those of `refused`; look at most every 10 s."""
         with self._loading:
             if self._client is not refused:
@@ -68,7 +68,7 @@ class Credentials:
         return True
 
 
-def loaded(kubeconfig: str | None, context: str | None) -> ApiClient:
+def load_client(kubeconfig: str | None, context: str | None) -> ApiClient:
     """Return a client for `kubeconfig`, else $KUBECONFIG, else the pod we run in, else ~/.kube/config.
 
     Raises:
@@ -101,5 +101,5 @@ def authorization(client: ApiClient) -> Mapping[str, str]:
     # A file ends with a newline, and the official client takes it for a part of the token.
     token = " ".join(headers.get("authorization", "").split(maxsplit=1)).rstrip()
     if not (token.isascii() and token.isprintable()):
-        raise Unsendable("the token is not one line of ASCII")
+        raise TokenUnsendable("the token is not one line of ASCII")
     return {"authorization": token} if token else {}

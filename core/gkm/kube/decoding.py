@@ -11,8 +11,8 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from gkm.hoststate.logs import fields
-from gkm.kube.api import Change, Entry, Key, Object, Page, WatchEvent
-from gkm.kube.errors import NO_ANSWER, UNREADABLE, ApiError, from_body
+from gkm.kube.api import Change, Key, ListPage, Object, ObjectEntry, WatchEvent
+from gkm.kube.errors import NO_RESPONSE, UNREADABLE, ApiError, from_body
 from gkm.kube.resources import Resource
 
 T = TypeVar("T")
@@ -53,7 +53,7 @@ class _Event(Struct):
     object: Raw
 
 
-def page(resource: Resource[T], body: bytes) -> tuple[Page[T], str]:
+def page(resource: Resource[T], body: bytes) -> tuple[ListPage[T], str]:
     """Return a page and the continue token of its list.
 
     Raises:
@@ -71,7 +71,7 @@ def page(resource: Resource[T], body: bytes) -> tuple[Page[T], str]:
             unread.append((head.namespace, head.name))
         else:
             entries.append(entry)
-    return Page(tuple(entries), listed.metadata.resource_version, tuple(unread)), listed.metadata.continue_
+    return ListPage(tuple(entries), listed.metadata.resource_version, tuple(unread)), listed.metadata.continue_
 
 
 def event(resource: Resource[T], line: bytes) -> WatchEvent[T]:
@@ -81,22 +81,22 @@ def event(resource: Resource[T], line: bytes) -> WatchEvent[T]:
         ApiError: the line is an error, or no event.
     """
     try:
-        told = msgspec.json.decode(line, type=_Event)
-        if told.type == "ERROR":
-            raise from_body(_GONE, bytes(told.object))
-        change = Change(told.type)
+        decoded = msgspec.json.decode(line, type=_Event)
+        if decoded.type == "ERROR":
+            raise from_body(_GONE, bytes(decoded.object))
+        change = Change(decoded.type)
         if change is Change.BOOKMARK:
-            version = msgspec.json.decode(told.object, type=_Bookmark).metadata.resource_version
+            version = msgspec.json.decode(decoded.object, type=_Bookmark).metadata.resource_version
             return WatchEvent(change, version)
-        head = msgspec.json.decode(told.object, type=_Head).metadata
+        head = msgspec.json.decode(decoded.object, type=_Head).metadata
     except ValueError as error:  # msgspec's errors are ValueErrors, and so is an unknown type of event
         raise unreadable(resource, error) from error
-    entry = _entry(resource, head, told.object)
+    entry = _entry(resource, head, decoded.object)
     key: Key | None = (head.namespace, head.name) if entry is None else None
     return WatchEvent(change, head.resource_version, entry, key)
 
 
-def one(resource: Resource[T], body: bytes) -> T:
+def single_object(resource: Resource[T], body: bytes) -> T:
     """Return an object.
 
     Raises:
@@ -110,7 +110,7 @@ def one(resource: Resource[T], body: bytes) -> T:
 
 def unreadable(resource: Resource[Any], error: Exception) -> ApiError:
     """Return the error for an answer that is not what the API promises; its status is 0: retry, slowly."""
-    return ApiError(NO_ANSWER, UNREADABLE, f"the server's {resource.kind} cannot be read: {str(error)[:200]}")
+    return ApiError(NO_RESPONSE, UNREADABLE, f"the server's {resource.kind} cannot be read: {str(error)[:200]}")
 
 
 def plain(value: Object) -> Mapping[str, Any]:
@@ -121,7 +121,7 @@ def plain(value: Object) -> Mapping[str, Any]:
     return builtins
 
 
-def _entry(resource: Resource[T], head: _Named, raw: Raw) -> Entry[T] | None:
+def _entry(resource: Resource[T], head: _Named, raw: Raw) -> ObjectEntry[T] | None:
     try:
         value = msgspec.json.decode(raw, type=resource.type)
     except msgspec.DecodeError as error:
@@ -129,4 +129,4 @@ def _entry(resource: Resource[T], head: _Named, raw: Raw) -> Entry[T] | None:
         name = f"{head.namespace}/{head.name}" if head.namespace else head.name
         _LOG.warning("object cannot be read", extra=fields(object=f"{resource.kind} {name}", why=str(error)))
         return None
-    return Entry(head.namespace, head.name, head.resource_version, value)
+    return ObjectEntry(head.namespace, head.name, head.resource_version, value)

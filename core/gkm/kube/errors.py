@@ -2,7 +2,7 @@
 
 from msgspec import DecodeError, Struct, ValidationError, json
 
-NO_ANSWER = 0
+NO_RESPONSE = 0
 """The status of an error that no server sent: connection refused, time-out, broken TLS."""
 
 UNREADABLE = "Unreadable"
@@ -53,7 +53,7 @@ class ApiError(Exception):
         return self.status == _CONFLICT
 
     @property
-    def gone(self) -> bool:
+    def expired(self) -> bool:
         """Return whether the resourceVersion or continue token is too old: only a new list helps (HTTP 410)."""
         return self.status == _GONE
 
@@ -72,13 +72,13 @@ def from_body(status: int, body: bytes, retry_after: str | None = None) -> ApiEr
     """
     seconds = _bounded(float(retry_after) if retry_after and retry_after.isascii() and retry_after.isdigit() else 0.0)
     try:
-        told = json.decode(body, type=_Status)
+        decoded = json.decode(body, type=_Status)
     except (ValidationError, DecodeError):
         line = body[:_MAX_MESSAGE].decode(errors="replace").strip().partition("\n")[0]
         return ApiError(status, "", line or f"HTTP {status}", seconds)
-    asked = _bounded(told.details.retry_after_seconds if told.details else 0.0)
+    asked = _bounded(decoded.details.retry_after_seconds if decoded.details else 0.0)
     return ApiError(
-        told.code or status, told.reason, told.message[:_MAX_MESSAGE] or f"HTTP {status}", max(seconds, asked)
+        decoded.code or status, decoded.reason, decoded.message[:_MAX_MESSAGE] or f"HTTP {status}", max(seconds, asked)
     )
 
 

@@ -31,7 +31,7 @@ class Regarding:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class EventBody:
     """What is told: reason and action are words in CamelCase, note is a sentence."""
 
     kind: Literal["Normal", "Warning"]
@@ -48,26 +48,28 @@ class Reporter:
     instance: str
 
 
-def event(regarding: Regarding, told: Told, occasion: str, by: Reporter, moment: datetime) -> Mapping[str, Any]:
+def event_object(
+    regarding: Regarding, body: EventBody, occasion: str, reporter: Reporter, moment: datetime
+) -> Mapping[str, Any]:
     """Return the Event object. Events about cluster-wide objects live in `default`, as the API demands.
 
     Its name says what is told of which object on which occasion, so nobody can tell that twice.
     """
-    told = replace(told, note=escape(told.note))
-    note = told.note.encode()[: MAX_NOTE_BYTES - 1].decode(errors="ignore")
+    body = replace(body, note=escape(body.note))
+    note = body.note.encode()[: MAX_NOTE_BYTES - 1].decode(errors="ignore")
     namespace = regarding.namespace or "default"
     # Cut where it may be, a label must not end in a hyphen: the API server would refuse the name.
-    begins = regarding.name[:200].rstrip("-.")
+    prefix = regarding.name[:200].rstrip("-.")
     return {
         "apiVersion": EVENTS.api_version,
         "kind": "Event",
-        "metadata": {"name": f"{begins}.{_identity(regarding, told, occasion)}", "namespace": namespace},
+        "metadata": {"name": f"{prefix}.{_name_suffix(regarding, body, occasion)}", "namespace": namespace},
         "eventTime": moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-        "reportingController": by.controller,
-        "reportingInstance": by.instance[:128],
-        "type": told.kind,
-        "reason": told.reason,
-        "action": told.action,
+        "reportingController": reporter.controller,
+        "reportingInstance": reporter.instance[:128],
+        "type": body.kind,
+        "reason": body.reason,
+        "action": body.action,
         "note": note,
         "regarding": {
             "apiVersion": regarding.api_version,
@@ -79,25 +81,25 @@ def event(regarding: Regarding, told: Told, occasion: str, by: Reporter, moment:
     }
 
 
-def _identity(regarding: Regarding, told: Told, occasion: str) -> str:
-    parts = (regarding.uid, told.action, told.reason, told.note, occasion)
+def _name_suffix(regarding: Regarding, body: EventBody, occasion: str) -> str:
+    parts = (regarding.uid, body.action, body.reason, body.note, occasion)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
 class Recorder:
     """Sends events."""
 
-    def __init__(self, api: Api, by: Reporter) -> None:
+    def __init__(self, api: Api, reporter: Reporter) -> None:
         self._api = api
-        self._by = by
+        self._reporter = reporter
 
-    def tell(self, regarding: Regarding, told: Told, occasion: str) -> None:
+    def emit(self, regarding: Regarding, body: EventBody, occasion: str) -> None:
         """Send an event, unless somebody has told the same of the same `occasion`: this process, or one before it."""
         try:
-            self._api.create(EVENTS, event(regarding, told, occasion, self._by, datetime.now(UTC)))
+            self._api.create(EVENTS, event_object(regarding, body, occasion, self._reporter, datetime.now(UTC)))
         except ApiError as error:
             if error.conflict:
                 return
             name = f"{regarding.namespace}/{regarding.name}" if regarding.namespace else regarding.name
-            said = fields(object=f"{regarding.kind} {name}", reason=told.reason, why=str(error))
-            _LOG.warning("event not sent", extra=said)
+            log_fields = fields(object=f"{regarding.kind} {name}", reason=body.reason, why=str(error))
+            _LOG.warning("event not sent", extra=log_fields)

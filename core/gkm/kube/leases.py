@@ -38,7 +38,7 @@ LEASES: Resource[Lease] = Resource("coordination.k8s.io/v1", "Lease", "leases", 
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class LeaseTiming:
     """How long things take, in seconds.
 
     A lease counts for `duration` after it was last renewed; a leader that has not renewed it for `deadline` ends; a try
@@ -52,39 +52,39 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ObservedLease:
     """A Lease as it was last seen to change, and when it had been read: seconds of our own clock."""
 
     lease: Lease
-    at: float
+    observed_at: float
 
 
-def may_hold(seen: Seen, identity: str, now: float, terms: Terms) -> bool:
+def can_acquire(observed: ObservedLease, identity: str, now: float, timing: LeaseTiming) -> bool:
     """Return whether a candidate may write itself into a lease: it is its own, nobody's, or has run out. Pure.
 
     A lease that says a longer duration than ours is believed: its holder may run with other terms.
     """
-    spec = seen.lease.spec
+    spec = observed.lease.spec
     if not spec.holder_identity or spec.holder_identity == identity:
         return True
-    return now >= runs_out(seen, terms)
+    return now >= expires_at(observed, timing)
 
 
-def runs_out(seen: Seen, terms: Terms) -> float:
+def expires_at(observed: ObservedLease, timing: LeaseTiming) -> float:
     """Return when a lease does not count any more, if it is not renewed. Pure."""
-    return seen.at + max(terms.duration, float(seen.lease.spec.lease_duration_seconds or 0))
+    return observed.observed_at + max(timing.duration, float(observed.lease.spec.lease_duration_seconds or 0))
 
 
-def held_spec(old: LeaseSpec, identity: str, terms: Terms, moment: datetime) -> dict[str, Any]:
+def renewed_spec(old: LeaseSpec, identity: str, timing: LeaseTiming, moment: datetime) -> dict[str, Any]:
     """Return what a Lease says when `identity` takes or renews it."""
     now = micro_time(moment)
-    taken = old.holder_identity != identity
+    is_transition = old.holder_identity != identity
     return {
         "holderIdentity": identity,
-        "leaseDurationSeconds": int(terms.duration),
-        "acquireTime": now if taken or not old.acquire_time else old.acquire_time,
+        "leaseDurationSeconds": int(timing.duration),
+        "acquireTime": now if is_transition or not old.acquire_time else old.acquire_time,
         "renewTime": now,
-        "leaseTransitions": (old.lease_transitions or 0) + (1 if taken and old.acquire_time else 0),
+        "leaseTransitions": (old.lease_transitions or 0) + (1 if is_transition and old.acquire_time else 0),
     }
 
 

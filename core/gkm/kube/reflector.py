@@ -7,7 +7,7 @@ from threading import Event, Lock, Thread
 from typing import Generic, TypeVar
 
 from gkm.hoststate.logs import fields
-from gkm.kube.api import EVERYTHING, Api, Change, Entry, Key, Selector, Watch, WatchEvent
+from gkm.kube.api import EVERYTHING, Api, Change, Key, ListSelector, ObjectEntry, Watch, WatchEvent
 from gkm.kube.backoff import Backoff
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import Resource
@@ -42,7 +42,7 @@ class Reflector(Generic[T]):
         resource: Resource[T],
         on_change: OnChange[T],
         *,
-        selector: Selector = EVERYTHING,
+        selector: ListSelector = EVERYTHING,
         backoff: Backoff = Backoff(),  # noqa: B008 -- a frozen value
     ) -> None:
         self.resource = resource
@@ -51,7 +51,7 @@ class Reflector(Generic[T]):
         self._on_change = on_change
         self._selector = selector
         self._backoff = backoff
-        self._entries: dict[Key, Entry[T]] = {}
+        self._entries: dict[Key, ObjectEntry[T]] = {}
         self._unreadable: frozenset[Key] = frozenset()
         self._version = ""
         self._failures = 0
@@ -94,25 +94,25 @@ class Reflector(Generic[T]):
     def run(self) -> None:
         """List and watch until `close`; never raises."""
         while not self._stopped.is_set():
-            asked = 0.0
+            retry_after = 0.0
             try:
-                if self._round():
+                if self._list_and_watch():
                     continue
                 self._failures += 1
             except ApiError as error:
                 # A server whose words cannot be read says them again: only a list leads past them.
-                if error.gone or error.unreadable:
+                if error.expired or error.unreadable:
                     self._version = ""
                 self._failures += 1
-                self._report(error)
-                asked = error.retry_after
+                self._log_error(error)
+                retry_after = error.retry_after
             except Exception:  # noqa: BLE001 -- the thread must live
                 # Nothing above us could do better, and a thread that ends silently is the worst answer.
                 self._failures += 1
                 _LOG.exception("watch failed", extra=fields(resource=self.resource.plural))
-            self._stopped.wait(self._backoff.pause(self._failures, asked))
+            self._stopped.wait(self._backoff.pause(self._failures, retry_after))
 
-    def _round(self) -> bool:
+    def _list_and_watch(self) -> bool:
         """List where that is needed, then watch until the watch ends; return whether that led anywhere."""
         if not self._version:
             self._list()
@@ -127,7 +127,7 @@ class Reflector(Generic[T]):
         fruitful = False
         try:
             for event in watch:
-                self._take(event)
+                self._apply(event)
                 fruitful = True
         finally:
             watch.close()
@@ -147,49 +147,49 @@ class Reflector(Generic[T]):
             version = page.resource_version
             for entry in page.entries:
                 seen.add(entry.key)
-                self._put(entry)
+                self._upsert(entry)
             unreadable.update(page.unreadable)
             if self._stopped.is_set():
                 return
         self._unreadable = frozenset(unreadable)
         for key in self._entries.keys() - seen - unreadable:
-            self._drop(key)
+            self._delete(key)
         self._version = version
         self.synced.set()
 
-    def _take(self, event: WatchEvent[T]) -> None:
+    def _apply(self, event: WatchEvent[T]) -> None:
         key = event.entry.key if event.entry else event.unreadable
         if key is not None and event.change is Change.DELETED:
-            self._drop(key)
+            self._delete(key)
         elif event.entry is not None:
-            self._put(event.entry)
+            self._upsert(event.entry)
         elif key is not None:
             self._unreadable |= {key}
         self._version = event.resource_version
 
-    def _put(self, entry: Entry[T]) -> None:
+    def _upsert(self, entry: ObjectEntry[T]) -> None:
         old = self._entries.get(entry.key)
         self._entries[entry.key] = entry
         self._unreadable -= {entry.key}
         if old is not None and old.resource_version == entry.resource_version:
             return
-        self._tell(old.value if old else None, entry.value)
+        self._notify(old.value if old else None, entry.value)
 
-    def _drop(self, key: Key) -> None:
+    def _delete(self, key: Key) -> None:
         old = self._entries.pop(key, None)
         self._unreadable -= {key}
         if old is not None:
-            self._tell(old.value, None)
+            self._notify(old.value, None)
 
-    def _tell(self, old: T | None, new: T | None) -> None:
+    def _notify(self, old: T | None, new: T | None) -> None:
         try:
             self._on_change(old, new)
         except Exception:  # noqa: BLE001 -- whatever a handler does, the watch goes on
             _LOG.exception("handler failed; the event is dropped", extra=fields(resource=self.resource.plural))
 
-    def _report(self, error: ApiError) -> None:
+    def _log_error(self, error: ApiError) -> None:
         if self._stopped.is_set():
             return
-        level = logging.INFO if error.gone or self._failures == 1 else logging.WARNING
-        said = fields(resource=self.resource.plural, failures=self._failures, why=str(error))
-        _LOG.log(level, "watch interrupted", extra=said)
+        level = logging.INFO if error.expired or self._failures == 1 else logging.WARNING
+        log_fields = fields(resource=self.resource.plural, failures=self._failures, why=str(error))
+        _LOG.log(level, "watch interrupted", extra=log_fields)

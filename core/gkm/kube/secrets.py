@@ -46,7 +46,7 @@ class KubeSecrets:
             return self.api.get(SECRETS, name, namespace).data
         except ApiError as error:
             if error.not_found:
-                raise missing(namespace, name) from error
+                raise secret_missing(namespace, name) from error
             if error.status == _FORBIDDEN:
                 raise GKMError(
                     Reason.UNAUTHORIZED,
@@ -57,19 +57,19 @@ class KubeSecrets:
 
 
 @dataclass(frozen=True)
-class KnownSecrets:
+class StaticSecrets:
     """Secrets that are at hand without Kubernetes: {(namespace, name): data}."""
 
-    known: dict[tuple[str, str], dict[str, str]]
+    secrets: dict[tuple[str, str], dict[str, str]]
 
     def data(self, namespace: str, name: str) -> dict[str, str]:
         """Return what a Secret holds, in base64; raises GKMError (UNAUTHORIZED) for one that is not there."""
-        if (namespace, name) not in self.known:
-            raise missing(namespace, name)
-        return self.known[namespace, name]
+        if (namespace, name) not in self.secrets:
+            raise secret_missing(namespace, name)
+        return self.secrets[namespace, name]
 
 
-def missing(namespace: str, name: str) -> GKMError:
+def secret_missing(namespace: str, name: str) -> GKMError:
     """Return the error for a Secret that is not there."""
     return GKMError(
         Reason.UNAUTHORIZED,

@@ -10,7 +10,7 @@ from urllib3.exceptions import HTTPError
 
 from gkm.kube import decoding
 from gkm.kube.api import WatchEvent
-from gkm.kube.errors import NO_ANSWER, ApiError
+from gkm.kube.errors import NO_RESPONSE, ApiError
 from gkm.kube.resources import Resource
 
 T = TypeVar("T")
@@ -43,7 +43,7 @@ class HttpWatch(Generic[T]):
         except (HTTPError, OSError, ValueError) as error:
             # A socket that was shut down under its reader fails in many ways, ssl's ValueError among them.
             if not self._closed:
-                raise ApiError(NO_ANSWER, "Broken", f"the watch broke off: {error}") from error
+                raise ApiError(NO_RESPONSE, "Broken", f"the watch broke off: {error}") from error
         finally:
             # Never back to the pool: bytes of a watch may still come.
             self._response.close()
@@ -66,4 +66,4 @@ class HttpWatch(Generic[T]):
             *lines, rest = (rest + chunk).split(b"\n")
             yield from (line for line in lines if line)
             if len(rest) > MAX_LINE_BYTES:
-                raise ApiError(NO_ANSWER, "TooLarge", f"a watch event is longer than {MAX_LINE_BYTES} bytes")
+                raise ApiError(NO_RESPONSE, "TooLarge", f"a watch event is longer than {MAX_LINE_BYTES} bytes")

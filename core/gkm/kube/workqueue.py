@@ -14,9 +14,9 @@ from gkm.kube.errors import ApiError
 
 K = TypeVar("K", bound=Hashable)
 _LOG = logging.getLogger(__name__)
-AT_ONCE = 0.0
+IMMEDIATELY = 0.0
 
-_STALE = 64
+_MAX_STALE = 64
 """So many places of keys that were brought forward are left where they are."""
 
 _LONGEST_WAIT_SECONDS = 3600.0
@@ -27,15 +27,15 @@ class Retry(Exception):
     """Raised by a handler for "not yet, try again": the text is logged on one line, without a traceback."""
 
 
-Observe = Callable[[str, float], None]
+RunObserver = Callable[[str, float], None]
 """Told of every run of a handler: done, again (a passing reason) or failed, and the seconds it took."""
 
 
-def _silent(result: str, seconds: float) -> None:
+def _no_observer(result: str, seconds: float) -> None:
     """Tell nobody."""
 
 
-def _one_group(_: object) -> str:
+def _same_group(_: object) -> str:
     return ""
 
 
@@ -57,9 +57,9 @@ class WorkQueue(Generic[K]):
         *,
         workers: int = 2,
         backoff: Backoff = Backoff(1.0, 300.0),  # noqa: B008 -- a frozen value
-        group: Callable[[K], str] = _one_group,
+        group: Callable[[K], str] = _same_group,
         per_group: int | None = None,
-        observe: Observe = _silent,
+        observe: RunObserver = _no_observer,
     ) -> None:
         self._name = name
         self._handle = handle
@@ -68,9 +68,9 @@ class WorkQueue(Generic[K]):
         self._due: dict[K, float] = {}
         self._heap: list[tuple[float, int, K]] = []
         self._count = 0
-        self._turns: _Turns[K] = _Turns(group, per_group or workers)
+        self._scheduler: _GroupScheduler[K] = _GroupScheduler(group, per_group or workers)
         self._running: set[K] = set()
-        self._again: dict[K, float] = {}
+        self._requeued: dict[K, float] = {}
         self._failures: dict[K, int] = {}
         self._not_before: dict[K, float] = {}
         self._stopped = False
@@ -88,7 +88,7 @@ class WorkQueue(Generic[K]):
         with self._changed:
             return not self._due and not self._running
 
-    def add(self, key: K, after: float = AT_ONCE) -> None:
+    def add(self, key: K, after: float = IMMEDIATELY) -> None:
         """Ask for work on a key, `after` seconds from now at the latest; an earlier time that stands, stands.
 
         Nor is it earlier than the server asked for, when it last refused: news of an object are no reason to come back
@@ -97,16 +97,16 @@ class WorkQueue(Generic[K]):
         with self._changed:
             due = max(time.monotonic() + after, self._not_before.get(key, 0.0))
             if key in self._running:
-                self._again[key] = min(due, self._again.get(key, due))
+                self._requeued[key] = min(due, self._requeued.get(key, due))
             else:
                 self._schedule(key, due)
 
     def forget(self, key: K) -> None:
         """Drop a key whose object has gone, with its failures; work under way is not interrupted."""
         with self._changed:
-            for memory in (self._due, self._again, self._failures, self._not_before):
+            for memory in (self._due, self._requeued, self._failures, self._not_before):
                 memory.pop(key, None)
-            self._turns.drop(key)
+            self._scheduler.drop(key)
 
     def start(self) -> None:
         """Start the workers."""
@@ -129,9 +129,9 @@ class WorkQueue(Generic[K]):
         self._due[key] = due
         self._count += 1
         heapq.heappush(self._heap, (due, self._count, key))
-        if len(self._heap) > _STALE + 2 * len(self._due):
+        if len(self._heap) > _MAX_STALE + 2 * len(self._due):
             # Keys that are brought forward again and again would fill it with later places until those are due.
-            self._heap = [place for place in self._heap if self._due.get(place[2]) == place[0]]
+            self._heap = [item for item in self._heap if self._due.get(item[2]) == item[0]]
             heapq.heapify(self._heap)
         self._changed.notify()
 
@@ -140,8 +140,8 @@ class WorkQueue(Generic[K]):
             after = self._run(key)
             with self._changed:
                 self._running.discard(key)
-                self._turns.ended(key)
-                due = [self._again.pop(key)] if key in self._again else []
+                self._scheduler.release(key)
+                due = [self._requeued.pop(key)] if key in self._requeued else []
                 due += [time.monotonic() + after] if after is not None else []
                 if due:
                     self._schedule(key, max(min(due), self._not_before.get(key, 0.0)))
@@ -152,7 +152,7 @@ class WorkQueue(Generic[K]):
             while not self._stopped:
                 now = time.monotonic()
                 self._collect(now)
-                if (key := self._turns.take()) is not None:
+                if (key := self._scheduler.dequeue()) is not None:
                     del self._due[key]
                     self._running.add(key)
                     # Another worker may be waiting for a later key than the one that comes next.
@@ -167,11 +167,11 @@ class WorkQueue(Generic[K]):
         while self._heap and (self._heap[0][0] <= now or self._due.get(self._heap[0][2]) != self._heap[0][0]):
             due, _, key = heapq.heappop(self._heap)
             if self._due.get(key) == due:
-                self._turns.put(key)
+                self._scheduler.enqueue(key)
 
     def _run(self, key: K) -> float | None:
         """Work on a key; return after how many seconds it wants to run again."""
-        asked = 0.0
+        retry_after = 0.0
         began = time.monotonic()
         result = "again"
         try:
@@ -179,7 +179,7 @@ class WorkQueue(Generic[K]):
         except Retry as error:
             _LOG.info("tried again later", extra=fields(queue=self._name, key=str(key), why=str(error)))
         except ApiError as error:
-            asked = error.retry_after
+            retry_after = error.retry_after
             _LOG.warning("tried again later", extra=fields(queue=self._name, key=str(key), why=str(error)))
         except Exception:  # noqa: BLE001 -- whatever a handler does, the worker goes on
             _LOG.exception("handler failed", extra=fields(queue=self._name, key=str(key)))
@@ -193,26 +193,26 @@ class WorkQueue(Generic[K]):
             self._observe(result, time.monotonic() - began)
         failures = self._failures.get(key, 0) + 1
         self._failures[key] = failures
-        pause = self._backoff.pause(failures, asked)
-        if asked:
+        pause = self._backoff.pause(failures, retry_after)
+        if retry_after:
             with self._changed:
                 self._not_before[key] = time.monotonic() + pause
         return pause
 
 
-class _Turns(Generic[K]):
+class _GroupScheduler(Generic[K]):
     """Keys that are due, and how many of each group are taken. The caller's lock guards it.
 
     No step costs more than there are groups with all they may have, and those hold a worker each at least.
     """
 
-    def __init__(self, group: Callable[[K], str], most: int) -> None:
+    def __init__(self, group: Callable[[K], str], max_active: int) -> None:
         self._group = group
-        self._most = most
+        self._max_active = max_active
         self._waiting: OrderedDict[str, OrderedDict[K, None]] = OrderedDict()
-        self._taken: Counter[str] = Counter()
+        self._active: Counter[str] = Counter()
 
-    def put(self, key: K) -> None:
+    def enqueue(self, key: K) -> None:
         """Let a key wait for its turn, behind the others of its group."""
         self._waiting.setdefault(self._group(key), OrderedDict())[key] = None
 
@@ -224,22 +224,22 @@ class _Turns(Generic[K]):
         if not keys:
             self._waiting.pop(group, None)
 
-    def take(self) -> K | None:
+    def dequeue(self) -> K | None:
         """Take the first key of the next group that may have one more, None where there is none."""
-        group = next((group for group in self._waiting if self._taken[group] < self._most), None)
+        group = next((group for group in self._waiting if self._active[group] < self._max_active), None)
         if group is None:
             return None
         key, _ = self._waiting[group].popitem(last=False)
-        self._taken[group] += 1
+        self._active[group] += 1
         if self._waiting[group]:
             self._waiting.move_to_end(group)
         else:
             del self._waiting[group]
         return key
 
-    def ended(self, key: K) -> None:
+    def release(self, key: K) -> None:
         """Give back what was taken for a key."""
         group = self._group(key)
-        self._taken[group] -= 1
-        if not self._taken[group]:
-            del self._taken[group]
+        self._active[group] -= 1
+        if not self._active[group]:
+            del self._active[group]

@@ -45,7 +45,7 @@ def mark_of(mount: Mount) -> Mark | None:
     return Mark.parse(mount.source) if mount.kind == "overlay" and mount.root == "/" else None
 
 
-def marked(mounts: Iterable[Mount]) -> Iterator[MarkedMount]:
+def marked_mounts(mounts: Iterable[Mount]) -> Iterator[MarkedMount]:
     """Yield those of `mounts` that are ours."""
     for mount in mounts:
         mark = mark_of(mount)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from gkm.mounts import selinux, syscalls
-from gkm.mounts.beneath import path_of
+from gkm.mounts.safe_open import proc_fd_path
 
 BYTES_PER_INODE: Final = 4096
 """A private layer may hold a file or directory for so many bytes of its limit: each costs the kernel memory, too."""
@@ -31,7 +31,7 @@ def mount_read_only(lowers: Sequence[int], target: int, name: str) -> None:
     """
     if len(lowers) < _MIN_LOWERS:
         raise ValueError("an overlay without an upper layer needs two lower ones (EINVAL otherwise)")
-    syscalls.mount(name, path_of(target), "overlay", _FLAGS | syscalls.MS_RDONLY, _options(lowers))
+    syscalls.mount(name, proc_fd_path(target), "overlay", _FLAGS | syscalls.MS_RDONLY, _options(lowers))
 
 
 def mount_private(lowers: Sequence[int], target: int, name: str, *, scratch: Path, size: int) -> None:
@@ -52,8 +52,8 @@ def mount_private(lowers: Sequence[int], target: int, name: str, *, scratch: Pat
             os.mkdir("upper", dir_fd=layer)
             os.chmod("upper", _OPEN_MODE, dir_fd=layer)
             os.mkdir("work", 0o700, dir_fd=layer)
-            upper = f"upperdir={path_of(layer)}/upper,workdir={path_of(layer)}/work"
-            syscalls.mount(name, path_of(target), "overlay", _FLAGS, f"{_options(lowers)},{upper}")
+            upper = f"upperdir={proc_fd_path(layer)}/upper,workdir={proc_fd_path(layer)}/work"
+            syscalls.mount(name, proc_fd_path(target), "overlay", _FLAGS, f"{_options(lowers)},{upper}")
         finally:
             os.close(layer)
     finally:
@@ -61,4 +61,4 @@ def mount_private(lowers: Sequence[int], target: int, name: str, *, scratch: Pat
 
 
 def _options(lowers: Sequence[int]) -> str:
-    return ",".join(["lowerdir=" + ":".join(path_of(lower) for lower in lowers), *selinux.mount_options()])
+    return ",".join(["lowerdir=" + ":".join(proc_fd_path(lower) for lower in lowers), *selinux.mount_options()])

@@ -24,7 +24,7 @@ _SYS_OPENAT2 = 437
 _FSOPEN_CLOEXEC = 0x1
 _OPEN_TREE_CLONE = 0x1
 _AT_EMPTY_PATH = 0x1000
-_TRIES = 100
+_MAX_ATTEMPTS = 100
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mount.argtypes = (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_ulong, ctypes.c_char_p)
@@ -62,7 +62,7 @@ def openat2(directory: int, path: str, flags: int, resolve: int) -> int:
         OSError: ELOOP for a link, EXDEV for a way out, ENOSYS on a kernel before 5.6; EAGAIN when something on the
             machine is renamed again and again while a ".." is resolved (the manual says to try again, so we do).
     """
-    for _ in range(_TRIES - 1):
+    for _ in range(_MAX_ATTEMPTS - 1):
         try:
             return _openat2(directory, path, flags, resolve)
         except BlockingIOError:

@@ -11,14 +11,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from gkm.mounts import beneath
+from gkm.mounts import safe_open as beneath
 
 _OPEN = os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
 _MODE = 0o750
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class MountTarget:
     """A place for a mount: a name in a directory that is held open."""
 
     parent: int
@@ -27,7 +27,7 @@ class Target:
     @property
     def point(self) -> str:
         """Return the resolved path, as mountinfo names it once something is mounted there."""
-        return f"{beneath.name_of(self.parent)}/{self.name}"
+        return f"{beneath.resolved_path(self.parent)}/{self.name}"
 
     def make(self) -> bool:
         """Make the directory and return whether it was not there before.
@@ -42,7 +42,7 @@ class Target:
         return True
 
     @contextmanager
-    def held(self) -> Iterator[int]:
+    def open_directory(self) -> Iterator[int]:
         """Hold an O_PATH descriptor of the directory.
 
         Raises:
@@ -61,7 +61,7 @@ class Target:
             OSError: as for `held`.
         """
         # By scandir: Path.iterdir reads all names at once, and whoever can write there decides how many there are.
-        with self.held() as descriptor, os.scandir(beneath.path_of(descriptor)) as entries:
+        with self.open_directory() as descriptor, os.scandir(beneath.proc_fd_path(descriptor)) as entries:
             return next(entries, None) is None
 
     def remove(self) -> bool:
@@ -85,7 +85,7 @@ class Target:
 
 
 @contextmanager
-def opened(root: Path, path: Path) -> Iterator[Target]:
+def open_target(root: Path, path: Path) -> Iterator[MountTarget]:
     """Hold the target `path`, which must lie beneath `root`; only its parent has to exist.
 
     Raises:
@@ -93,5 +93,5 @@ def opened(root: Path, path: Path) -> Iterator[Target]:
         OSError: as for `beneath.directory`, about the parent.
     """
     relative = path.parent.relative_to(root)
-    with beneath.directory(root, str(relative)) as parent:
-        yield Target(parent, path.name)
+    with beneath.open_directory(root, str(relative)) as parent:
+        yield MountTarget(parent, path.name)

@@ -4,7 +4,7 @@ import errno
 from typing import Final
 
 from gkm.mounts import syscalls
-from gkm.mounts.beneath import path_of
+from gkm.mounts.safe_open import proc_fd_path
 
 MAX_STACKED: Final = 64
 """More mounts than this are never stacked on one directory by us; whoever did it, we do not loop for ever."""
@@ -25,14 +25,14 @@ def unmount_all(parent: int, name: str) -> int:
         OSError: the kernel refused.
         StillMounted: more was stacked than `MAX_STACKED`.
     """
-    path = f"{path_of(parent)}/{name}"
-    for taken in range(MAX_STACKED):
-        if not _unmount_one(path):
-            return taken
+    path = f"{proc_fd_path(parent)}/{name}"
+    for count in range(MAX_STACKED):
+        if not _unmount_top(path):
+            return count
     raise StillMounted(f"more than {MAX_STACKED} mounts on one directory")
 
 
-def _unmount_one(path: str) -> bool:
+def _unmount_top(path: str) -> bool:
     try:
         syscalls.umount2(path, syscalls.UMOUNT_NOFOLLOW)
     except OSError as error:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from gkm.api.runs import RunSelector, RunSpec
-from gkm.api.topology_settings import AskedGroup
+from gkm.api.topology_settings import MixGroup
 from gkm.packing.mix import Kind
 from gkm.packing.values import Ceiling, Malleability, Policy, Request
 from gkm.topology.eligibility import Demand, Scope, Selector
@@ -44,7 +44,7 @@ def request(spec: RunSpec, policy: str) -> Request:
     )
 
 
-def kinds(mix: Sequence[AskedGroup]) -> tuple[Kind, ...]:
+def kinds(mix: Sequence[MixGroup]) -> tuple[Kind, ...]:
     """Return the groups that users ask for, as fragmentation is measured against."""
     return tuple(Kind(group.gpus, group.gpus_per_pod, group.weight) for group in mix)
 

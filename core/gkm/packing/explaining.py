@@ -9,7 +9,7 @@ from gkm.packing.inventory import Inventory
 from gkm.packing.plan import plan
 from gkm.packing.reasons import reasons
 from gkm.packing.refusals.fixes import Changes, changes
-from gkm.packing.values import Fix, Metrics, Place, Plan, Policy, Refusal, Request
+from gkm.packing.values import Fix, Location, Metrics, Plan, Policy, Refusal, Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class DomainUse:
     domains. `stranded_gpus` stay free in a domain with groups; a domain that only lends strands none (calculus.md).
     """
 
-    place: Place
+    place: Location
     groups: int
     taken_gpus: int
     lent_gpus: int
@@ -82,9 +82,9 @@ def _alternative(inventory: Inventory, answer: Plan, policy: Policy) -> Alternat
 
 
 def _domains(offer: Capacity, answer: Plan) -> tuple[DomainUse, ...]:
-    groups: Counter[Place] = Counter(group.place for group in answer.groups)
-    taken: Counter[Place] = Counter()
-    lent: Counter[Place] = Counter()
+    groups: Counter[Location] = Counter(group.place for group in answer.groups)
+    taken: Counter[Location] = Counter()
+    lent: Counter[Location] = Counter()
     for group in answer.groups:
         taken[group.place] += group.gpus
         for spare in group.spares:

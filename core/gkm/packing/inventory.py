@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from gkm.packing.values import Node, Place, Share
+from gkm.packing.values import Location, Node, Share
 
 Integers = NDArray[np.int64]
 
@@ -31,7 +31,7 @@ class Inventory:
 
     nodes: tuple[Node, ...]
     free: Integers
-    places: tuple[Place, ...]
+    places: tuple[Location, ...]
     starts: Integers
     blocks: Integers
     numbers: Mapping[str, int]

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from gkm.packing.hashing import canonical
 from gkm.packing.values import Node
 from gkm.topology.eligibility import Demand, Excluded, Exclusion, excluded
-from gkm.topology.hygiene import Quarantined, Why
-from gkm.topology.survey import Survey
+from gkm.topology.quarantine import Quarantined, QuarantineReason
+from gkm.topology.survey import TopologySurvey
 from gkm.topology.usage import Usage
 
 
@@ -39,13 +39,13 @@ class Usable:
     overcommitted: tuple[Overcommitted, ...] = ()
 
     @property
-    def counts(self) -> Mapping[Exclusion | Why, int]:
+    def counts(self) -> Mapping[Exclusion | QuarantineReason, int]:
         """Return how many nodes are not used, for each reason."""
-        reasons: list[Exclusion | Why] = [entry.why for entry in self.excluded]
+        reasons: list[Exclusion | QuarantineReason] = [entry.why for entry in self.excluded]
         return Counter([*reasons, *(entry.why for entry in self.quarantined)])
 
 
-def inventory_of(survey: Survey, usage: Usage, demand: Demand, held: Mapping[str, int] | None = None) -> Usable:
+def inventory_of(survey: TopologySurvey, usage: Usage, demand: Demand, held: Mapping[str, int] | None = None) -> Usable:
     """Return what a run may use; `held` are GPUs by node that live plans hold and whose pods do not run yet."""
     nodes: list[Node] = []
     aside = list(survey.quarantined)
@@ -54,14 +54,14 @@ def inventory_of(survey: Survey, usage: Usage, demand: Demand, held: Mapping[str
     for located in survey.located:
         name, total = located.node.name, located.gpus
         if name in usage.faults:
-            aside.append(Quarantined(name, Why.POD_INVALID, usage.faults[name]))
+            aside.append(Quarantined(name, QuarantineReason.POD_INVALID, usage.faults[name]))
         elif (wrong := excluded(located, demand)) is not None:
             others.append(wrong)
         else:
             taken = usage.gpus.get(name, 0) + (held or {}).get(name, 0)
             if taken > total:
                 overcommitted.append(Overcommitted(name, taken, total))
-            nodes.append(Node(name, located.place, total, max(0, total - taken), demand.scopes_of(located)))
+            nodes.append(Node(name, located.location, total, max(0, total - taken), demand.scopes_of(located)))
     nodes.sort(key=lambda node: (node.place, node.name))
     others.sort(key=lambda entry: entry.node)
     return Usable(tuple(nodes), version(nodes), tuple(others), tuple(sorted(aside)), tuple(overcommitted))

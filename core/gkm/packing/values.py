@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from gkm.topology.places import Place
+from gkm.topology.locations import Location
 
 __all__ = (
     "Ceiling",
@@ -14,10 +14,10 @@ __all__ = (
     "FixKind",
     "Group",
     "Level",
+    "Location",
     "Malleability",
     "Metrics",
     "Node",
-    "Place",
     "Plan",
     "Policy",
     "Refusal",
@@ -43,7 +43,7 @@ class Node:
     """
 
     name: str
-    place: Place
+    place: Location
     total: int
     free: int
     scopes: frozenset[str] = frozenset()
@@ -160,7 +160,7 @@ class Spare:
 
     node: str
     gpus: int
-    place: Place
+    place: Location
     distance: Distance
 
 
@@ -170,7 +170,7 @@ class Group:
 
     index: int
     gpus: int
-    place: Place
+    place: Location
     scope: str
     nodes: tuple[Share, ...]
     spares: tuple[Spare, ...] = ()

@@ -21,9 +21,9 @@ from gkm.packing.values import (
     Ceiling,
     Distance,
     Group,
+    Location,
     Malleability,
     Metrics,
-    Place,
     Plan,
     Policy,
     Request,
@@ -130,7 +130,7 @@ class _Shape(NamedTuple):
     """What groups have in common that stand in one entry: all but their number and the names of their nodes."""
 
     gpus: int
-    place: Place
+    place: Location
     scope: str
     nodes: tuple[tuple[int, int], ...]
     spares: tuple[tuple[str, Distance, int, int], ...]
@@ -156,7 +156,7 @@ def _named(group: Group) -> _Named:
     nodes: dict[int, list[str]] = {}
     for share in group.nodes:
         nodes.setdefault(share.gpus, []).append(share.node)
-    on_nodes: Counter[tuple[Place, Distance, str]] = Counter()
+    on_nodes: Counter[tuple[Location, Distance, str]] = Counter()
     for spare in group.spares:
         on_nodes[spare.place, spare.distance, spare.node] += spare.gpus
     spares: dict[tuple[str, Distance, int], list[str]] = {}
@@ -197,7 +197,7 @@ def _written(alike: Sequence[_Named]) -> PlannedGroup:
 def _read(written: PlannedGroup, request: PlanRequest, most_spares: int) -> Iterator[Group]:
     """Yield the groups of an entry; `most_spares` are the GPUs that its spares may have, all together."""
     pod_gpus = request.gpus_per_pod
-    place = Place(written.region, written.cluster, written.block, written.domain)
+    place = Location(written.region, written.cluster, written.block, written.domain)
     left, count = written.gpus * written.count, written.count
     nodes = []
     for share in written.nodes:
@@ -234,11 +234,11 @@ def _dealt(text: str, count: int, most: int) -> list[tuple[str, ...]]:
     return [names[number * each : (number + 1) * each] for number in range(count)]
 
 
-def _place(text: str) -> Place:
+def _place(text: str) -> Location:
     parts = text.split("/")
-    if len(parts) != len(Place._fields):
+    if len(parts) != len(Location._fields):
         raise ValueError(f"{text[:80]!a} is no region/cluster/block/domain")
-    return Place(*parts)
+    return Location(*parts)
 
 
 def _metrics(metrics: Metrics, fragmentation: PlanFragmentation | None) -> PlanMetrics:

@@ -10,7 +10,7 @@ from http import HTTPStatus
 MAX_REQUEST_BYTES = 8 << 10
 """Kubelet and Prometheus send a few hundred bytes; headers that a person's curl adds fit as well."""
 
-END = b"\r\n\r\n"
+END_OF_HEAD = b"\r\n\r\n"
 TEXT = "text/plain; charset=utf-8"
 
 _REQUEST_LINE = re.compile(rb"(?P<method>[A-Z]{1,16}) (?P<path>/[!->@-~]{0,255})(?:\?[!-~]{0,1023})? HTTP/1\.[01]\Z")
@@ -26,27 +26,27 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class PageRequest:
     """What is asked: `path` is without its query."""
 
     method: str
     path: str
 
 
-def parse(head: bytes) -> Request | Page:
+def parse(head: bytes) -> PageRequest | Page:
     """Return the request that begins with `head`, or the page that refuses it."""
     if len(head) > MAX_REQUEST_BYTES:
-        return refusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"at most {MAX_REQUEST_BYTES} bytes are read")
+        return error_page(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"at most {MAX_REQUEST_BYTES} bytes are read")
     found = _REQUEST_LINE.match(head.partition(b"\r\n")[0])
     if found is None:
-        return refusal(HTTPStatus.BAD_REQUEST, "this is no request of HTTP/1.1")
-    request = Request(found["method"].decode(), found["path"].decode())
+        return error_page(HTTPStatus.BAD_REQUEST, "this is no request of HTTP/1.1")
+    request = PageRequest(found["method"].decode(), found["path"].decode())
     if request.method not in ("GET", "HEAD"):
-        return refusal(HTTPStatus.METHOD_NOT_ALLOWED, "pages here are read by GET")
+        return error_page(HTTPStatus.METHOD_NOT_ALLOWED, "pages here are read by GET")
     return request
 
 
-def refusal(status: HTTPStatus, why: str) -> Page:
+def error_page(status: HTTPStatus, why: str) -> Page:
     """Return a page that says why there is none."""
     return Page(f"{why}\n".encode(), status)
 

@@ -14,16 +14,16 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from threading import Thread
 
-from gkm.probes.messages import END, MAX_REQUEST_BYTES, Page, encode, parse, refusal
+from gkm.probes.messages import END_OF_HEAD, MAX_REQUEST_BYTES, Page, encode, error_page, parse
 
-SECONDS = 5.0
+CONNECTION_SECONDS = 5.0
 """For all of one connection, from when it is taken."""
-CONNECTIONS = 32
+MAX_CONNECTIONS = 32
 _BACKLOG = 32
 _CHUNK = 4 << 10
 _MAX_DISCARDED = 16 * _CHUNK
 _STOP_SECONDS = 2.0
-_FULL_SECONDS = 0.1
+_ACCEPT_RETRY_SECONDS = 0.1
 
 _LOG = logging.getLogger(__name__)
 
@@ -35,14 +35,19 @@ class PageServer:
     """Serves pages until `close`."""
 
     def __init__(
-        self, address: tuple[str, int], pages: Pages, *, seconds: float = SECONDS, connections: int = CONNECTIONS
+        self,
+        address: tuple[str, int],
+        pages: Pages,
+        *,
+        seconds: float = CONNECTION_SECONDS,
+        connections: int = MAX_CONNECTIONS,
     ) -> None:
         self._address = address
         self._pages = pages
         self._seconds = seconds
         self._limit = connections
-        self._open: dict[socket.socket, _Open] = {}
-        self._full = False
+        self._open: dict[socket.socket, _OpenConnection] = {}
+        self._accept_failing = False
         self._selector = selectors.DefaultSelector()
         self._listener: socket.socket | None = None
         self._wake, self._woken = socket.socketpair()
@@ -79,18 +84,18 @@ class PageServer:
 
     def _serve(self) -> None:
         while True:
-            for key, _ in self._selector.select(self._pause()):
+            for key, _ in self._selector.select(self._timeout()):
                 if key.fileobj is self._woken:
                     for connection in list(self._open):
-                        self._end(connection)
+                        self._close(connection)
                     return
                 if key.fileobj is self._listener:
                     self._accept(self._listener)
                 elif isinstance(key.fileobj, socket.socket):
-                    self._go_on(key.fileobj)
-            self._end_late()
+                    self._advance(key.fileobj)
+            self._close_expired()
 
-    def _pause(self) -> float | None:
+    def _timeout(self) -> float | None:
         """Return how long nothing happens by itself: until the oldest connection is late, or for ever."""
         oldest = next(iter(self._open.values()), None)
         return None if oldest is None else max(0.0, oldest.deadline - time.monotonic())
@@ -100,75 +105,77 @@ class PageServer:
             connection, _ = listener.accept()
         except OSError as error:
             # Out of descriptors, mostly: the client stays in the backlog, and there is room when others have ended.
-            if not self._full:
+            if not self._accept_failing:
                 _LOG.warning("no connection can be taken", extra={"why": str(error)})
-            self._full = True
-            time.sleep(_FULL_SECONDS)
+            self._accept_failing = True
+            time.sleep(_ACCEPT_RETRY_SECONDS)
             return
-        self._full = False
+        self._accept_failing = False
         connection.settimeout(0.0)
         if len(self._open) >= self._limit:
-            self._end(next(iter(self._open)))
-        self._open[connection] = _Open(_conversation(connection, self._answer), time.monotonic() + self._seconds)
+            self._close(next(iter(self._open)))
+        self._open[connection] = _OpenConnection(
+            _http_session(connection, self._respond), time.monotonic() + self._seconds
+        )
         self._selector.register(connection, selectors.EVENT_READ)
-        self._go_on(connection)
+        self._advance(connection)
 
-    def _go_on(self, connection: socket.socket) -> None:
+    def _advance(self, connection: socket.socket) -> None:
         found = self._open.get(connection)
         if found is None:  # it was ended for another in this very round
             return
         try:
-            self._selector.modify(connection, next(found.conversation))
+            self._selector.modify(connection, next(found.session))
         except (StopIteration, OSError):
-            self._end(connection)
+            self._close(connection)
 
-    def _end(self, connection: socket.socket) -> None:
+    def _close(self, connection: socket.socket) -> None:
         del self._open[connection]
         self._selector.unregister(connection)
         connection.close()
 
-    def _end_late(self) -> None:
+    def _close_expired(self) -> None:
         now = time.monotonic()
         # All have the same time, so the first in is the first late.
         while (oldest := next(iter(self._open.items()), None)) is not None and oldest[1].deadline <= now:
-            self._end(oldest[0])
+            self._close(oldest[0])
 
-    def _answer(self, head: bytes) -> bytes:
+    def _respond(self, head: bytes) -> bytes:
         request = parse(head)
         if isinstance(request, Page):
             return encode(request)
         make = self._pages.get(request.path)
         if make is None:
-            return encode(refusal(HTTPStatus.NOT_FOUND, f"there is {', '.join(self._pages)}"))
+            return encode(error_page(HTTPStatus.NOT_FOUND, f"there is {', '.join(self._pages)}"))
         try:
             page = make()
         except Exception:  # noqa: BLE001 -- a defect in one page costs that page
             _LOG.exception("page not made", extra={"path": request.path})
-            page = refusal(HTTPStatus.INTERNAL_SERVER_ERROR, "this page cannot be made; the log says why")
+            page = error_page(HTTPStatus.INTERNAL_SERVER_ERROR, "this page cannot be made; the log says why")
         return encode(page, with_body=request.method == "GET")
 
 
 @dataclass(frozen=True, slots=True)
-class _Open:
+class _OpenConnection:
     """A connection under way: `conversation` yields what it waits for."""
 
-    conversation: Iterator[int]
+    session: Iterator[int]
     deadline: float
 
 
-def _conversation(peer: socket.socket, answer: Callable[[bytes], bytes]) -> Iterator[int]:
+def _http_session(peer: socket.socket, respond: Callable[[bytes], bytes]) -> Iterator[int]:
     """Yield the event that is waited for, until all is said."""
     head = bytearray()
-    while END not in head and len(head) <= MAX_REQUEST_BYTES:
+    while END_OF_HEAD not in head and len(head) <= MAX_REQUEST_BYTES:
         yield selectors.EVENT_READ
         part = peer.recv(_CHUNK)
         if not part:
             return
         head += part
-    left = memoryview(answer(bytes(head)))
-    while left:
+    unsent = memoryview(respond(bytes(head)))
+    while unsent:
         yield selectors.EVENT_WRITE
-        left = left[peer.send(left) :]
+        unsent = unsent[peer.send(unsent) :]
     peer.shutdown(socket.SHUT_WR)
     # Closed with something unread, the connection would be reset, and the client might lose the answer.
     discarded = 0

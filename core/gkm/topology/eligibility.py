@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from gkm.topology.labels import flavor
-from gkm.topology.survey import Located
+from gkm.topology.survey import LocatedNode
 from gkm.topology.taints import DEFAULT_TOLERATIONS, Toleration, untolerated
 
 _UNHEALTHY = "unhealthy"
@@ -21,10 +21,10 @@ class Selector:
     cluster: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
 
-    def takes(self, located: Located) -> bool:
+    def matches(self, located: LocatedNode) -> bool:
         """Return whether a node is selected."""
-        place = located.place
-        if self.region not in ("", place.region) or self.cluster not in ("", place.cluster):
+        location = located.location
+        if self.region not in ("", location.region) or self.cluster not in ("", location.cluster):
             return False
         if not self.labels:
             return True
@@ -58,11 +58,11 @@ class Demand:
         if twice := [name for name, count in Counter(scope.name for scope in self.scopes).items() if count > 1]:
             raise ValueError(f"several scopes have the name {min(twice)!r}")
 
-    def scopes_of(self, located: Located) -> frozenset[str]:
+    def scopes_of(self, located: LocatedNode) -> frozenset[str]:
         """Return the names of the scopes that take a node."""
         if not self.scopes:
             return _NO_SCOPES
-        return frozenset(scope.name for scope in self.scopes if scope.selector.takes(located))
+        return frozenset(scope.name for scope in self.scopes if scope.selector.matches(located))
 
 
 class Exclusion(StrEnum):
@@ -87,19 +87,19 @@ class Excluded:
     detail: str = ""
 
 
-def excluded(located: Located, demand: Demand) -> Excluded | None:
+def excluded(located: LocatedNode, demand: Demand) -> Excluded | None:
     """Return why a run does not use a node, None where it may."""
     why = _why(located, demand)
     return None if why is None else Excluded(located.node.name, why, _detail(why, located, demand))
 
 
-def _why(located: Located, demand: Demand) -> Exclusion | None:  # noqa: PLR0911 - one return for each reason
+def _why(located: LocatedNode, demand: Demand) -> Exclusion | None:  # noqa: PLR0911 - one return for each reason
     node = located.node
     if not located.gpus:
         return Exclusion.NO_GPUS
     if located.flavor != flavor(demand.flavor):
         return Exclusion.FLAVOR
-    if not demand.selector.takes(located):
+    if not demand.selector.matches(located):
         return Exclusion.SELECTOR
     if demand.scopes and not demand.scopes_of(located):
         return Exclusion.SCOPE
@@ -112,7 +112,7 @@ def _why(located: Located, demand: Demand) -> Exclusion | None:  # noqa: PLR0911
     return None if untolerated(node.taints, demand.tolerations) is None else Exclusion.TAINTED
 
 
-def _detail(why: Exclusion, located: Located, demand: Demand) -> str:
+def _detail(why: Exclusion, located: LocatedNode, demand: Demand) -> str:
     if why is Exclusion.FLAVOR:
         return located.flavor
     return str(untolerated(located.node.taints, demand.tolerations)) if why is Exclusion.TAINTED else ""

@@ -11,7 +11,7 @@ from gkm.api.topology_settings import Topology, TopologyLabels
 _VALUE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", re.ASCII)
 
 
-class Malformed(ValueError):
+class MalformedLabel(ValueError):
     """A label has a value that no label can have; the message names both."""
 
 
@@ -51,17 +51,17 @@ def reader(settings: Topology) -> Callable[[Mapping[str, str]], Claims]:
 
     What it returns raises Malformed as `read` does. It remembers what it read, and is for the nodes of one snapshot.
     """
-    keys = _read_keys(settings.labels)
+    keys = _label_keys(settings.labels)
     known: dict[tuple[str | None, ...], Claims] = {}
 
-    def remembered(labels: Mapping[str, str]) -> Claims:
+    def cached(labels: Mapping[str, str]) -> Claims:
         values = tuple(map(labels.get, keys))
         claims = known.get(values)
         if claims is None:
             claims = known[values] = read(labels, settings)
         return claims
 
-    return remembered
+    return cached
 
 
 def flavor(value: str) -> str:
@@ -69,12 +69,12 @@ def flavor(value: str) -> str:
     return value.lower()
 
 
-def shown(labels: Mapping[str, str], keys: TopologyLabels) -> dict[str, str]:
+def relevant_labels(labels: Mapping[str, str], keys: TopologyLabels) -> dict[str, str]:
     """Return those of a node's labels that are read, for a person who looks for the wrong one."""
-    return {key: labels[key] for key in _read_keys(keys) if key in labels}
+    return {key: labels[key] for key in _label_keys(keys) if key in labels}
 
 
-def _read_keys(keys: TopologyLabels) -> tuple[str, ...]:
+def _label_keys(keys: TopologyLabels) -> tuple[str, ...]:
     return (*keys.region, *keys.cluster, *keys.domain, *keys.block, *keys.rack, *keys.flavor, *keys.health)
 
 
@@ -82,12 +82,12 @@ def _first(labels: Mapping[str, str], keys: Sequence[str]) -> str:
     for key in keys:
         value = labels.get(key)
         if value:  # an empty one is allowed, and says nothing
-            if not _possible(value):
-                raise Malformed(f"label {key} is {value[:63]!a}, which no label can be")
+            if not _is_label_value(value):
+                raise MalformedLabel(f"label {key} is {value[:63]!a}, which no label can be")
             return value
     return ""
 
 
 @lru_cache(maxsize=1 << 16)  # few values, each on many nodes
-def _possible(value: str) -> bool:
+def _is_label_value(value: str) -> bool:
     return _VALUE.fullmatch(value) is not None

@@ -10,13 +10,13 @@ from typing import Annotated, NamedTuple, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 
-from gkm.topology.hygiene import Quarantined, Why
+from gkm.topology.list_parts import split_list
 from gkm.topology.nodes import Node
-from gkm.topology.parts import parts
 from gkm.topology.pods import Pod
+from gkm.topology.quarantine import Quarantined, QuarantineReason
 
 MAX_BYTES = 2 << 30
-"""A node takes 5 to 30 kB of what kubectl prints; a few dozen are in memory at a time (gkm.topology.parts)."""
+"""A node takes 5 to 30 kB of what kubectl prints; a few dozen are in memory at a time (gkm.topology.list_parts)."""
 MAX_ITEMS = 2_000_000
 MAX_WRONG = 10_000
 """Objects that cannot be read, each with a message: more of them are another kind of list."""
@@ -30,7 +30,7 @@ class ListUnreadable(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Nodes:
+class NodeList:
     """The nodes of a list."""
 
     nodes: tuple[Node, ...]
@@ -38,7 +38,7 @@ class Nodes:
 
 
 @dataclass(frozen=True, slots=True)
-class Pods:
+class PodList:
     """The pods of a list; `unread` are nodes with a pod that cannot be read, and why."""
 
     pods: tuple[Pod, ...]
@@ -54,7 +54,7 @@ class _Named(Struct):
     name: _Word = ""
 
 
-class _Placed(Struct, rename="camel"):
+class _PodSpecHead(Struct, rename="camel"):
     node_name: _Word = ""
 
 
@@ -62,30 +62,32 @@ class _Head(Struct):
     """As much of an object as names it, where the rest of it is not as it should be."""
 
     metadata: _Named = field(default_factory=_Named)
-    spec: _Placed = field(default_factory=_Placed)
+    spec: _PodSpecHead = field(default_factory=_PodSpecHead)
 
 
-class _Wrong(NamedTuple):
+class _UnreadableItem(NamedTuple):
     number: int
     head: _Head
     message: str
 
 
-def nodes(blocks: Iterable[bytes]) -> Nodes:
+def parse_nodes(blocks: Iterable[bytes]) -> NodeList:
     """Return the nodes of a list of them, or of one node alone; `blocks` are its text, in pieces of any size.
 
     Raises:
         ListUnreadable: it is no such list, or it has too many bytes or items.
     """
     read, wrong = _read(blocks, Node)
-    aside = (
-        Quarantined(_plain(entry.head.metadata.name) or f"items[{entry.number}]", Why.UNREADABLE, entry.message)
+    quarantined = (
+        Quarantined(
+            _plain(entry.head.metadata.name) or f"items[{entry.number}]", QuarantineReason.UNREADABLE, entry.message
+        )
         for entry in wrong
     )
-    return Nodes(tuple(read), tuple(aside))
+    return NodeList(tuple(read), tuple(quarantined))
 
 
-def pods(blocks: Iterable[bytes]) -> Pods:
+def parse_pods(blocks: Iterable[bytes]) -> PodList:
     """Return the pods of a list of them, or one pod alone; `blocks` are its text, in pieces of any size.
 
     Raises:
@@ -99,28 +101,28 @@ def pods(blocks: Iterable[bytes]) -> Pods:
         if not node:
             raise ListUnreadable(f"items[{entry.number}] is a pod that cannot be read: {entry.message}")
         unread.append((node, f"a pod on it cannot be read: {entry.message}"))
-    return Pods(tuple(read), tuple(unread))
+    return PodList(tuple(read), tuple(unread))
 
 
-def _read(blocks: Iterable[bytes], kind: type[T]) -> tuple[list[T], list[_Wrong]]:
+def _read(blocks: Iterable[bytes], kind: type[T]) -> tuple[list[T], list[_UnreadableItem]]:
     """Return the objects of a list, and those that cannot be read."""
     plural = f"{kind.__name__.lower()}s"
-    asked = f"give what `kubectl get {plural} -o json` prints"
+    hint = f"give what `kubectl get {plural} -o json` prints"
     read: list[T] = []
-    wrong: list[_Wrong] = []
+    wrong: list[_UnreadableItem] = []
     try:
-        for text, objects in parts(_bounded(blocks)):
+        for text, objects in split_list(_bounded(blocks)):
             if objects:
-                if not _take_alike(text, kind, read, wrong):
-                    _take(msgspec.json.decode(text, type=list[Raw]), kind, read, wrong)
+                if not _add_all(text, kind, read, wrong):
+                    _add_each(msgspec.json.decode(text, type=list[Raw]), kind, read, wrong)
                 continue
             listed = msgspec.json.decode(text, type=_List)
-            alone = listed.kind == kind.__name__
-            if not alone and (listed.items is UNSET or listed.kind not in ("", "List", f"{kind.__name__}List")):
-                raise ListUnreadable(f"this is {_plain(listed.kind) or 'something else'}, no list of {plural}; {asked}")
-            _take([text] if alone else listed.items or [], kind, read, wrong)
+            is_single = listed.kind == kind.__name__
+            if not is_single and (listed.items is UNSET or listed.kind not in ("", "List", f"{kind.__name__}List")):
+                raise ListUnreadable(f"this is {_plain(listed.kind) or 'something else'}, no list of {plural}; {hint}")
+            _add_each([text] if is_single else listed.items or [], kind, read, wrong)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ListUnreadable(f"no list of {plural} can be read: {_plain(error)}; {asked}") from error
+        raise ListUnreadable(f"no list of {plural} can be read: {_plain(error)}; {hint}") from error
     return read, wrong
 
 
@@ -133,7 +135,7 @@ def _bounded(blocks: Iterable[bytes]) -> Iterator[bytes]:
         yield block
 
 
-def _take_alike(text: bytes, kind: type[T], read: list[T], wrong: Sequence[_Wrong]) -> bool:
+def _add_all(text: bytes, kind: type[T], read: list[T], wrong: Sequence[_UnreadableItem]) -> bool:
     """Add the objects of an array if all can be read, in half the time that one by one takes; return whether."""
     try:
         found: list[T] = msgspec.json.decode(text, type=list[kind])  # type: ignore[valid-type]
@@ -145,7 +147,7 @@ def _take_alike(text: bytes, kind: type[T], read: list[T], wrong: Sequence[_Wron
     return True
 
 
-def _take(raws: Sequence[Raw | bytes], kind: type[T], read: list[T], wrong: list[_Wrong]) -> None:
+def _add_each(raws: Sequence[Raw | bytes], kind: type[T], read: list[T], wrong: list[_UnreadableItem]) -> None:
     """Add objects to those that were read, or to those that cannot be.
 
     Raises:
@@ -158,7 +160,7 @@ def _take(raws: Sequence[Raw | bytes], kind: type[T], read: list[T], wrong: list
         try:
             found = msgspec.json.decode(raw, type=kind)
         except msgspec.ValidationError as error:
-            wrong.append(_Wrong(number, _head(raw), _plain(error)))
+            wrong.append(_UnreadableItem(number, _head(raw), _plain(error)))
             if len(wrong) > MAX_WRONG:
                 raise ListUnreadable(f"more than {MAX_WRONG} of its items cannot be read: {_plain(error)}") from error
             continue
@@ -174,6 +176,6 @@ def _head(raw: Raw | bytes) -> _Head:
         return _Head()
 
 
-def _plain(said: object) -> str:
+def _plain(value: object) -> str:
     """Return a text of others so that it can stand in a line; escaped, a character may be ten."""
-    return ascii(str(said)[:160])[1:-1][:160]
+    return ascii(str(value)[:160])[1:-1][:160]

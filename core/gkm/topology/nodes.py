@@ -26,22 +26,22 @@ T = TypeVar("T")
 
 
 @lru_cache(maxsize=1 << 8)  # nearly always one of a few
-def _shared(value: T) -> T:
+def _deduplicated(value: T) -> T:
     """Return the first value that was equal, so that those after it need not be kept."""
     return value
 
 
-class Condition(Struct, frozen=True, gc=False):
+class NodeCondition(Struct, frozen=True, gc=False):
     """A condition of a node."""
 
     type: _Word
     status: _Word
 
 
-_Conditions = Annotated[tuple[Condition, ...], Meta(max_length=256)]
+_Conditions = Annotated[tuple[NodeCondition, ...], Meta(max_length=256)]
 
 
-class Metadata(Struct, frozen=True, gc=False):
+class KubeNodeMetadata(Struct, frozen=True, gc=False):
     """Name and labels."""
 
     name: Name
@@ -52,10 +52,10 @@ class Metadata(Struct, frozen=True, gc=False):
         labels = self.labels
         if labels:
             values = map(intern, labels.values())
-            structs.force_setattr(self, "labels", dict(zip(_shared(tuple(labels)), values, strict=True)))
+            structs.force_setattr(self, "labels", dict(zip(_deduplicated(tuple(labels)), values, strict=True)))
 
 
-class Spec(Struct, frozen=True, gc=False):
+class KubeNodeSpec(Struct, frozen=True, gc=False):
     """Who may come."""
 
     unschedulable: bool = False
@@ -64,36 +64,36 @@ class Spec(Struct, frozen=True, gc=False):
     def __post_init__(self) -> None:
         """Keep equal taints of all nodes once."""
         if self.taints:
-            structs.force_setattr(self, "taints", _shared(self.taints))
+            structs.force_setattr(self, "taints", _deduplicated(self.taints))
 
 
-class Resources(Struct, frozen=True, gc=False):
+class GpuResources(Struct, frozen=True, gc=False):
     """GPUs among the resources of a node or a container."""
 
     gpus: Quantity | None = field(default=None, name="nvidia.com/gpu")
 
 
-class Status(Struct, frozen=True, gc=False):
+class KubeNodeStatus(Struct, frozen=True, gc=False):
     """What it has, and how it is. Of the conditions only the first of type Ready is kept."""
 
-    allocatable: Resources | None = None
+    allocatable: GpuResources | None = None
     conditions: _Conditions | None = None
 
     def __post_init__(self) -> None:
         """Keep what is read, and what is equal on all nodes once."""
         if self.allocatable is not None:
-            structs.force_setattr(self, "allocatable", _shared(self.allocatable))
+            structs.force_setattr(self, "allocatable", _deduplicated(self.allocatable))
         if self.conditions:
             ready = next(((entry,) for entry in self.conditions if entry.type == _READY), ())
-            structs.force_setattr(self, "conditions", _shared(ready))
+            structs.force_setattr(self, "conditions", _deduplicated(ready))
 
 
 class Node(Struct, frozen=True, gc=False):
     """A node. Of the resources only nvidia.com/gpu is read: MIG devices and DRA claims are none of it."""
 
-    metadata: Metadata
-    spec: Spec = field(default_factory=Spec)
-    status: Status = field(default_factory=Status)
+    metadata: KubeNodeMetadata
+    spec: KubeNodeSpec = field(default_factory=KubeNodeSpec)
+    status: KubeNodeStatus = field(default_factory=KubeNodeStatus)
     kind: str = "Node"
 
     @property

@@ -4,47 +4,47 @@ from typing import Annotated
 
 from msgspec import Meta, Struct, field
 
-from gkm.topology.nodes import Resources
-from gkm.topology.quantities import gpus
+from gkm.topology.nodes import GpuResources
+from gkm.topology.quantities import gpu_count
 
 _Text = Annotated[str, Meta(max_length=317)]
-_OVER = ("Succeeded", "Failed")
+_TERMINAL_PHASES = ("Succeeded", "Failed")
 
 
-class Metadata(Struct, frozen=True, gc=False):
+class KubePodMetadata(Struct, frozen=True, gc=False):
     """Whose it is."""
 
     name: _Text = ""
     namespace: _Text = ""
 
 
-class Requirements(Struct, frozen=True, gc=False):
+class ResourceRequirements(Struct, frozen=True, gc=False):
     """What a container asks for. GPUs that are only limited are asked for just so."""
 
-    requests: Resources | None = None
-    limits: Resources | None = None
+    requests: GpuResources | None = None
+    limits: GpuResources | None = None
 
 
 class Container(Struct, frozen=True, rename="camel", gc=False):
     """A container; among init containers one that always restarts is a sidecar, and stays."""
 
-    resources: Requirements | None = None
+    resources: ResourceRequirements | None = None
     restart_policy: _Text = ""
 
 
 _Containers = Annotated[tuple[Container, ...], Meta(max_length=4096)]
 
 
-class Spec(Struct, frozen=True, rename="camel", gc=False):
+class KubePodSpec(Struct, frozen=True, rename="camel", gc=False):
     """Where it runs, and what."""
 
     node_name: _Text = ""
     containers: _Containers | None = None
     init_containers: _Containers | None = None
-    overhead: Resources | None = None
+    overhead: GpuResources | None = None
 
 
-class Status(Struct, frozen=True, gc=False):
+class KubePodStatus(Struct, frozen=True, gc=False):
     """How far it is."""
 
     phase: _Text = ""
@@ -53,18 +53,18 @@ class Status(Struct, frozen=True, gc=False):
 class Pod(Struct, frozen=True, gc=False):
     """A pod."""
 
-    metadata: Metadata = field(default_factory=Metadata)
-    spec: Spec = field(default_factory=Spec)
-    status: Status = field(default_factory=Status)
+    metadata: KubePodMetadata = field(default_factory=KubePodMetadata)
+    spec: KubePodSpec = field(default_factory=KubePodSpec)
+    status: KubePodStatus = field(default_factory=KubePodStatus)
     kind: str = "Pod"
 
 
-def holds_node(pod: Pod) -> bool:
+def occupies_node(pod: Pod) -> bool:
     """Return whether it takes anything of a node: it has one, and is not over. One that is being deleted still does."""
-    return bool(pod.spec.node_name) and pod.status.phase not in _OVER
+    return bool(pod.spec.node_name) and pod.status.phase not in _TERMINAL_PHASES
 
 
-def taken(pod: Pod) -> int:
+def requested_gpus(pod: Pod) -> int:
     """Return the GPUs that a pod takes of its node.
 
     The larger of what runs together in the end (containers and sidecars) and the largest init container together with
@@ -74,23 +74,23 @@ def taken(pod: Pod) -> int:
         ValueError: a quantity is none.
     """
     spec = pod.spec
-    together = sum(_asked(container) for container in spec.containers or ())
+    together = sum(_container_gpus(container) for container in spec.containers or ())
     sidecars = before = 0
     for container in spec.init_containers or ():
-        asked = _asked(container)
+        requested = _container_gpus(container)
         if container.restart_policy == "Always":
-            sidecars += asked
-            asked = 0
-        before = max(before, sidecars + asked)
-    return max(together + sidecars, before) + _of(spec.overhead)
+            sidecars += requested
+            requested = 0
+        before = max(before, sidecars + requested)
+    return max(together + sidecars, before) + _gpus_of(spec.overhead)
 
 
-def _asked(container: Container) -> int:
+def _container_gpus(container: Container) -> int:
     if container.resources is None:
         return 0
     requests, limits = container.resources.requests, container.resources.limits
-    return _of(limits if requests is None or requests.gpus is None else requests)
+    return _gpus_of(limits if requests is None or requests.gpus is None else requests)
 
 
-def _of(resources: Resources | None) -> int:
-    return 0 if resources is None or resources.gpus is None else gpus(resources.gpus)
+def _gpus_of(resources: GpuResources | None) -> int:
+    return 0 if resources is None or resources.gpus is None else gpu_count(resources.gpus)

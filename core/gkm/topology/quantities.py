@@ -20,7 +20,7 @@ Quantity = str | int | float
 
 
 @lru_cache(maxsize=1 << 10)  # nearly always one of a few
-def gpus(quantity: Quantity) -> int:
+def gpu_count(quantity: Quantity) -> int:
     """Return a quantity as a number of GPUs; `8`, `"8"`, `"8000m"` and `"8e0"` are all eight.
 
     Raises:

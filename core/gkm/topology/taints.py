@@ -6,7 +6,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 _Text = Annotated[str, Meta(max_length=317)]
-_KEEP_AWAY = ("NoSchedule", "NoExecute")
+_BLOCKING_EFFECTS = ("NoSchedule", "NoExecute")
 
 
 class Taint(Struct, frozen=True, gc=False):
@@ -45,7 +45,7 @@ DEFAULT_TOLERATIONS = (Toleration(key="nvidia.com/gpu", operator="Exists"),)
 def untolerated(taints: Sequence[Taint], tolerations: Iterable[Toleration]) -> Taint | None:
     """Return the first taint that keeps a pod with these tolerations away, None where it may come."""
     for taint in taints:
-        if taint.effect not in _KEEP_AWAY:
+        if taint.effect not in _BLOCKING_EFFECTS:
             continue
         for toleration in tolerations:
             if toleration.tolerates(taint):

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from gkm.topology.pods import Pod, holds_node, taken
+from gkm.topology.pods import Pod, occupies_node, requested_gpus
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +26,11 @@ def usage(pods: Iterable[Pod], unread: Iterable[tuple[str, str]] = ()) -> Usage:
     by_pod: dict[tuple[str, str, str], int] = {}
     wrong: list[tuple[str, str]] = list(unread)
     for pod in pods:
-        if not holds_node(pod):
+        if not occupies_node(pod):
             continue
         node, namespace, name = pod.spec.node_name, pod.metadata.namespace, pod.metadata.name
         try:
-            count = taken(pod)
+            count = requested_gpus(pod)
         except ValueError as error:
             wrong.append((node, f"pod {ascii(f'{namespace}/{name}'[:128])[1:-1]} on it: {error}"))
             continue

@@ -10,12 +10,12 @@ from gkm.hoststate.logs import fields
 from gkm.images.registries.transport import Limits
 
 from gkm_operator import metrics
-from gkm_operator.admission.judge import Judge
-from gkm_operator.admission.rotation import SHIPPED, Rotation, Terms
-from gkm_operator.admission.server import AdmissionServer
-from gkm_operator.admission.verdicts import Verdicts
+from gkm_operator.admission.certificates.rotation import SHIPPED, Rotation, RotationTimes
+from gkm_operator.admission.https.server import AdmissionServer
+from gkm_operator.admission.validator import ImageValidator
+from gkm_operator.admission.verdict_cache import VerdictCache
 from gkm_operator.health import HealthServer
-from gkm_operator.images import RegistryImages
+from gkm_operator.images import CheckedImages
 
 _LOG = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ class CertificateUnusable(RuntimeError):
     """The files that were named cannot be read, or are no pair."""
 
 
-def run(arguments: argparse.Namespace, config: Config, stop: Event, terms: Terms = SHIPPED) -> int:
+def run(arguments: argparse.Namespace, config: Config, stop: Event, terms: RotationTimes = SHIPPED) -> int:
     """Serve until `stop`; return the exit code.
 
     Raises:
@@ -35,9 +35,9 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event, terms: Terms
     # A thread that nobody waits for any more must not hang on for the half minute that a pull may take.
     patience = 2 * arguments.budget
     limits = Limits(connect=arguments.budget, stall=arguments.budget, request=patience)
-    images = RegistryImages.of(config, limits, seconds=patience)
-    remembered = Verdicts(images, images.verifier.stamp)
-    judge = Judge(remembered, config.verification.mode, config.registries, seconds=arguments.budget)
+    images = CheckedImages.of(config, limits, seconds=patience)
+    remembered = VerdictCache(images, images.verifier.stamp)
+    judge = ImageValidator(remembered, config.verification.mode, config.registries, seconds=arguments.budget)
     if arguments.self_signed:
         names = [name for name in arguments.tls_names.split(",") if name]
         rotation = Rotation(Path(arguments.self_signed), names, terms)
@@ -63,14 +63,14 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event, terms: Terms
 
             api = connect(arguments.kubeconfig, arguments.context, metrics.api_answered)
             # Until its CA is trusted the API server would refuse what this process answers: it is not ready before.
-            rotation.keep(api, arguments.webhook_configuration, stop, ready)
+            rotation.run(api, arguments.webhook_configuration, stop, ready)
     finally:
         server.close()
         health.close()
     return 0
 
 
-def _with_files(judge: Judge, address: tuple[str, int], certificate: Path, key: Path) -> AdmissionServer:
+def _with_files(judge: ImageValidator, address: tuple[str, int], certificate: Path, key: Path) -> AdmissionServer:
     try:
         return AdmissionServer(judge, address, certificate, key)
     except OSError as error:  # neither names a file

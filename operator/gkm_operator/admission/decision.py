@@ -7,16 +7,16 @@ with a warning: nothing is pulled before the controller has verified it (design/
 from gkm.api.errors import GKMError, Reason
 from gkm.images.signatures.verify import Verdict
 
-from gkm_operator.admission.review import Request, Response
+from gkm_operator.admission.review import ReviewRequest, ReviewResponse
 
-ADMITTED = Response(allowed=True)
+ADMITTED = ReviewResponse(allowed=True)
 _CHECKED_OPERATIONS = frozenset({"CREATE", "UPDATE"})
 
 _REFUSED_ALWAYS = frozenset({Reason.INVALID_REFERENCE, Reason.NOT_ALLOWED})
 """Wrong whatever the signature policy says: no mode can make such a reference work."""
 
 
-def early(request: Request) -> Response | None:
+def decide_without_image(request: ReviewRequest) -> ReviewResponse | None:
     """Return the answer where the image need not be looked at, None where it must.
 
     An object that is being deleted must always pass, or its finalizers could never be removed; and an update that
@@ -25,7 +25,7 @@ def early(request: Request) -> Response | None:
     if request.operation not in _CHECKED_OPERATIONS or request.sub_resource:
         return ADMITTED
     if request.object is None:
-        return Response(allowed=False, message=f"{request.operation} without an object")
+        return ReviewResponse(allowed=False, message=f"{request.operation} without an object")
     if request.object.metadata.deletion_timestamp:
         return ADMITTED
     if request.old_object is not None and request.old_object.spec.image == request.object.spec.image:
@@ -33,29 +33,29 @@ def early(request: Request) -> Response | None:
     return None
 
 
-def of_verdict(request: Request, verdict: Verdict, mode: str) -> Response:
+def decide_verdict(request: ReviewRequest, verdict: Verdict, mode: str) -> ReviewResponse:
     """Return the answer for an image that was looked at; `mode` is that of verification."""
     if verdict.verified is True or (verdict.allowed and verdict.reason is Reason.NOT_REQUIRED):
         return ADMITTED
     if verdict.allowed:
-        return Response(allowed=True, warnings=(f"{_image(request)}: {verdict.message}",))
+        return ReviewResponse(allowed=True, warnings=(f"{_image(request)}: {verdict.message}",))
     if verdict.verified is None:
-        return _later(request, verdict.message, mode)
+        return _deferred(request, verdict.message, mode)
     return _refusal(request, verdict.reason, verdict.message)
 
 
-def of_error(request: Request, error: GKMError, mode: str, *, private: bool = False) -> Response:
+def decide_error(request: ReviewRequest, error: GKMError, mode: str, *, private: bool = False) -> ReviewResponse:
     """Return the answer for an image that could not be looked at; `private`: the controllers have credentials."""
     if is_open(error, private=private):
-        return _later(request, str(error), mode)
+        return _deferred(request, str(error), mode)
     if mode == "enforce" or error.reason in _REFUSED_ALWAYS:
         return _refusal(request, error.reason, str(error))
-    return Response(allowed=True, warnings=(f"{_image(request)}: {error}",))
+    return ReviewResponse(allowed=True, warnings=(f"{_image(request)}: {error}",))
 
 
-def of_delay(request: Request, why: str, mode: str) -> Response:
+def decide_delay(request: ReviewRequest, why: str, mode: str) -> ReviewResponse:
     """Return the answer when there was no time to find out."""
-    return _later(request, why, mode)
+    return _deferred(request, why, mode)
 
 
 def is_open(error: GKMError, *, private: bool) -> bool:
@@ -67,22 +67,22 @@ def is_open(error: GKMError, *, private: bool) -> bool:
     return error.transient or error.reason is Reason.UNAUTHORIZED or (private and error.reason is Reason.NOT_FOUND)
 
 
-def result(response: Response, *, late: bool) -> str:
+def result(response: ReviewResponse, *, late: bool) -> str:
     """Return the word for an answer in `gkm_admission_seconds`; `late` when there was no time to find out."""
     if not response.allowed:
         return "refused"
     return "late" if late else "warned" if response.warnings else "admitted"
 
 
-def _later(request: Request, why: str, mode: str) -> Response:
+def _deferred(request: ReviewRequest, why: str, mode: str) -> ReviewResponse:
     # Other modes let it be pulled without a good signature, so nothing is promised there.
     said = "is not verified yet, and not pulled before it is" if mode == "enforce" else "was not looked at"
-    return Response(allowed=True, warnings=(f"{_image(request)} {said}: {why}",))
+    return ReviewResponse(allowed=True, warnings=(f"{_image(request)} {said}: {why}",))
 
 
-def _refusal(request: Request, reason: Reason, message: str) -> Response:
-    return Response(allowed=False, message=f"{_image(request)} is refused ({reason}): {message}")
+def _refusal(request: ReviewRequest, reason: Reason, message: str) -> ReviewResponse:
+    return ReviewResponse(allowed=False, message=f"{_image(request)} is refused ({reason}): {message}")
 
 
-def _image(request: Request) -> str:
+def _image(request: ReviewRequest) -> str:
     return f"image {request.image[:200]}"

@@ -8,7 +8,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
 
-from gkm_operator.admission.places import Place, Stage
+from gkm_operator.admission.https.connection_limits import ConnectionSlot, SessionStage
 
 LIMIT = 4
 LARGE_SECONDS = 1.0
@@ -20,17 +20,17 @@ WAIT_SECONDS = 2.0
 class LargeBodies:
     """Who holds a large body, at most `limit`, and who waits for that. For one event loop."""
 
-    def __init__(self, limit: int, evict: Callable[[Place], None]) -> None:
+    def __init__(self, limit: int, evict: Callable[[ConnectionSlot], None]) -> None:
         """`evict` ends the connection of a place, and calls `leave`."""
         self._limit = limit
         self._evict = evict
-        self._holders: dict[Place, float] = {}
-        self._waiting: OrderedDict[asyncio.Future[None], Place] = OrderedDict()
+        self._holders: dict[ConnectionSlot, float] = {}
+        self._waiting: OrderedDict[asyncio.Future[None], ConnectionSlot] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._holders)
 
-    async def enter(self, place: Place) -> bool:
+    async def enter(self, place: ConnectionSlot) -> bool:
         """Wait until this place may hold a large body; return False when it may not within WAIT_SECONDS."""
         self._grant()
         if len(self._holders) < self._limit:
@@ -48,7 +48,7 @@ class LargeBodies:
             self._waiting.pop(turn, None)
         return True
 
-    def leave(self, place: Place) -> None:
+    def leave(self, place: ConnectionSlot) -> None:
         """Note that this place holds no large body any more. Idempotent."""
         if self._holders.pop(place, None) is not None:
             self._grant()
@@ -60,7 +60,7 @@ class LargeBodies:
                 self._hold(place)
                 turn.set_result(None)
 
-    def _hold(self, place: Place) -> None:
+    def _hold(self, place: ConnectionSlot) -> None:
         loop = asyncio.get_running_loop()
         self._holders[place] = loop.time()
         loop.call_later(LARGE_SECONDS, self._evict_late)
@@ -68,6 +68,8 @@ class LargeBodies:
     def _evict_late(self) -> None:
         """Evict who has been at it for too long, one for each that waits."""
         latest = asyncio.get_running_loop().time() - LARGE_SECONDS
-        late = [each for each, since in self._holders.items() if since <= latest and each.stage is not Stage.JUDGED]
+        late = [
+            each for each, since in self._holders.items() if since <= latest and each.stage is not SessionStage.JUDGED
+        ]
         for place in late[: len(self._waiting)]:
             self._evict(place)

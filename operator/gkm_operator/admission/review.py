@@ -31,7 +31,7 @@ class GroupVersionKind(Struct, frozen=True):
     kind: Word
 
 
-class Spec(Struct, frozen=True, rename="camel"):
+class ReviewedSpec(Struct, frozen=True, rename="camel"):
     """The part of a cache's spec that is read; the rest is the schema's."""
 
     image: Annotated[str, Meta(max_length=4096)]
@@ -48,20 +48,20 @@ class Spec(Struct, frozen=True, rename="camel"):
         return bytes(self.image_pull_secrets) not in {b"", b"[]", b"null"}
 
 
-class Metadata(Struct, frozen=True, rename="camel"):
+class ReviewedMetadata(Struct, frozen=True, rename="camel"):
     """The part of it that is read: labels and such would take ten times their length."""
 
     deletion_timestamp: Word | None = None
 
 
-class Object(Struct, frozen=True):
+class ReviewedObject(Struct, frozen=True):
     """The part of a cache that is read."""
 
-    spec: Spec
-    metadata: Metadata = Metadata()
+    spec: ReviewedSpec
+    metadata: ReviewedMetadata = ReviewedMetadata()
 
 
-class Request(Struct, frozen=True, rename="camel"):
+class ReviewRequest(Struct, frozen=True, rename="camel"):
     """An admission request about an object of ours. `namespace` is empty for a cluster-wide one."""
 
     uid: Annotated[str, Meta(min_length=1, max_length=128)]
@@ -71,8 +71,8 @@ class Request(Struct, frozen=True, rename="camel"):
     namespace: Word = ""
     sub_resource: Word = ""
     dry_run: bool | None = None
-    object: Object | None = None
-    old_object: Object | None = None
+    object: ReviewedObject | None = None
+    old_object: ReviewedObject | None = None
 
     @property
     def scope(self) -> str | None:
@@ -96,10 +96,10 @@ class Request(Struct, frozen=True, rename="camel"):
 class _Review(Struct, rename="camel"):
     api_version: str
     kind: str
-    request: Request
+    request: ReviewRequest
 
 
-class Response(Struct, frozen=True, rename="camel", omit_defaults=True):
+class ReviewResponse(Struct, frozen=True, rename="camel", omit_defaults=True):
     """What we answer: a refusal has a message, a permission may have warnings."""
 
     allowed: bool
@@ -107,7 +107,7 @@ class Response(Struct, frozen=True, rename="camel", omit_defaults=True):
     warnings: tuple[str, ...] = ()
 
 
-def parse(body: bytes | bytearray) -> Request:
+def parse(body: bytes | bytearray) -> ReviewRequest:
     """Return the request in an AdmissionReview.
 
     Raises:
@@ -124,7 +124,7 @@ def parse(body: bytes | bytearray) -> Request:
     return review.request
 
 
-def encode(uid: str, response: Response) -> bytes:
+def encode(uid: str, response: ReviewResponse) -> bytes:
     """Return the AdmissionReview that answers the request of this uid."""
     answer: dict[str, object] = {"uid": uid, "allowed": response.allowed}
     if not response.allowed:

@@ -12,21 +12,23 @@ from gkm.hoststate.logs import fields
 from gkm.kube.api import Api
 from gkm.kube.backoff import Backoff
 from gkm.kube.errors import ApiError
-from gkm.kube.events import Recorder, Reporter, Told
+from gkm.kube.events import EventBody, Recorder, Reporter
 from gkm.kube.reflector import Reflector
 from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES, Resource
 from gkm.kube.secrets import DEFAULT_NAMESPACE
 from gkm.kube.workqueue import Retry, WorkQueue
 
 from gkm_operator import metrics
-from gkm_operator.caches import status, telling, verification
-from gkm_operator.caches.aggregation import Aggregation, SeeNode, nobody
-from gkm_operator.caches.allowance import Allowance
-from gkm_operator.caches.presence import NODES, Node
-from gkm_operator.caches.schedule import Schedule
-from gkm_operator.caches.spacing import Spacing
-from gkm_operator.caches.tally import CacheKey
-from gkm_operator.caches.verification import Verification
+from gkm_operator.caches import events as telling
+from gkm_operator.caches import status
+from gkm_operator.caches.nodes.liveness import NODES, WatchedNode
+from gkm_operator.caches.nodes.totals import CacheKey
+from gkm_operator.caches.nodes.watcher import NodeWatcher, SeeNode, ignore_node
+from gkm_operator.caches.throttling.event_budget import EventBudget
+from gkm_operator.caches.throttling.status_interval import StatusInterval
+from gkm_operator.caches.verification import queue as verification
+from gkm_operator.caches.verification.queue import VerificationQueue
+from gkm_operator.caches.verification.recheck import RecheckSchedule
 from gkm_operator.images import Images
 
 _LOG = logging.getLogger(__name__)
@@ -48,19 +50,19 @@ class CachesController:
         api: Api,
         images: Images,
         *,
-        spacing: Spacing | None = None,
+        spacing: StatusInterval | None = None,
         backoff: Backoff = verification.BACKOFF,
         instance: str = "",
         namespace: str = DEFAULT_NAMESPACE,
-        again: Schedule = Schedule(),  # noqa: B008 -- a frozen value
+        again: RecheckSchedule = RecheckSchedule(),  # noqa: B008 -- a frozen value
         now: Callable[[], str] = timestamp,
-        nodes: tuple[Resource[Node], SeeNode] = (NODES, nobody),
+        nodes: tuple[Resource[WatchedNode], SeeNode] = (NODES, ignore_node),
     ) -> None:
         self._api = api
-        self._spacing = spacing or Spacing()
+        self._spacing = spacing or StatusInterval()
         self._now = now
         self._recorder = Recorder(api, Reporter("gkm.io/caches", instance or FIELD_MANAGER))
-        self._allowance = Allowance()
+        self._allowance = EventBudget()
         self._works = False
         self._untold: dict[CacheKey, str] = {}
         """Of which caches nobody may have been told of the last write, if it is not older than this."""
@@ -69,10 +71,10 @@ class CachesController:
             self.write,
             workers=STATUS_WORKERS,
             group=lambda key: key.namespace,  # they take turns: a namespace of thousands holds up no other
-            observe=metrics.reconciled("status"),
+            observe=metrics.reconcile_recorder("status"),
         )
-        self.verification = Verification(images, self._get, self.status.add, backoff, again=again)
-        self.aggregation = Aggregation(
+        self.verification = VerificationQueue(images, self._get, self.status.add, backoff, again=again)
+        self.aggregation = NodeWatcher(
             api, lambda key: self.status.add(key, self._spacing.after(key)), namespace, nodes=nodes[0], see=nodes[1]
         )
         for name, queue in (("verify", self.verification.queue), ("status", self.status)):
@@ -117,7 +119,7 @@ class CachesController:
             key = _key(cache)
             self.verification.changed(key, None, cache)
             written = cache.status.last_updated
-            if written and any(telling.unsaid(cache, now)):
+            if written and any(telling.missed_events(cache, now)):
                 self._untold[key] = written
                 self.status.add(key)
         self.verification.start()
@@ -141,17 +143,20 @@ class CachesController:
         cache = self._get(key)
         if cache is None:
             return
-        self._tell_of_last(key, cache)
+        self._emit_missed(key, cache)
         outcome = self.verification.outcome(cache)
-        summary = self.aggregation.summary(key, status.resolved(cache, outcome))
+        summary = self.aggregation.summary(key, status.resolved_digest(cache, outcome))
         now = self._now()
-        new = status.wanted(cache, outcome, summary, now)
+        new = status.desired_status(cache, outcome, summary, now)
         if new is None or new == cache.status:
             self._untold.pop(key, None)
             return
         try:
             self._api.apply(
-                _resource(key), status.applied(cache, new), field_manager=FIELD_MANAGER, subresource="status"
+                _resource(key),
+                status.apply_configuration(cache, new),
+                field_manager=FIELD_MANAGER,
+                subresource="status",
             )
         except ApiError as error:
             if error.not_found:
@@ -164,18 +169,18 @@ class CachesController:
             raise
         self._untold.pop(key, None)
         self._spacing.wrote(key)
-        self._tell(cache, telling.told(cache.status, new), new.last_updated or "")
+        self._emit(cache, telling.events_of(cache.status, new), new.last_updated or "")
 
-    def _tell_of_last(self, key: CacheKey, cache: Cache) -> None:
+    def _emit_missed(self, key: CacheKey, cache: Cache) -> None:
         written, since = cache.status.last_updated, self._untold.get(key)
         if written is not None and since is not None and written >= since:
-            self._tell(cache, telling.unsaid(cache, datetime.fromisoformat(written)), written)
+            self._emit(cache, telling.missed_events(cache, datetime.fromisoformat(written)), written)
 
-    def _tell(self, cache: Cache, news: Iterable[Told], written: str) -> None:
+    def _emit(self, cache: Cache, news: Iterable[EventBody], written: str) -> None:
         """Tell what a write of the status at this time has changed."""
         for told in news:
-            if self._allowance.take(cache.metadata.uid):
-                self._recorder.tell(telling.regarding(cache), told, written)
+            if self._allowance.spend(cache.metadata.uid):
+                self._recorder.emit(telling.regarding(cache), told, written)
 
     def _get(self, key: CacheKey) -> Cache | None:
         reflector = self._caches if key.namespace else self._cluster_caches
@@ -186,7 +191,7 @@ class CachesController:
         assert cache is not None  # noqa: S101 -- a reflector hands on at least one of them
         key = _key(cache)
         if old is not None and (new is None or old.metadata.uid != new.metadata.uid):
-            self.verification.gone(key, old)
+            self.verification.remove(key, old)
             self.status.forget(key)
             self._untold.pop(key, None)
             old = None

@@ -45,7 +45,7 @@ class Standing:
     age: Age = NO_AGE
 
 
-def look(images: Images, cache: Cache, stands: Standing | None) -> Outcome:
+def check_image(images: Images, cache: Cache, stands: Standing | None) -> Outcome:
     """Return the outcome for the image of a cache; `stands` is what it stands for until now.
 
     Where the registry does not say, policies that name its signers no more take it back. Pinned keeps it for good.
@@ -65,16 +65,16 @@ def _look(images: Images, cache: Cache, stands: Standing | None) -> Outcome:
         images.check_allowed(image, namespace)
         opened = images.opened_for(image, namespace, [reference.name for reference in cache.spec.image_pull_secrets])
     except GKMError as error:
-        outcome = of_error(image, standing, error)
+        outcome = error_outcome(image, standing, error)
         return outcome if stands is None or outcome.sure else _unless_revoked(images, outcome, stands, namespace)
     if stands is not None and not cache.spec.update_policy.tracks:
-        return _judged_again(opened, image, stands, namespace)
+        return _rechecked_outcome(opened, image, stands, namespace)
     try:
         named = opened.resolve(image)
     except GKMError as error:
-        new = of_error(image, None, error)
+        new = error_outcome(image, None, error)
     else:
-        new = _judged(opened, image, named, namespace)
+        new = _verified_outcome(opened, image, named, namespace)
     if stands is None or new.digest == standing:
         return new
     if new.status == TRUE and new.sure:
@@ -85,10 +85,10 @@ def _look(images: Images, cache: Cache, stands: Standing | None) -> Outcome:
         # An image whose age time alone keeps us from reading may be newer: then nobody can say yet.
         status, sure = (FALSE, True) if new.age.readable or new.settled else (UNKNOWN, False)
         new = replace(new, status=status, sure=sure, reason=Reason.UPDATE_REFUSED, message=f"{why}; {hint}")
-    return staying(_judged_again(opened, image, stands, namespace), new)
+    return pinned_outcome(_rechecked_outcome(opened, image, stands, namespace), new)
 
 
-def staying(old: Outcome, new: Outcome) -> Outcome:
+def pinned_outcome(old: Outcome, new: Outcome) -> Outcome:
     """Return the outcome of a digest that is not left for what the tag names now: that is refused, or nobody can say.
 
     The old one was verified in the same look: an update that is refused saves nothing that is refused itself.
@@ -104,7 +104,9 @@ def staying(old: Outcome, new: Outcome) -> Outcome:
     return replace(old, reason=Reason.UPDATE_REFUSED, message=message)
 
 
-def of_verdict(image: str, digest: str, verdict: Verdict, claims: Claims = NO_CLAIMS, *, sized: bool = True) -> Outcome:
+def verdict_outcome(
+    image: str, digest: str, verdict: Verdict, claims: Claims = NO_CLAIMS, *, sized: bool = True
+) -> Outcome:
     """Return the outcome of a verification that came to a verdict.
 
     What the mode allows without a good signature is True by NotRequired: True is what lets agents pull, and the
@@ -123,28 +125,28 @@ def of_verdict(image: str, digest: str, verdict: Verdict, claims: Claims = NO_CL
     return Outcome(image, digest, status, verdict.reason, verdict.message, settled=False, sure=sure)
 
 
-def of_error(image: str, digest: str | None, error: GKMError) -> Outcome:
+def error_outcome(image: str, digest: str | None, error: GKMError) -> Outcome:
     """Return the outcome when the registry or the image made it impossible."""
     sure = not (error.transient or error.reason is Reason.UNAUTHORIZED)
     return Outcome(image, digest, FALSE if sure else UNKNOWN, error.reason, str(error), settled=False, sure=sure)
 
 
-def _judged(images: Images, image: str, digest: str, namespace: str | None) -> Outcome:
+def _verified_outcome(images: Images, image: str, digest: str, namespace: str | None) -> Outcome:
     try:
         verdict = images.verify(image, digest, namespace)
         claims, sized = _claims(images, image, digest) if verdict.allowed else (NO_CLAIMS, True)
     except GKMError as error:
-        return of_error(image, digest, error)
-    return of_verdict(image, digest, verdict, claims, sized=sized)
+        return error_outcome(image, digest, error)
+    return verdict_outcome(image, digest, verdict, claims, sized=sized)
 
 
-def _judged_again(images: Images, image: str, stands: Standing, namespace: str | None) -> Outcome:
+def _rechecked_outcome(images: Images, image: str, stands: Standing, namespace: str | None) -> Outcome:
     """Return the outcome for a digest that stands already.
 
     An image that has gone from its registry takes its signatures with it. That is housekeeping, no revocation: nobody
     can say any more, and nodes that have it need nobody to. Nor can who is not told whether it has gone.
     """
-    outcome = _judged(images, image, stands.digest, namespace)
+    outcome = _verified_outcome(images, image, stands.digest, namespace)
     if outcome.status == FALSE:
         outcome = _there(images, image, stands.digest, outcome)
     return outcome if outcome.sure else _unless_revoked(images, outcome, stands, namespace)
@@ -157,7 +159,7 @@ def _there(images: Images, image: str, digest: str, outcome: Outcome) -> Outcome
         if error.reason is Reason.NOT_FOUND:
             why = f"{digest} has gone from its registry"
             return Outcome(image, digest, UNKNOWN, Reason.NOT_FOUND, why, settled=False, sure=False)
-        asked = of_error(image, digest, error)
+        asked = error_outcome(image, digest, error)
         return outcome if asked.sure else asked
     return outcome
 
@@ -171,7 +173,7 @@ def _unless_revoked(images: Images, outcome: Outcome, stands: Standing, namespac
         refused = images.revoked(outcome.image, stands.digest, namespace, stands.signers)
     except GKMError:
         return outcome
-    return outcome if refused is None else of_verdict(outcome.image, stands.digest, refused, sized=False)
+    return outcome if refused is None else verdict_outcome(outcome.image, stands.digest, refused, sized=False)
 
 
 def _claims(images: Images, image: str, digest: str) -> tuple[Claims, bool]:

@@ -9,44 +9,45 @@ from gkm.api.meta import FALSE, TRUE, UNKNOWN, Condition, with_condition
 from gkm.hoststate.escaping import escape
 from msgspec import structs
 
-from gkm_operator.caches import age, readiness
+from gkm_operator.caches import age
+from gkm_operator.caches import conditions as readiness
+from gkm_operator.caches.nodes.totals import CacheSummary
 from gkm_operator.caches.outcome import Outcome, Standing
-from gkm_operator.caches.tally import Summary
 
 _MAX_MESSAGE = 2048
 
 
-def pinned(cache: Cache) -> str | None:
+def pinned_digest(cache: Cache) -> str | None:
     """Return the digest that the status has for the cache's present image."""
     return cache.status.resolved_digest if cache.status.image == cache.spec.image else None
 
 
-def settled(cache: Cache) -> bool:
+def has_verdict(cache: Cache) -> bool:
     """Return whether a definite verdict on the cache's present image stands in the status."""
     verdict = cache.status.condition("Verified")
-    return pinned(cache) is not None and verdict is not None and verdict.status in (TRUE, FALSE)
+    return pinned_digest(cache) is not None and verdict is not None and verdict.status in (TRUE, FALSE)
 
 
-def resolved(cache: Cache, outcome: Outcome | None) -> str | None:
+def resolved_digest(cache: Cache, outcome: Outcome | None) -> str | None:
     """Return the digest that the cache's present image stands for, as far as it is known."""
     if outcome is not None and outcome.image == cache.spec.image:
-        return outcome.digest or pinned(cache)
-    return pinned(cache)
+        return outcome.digest or pinned_digest(cache)
+    return pinned_digest(cache)
 
 
 def standing(cache: Cache, outcome: Outcome | None) -> Standing | None:
     """Return what the cache's present image stands for, as far as it is known; its digest is that of `resolved`."""
-    digest = resolved(cache, outcome)
+    digest = resolved_digest(cache, outcome)
     if digest is None:
         return None
     if outcome is not None and outcome.status == TRUE and outcome.sure and outcome.digest == digest:
         return Standing(digest, outcome.signers, outcome.age)
-    if digest == pinned(cache):
+    if digest == pinned_digest(cache):
         return Standing(digest, cache.status.signers, age.of_status(cache.status))
     return Standing(digest)
 
 
-def wanted(cache: Cache, outcome: Outcome | None, summary: Summary, now: str) -> CacheStatus | None:
+def desired_status(cache: Cache, outcome: Outcome | None, summary: CacheSummary, now: str) -> CacheStatus | None:
     """Return the status that the cache should have; None while nothing is known of its present image.
 
     `summary` is that of `resolved(cache, outcome)`. An outcome for another image than the present one counts for
@@ -79,7 +80,7 @@ def wanted(cache: Cache, outcome: Outcome | None, summary: Summary, now: str) ->
     return new_status if new_status == cache.status else structs.replace(new_status, last_updated=now)
 
 
-def applied(cache: Cache, status: CacheStatus) -> Mapping[str, Any]:
+def apply_configuration(cache: Cache, status: CacheStatus) -> Mapping[str, Any]:
     """Return the object to apply to the status subresource; zeros are written out, columns show them.
 
     It counts for the object that it was made from only: who was held up must not write what has been overtaken.
@@ -97,7 +98,7 @@ def applied(cache: Cache, status: CacheStatus) -> Mapping[str, Any]:
     }
 
 
-def _stands(cache: Cache, outcome: Outcome) -> bool:
+def _outweighs(cache: Cache, outcome: Outcome) -> bool:
     """Return whether the verdict in the status is worth more than an outcome by which nobody could say anything.
 
     Not where the mode now lets pass what was refused. That a True may be older than the policies opens nothing: agents
@@ -106,8 +107,8 @@ def _stands(cache: Cache, outcome: Outcome) -> bool:
     standing = cache.status.condition("Verified")
     return (
         not outcome.sure
-        and settled(cache)
-        and outcome.digest in (None, pinned(cache))
+        and has_verdict(cache)
+        and outcome.digest in (None, pinned_digest(cache))
         and standing is not None
         and outcome.status in (UNKNOWN, standing.status)
     )
@@ -115,7 +116,7 @@ def _stands(cache: Cache, outcome: Outcome) -> bool:
 
 def _verified(cache: Cache, outcome: Outcome, now: str) -> CacheStatus:
     generation = cache.metadata.generation
-    if _stands(cache, outcome):
+    if _outweighs(cache, outcome):
         return structs.replace(cache.status, observed_generation=generation)
     message = escape(outcome.message)[:_MAX_MESSAGE]
     condition = Condition("Verified", outcome.status, outcome.reason, message, now, generation)

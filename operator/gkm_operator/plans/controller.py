@@ -12,14 +12,14 @@ from gkm.kube.events import Recorder, Reporter
 from gkm.kube.secrets import DEFAULT_NAMESPACE
 
 from gkm_operator import metrics
-from gkm_operator.caches.presence import Node
-from gkm_operator.plans.attempts import Attempts
-from gkm_operator.plans.book import Book
-from gkm_operator.plans.flavors import Flavors
-from gkm_operator.plans.lost import Patience
-from gkm_operator.plans.sweep import Sweeper, Swept
-from gkm_operator.plans.watching import PodsUnread, Watching
-from gkm_operator.plans.writer import FIELD_MANAGER, NotLeading, Writer
+from gkm_operator.caches.nodes.liveness import WatchedNode
+from gkm_operator.plans.planner import Planner
+from gkm_operator.plans.reconciler import ReconcileResult, RunReconciler
+from gkm_operator.plans.state.node_loss import GracePeriod
+from gkm_operator.plans.state.plan_index import PlanIndex
+from gkm_operator.plans.state.watcher import ClusterWatcher, PodsUnread
+from gkm_operator.plans.write.flavors import FlavorCounts
+from gkm_operator.plans.write.writer import FIELD_MANAGER, NotLeading, PlanWriter
 
 _LOG = logging.getLogger(__name__)
 
@@ -45,10 +45,10 @@ class PlansController:
         leads: Callable[[], bool],
         instance: str = "",
         namespace: str = DEFAULT_NAMESPACE,
-        flavors: Flavors | None = None,
+        flavors: FlavorCounts | None = None,
         calm: float = CALM_SECONDS,
         pause: float = PAUSE_SECONDS,
-        patience: Patience | None = None,
+        patience: GracePeriod | None = None,
     ) -> None:
         self._api = api
         self._namespace = namespace
@@ -57,12 +57,12 @@ class PlansController:
         self._changed = Event()
         self._stop = Event()
         self._waiting = 0
-        book = Book()
-        self.flavors = flavors or Flavors(config.topology.labels.flavor, config.packing.flavors)
-        self._writer = Writer(api, book, Recorder(api, Reporter("gkm.io/plans", instance or FIELD_MANAGER)), leads)
-        self._sweeper = Sweeper(self._writer, Attempts(self._writer, book, config.packing), patience=patience)
-        self._watching = Watching(api, book, config.topology, self._changed.set)
-        self._observe = metrics.reconciled(NAME)
+        book = PlanIndex()
+        self.flavors = flavors or FlavorCounts(config.topology.labels.flavor, config.packing.flavors)
+        self._writer = PlanWriter(api, book, Recorder(api, Reporter("gkm.io/plans", instance or FIELD_MANAGER)), leads)
+        self._sweeper = RunReconciler(self._writer, Planner(self._writer, book, config.packing), patience=patience)
+        self._watching = ClusterWatcher(api, book, config.topology, self._changed.set)
+        self._observe = metrics.reconcile_recorder(NAME)
         self._thread = Thread(target=self._work, name=NAME, daemon=True)
         metrics.QUEUE_DEPTH.labels(NAME).set_function(lambda: self._waiting)
 
@@ -70,7 +70,7 @@ class PlansController:
         """Begin; every Node must have been shown to `see_node` once. Returns at once."""
         self._thread.start()
 
-    def see_node(self, old: Node | None, new: Node | None) -> None:
+    def see_node(self, old: WatchedNode | None, new: WatchedNode | None) -> None:
         """Take in a difference of a Node, for the flavors that there are."""
         if self.flavors.see(old, new):
             self._changed.set()
@@ -89,7 +89,7 @@ class PlansController:
         _LOG.info("plans synced")
         self._changed.set()
         while not self._stop.is_set():
-            self._changed.wait(self._sweeper.patience.left(IDLE_SECONDS))
+            self._changed.wait(self._sweeper.patience.seconds_left(IDLE_SECONDS))
             if self._stop.wait(self._calm):
                 return
             self._changed.clear()
@@ -104,14 +104,14 @@ class PlansController:
         try:
             if not self.flavors.write(self._api, self._namespace, self._writer):
                 self._changed.set()
-            if not (self._watching.any_runs and self._watching.look(self._stop)):
+            if not (self._watching.any_runs and self._watching.list_nodes_and_pods(self._stop)):
                 self._waiting = 0
                 result = "done"
                 return not self._stop.is_set()
             if not self._writer.settle():
                 self._changed.set()
                 return True
-            self._take_in(self._sweeper.sweep(self._watching.snapshot()))
+            self._apply_result(self._sweeper.reconcile(self._watching.snapshot()))
             result = "done"
         except NotLeading as error:
             _LOG.warning("plans no more", extra=fields(why=str(error)))
@@ -126,7 +126,7 @@ class PlansController:
             self._observe(result, time.monotonic() - began)
         return True
 
-    def _take_in(self, swept: Swept) -> None:
+    def _apply_result(self, swept: ReconcileResult) -> None:
         self._waiting = swept.waiting
         if swept.more:
             self._changed.set()

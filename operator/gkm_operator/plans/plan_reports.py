@@ -2,19 +2,21 @@
 
 from collections.abc import Iterable
 
-from gkm_operator.plans.book import Made
-from gkm_operator.plans.cases import Case
 from gkm_operator.plans.plan_status import wanted
-from gkm_operator.plans.snapshot import Snapshot
-from gkm_operator.plans.writer import Writer
+from gkm_operator.plans.planning.assessment import RunAssessment
+from gkm_operator.plans.state.plan_index import PlanRecord
+from gkm_operator.plans.state.snapshot import ClusterSnapshot
+from gkm_operator.plans.write.writer import PlanWriter
 
-MadeByRun = dict[str, Made]
+MadeByRun = dict[str, PlanRecord]
 """Plans by the uid of their run."""
 MAX_WRITES = 50
 """Statuses of plans, in one sweep: nothing waits for them."""
 
 
-def report(writer: Writer, cases: Iterable[Case], snapshot: Snapshot, made: MadeByRun, now: str) -> bool:
+def report(
+    writer: PlanWriter, cases: Iterable[RunAssessment], snapshot: ClusterSnapshot, made: MadeByRun, now: str
+) -> bool:
     """Write the status of the plans in a snapshot; return whether all say what they should.
 
     `made` has the plans that were made since the snapshot was taken. A plan that no watch has shown yet is left to a

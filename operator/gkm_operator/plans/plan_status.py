@@ -7,12 +7,12 @@ import msgspec
 from gkm.api.meta import API_VERSION, FALSE, TRUE, Condition, with_condition
 from gkm.api.plans import PlanStatus
 
-from gkm_operator.plans.book import Made
+from gkm_operator.plans.state.plan_index import PlanRecord
 
 LIVE = "Live"
 
 
-def wanted(plan: Made, current: Made, now: str, *, over: bool) -> PlanStatus:
+def wanted(plan: PlanRecord, current: PlanRecord, now: str, *, over: bool) -> PlanStatus:
     """Return the status that a plan should have; equal to what it says where nothing is new.
 
     `current` is the newest plan of the run; it may be over, and holds no GPUs then. `now` is a time of the API.
@@ -23,7 +23,7 @@ def wanted(plan: Made, current: Made, now: str, *, over: bool) -> PlanStatus:
     return PlanStatus(observed_generation=plan.generation, conditions=with_condition(before, condition))
 
 
-def live(plan: Made, current: Made, *, over: bool) -> tuple[str, str, str]:
+def live(plan: PlanRecord, current: PlanRecord, *, over: bool) -> tuple[str, str, str]:
     """Return status, reason and message of the condition Live. It says nothing that changes while the plan stands."""
     if plan.number < current.number:
         return FALSE, "Superseded", "the run has a newer plan"
@@ -32,7 +32,7 @@ def live(plan: Made, current: Made, *, over: bool) -> tuple[str, str, str]:
     return TRUE, "Current", "it holds its GPUs until expiresAt, and as long as pods of the run use them"
 
 
-def applied(plan: Made, status: PlanStatus) -> Mapping[str, Any]:
+def applied(plan: PlanRecord, status: PlanStatus) -> Mapping[str, Any]:
     """Return the object to apply to the status subresource; it counts for this resourceVersion only."""
     meta = {"name": plan.name, "namespace": plan.run.namespace, "resourceVersion": plan.version}
     return {

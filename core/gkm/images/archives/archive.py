@@ -26,12 +26,12 @@ _PAX, _PAX_GLOBAL, _GNU_NAME = b"x", b"g", b"L"
 _SET_ID = 0o6000
 _LARGEST_OCTAL = 0o77777777777
 """What some writers put into the field of a size that does not fit in it."""
-_FOR_ALL = frozenset({b"path", b"size", b"linkpath"})
+_FORBIDDEN_GLOBAL_KEYS = frozenset({b"path", b"size", b"linkpath"})
 """What a global pax header must not say: readers disagree on what it then means for which member."""
 _KINDS = {b"1": "a hard link", b"2": "a symbolic link", b"3": "a device", b"4": "a device", b"6": "a named pipe"}
 
 
-class Stream:
+class ByteStream:
     """Bytes of a stream in the portions that a reader asks for."""
 
     def __init__(self, parts: Iterable[bytes]) -> None:
@@ -77,7 +77,7 @@ class Stream:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class TarMember:
     """One entry. Its content lies next in the stream: take it with `pieces(size)` before the next member."""
 
     name: bytes
@@ -86,7 +86,7 @@ class Member:
     executable: bool
 
 
-def members(stream: Stream, *, pass_links: bool = False) -> Iterator[tuple[Member, Iterator[memoryview]]]:
+def members(stream: ByteStream, *, skip_links: bool = False) -> Iterator[tuple[TarMember, Iterator[memoryview]]]:
     """Yield each member with its content, in order; content that the caller leaves is passed over.
 
     Links are passed over with `pass_links`, for archives of which single members are read in place: nothing is ever
@@ -99,7 +99,7 @@ def members(stream: Stream, *, pass_links: bool = False) -> Iterator[tuple[Membe
     size: int | None = None
     extensions = 0
     while any(header := stream.read(BLOCK)):
-        _check_sum(header)
+        _verify_checksum(header)
         kind = header[156:157]
         stated = _number(header[124:136])
         if kind in (_PAX, _PAX_GLOBAL, _GNU_NAME):
@@ -114,11 +114,11 @@ def members(stream: Stream, *, pass_links: bool = False) -> Iterator[tuple[Membe
             if kind == _PAX:
                 name = records.get(b"path", name)
                 size = _decimal(records[b"size"]) if b"size" in records else size
-            elif not _FOR_ALL.isdisjoint(records):
+            elif not _FORBIDDEN_GLOBAL_KEYS.isdisjoint(records):
                 raise GKMError(Reason.UNSAFE_CONTENT, "the image holds a header that names all of its files at once")
             continue
         extensions = 0
-        if pass_links and kind in _LINKS and not stated:
+        if skip_links and kind in _LINKS and not stated:
             name = size = None
             continue
         member = _member(header, kind, name, _size(stated, size))
@@ -131,12 +131,12 @@ def members(stream: Stream, *, pass_links: bool = False) -> Iterator[tuple[Membe
     stream.drain()
 
 
-def _member(header: bytes, kind: bytes, name: bytes | None, size: int) -> Member:
+def _member(header: bytes, kind: bytes, name: bytes | None, size: int) -> TarMember:
     if kind not in _REGULAR and kind != _DIRECTORY:
         what = _KINDS.get(kind, f"an entry of type {kind!r}")
         raise GKMError(
             Reason.UNSAFE_CONTENT,
-            f"the image holds {what} ({_shown(name or header[:100])}); only files and directories are accepted",
+            f"the image holds {what} ({_quoted(name or header[:100])}); only files and directories are accepted",
         )
     if name is None:
         prefix = header[345:500].split(b"\0", 1)[0] if header[257:263] == b"ustar\0" else b""
@@ -146,11 +146,11 @@ def _member(header: bytes, kind: bytes, name: bytes | None, size: int) -> Member
     directory = kind == _DIRECTORY or (kind == b"\0" and name.endswith(b"/"))
     if directory and size:
         # Some readers pass over such content, some take it for the next headers.
-        raise GKMError(Reason.UNSAFE_CONTENT, f"the image holds a directory with content ({_shown(name)})")
+        raise GKMError(Reason.UNSAFE_CONTENT, f"the image holds a directory with content ({_quoted(name)})")
     mode = _number(header[100:108])
     if mode & _SET_ID and not directory:
-        raise GKMError(Reason.UNSAFE_CONTENT, f"the image holds a setuid or setgid file ({_shown(name)})")
-    return Member(name, size, directory, bool(mode & 0o111))
+        raise GKMError(Reason.UNSAFE_CONTENT, f"the image holds a setuid or setgid file ({_quoted(name)})")
+    return TarMember(name, size, directory, bool(mode & 0o111))
 
 
 def _size(stated: int, pax: int | None) -> int:
@@ -166,7 +166,7 @@ def _size(stated: int, pax: int | None) -> int:
     return pax
 
 
-def _extension(stream: Stream, size: int) -> bytes:
+def _extension(stream: ByteStream, size: int) -> bytes:
     if size > MAX_HEADER_BYTES:
         raise GKMError(Reason.UNSAFE_CONTENT, f"the image holds a header of {size} bytes")
     data = stream.read(size)
@@ -196,7 +196,7 @@ def _pax(data: bytes) -> dict[bytes, bytes]:
     return records
 
 
-def _check_sum(header: bytes) -> None:
+def _verify_checksum(header: bytes) -> None:
     # The checksum is computed with its own field as spaces (POSIX.1-2017 pax, "ustar Interchange Format").
     total = sum(header) - sum(header[148:156]) + 8 * ord(" ")
     if total != _number(header[148:156]):
@@ -219,5 +219,5 @@ def _decimal(digits: bytes) -> int:
     return int(digits)
 
 
-def _shown(name: bytes) -> str:
+def _quoted(name: bytes) -> str:
     return repr(name.split(b"\0", 1)[0][:80].decode("utf-8", "replace"))

@@ -5,16 +5,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gkm.api.errors import GKMError, Reason
-from gkm.images.archives.archive import Stream, members
+from gkm.images.archives.archive import ByteStream, members
 from gkm.images.archives.member_names import checked_path
-from gkm.images.packed import PIECE_BYTES
+from gkm.images.local_image import PIECE_BYTES
 
 MAX_MEMBERS = 10_000
 """An image of 64 layers has a few hundred at most."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ByteRange:
     """A member's content: `size` bytes of the file from `offset` on."""
 
     offset: int
@@ -26,10 +26,10 @@ class ArchiveIndex:
     """The regular members of a tar file, by name."""
 
     path: Path
-    places: dict[str, Place]
+    ranges: dict[str, ByteRange]
 
     @classmethod
-    def of(cls, path: Path) -> "ArchiveIndex":
+    def from_file(cls, path: Path) -> "ArchiveIndex":
         """Return the index of a tar file.
 
         Raises:
@@ -37,28 +37,28 @@ class ArchiveIndex:
                 than MAX_MEMBERS, CONTENT_MISMATCH when it is damaged or cut.
             OSError: it cannot be read.
         """
-        places: dict[str, Place] = {}
-        stream = Stream(_pieces(path))
-        for number, (member, _) in enumerate(members(stream, pass_links=True)):
+        ranges: dict[str, ByteRange] = {}
+        stream = ByteStream(_pieces(path))
+        for number, (member, _) in enumerate(members(stream, skip_links=True)):
             if number >= MAX_MEMBERS:
                 raise GKMError(Reason.TOO_LARGE, f"{path} has more than {MAX_MEMBERS} members: it holds no image")
             name = checked_path(member.name)
             if member.directory:
                 continue
-            if name in places:
+            if name in ranges:
                 raise GKMError(Reason.UNSAFE_CONTENT, f"{path} holds {name[:80]!r} twice")
-            places[name] = Place(stream.position, member.size)
-        return cls(path.resolve(), places)
+            ranges[name] = ByteRange(stream.position, member.size)
+        return cls(path.resolve(), ranges)
 
-    def pieces(self, place: Place) -> Iterator[bytes]:
+    def pieces(self, byte_range: ByteRange) -> Iterator[bytes]:
         """Yield the content at a place.
 
         Raises:
             OSError: it cannot be read, or the file has become shorter.
         """
         with self.path.open("rb", buffering=0) as file:
-            file.seek(place.offset)
-            missing = place.size
+            file.seek(byte_range.offset)
+            missing = byte_range.size
             while missing:
                 piece = file.read(min(PIECE_BYTES, missing))
                 if not piece:
@@ -73,19 +73,19 @@ class ArchiveIndex:
             GKMError: METADATA_MISSING when there is none of that name, TOO_LARGE beyond `limit` bytes.
             OSError: it cannot be read.
         """
-        place = self.find(name)
-        if place.size > limit:
+        byte_range = self.find(name)
+        if byte_range.size > limit:
             raise GKMError(
-                Reason.TOO_LARGE, f"{name[:80]} in {self.path} has {place.size} bytes, at most {limit} are read"
+                Reason.TOO_LARGE, f"{name[:80]} in {self.path} has {byte_range.size} bytes, at most {limit} are read"
             )
-        return b"".join(self.pieces(place))
+        return b"".join(self.pieces(byte_range))
 
-    def find(self, name: str) -> Place:
+    def find(self, name: str) -> ByteRange:
         """Return where a member lies; raises METADATA_MISSING when there is no plain file of that name."""
-        place = self.places.get(name)
-        if place is None:
+        byte_range = self.ranges.get(name)
+        if byte_range is None:
             raise GKMError(Reason.METADATA_MISSING, f"{self.path} holds no plain file {name[:80]!r}")
-        return place
+        return byte_range
 
 
 def _pieces(path: Path) -> Iterator[bytes]:

@@ -28,17 +28,17 @@ def deflated(parts: Iterable[bytes]) -> Iterator[bytes]:
     check = size = 0
     dictionary = b""
     threads = min(MAX_THREADS, os.cpu_count() or 1)
-    under_way: deque[Future[bytes]] = deque()
+    pending: deque[Future[bytes]] = deque()
     with ThreadPoolExecutor(threads, "gkm-deflate") as pool:
         for block in _blocks(parts):
             check = zlib.crc32(block, check)
             size += len(block)
-            under_way.append(pool.submit(_deflate, block, dictionary))
+            pending.append(pool.submit(_deflate, block, dictionary))
             dictionary = block[-_DICTIONARY_BYTES:]
-            if len(under_way) > threads:
-                yield under_way.popleft().result()
-        while under_way:
-            yield under_way.popleft().result()
+            if len(pending) > threads:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
     yield _LAST_BLOCK + struct.pack("<II", check, size & 0xFFFFFFFF)
 
 
@@ -49,11 +49,11 @@ def _deflate(block: bytes, dictionary: bytes) -> bytes:
 
 def _blocks(parts: Iterable[bytes]) -> Iterator[bytes]:
     """Yield the content in blocks of one size, so that the result does not depend on the pieces it came in."""
-    held = bytearray()
+    buffer = bytearray()
     for part in parts:
-        held += part
-        while len(held) >= BLOCK_BYTES:
-            yield bytes(held[:BLOCK_BYTES])
-            del held[:BLOCK_BYTES]
-    if held:
-        yield bytes(held)
+        buffer += part
+        while len(buffer) >= BLOCK_BYTES:
+            yield bytes(buffer[:BLOCK_BYTES])
+            del buffer[:BLOCK_BYTES]
+    if buffer:
+        yield bytes(buffer)

@@ -12,21 +12,21 @@ from msgspec import Struct, field
 
 from gkm.api.errors import GKMError, Reason
 from gkm.api.grammar import count_of
-from gkm.images.archives.archive_index import ArchiveIndex, Place
+from gkm.images.archives.archive_index import ArchiveIndex, ByteRange
 from gkm.images.archives.deflate import deflated
-from gkm.images.archives.hashed import Hashed
+from gkm.images.archives.hashing import StreamHasher
 from gkm.images.archives.inflate import GZIP_MAGIC, inflated
 from gkm.images.configuration import MAX_CONFIG_BYTES, labels_in
-from gkm.images.made import OCI_LAYER, image_of
+from gkm.images.image_manifest import OCI_LAYER, assemble_image
+from gkm.images.local_image import LocalBlob, LocalImage, write_blob
 from gkm.images.manifest import MAX_LAYERS, Descriptor, decode
-from gkm.images.packed import PackedBlob, PackedImage, stored
 
 MANIFEST = "manifest.json"
 MAX_LISTING_BYTES = 1 << 20
 _HEX = re.compile(r"(?:blobs/sha256/)?([0-9a-f]{64})(?:\.json)?", re.ASCII)
 
 
-class Listed(Struct, rename="pascal"):
+class ManifestEntry(Struct, rename="pascal"):
     """One image of manifest.json: names of members."""
 
     config: str
@@ -42,7 +42,7 @@ class _Config(Struct):
     rootfs: _RootFS = field(default_factory=lambda: _RootFS([]))
 
 
-def open_archive(path: Path, work: Path) -> PackedImage:
+def open_archive(path: Path, work: Path) -> LocalImage:
     """Return the one image in an archive; every digest that it states has been checked.
 
     Layers that are not gzip are made so, in new files in `work`, which must stay until the image is stored: readers of
@@ -53,25 +53,27 @@ def open_archive(path: Path, work: Path) -> PackedImage:
             TOO_LARGE, UNSAFE_CONTENT.
         OSError: it cannot be read, or the disk refused.
     """
-    index = ArchiveIndex.of(path)
-    listed = _only(decode(index.small(MANIFEST, MAX_LISTING_BYTES), list[Listed], f"{MANIFEST} of {path}"), path)
-    config = index.small(listed.config, MAX_CONFIG_BYTES)
-    _check_name(listed.config, config, path)
+    index = ArchiveIndex.from_file(path)
+    entry = _single_image(
+        decode(index.small(MANIFEST, MAX_LISTING_BYTES), list[ManifestEntry], f"{MANIFEST} of {path}"), path
+    )
+    config = index.small(entry.config, MAX_CONFIG_BYTES)
+    _check_name(entry.config, config, path)
     diff_ids = decode(config, _Config, f"configuration in {path}").rootfs.diff_ids
-    if len(diff_ids) != len(listed.layers) or not 1 <= len(diff_ids) <= MAX_LAYERS:
+    if len(diff_ids) != len(entry.layers) or not 1 <= len(diff_ids) <= MAX_LAYERS:
         raise GKMError(
             Reason.METADATA_INVALID,
-            f"{path} lists {count_of(len(listed.layers), 'layer')}, its configuration {len(diff_ids)}; "
+            f"{path} lists {count_of(len(entry.layers), 'layer')}, its configuration {len(diff_ids)}; "
             f"1 to {MAX_LAYERS} are read",
         )
     layers = [
         _layer(index, name, diff_id, work / f"layer-{number}.tar.gz")
-        for number, (name, diff_id) in enumerate(zip(listed.layers, diff_ids, strict=True))
+        for number, (name, diff_id) in enumerate(zip(entry.layers, diff_ids, strict=True))
     ]
-    return image_of(config, layers, labels_in(config, str(path)))
+    return assemble_image(config, layers, labels_in(config, str(path)))
 
 
-def _only(images: list[Listed], path: Path) -> Listed:
+def _single_image(images: list[ManifestEntry], path: Path) -> ManifestEntry:
     if len(images) != 1:
         raise GKMError(
             Reason.METADATA_INVALID,
@@ -90,14 +92,14 @@ def _check_name(name: str, config: bytes, path: Path) -> None:
         )
 
 
-def _layer(index: ArchiveIndex, name: str, diff_id: str, target: Path) -> PackedBlob:
+def _layer(index: ArchiveIndex, name: str, diff_id: str, target: Path) -> LocalBlob:
     """Return a layer as gzip, as it lies in the archive where it is gzip already."""
-    place = index.find(name)
-    unpacked = Hashed()
-    if next(index.pieces(place), b"").startswith(GZIP_MAGIC):
-        layer = _in_place(index, place, unpacked)
+    byte_range = index.find(name)
+    unpacked = StreamHasher()
+    if next(index.pieces(byte_range), b"").startswith(GZIP_MAGIC):
+        layer = _gzip_layer(index, byte_range, unpacked)
     else:
-        layer = stored(deflated(unpacked.through(inflated(index.pieces(place)))), target, OCI_LAYER)
+        layer = write_blob(deflated(unpacked.through(inflated(index.pieces(byte_range)))), target, OCI_LAYER)
     if unpacked.digest != diff_id:
         raise GKMError(
             Reason.DIGEST_MISMATCH,
@@ -106,8 +108,8 @@ def _layer(index: ArchiveIndex, name: str, diff_id: str, target: Path) -> Packed
     return layer
 
 
-def _in_place(index: ArchiveIndex, place: Place, unpacked: Hashed) -> PackedBlob:
-    packed = Hashed()
-    for _ in unpacked.through(inflated(packed.through(index.pieces(place)))):
+def _gzip_layer(index: ArchiveIndex, byte_range: ByteRange, unpacked: StreamHasher) -> LocalBlob:
+    packed = StreamHasher()
+    for _ in unpacked.through(inflated(packed.through(index.pieces(byte_range)))):
         pass
-    return PackedBlob(Descriptor(OCI_LAYER, packed.digest, place.size), index.path, place.offset)
+    return LocalBlob(Descriptor(OCI_LAYER, packed.digest, byte_range.size), index.path, byte_range.offset)

@@ -30,7 +30,7 @@ MAX_MEMBERS = 400_000
 MEMBER_BYTES = 4096
 """Each costs 20 microseconds, whatever it yields. Layers that can be read in parts (eStargz) have two for a file and
 one for some megabytes of a large one: MAX_MEMBERS, and one more for every MEMBER_BYTES that come out."""
-_DAMAGED: tuple[type[Exception], ...] = (
+_DECODE_ERRORS: tuple[type[Exception], ...] = (
     igzip_lib.error,  # type: ignore[assignment]  # isal's stub calls the class an instance
     zstd.ZstdError,
     EOFError,
@@ -67,12 +67,12 @@ def inflated(parts: Iterable[bytes]) -> Iterator[bytes]:
     """
     source = iter(parts)
     first = next(source, b"")
-    make = _maker(first)
+    make = _decompressor_factory(first)
     pieces = chain((first,), source)
     return pieces if make is None else _decompressed(pieces, make)
 
 
-def _maker(first: bytes) -> Callable[[], _Decompressor] | None:
+def _decompressor_factory(first: bytes) -> Callable[[], _Decompressor] | None:
     if first.startswith(GZIP_MAGIC):
         return lambda: igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP)
     if first.startswith(_ZSTD_MAGIC):
@@ -82,10 +82,10 @@ def _maker(first: bytes) -> Callable[[], _Decompressor] | None:
 
 
 def _decompressed(pieces: Iterable[bytes], make: Callable[[], _Decompressor]) -> Iterator[bytes]:
-    taken = produced = members = empty = at_last_member = 0
+    consumed = produced = members = empty = at_last_member = 0
     decompressor = make()
     for piece in pieces:
-        taken += len(piece)
+        consumed += len(piece)
         data = piece
         while True:
             if decompressor.eof:
@@ -101,7 +101,7 @@ def _decompressed(pieces: Iterable[bytes], make: Callable[[], _Decompressor]) ->
                     raise GKMError(Reason.UNSAFE_CONTENT, "a layer is made of empty or tiny compressed pieces")
             chunk, data = _step(decompressor, data), b""
             produced += len(chunk)
-            if produced > taken * MAX_RATIO + RATIO_SLACK_BYTES:
+            if produced > consumed * MAX_RATIO + RATIO_SLACK_BYTES:
                 raise GKMError(Reason.UNSAFE_CONTENT, f"a layer grows more than {MAX_RATIO} times: it is a bomb")
             if chunk:
                 yield chunk
@@ -114,7 +114,7 @@ def _decompressed(pieces: Iterable[bytes], make: Callable[[], _Decompressor]) ->
 def _step(decompressor: _Decompressor, data: bytes) -> bytes:
     try:
         return decompressor.decompress(data, STEP_BYTES)
-    except _DAMAGED as error:
+    except _DECODE_ERRORS as error:
         raise GKMError(
             Reason.CONTENT_MISMATCH,
             "a layer cannot be decompressed: it is damaged, or wants more memory than decoders must have",

@@ -14,32 +14,32 @@ from msgspec import Struct, field
 
 from gkm.api.errors import GKMError, Reason
 from gkm.api.grammar import count_of
-from gkm.images.archives.plain_files import opened, small
+from gkm.images.archives.plain_files import open_file, read_small
 from gkm.images.configuration import MAX_CONFIG_BYTES, labels_in
+from gkm.images.local_image import PIECE_BYTES, Count, LocalBlob, LocalImage, ProgressCallback, counted, write_blob
 from gkm.images.manifest import (
     DOCKER_MANIFEST,
     MAX_MANIFEST_BYTES,
     OCI_INDEX,
     OCI_MANIFEST,
     Descriptor,
-    Index,
+    ImageIndex,
     Manifest,
     decode,
 )
-from gkm.images.packed import PIECE_BYTES, Count, PackedBlob, PackedImage, Report, counted, stored
 from gkm.images.reference import Reference
 
-MARK, INDEX = "oci-layout", "index.json"
-MAX_MARK_BYTES = 4096
+LAYOUT_FILE, INDEX_FILE = "oci-layout", "index.json"
+MAX_LAYOUT_FILE_BYTES = 4096
 _REF_NAME, _FULL_NAME = "org.opencontainers.image.ref.name", "io.containerd.image.name"
 _BLOBS = ("blobs", "sha256")
 
 
-class _Mark(Struct):
+class _LayoutFile(Struct):
     version: str = field(name="imageLayoutVersion")
 
 
-def write(image: PackedImage, path: Path, ref: Reference, report: Report = lambda _done, _of: None) -> None:
+def write(image: LocalImage, path: Path, ref: Reference, report: ProgressCallback = lambda _done, _of: None) -> None:
     """Write a layout to `path`, which must not exist. Its index names the image by the tag of `ref`.
 
     Raises:
@@ -47,11 +47,11 @@ def write(image: PackedImage, path: Path, ref: Reference, report: Report = lambd
         OSError: the disk refused; nothing is left.
     """
     refuse_existing(path)
-    made = Path(tempfile.mkdtemp(prefix=f".{path.name[:40]}-", dir=path.absolute().parent))
+    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name[:40]}-", dir=path.absolute().parent))
     try:
-        blobs = made.joinpath(*_BLOBS)
+        blobs = temporary.joinpath(*_BLOBS)
         blobs.mkdir(parents=True)
-        manifest = PackedBlob.of(image.manifest, image.media_type)
+        manifest = LocalBlob.from_bytes(image.manifest, image.media_type)
         count = Count(report, sum(blob.descriptor.size for blob in (*image.blobs, manifest)))
         for blob in (*image.blobs, manifest):
             target = blobs / blob.descriptor.digest.removeprefix("sha256:")
@@ -59,33 +59,37 @@ def write(image: PackedImage, path: Path, ref: Reference, report: Report = lambd
                 count.add(blob.descriptor.size)
                 continue
             parts = counted(blob.pieces(), count.add)
-            _check_same(stored(parts, target, blob.descriptor.media_type).descriptor, blob.descriptor)
-        (made / MARK).write_text('{"imageLayoutVersion":"1.0.0"}')
-        (made / INDEX).write_bytes(_index(manifest.descriptor, ref))
-        made.chmod(0o755)
-        made.rename(path)
+            _check_same(write_blob(parts, target, blob.descriptor.media_type).descriptor, blob.descriptor)
+        (temporary / LAYOUT_FILE).write_text('{"imageLayoutVersion":"1.0.0"}')
+        (temporary / INDEX_FILE).write_bytes(_index(manifest.descriptor, ref))
+        temporary.chmod(0o755)
+        temporary.rename(path)
     except BaseException:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
         raise
 
 
-def open_layout(path: Path) -> PackedImage:
+def open_layout(path: Path) -> LocalImage:
     """Return the one image in a layout; every size and digest in it has been checked.
 
     Raises:
         GKMError: METADATA_MISSING when it is no layout, METADATA_INVALID, TOO_LARGE, UNSAFE_CONTENT, DIGEST_MISMATCH.
         OSError: it cannot be read.
     """
-    version = decode(small(path, (MARK,), MAX_MARK_BYTES), _Mark, str(path / MARK)).version
+    version = decode(
+        read_small(path, (LAYOUT_FILE,), MAX_LAYOUT_FILE_BYTES), _LayoutFile, str(path / LAYOUT_FILE)
+    ).version
     if version.partition(".")[0] != "1":
         raise GKMError(Reason.METADATA_INVALID, f"{path} is a layout of version {version[:20]!r}; 1 is understood")
-    listed = _only(decode(small(path, (INDEX,), MAX_MANIFEST_BYTES), Index, str(path / INDEX)), path)
-    manifest = Manifest.of(_blob(path, listed, MAX_MANIFEST_BYTES), listed.media_type)
+    listed = _single_image(
+        decode(read_small(path, (INDEX_FILE,), MAX_MANIFEST_BYTES), ImageIndex, str(path / INDEX_FILE)), path
+    )
+    manifest = Manifest.from_bytes(_blob(path, listed, MAX_MANIFEST_BYTES), listed.media_type)
     described = manifest.image()
     config = _blob(path, described.config, MAX_CONFIG_BYTES)
     labels = labels_in(config, str(path))
-    layers = [PackedBlob(layer, _checked(path, layer)) for layer in described.layers]
-    return PackedImage(manifest.raw, manifest.media_type, (PackedBlob(described.config, config), *layers), labels)
+    layers = [LocalBlob(layer, _checked(path, layer)) for layer in described.layers]
+    return LocalImage(manifest.raw, manifest.media_type, (LocalBlob(described.config, config), *layers), labels)
 
 
 def refuse_existing(path: Path) -> None:
@@ -101,7 +105,7 @@ def _index(manifest: Descriptor, ref: Reference) -> bytes:
     return json.dumps(index, separators=(",", ":")).encode()
 
 
-def _only(index: Index, path: Path) -> Descriptor:
+def _single_image(index: ImageIndex, path: Path) -> Descriptor:
     images = {found.digest: found for found in index.manifests or []}
     if len(images) != 1:
         raise GKMError(
@@ -120,15 +124,15 @@ def _only(index: Index, path: Path) -> Descriptor:
 
 
 def _blob(root: Path, descriptor: Descriptor, limit: int) -> bytes:
-    raw = small(root, (*_BLOBS, descriptor.digest.removeprefix("sha256:")), limit)
-    _check_same(PackedBlob.of(raw, "").descriptor, descriptor)
+    raw = read_small(root, (*_BLOBS, descriptor.digest.removeprefix("sha256:")), limit)
+    _check_same(LocalBlob.from_bytes(raw, "").descriptor, descriptor)
     return raw
 
 
 def _checked(root: Path, descriptor: Descriptor) -> Path:
     """Return the file of a blob that has its size and its digest."""
     parts = (*_BLOBS, descriptor.digest.removeprefix("sha256:"))
-    with os.fdopen(opened(root, parts), "rb", buffering=0) as file:
+    with os.fdopen(open_file(root, parts), "rb", buffering=0) as file:
         size = os.fstat(file.fileno()).st_size
         digest = hashlib.sha256()
         # A layer of another size is not worth reading.

@@ -7,21 +7,21 @@ from pathlib import Path
 from gkm.api.errors import GKMError, Reason
 
 
-def small(root: Path, parts: tuple[str, ...], limit: int) -> bytes:
+def read_small(root: Path, parts: tuple[str, ...], limit: int) -> bytes:
     """Return the content of the file at `parts` below `root`.
 
     Raises:
         GKMError: TOO_LARGE beyond `limit` bytes, and what `opened` raises.
         OSError: it cannot be read.
     """
-    with os.fdopen(opened(root, parts), "rb") as file:
+    with os.fdopen(open_file(root, parts), "rb") as file:
         raw = file.read(limit + 1)
     if len(raw) > limit:
         raise GKMError(Reason.TOO_LARGE, f"{root.joinpath(*parts)} has more than {limit} bytes")
     return raw
 
 
-def opened(root: Path, parts: tuple[str, ...]) -> int:
+def open_file(root: Path, parts: tuple[str, ...]) -> int:
     """Return a descriptor of the file at `parts` below `root`; it does not block at a pipe.
 
     Raises:

@@ -5,12 +5,12 @@ from pathlib import Path
 from gkm.api.errors import GKMError, Reason
 from gkm.images.archives import docker_archive, oci_layout
 from gkm.images.archives.inflate import GZIP_MAGIC
-from gkm.images.packed import PackedImage
+from gkm.images.local_image import LocalImage
 
 _TAR_MAGIC, _TAR_MAGIC_AT = b"ustar", 257
 
 
-def open_image(path: Path, work: Path) -> PackedImage:
+def open_image(path: Path, work: Path) -> LocalImage:
     """Return the image at `path`: an OCI layout, or a docker-archive.
 
     `work` is an empty directory of the caller; both must stay until the image is stored.

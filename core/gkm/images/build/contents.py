@@ -9,20 +9,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gkm.api.errors import GKMError, Reason
-from gkm.images.build.factors_file import redacted
+from gkm.images.build.factors_file import redact
 from gkm.images.build.go_json import marshal, marshal_indent
-from gkm.images.build.tree import Entry, walk
-from gkm.images.build.triton import Kernel, kernel_in, manifest_entry
-from gkm.images.build.versions import Versions
-from gkm.images.build.vllm import ROOT, Seen
-from gkm.images.build.vllm_labels import labels_of
+from gkm.images.build.tree import TreeEntry, walk
+from gkm.images.build.triton import Kernel, manifest_entry, parse_kernel
+from gkm.images.build.versions import DependencyVersions
+from gkm.images.build.vllm import ROOT, VllmScan
+from gkm.images.build.vllm_labels import vllm_labels
 from gkm.images.build.vllm_targets import check_stated
-from gkm.images.cache import MAX_TARGETS, Format, Target
+from gkm.images.cache import MAX_TARGETS, Format, GpuTarget
 from gkm.images.pulling.extract import MAX_MANIFEST_BYTES
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
+class CacheContents:
     """A cache that was found: `manifest` is manifest.json, `size_bytes` what all files have together."""
 
     format: Format
@@ -33,7 +33,7 @@ class Contents:
     """Names of variables of whoever compiled: the image has null in place of what they hold."""
 
 
-def look(directory: Path, stated: Sequence[Target], versions: Versions) -> Contents:
+def scan_directory(directory: Path, stated: Sequence[GpuTarget], versions: DependencyVersions) -> CacheContents:
     """Return what is in a directory; `stated` are GPUs that a person names, for a cache that does not say it.
 
     Raises:
@@ -41,28 +41,28 @@ def look(directory: Path, stated: Sequence[Target], versions: Versions) -> Conte
             `stated` contradict each other about it, TOO_LARGE, and what `walk` raises.
         OSError: it cannot be read.
     """
-    seen, marked, size = Seen(), False, 0
+    vllm_scan, has_triton_marker, size = VllmScan(), False, 0
     kernels: list[Kernel] = []
     secrets: set[str] = set()
     for entry in walk(directory):
-        kernel = kernel_in(entry)
+        kernel = parse_kernel(entry)
         if kernel is not None:
             kernels.append(kernel)
-        seen.see(entry, kernel)
-        marked |= _marks_triton(entry)
-        packed = redacted(entry)
+        vllm_scan.add(entry, kernel)
+        has_triton_marker |= _is_triton_marker(entry)
+        packed = redact(entry)
         secrets.update(packed.names if packed else ())
         size += len(packed.data) if packed else entry.size
-    if seen.is_vllm:
-        if not seen.entries:
+    if vllm_scan.is_vllm:
+        if not vllm_scan.entries:
             # MCV makes an image of it all the same, with the summary `null`: no node could use it.
             raise GKMError(
                 Reason.METADATA_MISSING,
                 f"{directory / ROOT} holds no compiled model of vLLM that is complete",
                 "wait until vLLM has written its cache",
             )
-        found = _vllm(seen, kernels, stated, size, versions)
-    elif marked and kernels:
+        found = _vllm(vllm_scan, kernels, stated, size, versions)
+    elif has_triton_marker and kernels:
         found = _triton(kernels, stated, size, versions)
     else:
         raise GKMError(
@@ -75,9 +75,11 @@ def look(directory: Path, stated: Sequence[Target], versions: Versions) -> Conte
     return replace(found, secrets=tuple(sorted(secrets)))
 
 
-def _triton(kernels: list[Kernel], stated: Sequence[Target], size: int, versions: Versions) -> Contents:
+def _triton(
+    kernels: list[Kernel], stated: Sequence[GpuTarget], size: int, versions: DependencyVersions
+) -> CacheContents:
     kind = Format.TRITON
-    targets = sorted({kernel.built_for for kernel in kernels})
+    targets = sorted({kernel.gpu_target for kernel in kernels})
     summary = {"targets": [versions.target(target.backend, target.arch, target.warp_size) for target in targets]}
     _check_targets(len(targets))
     check_stated(stated, set(targets))
@@ -87,17 +89,19 @@ def _triton(kernels: list[Kernel], stated: Sequence[Target], size: int, versions
         kind.summary_label: marshal(summary),
     }
     manifest = {kind.value: [manifest_entry(kernel) for kernel in kernels]}
-    return Contents(kind, marshal_indent(manifest).encode(), labels, size)
+    return CacheContents(kind, marshal_indent(manifest).encode(), labels, size)
 
 
-def _vllm(seen: Seen, kernels: list[Kernel], stated: Sequence[Target], size: int, versions: Versions) -> Contents:
-    targets = {kernel.built_for for kernel in kernels}
+def _vllm(
+    vllm_scan: VllmScan, kernels: list[Kernel], stated: Sequence[GpuTarget], size: int, versions: DependencyVersions
+) -> CacheContents:
+    targets = {kernel.gpu_target for kernel in kernels}
     _check_targets(len(targets))
-    manifest = marshal_indent({Format.VLLM.value: seen.entries}).encode()
-    return Contents(Format.VLLM, manifest, labels_of(seen, targets, stated, size, versions), size)
+    manifest = marshal_indent({Format.VLLM.value: vllm_scan.entries}).encode()
+    return CacheContents(Format.VLLM, manifest, vllm_labels(vllm_scan, targets, stated, size, versions), size)
 
 
-def _marks_triton(entry: Entry) -> bool:
+def _is_triton_marker(entry: TreeEntry) -> bool:
     parts = entry.path.split("/")
     directories = parts if entry.directory else parts[:-1]
     if any(part.startswith(".") or "vendor" in part for part in directories):

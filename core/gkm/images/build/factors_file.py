@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gkm.images.build.tree import Entry
+from gkm.images.build.tree import TreeEntry
 
 NAME = "cache_key_factors.json"
 MAX_BYTES = 4 << 20
@@ -18,19 +18,19 @@ _SECRET = re.compile("KEY|TOKEN|SECRET|PASSWORD", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Redacted:
+class RedactedFile:
     """What an image holds in place of a file, and the names of the variables that are null in it."""
 
     data: bytes
     names: tuple[str, ...]
 
 
-def is_factors(entry: Entry) -> bool:
+def is_factors(entry: TreeEntry) -> bool:
     """Return whether a file has the name and a size that it may be read with."""
     return not entry.directory and entry.name == NAME and entry.size <= MAX_BYTES
 
 
-def redacted(entry: Entry) -> Redacted | None:
+def redact(entry: TreeEntry) -> RedactedFile | None:
     """Return what to pack in place of a file that holds secrets; None for every other file.
 
     Raises:
@@ -40,7 +40,7 @@ def redacted(entry: Entry) -> Redacted | None:
     return without_secrets(entry.read()) if is_factors(entry) else None
 
 
-def without_secrets(data: bytes) -> Redacted | None:
+def without_secrets(data: bytes) -> RedactedFile | None:
     """Return a JSON text without secrets; None where it has none, or is no JSON."""
     names: set[str] = set()
 
@@ -51,7 +51,7 @@ def without_secrets(data: bytes) -> Redacted | None:
 
     try:
         value = json.loads(data, object_pairs_hook=cleaned)
-        return Redacted(json.dumps(value, indent=2).encode(), tuple(sorted(names))) if names else None
+        return RedactedFile(json.dumps(value, indent=2).encode(), tuple(sorted(names))) if names else None
     except (ValueError, RecursionError):
         return None
 

@@ -4,17 +4,17 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from gkm.images.build.contents import look
+from gkm.images.build.contents import scan_directory
 from gkm.images.build.factors_file import NAME
 from gkm.images.build.layer import pack
-from gkm.images.build.versions import Versions
-from gkm.images.cache import Target, this_platform
-from gkm.images.made import OCI_LAYER, configuration, image_of
-from gkm.images.packed import PackedImage, Report
+from gkm.images.build.versions import DependencyVersions
+from gkm.images.cache import GpuTarget, host_platform
+from gkm.images.image_manifest import OCI_LAYER, assemble_image, encode_config
+from gkm.images.local_image import LocalImage, ProgressCallback
 
 TITLE = "org.opencontainers.image.title"
 _LAYER_FILE = "layer.tar.gz"
-_SHOWN_NAMES = 8
+_MAX_LISTED = 8
 _VARIABLE = re.compile(r"[A-Za-z0-9_]{1,64}", re.ASCII)
 
 
@@ -23,11 +23,11 @@ def build(
     title: str,
     work: Path,
     *,
-    stated: Sequence[Target] = (),
-    versions: Versions | None = None,
-    report: Report = lambda _done, _of: None,
+    stated: Sequence[GpuTarget] = (),
+    versions: DependencyVersions | None = None,
+    report: ProgressCallback = lambda _done, _of: None,
     warn: Callable[[str], None] = lambda _: None,
-) -> PackedImage:
+) -> LocalImage:
     """Return the image of a Triton or vLLM cache; the same files give the same digest.
 
     Manifests of one layer and of OCI's types throughout: every MCV reads those, old ones too
@@ -48,18 +48,18 @@ def build(
             when something writes to it, TOO_LARGE when no node would accept it.
         OSError: it cannot be read, or the disk refused.
     """
-    versions = versions or Versions()
-    contents = look(directory, stated, versions)
+    versions = versions or DependencyVersions()
+    contents = scan_directory(directory, stated, versions)
     if contents.secrets:
-        warn(_left_out(contents.secrets))
+        warn(_secrets_warning(contents.secrets))
     layer, unpacked = pack(directory, contents, work / _LAYER_FILE, OCI_LAYER, report)
     labels = {**contents.labels, **versions.labels, TITLE: title}
-    return image_of(configuration(this_platform(), labels, [unpacked]), [layer], labels)
+    return assemble_image(encode_config(host_platform(), labels, [unpacked]), [layer], labels)
 
 
-def _left_out(names: Sequence[str]) -> str:
-    shown = ", ".join(name if _VARIABLE.fullmatch(name) else ascii(name[:64]) for name in names[:_SHOWN_NAMES])
-    more = f" and {len(names) - _SHOWN_NAMES} more" if len(names) > _SHOWN_NAMES else ""
+def _secrets_warning(names: Sequence[str]) -> str:
+    shown = ", ".join(name if _VARIABLE.fullmatch(name) else ascii(name[:64]) for name in names[:_MAX_LISTED])
+    more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
     return (
         f"{NAME} holds {shown}{more}: the image has null in their place; compile without secrets in the environment, "
         "and replace those that others could read there"

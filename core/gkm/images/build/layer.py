@@ -11,28 +11,30 @@ from pathlib import Path
 from gkm.api.errors import GKMError, Reason
 from gkm.images.archives.archive import BLOCK
 from gkm.images.archives.deflate import deflated
-from gkm.images.archives.hashed import Hashed
-from gkm.images.build.contents import Contents
-from gkm.images.build.factors_file import redacted
+from gkm.images.archives.hashing import StreamHasher
+from gkm.images.build.contents import CacheContents
+from gkm.images.build.factors_file import redact
 from gkm.images.build.tree import walk
-from gkm.images.packed import PackedBlob, Report, stored
+from gkm.images.local_image import LocalBlob, ProgressCallback, write_blob
 
 DIRECTORY_MODE, FILE_MODE, EXECUTABLE_MODE = 0o755, 0o644, 0o755
 
 
-def pack(directory: Path, contents: Contents, target: Path, media_type: str, report: Report) -> tuple[PackedBlob, str]:
+def pack(
+    directory: Path, contents: CacheContents, target: Path, media_type: str, report: ProgressCallback
+) -> tuple[LocalBlob, str]:
     """Write the layer to the new file `target`; return it, and the digest of what it unpacks to (its diff id).
 
     Raises:
         GKMError: CONTENT_MISMATCH when the directory is not what it was when `contents` was made, and what `walk` does.
         OSError: it cannot be read, or the disk refused.
     """
-    unpacked = Hashed()
-    blob = stored(deflated(unpacked.through(_tar(directory, contents, report))), target, media_type)
+    unpacked = StreamHasher()
+    blob = write_blob(deflated(unpacked.through(_tar(directory, contents, report))), target, media_type)
     return blob, unpacked.digest
 
 
-def _tar(directory: Path, contents: Contents, report: Report) -> Iterator[bytes]:
+def _tar(directory: Path, contents: CacheContents, report: ProgressCallback) -> Iterator[bytes]:
     done = 0
     for entry in walk(directory):
         name = f"{contents.format.content_directory}/{entry.path}"
@@ -40,7 +42,7 @@ def _tar(directory: Path, contents: Contents, report: Report) -> Iterator[bytes]
             yield _header(name, tarfile.DIRTYPE, 0, DIRECTORY_MODE)
             continue
         mode = EXECUTABLE_MODE if entry.executable else FILE_MODE
-        without_secrets = redacted(entry)
+        without_secrets = redact(entry)
         size = len(without_secrets.data) if without_secrets else entry.size
         yield _header(name, tarfile.REGTYPE, size, mode)
         for piece in [without_secrets.data] if without_secrets else entry.pieces():

@@ -19,7 +19,7 @@ _PIECE_BYTES = 256 << 10
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TreeEntry:
     """A file or directory at `path`, relative and with slashes. `size` in bytes, 0 for directories."""
 
     path: str
@@ -45,22 +45,22 @@ class Entry:
         with os.fdopen(descriptor, "rb", buffering=0) as file:
             found = os.fstat(descriptor)
             if not stat.S_ISREG(found.st_mode) or found.st_size != self.size:
-                raise self._changed()
+                raise self._changed_error()
             missing = self.size
             while missing:
                 piece = file.read(min(_PIECE_BYTES, missing))
                 if not piece:
-                    raise self._changed()
+                    raise self._changed_error()
                 missing -= len(piece)
                 yield piece
             if file.read(1):
-                raise self._changed()
+                raise self._changed_error()
 
     def read(self) -> bytes:
         """Return the bytes of a small file; raises as `pieces`."""
         return b"".join(self.pieces())
 
-    def _changed(self) -> GKMError:
+    def _changed_error(self) -> GKMError:
         return GKMError(
             Reason.CONTENT_MISMATCH,
             f"{self.path} changed while it was read",
@@ -68,7 +68,7 @@ class Entry:
         )
 
 
-def walk(root: Path) -> Iterator[Entry]:
+def walk(root: Path) -> Iterator[TreeEntry]:
     """Yield what is in `root`. Use each entry before the next is asked for.
 
     Raises:
@@ -92,7 +92,7 @@ def walk(root: Path) -> Iterator[Entry]:
         yield entry
 
 
-def _walk(directory: int, prefix: str) -> Iterator[Entry]:
+def _walk(directory: int, prefix: str) -> Iterator[TreeEntry]:
     """Walk an open directory, and close it."""
     try:
         for name in sorted(os.listdir(directory), key=os.fsencode):
@@ -100,12 +100,12 @@ def _walk(directory: int, prefix: str) -> Iterator[Entry]:
             checked_path(os.fsencode(f"io.triton.cache/{path}"))
             found = os.stat(name, dir_fd=directory, follow_symlinks=False)
             if stat.S_ISDIR(found.st_mode):
-                yield Entry(path, directory=True, size=0, executable=True, _parent=directory)
+                yield TreeEntry(path, directory=True, size=0, executable=True, _parent=directory)
                 child = os.open(name, _READ | os.O_DIRECTORY, dir_fd=directory)
                 yield from _walk(child, f"{path}/")
             elif stat.S_ISREG(found.st_mode):
                 executable = bool(found.st_mode & stat.S_IXUSR)
-                yield Entry(path, directory=False, size=found.st_size, executable=executable, _parent=directory)
+                yield TreeEntry(path, directory=False, size=found.st_size, executable=executable, _parent=directory)
             else:
                 raise GKMError(
                     Reason.UNSAFE_CONTENT,

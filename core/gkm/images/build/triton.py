@@ -11,8 +11,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from gkm.images.build.go_json import marshal
-from gkm.images.build.tree import Entry
-from gkm.images.cache import Target, can_be
+from gkm.images.build.tree import TreeEntry
+from gkm.images.cache import GpuTarget, is_valid_target
 
 MAX_METADATA_BYTES = 4 << 20
 UNKNOWN_TRITON_KEY = "unknown-triton-key"
@@ -40,12 +40,12 @@ class Kernel(Struct):
     debug: bool | None = None
 
     @property
-    def built_for(self) -> Target:
+    def gpu_target(self) -> GpuTarget:
         """Return the GPU that it was compiled for."""
-        return Target(self.target.backend, str(self.target.arch), self.target.warp_size)
+        return GpuTarget(self.target.backend, str(self.target.arch), self.target.warp_size)
 
 
-def kernel_in(entry: Entry) -> Kernel | None:
+def parse_kernel(entry: TreeEntry) -> Kernel | None:
     """Return the kernel that a file describes; None where it is another file.
 
     Raises:
@@ -60,7 +60,7 @@ def kernel_in(entry: Entry) -> Kernel | None:
         kernel = msgspec.json.decode(entry.read(), type=Kernel)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-    return kernel if kernel.hash and can_be(kernel.built_for) else None
+    return kernel if kernel.hash and is_valid_target(kernel.gpu_target) else None
 
 
 def manifest_entry(kernel: Kernel) -> dict[str, Any]:

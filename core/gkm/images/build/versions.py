@@ -23,7 +23,7 @@ _CUDA = "cuda"
 
 
 @dataclass(frozen=True, slots=True)
-class Versions:
+class DependencyVersions:
     """Versions by the name of what they are of."""
 
     cuda: str = ""
@@ -31,7 +31,7 @@ class Versions:
     others: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def parse(cls, pairs: Iterable[str]) -> "Versions":
+    def parse(cls, pairs: Iterable[str]) -> "DependencyVersions":
         """Return what `name=version` pairs say.
 
         Raises:

@@ -16,10 +16,10 @@ import msgspec
 from msgspec import Meta, Struct
 
 from gkm.api import json_limits
-from gkm.images.build.compiled_for import CompiledFor
+from gkm.images.build.compiled_targets import CompiledTargets
 from gkm.images.build.factors_file import is_factors, public
 from gkm.images.build.go_json import as_map
-from gkm.images.build.tree import Entry
+from gkm.images.build.tree import TreeEntry
 from gkm.images.build.triton import Kernel, manifest_entry
 
 ROOT = "torch_compile_cache"
@@ -30,7 +30,7 @@ _ARTIFACT = "artifact_compile_range_"
 _Hash = Annotated[str, Meta(max_length=1024)]
 
 
-class Factors(Struct):
+class CacheKeyFactors(Struct):
     """cache_key_factors.json: what vLLM made the key of a compilation from."""
 
     code_hash: _Hash | None = None
@@ -45,17 +45,17 @@ class Factors(Struct):
 
 
 @dataclass(slots=True)
-class Prefix:
+class ModelComponent:
     """One component of a model on one rank: `rank_0_0/backbone`."""
 
     rank: str
     name: str
-    factors: Factors | None = None
+    factors: CacheKeyFactors | None = None
     artifacts: list[str] = field(default_factory=list)
     unpacked: bool = False
 
     @property
-    def complete(self) -> bool:
+    def is_complete(self) -> bool:
         """Return whether it is in the binary format."""
         return self.factors is not None and bool(self.artifacts)
 
@@ -64,46 +64,46 @@ class Prefix:
 class HashDirectory:
     """One compiled model."""
 
-    prefixes: dict[tuple[str, str], Prefix] = field(default_factory=dict)
+    prefixes: dict[tuple[str, str], ModelComponent] = field(default_factory=dict)
     kernels: list[Kernel] = field(default_factory=list)
     models: list[str] = field(default_factory=list)
     """Ranks that hold a mega-AOT bundle."""
 
     @property
-    def binaries(self) -> list[Prefix]:
+    def binaries(self) -> list[ModelComponent]:
         """Return what is in the binary format, in the order of names."""
-        return [prefix for prefix in self.prefixes.values() if prefix.complete]
+        return [prefix for prefix in self.prefixes.values() if prefix.is_complete]
 
 
 @dataclass(slots=True)
-class Seen:
+class VllmScan:
     """What has been seen of a directory so far."""
 
-    marked: bool = False
-    rooted: bool = False
+    has_marker: bool = False
+    has_root: bool = False
     hashes: dict[str, HashDirectory] = field(default_factory=dict)
     bundles: dict[str, HashDirectory] = field(default_factory=dict)
-    compiled: CompiledFor = field(default_factory=CompiledFor)
+    compiled: CompiledTargets = field(default_factory=CompiledTargets)
 
     @property
     def is_vllm(self) -> bool:
         """Return whether MCV would call the directory a cache of vLLM."""
-        return self.marked and self.rooted
+        return self.has_marker and self.has_root
 
-    def see(self, entry: Entry, kernel: Kernel | None) -> None:
+    def add(self, entry: TreeEntry, kernel: Kernel | None) -> None:
         """Take note of an entry; raises as reading it does."""
         parts = entry.path.split("/")
         directories = parts if entry.directory else parts[:-1]
         if not any(part.startswith(".") or "vendor" in part for part in directories):
-            self.marked |= parts[-1].endswith("vllm_compile_cache.py") or any(mark in entry.path for mark in _MARKS)
+            self.has_marker |= parts[-1].endswith("vllm_compile_cache.py") or any(mark in entry.path for mark in _MARKS)
         match parts:
             case [root] if root == ROOT:
-                self.rooted |= entry.directory
+                self.has_root |= entry.directory
             case [root, aot, hashed, *inside] if root == ROOT and aot == AOT:
-                if _see_bundle(self.bundles.setdefault(hashed, HashDirectory()), inside, entry):
+                if _add_bundle(self.bundles.setdefault(hashed, HashDirectory()), inside, entry):
                     self.compiled.scan(entry.path, entry.pieces())
             case [root, hashed, *inside] if root == ROOT and hashed != AOT and (inside or entry.directory):
-                _see_hash(self.hashes.setdefault(hashed, HashDirectory()), inside, entry, kernel)
+                _add_hash(self.hashes.setdefault(hashed, HashDirectory()), inside, entry, kernel)
                 if _of_artifact(inside) and not entry.directory:
                     self.compiled.scan(entry.path, entry.pieces())
 
@@ -119,7 +119,7 @@ class Seen:
         return listed + [_bundle_entry(name, found) for name, found in self.bundles.items() if found.models]
 
 
-def _see_bundle(bundle: HashDirectory, inside: list[str], entry: Entry) -> bool:
+def _add_bundle(bundle: HashDirectory, inside: list[str], entry: TreeEntry) -> bool:
     """Take note of an entry; return whether it is a model."""
     match inside:
         case [rank, "model"] if _RANK.fullmatch(rank) and not entry.directory:
@@ -138,12 +138,12 @@ def _of_artifact(inside: list[str]) -> bool:
             return False
 
 
-def _see_hash(found: HashDirectory, inside: list[str], entry: Entry, kernel: Kernel | None) -> None:
+def _add_hash(found: HashDirectory, inside: list[str], entry: TreeEntry, kernel: Kernel | None) -> None:
     if kernel is not None and "triton_cache" in inside[:-1]:
         found.kernels.append(kernel)
     match inside:
         case [rank, prefix] if _RANK.fullmatch(rank) and entry.directory:
-            found.prefixes[rank, prefix] = Prefix(rank, prefix)
+            found.prefixes[rank, prefix] = ModelComponent(rank, prefix)
         case [rank, prefix, name] if (rank, prefix) in found.prefixes:
             component = found.prefixes[rank, prefix]
             if is_factors(entry):
@@ -153,11 +153,11 @@ def _see_hash(found: HashDirectory, inside: list[str], entry: Entry, kernel: Ker
                 component.artifacts.append(name)
 
 
-def _factors(entry: Entry) -> Factors | None:
+def _factors(entry: TreeEntry) -> CacheKeyFactors | None:
     try:
         text = entry.read()
         json_limits.check(text)
-        factors = msgspec.json.decode(text, type=Factors)
+        factors = msgspec.json.decode(text, type=CacheKeyFactors)
         known = public(factors.env or {})
         factors.env = {key: as_map(value) for key, value in sorted(known.items())}
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError):
@@ -179,8 +179,8 @@ def _bundle_entry(name: str, found: HashDirectory) -> dict[str, Any]:
     return {"vllmHash": name, "cacheFormat": "binary", "binary": binaries}
 
 
-def _binary(prefix: Prefix) -> dict[str, Any]:
-    factors = prefix.factors or Factors()
+def _binary(prefix: ModelComponent) -> dict[str, Any]:
+    factors = prefix.factors or CacheKeyFactors()
     optional = {
         "code_hash": factors.code_hash,
         "config_hash": factors.config_hash,

@@ -19,20 +19,20 @@ from gkm.images.reference import Reference
 
 STALE_SECONDS = 24 * 3600.0
 """A blob that nobody has used, or a part that nobody has added to, for so long is not kept any more."""
-KEPT_BYTES = 1 << 30
+MAX_CACHED_BYTES = 1 << 30
 """So much of whole blobs is kept for the next image that shares them: nodes have better uses for their disks."""
 PART = ".part"
 _POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class HeldBlob:
+class LockedBlob:
     """A blob's file that is locked for us: the `descriptor` of the open file is at its start."""
 
     path: Path
     descriptor: int
 
-    def keep(self, target: Path) -> None:
+    def finalize(self, target: Path) -> None:
         """Take the blob, whole and checked, as `target` too; it stays here under its name for others."""
         whole = self.path.with_suffix("")
         self.path.rename(whole)
@@ -47,7 +47,7 @@ class BlobFiles:
     directory: Path
 
     @contextmanager
-    def held(self, ref: Reference, blob: Descriptor, waiting: Callable[[], object]) -> Iterator[HeldBlob]:
+    def locked(self, ref: Reference, blob: Descriptor, on_wait: Callable[[], object]) -> Iterator[LockedBlob]:
         """Hold the file of a blob; while another pull holds it, `waiting` is called, which may give up by raising.
 
         Raises:
@@ -55,8 +55,8 @@ class BlobFiles:
         """
         whole = self._path(ref, blob)
         self.directory.mkdir(parents=True, exist_ok=True)
-        while (found := _locked(whole)) is None:
-            waiting()
+        while (found := _try_lock(whole)) is None:
+            on_wait()
             time.sleep(_POLL_SECONDS)
         try:
             yield found
@@ -79,9 +79,9 @@ class BlobFiles:
     def sweep(self, now: float | None = None) -> None:
         """Remove what is stale, and of the whole blobs the least used beyond KEPT_BYTES; what is in use stays."""
         self._remove(lambda age, _whole, _newer: age > STALE_SECONDS, now)
-        self._remove(lambda _age, whole, newer: whole and newer > KEPT_BYTES, now)
+        self._remove(lambda _age, whole, newer: whole and newer > MAX_CACHED_BYTES, now)
 
-    def make_room(self) -> None:
+    def evict_unused(self) -> None:
         """Remove every whole blob that nobody uses: they can be fetched again."""
         self._remove(lambda _age, whole, _newer: whole)
 
@@ -90,15 +90,15 @@ class BlobFiles:
         name = f"{hashlib.sha256(ref.name.encode()).hexdigest()[:16]}-{blob.digest.removeprefix('sha256:')}"
         return self.directory / name
 
-    def _remove(self, doomed: Callable[[float, bool, int], bool], now: float | None = None) -> None:
+    def _remove(self, should_remove: Callable[[float, bool, int], bool], now: float | None = None) -> None:
         """Remove what `doomed` says of age in seconds, wholeness, and bytes of whole blobs up to and with this one."""
         newer = 0
         for path, status in _by_use(self.directory):
             whole = path.suffix != PART
             newer += status.st_size if whole else 0
-            if doomed((now or time.time()) - status.st_mtime, whole, newer) and (held := _lock(path)):
+            if should_remove((now or time.time()) - status.st_mtime, whole, newer) and (locked := _lock(path)):
                 path.unlink(missing_ok=True)
-                os.close(held.descriptor)
+                os.close(locked.descriptor)
 
 
 def _by_use(directory: Path) -> list[tuple[Path, os.stat_result]]:
@@ -114,19 +114,19 @@ def _by_use(directory: Path) -> list[tuple[Path, os.stat_result]]:
     return sorted(found, key=lambda entry: entry[1].st_mtime, reverse=True)
 
 
-def _locked(whole: Path) -> HeldBlob | None:
+def _try_lock(whole: Path) -> LockedBlob | None:
     """Return the blob's file, whole or in part; None while another pull holds it, or has just changed it."""
     path = whole if whole.exists() else whole.with_name(whole.name + PART)
-    held = _lock(path, os.O_CREAT)
-    if held is not None and path != whole and whole.exists():
+    locked = _lock(path, os.O_CREAT)
+    if locked is not None and path != whole and whole.exists():
         # It became whole between our look and our lock: what we made is an empty part.
         path.unlink()
-        os.close(held.descriptor)
+        os.close(locked.descriptor)
         return None
-    return held
+    return locked
 
 
-def _lock(path: Path, flags: int = 0) -> HeldBlob | None:
+def _lock(path: Path, flags: int = 0) -> LockedBlob | None:
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | flags, 0o600)
     except FileNotFoundError:
@@ -135,7 +135,7 @@ def _lock(path: Path, flags: int = 0) -> HeldBlob | None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         # Somebody may have renamed or removed it between our open and our lock.
         if os.path.samestat(os.fstat(descriptor), path.lstat()):
-            return HeldBlob(path, descriptor)
+            return LockedBlob(path, descriptor)
     except (BlockingIOError, FileNotFoundError):
         pass
     os.close(descriptor)

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event, Lock
 
-from gkm.api import first_use
+from gkm.api import msgspec_warmup as first_use
 from gkm.api.errors import GKMError, Reason
+from gkm.images.local_image import write_all
 from gkm.images.manifest import Descriptor
-from gkm.images.packed import write_all
 from gkm.images.pulling.blob_files import BlobFiles
 from gkm.images.reference import Reference
-from gkm.images.registries.blobs import Arrival
+from gkm.images.registries.blobs import BlobDownload
 from gkm.images.registries.registry import Registry
 
 CONNECTIONS = 3
@@ -22,13 +22,13 @@ _READ_BYTES = 1 << 20
 
 
 @dataclass(slots=True)
-class Meter:
+class ProgressMeter:
     """Adds up what all connections bring, and tells the percentage for every piece. Thread-safe.
 
     For every piece, so that whoever is told can call the download off by raising, however slowly it comes.
     """
 
-    tell: Callable[[int], None]
+    on_progress: Callable[[int], None]
     total: int
     _done: int = 0
     _lock: Lock = field(default_factory=Lock)
@@ -37,18 +37,18 @@ class Meter:
         """Count bytes that have come."""
         with self._lock:
             self._done += count
-            self.tell(min(100, self._done * 100 // max(1, self.total)))
+            self.on_progress(min(100, self._done * 100 // max(1, self.total)))
 
 
 @dataclass(slots=True)
-class Download:
+class ImageDownload:
     """The blobs of one image on their way into `work`, by way of the `files` that other images have too."""
 
     registry: Registry
     ref: Reference
     files: BlobFiles
     work: Path
-    meter: Meter
+    meter: ProgressMeter
     _stop: Event = field(default_factory=Event)
 
     def run(self, blobs: Sequence[Descriptor]) -> list[Path]:
@@ -61,9 +61,9 @@ class Download:
             OSError: the disk refused.
         """
         self.files.sweep()
-        first_use.make_ready()  # several connections may be asked for tokens at once
+        first_use.warm_up()  # several connections may be asked for tokens at once
         with ThreadPoolExecutor(min(CONNECTIONS, max(1, len(blobs))), "gkm-blob") as pool:
-            tasks = [pool.submit(self._one, number, blob) for number, blob in enumerate(blobs)]
+            tasks = [pool.submit(self._download_blob, number, blob) for number, blob in enumerate(blobs)]
             try:
                 return [task.result() for task in tasks]
             except BaseException:
@@ -72,39 +72,39 @@ class Download:
                     task.cancel()
                 raise
 
-    def _one(self, number: int, blob: Descriptor) -> Path:
+    def _download_blob(self, number: int, blob: Descriptor) -> Path:
         target = self.work / f"layer-{number}"
         # What was on the disk may be what is wrong: only bytes that all came now are the registry's to answer for.
-        if not self._fetched(blob, target, again=False):
-            self._fetched(blob, target, again=True)
+        if not self._fetch(blob, target, is_retry=False):
+            self._fetch(blob, target, is_retry=True)
         return target
 
-    def _fetched(self, blob: Descriptor, target: Path, *, again: bool) -> bool:
+    def _fetch(self, blob: Descriptor, target: Path, *, is_retry: bool) -> bool:
         """Bring a blob; return False for a wrong one, some of which was here before, unless that was so `again`."""
-        with self.files.held(self.ref, blob, lambda: self._go_on(0)) as held:
+        with self.files.locked(self.ref, blob, lambda: self._count(0)) as locked:
 
             def write(part: bytes) -> None:
-                write_all(held.descriptor, part)
-                self._go_on(len(part))
+                write_all(locked.descriptor, part)
+                self._count(len(part))
 
-            arrival = Arrival(blob, write)
-            arrival.remember(_parts(held.descriptor, blob.size))
-            remembered = arrival.seen
-            self._go_on(remembered)
-            os.ftruncate(held.descriptor, remembered)
+            download = BlobDownload(blob, write)
+            download.resume(_parts(locked.descriptor, blob.size))
+            resumed_bytes = download.received
+            self._count(resumed_bytes)
+            os.ftruncate(locked.descriptor, resumed_bytes)
             try:
-                self.registry.blob(self.ref, arrival)
+                self.registry.blob(self.ref, download)
             except GKMError as error:
                 if error.reason is not Reason.REGISTRY_UNAVAILABLE:
-                    held.path.unlink()  # what came is not worth going on with
-                if again or not remembered or error.reason is not Reason.DIGEST_MISMATCH:
+                    locked.path.unlink()  # what came is not worth going on with
+                if is_retry or not resumed_bytes or error.reason is not Reason.DIGEST_MISMATCH:
                     raise
-                self._go_on(-arrival.seen)
+                self._count(-download.received)
                 return False
-            held.keep(target)
+            locked.finalize(target)
         return True
 
-    def _go_on(self, count: int) -> None:
+    def _count(self, count: int) -> None:
         """Count what has come, unless another blob of the image has failed."""
         if self._stop.is_set():
             raise GKMError(Reason.REGISTRY_UNAVAILABLE, "the download of another layer failed")

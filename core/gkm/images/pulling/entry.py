@@ -10,10 +10,10 @@ from pathlib import Path
 from gkm.hoststate import files, trees
 from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.layout import Layout
-from gkm.images.pulling import listing
-from gkm.images.pulling.listing import FileList, ListedFile
+from gkm.images.pulling import file_list as listing
+from gkm.images.pulling.file_list import FileList, ListedFile
 
-__all__ = ("Entry", "FileList", "ListedFile", "find", "is_there", "publish", "remove_tree")
+__all__ = ("FileList", "ListedFile", "StoreEntry", "exists", "find", "publish", "remove_tree")
 
 CONTENT = "cache"
 """Directory of an entry that pods see."""
@@ -25,7 +25,7 @@ _OPEN_DIRECTORY = 0o755
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class StoreEntry:
     """A complete entry: `size_bytes` in so many `files`."""
 
     digest: str
@@ -34,7 +34,7 @@ class Entry:
     files: int
 
 
-def find(layout: Layout, digest: str) -> Entry | None:
+def find(layout: Layout, digest: str) -> StoreEntry | None:
     """Return the entry of a digest, None where the store has none.
 
     Raises:
@@ -49,12 +49,12 @@ def find(layout: Layout, digest: str) -> Entry | None:
         return None
     if listed.digest != digest:
         raise UnreadableState(f"{path / FILE_LIST}: it is the list of another entry")
-    if not is_there(layout, digest):
+    if not exists(layout, digest):
         raise UnreadableState(f"{path}: an entry without {CONTENT}/")
-    return Entry(digest, path, listed.size_bytes, count)
+    return StoreEntry(digest, path, listed.size_bytes, count)
 
 
-def is_there(layout: Layout, digest: str) -> bool:
+def exists(layout: Layout, digest: str) -> bool:
     """Return whether the store has what pods see of an entry; its list is not looked at."""
     # The agent asks for each of hundreds of caches in every turn: one call, and no path object that it does not need.
     try:
@@ -63,7 +63,7 @@ def is_there(layout: Layout, digest: str) -> bool:
         return False
 
 
-def publish(layout: Layout, work: Path, listed: FileList, manifest: bytes) -> Entry:
+def publish(layout: Layout, work: Path, listed: FileList, manifest: bytes) -> StoreEntry:
     """Turn `work`, which holds CONTENT, into the entry of `listed.digest` by one rename.
 
     Raises:
@@ -87,7 +87,7 @@ def publish(layout: Layout, work: Path, listed: FileList, manifest: bytes) -> En
             raise
         remove_tree(work)  # somebody was faster with the same content
     files.sync_directory(path.parent)
-    return Entry(listed.digest, path, listed.size_bytes, len(listed.files))
+    return StoreEntry(listed.digest, path, listed.size_bytes, len(listed.files))
 
 
 def remove_tree(path: Path) -> None:

@@ -10,16 +10,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gkm.api.errors import GKMError, Reason
-from gkm.images.archives.ahead import ahead
-from gkm.images.archives.archive import Member, Stream, members
+from gkm.images.archives.archive import ByteStream, TarMember, members
 from gkm.images.archives.inflate import inflated
 from gkm.images.archives.member_names import checked_path
+from gkm.images.archives.prefetch import prefetched
 from gkm.images.cache import Format
-from gkm.images.packed import write_all
-from gkm.images.pulling.hashing import Part, WholeFile, batches, hashed
-from gkm.images.pulling.listing import Listing
-from gkm.images.pulling.pace import Pace
-from gkm.images.pulling.promises import BLOCK_BYTES, blocks
+from gkm.images.local_image import write_all
+from gkm.images.pulling.disk_reservations import BLOCK_BYTES, disk_bytes
+from gkm.images.pulling.file_list import SpooledFileList
+from gkm.images.pulling.hashing import FileEnd, FilePart, batches, hash_files
+from gkm.images.pulling.time_budget import TimeBudget
 
 MAX_FILES = 200_000
 """A real cache of 1 GB has 15,000; each costs time here, a line of the file list, and an inode on every node."""
@@ -49,12 +49,12 @@ class Extraction:
     destination: Path
     format: Format
     max_bytes: int
-    claimed: int | None = None
-    take: Callable[[int, int], object] = lambda _content, _disk: None
-    files: Listing = field(init=False)
+    claimed_bytes: int | None = None
+    reserve: Callable[[int, int], object] = lambda _content, _disk: None
+    files: SpooledFileList = field(init=False)
     manifest: bytes = b""
     size_bytes: int = 0
-    pace: Pace = field(default_factory=Pace)
+    time_budget: TimeBudget = field(default_factory=TimeBudget)
     _unpacked: int = 0
     _members: int = 0
     _has_manifest: bool = False
@@ -66,7 +66,7 @@ class Extraction:
 
     def __post_init__(self) -> None:
         """Begin the list, beside the directory."""
-        self.files = Listing(self.destination.parent)
+        self.files = SpooledFileList(self.destination.parent)
 
     def layer(self, parts: Iterable[bytes]) -> None:
         """Extract one layer. What lies outside the cache's directory in the layer is checked and passed over.
@@ -75,18 +75,21 @@ class Extraction:
             GKMError: UNSAFE_CONTENT, TOO_LARGE, CONTENT_MISMATCH; NODE_ERROR when it takes too long.
             OSError: the disk refused.
         """
-        with ahead(inflated(self._paced(parts))) as chunks, ahead(batches(self._written(chunks))) as written:
-            for file in hashed(written):
+        with (
+            prefetched(inflated(self._within_time_budget(parts))) as chunks,
+            prefetched(batches(self._written(chunks))) as written,
+        ):
+            for file in hash_files(written):
                 self.files.append(file)
 
-    def _written(self, chunks: Iterable[bytes]) -> Iterator[Part]:
-        for member, content in members(Stream(self._bounded(chunks))):
+    def _written(self, chunks: Iterable[bytes]) -> Iterator[FilePart]:
+        for member, content in members(ByteStream(self._bounded(chunks))):
             self._members += 1
             if self._members > MAX_MEMBERS:
                 raise GKMError(Reason.TOO_LARGE, f"the image has more than {MAX_MEMBERS} entries in its archives")
             path = checked_path(member.name)
             if path == self.format.manifest_path and not member.directory:
-                self.manifest = self._small(path, member, content)
+                self.manifest = self._read_manifest(path, member, content)
                 continue
             directory, _, inside = path.partition("/")
             if directory != self.format.content_directory:
@@ -100,10 +103,10 @@ class Extraction:
             else:
                 yield from self._file(inside, member, content)
 
-    def _paced(self, parts: Iterable[bytes]) -> Iterator[bytes]:
+    def _within_time_budget(self, parts: Iterable[bytes]) -> Iterator[bytes]:
         # Asked for every piece that goes in: what a piece can cost is bounded, what it yields may be nothing.
         for part in parts:
-            self.pace.check(self._unpacked, self._names)
+            self.time_budget.check(self._unpacked, self._names)
             yield part
 
     def _bounded(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
@@ -115,7 +118,7 @@ class Extraction:
                 )
             yield chunk
 
-    def _small(self, path: str, member: Member, content: Iterator[memoryview]) -> bytes:
+    def _read_manifest(self, path: str, member: TarMember, content: Iterator[memoryview]) -> bytes:
         if self._has_manifest:
             raise _conflict(path)
         self._has_manifest = True
@@ -134,7 +137,7 @@ class Extraction:
         self._count(path)
         self._directories += 1
         check_directories(self._directories, self._names - self._directories)
-        self.take(0, BLOCK_BYTES)
+        self.reserve(0, BLOCK_BYTES)
         os.mkdir(f"{self.destination}/{path}")  # noqa: PTH102 -- one of thousands: no path object for each
         self._current = path
 
@@ -149,13 +152,13 @@ class Extraction:
             raise _conflict(path)
         return True
 
-    def _file(self, path: str, member: Member, content: Iterator[memoryview]) -> Iterator[Part]:
+    def _file(self, path: str, member: TarMember, content: Iterator[memoryview]) -> Iterator[FilePart]:
         parent, _, _ = path.rpartition("/")
         if parent:
             self._directory(parent)
         self._count(path)
         self._count_bytes(member.size)
-        self.take(0, blocks(member.size) - member.size)
+        self.reserve(0, disk_bytes(member.size) - member.size)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         mode = EXECUTABLE_MODE if member.executable else FILE_MODE
         try:
@@ -164,13 +167,13 @@ class Extraction:
             raise _conflict(path) from error
         try:
             for piece in content:
-                self.take(len(piece), len(piece))
+                self.reserve(len(piece), len(piece))
                 write_all(descriptor, piece)
                 yield piece
             os.fchmod(descriptor, mode)  # whatever the umask was
         finally:
             os.close(descriptor)
-        yield WholeFile(path, member.size, member.executable)
+        yield FileEnd(path, member.size, member.executable)
 
     def _count(self, path: str) -> None:
         self._names += 1
@@ -185,10 +188,10 @@ class Extraction:
         self.size_bytes += size
         if self.size_bytes > self.max_bytes:
             raise GKMError(Reason.TOO_LARGE, f"the cache is larger than the {self.max_bytes} bytes that are allowed")
-        if self.claimed is not None and self.size_bytes > self.claimed:
+        if self.claimed_bytes is not None and self.size_bytes > self.claimed_bytes:
             raise GKMError(
                 Reason.CONTENT_MISMATCH,
-                f"the image says that its cache has {self.claimed} bytes, it has {self.size_bytes} at least",
+                f"the image says that its cache has {self.claimed_bytes} bytes, it has {self.size_bytes} at least",
             )
 
 

@@ -4,14 +4,14 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from gkm.images.pulling.listing import ListedFile
+from gkm.images.pulling.file_list import ListedFile
 
 MAX_BATCH = 1024
 """Parts in a batch. Handing over from thread to thread costs as much as hashing 30 kB, and most files are smaller."""
 
 
 @dataclass(frozen=True, slots=True)
-class WholeFile:
+class FileEnd:
     """What follows the last piece of a file."""
 
     path: str
@@ -19,15 +19,15 @@ class WholeFile:
     executable: bool
 
 
-Part = memoryview | WholeFile
+FilePart = memoryview | FileEnd
 
 
-def batches(parts: Iterable[Part]) -> Iterator[list[Part]]:
+def batches(parts: Iterable[FilePart]) -> Iterator[list[FilePart]]:
     """Yield the parts in their order, many at once: as many as were cut from one piece of the stream.
 
     So a batch keeps no more memory alive than that piece, however little of it belongs to files.
     """
-    batch: list[Part] = []
+    batch: list[FilePart] = []
     piece: object = None
     for part in parts:
         if len(batch) >= MAX_BATCH or (isinstance(part, memoryview) and part.obj is not piece):
@@ -39,7 +39,7 @@ def batches(parts: Iterable[Part]) -> Iterator[list[Part]]:
     yield batch
 
 
-def hashed(written: Iterable[list[Part]]) -> Iterator[ListedFile]:
+def hash_files(written: Iterable[list[FilePart]]) -> Iterator[ListedFile]:
     """Yield each file as the list of an entry has it."""
     hasher = hashlib.sha256()
     for batch in written:

@@ -18,30 +18,31 @@ from gkm.api.remedies import Remedy
 from gkm.hoststate.layout import Layout
 from gkm.images.archives.inflate import FEED_BYTES
 from gkm.images.cache import CacheImage
-from gkm.images.pulling import entry, promises
+from gkm.images.pulling import disk_reservations as promises
+from gkm.images.pulling import entry
 from gkm.images.pulling.blob_files import BlobFiles
-from gkm.images.pulling.download import Download, Meter
-from gkm.images.pulling.entry import Entry, FileList
+from gkm.images.pulling.disk_reservations import DiskReservation
+from gkm.images.pulling.download import ImageDownload, ProgressMeter
+from gkm.images.pulling.entry import FileList, StoreEntry
 from gkm.images.pulling.extract import Extraction
-from gkm.images.pulling.promises import Promise
 from gkm.images.registries.registry import Registry
 
 
-class Stage(StrEnum):
+class PullStage(StrEnum):
     """What a pull is doing."""
 
     DOWNLOADING = "Downloading"
     EXTRACTING = "Extracting"
 
 
-Progress = Callable[[Stage, int], None]
+Progress = Callable[[PullStage, int], None]
 """Called with a stage and a percentage for every piece, from several threads, one at a time; what it raises ends the
 pull."""
 
 
 def fetch(
     registry: Registry, image: CacheImage, layout: Layout, *, max_bytes: int, progress: Progress | None = None
-) -> Entry:
+) -> StoreEntry:
     """Return the entry of an image, made now if the store does not have it.
 
     Raises:
@@ -80,12 +81,16 @@ def extract(
         OSError: the disk refused.
     """
     _check_size(image, max_bytes)
-    with _blobs_in_bounds(layout, image), _room(layout, image, work) as promise:
-        tell = progress or _silent
-        meter = _Blobs(promise, image, tell)
-        blobs = Download(registry, image.ref, BlobFiles(layout.blobs), work, meter).run(image.layers)
-        extraction = Extraction(work / entry.CONTENT, image.format, max_bytes, image.size_bytes, promise.unpacked)
-        _unpack(extraction, blobs, Meter(lambda percent: tell(Stage.EXTRACTING, percent), image.download_bytes))
+    with _blobs_in_bounds(layout, image), _reserve_disk(layout, image, work) as reservation:
+        on_progress = progress or _no_progress
+        meter = _BlobMeter(reservation, image, on_progress)
+        blobs = ImageDownload(registry, image.ref, BlobFiles(layout.blobs), work, meter).run(image.layers)
+        extraction = Extraction(work / entry.CONTENT, image.format, max_bytes, image.size_bytes, reservation.consume)
+        _unpack(
+            extraction,
+            blobs,
+            ProgressMeter(lambda percent: on_progress(PullStage.EXTRACTING, percent), image.download_bytes),
+        )
         _check_content(image, extraction)
     return extraction
 
@@ -106,20 +111,20 @@ def _blobs_in_bounds(layout: Layout, image: CacheImage) -> Iterator[None]:
             files.sweep()
 
 
-class _Blobs(Meter):
+class _BlobMeter(ProgressMeter):
     """Tells how far the blobs have come, and that they need no promise any more."""
 
-    def __init__(self, promise: Promise, image: CacheImage, tell: Progress) -> None:
-        super().__init__(lambda percent: tell(Stage.DOWNLOADING, percent), image.download_bytes)
-        self._promise = promise
+    def __init__(self, reservation: DiskReservation, image: CacheImage, on_progress: Progress) -> None:
+        super().__init__(lambda percent: on_progress(PullStage.DOWNLOADING, percent), image.download_bytes)
+        self._reservation = reservation
 
     def add(self, count: int) -> None:
         """See Meter."""
-        self._promise.downloaded(count)
+        self._reservation.blob_written(count)
         super().add(count)
 
 
-def _unpack(extraction: Extraction, blobs: list[Path], meter: Meter) -> None:
+def _unpack(extraction: Extraction, blobs: list[Path], meter: ProgressMeter) -> None:
     extraction.destination.mkdir()
     for blob in blobs:
         extraction.layer(_parts(blob, meter))
@@ -131,38 +136,38 @@ def file_list(image: CacheImage, extraction: Extraction) -> FileList:
     return FileList(image.digest, image.format.value, extraction.size_bytes, extraction.files)
 
 
-_promising = Lock()
+_reserving = Lock()
 """Held from the look at the disk until its room is promised: two pulls that fit one by one need not fit together."""
 
 
 @contextmanager
-def _room(layout: Layout, image: CacheImage, work: Path) -> Iterator[Promise]:
+def _reserve_disk(layout: Layout, image: CacheImage, work: Path) -> Iterator[DiskReservation]:
     """Give what the caller was promised for an image on the disk of `work`; where nobody promised anything, do it now.
 
     Raises:
         GKMError: DISK_FULL; blobs that are only kept have given way.
     """
-    promised = promises.of(work, image)
-    if promised is not None:
-        yield promised
+    existing = promises.find(work, image)
+    if existing is not None:
+        yield existing
         return
 
-    def more(content: int, disk: int) -> None:
-        with _promising:
+    def grow(content: int, disk: int) -> None:
+        with _reserving:
             _check_free(layout, image, work, disk)
-            promise.add(content, disk)
+            reservation.extend(content, disk)
 
-    promise = Promise(image, more)
-    with ExitStack() as held:
-        with _promising:
-            _check_free(layout, image, work, promise.left)
-            held.enter_context(promises.kept(work, image, promise))
-        yield promise
+    reservation = DiskReservation(image, grow)
+    with ExitStack() as stack:
+        with _reserving:
+            _check_free(layout, image, work, reservation.remaining)
+            stack.enter_context(promises.registered(work, image, reservation))
+        yield reservation
 
 
 def _check_free(layout: Layout, image: CacheImage, work: Path, wanted: int) -> None:
     if wanted > _free(work):
-        BlobFiles(layout.blobs).make_room()
+        BlobFiles(layout.blobs).evict_unused()
     free = _free(work)
     if wanted > free:
         raise _disk_full(f"{image.ref} needs {wanted} bytes on the disk of {work.parent}, {max(0, free)} are free")
@@ -170,7 +175,7 @@ def _check_free(layout: Layout, image: CacheImage, work: Path, wanted: int) -> N
 
 def _free(work: Path) -> int:
     disk = os.statvfs(work)
-    return disk.f_bavail * disk.f_frsize - promises.pending(work)
+    return disk.f_bavail * disk.f_frsize - promises.reserved_bytes(work)
 
 
 def _check_size(image: CacheImage, max_bytes: int) -> None:
@@ -183,7 +188,7 @@ def _check_size(image: CacheImage, max_bytes: int) -> None:
         )
 
 
-def _parts(blob: Path, meter: Meter) -> Iterator[bytes]:
+def _parts(blob: Path, meter: ProgressMeter) -> Iterator[bytes]:
     with blob.open("rb") as file:
         while part := file.read(FEED_BYTES):
             meter.add(len(part))
@@ -206,5 +211,5 @@ def _disk_full(what: str) -> GKMError:
     return GKMError(Reason.DISK_FULL, what, Remedy.FREE_SPACE)
 
 
-def _silent(stage: Stage, percent: int) -> None:
+def _no_progress(stage: PullStage, percent: int) -> None:
     """Tell nobody."""

@@ -11,7 +11,7 @@ from urllib.parse import urljoin, urlsplit
 _AUTHORITY = re.compile(
     r"(?P<host>[A-Za-z0-9_][A-Za-z0-9._-]{0,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::(?P<port>[0-9]{1,5}))?"
 )
-_UNCLEAR = re.compile(r"[\\\x00-\x20\x7f]")
+_AMBIGUOUS = re.compile(r"[\\\x00-\x20\x7f]")
 _PORTS = {"http": 80, "https": 443}
 _MAX_PORT = 65535
 MAX_LENGTH = 16 << 10
@@ -33,30 +33,30 @@ class Address:
         return self.scheme, self.host, self.port
 
 
-class NoAddress(ValueError):
+class InvalidAddress(ValueError):
     """It is none, or not plainly one."""
 
 
-class NotHTTP(NoAddress):
+class NotHttpAddress(InvalidAddress):
     """It leads to something that is no http server; the scheme is named."""
 
 
-def read(text: str, base: str = "") -> Address:
+def parse_address(text: str, base: str = "") -> Address:
     """Return the address in `text`, which may be relative to `base`.
 
     Raises:
         NoAddress: also as NotHTTP.
     """
-    if len(text) > MAX_LENGTH or _UNCLEAR.search(text):
-        raise NoAddress("too long, or with characters that no address has")
+    if len(text) > MAX_LENGTH or _AMBIGUOUS.search(text):
+        raise InvalidAddress("too long, or with characters that no address has")
     try:
         parts = urlsplit(urljoin(base, text))
     except ValueError as error:
-        raise NoAddress("no address") from error
+        raise InvalidAddress("no address") from error
     if parts.scheme not in _PORTS:
-        raise NotHTTP(parts.scheme[:20])
+        raise NotHttpAddress(parts.scheme[:20])
     match = _AUTHORITY.fullmatch(parts.netloc)
     port = int(match["port"] or _PORTS[parts.scheme]) if match else 0
     if match is None or not 0 < port <= _MAX_PORT:
-        raise NoAddress("no plain host and port")
+        raise InvalidAddress("no plain host and port")
     return Address(parts.scheme, match["host"].strip("[]").lower(), port, parts.geturl())

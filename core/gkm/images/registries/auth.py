@@ -19,7 +19,7 @@ from gkm.api.remedies import Remedy
 from gkm.images.manifest import decode
 from gkm.images.registries.bodies import read_body
 from gkm.images.registries.challenges import Challenge
-from gkm.images.registries.transport import Request, Transport
+from gkm.images.registries.transport import HttpRequest, Transport
 
 MAX_TOKEN_BYTES = 64 << 10
 MAX_LOGINS = 8
@@ -65,7 +65,7 @@ class Credentials(Protocol):
         """
 
 
-class Anonymous:
+class AnonymousCredentials:
     """Nobody, anywhere."""
 
     def logins(self, registry: str, repository: str) -> Sequence[Login]:  # noqa: ARG002 -- the Protocol's names
@@ -74,7 +74,7 @@ class Anonymous:
 
 
 @dataclass(frozen=True, slots=True)
-class Secret:
+class AuthSecret:
     """The value of an Authorization header, good until `expires` (time.monotonic())."""
 
     value: str = field(repr=False)
@@ -96,23 +96,23 @@ class Authorizer:
     def __init__(self, transport: Transport, credentials: Credentials) -> None:
         self._transport = transport
         self._credentials = credentials
-        self._secrets: dict[str, Secret] = {}
+        self._secrets: dict[str, AuthSecret] = {}
         self._lock = Lock()
 
-    def known(self, repository: str, actions: str) -> str:
+    def cached(self, repository: str, actions: str) -> str:
         """Return an Authorization value that is still good, or nothing."""
         with self._lock:
             secret = self._secrets.get(_scope(repository, actions))
         return secret.value if secret and time.monotonic() < secret.expires else ""
 
-    def remember(self, repository: str, actions: str, secret: Secret) -> None:
+    def cache(self, repository: str, actions: str, secret: AuthSecret) -> None:
         """Keep an answer that the registry took."""
         with self._lock:
             if len(self._secrets) >= _MAX_TOKENS:
                 self._secrets.clear()
             self._secrets[_scope(repository, actions)] = secret
 
-    def answers(self, header: str, repository: str, actions: str, deadline: float) -> Iterator[Secret]:
+    def challenge_responses(self, header: str, repository: str, actions: str, deadline: float) -> Iterator[AuthSecret]:
         """Yield what may answer a WWW-Authenticate header, one for each fitting login, made when its turn comes.
 
         As in Kubernetes, who has logins does not try to be nobody.
@@ -128,7 +128,7 @@ class Authorizer:
         for login in logins[:MAX_LOGINS] or [Login()]:
             if not challenge.bearer:
                 if login.basic:
-                    yield Secret(login.basic, time.monotonic() + BASIC_SECONDS)
+                    yield AuthSecret(login.basic, time.monotonic() + BASIC_SECONDS)
             elif secret := self._token(challenge, login, _scope(repository, actions), deadline):
                 yield secret
 
@@ -141,12 +141,12 @@ class Authorizer:
             self._transport.registry,
         )
 
-    def _token(self, challenge: Challenge, login: Login, scope: str, deadline: float) -> Secret | None:
+    def _token(self, challenge: Challenge, login: Login, scope: str, deadline: float) -> AuthSecret | None:
         """Return a token for the scope; None when the login does not get one."""
-        if not self._transport.may_see_secret(challenge.realm):
+        if not self._transport.may_send_credentials(challenge.realm):
             raise GKMError(
                 Reason.NOT_ALLOWED,
-                f"registry {self._transport.registry} wants a token from {_shown(challenge.realm)!r}, "
+                f"registry {self._transport.registry} wants a token from {_display_host(challenge.realm)!r}, "
                 "a host that is not configured for it",
                 Remedy.ADD_AUTH_HOST,
                 self._transport.registry,
@@ -159,27 +159,27 @@ class Authorizer:
             return _token_in(response, deadline)
 
 
-def _token_request(challenge: Challenge, login: Login, scope: str) -> Request:
+def _token_request(challenge: Challenge, login: Login, scope: str) -> HttpRequest:
     """Return the request for a token of exactly this scope, whatever the challenge asked for."""
     query = {"scope": scope} | ({"service": challenge.service} if challenge.service is not None else {})
     if login.identity_token:
         form = query | {"grant_type": "refresh_token", "client_id": "gkm", "refresh_token": login.identity_token}
         kind = {"Content-Type": "application/x-www-form-urlencoded"}
-        return Request("POST", challenge.realm, kind, body=urlencode(form).encode())
+        return HttpRequest("POST", challenge.realm, kind, body=urlencode(form).encode())
     separator = "&" if urlsplit(challenge.realm).query else "?"
-    return Request("GET", f"{challenge.realm}{separator}{urlencode(query)}", secret=login.basic)
+    return HttpRequest("GET", f"{challenge.realm}{separator}{urlencode(query)}", secret=login.basic)
 
 
-def _token_in(response: BaseHTTPResponse, deadline: float) -> Secret | None:
+def _token_in(response: BaseHTTPResponse, deadline: float) -> AuthSecret | None:
     token = decode(read_body(response, MAX_TOKEN_BYTES, deadline), _Token, "the token of the registry")
     value = token.token or token.access_token or ""
     if not value or not value.isascii() or not value.isprintable():
         return None
     seconds = min(TOKEN_SECONDS if token.expires_in is None else token.expires_in, _MAX_TOKEN_SECONDS)
-    return Secret(f"Bearer {value}", time.monotonic() + seconds - _EARLY_SECONDS)
+    return AuthSecret(f"Bearer {value}", time.monotonic() + seconds - _EARLY_SECONDS)
 
 
-def _shown(realm: str) -> str:
+def _display_host(realm: str) -> str:
     """Return the host of a realm for a message, without a user that it may name."""
     return realm.partition("//")[2].partition("/")[0].rpartition("@")[2][:100]
 

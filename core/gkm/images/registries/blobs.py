@@ -13,39 +13,41 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Arrival:
+class BlobDownload:
     """What has come of a blob so far; what was written counts only once `check` has passed."""
 
     descriptor: Descriptor
     write: Callable[[bytes], object]
-    seen: int = 0
+    received: int = 0
     _hash: "_Hash" = field(default_factory=hashlib.sha256)
 
-    def remember(self, parts: Iterable[bytes]) -> None:
+    def resume(self, parts: Iterable[bytes]) -> None:
         """Take what an earlier process had written already; it is hashed like the rest."""
         for part in parts:
             self._hash.update(part)
-            self.seen += len(part)
+            self.received += len(part)
 
-    def take(self, part: bytes) -> None:
+    def receive(self, part: bytes) -> None:
         """Take the next bytes."""
         self._hash.update(part)
-        self.seen += len(part)
+        self.received += len(part)
         self.write(part)
 
     @property
     def missing(self) -> int:
         """Return how many bytes are still to come."""
-        return self.descriptor.size - self.seen
+        return self.descriptor.size - self.received
 
-    def check(self, name: str) -> None:
+    def verify(self, name: str) -> None:
         """Accept the blob.
 
         Raises:
             GKMError: DIGEST_MISMATCH.
         """
         if self.missing:
-            raise wrong_blob(name, self.descriptor, f"{self.seen} bytes long, its manifest says {self.descriptor.size}")
+            raise wrong_blob(
+                name, self.descriptor, f"{self.received} bytes long, its manifest says {self.descriptor.size}"
+            )
         if f"sha256:{self._hash.hexdigest()}" != self.descriptor.digest:
             raise wrong_blob(name, self.descriptor, f"of digest sha256:{self._hash.hexdigest()}: it was changed")
 

@@ -12,7 +12,7 @@ from gkm.api.errors import GKMError, Reason
 CHUNK_BYTES = 256 << 10
 
 
-def chunks(response: BaseHTTPResponse, limit: int, deadline: float) -> Iterator[bytes]:
+def read_chunks(response: BaseHTTPResponse, limit: int, deadline: float) -> Iterator[bytes]:
     """Yield at most `limit` bytes of the body before `deadline` (time.monotonic()).
 
     Raises:
@@ -44,6 +44,6 @@ def chunks(response: BaseHTTPResponse, limit: int, deadline: float) -> Iterator[
 def read_body(response: BaseHTTPResponse, limit: int, deadline: float) -> bytes:
     """Return the whole body, as `chunks` does; a joined list of chunks would hold it twice."""
     body = BytesIO()
-    for chunk in chunks(response, limit, deadline):
+    for chunk in read_chunks(response, limit, deadline):
         body.write(chunk)
     return body.getvalue()

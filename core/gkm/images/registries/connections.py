@@ -38,14 +38,14 @@ class _Exchange:
     deadline: float
     stall: float
     sockets: list[socket.socket] = field(default_factory=list)
-    over: bool = False
+    expired: bool = False
 
     def watch(self, connection: socket.socket) -> None:
         # A duplicate: TLS takes the original over, and a shutdown of either ends both.
         self.sockets.append(socket.socket(fileno=os.dup(connection.fileno())))
 
-    def shut(self) -> None:
-        self.over = True  # before the first socket ends: whoever notices that asks why
+    def shut_down(self) -> None:
+        self.expired = True  # before the first socket ends: whoever notices that asks why
         for watched in self.sockets:
             with contextlib.suppress(OSError):
                 watched.shutdown(socket.SHUT_RDWR)
@@ -55,7 +55,7 @@ class _Exchange:
             watched.close()
 
 
-_here = threading.local()
+_thread_local = threading.local()
 
 
 @contextmanager
@@ -65,15 +65,15 @@ def exchange(deadline: float, *, rules: HostRules, stall: float) -> Iterator[Non
     `rules` say which hosts may lie at an address that is not public; what counts is the address, however it is spelt.
     """
     current = _Exchange(rules, deadline, stall)
-    timer = threading.Timer(min(max(0.0, deadline - time.monotonic()), threading.TIMEOUT_MAX), current.shut)
+    timer = threading.Timer(min(max(0.0, deadline - time.monotonic()), threading.TIMEOUT_MAX), current.shut_down)
     timer.daemon = True
     timer.start()
-    outer = getattr(_here, "exchange", None)
-    _here.exchange = current
+    outer = getattr(_thread_local, "exchange", None)
+    _thread_local.exchange = current
     try:
         yield
     finally:
-        _here.exchange = outer
+        _thread_local.exchange = outer
         timer.cancel()
         timer.join()  # at most one shutdown: after this no socket of ours is touched any more
         current.close()
@@ -81,23 +81,23 @@ def exchange(deadline: float, *, rules: HostRules, stall: float) -> Iterator[Non
 
 def timed_out() -> bool:
     """Return whether the exchange of this thread came to its deadline, so that its sockets were shut down."""
-    current: _Exchange | None = getattr(_here, "exchange", None)
-    return current is not None and current.over
+    current: _Exchange | None = getattr(_thread_local, "exchange", None)
+    return current is not None and current.expired
 
 
-class _Watched(HTTPConnection):
+class _DeadlineConnection(HTTPConnection):
     """What both kinds of connection do."""
 
     def _new_conn(self) -> socket.socket:
-        current: _Exchange | None = getattr(_here, "exchange", None)
+        current: _Exchange | None = getattr(_thread_local, "exchange", None)
         if current is None:
             raise AssertionError("a connection outside of an exchange")
         # A proxy is an address that the administrator chose; what it reaches is for it to say.
-        made = super()._new_conn() if self.proxy else self._checked(current)
-        current.watch(made)
+        new_socket = super()._new_conn() if self.proxy else self._checked(current)
+        current.watch(new_socket)
         # Sending is under the socket's own timeout, until here that of connecting: an upload may pause longer.
-        made.settimeout(current.stall)
-        return made
+        new_socket.settimeout(current.stall)
+        return new_socket
 
     def _checked(self, current: _Exchange) -> socket.socket:
         """Connect to the first address of the host that is permitted and answers, raising what urllib3 raises."""
@@ -131,26 +131,26 @@ class _Watched(HTTPConnection):
         return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
     def getresponse(self) -> HTTPResponse:  # type: ignore[override]  # as urllib3's own
-        current: _Exchange | None = getattr(_here, "exchange", None)
+        current: _Exchange | None = getattr(_thread_local, "exchange", None)
         if current is not None and self.sock is not None:
             current.watch(self.sock)  # one from the pool was made in another exchange
         return super().getresponse()
 
 
-class _WatchedTLS(_Watched, HTTPSConnection):
+class _DeadlineTLSConnection(_DeadlineConnection, HTTPSConnection):
     pass
 
 
-class Pool(HTTPConnectionPool):
+class DeadlinePool(HTTPConnectionPool):
     """urllib3's pool, of watched connections."""
 
-    ConnectionCls = _Watched
+    ConnectionCls = _DeadlineConnection
 
 
-class TLSPool(HTTPSConnectionPool):
+class DeadlineTLSPool(HTTPSConnectionPool):
     """The same over TLS."""
 
-    ConnectionCls = _WatchedTLS
+    ConnectionCls = _DeadlineTLSConnection
 
 
 def not_public(host_is: str) -> GKMError:

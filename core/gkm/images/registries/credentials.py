@@ -18,13 +18,13 @@ MAX_CONFIG_BYTES = 1 << 20
 """No Secret of Kubernetes is larger."""
 MAX_ENTRIES = 1024
 MAX_SECRET_CHARACTERS = 64 << 10
-_MAX_PLACE = 1024
+_MAX_SERVER = 1024
 _SCHEMES = ("https://", "http://")
 _API_PREFIXES = ("/v1/", "/v2/")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class AuthEntry:
     """A login and the place that it is for: host[:port][/path], the host may have globs."""
 
     host: str
@@ -42,7 +42,7 @@ class Entry:
 class DockerConfig:
     """One file or Secret: its logins, and the programs that know more (only the command line runs those)."""
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[AuthEntry, ...] = ()
     store: str = ""
     helpers: dict[str, str] = field(default_factory=dict)
 
@@ -76,31 +76,31 @@ def parse(raw: bytes, what: str = "the credentials") -> DockerConfig:
         raise _unreadable(what, f"it is not as docker writes it: {str(error)[:200]}") from error
     if len(auths) + len(file.cred_helpers) > MAX_ENTRIES:
         raise _unreadable(what, f"it has more than {MAX_ENTRIES} entries")
-    entries = [_entry(place, value, what) for place, value in auths.items()]
+    entries = [_entry(server, value, what) for server, value in auths.items()]
     return DockerConfig(tuple(entry for entry in entries if entry), file.creds_store, file.cred_helpers)
 
 
 def _old_form(raw: bytes) -> dict[str, _Entry]:
     """Return the entries of a .dockercfg, which has them at its root; of a config.json without any, nothing."""
     entries = {}
-    for place, value in msgspec.json.decode(raw, type=dict[str, Raw]).items():
-        if ("." in place or ":" in place or place == "localhost") and bytes(value).lstrip().startswith(b"{"):
-            entries[place] = msgspec.json.decode(value, type=_Entry)
+    for server, value in msgspec.json.decode(raw, type=dict[str, Raw]).items():
+        if ("." in server or ":" in server or server == "localhost") and bytes(value).lstrip().startswith(b"{"):
+            entries[server] = msgspec.json.decode(value, type=_Entry)
     return entries
 
 
-def _entry(place: str, value: _Entry, what: str) -> Entry | None:
+def _entry(server: str, value: _Entry, what: str) -> AuthEntry | None:
     """Return the entry for a place; None for one that only says that a helper knows."""
-    login = _login(place, value, what)
-    return Entry(*placed(place), login) if login != Login() else None
+    login = _login(server, value, what)
+    return AuthEntry(*split_server(server), login) if login != Login() else None
 
 
-def placed(place: str) -> tuple[str, str, str]:
+def split_server(server: str) -> tuple[str, str, str]:
     """Return host, port and path of a place: without scheme, and without docker's /v1/ and /v2/.
 
     One registry has one name, as in gkm.images.reference: hosts are lower-case and 443 goes without saying.
     """
-    rest = place[:_MAX_PLACE]
+    rest = server[:_MAX_SERVER]
     for scheme in _SCHEMES:
         rest = rest.removeprefix(scheme)
     authority, slash, path = rest.partition("/")
@@ -113,16 +113,16 @@ def placed(place: str) -> tuple[str, str, str]:
     return host.lower(), "" if port == "443" else port, "" if path == "/" else path
 
 
-def _login(place: str, value: _Entry, what: str) -> Login:
+def _login(server: str, value: _Entry, what: str) -> Login:
     user, password = value.username, value.password
     if value.auth:
-        user, password = _decoded(place, value.auth, what)
+        user, password = _decoded(server, value.auth, what)
     if max(map(len, (user, password, value.identitytoken))) > MAX_SECRET_CHARACTERS:
-        raise _unreadable(what, f"what it holds for {place[:100]!r} is too long")
+        raise _unreadable(what, f"what it holds for {server[:100]!r} is too long")
     return Login(user, password, value.identitytoken)
 
 
-def _decoded(place: str, auth: str, what: str) -> tuple[str, str]:
+def _decoded(server: str, auth: str, what: str) -> tuple[str, str]:
     """Return user and password in base64, whose padding may be missing (the kubelet takes both)."""
     try:
         stripped = auth.rstrip("=\r\n")
@@ -131,7 +131,7 @@ def _decoded(place: str, auth: str, what: str) -> tuple[str, str]:
         text = ""
     user, colon, password = text.partition(":")
     if not colon:
-        raise _unreadable(what, f"auth of {place[:100]!r} is not base64 of user:password")
+        raise _unreadable(what, f"auth of {server[:100]!r} is not base64 of user:password")
     return user, password.strip("\x00")  # some versions of docker padded with NULs
 
 

@@ -78,8 +78,8 @@ class HostRules:
 def _endpoints(names: Iterable[str], plain: Container[str]) -> Iterator[_Endpoint]:
     for name in names:
         try:
-            found = addresses.read(f"{'http' if name in plain else 'https'}://{name}")
-        except addresses.NoAddress:
+            found = addresses.parse_address(f"{'http' if name in plain else 'https'}://{name}")
+        except addresses.InvalidAddress:
             continue  # no connection can be for it
         yield found.host, found.port
 

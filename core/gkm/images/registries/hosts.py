@@ -14,16 +14,16 @@ from gkm.api.config import Registries
 from gkm.api.errors import GKMError, Reason
 from gkm.api.remedies import Remedy
 from gkm.images.reference import Reference
-from gkm.images.registries.auth import Anonymous, Authorizer, Credentials
+from gkm.images.registries.auth import AnonymousCredentials, Authorizer, Credentials
 from gkm.images.registries.connections import not_public
 from gkm.images.registries.host_rules import HostRules
-from gkm.images.registries.remembered import Remembered
-from gkm.images.registries.transport import Limits, Request, Transport
+from gkm.images.registries.lru import LRUCache
+from gkm.images.registries.transport import HttpRequest, Limits, Transport
 
-OK, UNAUTHORIZED, FORBIDDEN, NOT_FOUND, TOO_MANY = 200, 401, 403, 404, 429
+OK, UNAUTHORIZED, FORBIDDEN, NOT_FOUND, TOO_MANY_REQUESTS = 200, 401, 403, 404, 429
 
 
-class Hosts:
+class RegistryHosts:
     """Connections and tokens of every registry that the configuration allows. Thread-safe."""
 
     def __init__(
@@ -31,34 +31,34 @@ class Hosts:
         config: Registries | None = None,
         credentials: Credentials | None = None,
         limits: Limits | None = None,
-        transports: Remembered[Transport] | None = None,
+        transports: LRUCache[Transport] | None = None,
     ) -> None:
         self._config = config or Registries()
-        self._credentials = credentials or Anonymous()
+        self._credentials = credentials or AnonymousCredentials()
         self.limits = limits or Limits()
         self._rules = HostRules.of(self._config)
-        self._transports = transports or Remembered(partial(Transport, self._config, limits=self.limits))
-        self._authorizers = Remembered(self._authorizer)
-        self._whole = local()
+        self._transports = transports or LRUCache(partial(Transport, self._config, limits=self.limits))
+        self._authorizers = LRUCache(self._authorizer)
+        self._thread_deadline = local()
 
-    def with_credentials(self, credentials: Credentials) -> "Hosts":
+    def with_credentials(self, credentials: Credentials) -> "RegistryHosts":
         """Return the same hosts for somebody else: connections are shared, credentials and tokens are not."""
-        return Hosts(self._config, credentials, self.limits, self._transports)
+        return RegistryHosts(self._config, credentials, self.limits, self._transports)
 
     def deadline(self, size: int = 0) -> float:
         """Return when an exchange with a body of `size` bytes that begins now must have ended (time.monotonic())."""
         own = time.monotonic() + self.limits.request + size / self.limits.min_rate
-        return min(own, getattr(self._whole, "end", own))
+        return min(own, getattr(self._thread_deadline, "end", own))
 
     @contextmanager
     def within(self, seconds: float) -> Iterator[None]:
         """Let all exchanges of this thread in the block together end within `seconds`, however many they are."""
-        outer = getattr(self._whole, "end", math.inf)
-        self._whole.end = min(outer, time.monotonic() + seconds)
+        outer = getattr(self._thread_deadline, "end", math.inf)
+        self._thread_deadline.end = min(outer, time.monotonic() + seconds)
         try:
             yield
         finally:
-            self._whole.end = outer
+            self._thread_deadline.end = outer
 
     def sources(self, ref: Reference) -> list[str]:
         """Return the hosts that may have it: the mirrors of its registry, then the registry itself.
@@ -76,7 +76,7 @@ class Hosts:
             GKMError: NOT_ALLOWED.
         """
         allow = self._config.allow
-        if allow and not any(ref.fits(pattern) for pattern in allow):
+        if allow and not any(ref.matches(pattern) for pattern in allow):
             raise GKMError(
                 Reason.NOT_ALLOWED,
                 f"{ref.name} is not among the allowed registries ({', '.join(allow)[:200]})",
@@ -91,24 +91,24 @@ class Hosts:
 
     def location(self, host: str, origin: str, location: str) -> str:
         """Return where a host's Location header leads to from `origin`; raises as Transport.redirected does."""
-        return self._transports.get(host).redirected(origin, location)
+        return self._transports.get(host).resolve_redirect(origin, location)
 
     @contextmanager
     def send(
-        self, host: str, repository: str, request: Request, actions: str, deadline: float
+        self, host: str, repository: str, request: HttpRequest, actions: str, deadline: float
     ) -> Iterator[BaseHTTPResponse]:
         """Send a request, with a token when one is asked for; raises as Transport.send and Authorizer.answer do."""
         transport, authorizer = self._transports.get(host), self._authorizers.get(host)
-        secret = authorizer.known(repository, actions)
+        secret = authorizer.cached(repository, actions)
         with transport.send(replace(request, secret=secret), deadline) as response:
             if response.status != UNAUTHORIZED:
                 yield response
                 return
             challenge = response.headers.get("WWW-Authenticate", "")
-        for answer in authorizer.answers(challenge, repository, actions, deadline):
+        for answer in authorizer.challenge_responses(challenge, repository, actions, deadline):
             with transport.send(replace(request, secret=answer.value), deadline) as response:
                 if response.status not in (UNAUTHORIZED, FORBIDDEN):
-                    authorizer.remember(repository, actions, answer)
+                    authorizer.cache(repository, actions, answer)
                     yield response
                     return
         raise authorizer.unauthorized(repository)
@@ -128,5 +128,5 @@ def failure(ref: Reference, status: int, verb: str) -> GKMError:
         )
     if status == NOT_FOUND:
         return GKMError(Reason.NOT_FOUND, f"{ref} does not exist in its registry", "check repository, tag and digest")
-    hint = "it limits how often it is asked: try again later, or log in" if status == TOO_MANY else ""
+    hint = "it limits how often it is asked: try again later, or log in" if status == TOO_MANY_REQUESTS else ""
     return GKMError(Reason.REGISTRY_UNAVAILABLE, f"{ref} cannot be {verb}: the registry answers {status}", hint)

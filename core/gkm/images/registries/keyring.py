@@ -8,7 +8,7 @@ order of their text, which puts what is more specific first.
 from collections.abc import Iterable, Sequence
 
 from gkm.images.registries.auth import Login
-from gkm.images.registries.credentials import DockerConfig, Entry, placed
+from gkm.images.registries.credentials import AuthEntry, DockerConfig, split_server
 
 DOCKER_HUB = "docker.io"
 _DOCKER_HUB_KEY = "index.docker.io"
@@ -24,24 +24,24 @@ class Keyring:
 
     def logins(self, registry: str, repository: str) -> Sequence[Login]:
         """Return what fits a repository, the most specific first."""
-        host, port, _ = placed(registry)
-        fitting = [entry.login for entry in self._entries if _fits(entry, host, port, f"/{repository}")]
+        host, port, _ = split_server(registry)
+        fitting = [entry.login for entry in self._entries if _matches(entry, host, port, f"/{repository}")]
         if fitting or registry != DOCKER_HUB:
             return fitting
         return [entry.login for entry in self._entries if entry.key == _DOCKER_HUB_KEY]
 
 
-def _fits(entry: Entry, host: str, port: str, path: str) -> bool:
+def _matches(entry: AuthEntry, host: str, port: str, path: str) -> bool:
     patterns, labels = entry.host.split("."), host.split(".")
     return (
         entry.port == port
         and len(patterns) == len(labels)
         and path.startswith(entry.path)
-        and all(map(_like, labels, patterns))
+        and all(map(_label_matches, labels, patterns))
     )
 
 
-def _like(label: str, pattern: str) -> bool:
+def _label_matches(label: str, pattern: str) -> bool:
     """Return whether a label is like a pattern. Only `*` is a glob: to the kubelet `?` and `[` belong to no host."""
     first, *rest = pattern.split("*")
     if not rest:

@@ -9,13 +9,13 @@ from urllib3.exceptions import HTTPError
 
 from gkm.api.remedies import Remedy
 from gkm.images.registries.addresses import Address
-from gkm.images.registries.connections import Pool, TLSPool
+from gkm.images.registries.connections import DeadlinePool, DeadlineTLSPool
 from gkm.images.registries.proxies import Proxy, proxy_for
 
-NO_ANSWER = "it did not answer in time"
+TIMED_OUT = "it did not answer in time"
 
 
-class Pools:
+class ConnectionPools:
     """The connections of one registry, which trusts `ca_file` or, without one, what the system trusts. Thread-safe."""
 
     def __init__(self, ca_file: str) -> None:
@@ -23,7 +23,7 @@ class Pools:
         self._pools: dict[Proxy | None, PoolManager] = {}
         self._lock = Lock()
 
-    def towards(self, address: Address) -> PoolManager:
+    def pool_for(self, address: Address) -> PoolManager:
         """Return the connections for an address: a blob may lie where another proxy leads, or none.
 
         Raises:
@@ -32,10 +32,10 @@ class Pools:
         proxy = proxy_for(address)
         with self._lock:
             if proxy not in self._pools:
-                self._pools[proxy] = self._made(proxy)
+                self._pools[proxy] = self._make_pool(proxy)
             return self._pools[proxy]
 
-    def _made(self, proxy: Proxy | None) -> PoolManager:
+    def _make_pool(self, proxy: Proxy | None) -> PoolManager:
         options: dict[str, Any] = {
             "num_pools": 4,
             "maxsize": 4,
@@ -46,7 +46,7 @@ class Pools:
         pools = (
             ProxyManager(proxy.url, proxy_headers=dict(proxy.headers), **options) if proxy else PoolManager(**options)
         )
-        pools.pool_classes_by_scheme = {"http": Pool, "https": TLSPool}
+        pools.pool_classes_by_scheme = {"http": DeadlinePool, "https": DeadlineTLSPool}
         return pools
 
 
@@ -55,7 +55,7 @@ def remedy_of(error: HTTPError) -> str:
     return Remedy.TRUST_OR_PLAIN_HTTP if isinstance(error, urllib3.exceptions.SSLError) else ""
 
 
-def cause_of(error: HTTPError) -> str:
+def describe_error(error: HTTPError) -> str:
     """Return what went wrong, for people."""
     match error:
         case urllib3.exceptions.NameResolutionError():
@@ -71,5 +71,5 @@ def cause_of(error: HTTPError) -> str:
             | urllib3.exceptions.ReadTimeoutError()
             | urllib3.exceptions.ProtocolError(args=(_, TimeoutError()))  # while something was sent
         ):
-            return NO_ANSWER
+            return TIMED_OUT
     return "the connection broke"

@@ -26,7 +26,7 @@ class Proxy:
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
 
-class NoProxy(ValueError):
+class InvalidProxy(ValueError):
     """What the environment names is no http proxy; the message does not repeat it, it may hold a password."""
 
 
@@ -38,13 +38,13 @@ def proxy_for(address: Address) -> Proxy | None:
     """
     named = _variable(f"{address.scheme}_proxy")
     own = kind_of_host(address.host) is Kind.LOCAL
-    if not named or own or is_excepted(address.host, address.port, _variable("no_proxy")):
+    if not named or own or is_excluded(address.host, address.port, _variable("no_proxy")):
         return None
     try:
         return _read(named if _SCHEME.match(named) else f"http://{named}")
     except ValueError:
         # Not chained: Python's own messages repeat what they could not read, which may be a part of the password.
-        raise NoProxy(f"{address.scheme.upper()}_PROXY names no http proxy") from None
+        raise InvalidProxy(f"{address.scheme.upper()}_PROXY names no http proxy") from None
 
 
 def _read(url: str) -> Proxy:
@@ -53,19 +53,19 @@ def _read(url: str) -> Proxy:
         raise ValueError("no http address")
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     port = parts.port or (443 if parts.scheme == "https" else 80)
-    place = f"{parts.scheme}://{host}:{port}"
-    parse_url(place)  # urllib3 reads it too, and stricter
+    origin = f"{parts.scheme}://{host}:{port}"
+    parse_url(origin)  # urllib3 reads it too, and stricter
     if not parts.username:
-        return Proxy(place)
+        return Proxy(origin)
     login = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
-    return Proxy(place, (("proxy-authorization", f"Basic {base64.b64encode(login).decode()}"),))
+    return Proxy(origin, (("proxy-authorization", f"Basic {base64.b64encode(login).decode()}"),))
 
 
 def _variable(name: str) -> str:
     return os.environ.get(name) or os.environ.get(name.upper(), "")
 
 
-def is_excepted(host: str, port: int, no_proxy: str) -> bool:
+def is_excluded(host: str, port: int, no_proxy: str) -> bool:
     """Return whether NO_PROXY excepts a host: by `*`, a name (with what lies below it), an address or a network."""
     return any(_covers(entry.strip().lower(), host, port) for entry in no_proxy.split(",") if entry.strip())
 

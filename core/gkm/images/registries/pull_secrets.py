@@ -57,11 +57,11 @@ class PullSecrets:
     def _configs(self, registry: str, namespace: str | None, names: Sequence[str]) -> Iterator[DockerConfig]:
         for name in dict.fromkeys(names):
             yield self._config(namespace or self.namespace, name)
-        for name in dict.fromkeys(map(self._of_host, self.registries.sources(registry))):
+        for name in dict.fromkeys(map(self._host_secret, self.registries.sources(registry))):
             if name:
                 yield self._config(self.namespace, name)
 
-    def _of_host(self, host: str) -> str:
+    def _host_secret(self, host: str) -> str:
         configured = self.registries.hosts.get(host)
         return configured.credentials_secret if configured else ""
 

@@ -5,22 +5,24 @@ from collections.abc import Callable, Iterator, Mapping
 from urllib.parse import quote
 
 from gkm.api.errors import GKMError, Reason
+from gkm.images.local_image import PIECE_BYTES, LocalBlob, LocalImage, ProgressCallback
 from gkm.images.manifest import Descriptor, Manifest
-from gkm.images.packed import PIECE_BYTES, PackedBlob, PackedImage, Report
 from gkm.images.reference import Reference
 from gkm.images.registries.bodies import read_body
 from gkm.images.registries.hosts import NOT_FOUND, OK, failure
-from gkm.images.registries.pauses import pause_before
 from gkm.images.registries.registry import Registry
-from gkm.images.registries.transport import MAX_TRIES, RETRIED, Request
+from gkm.images.registries.retry_after import retry_delay
+from gkm.images.registries.transport import MAX_ATTEMPTS, RETRYABLE_STATUSES, HttpRequest
 
-MAX_STORED_ANSWER = 64 << 10
+MAX_RESPONSE_BYTES = 64 << 10
 """Nothing of it is used; it is read so that the connection can be used again."""
 _CREATED, _ACCEPTED = 201, 202
 _ACTIONS = "pull,push"
 
 
-def image(registry: Registry, ref: Reference, packed: PackedImage, report: Report = lambda _done, _of: None) -> str:
+def image(
+    registry: Registry, ref: Reference, packed: LocalImage, report: ProgressCallback = lambda _done, _of: None
+) -> str:
     """Store an image under a reference and return its digest; blobs that are there already are not sent.
 
     `report` is told what has been sent; that goes back when an upload broke off and is made again.
@@ -37,14 +39,14 @@ def image(registry: Registry, ref: Reference, packed: PackedImage, report: Repor
         report(done, total)
 
     for blob in packed.blobs:
-        if is_there(registry, ref, blob.descriptor):
+        if blob_exists(registry, ref, blob.descriptor):
             sent(blob.descriptor.size)
         else:
             _store(registry, ref, blob, sent)
     return manifest(registry, ref, packed.manifest, packed.media_type)
 
 
-def blob(registry: Registry, ref: Reference, packed: PackedBlob) -> str:
+def blob(registry: Registry, ref: Reference, packed: LocalBlob) -> str:
     """Store a blob and return its digest; raises as `image` does."""
     _store(registry, ref, packed, lambda _count: None)
     return packed.descriptor.digest
@@ -53,7 +55,7 @@ def blob(registry: Registry, ref: Reference, packed: PackedBlob) -> str:
 def manifest(registry: Registry, ref: Reference, raw: bytes, media_type: str) -> str:
     """Store a manifest under the tag or digest of `ref` and return its digest; raises as `image` does."""
     _put(registry, ref, raw, media_type)
-    return Manifest.of(raw, media_type).digest
+    return Manifest.from_bytes(raw, media_type).digest
 
 
 def referrer(registry: Registry, ref: Reference, raw: bytes, media_type: str) -> bool:
@@ -65,42 +67,42 @@ def _put(registry: Registry, ref: Reference, raw: bytes, media_type: str) -> Map
     hosts = registry.hosts
     hosts.check_allowed(ref)
     url = hosts.url(ref.registry, ref.repository, f"manifests/{ref.target}")
-    request = Request("PUT", url, {"Content-Type": media_type}, body=raw)
+    request = HttpRequest("PUT", url, {"Content-Type": media_type}, body=raw)
     return _write(registry, ref, request, hosts.deadline(), _CREATED)
 
 
-def is_there(registry: Registry, ref: Reference, descriptor: Descriptor) -> bool:
+def blob_exists(registry: Registry, ref: Reference, descriptor: Descriptor) -> bool:
     """Return whether the repository holds a blob; raises as `image` does."""
     hosts = registry.hosts
     hosts.check_allowed(ref)
-    request = Request("HEAD", hosts.url(ref.registry, ref.repository, f"blobs/{descriptor.digest}"))
+    request = HttpRequest("HEAD", hosts.url(ref.registry, ref.repository, f"blobs/{descriptor.digest}"))
     with hosts.send(ref.registry, ref.repository, request, _ACTIONS, hosts.deadline()) as response:
         if response.status not in (OK, NOT_FOUND):
             raise failure(ref, response.status, "written")
         return bool(response.status == OK)
 
 
-class _Counted:
+class _CountedBody:
     """The body of an upload; each try begins anew, and takes back what the one before it told."""
 
-    def __init__(self, blob: PackedBlob, sent: Callable[[int], None]) -> None:
+    def __init__(self, blob: LocalBlob, on_sent: Callable[[int], None]) -> None:
         self._blob = blob
-        self._sent = sent
-        self._told = 0
+        self._on_sent = on_sent
+        self._reported = 0
 
     def __call__(self) -> Iterator[bytes]:
         """Yield the bytes in pieces that each go out within the time that a standstill may last."""
-        self._sent(-self._told)
-        self._told = 0
+        self._on_sent(-self._reported)
+        self._reported = 0
         for part in _read(self._blob):
             for start in range(0, len(part), PIECE_BYTES):
                 piece = part[start : start + PIECE_BYTES]
                 yield piece
-                self._told += len(piece)
-                self._sent(len(piece))
+                self._reported += len(piece)
+                self._on_sent(len(piece))
 
 
-def _read(blob: PackedBlob) -> Iterator[bytes]:
+def _read(blob: LocalBlob) -> Iterator[bytes]:
     try:
         yield from blob.pieces()
     except OSError as error:
@@ -108,33 +110,33 @@ def _read(blob: PackedBlob) -> Iterator[bytes]:
         raise GKMError(Reason.NODE_ERROR, f"blob {blob.descriptor.digest} cannot be read: {error}") from error
 
 
-class _Busy(GKMError):
+class _UploadDeferred(GKMError):
     """The registry did not take an upload for now; `wish` is its Retry-After."""
 
-    def __init__(self, cause: GKMError, wish: str) -> None:
+    def __init__(self, cause: GKMError, retry_after: str) -> None:
         super().__init__(cause.reason, cause.message, "try again later: what is stored already is not sent again")
-        self.wish = wish
+        self.retry_after = retry_after
 
 
-def _store(registry: Registry, ref: Reference, blob: PackedBlob, sent: Callable[[int], None]) -> None:
+def _store(registry: Registry, ref: Reference, blob: LocalBlob, on_sent: Callable[[int], None]) -> None:
     """Store a blob; each try has a session of its own.
 
     One that broke off cannot be begun again: distribution 3 answers 416, olareg breaks the connection.
     """
     registry.hosts.check_allowed(ref)
     deadline = registry.hosts.deadline(blob.descriptor.size)
-    body = _Counted(blob, sent)
+    body = _CountedBody(blob, on_sent)
     headers = {"Content-Type": "application/octet-stream", "Content-Length": str(blob.descriptor.size)}
-    for attempt in range(1, MAX_TRIES + 1):
+    for attempt in range(1, MAX_ATTEMPTS + 1):
         session = _session(registry, ref, deadline)
         url = f"{session}{'&' if '?' in session else '?'}digest={quote(blob.descriptor.digest)}"
         try:
-            _upload(registry, ref, Request("PUT", url, headers, body=body, tries=1), deadline)
+            _upload(registry, ref, HttpRequest("PUT", url, headers, body=body, attempts=1), deadline)
             return
         except GKMError as error:
-            pause = pause_before(attempt + 1, error.wish if isinstance(error, _Busy) else "")
+            pause = retry_delay(attempt + 1, error.retry_after if isinstance(error, _UploadDeferred) else "")
             late = time.monotonic() + pause >= deadline
-            if error.reason is not Reason.REGISTRY_UNAVAILABLE or attempt == MAX_TRIES or late:
+            if error.reason is not Reason.REGISTRY_UNAVAILABLE or attempt == MAX_ATTEMPTS or late:
                 raise
         time.sleep(pause)
 
@@ -142,24 +144,26 @@ def _store(registry: Registry, ref: Reference, blob: PackedBlob, sent: Callable[
 def _session(registry: Registry, ref: Reference, deadline: float) -> str:
     """Return where an upload may be sent to; another host than the registry's gets no credentials there."""
     uploads = registry.hosts.url(ref.registry, ref.repository, "blobs/uploads/")
-    headers = _write(registry, ref, Request("POST", uploads, body=b""), deadline, _ACCEPTED)
+    headers = _write(registry, ref, HttpRequest("POST", uploads, body=b""), deadline, _ACCEPTED)
     return registry.hosts.location(ref.registry, uploads, headers.get("Location", ""))
 
 
-def _upload(registry: Registry, ref: Reference, request: Request, deadline: float) -> None:
+def _upload(registry: Registry, ref: Reference, request: HttpRequest, deadline: float) -> None:
     """Send a blob, once."""
     with registry.hosts.send(ref.registry, ref.repository, request, _ACTIONS, deadline) as response:
-        if response.status in RETRIED:
-            raise _Busy(failure(ref, response.status, "written"), response.headers.get("Retry-After", ""))
+        if response.status in RETRYABLE_STATUSES:
+            raise _UploadDeferred(failure(ref, response.status, "written"), response.headers.get("Retry-After", ""))
         if response.status != _CREATED:
             raise failure(ref, response.status, "written")
-        read_body(response, MAX_STORED_ANSWER, deadline)
+        read_body(response, MAX_RESPONSE_BYTES, deadline)
 
 
-def _write(registry: Registry, ref: Reference, request: Request, deadline: float, expected: int) -> Mapping[str, str]:
+def _write(
+    registry: Registry, ref: Reference, request: HttpRequest, deadline: float, expected: int
+) -> Mapping[str, str]:
     """Send what stores something; return the headers of the answer."""
     with registry.hosts.send(ref.registry, ref.repository, request, _ACTIONS, deadline) as response:
         if response.status != expected:
             raise failure(ref, response.status, "written")
-        read_body(response, MAX_STORED_ANSWER, deadline)
+        read_body(response, MAX_RESPONSE_BYTES, deadline)
         return response.headers

@@ -10,13 +10,20 @@ from urllib3 import BaseHTTPResponse
 
 from gkm.api.config import Registries
 from gkm.api.errors import GKMError, Reason
-from gkm.images.manifest import ACCEPTED, MAX_MANIFEST_BYTES, OCI_INDEX, Descriptor, Manifest, referrers_in
+from gkm.images.manifest import (
+    ACCEPTED_MEDIA_TYPES,
+    MAX_MANIFEST_BYTES,
+    OCI_INDEX,
+    Descriptor,
+    Manifest,
+    parse_referrers,
+)
 from gkm.images.reference import Reference
 from gkm.images.registries.auth import Credentials
-from gkm.images.registries.blobs import Arrival, wrong_blob
-from gkm.images.registries.bodies import chunks, read_body
-from gkm.images.registries.hosts import NOT_FOUND, OK, Hosts, failure
-from gkm.images.registries.transport import Limits, Request
+from gkm.images.registries.blobs import BlobDownload, wrong_blob
+from gkm.images.registries.bodies import read_body, read_chunks
+from gkm.images.registries.hosts import NOT_FOUND, OK, RegistryHosts, failure
+from gkm.images.registries.transport import HttpRequest, Limits
 
 MAX_RESUMES = 5
 """How often a blob that broke off is taken up again; a try that brought bytes is not a failed one."""
@@ -25,7 +32,7 @@ _PARTIAL = 206
 MAX_REFERRER_PAGES = 8
 MAX_REFERRER_BYTES = 1 << 20
 MAX_REFERRERS = 4_096
-"""Of all pages together. 64 of them are read (gkm.images.signatures.found)."""
+"""Of all pages together. 64 of them are read (gkm.images.signatures.discovery)."""
 _NO_REFERRERS_API = frozenset({400, 405, 406, 501})
 """What registries without the referrers API answer besides 404."""
 _NEXT_PAGE = re.compile(r'<[^<>?]{0,1024}\?([^<>]{1,1024})>\s*;\s*rel="?next"?')
@@ -41,7 +48,7 @@ class Registry:
         credentials: Credentials | None = None,
         limits: Limits | None = None,
     ) -> None:
-        self.hosts = Hosts(config, credentials, limits)
+        self.hosts = RegistryHosts(config, credentials, limits)
 
     def with_credentials(self, credentials: Credentials) -> "Registry":
         """Return the same registries for somebody else: connections are shared, credentials and tokens are not.
@@ -69,19 +76,21 @@ class Registry:
                 `limit` bytes.
         """
         deadline = self.hosts.deadline()
-        with self._read(ref, f"manifests/{ref.target}", {"Accept": ", ".join(ACCEPTED)}, deadline) as response:
+        with self._read(
+            ref, f"manifests/{ref.target}", {"Accept": ", ".join(ACCEPTED_MEDIA_TYPES)}, deadline
+        ) as response:
             media_type = response.headers.get("Content-Type", "").partition(";")[0].strip()
-            manifest = Manifest.of(read_body(response, limit, deadline), media_type)
+            manifest = Manifest.from_bytes(read_body(response, limit, deadline), media_type)
         if ref.digest and manifest.digest != ref.digest:
             raise GKMError(
                 Reason.DIGEST_MISMATCH,
                 f"{ref.name} answers {ref.digest} with a manifest whose digest is {manifest.digest}: it was changed",
             )
-        if media_type not in ACCEPTED:
+        if media_type not in ACCEPTED_MEDIA_TYPES:
             raise GKMError(Reason.METADATA_INVALID, f"{ref} is {media_type[:100]!r}, not an image")
         return manifest
 
-    def blob(self, ref: Reference, arrival: Arrival) -> None:
+    def blob(self, ref: Reference, download: BlobDownload) -> None:
         """Bring a blob, or the rest of one; what was written counts only when this returns.
 
         One that breaks off is taken up where it was, as long as each try brings some of it.
@@ -90,16 +99,20 @@ class Registry:
             GKMError: as `manifest`; DIGEST_MISMATCH for wrong bytes or a wrong length.
         """
         failures = 0
-        while arrival.missing > 0:
-            before = arrival.seen
+        while download.missing > 0:
+            before = download.received
             try:
-                self._rest(ref, arrival)
+                self._download_rest(ref, download)
                 break
             except GKMError as error:
                 failures += 1
-                if error.reason is not Reason.REGISTRY_UNAVAILABLE or arrival.seen == before or failures > MAX_RESUMES:
+                if (
+                    error.reason is not Reason.REGISTRY_UNAVAILABLE
+                    or download.received == before
+                    or failures > MAX_RESUMES
+                ):
                     raise
-        arrival.check(ref.name)
+        download.verify(ref.name)
 
     def small_blob(self, ref: Reference, descriptor: Descriptor, limit: int) -> bytes:
         """Return a blob that belongs in memory.
@@ -112,7 +125,7 @@ class Registry:
                 Reason.TOO_LARGE, f"blob {descriptor.digest} has {descriptor.size} bytes, at most {limit} are read"
             )
         parts: list[bytes] = []
-        self.blob(ref, Arrival(descriptor, parts.append))
+        self.blob(ref, BlobDownload(descriptor, parts.append))
         return b"".join(parts)
 
     def referrers(self, ref: Reference) -> list[Descriptor]:
@@ -131,7 +144,7 @@ class Registry:
                     raw = read_body(response, left, deadline)
                     following = _NEXT_PAGE.search(response.headers.get("Link", ""))
                 left -= len(raw)
-                found += referrers_in(raw, str(ref))
+                found += parse_referrers(raw, str(ref))
                 if len(found) > MAX_REFERRERS:
                     raise _too_many_referrers(ref)
             except GKMError as error:
@@ -154,31 +167,31 @@ class Registry:
             if error.reason is Reason.TOO_LARGE:
                 raise _too_many_referrers(ref) from None
             raise
-        found = referrers_in(manifest.raw, str(ref))
+        found = parse_referrers(manifest.raw, str(ref))
         if len(found) > MAX_REFERRERS:
             raise _too_many_referrers(ref)
         return found
 
-    def _rest(self, ref: Reference, arrival: Arrival) -> None:
+    def _download_rest(self, ref: Reference, download: BlobDownload) -> None:
         """Bring what is missing of a blob, as far as one answer goes."""
-        deadline = self.hosts.deadline(arrival.missing)
-        headers = {"Range": f"bytes={arrival.seen}-"} if arrival.seen else {}
-        with self._read(ref, f"blobs/{arrival.descriptor.digest}", headers, deadline) as response:
-            before = arrival.seen
+        deadline = self.hosts.deadline(download.missing)
+        headers = {"Range": f"bytes={download.received}-"} if download.received else {}
+        with self._read(ref, f"blobs/{download.descriptor.digest}", headers, deadline) as response:
+            before = download.received
             known = before if response.status == OK else 0
-            if response.status == _PARTIAL and _start(response) != arrival.seen:
-                raise wrong_blob(ref.name, arrival.descriptor, "answered with another part of it than was asked for")
+            if response.status == _PARTIAL and _start(response) != download.received:
+                raise wrong_blob(ref.name, download.descriptor, "answered with another part of it than was asked for")
             try:
                 begun = time.monotonic()
-                for part in chunks(response, known + arrival.missing, deadline):
-                    self._check_rate(time.monotonic() - begun, arrival.seen - before)
+                for part in read_chunks(response, known + download.missing, deadline):
+                    self._check_rate(time.monotonic() - begun, download.received - before)
                     # A registry that knows no ranges sends it from the start: pass over what is here.
                     known, fresh = max(0, known - len(part)), part[known:]
                     if fresh:
-                        arrival.take(fresh)
+                        download.receive(fresh)
             except GKMError as error:
                 if error.reason is Reason.TOO_LARGE:
-                    raise wrong_blob(ref.name, arrival.descriptor, "longer than its manifest says") from error
+                    raise wrong_blob(ref.name, download.descriptor, "longer than its manifest says") from error
                 raise
 
     def _check_rate(self, seconds: float, count: int) -> None:
@@ -197,7 +210,7 @@ class Registry:
             last = source == ref.registry
             with ExitStack() as stack:
                 try:
-                    request = Request("GET", self.hosts.url(source, ref.repository, path), headers)
+                    request = HttpRequest("GET", self.hosts.url(source, ref.repository, path), headers)
                     sent = self.hosts.send(source, ref.repository, request, "pull", deadline)
                     response = stack.enter_context(sent)
                 except GKMError:

@@ -22,15 +22,15 @@ from gkm.images.registries.address_ranges import Kind, kind_of_host
 from gkm.images.registries.addresses import Address
 from gkm.images.registries.connections import exchange, not_public, timed_out
 from gkm.images.registries.host_rules import HostRules
-from gkm.images.registries.pauses import pause_before
-from gkm.images.registries.pools import NO_ANSWER, Pools, cause_of, remedy_of
-from gkm.images.registries.proxies import NoProxy
+from gkm.images.registries.pools import TIMED_OUT, ConnectionPools, describe_error, remedy_of
+from gkm.images.registries.proxies import InvalidProxy
+from gkm.images.registries.retry_after import retry_delay
 
 _LOG = logging.getLogger(__name__)
 
-MAX_TRIES = 3
+MAX_ATTEMPTS = 3
 MAX_REDIRECTS = 3
-RETRIED = frozenset({429, 500, 502, 503, 504})
+RETRYABLE_STATUSES = frozenset({429, 500, 502, 503, 504})
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _REDIRECTS_WITH_BODY = frozenset({307, 308})
 """The others turn what stores something into a GET, which no registry can mean."""
@@ -50,7 +50,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class HttpRequest:
     """One request; `url` is absolute, `secret` the Authorization value that only the registry's own host may see.
 
     A `body` that is made anew for each of at most `tries` tries needs a Content-Length among the headers.
@@ -61,7 +61,7 @@ class Request:
     headers: Mapping[str, str] = field(default_factory=dict)
     secret: str = field(default="", repr=False)
     body: bytes | Callable[[], Iterable[bytes]] | None = field(default=None, repr=False)
-    tries: int = MAX_TRIES
+    attempts: int = MAX_ATTEMPTS
 
 
 class Transport:
@@ -78,7 +78,7 @@ class Transport:
             raise not_public(f"registry {registry} is")
         if self.host.ca_file and not Path(self.host.ca_file).is_file():
             raise self.unreachable(f"its certificate authority {self.host.ca_file} cannot be read")
-        self._pools = Pools(self.host.ca_file)
+        self._pools = ConnectionPools(self.host.ca_file)
 
     @property
     def base(self) -> str:
@@ -89,14 +89,14 @@ class Transport:
 
     def _own_address(self) -> Address:
         try:
-            return addresses.read(self.base)
-        except addresses.NoAddress as error:
+            return addresses.parse_address(self.base)
+        except addresses.InvalidAddress as error:
             raise GKMError(
                 Reason.INVALID_REFERENCE, f"{self.registry} cannot be a registry: it is no address"
             ) from error
 
     @contextmanager
-    def send(self, request: Request, deadline: float) -> Iterator[BaseHTTPResponse]:
+    def send(self, request: HttpRequest, deadline: float) -> Iterator[BaseHTTPResponse]:
         """Give the answer with its body unread; 429 and 5xx are tried again within the deadline.
 
         `deadline` is a value of time.monotonic(): everything ends there, what is done with the body included. What
@@ -106,36 +106,36 @@ class Transport:
             GKMError: REGISTRY_UNAVAILABLE, or NOT_ALLOWED for a redirect that must not be followed.
         """
         with exchange(deadline, rules=self._rules, stall=self.limits.stall):
-            response = self._answer(request, deadline)
+            response = self._send_with_retries(request, deadline)
             try:
                 yield response
             finally:
                 # A connection with unread bytes must not go back to the pool.
                 response.release_conn() if response.closed else response.close()
 
-    def may_see_secret(self, url: str) -> bool:
+    def may_send_credentials(self, url: str) -> bool:
         """Return whether credentials of this registry may go to `url`: its own server, or one that is configured."""
         try:
-            return addresses.read(url).origin in self._secret_origins
-        except addresses.NoAddress:
+            return addresses.parse_address(url).origin in self._secret_origins
+        except addresses.InvalidAddress:
             return False
 
-    def redirected(self, origin: str, location: str) -> str:
+    def resolve_redirect(self, origin: str, location: str) -> str:
         """Return where a Location header leads to.
 
         Raises:
             GKMError: NOT_ALLOWED for a place that must not be gone to, REGISTRY_UNAVAILABLE when it is none.
         """
-        here = addresses.read(origin)
+        here = addresses.parse_address(origin)
         if not location:
             raise self.unavailable("it sends us on without saying where")
         try:
-            there = addresses.read(location, origin)
-        except addresses.NotHTTP as error:
+            there = addresses.parse_address(location, origin)
+        except addresses.NotHttpAddress as error:
             raise GKMError(
                 Reason.NOT_ALLOWED, f"{self.registry} redirects to {str(error)!r}, something that is no http address"
             ) from error
-        except addresses.NoAddress as error:
+        except addresses.InvalidAddress as error:
             raise self.unavailable("it sent an address that is none") from error
         if here.scheme == "https" and there.scheme != "https":
             raise GKMError(Reason.NOT_ALLOWED, f"{self.registry} redirects from https to {there.scheme}")
@@ -164,52 +164,52 @@ class Transport:
         for host in self.host.auth_hosts:
             plain = registries.hosts.get(host, RegistryHost()).plain_http
             try:
-                yield addresses.read(f"{'http' if plain else 'https'}://{host}").origin
-            except addresses.NoAddress as error:
+                yield addresses.parse_address(f"{'http' if plain else 'https'}://{host}").origin
+            except addresses.InvalidAddress as error:
                 raise self.unavailable(f"authHosts names {host[:100]!r}, which is no host") from error
 
-    def _answer(self, request: Request, deadline: float) -> BaseHTTPResponse:
-        for attempt in range(1, request.tries + 1):
-            pause = pause_before(attempt + 1)
+    def _send_with_retries(self, request: HttpRequest, deadline: float) -> BaseHTTPResponse:
+        for attempt in range(1, request.attempts + 1):
+            pause = retry_delay(attempt + 1)
             try:
                 response = self._follow(request, deadline)
             except HTTPError as error:
-                if attempt == request.tries or time.monotonic() + pause >= deadline:
+                if attempt == request.attempts or time.monotonic() + pause >= deadline:
                     # The end of the exchange shuts its sockets, which looks like a broken connection.
                     if timed_out():
-                        raise self.unreachable(NO_ANSWER) from error
-                    raise self.unreachable(cause_of(error), remedy_of(error)) from error
+                        raise self.unreachable(TIMED_OUT) from error
+                    raise self.unreachable(describe_error(error), remedy_of(error)) from error
             else:
-                pause = pause_before(attempt + 1, response.headers.get("Retry-After", ""))
+                pause = retry_delay(attempt + 1, response.headers.get("Retry-After", ""))
                 late = time.monotonic() + pause >= deadline
-                if response.status not in RETRIED or attempt == request.tries or late:
+                if response.status not in RETRYABLE_STATUSES or attempt == request.attempts or late:
                     return response
                 response.close()
             time.sleep(pause)
         raise AssertionError("the last attempt returns or raises")
 
-    def _follow(self, request: Request, deadline: float) -> BaseHTTPResponse:
+    def _follow(self, request: HttpRequest, deadline: float) -> BaseHTTPResponse:
         reading = request.method in ("GET", "HEAD")
         url = request.url
         for _ in range(MAX_REDIRECTS + 1):
-            response = self._sent(request, url, deadline)
+            response = self._send_once(request, url, deadline)
             if response.status not in (_REDIRECTS if reading else _REDIRECTS_WITH_BODY):
                 return response
             response.close()
-            url = self.redirected(url, response.headers.get("Location", ""))
-            if not reading and not self.may_see_secret(url):
+            url = self.resolve_redirect(url, response.headers.get("Location", ""))
+            if not reading and not self.may_send_credentials(url):
                 # A token request carries its secret in the body, and nobody but the registry asked for an upload.
-                there = addresses.read(url).host[:100]
+                there = addresses.parse_address(url).host[:100]
                 raise GKMError(Reason.NOT_ALLOWED, f"{self.registry} redirects what it is sent to {there}")
         raise self.unavailable(f"it redirected more than {MAX_REDIRECTS} times")
 
-    def _sent(self, request: Request, url: str, deadline: float) -> BaseHTTPResponse:
+    def _send_once(self, request: HttpRequest, url: str, deadline: float) -> BaseHTTPResponse:
         """Send the request once, to `url`, and return what it brings."""
         remaining = deadline - time.monotonic()
         if remaining <= 0:
-            raise self.unreachable(NO_ANSWER)
+            raise self.unreachable(TIMED_OUT)
         headers = dict(request.headers)
-        if request.secret and self.may_see_secret(url):
+        if request.secret and self.may_send_credentials(url):
             headers["Authorization"] = request.secret
         # A registry that was sent a blob reads it again before it answers.
         silence = self.limits.request if request.body is not None else self.limits.stall
@@ -226,10 +226,10 @@ class Transport:
 
     def _pool(self, url: str) -> PoolManager:
         try:
-            return self._pools.towards(addresses.read(url))
-        except addresses.NoAddress as error:
+            return self._pools.pool_for(addresses.parse_address(url))
+        except addresses.InvalidAddress as error:
             raise self.unavailable("it sent an address that is none") from error
-        except NoProxy as error:
+        except InvalidProxy as error:
             raise self.unreachable(f"the environment's proxy cannot be used: {error}") from error
 
 

@@ -23,7 +23,7 @@ class RawBytes(Struct, rename="camel"):
     raw_bytes: _Base64
 
 
-class Hint(Struct):
+class PublicKeyIdentifier(Struct):
     """What a bundle says of the key: nothing that we rely on."""
 
     hint: str = ""
@@ -82,7 +82,7 @@ class SignedTimestamp(Struct, rename="camel"):
     signed_timestamp: _Base64
 
 
-class Timestamps(Struct):
+class TimestampVerificationData(Struct):
     """Tokens of timestamp authorities."""
 
     rfc3161_timestamps: Annotated[list[SignedTimestamp], Meta(max_length=8)] = field(
@@ -90,13 +90,13 @@ class Timestamps(Struct):
     )
 
 
-class Material(Struct, rename="camel"):
+class VerificationMaterial(Struct, rename="camel"):
     """By what a signature can be checked."""
 
-    public_key: Hint | UnsetType = UNSET
+    public_key: PublicKeyIdentifier | UnsetType = UNSET
     certificate: RawBytes | UnsetType = UNSET
     tlog_entries: Annotated[list[LogEntry], Meta(max_length=16)] = field(default_factory=list)
-    timestamp_verification_data: Timestamps | UnsetType = UNSET
+    timestamp_verification_data: TimestampVerificationData | UnsetType = UNSET
 
 
 class EnvelopeSignature(Struct):
@@ -105,7 +105,7 @@ class EnvelopeSignature(Struct):
     sig: _Base64
 
 
-class Envelope(Struct, rename="camel"):
+class DSSEEnvelope(Struct, rename="camel"):
     """A DSSE envelope."""
 
     payload: _Base64
@@ -117,5 +117,5 @@ class Bundle(Struct, rename="camel"):
     """A bundle."""
 
     media_type: str
-    verification_material: Material
-    dsse_envelope: Envelope | UnsetType = UNSET
+    verification_material: VerificationMaterial
+    dsse_envelope: DSSEEnvelope | UnsetType = UNSET

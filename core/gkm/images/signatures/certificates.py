@@ -52,7 +52,7 @@ def check(certificate: x509.Certificate, root: TrustedRoot, when: datetime) -> N
     purposes = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     if not usage.digital_signature or ExtendedKeyUsageOID.CODE_SIGNING not in purposes:
         raise Untrusted("was made with a certificate that is not for signing code")
-    _check_published(certificate, issuer, root)
+    _check_sct(certificate, issuer, root)
 
 
 def holder(certificate: x509.Certificate) -> Holder:
@@ -106,22 +106,22 @@ def _issuer(certificate: x509.Certificate, root: TrustedRoot, when: datetime) ->
         raise Untrusted("was made with a certificate that no trusted authority issued") from error
 
 
-def _check_published(certificate: x509.Certificate, issuer: x509.Certificate, root: TrustedRoot) -> None:
+def _check_sct(certificate: x509.Certificate, issuer: x509.Certificate, root: TrustedRoot) -> None:
     stamps = list(certificate.extensions.get_extension_for_class(x509.PrecertificateSignedCertificateTimestamps).value)
     if len(stamps) != 1:
         raise Untrusted("was made with a certificate that does not hold exactly one timestamp of a certificate log")
     stamp = stamps[0]
-    log = trusted_root.named(root.certificate_logs, stamp.log_id)
+    log = trusted_root.find_log(root.certificate_logs, stamp.log_id)
     issuer_key = issuer.public_key().public_bytes(
         serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
     )
-    signed = _stamped(stamp, certificate.tbs_precertificate_bytes, _sha256(issuer_key))
+    signed = _sct_signed_data(stamp, certificate.tbs_precertificate_bytes, _sha256(issuer_key))
     at = stamp.timestamp.replace(tzinfo=UTC)
     if log is None or not log.period.contains(at) or not log.key.verifies(stamp.signature, signed):
         raise Untrusted("was made with a certificate that no trusted certificate log has seen")
 
 
-def _stamped(stamp: ct.SignedCertificateTimestamp, tbs: bytes, issuer_key_hash: bytes) -> bytes:
+def _sct_signed_data(stamp: ct.SignedCertificateTimestamp, tbs: bytes, issuer_key_hash: bytes) -> bytes:
     """Return what a log signs for a precertificate (RFC 6962, 3.2: digitally-signed struct)."""
     if stamp.entry_type is not ct.LogEntryType.PRE_CERTIFICATE or len(tbs) >= _MAX_DER:
         raise Untrusted("was made with a certificate whose timestamp is of an unknown kind")

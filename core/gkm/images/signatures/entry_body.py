@@ -29,7 +29,7 @@ _HASHES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Logged:
+class ExpectedEntry:
     """What must have been logged: `payload` is what is inside `signed` where that is an envelope's encoding.
 
     `verifier` is the DER form of the certificate, or of the public key where there is none.
@@ -125,7 +125,7 @@ class _Body2(Struct):
     spec: _Spec2
 
 
-def check(body: bytes, logged: Logged) -> None:
+def check(body: bytes, expected: ExpectedEntry) -> None:
     """Check that the body of an entry is about exactly this signature.
 
     Raises:
@@ -133,57 +133,57 @@ def check(body: bytes, logged: Logged) -> None:
     """
     try:
         kind = decode(body, _Kind, "log entry")
-        reader = _READERS.get((kind.kind, kind.api_version))
+        reader = _MATCHERS.get((kind.kind, kind.api_version))
         if reader is None:
             raise Untrusted(f"has a log entry of the unknown kind {kind.kind[:40]!r} {kind.api_version[:20]!r}")
-        if not reader(body, logged):
+        if not reader(body, expected):
             raise Untrusted("has a log entry that is about another signature")
     except UNREADABLE as error:
         raise Untrusted("has a log entry that cannot be read") from error
 
 
-def _hashed(body: bytes, logged: Logged) -> bool:
+def _matches_hashedrekord(body: bytes, expected: ExpectedEntry) -> bool:
     spec = decode(body, _HashedBody, "log entry").spec
     return (
-        bytes.fromhex(spec.data.hash.value) == _digest(spec.data.hash.algorithm, logged.signed)
-        and _base64(spec.signature.content) == logged.signature
-        and _der(_base64(spec.signature.public_key.content)) == logged.verifier
+        bytes.fromhex(spec.data.hash.value) == _digest(spec.data.hash.algorithm, expected.signed)
+        and _base64(spec.signature.content) == expected.signature
+        and _der(_base64(spec.signature.public_key.content)) == expected.verifier
     )
 
 
-def _dsse(body: bytes, logged: Logged) -> bool:
+def _matches_dsse(body: bytes, expected: ExpectedEntry) -> bool:
     spec = decode(body, _DSSEBody, "log entry").spec
     return (
-        logged.payload is not None
-        and bytes.fromhex(spec.payload_hash.value) == _digest(spec.payload_hash.algorithm, logged.payload)
+        expected.payload is not None
+        and bytes.fromhex(spec.payload_hash.value) == _digest(spec.payload_hash.algorithm, expected.payload)
         and len(spec.signatures) == 1
-        and _base64(spec.signatures[0].signature) == logged.signature
-        and _der(_base64(spec.signatures[0].verifier)) == logged.verifier
+        and _base64(spec.signatures[0].signature) == expected.signature
+        and _der(_base64(spec.signatures[0].verifier)) == expected.verifier
     )
 
 
-def _second(body: bytes, logged: Logged) -> bool:
+def _matches_rekor2(body: bytes, expected: ExpectedEntry) -> bool:
     spec = decode(body, _Body2, "log entry").spec
     if spec.hashed is not None and spec.dsse is None:
-        return _same2(spec.hashed.data, logged.signed, [spec.hashed.signature], logged)
-    if spec.dsse is not None and spec.hashed is None and logged.payload is not None:
-        return _same2(spec.dsse.payload_hash, logged.payload, spec.dsse.signatures, logged)
+        return _matches_signature2(spec.hashed.data, expected.signed, [spec.hashed.signature], expected)
+    if spec.dsse is not None and spec.hashed is None and expected.payload is not None:
+        return _matches_signature2(spec.dsse.payload_hash, expected.payload, spec.dsse.signatures, expected)
     return False
 
 
-def _same2(digest: _Digest2, data: bytes, signatures: list[_Signature2], logged: Logged) -> bool:
+def _matches_signature2(digest: _Digest2, data: bytes, signatures: list[_Signature2], expected: ExpectedEntry) -> bool:
     if len(signatures) != 1 or _base64(digest.digest) != _digest(digest.algorithm, data):
         return False
     verifier = signatures[0].verifier
     raw = [part.raw_bytes for part in (verifier.public_key, verifier.x509_certificate) if part is not None]
-    return _base64(signatures[0].content) == logged.signature and [_base64(r) for r in raw] == [logged.verifier]
+    return _base64(signatures[0].content) == expected.signature and [_base64(r) for r in raw] == [expected.verifier]
 
 
-_READERS: dict[tuple[str, str], Callable[[bytes, Logged], bool]] = {
-    ("hashedrekord", "0.0.1"): _hashed,
-    ("dsse", "0.0.1"): _dsse,
-    ("hashedrekord", "0.0.2"): _second,
-    ("dsse", "0.0.2"): _second,
+_MATCHERS: dict[tuple[str, str], Callable[[bytes, ExpectedEntry], bool]] = {
+    ("hashedrekord", "0.0.1"): _matches_hashedrekord,
+    ("dsse", "0.0.1"): _matches_dsse,
+    ("hashedrekord", "0.0.2"): _matches_rekor2,
+    ("dsse", "0.0.2"): _matches_rekor2,
 }
 
 

@@ -10,19 +10,19 @@ from cryptography.hazmat.primitives import serialization
 
 from gkm.images.signatures import certificates, entry_body, periods
 from gkm.images.signatures.certificates import Holder, Untrusted
-from gkm.images.signatures.entry_body import Logged
+from gkm.images.signatures.entry_body import ExpectedEntry
 from gkm.images.signatures.keys import MALFORMED, supported
-from gkm.images.signatures.material import Root
-from gkm.images.signatures.parsing import Form, Signature
+from gkm.images.signatures.signature_formats import Signature, SignatureForm
+from gkm.images.signatures.trust_material import TrustedRootFile
 
 
-def signer(signature: Signature, root: Root) -> Holder:
+def signer(signature: Signature, root: TrustedRootFile) -> Holder:
     """Return who made a signature, everything about it but its claims and the policy's identities being checked.
 
     Raises:
         Untrusted: it does not count, whoever made it.
     """
-    if signature.form is Form.BUNDLE:
+    if signature.form is SignatureForm.BUNDLE:
         # 54 MiB and 0.7 s: a process whose policies name keys only never loads it.
         from gkm.images.signatures import keyless_bundle  # noqa: PLC0415
 
@@ -35,7 +35,7 @@ def signer(signature: Signature, root: Root) -> Holder:
         raise Untrusted("was made with a certificate that cannot be read") from error
 
 
-def _legacy(signature: Signature, root: Root) -> Holder:
+def _legacy(signature: Signature, root: TrustedRootFile) -> Holder:
     certificate = x509.load_der_x509_certificate(signature.certificate)
     key = supported(certificate.public_key())
     if key is None or not key.verifies(signature.signature, signature.signed):
@@ -44,5 +44,5 @@ def _legacy(signature: Signature, root: Root) -> Holder:
         raise Untrusted("has no log entry, which a signature without a key needs")
     periods.check(signature, certificate, root.trusted)
     der = certificate.public_bytes(serialization.Encoding.DER)
-    entry_body.check(signature.entry.body, Logged(signature.signed, signature.signature, der))
+    entry_body.check(signature.entry.body, ExpectedEntry(signature.signed, signature.signature, der))
     return certificates.holder(certificate)

@@ -16,8 +16,8 @@ from sigstore.verify import Verifier
 from gkm.api.errors import GKMError, Reason
 from gkm.images.signatures import certificates, periods
 from gkm.images.signatures.certificates import Holder, Untrusted
-from gkm.images.signatures.material import Root
-from gkm.images.signatures.parsing import IN_TOTO, Signature
+from gkm.images.signatures.signature_formats import IN_TOTO, Signature
+from gkm.images.signatures.trust_material import TrustedRootFile
 
 MAX_REASON = 160
 _DUMP = re.compile(r": expected | \(encountered ")
@@ -30,14 +30,14 @@ class _AnyHolder:
         """Accept the holder."""
 
 
-def signer(signature: Signature, root: Root) -> Holder:
+def signer(signature: Signature, root: TrustedRootFile) -> Holder:
     """Return who made a bundle, all but its claims and the policy's identities being checked.
 
     Raises:
         Untrusted: it does not count, whoever made it.
         GKMError: SIGNATURE_INVALID, when sigstore-python cannot use the trusted root.
     """
-    verifier = root.once(_verifier)
+    verifier = root.cached(_verifier)
     try:
         bundle = Bundle.from_json(signature.bundle)
         payload_type, payload = verifier.verify_dsse(bundle, _AnyHolder())

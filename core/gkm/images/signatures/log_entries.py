@@ -14,7 +14,7 @@ from gkm.api.errors import GKMError, Reason
 from gkm.images.manifest import decode
 from gkm.images.signatures import bundles
 from gkm.images.signatures.bundles import LogEntry
-from gkm.images.signatures.transparency import Entry, Proof
+from gkm.images.signatures.transparency import Proof, RekorEntry
 
 MAX_ANNOTATION = 64 << 10
 _Number = Annotated[int, Meta(ge=0, lt=10**18)]
@@ -40,20 +40,20 @@ class _Proof(Struct, rename="camel"):
     hashes: Annotated[list[str], Meta(max_length=64)]
 
 
-class _Vouched(Struct, rename="camel"):
+class _Verification(Struct, rename="camel"):
     signed_entry_timestamp: str
     inclusion_proof: _Proof | None = None
 
 
-class _Answered(Struct, rename="camel"):
+class _EntryResponse(Struct, rename="camel"):
     body: str
     integrated_time: _Number
     log_index: _Number
-    verification: _Vouched
+    verification: _Verification
     log_id: str = field(name="logID")
 
 
-_Answers = Annotated[list[Annotated[dict[str, _Answered], Meta(max_length=1)]], Meta(max_length=16)]
+_EntryResponses = Annotated[list[Annotated[dict[str, _EntryResponse], Meta(max_length=1)]], Meta(max_length=16)]
 
 
 class _Kind(Struct, rename="camel"):
@@ -61,7 +61,7 @@ class _Kind(Struct, rename="camel"):
     api_version: str
 
 
-def of_bundle(entry: LogEntry) -> Entry:
+def from_bundle(entry: LogEntry) -> RekorEntry:
     """Return the entry in a bundle.
 
     Raises:
@@ -69,7 +69,7 @@ def of_bundle(entry: LogEntry) -> Entry:
     """
     proof = entry.inclusion_proof
     promise = entry.inclusion_promise
-    return Entry(
+    return RekorEntry(
         unbase64(entry.log_id.key_id, "log's id"),
         int(entry.log_index),
         int(entry.integrated_time),
@@ -87,12 +87,12 @@ def of_bundle(entry: LogEntry) -> Entry:
     )
 
 
-def of_annotation(annotation: str) -> Entry:
+def from_annotation(annotation: str) -> RekorEntry:
     """Return the entry in the annotation of a legacy signature; raises as `of_bundle` does."""
     if len(annotation) > MAX_ANNOTATION:
         raise GKMError(Reason.METADATA_INVALID, f"its log entry has more than {MAX_ANNOTATION} characters")
     bundle = decode(annotation.encode(), _Annotation, "log entry")
-    return Entry(
+    return RekorEntry(
         _unhex(bundle.payload.log_id, "id of a log"),
         bundle.payload.log_index,
         bundle.payload.integrated_time,
@@ -113,24 +113,24 @@ def annotation(entry: LogEntry) -> str:
     return msgspec.json.encode(_Annotation(promise.signed_entry_timestamp if promise else "", payload)).decode()
 
 
-def of_answer(raw: bytes) -> LogEntry:
+def from_response(raw: bytes) -> LogEntry:
     """Return the entry in an answer of Rekor 1, `{uuid: entry}`; raises as `of_bundle` does."""
-    answer = decode(raw, dict[str, _Answered], "answer of the log")
+    answer = decode(raw, dict[str, _EntryResponse], "answer of the log")
     if len(answer) != 1:
         raise GKMError(Reason.METADATA_INVALID, f"the log answers with {len(answer)} entries instead of one")
-    return _of_answered(*answer.values())
+    return _from_entry_response(*answer.values())
 
 
-def of_answers(raw: bytes) -> list[LogEntry]:
+def from_responses(raw: bytes) -> list[LogEntry]:
     """Return the entries in a list of such answers; raises as `of_bundle` does."""
-    answers = decode(raw, _Answers, "answer of the log")
-    return [_of_answered(entry) for answer in answers for entry in answer.values()]
+    answers = decode(raw, _EntryResponses, "answer of the log")
+    return [_from_entry_response(entry) for answer in answers for entry in answer.values()]
 
 
-def _of_answered(entry: _Answered) -> LogEntry:
+def _from_entry_response(entry: _EntryResponse) -> LogEntry:
     proof = entry.verification.inclusion_proof
     kind = decode(unbase64(entry.body, "log entry"), _Kind, "log entry")
-    made = LogEntry(
+    log_entry = LogEntry(
         bundles.LogId(_base64(_unhex(entry.log_id, "id of a log"))),
         bundles.KindVersion(kind.kind, kind.api_version),
         entry.body,
@@ -139,14 +139,14 @@ def _of_answered(entry: _Answered) -> LogEntry:
         bundles.InclusionPromise(entry.verification.signed_entry_timestamp),
     )
     if proof:
-        made.inclusion_proof = bundles.InclusionProof(
+        log_entry.inclusion_proof = bundles.InclusionProof(
             str(proof.tree_size),
             _base64(_unhex(proof.root_hash, "root hash")),
             bundles.Checkpoint(proof.checkpoint),
             str(proof.log_index),
             [_base64(_unhex(text, "proof")) for text in proof.hashes],
         )
-    return made
+    return log_entry
 
 
 def unbase64(text: str, what: str) -> bytes:

@@ -13,12 +13,12 @@ from gkm.api.errors import GKMError, Reason
 from gkm.api.policies import Policy
 from gkm.images.signatures import certificates, log_entries
 from gkm.images.signatures.certificates import Untrusted
-from gkm.images.signatures.judging import Trust
+from gkm.images.signatures.evaluation import TrustPolicy
 from gkm.images.signatures.keys import MALFORMED, supported
-from gkm.images.signatures.parsing import Form, Signature
 from gkm.images.signatures.rekor import Rekor
-from gkm.images.signatures.sigstore_services import Service
-from gkm.images.signatures.transparency import Entry
+from gkm.images.signatures.signature_formats import Signature, SignatureForm
+from gkm.images.signatures.sigstore_services import SigstoreService
+from gkm.images.signatures.transparency import RekorEntry
 from gkm.images.signatures.trusted_root import TrustedRoot
 
 MAX_LOOKUPS = 8
@@ -27,7 +27,7 @@ MAX_LOOKUPS = 8
 _NOT_GOOD: tuple[type[Exception], ...] = (Untrusted, *MALFORMED)
 
 
-class Lookups:
+class LogLookups:
     """The questions to logs that come of one image; all have ended at `until` (time.monotonic()).
 
     `unread` is set when a log could not say: then there may be an entry.
@@ -35,40 +35,40 @@ class Lookups:
 
     def __init__(self, until: float) -> None:
         self._until = until
-        self._known: dict[tuple[str, bytes, bytes], Entry | None] = {}
-        self.unread: GKMError | None = None
+        self._cached: dict[tuple[str, bytes, bytes], RekorEntry | None] = {}
+        self.read_error: GKMError | None = None
 
-    def completed(self, signature: Signature, trust: Trust) -> Signature:
+    def with_log_entry(self, signature: Signature, trust: TrustPolicy) -> Signature:
         """Return the signature with its entry, where it has none and the policy lets us ask."""
         if not (trust.policy.tlog_lookup and trust.root) or signature.problem or signature.entry:
             return signature
         verifier = _verifier(signature, trust.policy, trust.root.trusted)
         if not verifier:
             return signature
-        known = trust.root.path, signature.signature, verifier
-        if known not in self._known:
-            if len(self._known) >= MAX_LOOKUPS:
+        key_of_lookup = trust.root.path, signature.signature, verifier
+        if key_of_lookup not in self._cached:
+            if len(self._cached) >= MAX_LOOKUPS:
                 return signature
-            self._known[known] = self._asked(signature, verifier, trust.root.trusted)
-        return replace(signature, entry=self._known[known])
+            self._cached[key_of_lookup] = self._query_logs(signature, verifier, trust.root.trusted)
+        return replace(signature, entry=self._cached[key_of_lookup])
 
-    def _asked(self, signature: Signature, verifier: bytes, root: TrustedRoot) -> Entry | None:
+    def _query_logs(self, signature: Signature, verifier: bytes, root: TrustedRoot) -> RekorEntry | None:
         for log in root.logs:
             if not log.url:
                 continue
             try:
-                rekor = Rekor(Service("the transparency log", log.url, until=self._until))
-                if entry := rekor.found(signature.signed, signature.signature, verifier):
-                    return log_entries.of_bundle(entry)
+                rekor = Rekor(SigstoreService("the transparency log", log.url, until=self._until))
+                if entry := rekor.find_entry(signature.signed, signature.signature, verifier):
+                    return log_entries.from_bundle(entry)
             except GKMError as error:
                 # Whatever is wrong with a log, it says nothing of the image.
-                self.unread = self.unread or GKMError(Reason.REGISTRY_UNAVAILABLE, error.message)
+                self.read_error = self.read_error or GKMError(Reason.REGISTRY_UNAVAILABLE, error.message)
         return None
 
 
 def _verifier(signature: Signature, policy: Policy, root: TrustedRoot) -> bytes:
     """Return the certificate (PEM) of a legacy signature that would count with an entry; nothing for all others."""
-    if signature.form is not Form.LEGACY or not signature.certificate:
+    if signature.form is not SignatureForm.LEGACY or not signature.certificate:
         return b""
     try:
         certificate = x509.load_der_x509_certificate(signature.certificate)

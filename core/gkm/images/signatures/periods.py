@@ -6,8 +6,8 @@ from cryptography import x509
 
 from gkm.images.signatures import certificates, timestamps, transparency
 from gkm.images.signatures.certificates import Untrusted
-from gkm.images.signatures.parsing import Signature
-from gkm.images.signatures.transparency import Entry
+from gkm.images.signatures.signature_formats import Signature
+from gkm.images.signatures.transparency import RekorEntry
 from gkm.images.signatures.trusted_root import TrustedRoot
 
 
@@ -26,7 +26,7 @@ def check(signature: Signature, certificate: x509.Certificate, root: TrustedRoot
         certificates.check(certificate, root, when)
 
 
-def times(signature: Signature, entry: Entry, root: TrustedRoot) -> tuple[datetime, ...]:
+def times(signature: Signature, entry: RekorEntry, root: TrustedRoot) -> tuple[datetime, ...]:
     """Return the times of a signature that its log and trusted timestamp authorities vouch for.
 
     Raises:

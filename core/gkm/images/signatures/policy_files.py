@@ -11,7 +11,7 @@ from threading import Lock
 
 from gkm.hoststate import files
 from gkm.hoststate.files import UnreadableState
-from gkm.images.signatures.material import stamp
+from gkm.images.signatures.trust_material import stamp
 
 
 class Fingerprint:
@@ -25,7 +25,7 @@ class Fingerprint:
         self._stamps = self._stamped()
         self._digest = self._read()
 
-    def now(self) -> str:
+    def current(self) -> str:
         """Return the fingerprint of what the files hold now, in hexadecimal."""
         with self._lock:
             # Before they are read: what changes in between is read once more.

@@ -13,15 +13,15 @@ from urllib.parse import urljoin, urlsplit
 from gkm.api.config import Registries, RegistryHost
 from gkm.api.errors import GKMError, Reason
 from gkm.images.registries.bodies import read_body
-from gkm.images.registries.transport import Limits, Request, Transport
+from gkm.images.registries.transport import HttpRequest, Limits, Transport
 
-MAX_ANSWER_BYTES = 1 << 20
+MAX_RESPONSE_BYTES = 1 << 20
 PUBLIC_FULCIO = "https://fulcio.sigstore.dev"
 PUBLIC_REKOR = "https://rekor.sigstore.dev"
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ServiceResponse:
     """What a service said; `location` is absolute, or empty."""
 
     status: int
@@ -29,7 +29,7 @@ class Answer:
     location: str
 
 
-class Service:
+class SigstoreService:
     """One service at a URL; `name` is what a person calls it.
 
     No answer is waited for beyond `until` (time.monotonic()), nor longer than `limits` say.
@@ -66,32 +66,32 @@ class Service:
         host = RegistryHost(plain_http=parts.scheme == "http", ca_file=str(ca_file or ""))
         self._transport = Transport(Registries(hosts={parts.netloc: host}), parts.netloc, self._limits)
 
-    def post(self, path: str, body: bytes, secret: str = "") -> Answer:
+    def post(self, path: str, body: bytes, secret: str = "") -> ServiceResponse:
         """Send a JSON document and return the answer, whatever its status.
 
         Raises:
             GKMError: REGISTRY_UNAVAILABLE, NOT_ALLOWED or TOO_LARGE.
         """
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
-        return self._answer(Request("POST", self.url + path, headers, secret, body))
+        return self._send(HttpRequest("POST", self.url + path, headers, secret, body))
 
-    def get(self, url: str) -> Answer:
+    def get(self, url: str) -> ServiceResponse:
         """Return what lies at an address of this service; raises as `post` does."""
         if (urlsplit(url).scheme, urlsplit(url).netloc) != (urlsplit(self.url).scheme, urlsplit(self.url).netloc):
             raise self.failure("it names an address of somebody else")
-        return self._answer(Request("GET", url, {"Accept": "application/json"}))
+        return self._send(HttpRequest("GET", url, {"Accept": "application/json"}))
 
     def failure(self, why: str, reason: Reason = Reason.REGISTRY_UNAVAILABLE, detail: str = "") -> GKMError:
         """Return the error for a service that does not do what it is for."""
         return GKMError(reason, f"{self.name} at {self.url} did not answer as it should: {why}", detail=detail)
 
-    def _answer(self, request: Request) -> Answer:
+    def _send(self, request: HttpRequest) -> ServiceResponse:
         deadline = min(time.monotonic() + self._limits.request, self._until)
         try:
             with self._transport.send(request, deadline) as response:
-                body = read_body(response, MAX_ANSWER_BYTES, deadline)
+                body = read_body(response, MAX_RESPONSE_BYTES, deadline)
                 location = response.headers.get("Location", "")
-                return Answer(response.status, body, urljoin(request.url, location) if location else "")
+                return ServiceResponse(response.status, body, urljoin(request.url, location) if location else "")
         except GKMError as error:
             # Its words are about registries.
             raise self.failure(error.message, error.reason, error.detail) from error

@@ -8,7 +8,7 @@ that this trusted root does not name.
 from collections.abc import Iterable
 from datetime import datetime
 
-from gkm.images.signatures.trusted_root import Authority, TrustedRoot
+from gkm.images.signatures.trusted_root import TrustedAuthority, TrustedRoot
 
 MIN_CHAIN = 2
 """An authority has at least the certificate that signs and a root."""
@@ -20,7 +20,7 @@ def verified(signature: bytes, tokens: Iterable[bytes], root: TrustedRoot) -> tu
     return tuple(time for time in times if time is not None)
 
 
-def _time(signature: bytes, token: bytes, authorities: Iterable[Authority]) -> datetime | None:
+def _time(signature: bytes, token: bytes, authorities: Iterable[TrustedAuthority]) -> datetime | None:
     # 0.2 s: a process whose policies name keys of Rekor 1 only never loads it.
     from rfc3161_client import VerifierBuilder, decode_timestamp_response  # noqa: PLC0415
 

@@ -16,7 +16,7 @@ import rfc8785
 
 from gkm.images.signatures import trusted_root
 from gkm.images.signatures.certificates import Untrusted
-from gkm.images.signatures.trusted_root import Log, TrustedRoot
+from gkm.images.signatures.trusted_root import TrustedLog, TrustedRoot
 
 _NOT_THEN = "has a log entry from a time for which the log is not trusted"
 MAX_HASHES = 64
@@ -35,7 +35,7 @@ class Proof:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class RekorEntry:
     """An entry as it came with a signature; nothing in it is checked. `time` is in seconds since 1970."""
 
     log_id: bytes
@@ -46,7 +46,7 @@ class Entry:
     proof: Proof | None = None
 
 
-def check(entry: Entry, root: TrustedRoot, stamped: Sequence[datetime] = ()) -> tuple[datetime, ...]:
+def check(entry: RekorEntry, root: TrustedRoot, stamped: Sequence[datetime] = ()) -> tuple[datetime, ...]:
     """Check that a log holds the entry that was trusted then; return all times that are vouched for.
 
     Those are `stamped`, by timestamp authorities, and the log's own. A log that states none (Rekor 2) must have been
@@ -56,7 +56,7 @@ def check(entry: Entry, root: TrustedRoot, stamped: Sequence[datetime] = ()) -> 
     Raises:
         Untrusted: no trusted log does.
     """
-    log = trusted_root.named(root.logs, entry.log_id)
+    log = trusted_root.find_log(root.logs, entry.log_id)
     if log is None:
         raise Untrusted("is logged in a transparency log that is not trusted")
     if not entry.promise and entry.proof is None:
@@ -64,13 +64,13 @@ def check(entry: Entry, root: TrustedRoot, stamped: Sequence[datetime] = ()) -> 
     if entry.proof is not None:
         _check_included(entry, entry.proof, log)
     if entry.promise:
-        return (*stamped, _promised(entry, log))
+        return (*stamped, _signed_time(entry, log))
     if not all(map(log.period.contains, stamped or (datetime.now(UTC),))):
         raise Untrusted(_NOT_THEN)
     return tuple(stamped)
 
 
-def _promised(entry: Entry, log: Log) -> datetime:
+def _signed_time(entry: RekorEntry, log: TrustedLog) -> datetime:
     text: dict[str, int | str] = {
         "body": base64.b64encode(entry.body).decode(),
         "integratedTime": entry.time,
@@ -89,7 +89,7 @@ def _promised(entry: Entry, log: Log) -> datetime:
     return when
 
 
-def _check_included(entry: Entry, proof: Proof, log: Log) -> None:
+def _check_included(entry: RekorEntry, proof: Proof, log: TrustedLog) -> None:
     size, root_hash = _checkpoint(proof.checkpoint, log)
     if root_hash != proof.root_hash or size != proof.size:
         raise Untrusted("has a log entry whose checkpoint is that of another tree")
@@ -122,7 +122,7 @@ def root_of(body: bytes, proof: Proof) -> bytes:
     return result
 
 
-def _checkpoint(text: str, log: Log) -> tuple[int, bytes]:
+def _checkpoint(text: str, log: TrustedLog) -> tuple[int, bytes]:
     """Return size and root hash of a checkpoint that the log has signed (C2SP signed-note)."""
     note, separator, signatures = text.partition("\n\n")
     lines = note.split("\n")

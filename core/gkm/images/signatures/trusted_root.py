@@ -80,7 +80,7 @@ class Period:
 
 
 @dataclass(frozen=True, slots=True)
-class Log:
+class TrustedLog:
     """A log's key and the ids that name it: what the file says, and the sha256 of the key; it answers at `url`."""
 
     key: PublicKey
@@ -90,7 +90,7 @@ class Log:
 
 
 @dataclass(frozen=True, slots=True)
-class Authority:
+class TrustedAuthority:
     """A certificate or timestamp authority, from the certificate that signs to its root."""
 
     certificates: tuple[x509.Certificate, ...]
@@ -101,10 +101,10 @@ class Authority:
 class TrustedRoot:
     """What a policy trusts for signatures without a key, and for the log entries of those with one."""
 
-    logs: tuple[Log, ...]
-    certificate_logs: tuple[Log, ...]
-    authorities: tuple[Authority, ...]
-    timestamp_authorities: tuple[Authority, ...] = ()
+    logs: tuple[TrustedLog, ...]
+    certificate_logs: tuple[TrustedLog, ...]
+    authorities: tuple[TrustedAuthority, ...]
+    timestamp_authorities: tuple[TrustedAuthority, ...] = ()
 
 
 def parse(raw: bytes, what: str) -> TrustedRoot:
@@ -129,12 +129,12 @@ def parse(raw: bytes, what: str) -> TrustedRoot:
         ) from error
 
 
-def named(logs: Sequence[Log], log_id: bytes) -> Log | None:
+def find_log(logs: Sequence[TrustedLog], log_id: bytes) -> TrustedLog | None:
     """Return the log that an id names."""
     return next((log for log in logs if log_id in log.ids), None)
 
 
-def _logs(logs: Iterable[_Log]) -> Iterable[Log]:
+def _logs(logs: Iterable[_Log]) -> Iterable[TrustedLog]:
     for log in logs:
         der = _bytes(log.public_key.raw_bytes)
         key = supported(serialization.load_der_public_key(der))
@@ -143,13 +143,13 @@ def _logs(logs: Iterable[_Log]) -> Iterable[Log]:
             continue
         stated = frozenset({_bytes(log.log_id.key_id)} if log.log_id else ())
         ids = stated | {hashlib.sha256(der).digest()}
-        yield Log(key, ids, _period(log.public_key.valid_for), log.base_url)
+        yield TrustedLog(key, ids, _period(log.public_key.valid_for), log.base_url)
 
 
-def _authorities(authorities: Iterable[_Authority]) -> Iterable[Authority]:
+def _authorities(authorities: Iterable[_Authority]) -> Iterable[TrustedAuthority]:
     for authority in authorities:
         chain = (_bytes(certificate.raw_bytes) for certificate in authority.cert_chain.certificates)
-        yield Authority(tuple(map(x509.load_der_x509_certificate, chain)), _period(authority.valid_for))
+        yield TrustedAuthority(tuple(map(x509.load_der_x509_certificate, chain)), _period(authority.valid_for))
 
 
 def _period(period: _Period) -> Period:

@@ -13,20 +13,20 @@ from gkm.api.errors import GKMError, Reason
 from gkm.api.signers import Signer
 from gkm.images.reference import Reference
 from gkm.images.registries.registry import Registry
-from gkm.images.signatures.found import find, may_pass
-from gkm.images.signatures.judging import Finding, Trust
+from gkm.images.signatures.discovery import find_signatures, is_transient
+from gkm.images.signatures.evaluation import Finding, TrustPolicy
 from gkm.images.signatures.keys import PublicKey
-from gkm.images.signatures.log_lookup import Lookups
-from gkm.images.signatures.material import Material, stamp
+from gkm.images.signatures.log_lookup import LogLookups
+from gkm.images.signatures.trust_material import TrustMaterial, stamp
 
 __all__ = ("Finding", "Verdict", "Verifier")
 
-SHOWN = 4
+MAX_LISTED = 4
 """So many signers and findings stand in a message: a line stays a line."""
-SHOWN_GLOBS = 2
+MAX_LISTED_GLOBS = 2
 MAX_GLOB = 60
 """Of the globs of a policy that cover an image, so many stand in a message, and so much of each: a person finds it."""
-_NAMED_NO_MORE = "which no policy names any more"
+_NO_LONGER_NAMED = "which no policy names any more"
 VERIFY_SECONDS = 60.0
 """How long the signatures of one image may take to arrive, all together: each answer has its own limit besides."""
 
@@ -70,7 +70,7 @@ class Verifier:
     def __init__(self, config: Verification, seconds: float = VERIFY_SECONDS) -> None:
         self._config = config
         self._seconds = seconds
-        self._material = Material()
+        self._material = TrustMaterial()
 
     def stamp(self) -> Hashable:
         """Return what changes with the files that the policies name: an earlier verdict says nothing of later ones."""
@@ -86,14 +86,14 @@ class Verifier:
         if self._config.mode == "enforce" and not any(_covers(policy, ref, namespace) for policy in policies):
             raise GKMError(Reason.SIGNATURE_MISSING, _uncovered(ref, namespace, len(policies)))
 
-    def trusts(self, ref: Reference, namespace: str | None) -> list[Trust]:
+    def trusts(self, ref: Reference, namespace: str | None) -> list[TrustPolicy]:
         """Return what the policies that cover an image trust, with the keys and trusted roots that they name.
 
         Raises:
             GKMError: SIGNATURE_INVALID, when one of these cannot be used.
         """
         return [
-            Trust.of(index, policy, self._material)
+            TrustPolicy.from_policy(index, policy, self._material)
             for index, policy in enumerate(self._config.policies)
             if _covers(policy, ref, namespace)
         ]
@@ -108,7 +108,7 @@ class Verifier:
         try:
             verdict = self._verdict(registry, ref, namespace)
         except GKMError as error:
-            verdict = _cannot_say(error) if may_pass(error) else _refused(error.reason, str(error))
+            verdict = _undetermined(error) if is_transient(error) else _refused(error.reason, str(error))
         return self._by_mode(verdict)
 
     def revoked(self, ref: Reference, namespace: str | None, signers: Sequence[Signer]) -> Verdict | None:
@@ -126,14 +126,14 @@ class Verifier:
             return self._by_mode(_refused(error.reason, str(error)))
         if not trusts:
             return self._by_mode(_refused(Reason.SIGNATURE_MISSING, self._uncovered(ref, namespace)))
-        named = [signer for signer in signers if any(trust.names(signer) for trust in trusts)]
-        wanting = next((trust for trust in trusts if not trust.satisfied(named)), None)
+        named = [signer for signer in signers if any(trust.trusts(signer) for trust in trusts)]
+        wanting = next((trust for trust in trusts if not trust.is_satisfied(named)), None)
         if wanting is None or len(named) == len(signers):
             return None
-        lost = [signer for signer in signers if signer not in named]
-        reason = Reason.SIGNATURE_INVALID if any(signer.key_id for signer in lost) else Reason.IDENTITY_MISMATCH
-        by = _list([str(signer) for signer in lost], ", ")
-        return self._by_mode(_refused(reason, f"{_wanted(ref, wanting)}it was signed by {by}, {_NAMED_NO_MORE}"))
+        removed = [signer for signer in signers if signer not in named]
+        reason = Reason.SIGNATURE_INVALID if any(signer.key_id for signer in removed) else Reason.IDENTITY_MISMATCH
+        by = _list([str(signer) for signer in removed], ", ")
+        return self._by_mode(_refused(reason, f"{_requirement(ref, wanting)}it was signed by {by}, {_NO_LONGER_NAMED}"))
 
     def _by_mode(self, verdict: Verdict) -> Verdict:
         if self._config.mode == "warn" and not verdict.allowed:
@@ -147,21 +147,23 @@ class Verifier:
         trusts = self.trusts(ref, namespace)
         if not trusts:
             return _refused(Reason.SIGNATURE_MISSING, self._uncovered(ref, namespace))
-        lookups = Lookups(time.monotonic() + self._seconds)
+        lookups = LogLookups(time.monotonic() + self._seconds)
         with registry.hosts.within(self._seconds):
-            found = find(registry, ref)
-        judged = [
-            (trust, tuple(trust.judge(lookups.completed(each, trust), ref.target) for each in found.signatures))
+            found = find_signatures(registry, ref)
+        evaluated = [
+            (trust, tuple(trust.evaluate(lookups.with_log_entry(each, trust), ref.target) for each in found.signatures))
             for trust in trusts
         ]
-        unread = found.unread or lookups.unread
-        findings = tuple(finding for _, of_policy in judged for finding in of_policy)
-        for trust, of_policy in judged:
-            if not trust.satisfied(finding.signer for finding in of_policy if finding.ok):
-                if unread is not None:
+        read_error = found.read_error or lookups.read_error
+        findings = tuple(finding for _, of_policy in evaluated for finding in of_policy)
+        for trust, of_policy in evaluated:
+            if not trust.is_satisfied(finding.signer for finding in of_policy if finding.ok):
+                if read_error is not None:
                     # A good signature may lie where we could not look: that is no refusal.
-                    return _cannot_say(unread, findings)
-                return _refused(_reason(trust, of_policy), _wanted(ref, trust) + _found(of_policy), findings)
+                    return _undetermined(read_error, findings)
+                return _refused(
+                    _reason(trust, of_policy), _requirement(ref, trust) + _findings_summary(of_policy), findings
+                )
         by = _list(sorted({str(finding.signer) for finding in findings if finding.ok}), ", ")
         return Verdict(
             verified=True,
@@ -176,14 +178,14 @@ def _covers(policy: Policy, ref: Reference, namespace: str | None) -> bool:
     in_namespace = not policy.namespaces or (
         namespace is not None and any(fnmatchcase(namespace, pattern) for pattern in policy.namespaces)
     )
-    return in_namespace and any(ref.fits(pattern) for pattern in policy.images)
+    return in_namespace and any(ref.matches(pattern) for pattern in policy.images)
 
 
-def _reason(trust: Trust, findings: Sequence[Finding]) -> Reason:
+def _reason(trust: TrustPolicy, findings: Sequence[Finding]) -> Reason:
     if all(finding.ok for finding in findings):
         # What is there is good; it is not enough, or nothing.
         return Reason.SIGNATURE_MISSING
-    if not any(finding.ok for finding in findings) and any(trust.is_stranger(finding) for finding in findings):
+    if not any(finding.ok for finding in findings) and any(trust.is_unnamed_identity(finding) for finding in findings):
         return Reason.IDENTITY_MISMATCH
     return Reason.SIGNATURE_INVALID
 
@@ -195,7 +197,7 @@ def _uncovered(ref: Reference, namespace: str | None, policies: int) -> str:
     return f"no verification policy covers {ref.name}{where} ({number} configured); {todo}"
 
 
-def _wanted(ref: Reference, trust: Trust) -> str:
+def _requirement(ref: Reference, trust: TrustPolicy) -> str:
     entries = trust.entries
     names = _list([f"{e.short_id}…" if isinstance(e, PublicKey) else str(e) for e in entries], ", ")
     noun = "identity" if not trust.keys else "key" if len(trust.keys) == len(entries) else "key or identity"
@@ -205,34 +207,34 @@ def _wanted(ref: Reference, trust: Trust) -> str:
     elif trust.policy.require == "all":
         quantity = f"all of the {plural}"
     else:
-        quantity = f"{'one' if trust.needed == 1 else trust.needed} of the {plural}"
+        quantity = f"{'one' if trust.required_signers == 1 else trust.required_signers} of the {plural}"
     logged = ", logged" if trust.policy.tlog == "required" else ""
     return f"{ref} needs a signature by {quantity} {names}{logged} ({_policy(ref, trust)}); "
 
 
-def _policy(ref: Reference, trust: Trust) -> str:
+def _policy(ref: Reference, trust: TrustPolicy) -> str:
     """Return which policy it is, as a person finds it in the configuration: its place and why it covers the image."""
-    globs = [glob for glob in trust.policy.images if ref.fits(glob)]
+    globs = [glob for glob in trust.policy.images if ref.matches(glob)]
     shown = [glob if len(glob) <= MAX_GLOB else f"{glob[: MAX_GLOB - 1]}…" for glob in globs]
-    return f"policies[{trust.index}] for {_list(shown, ', ', SHOWN_GLOBS)}"
+    return f"policies[{trust.index}] for {_list(shown, ', ', MAX_LISTED_GLOBS)}"
 
 
-def _found(findings: Sequence[Finding]) -> str:
+def _findings_summary(findings: Sequence[Finding]) -> str:
     if not findings:
         return "no signature was found"
-    return "found " + _list([f"{f.form} signature: {f.reason}{_by(f)}" for f in findings], "; ")
+    return "found " + _list([f"{f.form} signature: {f.reason}{_signer_suffix(f)}" for f in findings], "; ")
 
 
-def _by(finding: Finding) -> str:
+def _signer_suffix(finding: Finding) -> str:
     return f" ({finding.signer})" if finding.ok else ""
 
 
-def _list(texts: Sequence[str], separator: str, shown: int = SHOWN) -> str:
+def _list(texts: Sequence[str], separator: str, shown: int = MAX_LISTED) -> str:
     more = f"{separator}and {len(texts) - shown} more" if len(texts) > shown else ""
     return separator.join(texts[:shown]) + more
 
 
-def _cannot_say(error: GKMError, findings: tuple[Finding, ...] = ()) -> Verdict:
+def _undetermined(error: GKMError, findings: tuple[Finding, ...] = ()) -> Verdict:
     return Verdict(None, allowed=False, reason=error.reason, message=str(error), findings=findings, detail=error.detail)
 
 

@@ -16,28 +16,29 @@ from msgspec import UNSET
 
 from gkm.api.policies import Policy
 from gkm.images.reference import Reference
-from gkm.images.signatures import bundles, log_entries, parsing
+from gkm.images.signatures import bundles, log_entries
+from gkm.images.signatures import signature_formats as parsing
 from gkm.images.signatures.bundles import LogEntry
-from gkm.images.signatures.parsing import IN_TOTO
+from gkm.images.signatures.signature_formats import IN_TOTO
 from gkm.images.signing.keys import PrivateKey
 
 
-class Log(Protocol):
+class TransparencyLog(Protocol):
     """A transparency log; `verifier` is the certificate or public key (PEM) by which a signature can be checked."""
 
-    def hashed(self, data: bytes, signature: bytes, verifier: bytes) -> LogEntry:
+    def add_hashedrekord(self, data: bytes, signature: bytes, verifier: bytes) -> LogEntry:
         """Write down a signature over data.
 
         Raises:
             GKMError: the log did not take it.
         """
 
-    def enveloped(self, envelope: bytes, verifier: bytes) -> LogEntry:
+    def add_dsse(self, envelope: bytes, verifier: bytes) -> LogEntry:
         """Write down a DSSE envelope; raises as `hashed` does."""
 
 
 @dataclass(frozen=True, slots=True)
-class Signer:
+class ImageSigner:
     """Who signs: a key, or the holder of `certificates` (DER: the own one, then those of its authorities).
 
     `policy` is what exactly the signatures of this signer satisfy: by it his earlier ones are known.
@@ -46,10 +47,10 @@ class Signer:
     key: PrivateKey
     policy: Policy
     certificates: tuple[bytes, ...] = ()
-    log: Log | None = None
+    log: TransparencyLog | None = None
 
     @classmethod
-    def by_key(cls, key: PrivateKey, log: Log | None = None, trusted_root: str = "") -> "Signer":
+    def by_key(cls, key: PrivateKey, log: TransparencyLog | None = None, trusted_root: str = "") -> "ImageSigner":
         """Return who signs with a key that verifiers know; `trusted_root` is the path of the file that names `log`."""
         pem = key.public.pem.decode()
         policy = Policy([pem], tlog="required" if log else "ignored", trusted_root=trusted_root if log else "")
@@ -69,7 +70,7 @@ class LegacyLayer:
     annotations: dict[str, str]
 
 
-def legacy(ref: Reference, signer: Signer) -> LegacyLayer:
+def legacy(ref: Reference, signer: ImageSigner) -> LegacyLayer:
     """Sign a pinned image in the legacy form; raises what the log raises."""
     payload = msgspec.json.encode(
         {
@@ -87,12 +88,12 @@ def legacy(ref: Reference, signer: Signer) -> LegacyLayer:
         annotations[parsing.CERTIFICATE_ANNOTATION] = signer.verifier.decode()
         annotations[parsing.CHAIN_ANNOTATION] = b"".join(map(_pem, signer.certificates[1:])).decode()
     if signer.log:
-        entry = signer.log.hashed(payload, signature, signer.verifier)
+        entry = signer.log.add_hashedrekord(payload, signature, signer.verifier)
         annotations[parsing.ENTRY_ANNOTATION] = log_entries.annotation(entry)
     return LegacyLayer(payload, annotations)
 
 
-def bundle(ref: Reference, signer: Signer) -> bytes:
+def bundle(ref: Reference, signer: ImageSigner) -> bytes:
     """Sign a pinned image as a bundle v0.3; raises what the log raises."""
     payload = msgspec.json.encode(
         {
@@ -103,12 +104,12 @@ def bundle(ref: Reference, signer: Signer) -> bytes:
         }
     )
     signature = signer.key.sign(parsing.pre_authentication_encoding(IN_TOTO, payload))
-    envelope = bundles.Envelope(_base64(payload), IN_TOTO, [bundles.EnvelopeSignature(_base64(signature))])
+    envelope = bundles.DSSEEnvelope(_base64(payload), IN_TOTO, [bundles.EnvelopeSignature(_base64(signature))])
     log, certificates = signer.log, signer.certificates
-    material = bundles.Material(
-        public_key=UNSET if certificates else bundles.Hint(signer.key.public.key_id),
+    material = bundles.VerificationMaterial(
+        public_key=UNSET if certificates else bundles.PublicKeyIdentifier(signer.key.public.key_id),
         certificate=bundles.RawBytes(_base64(certificates[0])) if certificates else UNSET,
-        tlog_entries=[log.enveloped(msgspec.json.encode(envelope), signer.verifier)] if log else [],
+        tlog_entries=[log.add_dsse(msgspec.json.encode(envelope), signer.verifier)] if log else [],
     )
     return msgspec.json.encode(bundles.Bundle(bundles.BUNDLE_PREFIX, material, envelope))
 

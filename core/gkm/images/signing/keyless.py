@@ -19,9 +19,9 @@ from gkm.images.manifest import decode
 from gkm.images.signatures import certificates
 from gkm.images.signatures.certificates import Untrusted
 from gkm.images.signatures.keys import MALFORMED, UNREADABLE
-from gkm.images.signatures.material import Material
-from gkm.images.signatures.sigstore_services import Service
-from gkm.images.signing.forms import Log, Signer
+from gkm.images.signatures.sigstore_services import SigstoreService
+from gkm.images.signatures.trust_material import TrustMaterial
+from gkm.images.signing.forms import ImageSigner, TransparencyLog
 from gkm.images.signing.keys import PrivateKey
 
 MAX_TOKEN_BYTES = 64 << 10
@@ -38,19 +38,19 @@ class _Embedded(Struct):
     chain: _Chain
 
 
-class _Issued(Struct, rename="camel"):
+class _CertificateResponse(Struct, rename="camel"):
     signed_certificate_embedded_sct: _Embedded
 
 
 @dataclass(frozen=True, slots=True)
-class Authority:
+class FulcioConfig:
     """Where certificates come from, and the path of the trusted root by which they are checked."""
 
-    fulcio: Service
+    fulcio: SigstoreService
     trusted_root: str
 
 
-def signer(authority: Authority, token: str, log: Log) -> Signer:
+def signer(config: FulcioConfig, token: str, log: TransparencyLog) -> ImageSigner:
     """Return who signs as the one whom an identity token names.
 
     Raises:
@@ -58,25 +58,25 @@ def signer(authority: Authority, token: str, log: Log) -> Signer:
             be asked, SIGNATURE_INVALID when the trusted root does not know its certificate.
     """
     key = PrivateKey.ephemeral()
-    chain = _issued(authority.fulcio, key, _checked(token))
+    chain = _request_certificate(config.fulcio, key, _check_token(token))
     if chain[0].public_key() != key.key.public_key():
-        raise authority.fulcio.failure("its certificate is for another key", Reason.METADATA_INVALID)
-    trusted = Material().root(authority.trusted_root).trusted
+        raise config.fulcio.failure("its certificate is for another key", Reason.METADATA_INVALID)
+    trusted = TrustMaterial().root(config.trusted_root).trusted
     try:
         # At the moment when it was issued: the clock of this machine may be seconds behind.
         certificates.check(chain[0], trusted, chain[0].not_valid_before_utc)
         holder = certificates.holder(chain[0])
     except Untrusted as error:
-        raise _unusable(authority, str(error)) from error
+        raise _unusable(config, str(error)) from error
     except MALFORMED as error:
-        raise _unusable(authority, "was made with a certificate that cannot be read") from error
+        raise _unusable(config, "was made with a certificate that cannot be read") from error
     named = Identity(issuer=holder.issuer, subject=holder.subject)
-    policy = Policy(identities=[named], trusted_root=authority.trusted_root)
+    policy = Policy(identities=[named], trusted_root=config.trusted_root)
     der = tuple(each.public_bytes(serialization.Encoding.DER) for each in chain)
-    return Signer(key, policy, der, log)
+    return ImageSigner(key, policy, der, log)
 
 
-def _issued(fulcio: Service, key: PrivateKey, token: str) -> list[x509.Certificate]:
+def _request_certificate(fulcio: SigstoreService, key: PrivateKey, token: str) -> list[x509.Certificate]:
     # Signed by the new key, the request proves that we hold it; Fulcio takes the name from the token.
     request = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([])).sign(key.key, hashes.SHA256())
     body = msgspec.json.encode({"certificateSigningRequest": request.public_bytes(serialization.Encoding.PEM)})
@@ -90,21 +90,23 @@ def _issued(fulcio: Service, key: PrivateKey, token: str) -> list[x509.Certifica
     if answer.status not in _OK:
         raise fulcio.failure(f"it answers {answer.status} to the request for a certificate")
     try:
-        issued = decode(answer.body, _Issued, "its answer").signed_certificate_embedded_sct.chain.certificates
+        issued = decode(
+            answer.body, _CertificateResponse, "its answer"
+        ).signed_certificate_embedded_sct.chain.certificates
         return [x509.load_pem_x509_certificate(pem.encode()) for pem in issued]
     except UNREADABLE as error:
         raise fulcio.failure("it sends no certificates", Reason.METADATA_INVALID) from error
 
 
-def _unusable(authority: Authority, why: str) -> GKMError:
+def _unusable(config: FulcioConfig, why: str) -> GKMError:
     return GKMError(
         Reason.SIGNATURE_INVALID,
-        f"a signature with a certificate of {authority.fulcio.url} would not be accepted: it {why}",
+        f"a signature with a certificate of {config.fulcio.url} would not be accepted: it {why}",
         "check that the trusted root is that of this Fulcio",
     )
 
 
-def _checked(token: str) -> str:
+def _check_token(token: str) -> str:
     token = token.strip()
     if token and len(token) <= MAX_TOKEN_BYTES and token.isascii() and token.isprintable() and " " not in token:
         return token

@@ -140,7 +140,7 @@ def _decrypted(base64: bytes, password: bytes, what: str) -> bytes:
     cost = file.kdf.params
     derived = Scrypt(salt=file.kdf.salt, length=secretbox.KEY_BYTES, n=cost.n, r=cost.r, p=cost.p)
     try:
-        return secretbox.opened(derived.derive(password), file.cipher.nonce, file.ciphertext)
+        return secretbox.open_box(derived.derive(password), file.cipher.nonce, file.ciphertext)
     except secretbox.WrongKey as error:
         raise _wrong_password(what) from error
 

@@ -26,7 +26,7 @@ class WrongKey(Exception):
     """The box was not closed with this key, or was changed since."""
 
 
-def opened(key: bytes, nonce: bytes, box: bytes) -> bytes:
+def open_box(key: bytes, nonce: bytes, box: bytes) -> bytes:
     """Return what is in a box.
 
     Raises:
@@ -49,15 +49,15 @@ def _stream(key: bytes, nonce: bytes, blocks: int) -> Iterator[bytes]:
     """Yield blocks of XSalsa20's key stream."""
     mixed = _rounds(_state(struct.unpack("<8I", key), struct.unpack("<4I", nonce[:16])))
     # HSalsa20: the diagonal and the place of the nonce, without the final addition.
-    short = [mixed[place] for place in (0, 5, 10, 15, 6, 7, 8, 9)]
+    short = [mixed[position] for position in (0, 5, 10, 15, 6, 7, 8, 9)]
     for number in range(blocks):
         state = _state(short, (*struct.unpack("<2I", nonce[16:]), number & 0xFFFFFFFF, number >> 32))
         words = [(a + b) & 0xFFFFFFFF for a, b in zip(state, _rounds(state), strict=True)]
         yield struct.pack("<16I", *words)
 
 
-def _state(key: Sequence[int], place: Sequence[int]) -> list[int]:
-    return [_SIGMA[0], *key[:4], _SIGMA[1], *place, _SIGMA[2], *key[4:], _SIGMA[3]]
+def _state(key: Sequence[int], position: Sequence[int]) -> list[int]:
+    return [_SIGMA[0], *key[:4], _SIGMA[1], *position, _SIGMA[2], *key[4:], _SIGMA[3]]
 
 
 def _rounds(state: Sequence[int]) -> list[int]:

@@ -13,12 +13,12 @@ from gkm.api.errors import GKMError, Reason
 from gkm.images.manifest import Manifest
 from gkm.images.reference import Reference
 from gkm.images.registries.registry import Registry
-from gkm.images.signatures import found
-from gkm.images.signatures.judging import Trust
-from gkm.images.signatures.material import Material
-from gkm.images.signatures.parsing import Form, Signature, parse_bundle, parse_legacy
+from gkm.images.signatures import discovery as found
+from gkm.images.signatures.evaluation import TrustPolicy
+from gkm.images.signatures.signature_formats import Signature, SignatureForm, parse_bundle, parse_legacy
+from gkm.images.signatures.trust_material import TrustMaterial
 from gkm.images.signing import forms, store
-from gkm.images.signing.forms import LegacyLayer, Signer
+from gkm.images.signing.forms import ImageSigner, LegacyLayer
 
 SIGN_SECONDS = 300.0
 """How long the registry may take altogether: for what is there, and for storing."""
@@ -27,11 +27,11 @@ MAX_ROUNDS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Signed:
+class SignedImage:
     """An image that is signed: `stored` says in which forms, and under which reference each can be found."""
 
     digest: str
-    stored: dict[Form, str]
+    stored: dict[SignatureForm, str]
 
     @property
     def form(self) -> str:
@@ -39,7 +39,7 @@ class Signed:
         return "+".join(self.stored)
 
 
-def sign(registry: Registry, ref: Reference, signer: Signer) -> Signed:
+def sign(registry: Registry, ref: Reference, signer: ImageSigner) -> SignedImage:
     """Sign an image: the digest that a reference names now.
 
     Registries have no compare-and-swap: of two who sign the same image at the same moment, one may overwrite what the
@@ -51,40 +51,40 @@ def sign(registry: Registry, ref: Reference, signer: Signer) -> Signed:
         GKMError: NOT_FOUND for an image that is not there, UNAUTHORIZED, NOT_ALLOWED or REGISTRY_UNAVAILABLE;
             SIGNATURE_INVALID when what was made would not be accepted; TOO_LARGE when there is no room for another.
     """
-    trust = Trust.of(0, signer.policy, Material())
+    trust = TrustPolicy.from_policy(0, signer.policy, TrustMaterial())
     with registry.hosts.within(SIGN_SECONDS):
         subject = registry.manifest(ref)
         pinned = ref.pinned(subject.digest)
         legacy = _legacy(registry, pinned, signer, trust)
         bundle = _bundle(registry, pinned, signer, trust, subject)
-    return Signed(subject.digest, {Form.LEGACY: legacy, Form.BUNDLE: bundle})
+    return SignedImage(subject.digest, {SignatureForm.LEGACY: legacy, SignatureForm.BUNDLE: bundle})
 
 
-def _legacy(registry: Registry, ref: Reference, signer: Signer, trust: Trust) -> str:
+def _legacy(registry: Registry, ref: Reference, signer: ImageSigner, trust: TrustPolicy) -> str:
     """Add a layer to the tag, unless a good one of this signer is there; return the tag."""
     tag = found.legacy_tag(ref)
     layer: LegacyLayer | None = None
     for _ in range(MAX_ROUNDS):
         before = store.read_tag(registry, tag)
         there = [_read(partial(found.legacy, registry, ref, each)) for each in before.layers]
-        if any(each is not None and trust.judge(each, ref.target).ok for each in there):
+        if any(each is not None and trust.evaluate(each, ref.target).ok for each in there):
             return str(tag)
         if layer is None:
             layer = forms.legacy(ref, signer)
             _check(trust, parse_legacy(layer.payload, layer.annotations), ref)
         # One of the same key that does not count (without its log entry) makes room for the one that does.
-        keep = [number for number, each in enumerate(there) if each is None or not _by_same_key(signer, each)]
-        store.write_tag(registry, tag, before, keep, layer)
+        retained = [number for number, each in enumerate(there) if each is None or not _by_same_key(signer, each)]
+        store.write_tag(registry, tag, before, retained, layer)
     raise _overwritten(tag)
 
 
-def _bundle(registry: Registry, ref: Reference, signer: Signer, trust: Trust, subject: Manifest) -> str:
+def _bundle(registry: Registry, ref: Reference, signer: ImageSigner, trust: TrustPolicy, subject: Manifest) -> str:
     """Attach a bundle, unless a good one of this signer is there; return the referrer."""
     bundle: bytes | None = None
     for _ in range(MAX_ROUNDS):
         for each in found.signatures_first(registry.referrers(ref))[: found.MAX_SIGNATURES]:
             signature = _read(partial(found.bundle, registry, ref, each))
-            if signature is not None and trust.judge(signature, ref.target).ok:
+            if signature is not None and trust.evaluate(signature, ref.target).ok:
                 return str(ref.pinned(each.digest))
         if bundle is None:
             bundle = forms.bundle(ref, signer)
@@ -101,17 +101,17 @@ def _read(read: Callable[[], Signature | None]) -> Signature | None:
     try:
         return read()
     except GKMError as error:
-        if found.may_pass(error):
+        if found.is_transient(error):
             raise
         return None
 
 
-def _by_same_key(signer: Signer, signature: Signature) -> bool:
+def _by_same_key(signer: ImageSigner, signature: Signature) -> bool:
     return not signature.certificate and signer.key.public.verifies(signature.signature, signature.signed)
 
 
-def _check(trust: Trust, signature: Signature, ref: Reference) -> None:
-    finding = trust.judge(signature, ref.target)
+def _check(trust: TrustPolicy, signature: Signature, ref: Reference) -> None:
+    finding = trust.evaluate(signature, ref.target)
     if not finding.ok:
         raise GKMError(
             Reason.SIGNATURE_INVALID,

@@ -11,7 +11,8 @@ import msgspec
 from msgspec import Struct, field
 
 from gkm.api.errors import GKMError, Reason
-from gkm.images.made import OCI_CONFIG
+from gkm.images.image_manifest import OCI_CONFIG
+from gkm.images.local_image import LocalBlob
 from gkm.images.manifest import (
     MAX_LAYERS,
     OCI_EMPTY,
@@ -22,12 +23,11 @@ from gkm.images.manifest import (
     Manifest,
     decode,
 )
-from gkm.images.packed import PackedBlob
 from gkm.images.reference import Reference
 from gkm.images.registries import push
 from gkm.images.registries.registry import Registry
 from gkm.images.signatures.bundles import BUNDLE_PREFIX
-from gkm.images.signatures.parsing import SIGN_PREDICATE, SIMPLE_SIGNING
+from gkm.images.signatures.signature_formats import SIGN_PREDICATE, SIMPLE_SIGNING
 from gkm.images.signing.forms import LegacyLayer
 
 
@@ -64,27 +64,27 @@ def read_tag(registry: Registry, tag: Reference) -> LegacyTag:
     return LegacyTag(manifest.media_type, tuple(manifest.image().layers), tuple(raw))
 
 
-def write_tag(registry: Registry, tag: Reference, before: LegacyTag, keep: list[int], layer: LegacyLayer) -> None:
+def write_tag(registry: Registry, tag: Reference, before: LegacyTag, retained: list[int], layer: LegacyLayer) -> None:
     """Store a layer behind those of `before` whose numbers are in `keep`.
 
     Raises:
         GKMError: as push.manifest; TOO_LARGE when the tag is full.
     """
-    if len(keep) >= MAX_LAYERS:
+    if len(retained) >= MAX_LAYERS:
         raise GKMError(
             Reason.TOO_LARGE,
-            f"{tag} holds {len(keep)} signatures, more than {MAX_LAYERS} are not read",
+            f"{tag} holds {len(retained)} signatures, more than {MAX_LAYERS} are not read",
             "remove those that are not needed any more",
         )
-    payload = _stored(registry, tag, layer.payload, SIMPLE_SIGNING)
-    layers = [*(before.raw[number] for number in keep), {**payload, "annotations": layer.annotations}]
+    payload = _store_blob(registry, tag, layer.payload, SIMPLE_SIGNING)
+    layers = [*(before.raw[number] for number in retained), {**payload, "annotations": layer.annotations}]
     # Payloads are not compressed, so each is its own diff id; cosign counts them when it adds a signature.
     rootfs = {"type": "layers", "diff_ids": [each["digest"] for each in layers]}
     config = msgspec.json.encode({"architecture": "", "os": "", "config": {}, "rootfs": rootfs})
     manifest = {
         "schemaVersion": 2,
         "mediaType": before.media_type,
-        "config": _stored(registry, tag, config, OCI_CONFIG),
+        "config": _store_blob(registry, tag, config, OCI_CONFIG),
         "layers": layers,
     }
     push.manifest(registry, tag, msgspec.json.encode(manifest), before.media_type)
@@ -101,13 +101,13 @@ def attach(registry: Registry, ref: Reference, subject: Manifest, bundle: bytes)
         "schemaVersion": 2,
         "mediaType": OCI_MANIFEST,
         "artifactType": BUNDLE_PREFIX,
-        "config": _stored(registry, ref, b"{}", OCI_EMPTY),
-        "layers": [_stored(registry, ref, bundle, BUNDLE_PREFIX)],
+        "config": _store_blob(registry, ref, b"{}", OCI_EMPTY),
+        "layers": [_store_blob(registry, ref, bundle, BUNDLE_PREFIX)],
         "subject": {"mediaType": subject.media_type, "digest": subject.digest, "size": len(subject.raw)},
         "annotations": annotations,
     }
     raw = msgspec.json.encode(manifest)
-    digest = Manifest.of(raw, OCI_MANIFEST).digest
+    digest = Manifest.from_bytes(raw, OCI_MANIFEST).digest
     referrer = Descriptor(OCI_MANIFEST, digest, len(raw), annotations, BUNDLE_PREFIX)
     return referrer, push.referrer(registry, ref.pinned(referrer.digest), raw, OCI_MANIFEST)
 
@@ -127,13 +127,13 @@ def list_in_fallback_tag(registry: Registry, ref: Reference, referrer: Descripto
             raise
     if any(each.get("digest") == referrer.digest for each in listed):
         return
-    entry = {**referrer.stated(), "artifactType": referrer.artifact_type, "annotations": referrer.annotations}
+    entry = {**referrer.to_json(), "artifactType": referrer.artifact_type, "annotations": referrer.annotations}
     index = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": [*listed, entry]}
     push.manifest(registry, tag, msgspec.json.encode(index), OCI_INDEX)
 
 
-def _stored(registry: Registry, ref: Reference, data: bytes, media_type: str) -> dict[str, Any]:
-    packed = PackedBlob.of(data, media_type)
-    if not push.is_there(registry, ref, packed.descriptor):
+def _store_blob(registry: Registry, ref: Reference, data: bytes, media_type: str) -> dict[str, Any]:
+    packed = LocalBlob.from_bytes(data, media_type)
+    if not push.blob_exists(registry, ref, packed.descriptor):
         push.blob(registry, ref, packed)
-    return packed.descriptor.stated()
+    return packed.descriptor.to_json()

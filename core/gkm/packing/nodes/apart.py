@@ -5,14 +5,14 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from gkm.packing.domains.capacity import Capacity
-from gkm.packing.values import Group, Place, Request
+from gkm.packing.values import Group, Location, Request
 
 
 @dataclass(slots=True)
 class _Spare:
     group: int
     scope: int
-    place: Place
+    place: Location
     node: str
 
 
@@ -42,10 +42,10 @@ def set_apart(capacity: Capacity, request: Request, groups: Sequence[Group]) -> 
 
 def _nodes(
     capacity: Capacity, groups: Sequence[Group]
-) -> tuple[dict[str, frozenset[int]], dict[Place, dict[str, int]]]:
+) -> tuple[dict[str, frozenset[int]], dict[Location, dict[str, int]]]:
     """Return the scopes of every node that can be used, and the slots left by place and node."""
     scopes: dict[str, frozenset[int]] = {}
-    left: dict[Place, dict[str, int]] = {}
+    left: dict[Location, dict[str, int]] = {}
     kinds, slots = capacity.node_kinds.tolist(), capacity.node_slots.tolist()
     for node, kind, count in zip(capacity.inventory.nodes, kinds, slots, strict=True):
         if kind >= 0:
@@ -63,7 +63,7 @@ def _moved(
     spares: Sequence[_Spare],
     own: Sequence[set[str]],
     scopes: dict[str, frozenset[int]],
-    left: dict[Place, dict[str, int]],
+    left: dict[Location, dict[str, int]],
 ) -> bool:
     for spare in spares:
         if spare.node in own[spare.group]:

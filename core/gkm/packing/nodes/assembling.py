@@ -14,7 +14,7 @@ from gkm.packing.nodes.inside import Seated, Wanted, lay_out
 from gkm.packing.nodes.rooms import Left, rooms
 from gkm.packing.nodes.scopes import seats_by_scope
 from gkm.packing.nodes.spares import Leaving, Placed, place_spares
-from gkm.packing.values import Distance, Group, Place, Request, Share, Spare
+from gkm.packing.values import Distance, Group, Location, Request, Share, Spare
 
 
 @dataclass(slots=True)
@@ -22,7 +22,7 @@ class _Site:
     """Groups of one scope in one domain, as they are laid out."""
 
     scope: int
-    place: Place
+    place: Location
     indices: Sequence[int]
     wanted: Sequence[Wanted]
     seated: Sequence[Seated]

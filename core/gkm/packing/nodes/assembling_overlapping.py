@@ -9,7 +9,7 @@ from gkm.packing.domains.choosing import Chosen
 from gkm.packing.nodes.dealing import Deal
 from gkm.packing.nodes.inside import Seat, Wanted, lay_out
 from gkm.packing.nodes.scopes import Scopes, seats_by_kind, split
-from gkm.packing.values import Distance, Group, Place, Request, Share, Spare
+from gkm.packing.values import Distance, Group, Location, Request, Share, Spare
 
 _DISTANCES = (Distance.NONE, Distance.REGION, Distance.CLUSTER, Distance.BLOCK, Distance.DOMAIN)
 
@@ -119,16 +119,18 @@ def _raised(takers: Sequence[tuple[_Want, int]], stay: _Want, free: int) -> list
     return [(want, count) for want, count in counts.items() if count]
 
 
-def _nearest(place: Place, places: Sequence[Place], seats: Sequence[tuple[int, Seat]]) -> Iterator[tuple[str, Place]]:
+def _nearest(
+    place: Location, places: Sequence[Location], seats: Sequence[tuple[int, Seat]]
+) -> Iterator[tuple[str, Location]]:
     for domain, seat in sorted(seats, key=lambda item: (-_shared(place, places[item[0]]), item[0], item[1].name)):
         for _ in range(seat.slots):
             yield seat.name, places[domain]
 
 
-def _distance(place: Place, other: Place) -> Distance:
+def _distance(place: Location, other: Location) -> Distance:
     return _DISTANCES[_shared(place, other)]
 
 
-def _shared(place: Place, other: Place) -> int:
+def _shared(place: Location, other: Location) -> int:
     """Return how many levels two places share, from the region down: 4 in one domain."""
     return next((level for level in range(4) if place[level] != other[level]), 4)

@@ -7,7 +7,7 @@ first, because what they keep free is stranded; then keys decide, and in a domai
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from gkm.packing.values import Distance, Place
+from gkm.packing.values import Distance, Location
 
 _LEVELS = ((Distance.BLOCK, 3), (Distance.CLUSTER, 2), (Distance.REGION, 1), (Distance.NONE, 0))
 
@@ -16,7 +16,7 @@ class Leaving(NamedTuple):
     """A spare without a slot in the domain of its group. `scope` is that which pays for the group."""
 
     group: int
-    place: Place
+    place: Location
     scope: int
 
 
@@ -24,7 +24,7 @@ class Room(NamedTuple):
     """A node with slots left. `used` says whether groups of the run are in its domain."""
 
     node: str
-    place: Place
+    place: Location
     slots: int
     used: bool
     scopes: frozenset[int]
@@ -35,7 +35,7 @@ class Placed(NamedTuple):
 
     group: int
     node: str
-    place: Place
+    place: Location
     distance: Distance
 
 

@@ -8,7 +8,7 @@ from heapq import heapify, heappop, heappush
 from gkm.packing.domains.capacity import Capacity
 from gkm.packing.nodes.dealing import Deal
 from gkm.packing.replanning.seating import Seated
-from gkm.packing.values import Place, Request, Spare
+from gkm.packing.values import Location, Request, Spare
 
 
 @dataclass(slots=True)
@@ -19,7 +19,7 @@ class Guarded:
     """
 
     seated: Seated
-    place: Place
+    place: Location
     changed: bool
     stood: tuple[Spare, ...]
     spares: list[Spare] = field(default_factory=list)

@@ -14,7 +14,7 @@ from gkm.packing.domains.choosing import Chosen
 from gkm.packing.nodes.dealing import Deal
 from gkm.packing.nodes.inside import Seat, Wanted, lay_out
 from gkm.packing.replanning.standing import Member, Remains
-from gkm.packing.values import Place, Request
+from gkm.packing.values import Location, Request
 
 _POD, _SPARE, _FREE = "pod", "spare", "free"
 
@@ -50,7 +50,7 @@ def seat_again(
     kept = {member.index for members in staying.values() for member in members}
     pods = {index: request.last_pods if index == what.short else request.group_pods for index in what.place}
     waiting = iter([index for index in what.place if index not in kept and index != what.short])
-    ready: dict[Place, list[_Slot]] = {}
+    ready: dict[Location, list[_Slot]] = {}
     for member in (*what.untouched, *(member for members in staying.values() for member in members)):
         for spare in member.spares:
             ready.setdefault(spare.place, []).append(_Slot(spare.node, _SPARE, member.index))

@@ -9,11 +9,11 @@ from gkm.packing.nodes.dealing import Deal
 from gkm.packing.nodes.spares import Leaving, Placed, Room, place_spares
 from gkm.packing.replanning.lacking import Guarded, filled, limits, most_spares
 from gkm.packing.replanning.seating import Seated
-from gkm.packing.values import Distance, Place, Request, Spare
+from gkm.packing.values import Distance, Location, Request, Spare
 
 MAX_LACKING = 100_000
 """Spares without room whose nearness is compared. Of more, those of the groups that have the fewest are looked at."""
-_BEYOND = Place(*4 * (chr(sys.maxunicode),))
+_BEYOND = Location(*4 * (chr(sys.maxunicode),))
 """Comes after every place and shares nothing with any."""
 
 

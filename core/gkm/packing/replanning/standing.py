@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from gkm.packing.domains.capacity import Capacity
-from gkm.packing.values import Distance, Group, Place, Request, Spare
+from gkm.packing.values import Distance, Group, Location, Request, Spare
 
 _DISTANCES = (Distance.NONE, Distance.REGION, Distance.CLUSTER, Distance.BLOCK, Distance.DOMAIN)
 
@@ -84,7 +84,7 @@ def remains(offer: Capacity, request: Request, former: Sequence[Group], numbers:
     return Remains(tuple(untouched), tuple(homes), place, count, -1 if short in staying else short, lenient)
 
 
-def distance(place: Place, other: Place) -> Distance:
+def distance(place: Location, other: Location) -> Distance:
     """Return what two places share, at least."""
     return _DISTANCES[next((level for level in range(4) if place[level] != other[level]), 4)]
 
@@ -162,7 +162,7 @@ class _Seen:
         self._taken.update(stands)
         return Member(group.index, pods, domain, scope, stands, same=same)
 
-    def room(self, name: str, place: Place, scope: int) -> int:
+    def room(self, name: str, place: Location, scope: int) -> int:
         """Return the slots of a node that nobody claimed; 0 if it is elsewhere than it was, or in another scope."""
         number = self._numbers.get(name)
         if number is None or self._offer.inventory.nodes[number].place != place:

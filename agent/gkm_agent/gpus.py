@@ -1,0 +1,88 @@
+"""The GPUs as they were read last, and reading them again and again."""
+
+import logging
+import time
+from collections.abc import Callable
+from threading import Event, Lock, Thread
+
+from gkm.gpus.flap_filter import FlapFilter
+from gkm.gpus.values import Inventory
+
+from gkm_agent import logs
+
+INTERVAL_SECONDS = 60.0
+IMPATIENT_SECONDS = 10.0
+"""A driver that is being restarted answers nothing for a few of these."""
+NOT_READ = Inventory(errors=("they have not been read yet",))
+"""Before the first reading: not "no GPU"."""
+
+
+class GpuWatch:
+    """Reads in a thread of its own, because a hanging driver must not hold up the rest."""
+
+    def __init__(
+        self,
+        read: Callable[[], Inventory],
+        changed: Event,
+        interval: float = INTERVAL_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._read = read
+        self._changed = changed
+        self._interval = interval
+        self._clock = clock
+        self._steadiness = FlapFilter()
+        self._lock = Lock()
+        self._inventory = NOT_READ
+        self._first = Event()
+        self._stop = Event()
+        self._thread = Thread(target=self._run, name="gpus", daemon=True)
+
+    @property
+    def inventory(self) -> Inventory:
+        """Return the last reading."""
+        with self._lock:
+            return self._inventory
+
+    @property
+    def pause(self) -> float:
+        """Return the seconds until the next reading: fewer while GPUs are away, which for some time may soon end."""
+        return (
+            min(IMPATIENT_SECONDS, self._interval)
+            if self._steadiness.has_missing_gpus(self._clock())
+            else self._interval
+        )
+
+    def refresh(self) -> None:
+        """Read now; bounded in time by the reader."""
+        inventory = self._steadiness.filtered(self._read(), self._clock())
+        with self._lock:
+            before, self._inventory = self._inventory, inventory
+        if before.comparable != inventory.comparable:
+            logs.event(
+                "GPUs read",
+                level=logging.WARNING if inventory.errors else logging.INFO,
+                gpus=len(inventory.gpus),
+                driver=inventory.driver_version or None,
+                errors=list(inventory.errors) or None,
+                unusable=[gpu.index for gpu in inventory.gpus if gpu.fatal_fault] or None,
+            )
+            self._changed.set()
+
+    def start(self) -> None:
+        """Begin to read, on the interval; returns at once."""
+        self._thread.start()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for the first reading; return whether it has been made."""
+        return self._first.wait(seconds)
+
+    def stop(self) -> None:
+        """Read no more; a reading under way ends by itself."""
+        self._stop.set()
+
+    def _run(self) -> None:
+        self.refresh()
+        self._first.set()
+        while not self._stop.wait(self.pause):
+            self.refresh()

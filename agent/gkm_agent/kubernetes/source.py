@@ -1,0 +1,166 @@
+"""Caches from the Kubernetes API: both kinds, as far as they are meant for this node and the controller lets them.
+
+An object that cannot be read right now means what it last meant. One that never could be read leaves the source
+incomplete, as a manifest does in static mode: nobody can tell what of this disk is its, so nothing is forgotten.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from threading import Event
+
+from gkm.api.caches import Cache, ClusterGKMCache, GKMCache, verified_digest
+from gkm.api.meta import ObjectMeta
+from gkm.hoststate.names import CacheRef, InvalidName
+from gkm.kube.api import Api, Key, ListSelector
+from gkm.kube.reflector import Reflector
+from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES, NODES, Resource
+from msgspec import Struct
+
+from gkm_agent import logs
+from gkm_agent.caches.model import PullHold, WantedCache, pull_secrets
+
+MAX_SHOWN = 20
+"""Names of caches in one line of the log."""
+
+
+class NodeView(Struct, frozen=True):
+    """What we read of our own Node."""
+
+    metadata: ObjectMeta
+
+
+_OWN_NODE: Resource[NodeView] = Resource(NODES.api_version, NODES.kind, NODES.plural, namespaced=False, type=NodeView)
+
+
+class KubernetesSource:
+    """The CacheSource of the Kubernetes API. It also knows our own Node, for its labels and its uid.
+
+    `registered_anew` is called when our Node is another one than before: what belonged to that one goes with it.
+    """
+
+    def __init__(self, api: Api, node: str, changed: Event, registered_anew: Callable[[], None] = lambda: None) -> None:
+        self._name = node
+        self._changed = changed
+        self._registered_anew = registered_anew
+        self._uid = ""
+        self._caches: Reflector[GKMCache] = Reflector(api, GKMCACHES, self._on_change)
+        self._cluster_caches: Reflector[ClusterGKMCache] = Reflector(api, CLUSTERGKMCACHES, self._on_change)
+        own = ListSelector(fields=f"metadata.name={node}")
+        self._nodes: Reflector[NodeView] = Reflector(api, _OWN_NODE, self._on_node, selector=own)
+        self._parts = (self._nodes, self._caches, self._cluster_caches)
+        self._labels: dict[str, str] | None = None
+        self._unknown: frozenset[Key] = frozenset()
+
+    @property
+    def synced(self) -> bool:
+        """See CacheSource; never before our Node was seen, nor while a cache is there of which nothing is known."""
+        listed = all(part.synced.is_set() for part in self._parts)
+        return listed and self._labels is not None and not self._never_read()
+
+    @property
+    def node(self) -> NodeView | None:
+        """Return our Node as it was last seen, None before that and when there is none."""
+        return self._nodes.get(self._name)
+
+    def caches(self) -> list[WantedCache]:
+        """See CacheSource; before the Node is known nothing is, for nobody can tell what is meant for it.
+
+        A Node that has gone (a kubelet registers it anew) takes no cache with it.
+        """
+        self._log_unread(self._never_read())
+        labels = self._labels
+        if labels is None:
+            return []
+        objects: list[Cache] = [*self._caches.values(), *self._cluster_caches.values()]
+        found = (wanted_of(cache) for cache in objects if is_for(cache, labels))
+        return sorted((cache for cache in found if cache is not None), key=lambda cache: str(cache.ref))
+
+    def start(self) -> None:
+        """See CacheSource."""
+        for part in self._parts:
+            part.start()
+
+    def wait(self, seconds: float) -> bool:
+        """See CacheSource."""
+        deadline = time.monotonic() + seconds
+        return all(part.synced.wait(max(0.0, deadline - time.monotonic())) for part in self._parts)
+
+    def stop(self) -> None:
+        """See CacheSource."""
+        for part in self._parts:
+            part.close()
+
+    def _never_read(self) -> frozenset[Key]:
+        """Return the caches that are there and of which nothing was ever read."""
+        parts: tuple[Reflector[GKMCache] | Reflector[ClusterGKMCache], ...] = (self._caches, self._cluster_caches)
+        # `unreadable` first: what is read in between is then known.
+        found = ((part, namespace, name) for part in parts for namespace, name in part.unreadable)
+        return frozenset((namespace, name) for part, namespace, name in found if part.get(name, namespace) is None)
+
+    def _log_unread(self, unknown: frozenset[Key]) -> None:
+        if unknown != self._unknown:
+            self._unknown = unknown
+            shown = [
+                f"GKMCache {namespace}/{name}" if namespace else f"ClusterGKMCache {name}"
+                for namespace, name in sorted(unknown)[:MAX_SHOWN]
+            ]
+            why = "nothing is forgotten or collected until they are read" if unknown else None
+            level = logging.ERROR if unknown else logging.INFO
+            logs.event("caches that cannot be read", level=level, count=len(unknown), caches=shown or None, why=why)
+
+    def _on_change(self, _old: object, _new: object) -> None:
+        self._changed.set()
+
+    def _on_node(self, old: NodeView | None, new: NodeView | None) -> None:
+        if new is not None:
+            self._labels = new.metadata.labels
+            before, self._uid = self._uid, new.metadata.uid
+            if before not in ("", self._uid):
+                self._registered_anew()
+        # The kubelet writes its Node every few minutes and the status of it more often; only labels mean us.
+        if old is None or new is None or _what_matters(old) != _what_matters(new):
+            self._changed.set()
+
+
+def _what_matters(node: NodeView) -> tuple[str, dict[str, str]]:
+    """Return what of a Node matters to us."""
+    return node.metadata.uid, node.metadata.labels
+
+
+def is_for(cache: Cache, labels: dict[str, str]) -> bool:
+    """Return whether a cache is meant for a node with these labels, and not being deleted."""
+    wanted = cache.spec.node_selector.items()
+    return cache.metadata.deletion_timestamp is None and all(labels.get(key) == value for key, value in wanted)
+
+
+def wanted_of(cache: Cache) -> WantedCache | None:
+    """Return what an object asks of this node; None for a name that cannot be a directory of ours."""
+    try:
+        ref = CacheRef(cache.metadata.namespace or None, cache.metadata.name)
+    except InvalidName as error:
+        logs.event("cache passed over", level=logging.WARNING, why=str(error))
+        return None
+    digest = verified_digest(cache)
+    wanted = WantedCache(
+        ref,
+        cache.spec.image,
+        digest,
+        selected=bool(cache.spec.node_selector),
+        pull_secrets=pull_secrets(cache),
+        uid=cache.metadata.uid,
+    )
+    return wanted if digest is not None else replace(wanted, hold=_hold_of(cache))
+
+
+def _hold_of(cache: Cache) -> PullHold:
+    condition = cache.status.condition("Verified")
+    resolved = cache.status.image == cache.spec.image
+    # What leads to no digest has none in the status, and yet the condition may be about it.
+    said = resolved or (condition is not None and condition.observed_generation == cache.metadata.generation)
+    if condition is None or not said or condition.status == "True":
+        return PullHold("", "waiting for the controller to resolve and verify the image")
+    if condition.status == "False" and resolved:
+        return PullHold(condition.reason, condition.message, final=True, digest=cache.status.resolved_digest or "")
+    return PullHold(condition.reason, f"waiting for the controller to verify the image: {condition.message}")

@@ -1,0 +1,1 @@
+"""Images on their way to the node: queue, workers, retries and progress."""

@@ -1,0 +1,1 @@
+"""The reconcile loop: observe the node, decide per cache, apply."""

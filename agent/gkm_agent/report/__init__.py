@@ -1,0 +1,1 @@
+"""What the node publishes: status documents, their size limit and their objects."""

@@ -1,0 +1,97 @@
+"""What a node says about itself, from pointers, checks, records and GPUs. Pure."""
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+
+from gkm.api.meta import timestamp
+from gkm.api.nodes import NodeCacheStatus, NodeStatus, PodUse
+from gkm.gpus import preflight
+from gkm.gpus.groups import groups
+from gkm.gpus.values import Inventory
+from gkm.hoststate.escaping import escape
+from gkm.hoststate.names import CacheRef
+from gkm.hoststate.pointers import CacheState, Pointer
+from gkm.hoststate.records import VolumeRecord
+
+from gkm_agent.caches.decisions import Observed
+
+MAX_PODS = 500
+"""Pods listed for one cache: an object of the API has at most 1.5 MiB, and a kubelet runs a few hundred pods."""
+
+
+def statuses(
+    known: Mapping[CacheRef, Observed], records: Iterable[VolumeRecord], inventory: Inventory
+) -> dict[str | None, NodeStatus]:
+    """Return {scope: status} for every scope that has caches, or pods that still use a deleted one.
+
+    Of a cache without a pointer nothing is said yet.
+    """
+    pointed = {ref: (cache.pointer, cache) for ref, cache in known.items() if cache.pointer is not None}
+    users: dict[CacheRef, list[VolumeRecord]] = {}
+    # An empty volume uses nothing, and its cache may be a name that a pod made up.
+    for record in sorted((one for one in records if one.digest), key=lambda record: record.volume_id):
+        users.setdefault(record.ref, []).append(record)
+    caches: dict[str | None, dict[str, NodeCacheStatus]] = {}
+    for ref in sorted({*pointed, *users}, key=lambda ref: (ref.namespace or "", ref.name)):
+        using = users.get(ref, [])
+        status = _wanted(*pointed[ref], using, inventory) if ref in pointed else _deleting(using)
+        caches.setdefault(ref.namespace, {})[ref.name] = status
+    gpus = groups(inventory.gpus)
+    return {scope: NodeStatus(gpus=gpus, caches=of_scope) for scope, of_scope in caches.items()}
+
+
+def summary(status: NodeStatus) -> str:
+    """Return what a printer column shows: `2 Ready, 1 Incompatible`."""
+    counts: dict[str, int] = {}
+    for cache in status.caches.values():
+        counts[cache.state] = counts.get(cache.state, 0) + 1
+    return ", ".join(f"{counts[state.value]} {state.value}" for state in _ORDER if state.value in counts)
+
+
+_ORDER = (
+    CacheState.READY,
+    CacheState.EXTRACTING,
+    CacheState.DOWNLOADING,
+    CacheState.PENDING,
+    CacheState.INCOMPATIBLE,
+    CacheState.FAILED,
+    CacheState.DELETING,
+)
+
+
+def _wanted(pointer: Pointer, known: Observed, using: list[VolumeRecord], inventory: Inventory) -> NodeCacheStatus:
+    check, attempt = known.check, known.attempt
+    judged = check is not None and check.digest == pointer.digest and check.image == pointer.image
+    fit = preflight.check(check.targets, inventory.gpus) if check is not None and judged else None
+    return NodeCacheStatus(
+        state=pointer.state.value,
+        digest=pointer.digest or None,
+        compatible_gpus=list(fit.compatible) if fit else [],
+        incompatible_gpus=list(fit.incompatible) if fit else [],
+        reason=escape(pointer.reason)[:64],
+        message=escape(pointer.message)[:1024],
+        size_bytes=pointer.size_bytes,
+        progress=pointer.progress,
+        pods=_pods(using),
+        next_try=_moment(attempt.next_try) if attempt and pointer.state is CacheState.FAILED else None,
+        last_updated=pointer.updated or None,
+    )
+
+
+def _deleting(using: list[VolumeRecord]) -> NodeCacheStatus:
+    return NodeCacheStatus(
+        state=CacheState.DELETING.value,
+        digest=using[0].digest,
+        message="deleted; kept until the pods that mount it are gone",
+        pods=_pods(using),
+    )
+
+
+def _pods(using: list[VolumeRecord]) -> list[PodUse]:
+    return [
+        PodUse(record.pod_namespace, record.pod_name, record.volume_id, record.digest) for record in using[:MAX_PODS]
+    ]
+
+
+def _moment(seconds: float) -> str:
+    return timestamp(datetime.fromtimestamp(seconds, UTC))

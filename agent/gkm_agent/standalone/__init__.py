@@ -1,0 +1,1 @@
+"""Source and sinks of an agent without a cluster: manifests and files."""

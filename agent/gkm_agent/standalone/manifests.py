@@ -1,0 +1,107 @@
+"""Manifests as text: caches and the Secrets they name, in YAML of several documents; nothing else is let pass."""
+
+import base64
+from collections.abc import Iterator
+from dataclasses import dataclass
+from dataclasses import field as dataclass_field
+from typing import Any
+
+import msgspec
+import yaml
+from gkm.api import documents
+from gkm.api.caches import Cache, GKMCache
+from gkm.api.meta import API_VERSION, ObjectMeta
+from gkm.hoststate.names import CacheRef, InvalidName
+from msgspec import Struct, field
+
+from gkm_agent.caches.model import WantedCache, pull_secrets
+
+DEFAULT_NAMESPACE = "default"  # as kubectl
+MAX_DOCUMENTS = 1000
+
+
+class BadManifest(ValueError):
+    """A manifest that cannot be used; the message says which document and why."""
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML without aliases: a few lines of them can stand for gigabytes."""
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:  # noqa: ANN401 -- as yaml has it
+        if self.check_event(yaml.AliasEvent):
+            raise BadManifest("aliases are not used in manifests")
+        return super().compose_node(parent, index)
+
+
+class _SecretData(Struct, rename="camel"):
+    """A Secret, as `kubectl get secret -o yaml` prints it, or with its text in the clear."""
+
+    metadata: ObjectMeta
+    data: dict[str, str] = field(default_factory=dict)
+    string_data: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Manifests:
+    """What a file holds: caches, and the data of Secrets (base64) by namespace and name; never shown."""
+
+    caches: tuple[WantedCache, ...] = ()
+    secrets: dict[tuple[str, str], dict[str, str]] = dataclass_field(default_factory=dict, repr=False)
+
+
+def manifests_in(text: bytes) -> Manifests:
+    """Return what a file holds.
+
+    Raises:
+        BadManifest: it is not YAML, or one of its documents is neither a cache nor a Secret.
+    """
+    caches: list[WantedCache] = []
+    secrets: dict[tuple[str, str], dict[str, str]] = {}
+    for number, document in enumerate(_documents(text), 1):
+        if isinstance(document, dict) and (document.get("apiVersion"), document.get("kind")) == ("v1", "Secret"):
+            secrets |= _secret(document, number)
+        else:
+            caches.append(_wanted(document, number))
+    return Manifests(tuple(caches), secrets)
+
+
+def _documents(text: bytes) -> Iterator[object]:
+    count = 0
+    try:
+        documents.check(text)
+        for document in yaml.load_all(text, Loader=_Loader):
+            if document is not None:
+                count += 1
+                yield document
+            if count > MAX_DOCUMENTS:
+                raise BadManifest(f"more than {MAX_DOCUMENTS} documents")
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        if isinstance(error, BadManifest):
+            raise
+        raise BadManifest(f"not YAML: {' '.join(str(error).split())[:300]}") from error
+
+
+def _wanted(document: object, number: int) -> WantedCache:
+    where = f"document {number}"
+    try:
+        cache: Cache = msgspec.convert(document, type=Cache)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise BadManifest(f"{where}: {error}") from error
+    if cache.api_version != API_VERSION:
+        raise BadManifest(f"{where}: apiVersion is {cache.api_version[:60]!r}, not {API_VERSION}")
+    namespace = (cache.metadata.namespace or DEFAULT_NAMESPACE) if isinstance(cache, GKMCache) else None
+    try:
+        ref = CacheRef(namespace, cache.metadata.name)
+    except InvalidName as error:
+        raise BadManifest(f"{where}: {error}") from error
+    return WantedCache(ref, cache.spec.image, pull_secrets=pull_secrets(cache))
+
+
+def _secret(document: object, number: int) -> dict[tuple[str, str], dict[str, str]]:
+    try:
+        secret = msgspec.convert(document, type=_SecretData)
+    except (msgspec.ValidationError, RecursionError) as error:
+        # What the error says of a wrong value is its type and its place, not the value.
+        raise BadManifest(f"document {number}: a Secret that cannot be read: {error}") from error
+    clear = {key: base64.b64encode(text.encode()).decode() for key, text in secret.string_data.items()}
+    return {(secret.metadata.namespace or DEFAULT_NAMESPACE, secret.metadata.name): secret.data | clear}

@@ -1,0 +1,1 @@
+"""The store on the node's disk: pointers, catalog, budget, eviction and integrity."""

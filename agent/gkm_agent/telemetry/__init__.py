@@ -1,0 +1,1 @@
+"""Metrics and health of the agent, and the server that exposes them."""

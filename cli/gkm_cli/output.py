@@ -1,0 +1,77 @@
+"""What a command prints: a table for people, JSON or YAML for programs (stable: fields are added, never renamed)."""
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from gkm.api import documents
+from gkm.hoststate.escaping import escape, escape_json
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+EXIT_NEGATIVE = 3
+"""Exit code when the answer is "no": not verified, not compatible."""
+
+
+class Output(StrEnum):
+    """How an answer is written."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+
+
+OutputOption = Annotated[Output, typer.Option("-o", "--output", help="How the answer is written.")]
+
+
+class NegativeResult(Exception):
+    """The command ran, and the answer is "no"."""
+
+
+class UsageError(Exception):
+    """What was typed cannot be meant: the message says what, and what to type instead."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(f"{message}; {hint}")
+
+
+def show(result: Any, output: Output, print_text: Callable[[], object]) -> None:  # noqa: ANN401 -- any JSON
+    """Print `answer` for programs, or let `people` print it for people."""
+    if output is Output.TABLE:
+        print_text()
+    elif output is Output.JSON:
+        sys.stdout.write(escape_json(_json(result), ascii_only=not takes_unicode()) + "\n")
+    else:
+        sys.stdout.write(documents.encode(result, ascii_only=not takes_unicode()))
+
+
+def takes_unicode() -> bool:
+    """Return whether standard output can show every character."""
+    return "utf" in (sys.stdout.encoding or "").lower()
+
+
+def _json(answer: Any) -> str:  # noqa: ANN401 -- any JSON
+    try:
+        return msgspec.json.format(msgspec.json.encode(answer), indent=2).decode()
+    except UnicodeEncodeError:  # a file name need not be text; its halves of surrogate pairs are
+        return json.dumps(msgspec.to_builtins(answer), indent=2)
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Print rows under a header, as kubectl does; what rows hold is text, never markup or a command."""
+    drawn = Table(box=None, pad_edge=False, header_style="", padding=(0, 2, 0, 0))
+    for column in columns:
+        drawn.add_column(column.upper(), overflow="fold")
+    for row in rows:
+        drawn.add_row(*(Text(escape(str(cell))) for cell in row))
+    Console(soft_wrap=not sys.stdout.isatty()).print(drawn)
+
+
+def line(text: str) -> None:
+    """Print a line: what comes from outside stands in it escaped."""
+    sys.stdout.write(escape(text) + "\n")

@@ -1,0 +1,138 @@
+"""What `gkm plan` answers to programs, as in design/cli.md: fields are added, never renamed. Pure."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+from gkm.api.plans import PlanFragmentation
+from gkm.packing.explaining import Explanation
+from gkm.packing.fragmentation import Fragmentation
+from gkm.packing.inventory_of import Usable
+from gkm.packing.replanning.values import Replanned
+from gkm.packing.values import Fix, Level, Metrics, Plan, Refusal
+from gkm.packing.written import written
+from gkm.topology.quarantine import Quarantined
+
+from gkm_cli.plan.run_batch import BatchDecision, RefusedRun
+from gkm_cli.plan.runs import ParsedRun
+from gkm_cli.plan.single_run import RunDecision
+from gkm_cli.plan.unused_nodes import counts, unused_nodes
+from gkm_cli.plan.unused_nodes import quarantined as set_aside
+
+Json = dict[str, Any]
+
+
+def run_result(decision: RunDecision, notes: Sequence[str]) -> Json:
+    """Return the answer for one run: the spec of its PlacementPlan, or why there is none, and what was not used."""
+    outcome, why = decision.outcome, decision.explanation
+    if isinstance(outcome, Refusal):
+        answer = {"feasible": False, **_refusal(outcome), "fixes": _fixes(decision.fixes)}
+    else:
+        answer = _spec(decision.run, outcome, decision.fragmentation)
+        if why:
+            answer["explanation"] = _explanation(why)
+        if decision.replanned:
+            answer["replanned"] = _replanned(decision.replanned)
+    return answer | unused_nodes(decision.usable) | {"notes": [*decision.omitted_fixes, *notes]}
+
+
+def batch_result(queue: BatchDecision, quarantined: Iterable[Quarantined], notes: Sequence[str]) -> Json:
+    """Return the answer for several runs."""
+    batch = queue.batch
+    answer: Json = {
+        "admitted": [{"run": run.qualified_name, **_spec(run, plan)} for run, plan in queue.admitted],
+        "rejected": [_rejected(refused, queue.usable[refused.run.qualified_name]) for refused in queue.refused],
+        "objective": batch.objective,
+        "bound": batch.bound,
+        "gap": batch.gap,
+        "domains": batch.domains,
+        "solver": batch.solver,
+        "cutShort": batch.cut_short,
+        "priorities": [
+            {"priority": one.priority, "asked": one.asked, "admitted": one.admitted, "bound": one.bound}
+            for one in batch.reached
+        ],
+        "fragmentation": msgspec.to_builtins(_fragmentation(queue.fragmentation)),
+    }
+    if queue.what_if:
+        changed = queue.what_if
+        answer["whatIf"] = {
+            "run": queue.extra,
+            "admitted": changed.plan is not None,
+            "displaced": list(changed.displaced),
+            "gained": list(changed.gained),
+            "moved": list(changed.moved),
+            "objectiveBefore": changed.before.objective,
+        }
+    return answer | {"quarantined": set_aside(quarantined), "notes": list(notes)}
+
+
+def _spec(run: ParsedRun, plan: Plan, fragmentation: Fragmentation | None = None) -> Json:
+    whole = written(plan, run.spec.flavor, _fragmentation(fragmentation) if fragmentation else None)
+    spec: Json = msgspec.to_builtins(msgspec.structs.replace(whole, labels=run.spec.labels))
+    return spec
+
+
+def _fragmentation(fragmentation: Fragmentation) -> PlanFragmentation:
+    return PlanFragmentation(fragmentation.expected_unusable_gpus, fragmentation.largest_group)
+
+
+def _refusal(refusal: Refusal) -> Json:
+    return {
+        "reason": "OutsideScopes" if refusal.level is Level.SCOPE else "DoesNotFit",
+        "bindingLevel": refusal.level.value,
+        "largestFeasibleGroups": refusal.largest_groups,
+        "message": refusal.message,
+    }
+
+
+def _rejected(refused: RefusedRun, usable: Usable) -> Json:
+    details = _refusal(refused.refusal) | {"fitsAlone": refused.fits_alone, "fixes": _fixes(refused.fixes)}
+    return {"run": refused.run.qualified_name, **details, "unusedNodes": counts(usable)}
+
+
+def _fixes(fixes: Iterable[Fix]) -> list[Json]:
+    return [
+        {"kind": fix.kind.value, "message": fix.sentence, "changes": dict(fix.changes), "least": fix.least}
+        for fix in fixes
+    ]
+
+
+def _explanation(why: Explanation) -> Json:
+    return {
+        "alternatives": [
+            {"policy": each.policy.value, "chosen": each.chosen, **_figures(each.metrics), "problem": each.problem}
+            for each in why.alternatives
+        ],
+        "reasons": list(why.reasons),
+    }
+
+
+def _figures(metrics: Metrics | None) -> Json:
+    if metrics is None:
+        return {}
+    return {
+        "domains": metrics.domains,
+        "blocks": metrics.blocks,
+        "strandedGPUs": metrics.stranded_gpus,
+        "sparesElsewhere": metrics.spares_elsewhere,
+        "pristineDomains": metrics.pristine_domains,
+    }
+
+
+def _replanned(replanned: Replanned) -> Json:
+    return {
+        "kept": list(replanned.kept),
+        "repaired": [
+            {
+                "group": repair.group,
+                "lost": {share.node: share.gpus for share in repair.lost},
+                "taken": {share.node: share.gpus for share in repair.taken},
+                "spares": repair.spares,
+            }
+            for repair in replanned.repaired
+        ],
+        "moved": list(replanned.moved),
+        "sparesUsed": replanned.spares_used,
+        "reasons": list(replanned.reasons),
+    }

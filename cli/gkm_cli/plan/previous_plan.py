@@ -1,0 +1,66 @@
+"""The plan that a run has already, out of a file: a PlacementPlan, or what `gkm plan -o json` printed."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from gkm.api.grammar import count_of
+from gkm.api.plans import PlanSpec
+from gkm.packing.replanning.values import Standing
+from gkm.packing.values import Group
+from gkm.packing.written import PlanUnreadable, groups_of
+
+from gkm_cli.output import UsageError
+from gkm_cli.plan import files
+from gkm_cli.plan.objects import ObjectsUnreadable, objects, single_mapping
+
+MAX_BYTES = 64 << 20
+_HINT = "give the run's PlacementPlan, or what `gkm plan -o json` printed for it"
+
+
+@dataclass(frozen=True, slots=True)
+class PreviousPlan:
+    """The groups that a run has, and the GPUs by node that they and their spares take."""
+
+    placement: Standing
+    gpus_by_node: Mapping[str, int]
+
+
+def read(path: Path) -> PreviousPlan:
+    """Return the plan in a file.
+
+    Raises:
+        OSError: it cannot be read.
+        WrongUsage: it holds no plan, or several, or one that cannot be.
+    """
+    text = files.read_all(path, MAX_BYTES)
+    try:
+        spec = msgspec.convert(_spec(text), type=PlanSpec)
+        groups = groups_of(spec)
+        return PreviousPlan(Standing(groups), _gpus_by_node(groups))
+    except (ObjectsUnreadable, PlanUnreadable, msgspec.ValidationError, ValueError, RecursionError) as error:
+        said = ascii(" ".join(str(error).split())[:300])[1:-1]
+        raise UsageError(f"--standing {files.name(path)}: {said}", _HINT) from error
+
+
+def _spec(text: bytes) -> Any:  # noqa: ANN401 -- converted by the caller
+    spec = single_mapping(text)
+    if spec is not None:
+        return spec
+    found = objects(text, "PlacementPlan")
+    if len(found) > 1:
+        raise ObjectsUnreadable(f"it holds {count_of(len(found), 'plan')}")
+    return found[0].value.get("spec")
+
+
+def _gpus_by_node(groups: tuple[Group, ...]) -> Counter[str]:
+    gpus_by_node: Counter[str] = Counter()
+    for group in groups:
+        for node, gpus in group.nodes:
+            gpus_by_node[node] += gpus
+        for spare in group.spares:
+            gpus_by_node[spare.node] += spare.gpus
+    return gpus_by_node

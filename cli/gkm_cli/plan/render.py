@@ -1,0 +1,142 @@
+"""One run's answer for people: the verdict, the domains as a picture, groups, other policies, what stays, and why."""
+
+from collections.abc import Sequence
+
+from gkm.api.grammar import agree, count_of
+from gkm.packing.explaining import Alternative
+from gkm.packing.fragmentation import Fragmentation
+from gkm.packing.inventory_of import Usable
+from gkm.packing.replanning.values import Replanned
+from gkm.packing.values import Plan, Policy, Refusal
+from gkm.topology.quarantine import Quarantined
+
+from gkm_cli.plan.render_domains import render_domains, render_groups
+from gkm_cli.plan.single_run import RunDecision
+from gkm_cli.plan.terminal import Terminal
+
+MAX_QUARANTINED = 8
+_COMPARED = {
+    Policy.FEWEST_DOMAINS: "uses fewer domains",
+    Policy.FEWEST_BLOCKS: "uses fewer blocks",
+    Policy.LEAST_WASTE: "strands fewer GPUs",
+}
+
+
+def render_run(decision: RunDecision, notes: Sequence[str]) -> None:
+    """Print the answer for one run."""
+    terminal = Terminal()
+    outcome = decision.outcome
+    if isinstance(outcome, Refusal):
+        refusal(terminal, decision.run.qualified_name, outcome)
+        if decision.fixes:
+            terminal.heading("Each of these alone would make it fit:")
+            terminal.numbered(fix.sentence for fix in decision.fixes)
+    else:
+        _plan(terminal, decision, outcome)
+    _unused(terminal, decision.usable)
+    render_notes(terminal, [*decision.omitted_fixes, *notes])
+
+
+def refusal(terminal: Terminal, name: str, refused: Refusal) -> None:
+    """Print why a run does not fit."""
+    terminal.line(f"{name} does not fit: {refused.message}", "bold red")
+    terminal.line(f"level {refused.level.value}; largest that fits: {count_of(refused.largest_groups, 'whole group')}")
+
+
+def verdict(plan: Plan, *, again: bool = False) -> str:
+    """Return what a plan is, and how good, in one sentence; `again` says that the run had one before."""
+    figures, asked = plan.metrics, plan.request
+    sizes = f"{count_of(len(plan.groups), 'group')} of {count_of(asked.group_gpus, 'GPU')}"
+    if plan.gpus % asked.group_gpus:
+        sizes += " (the last smaller)"
+    smaller = f" instead of {asked.gpus}" if plan.gpus < asked.gpus else ""
+    where = f"{count_of(figures.domains, 'domain')} of {count_of(figures.blocks, 'block')}"
+    spares = f", {count_of(asked.spares, 'spare pod')} a group" if asked.spares else ""
+    gpus, stranded = count_of(plan.gpus, "GPU"), count_of(figures.stranded_gpus, "GPU")
+    proof = _proof(plan, again=again)
+    return f"{sizes}, {gpus}{smaller}{spares}, in {where}; {stranded} stranded; gap {figures.gap}{proof}"
+
+
+def render_quarantined(terminal: Terminal, entries: Sequence[Quarantined]) -> None:
+    """Print the nodes that are set aside, each with the reason."""
+    if entries:
+        terminal.heading(f"Quarantined, {count_of(len(entries), 'node')}: no run uses them until somebody mends this")
+        rows = [(entry.node, entry.why.value, entry.message) for entry in entries]
+        terminal.table(("node", "reason", "what is wrong"), rows[:MAX_QUARANTINED])
+        if len(rows) > MAX_QUARANTINED:
+            terminal.line(f"... and {len(rows) - MAX_QUARANTINED} more nodes; -o json has all")
+
+
+def render_fragmentation(terminal: Terminal, fragmentation: Fragmentation) -> None:
+    """Print what is free after the plan, and how much of it is of use."""
+    free = f"{count_of(fragmentation.free_gpus, 'GPU')} {agree(fragmentation.free_gpus, 'is', 'are')} free"
+    terminal.line(
+        f"after this {free}; the usual groups could not use {fragmentation.expected_unusable_gpus:g} of "
+        f"them, and the largest group that still fits has {count_of(fragmentation.largest_group, 'GPU')}"
+    )
+
+
+def render_notes(terminal: Terminal, notes: Sequence[str]) -> None:
+    """Print what a person should know of the lists."""
+    for note in notes:
+        terminal.line(f"note: {note}", "yellow")
+
+
+def _plan(terminal: Terminal, decision: RunDecision, plan: Plan) -> None:
+    terminal.line(
+        f"{decision.run.qualified_name} fits: {verdict(plan, again=decision.replanned is not None)}", "bold green"
+    )
+    if decision.replanned:
+        _changes(terminal, decision.replanned)
+    render_domains(terminal, plan.groups, decision.inventory)
+    render_groups(terminal, plan.groups)
+    if decision.explanation:
+        terminal.heading("What other policies would give")
+        _alternatives(terminal, decision.explanation.alternatives)
+        terminal.heading("Why")
+        for reason in (*decision.explanation.reasons, *(decision.replanned.reasons if decision.replanned else ())):
+            terminal.line(f"- {reason}")
+    if decision.fragmentation:
+        terminal.heading("What stays")
+        render_fragmentation(terminal, decision.fragmentation)
+
+
+def _proof(plan: Plan, *, again: bool) -> str:
+    policy, figures = plan.request.policy, plan.metrics
+    if not figures.gap:
+        return f": no plan {_COMPARED[policy]}"
+    if again:
+        return f" to the bound of {figures.lower_bound} for a plan that leaves no group where it was"
+    # Where spares leave or ceilings bind, the bound sees less than the planner (calculus.md, Proof).
+    return f" to the simple bound of {figures.lower_bound}, which leaves spares and scopes aside; the plan is the best"
+
+
+def _changes(terminal: Terminal, replanned: Replanned) -> None:
+    terminal.line(
+        f"groups that stay: {len(replanned.kept)}, that stay in their domains with other nodes: "
+        f"{len(replanned.repaired)}, that move: {len(replanned.moved)}; spare pods used: {replanned.spares_used}"
+    )
+
+
+def _alternatives(terminal: Terminal, alternatives: Sequence[Alternative]) -> None:
+    rows: list[tuple[str | int, ...]] = []
+    for each in alternatives:
+        figures = each.metrics
+        policy = f"{each.policy.value}{' *' if each.chosen else ''}"
+        if figures is None:
+            rows.append((policy, "", "", "", "", each.problem))
+        else:
+            found = (figures.domains, figures.blocks, figures.stranded_gpus, figures.spares_elsewhere)
+            rows.append((policy, *found, "chosen" if each.chosen else ""))
+    terminal.table(("policy", "domains", "blocks", "stranded", "spares elsewhere", ""), rows)
+
+
+def _unused(terminal: Terminal, usable: Usable) -> None:
+    total = len(usable.nodes) + sum(usable.counts.values())
+    counted = ", ".join(f"{why.value} {count}" for why, count in sorted(usable.counts.items()))
+    terminal.heading(f"Nodes: {len(usable.nodes)} of {total} may be used{f'; not used: {counted}' if counted else ''}")
+    for entry in usable.overcommitted[:MAX_QUARANTINED]:
+        terminal.line(
+            f"node {entry.node} has {count_of(entry.total, 'GPU')}, and pods take {entry.taken}: none counts as free"
+        )
+    render_quarantined(terminal, usable.quarantined)

@@ -1,0 +1,85 @@
+"""Several runs' answer for people: how good the batch is, what is admitted and where, what is not and why."""
+
+from collections.abc import Sequence
+
+from gkm.api.grammar import agree, count_of
+from gkm.topology.quarantine import Quarantined
+
+from gkm_cli.plan.render import render_fragmentation, render_notes, render_quarantined
+from gkm_cli.plan.render_domains import render_domains
+from gkm_cli.plan.run_batch import BatchDecision
+from gkm_cli.plan.terminal import Terminal
+
+MAX_REFUSED = 16
+
+
+def render_batch(queue: BatchDecision, quarantined: Sequence[Quarantined], notes: Sequence[str]) -> None:
+    """Print the answer for several runs."""
+    terminal = Terminal()
+    _verdict(terminal, queue)
+    _what_if(terminal, queue)
+    if queue.admitted:
+        _admitted(terminal, queue)
+        groups = [group for _, plan in queue.admitted for group in plan.groups]
+        render_domains(terminal, groups, queue.inventory)
+    _refused(terminal, queue)
+    terminal.heading("What stays")
+    render_fragmentation(terminal, queue.fragmentation)
+    render_quarantined(terminal, quarantined)
+    render_notes(terminal, notes)
+
+
+def _verdict(terminal: Terminal, queue: BatchDecision) -> None:
+    batch = queue.batch
+    runs = len(batch.admitted) + len(batch.rejected)
+    proof = "no batch admits more" if not batch.gap else f"no batch admits more than {batch.bound}"
+    late = "; the search ran out of time" if batch.cut_short else ""
+    fitting = f"{len(batch.admitted)} of {count_of(runs, 'run')} {agree(runs, 'fits', 'fit')}"
+    verdict = f"{fitting}: {count_of(batch.objective, 'GPU')}; gap {batch.gap}: {proof}{late}"
+    terminal.line(verdict, "bold green" if not batch.rejected else "bold red")
+
+
+def _what_if(terminal: Terminal, queue: BatchDecision) -> None:
+    changed = queue.what_if
+    if changed is None:
+        return
+    before, after = changed.before.objective, changed.after.objective
+    fits = "fits" if changed.plan else "does not fit"
+    admitted = f"{count_of(before, 'GPU')} {agree(before, 'is', 'are')} admitted without it, {after} with it"
+    terminal.line(f"{queue.extra}, one more, {fits}: {admitted}")
+    for word, names in (("displaced", changed.displaced), ("gained", changed.gained), ("moved", changed.moved)):
+        if names:
+            more = f" and {len(names) - MAX_REFUSED} more" if len(names) > MAX_REFUSED else ""
+            terminal.line(f"{word}: {', '.join(names[:MAX_REFUSED])}{more}")
+
+
+def _admitted(terminal: Terminal, queue: BatchDecision) -> None:
+    terminal.heading("Admitted, in the order of planning")
+    rows = [
+        (
+            run.qualified_name,
+            run.spec.priority,
+            plan.gpus,
+            len(plan.groups),
+            plan.metrics.domains,
+            plan.metrics.blocks,
+            plan.metrics.stranded_gpus,
+            plan.metrics.spares_elsewhere,
+        )
+        for run, plan in queue.admitted
+    ]
+    columns = ("run", "priority", "gpus", "groups", "domains", "blocks", "stranded", "spares elsewhere")
+    terminal.table(columns, rows, "runs")
+
+
+def _refused(terminal: Terminal, queue: BatchDecision) -> None:
+    if not queue.refused:
+        return
+    terminal.heading("Not admitted, on what the others leave")
+    for refused in queue.refused[:MAX_REFUSED]:
+        alone = " (alone it would fit)" if refused.fits_alone else ""
+        terminal.line(f"{refused.run.qualified_name}{alone}: {refused.refusal.message}")
+        for fix in refused.fixes:
+            terminal.line(f"    would fit: {fix.sentence}")
+    if len(queue.refused) > MAX_REFUSED:
+        terminal.line(f"... and {len(queue.refused) - MAX_REFUSED} more runs; -o json has all")

@@ -1,0 +1,141 @@
+"""Several runs on a snapshot: which of them fit together, and what one more would change."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+from gkm.packing.batches.batch import plan_batch
+from gkm.packing.batches.values import Admitted, Batch, InvalidBatchError, Queued, Rejected
+from gkm.packing.batches.what_if import WhatIf, what_if
+from gkm.packing.domains.cover import TooLargeError
+from gkm.packing.fragmentation import Fragmentation, Kind, fragmentation
+from gkm.packing.inventory import InvalidInventoryError, Inventory
+from gkm.packing.inventory_of import Usable, version
+from gkm.packing.refusals.fixes import fixes
+from gkm.packing.self_check import InvalidPlanError
+from gkm.packing.unusable import none_usable
+from gkm.packing.values import Fix, Node, Plan, Refusal, Share
+
+from gkm_cli.plan.errors import PlanningFailed
+from gkm_cli.plan.runs import ParsedRun
+from gkm_cli.plan.snapshot import ClusterSnapshot
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedRun:
+    """A run that is not admitted. `fits_alone` says that it would fit without the others."""
+
+    run: ParsedRun
+    refusal: Refusal
+    fits_alone: bool
+    fixes: tuple[Fix, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BatchDecision:
+    """What came of the runs: with `what_if`, of the batch that has one more run.
+
+    `usable` is what each run may use, by its name; `inventory` are all of their nodes, and `fragmentation` is what the
+    batch leaves of it.
+    """
+
+    runs: Mapping[str, ParsedRun]
+    batch: Batch
+    refused: tuple[RefusedRun, ...]
+    usable: Mapping[str, Usable]
+    inventory: Inventory
+    fragmentation: Fragmentation
+    what_if: WhatIf | None = None
+    extra: str = ""
+
+    @property
+    def admitted(self) -> tuple[tuple[ParsedRun, Plan], ...]:
+        """Return the runs that fit, in the order of planning."""
+        return tuple((self.runs[one.name], one.plan) for one in self.batch.admitted)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchOptions:
+    """How a queue is decided: the usual groups, seconds for the search, and whether refusals are explained."""
+
+    mix: Sequence[Kind]
+    seconds: float
+    explains: bool
+
+
+def decide(
+    runs: Sequence[ParsedRun], extra: ParsedRun | None, snapshot: ClusterSnapshot, options: BatchOptions
+) -> BatchDecision:
+    """Return which runs fit together; `extra` is one more, and what it would change is asked.
+
+    Raises:
+        Unplanned: a run and the nodes are together too large to be solved exactly.
+    """
+    runs_by_name = {run.qualified_name: run for run in (*runs, *([extra] if extra else []))}
+    usable = _usable(runs_by_name.values(), snapshot)
+    nodes = _all_nodes(usable.values())
+    queue = {name: _queued(run, usable[name]) for name, run in runs_by_name.items()}
+    try:
+        inventory = Inventory.from_nodes(nodes)
+        called = version(nodes)
+        changed = None
+        if extra is None:
+            batch = plan_batch((), list(queue.values()), called, seconds=options.seconds)
+        else:
+            others = [queued for name, queued in queue.items() if name != extra.qualified_name]
+            changed = what_if((), others, queue[extra.qualified_name], called, seconds=options.seconds)
+            batch = changed.after
+        remaining = inventory.taking(_shares(batch.admitted))
+        refused = tuple(
+            _refused(runs_by_name[one.name], one, usable[one.name], batch, options) for one in batch.rejected
+        )
+    except (TooLargeError, InvalidInventoryError, InvalidBatchError, InvalidPlanError) as error:
+        raise PlanningFailed(f"the runs cannot be planned: {error}") from error
+    name = extra.qualified_name if extra else ""
+    return BatchDecision(
+        runs_by_name, batch, refused, usable, inventory, fragmentation(remaining, options.mix), changed, name
+    )
+
+
+def _usable(runs: Iterable[ParsedRun], snapshot: ClusterSnapshot) -> dict[str, Usable]:
+    """Return what each run may use; runs that ask alike share it, since there may be 100,000 nodes and 64 runs."""
+    alike: dict[bytes, Usable] = {}
+    found: dict[str, Usable] = {}
+    for run in runs:
+        key = msgspec.json.encode([run.demand.flavor, run.demand.selector, run.demand.scopes, run.demand.tolerations])
+        if key not in alike:
+            alike[key] = snapshot.usable(run.demand)
+        found[run.qualified_name] = alike[key]
+    return found
+
+
+def _all_nodes(usable: Iterable[Usable]) -> list[Node]:
+    """Return every node once; scopes are each run's own."""
+    seen: dict[str, Node] = {}
+    for each in {id(one): one for one in usable}.values():
+        for node in each.nodes:
+            seen.setdefault(node.name, node)
+    return [Node(node.name, node.place, node.total, node.free) for node in seen.values()]
+
+
+def _queued(run: ParsedRun, usable: Usable) -> Queued:
+    return Queued(run.qualified_name, run.request, usable.nodes, run.spec.priority)
+
+
+def _shares(admitted: Iterable[Admitted]) -> Iterable[Share]:
+    for one in admitted:
+        for group in one.plan.groups:
+            yield from group.nodes
+            yield from (Share(spare.node, spare.gpus) for spare in group.spares)
+
+
+def _refused(run: ParsedRun, rejected: Rejected, usable: Usable, batch: Batch, options: BatchOptions) -> RefusedRun:
+    none = none_usable(usable)
+    if none:
+        return RefusedRun(run, none, fits_alone=False)
+    found = rejected.refusal.fixes
+    if options.explains and not found:
+        names = {node.name for node in usable.nodes}
+        taken = (share for share in _shares(batch.admitted) if share.node in names)
+        found = fixes(Inventory.from_nodes(usable.nodes).taking(taken), run.request)
+    return RefusedRun(run, rejected.refusal, rejected.fits_alone, found)

@@ -1,0 +1,77 @@
+"""One run on a snapshot: its plan or why there is none, what else there would be, and what it leaves."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gkm.packing.domains.cover import TooLargeError
+from gkm.packing.explaining import Explanation, explain
+from gkm.packing.fragmentation import Fragmentation, Kind, fragmentation
+from gkm.packing.inventory import InvalidInventoryError, Inventory
+from gkm.packing.inventory_of import Usable
+from gkm.packing.plan import plan
+from gkm.packing.replanning.replan import replan
+from gkm.packing.replanning.values import Replanned
+from gkm.packing.self_check import InvalidPlanError
+from gkm.packing.unusable import none_usable
+from gkm.packing.values import Fix, Plan, Refusal
+
+from gkm_cli.plan.errors import PlanningFailed
+from gkm_cli.plan.previous_plan import PreviousPlan
+from gkm_cli.plan.runs import ParsedRun
+from gkm_cli.plan.snapshot import ClusterSnapshot
+
+
+@dataclass(frozen=True, slots=True)
+class RunDecision:
+    """What came of a run. `fragmentation` is what a plan leaves; `replanned` is there where the run had one before."""
+
+    run: ParsedRun
+    usable: Usable
+    inventory: Inventory
+    outcome: Plan | Refusal
+    explanation: Explanation | None = None
+    fragmentation: Fragmentation | None = None
+    replanned: Replanned | None = None
+
+    @property
+    def fixes(self) -> tuple[Fix, ...]:
+        """Return what would make a run fit that does not."""
+        return self.explanation.fixes if self.explanation else ()
+
+    @property
+    def omitted_fixes(self) -> tuple[str, ...]:
+        """Return why changes that may help a run that does not fit are not among those."""
+        if self.explanation is None or not isinstance(self.outcome, Refusal):
+            return ()
+        return self.explanation.reasons[1:]  # the first is the refusal's own
+
+
+def decide(
+    run: ParsedRun, snapshot: ClusterSnapshot, mix: Sequence[Kind], previous: PreviousPlan | None, *, explains: bool
+) -> RunDecision:
+    """Return what comes of a run; `former` is the plan that it has.
+
+    Raises:
+        Unplanned: the run and the nodes are together too large to be solved exactly.
+    """
+    usable = snapshot.usable(run.demand)
+    try:
+        inventory = Inventory.from_nodes(usable.nodes)
+        refused = none_usable(usable)
+        if refused:
+            return RunDecision(run, usable, inventory, refused)
+        outcome, replanned = _outcome(run, usable, inventory, previous)
+        remaining = fragmentation(inventory, mix, outcome) if isinstance(outcome, Plan) else None
+        why = explain(inventory, outcome, run.request) if explains else None
+    except (TooLargeError, InvalidInventoryError, InvalidPlanError) as error:
+        raise PlanningFailed(f"run {run.qualified_name} cannot be planned: {error}") from error
+    return RunDecision(run, usable, inventory, outcome, why, remaining, replanned)
+
+
+def _outcome(
+    run: ParsedRun, usable: Usable, inventory: Inventory, previous: PreviousPlan | None
+) -> tuple[Plan | Refusal, Replanned | None]:
+    if previous is None:
+        return plan(inventory, run.request, usable.version), None
+    replanned = replan(inventory, previous.placement, run.request, usable.version)
+    return (replanned.plan, replanned) if isinstance(replanned, Replanned) else (replanned, None)

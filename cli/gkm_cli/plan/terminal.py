@@ -1,0 +1,80 @@
+"""Tables and bars on a terminal, in colours and no wider than it is; plain characters in a pipe."""
+
+import sys
+from collections.abc import Iterable, Sequence
+
+from gkm.hoststate.escaping import escape
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from gkm_cli.plan.domain_chart import DomainGpus
+
+PIPE_WIDTH = 160
+MAX_ROWS = 40
+_SIGNS = "#+=."
+_COLOURS = ("green", "cyan", "bright_black", "yellow")
+
+
+class Terminal:
+    """What is printed to."""
+
+    def __init__(self) -> None:
+        terminal = sys.stdout.isatty()
+        self._console = Console(width=None if terminal else PIPE_WIDTH, highlight=False, soft_wrap=not terminal)
+        self.width = self._console.width
+
+    def line(self, text: str, style: str = "") -> None:
+        """Print a line, or as many as it takes on this terminal."""
+        self._console.print(Text(plain(text), style=style))
+
+    def heading(self, text: str) -> None:
+        """Print an empty line and what comes below it."""
+        self._console.print()
+        self.line(text, "bold")
+
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[str | int | Text]], more: str = "") -> None:
+        """Print rows under a header, without columns that say nothing; `more` names what there is too much of."""
+        drawn = Table(box=None, pad_edge=False, header_style="", padding=(0, 2, 0, 0))
+        filled_columns = [at for at in range(len(columns)) if any(str(row[at]) for row in rows)]
+        for column in (columns[at] for at in filled_columns):
+            drawn.add_column(column.upper(), no_wrap=True, overflow="ellipsis" if self._supports_ellipsis() else "crop")
+        for row in rows[:MAX_ROWS]:
+            drawn.add_row(
+                *(
+                    cell if isinstance(cell, Text) else Text(plain(str(cell)))
+                    for cell in map(row.__getitem__, filled_columns)
+                )
+            )
+        self._console.print(drawn)
+        if len(rows) > MAX_ROWS:
+            self.line(f"... and {len(rows) - MAX_ROWS} more {more}; -o json has all")
+
+    def numbered(self, sentences: Iterable[str]) -> None:
+        """Print a numbered list."""
+        for number, sentence in enumerate(sentences, 1):
+            self.line(f"{number}. {sentence}")
+
+    def _supports_ellipsis(self) -> bool:
+        return "utf" in (self._console.encoding or "").lower()
+
+
+def bar(cells: DomainGpus) -> Text:
+    """Return a domain as a bar."""
+    drawn = Text()
+    for sign, count, colour in zip(_SIGNS, cells, _COLOURS, strict=True):
+        drawn.append(sign * count, style=colour)
+    return drawn
+
+
+def legend(each: int) -> str:
+    """Return what the signs of a bar mean."""
+    unit = f"{each} GPUs" if each > 1 else "one GPU"
+    means = ("this plan", "its spares", "used by others", "stranded")
+    return f"{'  '.join(map(' '.join, zip(_SIGNS, means, strict=True)))}; a sign is {unit}"
+
+
+def plain(text: str) -> str:
+    """Return a text whose escapes stand for what could command a terminal, and for what this output cannot show."""
+    encoding = sys.stdout.encoding or "utf-8"
+    return escape(text).encode(encoding, "backslashreplace").decode(encoding)

@@ -1,0 +1,122 @@
+"""files.json: what an entry of the store must hold. Written and read file by file, because it can have 200,000.
+
+It is one JSON object, with the list last and a line for each of its files: so whoever reads it needs a line of memory.
+Built in memory, the list of the largest cache took 150 MiB.
+"""
+
+import os
+import tempfile
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+from msgspec import Struct
+
+from gkm.hoststate.files import UnreadableState, open_regular
+
+MAX_LINE_BYTES = 16 << 10
+"""A path has at most 1,024 bytes; escaped for JSON each may take six."""
+_IN_MEMORY_BYTES = 1 << 20
+_END = b"]}\n"
+
+
+class ListedFile(Struct, frozen=True, omit_defaults=True):
+    """A file of an entry: `path` relative to the cache, `size` in bytes."""
+
+    path: str
+    size: int
+    sha256: str
+    executable: bool = False
+
+
+class FileList(Struct, frozen=True, rename="camel"):
+    """files.json: what an entry must hold, so that a change of it can be found."""
+
+    digest: str
+    format: str
+    size_bytes: int
+    files: Collection[ListedFile]
+
+
+class SpooledFileList(Collection[ListedFile]):
+    """Files as they come, on the disk of `directory` as soon as there are many."""
+
+    def __init__(self, directory: Path) -> None:
+        # It ends with this object, and has no name on the disk.
+        self._spool = tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES, dir=str(directory))  # noqa: SIM115
+        self._count = 0
+        self._at_end = True
+
+    def append(self, file: ListedFile) -> None:
+        """Add a file; raises OSError when the disk refuses."""
+        if not self._at_end:  # to seek where one is would write the buffer out for every file
+            self._spool.seek(0, os.SEEK_END)
+            self._at_end = True
+        self._spool.write(msgspec.json.encode(file) + b"\n")
+        self._count += 1
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[ListedFile]:
+        self._spool.seek(0)
+        self._at_end = False
+        for line in self._spool:
+            yield msgspec.json.decode(line, type=ListedFile)
+
+    def __contains__(self, file: object) -> bool:
+        return any(file == listed for listed in self)
+
+
+def write(path: Path, listed: FileList) -> None:
+    """Write a list to the new file `path`.
+
+    Raises:
+        OSError: the disk refused.
+    """
+    with path.open("xb") as file:
+        head = msgspec.json.encode(FileList(listed.digest, listed.format, listed.size_bytes, []))
+        file.write(head.removesuffix(b"]}"))
+        separator = b"\n"
+        for listed_file in listed.files:
+            file.write(separator + msgspec.json.encode(listed_file))
+            separator = b",\n"
+        file.write(b"\n" + _END)
+
+
+def read(path: Path) -> tuple[FileList, int]:
+    """Return a list without its files, and how many there are; every one is looked at. Links are not followed.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        UnreadableState: it is no list that `write` wrote.
+    """
+    with open_regular(path) as file:
+        try:
+            return _read(file)
+        except OSError as error:
+            raise UnreadableState(f"{path}: {error.strerror}") from error
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
+            raise UnreadableState(f"{path}: {error}") from error
+
+
+def _read(file: BinaryIO) -> tuple[FileList, int]:
+    head = msgspec.json.decode(_line(file) + b"]}", type=FileList)
+    count, more = 0, True
+    while (line := _line(file)) != _END:
+        if not more:
+            raise ValueError("a line behind its last file")
+        more = line.endswith(b",\n")
+        msgspec.json.decode(line.removesuffix(b"\n").removesuffix(b","), type=ListedFile)
+        count += 1
+    if file.read(1) or (more and count):
+        raise ValueError("it does not end where its list ends")
+    return head, count
+
+
+def _line(file: BinaryIO) -> bytes:
+    line = file.readline(MAX_LINE_BYTES)
+    if not line.endswith(b"\n"):
+        raise ValueError("a line of it is too long, or cut")
+    return line

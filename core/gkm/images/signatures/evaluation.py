@@ -1,0 +1,186 @@
+"""Does this signature count for this policy? Pure but for what `Material` has read from files."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from msgspec.structs import astuple
+
+from gkm.api.policies import Identity, Policy
+from gkm.api.signers import Signer
+from gkm.images.signatures import entry_body, keyless, periods
+from gkm.images.signatures.certificates import Untrusted
+from gkm.images.signatures.entry_body import ExpectedEntry
+from gkm.images.signatures.keys import PublicKey
+from gkm.images.signatures.signature_formats import Signature, SignatureForm
+from gkm.images.signatures.trust_material import TrustedRootFile, TrustMaterial
+
+_UNKNOWN_SIGNER = Signer()
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One signature that was found, and why it counts or not under the policy with the index `policy`.
+
+    `key_id` is set where a key of the policy made it, `identity` and `issuer` where a certificate that is trusted
+    did: also of one that does not count, so that a person sees who signed. `signed` is the earliest time that a log or
+    timestamp authority vouches for, of one that counts.
+    """
+
+    form: SignatureForm
+    ok: bool
+    reason: str
+    key_id: str = ""
+    identity: str = ""
+    issuer: str = ""
+    policy: int = 0
+    signed: datetime | None = None
+
+    @property
+    def signer(self) -> Signer:
+        """Return who made it."""
+        return Signer(self.key_id, self.identity, self.issuer)
+
+
+@dataclass(frozen=True, slots=True)
+class TrustPolicy:
+    """What one policy trusts; `entries` are its keys and identities, each once."""
+
+    index: int
+    policy: Policy
+    keys: tuple[PublicKey, ...]
+    root: TrustedRootFile | None
+
+    @classmethod
+    def from_policy(cls, index: int, policy: Policy, material: TrustMaterial) -> "TrustPolicy":
+        """Read what a policy names.
+
+        Raises:
+            GKMError: SIGNATURE_INVALID, when a key or the trusted root cannot be used.
+        """
+        found = {key.key_id: key for key in map(material.key, policy.keys)}
+        root = material.root(policy.trusted_root) if policy.trusted_root else None
+        return cls(index, policy, tuple(found.values()), root)
+
+    @property
+    def entries(self) -> tuple[PublicKey | Identity, ...]:
+        """Return those whose signatures count."""
+        return (*self.keys, *dict.fromkeys(self.policy.identities))
+
+    @property
+    def required_signers(self) -> int:
+        """Return how many different signers must have signed."""
+        require = self.policy.require
+        return 1 if require == "any" else len(self.entries) if require == "all" else require
+
+    def evaluate(self, signature: Signature, digest: str) -> Finding:
+        """Return whether a signature counts, and why."""
+        if signature.problem:
+            return self._finding(signature, signature.problem)
+        try:
+            if signature.certificate:
+                return self._evaluate_keyless(signature, digest)
+            return self._evaluate_key(signature, digest)
+        except Untrusted as error:
+            return self._finding(signature, f"it {error}")
+
+    def _evaluate_key(self, signature: Signature, digest: str) -> Finding:
+        key = next((key for key in self.keys if key.verifies(signature.signature, signature.signed)), None)
+        if key is None:
+            return self._finding(
+                signature,
+                "it was not made by a trusted key, or was changed since"
+                if self.keys
+                else "it was made by a key, the policy names identities only",
+            )
+        by = Signer(key.key_id)
+        try:
+            self._check_logged(signature, key)
+        except Untrusted as error:
+            return self._finding(signature, f"it {error}", by)
+        return self._check_claims(signature, digest, "signed by a trusted key", by)
+
+    def _check_logged(self, signature: Signature, key: PublicKey) -> None:
+        tlog = self.policy.tlog
+        if tlog == "ignored" or (tlog == "optional" and (self.root is None or signature.entry is None)):
+            return
+        if signature.entry is None or self.root is None:
+            raise Untrusted("has no log entry, and the policy requires one")
+        periods.times(signature, signature.entry, self.root.trusted)
+        logged = ExpectedEntry(signature.signed, signature.signature, key.der, signature.payload)
+        entry_body.check(signature.entry.body, logged)
+
+    def _evaluate_keyless(self, signature: Signature, digest: str) -> Finding:
+        if not self.policy.identities or self.root is None:
+            return self._finding(signature, "it was made without a key (keyless), the policy names keys only")
+        holder = keyless.signer(signature, self.root)
+        by = Signer(identity=holder.subject, issuer=holder.issuer)
+        finding = self._check_claims(signature, digest, "signed by a trusted identity", by)
+        if not self.is_unnamed_identity(finding):
+            return finding
+        return self._finding(
+            signature, f"it was made by {holder.subject} of {holder.issuer}, whom the policy does not name", by
+        )
+
+    def _check_claims(self, signature: Signature, digest: str, good: str, by: Signer) -> Finding:
+        # Only now does the text mean anything. A signature binds a digest: one that names another image is a copy.
+        if digest not in signature.claims:
+            return self._finding(signature, "it signs another image", by)
+        return replace(self._finding(signature, good, by), ok=True, signed=self._time(signature))
+
+    def _time(self, signature: Signature) -> datetime | None:
+        ignored = self.policy.tlog == "ignored" and not signature.certificate
+        if signature.entry is None or self.root is None or ignored:
+            return None
+        try:
+            return min(periods.times(signature, signature.entry, self.root.trusted), default=None)
+        except Untrusted:
+            # It was trusted a moment ago.
+            return None
+
+    def _finding(self, signature: Signature, reason: str, by: Signer = _UNKNOWN_SIGNER) -> Finding:
+        finding = Finding(signature.form, ok=False, reason=reason, policy=self.index)
+        return replace(finding, key_id=by.key_id, identity=by.identity, issuer=by.issuer)
+
+    def is_unnamed_identity(self, finding: Finding) -> bool:
+        """Return whether somebody made a signature without a key whom the policy does not name."""
+        return bool(finding.identity) and not any(
+            identity.matches(finding.issuer, finding.identity) for identity in self.policy.identities
+        )
+
+    def is_satisfied(self, signers: Iterable[Signer]) -> bool:
+        """Return whether enough different signers stand for enough different entries."""
+        entries = self.entries
+        different = sorted(set(signers), key=astuple)
+        matches = [[i for i, entry in enumerate(entries) if _matches_entry(entry, signer)] for signer in different]
+        return max_matching(matches) >= self.required_signers
+
+    def trusts(self, signer: Signer) -> bool:
+        """Return whether a signer stands for one of the entries."""
+        return any(_matches_entry(entry, signer) for entry in self.entries)
+
+
+def _matches_entry(entry: PublicKey | Identity, signer: Signer) -> bool:
+    if isinstance(entry, PublicKey):
+        return signer.key_id == entry.key_id
+    return entry.matches(signer.issuer, signer.identity)
+
+
+def max_matching(matches: Sequence[Sequence[int]]) -> int:
+    """Return how many signers can be given an entry of their own, `stands` saying for which entries each can stand.
+
+    One who matches two identities still is one signer, and must not keep another out of the only entry that fits:
+    a maximum matching, by augmenting paths.
+    """
+    assigned: dict[int, int] = {}
+
+    def assign(signer: int, tried: set[int]) -> bool:
+        for entry in matches[signer]:
+            if entry not in tried:
+                tried.add(entry)
+                if entry not in assigned or assign(assigned[entry], tried):
+                    assigned[entry] = signer
+                    return True
+        return False
+
+    return sum(assign(signer, set()) for signer in range(len(matches)))

@@ -1,0 +1,156 @@
+"""Signatures as they are stored, read into values: what was signed, by what, and what is said of it. All unchecked.
+
+Legacy: a layer with a "simple signing" payload, the rest in annotations (tag `sha256-<hex>.sig`).
+Bundle v0.3: a Sigstore bundle around a DSSE envelope of an in-toto statement (a referrer).
+Source: prior-art/oci-and-signatures.md, "What cosign stores"; sigstore/protobuf-specs, sigstore_bundle.proto.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import msgspec
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from msgspec import UNSET, Struct, field
+
+from gkm.api.errors import GKMError, Reason
+from gkm.images.manifest import decode
+from gkm.images.signatures import log_entries
+from gkm.images.signatures.bundles import BUNDLE_PREFIX, Bundle, TimestampVerificationData
+from gkm.images.signatures.keys import MALFORMED
+from gkm.images.signatures.log_entries import MAX_ANNOTATION, unbase64
+from gkm.images.signatures.transparency import RekorEntry
+
+SIMPLE_SIGNING = "application/vnd.dev.cosign.simplesigning.v1+json"
+SIMPLE_SIGNING_TYPE = "cosign container image signature"
+IN_TOTO = "application/vnd.in-toto+json"
+STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
+SIGN_PREDICATE = "https://sigstore.dev/cosign/sign/v1"
+SIGNATURE_ANNOTATION = "dev.cosignproject.cosign/signature"
+CERTIFICATE_ANNOTATION = "dev.sigstore.cosign/certificate"
+CHAIN_ANNOTATION = "dev.sigstore.cosign/chain"
+ENTRY_ANNOTATION = "dev.sigstore.cosign/bundle"
+
+
+class SignatureForm(StrEnum):
+    """How a signature is stored."""
+
+    LEGACY = "legacy"
+    BUNDLE = "bundle-v0.3"
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """A signature as found: `signed` is what it must cover, `claims` the image digests that the signed text names.
+
+    `payload` is what is inside `signed` where that is an envelope's encoding. Without a key it has a `certificate`
+    (DER). `bundle` is the bundle as we read it, for those who must read it again; `stamps` are its timestamp tokens. A
+    signature that cannot be used has `problem` set, and nothing of it counts.
+    """
+
+    form: SignatureForm
+    signed: bytes = b""
+    signature: bytes = b""
+    claims: tuple[str, ...] = ()
+    payload: bytes | None = None
+    certificate: bytes = b""
+    entry: RekorEntry | None = None
+    bundle: bytes = b""
+    problem: str = ""
+    stamps: tuple[bytes, ...] = ()
+
+
+class _ManifestClaim(Struct):
+    digest: str = field(default="", name="docker-manifest-digest")
+
+
+class _Critical(Struct):
+    type: str
+    image: _ManifestClaim
+
+
+class _SimpleSigning(Struct):
+    critical: _Critical
+
+
+class _Subject(Struct):
+    digest: dict[str, str]
+
+
+class _Statement(Struct, rename={"type": "_type", "predicate_type": "predicateType", "subject": "subject"}):
+    type: str
+    predicate_type: str
+    subject: list[_Subject]
+
+
+def parse_legacy(payload: bytes, annotations: dict[str, str]) -> Signature:
+    """Return the signature in a simple-signing payload and the annotations of its layer.
+
+    Raises:
+        GKMError: METADATA_INVALID.
+    """
+    signature = unbase64(annotations.get(SIGNATURE_ANNOTATION, ""), "signature")
+    claim = decode(payload, _SimpleSigning, "signature payload").critical
+    if claim.type != SIMPLE_SIGNING_TYPE:
+        return Signature(SignatureForm.LEGACY, problem=f"it signs a {claim.type[:60]!r}, not an image")
+    # The chain beside the certificate is what the signer says of himself: whom we trust is in the trusted root.
+    pem = annotations.get(CERTIFICATE_ANNOTATION, "")
+    certificate = _der(pem) if pem else b""
+    entry = log_entries.from_annotation(annotations[ENTRY_ANNOTATION]) if ENTRY_ANNOTATION in annotations else None
+    return Signature(
+        SignatureForm.LEGACY, payload, signature, (claim.image.digest,), certificate=certificate, entry=entry
+    )
+
+
+def parse_bundle(raw: bytes) -> Signature:
+    """Return the signature in a Sigstore bundle.
+
+    Raises:
+        GKMError: METADATA_INVALID.
+    """
+    bundle = decode(raw, Bundle, "signature bundle")
+    material = bundle.verification_material
+    if not bundle.media_type.startswith(BUNDLE_PREFIX):
+        return Signature(SignatureForm.BUNDLE, problem=f"it is a bundle of type {bundle.media_type[:80]!r}")
+    if (material.public_key is UNSET) == (material.certificate is UNSET):
+        return Signature(SignatureForm.BUNDLE, problem="it has not exactly one of a key and a certificate")
+    envelope = bundle.dsse_envelope
+    if envelope is UNSET or envelope.payload_type != IN_TOTO or len(envelope.signatures) != 1:
+        return Signature(SignatureForm.BUNDLE, problem="it is no envelope of one signed statement")
+    entries = material.tlog_entries
+    if len(entries) > 1:
+        return Signature(SignatureForm.BUNDLE, problem="it has more than one log entry")
+    stamps = material.timestamp_verification_data or TimestampVerificationData()
+    payload = unbase64(envelope.payload, "statement")
+    statement = decode(payload, _Statement, "signed statement")
+    if statement.type != STATEMENT_TYPE or statement.predicate_type != SIGN_PREDICATE:
+        # Attestations have the same shape; one of them must not pass for a signature (cosign CVE-2022-36056's kin).
+        return Signature(
+            SignatureForm.BUNDLE, problem=f"it states {statement.predicate_type[:80]!r}, not an image signature"
+        )
+    return Signature(
+        SignatureForm.BUNDLE,
+        pre_authentication_encoding(IN_TOTO, payload),
+        unbase64(envelope.signatures[0].sig, "signature"),
+        tuple(f"sha256:{subject.digest['sha256']}" for subject in statement.subject if "sha256" in subject.digest),
+        payload,
+        unbase64(material.certificate.raw_bytes, "certificate") if material.certificate else b"",
+        log_entries.from_bundle(entries[0]) if entries else None,
+        msgspec.json.encode(bundle),
+        stamps=tuple(unbase64(stamp.signed_timestamp, "timestamp") for stamp in stamps.rfc3161_timestamps),
+    )
+
+
+def pre_authentication_encoding(payload_type: str, payload: bytes) -> bytes:
+    """Return the bytes that a DSSE signature covers (DSSE 1.0, "PAE")."""
+    return b"DSSEv1 %d %s %d %s" % (len(payload_type), payload_type.encode(), len(payload), payload)
+
+
+def _der(pem: str) -> bytes:
+    if len(pem) > MAX_ANNOTATION:
+        raise GKMError(Reason.METADATA_INVALID, f"its certificate has more than {MAX_ANNOTATION} characters")
+    try:
+        certificate = x509.load_pem_x509_certificate(pem.encode())
+    except MALFORMED as error:
+        raise GKMError(Reason.METADATA_INVALID, "its certificate cannot be read") from error
+    return certificate.public_bytes(serialization.Encoding.DER)

@@ -1,0 +1,160 @@
+"""What a pod added to its volume: copied out of the mount, as a stranger's files.
+
+The pod had the mount to itself and may have left anything in it. Directories are opened one name at a time beneath a
+descriptor and never through a link; only regular files are taken, and of them no more than the bounds.
+"""
+
+import os
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+MAX_DEPTH: Final = 14
+"""Below the top: an image holds paths of 15 names (gkm.images.archives.member_names), and this is for the next one."""
+MAX_FILES: Final = 200_000
+_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_OPEN: Final = {stat.S_IFDIR: _DIRECTORY, stat.S_IFREG: _READ}
+_CHUNK: Final = 1 << 20
+_WHITEOUT: Final = ".wh."
+"""In a layer of an image it says that a file is not there."""
+BLOCK_BYTES: Final = 4096
+"""What the smallest file is counted as."""
+
+
+class CaptureTooLarge(Exception):
+    """The pod left more than is ever taken; the message says of what."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopyResult:
+    """How many files were copied, of how many bytes together.
+
+    `left` are those that never are: links and the like, and names that no image can hold, one of which would make all
+    of it impossible to pack.
+    """
+
+    files: int
+    bytes: int
+    skipped: int
+
+
+def copy_changes(mount: int, lowers: Sequence[int], destination: Path, max_bytes: int) -> CopyResult:
+    """Copy the files of `mount` that none of `lowers` has (descriptors of directories) into the new `destination`.
+
+    A lower file that was only touched is taken for the same: what has its size and time was not written. The caller
+    sees to it that nothing is mounted inside of `mount`. Files are counted in whole blocks.
+
+    Raises:
+        TooMuch: more files or bytes, or deeper, than the bounds.
+        OSError: the disk refused.
+    """
+    copying = _Copier(max_bytes)
+    top = os.open(".", _DIRECTORY, dir_fd=mount)
+    try:
+        destination.mkdir(0o700)
+        copying.directory(top, [_open_lower(lower, ".") for lower in lowers], destination, 0)
+    finally:
+        os.close(top)
+    return CopyResult(copying.files, copying.bytes, copying.skipped)
+
+
+class _Copier:
+    def __init__(self, max_bytes: int) -> None:
+        self.files = self.bytes = self.skipped = 0
+        self._entries = 0
+        self._remaining_bytes = max_bytes
+        self._max_bytes = max_bytes
+
+    def directory(self, source: int, lowers: Sequence[int | None], destination: Path, depth: int) -> None:
+        """Copy what is new in `here`; `lowers` are the same directory below, and are closed."""
+        try:
+            if depth > MAX_DEPTH:
+                raise CaptureTooLarge(f"directories lie more than {MAX_DEPTH} deep")
+            # One by one: the names and states of all that a pod may leave are more than this process may hold.
+            with os.scandir(source) as entries:
+                for entry in entries:
+                    self._count()
+                    self._entry(source, entry.name, lowers, destination, depth)
+        finally:
+            for lower in lowers:
+                if lower is not None:
+                    os.close(lower)
+
+    def _entry(self, source: int, name: str, lowers: Sequence[int | None], destination: Path, depth: int) -> None:
+        if not name.isprintable() or name.startswith(_WHITEOUT):
+            self.skipped += 1
+            return
+        try:
+            status = os.stat(name, dir_fd=source, follow_symlinks=False)
+            kind = stat.S_IFMT(status.st_mode)
+            if kind == stat.S_IFREG and any(_unchanged(lower, name, status) for lower in lowers):
+                return
+            opened = os.open(name, _OPEN[kind], dir_fd=source) if kind in _OPEN else None
+        except OSError:  # somebody still works there: it is not what it was a moment ago
+            opened = None
+        if opened is None:
+            self.skipped += 1
+            return
+        try:
+            if kind == stat.S_IFDIR:
+                self.directory(opened, [_open_lower(lower, name) for lower in lowers], destination / name, depth + 1)
+            else:
+                self._file(opened, destination, name)
+        finally:
+            os.close(opened)
+
+    def _count(self) -> None:
+        self._entries += 1
+        if self._entries > MAX_FILES:
+            raise CaptureTooLarge(f"more than {MAX_FILES} files and directories")
+
+    def _file(self, source: int, destination: Path, name: str) -> None:
+        status = os.fstat(source)
+        if not stat.S_ISREG(status.st_mode):
+            self.skipped += 1
+            return
+        # Before the first byte is read: a file of one hole says any size. On a disk an empty one takes room, too.
+        self._remaining_bytes -= max(1, -(-status.st_size // BLOCK_BYTES)) * BLOCK_BYTES
+        if self._remaining_bytes < 0:
+            raise CaptureTooLarge(f"more than {self._max_bytes} bytes")
+        destination.mkdir(0o700, parents=True, exist_ok=True)
+        target = os.open(destination / name, _WRITE, 0o400)
+        try:
+            # Of a file that grows no more than it had.
+            expected = status.st_size
+            while expected and (part := os.read(source, min(_CHUNK, expected))):
+                _write(target, part)
+                expected -= len(part)
+        finally:
+            os.close(target)
+        self.files += 1
+        self.bytes += status.st_size - expected
+
+
+def _write(target: int, part: bytes) -> None:
+    while part:
+        part = part[os.write(target, part) :]
+
+
+def _open_lower(lower: int | None, name: str) -> int | None:
+    """Return a descriptor of a directory in a lower one; None where it has none."""
+    if lower is None:
+        return None
+    try:
+        return os.open(name, _DIRECTORY, dir_fd=lower)
+    except OSError:
+        return None
+
+
+def _unchanged(lower: int | None, name: str, upper: os.stat_result) -> bool:
+    if lower is None:
+        return False
+    try:
+        status = os.stat(name, dir_fd=lower, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return (status.st_mode, status.st_size, status.st_mtime_ns) == (upper.st_mode, upper.st_size, upper.st_mtime_ns)

@@ -1,0 +1,77 @@
+"""Reading what strangers wrote, and writing what every pod may read: the file system's part of relocation."""
+
+import os
+import stat
+from pathlib import Path
+from typing import Final
+
+_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE_MODE: Final = 0o444
+DIRECTORY_MODE: Final = 0o755
+"""A mount shows the modes of its top layer: a pod that is not root must be able to enter."""
+WRITABLE_MODE: Final = 0o777
+"""The same for a private volume: a pod that is not root must be able to write."""
+
+
+def make_directory(top: Path, relative: str, mode: int = DIRECTORY_MODE) -> str:
+    """Return the directory `relative` of the tree `top`, making what is missing on the way there.
+
+    Most often that is the last name alone: it is tried first.
+
+    Raises:
+        OSError: the disk refused.
+    """
+    directory = f"{top}/{relative}" if relative else str(top)
+    try:
+        os.mkdir(directory)  # noqa: PTH102 -- a Path for each of thousands costs as much as the call
+    except FileExistsError:
+        return directory
+    except FileNotFoundError:
+        if not relative:
+            raise
+        make_directory(top, os.path.dirname(relative), mode)  # noqa: PTH120 -- as above
+        os.mkdir(directory)  # noqa: PTH102 -- as above
+    os.chmod(directory, mode)  # noqa: PTH101 -- whatever the umask was; as above
+    return directory
+
+
+def read(directory: int, name: str, limit: int) -> bytes:
+    """Return the content of a file in `directory`, a descriptor: a byte more than `limit` of it at most.
+
+    A directory has none: it is hidden by the file that takes its place.
+
+    Raises:
+        OSError: ELOOP for a link, or it cannot be read.
+    """
+    descriptor = os.open(name, _READ, dir_fd=directory)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return b""
+        return _read(descriptor, limit + 1)
+    finally:
+        os.close(descriptor)
+
+
+def write(path: str, data: bytes) -> None:
+    """Write a new file that anybody may read.
+
+    Raises:
+        OSError: it is there already, or the disk refused.
+    """
+    descriptor = os.open(path, _WRITE, _FILE_MODE)
+    try:
+        os.fchmod(descriptor, _FILE_MODE)
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+    finally:
+        os.close(descriptor)
+
+
+def _read(descriptor: int, limit: int) -> bytes:
+    parts = []
+    while limit and (part := os.read(descriptor, limit)):
+        parts.append(part)
+        limit -= len(part)
+    return b"".join(parts)

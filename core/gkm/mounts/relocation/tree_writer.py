@@ -1,0 +1,180 @@
+"""Walks the content of a cache and writes what goes on top of it: rewritten files, and directories to write in.
+
+The content comes from an image. Its directories are opened one name at a time beneath a descriptor and never through a
+link, and everything is bounded, although extraction has refused links and larger trees before: this process must not
+depend on what another one checked.
+"""
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from gkm.mounts.relocation import files as relocation_files
+from gkm.mounts.relocation import triton as relocation_triton
+from gkm.mounts.relocation import vllm as relocation_vllm
+from gkm.mounts.relocation.mount_path import MountPath
+from gkm.mounts.relocation.rewrite_result import RewriteResult
+
+MAX_ENTRIES: Final = 1_000_000
+"""As many files and directories as extraction admits, and then as deep and as long in its paths."""
+MAX_DEPTH: Final = 16
+MAX_PATH_BYTES: Final = 1024
+MAX_REWRITTEN: Final = 100_000
+MAX_DIRECTORIES: Final = 100_000
+"""Made for a private volume: each takes an inode and a block of the disk, and nobody else accounts for them."""
+MAX_SIBLINGS: Final = 10_000
+"""Files and directories beside files that name paths: their names are held in memory, of which this process has little.
+A kernel has ten, vLLM's index one for each graph."""
+
+_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Unrelocatable(Exception):
+    """The content is not what a sealed entry of the store can hold; nothing may be concluded from a part of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteCounts:
+    """How many files name paths, one for each kernel; `incomplete` of them name what is not there: those are misses."""
+
+    rewritten: int
+    incomplete: int
+
+
+def write(content: int, destination: Path, mount_path: MountPath | None, *, is_writable: bool = False) -> RewriteCounts:
+    """Write the files of `content` (a descriptor) that name paths, for `mount_path`, into the new `destination`.
+
+    The same content and path give the same files, byte by byte. Every such file has its counterpart, so that no
+    original one shows through; without a path none has. With `is_open` every directory has its counterpart too, in
+    which anybody may write.
+
+    Raises:
+        Unrelocatable: the content holds links or special files, or is larger than any cache.
+        OSError: it cannot be read, or `destination` cannot be written.
+    """
+    walk = _Walk(destination, mount_path, is_writable=is_writable)
+    walk.make_directory("")
+    top = os.open(".", _DIRECTORY, dir_fd=content)
+    try:
+        walk.directory(top, "")
+    finally:
+        os.close(top)
+    return RewriteCounts(walk.rewritten, walk.incomplete)
+
+
+@dataclass(slots=True)
+class _Listing:
+    """The names in one directory: `naming` are the files that name paths, in neither of the others.
+
+    The others hold MAX_BESIDE names at most; `is_crowded` says that there are more.
+    """
+
+    path_files: list[str] = field(default_factory=list)
+    directories: set[str] = field(default_factory=set)
+    files: set[str] = field(default_factory=set)
+    is_truncated: bool = False
+
+    def add(self, names: set[str], name: str) -> None:
+        if len(names) < MAX_SIBLINGS:
+            names.add(name)
+        else:
+            self.is_truncated = True
+
+
+class _Walk:
+    def __init__(self, destination: Path, mount_path: MountPath | None, *, is_writable: bool) -> None:
+        self.rewritten = 0
+        self.incomplete = 0
+        self._entries = 0
+        self._directories = 0
+        self._destination = destination
+        self._mount_path = mount_path
+        self._is_writable = is_writable
+
+    def make_directory(self, relative: str) -> str:
+        """Return the counterpart of a directory, making it where it is missing."""
+        mode = relocation_files.WRITABLE_MODE if self._is_writable else relocation_files.DIRECTORY_MODE
+        return relocation_files.make_directory(self._destination, relative, mode)
+
+    def directory(self, descriptor: int, relative: str) -> None:
+        """Rewrite the files beneath one directory, then its own; `relative` is its path, "" for the top."""
+        if self._is_writable:
+            self._directories += 1
+            if self._directories > MAX_DIRECTORIES:
+                raise Unrelocatable(f"the cache holds more than {MAX_DIRECTORIES} directories")
+            self.make_directory(relative)
+        listing = self._listed(descriptor, relative)
+        if listing.path_files and self._mount_path is not None:
+            if listing.is_truncated:
+                raise Unrelocatable(
+                    f"more than {MAX_SIBLINGS} files lie beside {_quoted(relative, listing.path_files[0])}"
+                )
+            self._rewrite(descriptor, relative, listing, self._mount_path)
+
+    def _enter(self, descriptor: int, relative: str, name: str) -> None:
+        below = os.open(name, _DIRECTORY, dir_fd=descriptor)
+        try:
+            self.directory(below, _joined(relative, name))
+        finally:
+            os.close(below)
+
+    def _listed(self, descriptor: int, relative: str) -> _Listing:
+        """Return the names in a directory; what lies beneath it is rewritten on the way, for they may be a million."""
+        listing = _Listing()
+        with os.scandir(descriptor) as entries:
+            for entry in entries:
+                self._count(relative, entry.name)
+                is_directory = entry.is_dir(follow_symlinks=False)
+                if not is_directory and not entry.is_file(follow_symlinks=False):
+                    raise Unrelocatable(f"{_quoted(relative, entry.name)} is neither a file nor a directory")
+                if self._mount_path is not None and _names_paths(entry.name):
+                    listing.path_files.append(entry.name)  # a directory of such a name is hidden by a file, not entered
+                    self._count_rewritten()
+                elif is_directory:
+                    listing.add(listing.directories, entry.name)
+                    self._enter(descriptor, relative, entry.name)
+                else:
+                    listing.add(listing.files, entry.name)
+        return listing
+
+    def _count(self, relative: str, name: str) -> None:
+        self._entries += 1
+        if self._entries > MAX_ENTRIES:
+            raise Unrelocatable(f"the cache holds more than {MAX_ENTRIES} files and directories")
+        path = _joined(relative, name)
+        if path.count("/") >= MAX_DEPTH or len(os.fsencode(path)) > MAX_PATH_BYTES:
+            raise Unrelocatable(f"{_quoted(relative, name)} lies too deep")
+
+    def _count_rewritten(self) -> None:
+        self.rewritten += 1
+        if self.rewritten > MAX_REWRITTEN:
+            raise Unrelocatable(f"more than {MAX_REWRITTEN} files of the cache name paths")
+
+    def _rewrite(self, descriptor: int, relative: str, listing: _Listing, mount_path: MountPath) -> None:
+        target_directory = self.make_directory(relative)
+        inside = _joined(mount_path.text, relative) if relative else mount_path.text
+        for name in listing.path_files:
+            result = _rewritten(descriptor, name, inside, listing)
+            self.incomplete += not result.complete
+            relocation_files.write(f"{target_directory}/{name}", result.data)
+
+
+def _rewritten(descriptor: int, name: str, inside: str, listing: _Listing) -> RewriteResult:
+    if name == relocation_vllm.NAME:
+        data = relocation_files.read(descriptor, name, relocation_vllm.MAX_BYTES)
+        return relocation_vllm.rewritten(data, inside, listing.files.union(listing.directories))
+    data = relocation_files.read(descriptor, name, relocation_triton.MAX_BYTES)
+    return relocation_triton.rewritten(data, inside, listing.files)
+
+
+def _names_paths(name: str) -> bool:
+    return name == relocation_vllm.NAME or name.startswith(relocation_triton.PREFIX)
+
+
+def _joined(directory: str, name: str) -> str:
+    return f"{directory}/{name}" if directory else name
+
+
+def _quoted(relative: str, name: str) -> str:
+    return ascii(_joined(relative, name)[:80])

@@ -1,0 +1,59 @@
+"""What a group file of a Triton cache says once the cache lies elsewhere. Pure: bytes and names in, bytes out.
+
+Triton keeps each kernel in a directory of its own. A group file there, `__grp__<kernel>.json`, lists the kernel's files
+with the absolute paths they had when they were compiled, and Triton opens whatever paths it finds (FileCacheManager in
+triton/runtime/cache.py, 3.9). It is content of an image, so of strangers: only the names in it are read, never a path,
+and a name counts only if such a file really lies beside the group file (docs/design/relocation.md).
+"""
+
+import json
+from collections.abc import Collection, Iterator
+from typing import Final
+
+from gkm.mounts.relocation.rewrite_result import RewriteResult, is_usable_path
+
+PREFIX: Final = "__grp__"
+MAX_BYTES: Final = 64 << 10
+"""A real group file of seven children has about 1 KiB; one path is at most 4 KiB."""
+MAX_CHILDREN: Final = 64
+MISS: Final = b"{}\n"
+"""A group file without children: get_group returns None, and Triton compiles as if there were no group file.
+
+The file itself must be there, or the original one would show through from the layer below.
+"""
+
+
+def rewritten(group: bytes, directory: str, siblings: Collection[str]) -> RewriteResult:
+    """Return the group file for a cache whose group lies in `directory`, a path of the container; or `MISS`.
+
+    `beside` are the regular files that lie beside the group file. One child that is not there makes the whole group a
+    miss, as in get_group: a kernel from a part of its files fails in CompiledKernel (KeyError) where a miss compiles.
+    The order is kept, because Triton takes the first child that ends in ".json" for the metadata. The text is ASCII,
+    because Triton reads it in the encoding of the container's locale.
+    """
+    children: dict[str, str] = {}
+    for name in _names(group):
+        path = f"{directory}/{name}"
+        if name not in siblings or name.startswith(PREFIX) or not is_usable_path(path):
+            return RewriteResult(MISS, complete=False)
+        children[name] = path
+    if not children:
+        return RewriteResult(MISS, complete=False)
+    return RewriteResult(json.dumps({"child_paths": children}).encode() + b"\n", complete=True)
+
+
+def _names(group: bytes) -> Iterator[str]:
+    """Yield the names of the children, none where the file is not one that Triton would write.
+
+    A list instead of a mapping is what RemoteCacheManager.put_group writes; the file system's get_group would fail on
+    it (AttributeError), so for such a cache relocation is also a repair.
+    """
+    if len(group) > MAX_BYTES:
+        return
+    try:
+        value = json.loads(group)
+    except (ValueError, RecursionError):
+        return
+    children = value.get("child_paths") if isinstance(value, dict) else None
+    if isinstance(children, dict | list) and len(children) <= MAX_CHILDREN:
+        yield from (name if isinstance(name, str) else "" for name in children)

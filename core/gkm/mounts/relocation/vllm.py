@@ -1,0 +1,64 @@
+"""What vLLM's index of compiled graphs says once the cache lies elsewhere. Pure: bytes and names in, bytes out.
+
+`vllm_compile_cache.py` maps (range, graph, compiler) to a handle, (key, absolute path), and vLLM opens the path: in a
+cache that was moved it does not miss, it fails with FileNotFoundError (vllm-project/vllm issue 52154). As with Triton,
+the file is content of an image: names are taken from it, paths never.
+"""
+
+from collections.abc import Collection
+from typing import Final
+
+from gkm.mounts.relocation.literal import parse
+from gkm.mounts.relocation.rewrite_result import RewriteResult, is_usable_path
+
+NAME: Final = "vllm_compile_cache.py"
+MAX_BYTES: Final = 256 << 10
+"""About 200 bytes for each graph; a large model has hundreds."""
+MISS: Final = b"{}\n"
+"""No graph at all: vLLM compiles every one."""
+
+_HASH_COMPILER: Final = "inductor"
+"""The compiler of torch before 2.8: its handle is (hash, path), and InductorAdaptor.load looks only the hash up."""
+
+
+def rewritten(index: bytes, directory: str, siblings: Collection[str]) -> RewriteResult:
+    """Return the index for a cache where it lies in `directory`, a path of the container; or `MISS`.
+
+    `beside` are the files and directories that lie beside it: artifacts are one or the other (formats binary and
+    unpacked). A graph whose artifact is not there is left out, so that vLLM compiles it instead of failing.
+    """
+    graphs = _parsed(index)
+    moved = {key: _moved(key, value, directory, siblings) for key, value in graphs.items()}
+    resolved = {key: value for key, value in moved.items() if value is not None}
+    if not resolved:
+        return RewriteResult(MISS, complete=False)
+    # ASCII, because vLLM reads it in the encoding of the container's locale.
+    return RewriteResult(ascii(resolved).encode() + b"\n", complete=len(resolved) == len(graphs))
+
+
+def _moved(key: object, value: object, directory: str, siblings: Collection[str]) -> object:
+    """Return what the index says of one graph, None where it must not be in it.
+
+    Newer versions keep the handle in a mapping, with the key under which torch shares equal graphs.
+    """
+    if isinstance(value, dict):
+        handle = _moved(key, value.get("graph_handle"), directory, siblings)
+        return None if handle is None else {**value, "graph_handle": handle}
+    match key, value:
+        # CompilerManager.initialize_cache fails on keys of another form.
+        case (None | int() | (int(), int()), int(), str(compiler)), (str(artifact), str()):
+            if compiler == _HASH_COMPILER:
+                return artifact, ""
+            path = f"{directory}/{artifact}"
+            return (artifact, path) if artifact in siblings and is_usable_path(path) else None
+    return None
+
+
+def _parsed(index: bytes) -> dict[object, object]:
+    if len(index) > MAX_BYTES:
+        return {}
+    try:
+        value = parse(index.decode())
+    except ValueError:  # not UTF-8, or not plain
+        return {}
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,178 @@
+"""Which nodes contradict one another about where they are. They are set aside by name and reason; the rest stays. Pure.
+
+A plan that believes a wrong domain hangs, so nobody is believed by majority: the whole domain, or rack, is set aside
+until a person mends the label. Nothing is ever merged into a domain or block "unknown".
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from gkm.topology.labels import Claims
+from gkm.topology.locations import Location, block_of_domain, domain_of_node
+
+_MAX_LISTED = 3
+
+
+class QuarantineReason(StrEnum):
+    """Why a node is set aside."""
+
+    UNREADABLE = "Unreadable"
+    DUPLICATE_NAME = "DuplicateName"
+    LABEL_INVALID = "LabelInvalid"
+    GPUS_INVALID = "GPUsInvalid"
+    POD_INVALID = "PodInvalid"
+    NO_FABRIC_DOMAIN = "NoFabricDomain"
+    DOMAIN_IN_SEVERAL_CLUSTERS = "DomainInSeveralClusters"
+    DOMAIN_IN_SEVERAL_BLOCKS = "DomainInSeveralBlocks"
+    RACK_IN_SEVERAL_BLOCKS = "RackInSeveralBlocks"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Quarantined:
+    """A node that is set aside; `message` says to a person what contradicts what."""
+
+    node: str
+    why: QuarantineReason
+    message: str
+
+
+class _ClaimGroup(NamedTuple):
+    """Nodes that say the same: thousands of nodes say a few hundred things."""
+
+    claims: Claims
+    names: list[str]
+
+
+class _Contradiction(NamedTuple):
+    """A kind of contradiction: things of which each lies in one other at most. "" is no thing, and nowhere."""
+
+    why: QuarantineReason
+    thing: str
+    others: str
+    of: Callable[[Claims], str]
+    where: Callable[[Claims], str]
+
+
+def resolve_locations(
+    nodes: Iterable[tuple[str, Claims]], *, own_domains: bool = True
+) -> tuple[Mapping[str, Location], tuple[Quarantined, ...]]:
+    """Return where each node is, and those that are set aside; each node is in one of the two. Names differ.
+
+    A node without a fabric domain is one of its own, or set aside without `own_domains`. What is set aside counts no
+    more in what comes after it: first domains in several clusters, then domains in several blocks, then racks in
+    several blocks of their cluster (racks and blocks of two clusters may share a name). A node that names no block is
+    in that of its domain; a domain of which no node names one is a block of its own.
+    """
+    rest, quarantined = _group_by_claims(nodes), list[Quarantined]()
+    if not own_domains:
+        message = "it has no label for its fabric domain"
+        quarantined = [
+            entry
+            for group in rest
+            if not group.claims.domain
+            for entry in _quarantine(group, QuarantineReason.NO_FABRIC_DOMAIN, message)
+        ]
+        rest = [alike for alike in rest if alike.claims.domain]
+    for kind in (_CLUSTERS, _BLOCKS):
+        rest, wrong = _split_conflicting(rest, kind)
+        quarantined += wrong
+    blocks = _blocks(rest)
+    racks = _Contradiction(
+        QuarantineReason.RACK_IN_SEVERAL_BLOCKS, "rack", "blocks", _rack, lambda claims: _block(claims, blocks)
+    )
+    rest, wrong = _split_conflicting(rest, racks)
+    # Once more: what a rack took along may have been all that named the block of a domain.
+    blocks = _blocks(rest)
+    return dict(_locations(rest, blocks)), tuple(sorted([*quarantined, *wrong]))
+
+
+def _group_by_claims(nodes: Iterable[tuple[str, Claims]]) -> list[_ClaimGroup]:
+    found: dict[Claims, list[str]] = {}
+    for name, claims in nodes:
+        found.setdefault(claims, []).append(name)
+    return [_ClaimGroup(claims, names) for claims, names in found.items()]
+
+
+def _split_conflicting(rest: list[_ClaimGroup], kind: _Contradiction) -> tuple[list[_ClaimGroup], list[Quarantined]]:
+    """Return the nodes that agree about a kind of thing, and those that do not."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for group in rest:
+        thing, where = kind.of(group.claims), kind.where(group.claims)
+        if thing and where:
+            found.setdefault(thing, {}).setdefault(where, []).extend(group.names)
+    wrong = {thing: _message(kind, thing, places) for thing, places in found.items() if len(places) > 1}
+    if not wrong:
+        return rest, []
+    quarantined: list[Quarantined] = []
+    agreed: list[_ClaimGroup] = []
+    for group in rest:
+        message = wrong.get(kind.of(group.claims))
+        if message is None:
+            agreed.append(group)
+        else:
+            quarantined += _quarantine(group, kind.why, message)
+    return agreed, quarantined
+
+
+def _quarantine(group: _ClaimGroup, why: QuarantineReason, message: str) -> list[Quarantined]:
+    return [Quarantined(name, why, message) for name in group.names]
+
+
+def _message(kind: _Contradiction, thing: str, places: Mapping[str, list[str]]) -> str:
+    """Return who says what; few come by name, for one wrong label among many is the usual case."""
+    said = sorted(places.items(), key=lambda item: (-len(item[1]), item[0]))
+    # Of many, the first and those that the fewest say: these are the likely mistakes.
+    shown = said if len(said) <= _MAX_LISTED else [said[0], *said[1 - _MAX_LISTED :]]
+    parts = [f"{where} ({_names(names)})" for where, names in shown]
+    more = f" and {len(said) - _MAX_LISTED} more" if len(said) > _MAX_LISTED else ""
+    return f"{kind.thing} {thing} lies in {kind.others} {', '.join(parts)}{more}: it can be in one only"
+
+
+def _names(names: list[str]) -> str:
+    return ", ".join(sorted(names)) if len(names) <= _MAX_LISTED else f"{len(names)} nodes"
+
+
+def _domain(claims: Claims) -> str:
+    return claims.domain
+
+
+def _cluster(claims: Claims) -> str:
+    return f"{claims.region}/{claims.cluster}"
+
+
+def _rack(claims: Claims) -> str:
+    return f"{_cluster(claims)}/{claims.rack}" if claims.rack else ""
+
+
+def _blocks(rest: Iterable[_ClaimGroup]) -> Mapping[str, str]:
+    """Return the block of every domain of which a node names it; they agree."""
+    return {claims.domain: claims.block for claims, _ in rest if claims.domain and claims.block}
+
+
+def _block(claims: Claims, blocks: Mapping[str, str]) -> str:
+    return claims.block or blocks.get(claims.domain, "")
+
+
+def _locations(rest: Iterable[_ClaimGroup], blocks: Mapping[str, str]) -> Iterator[tuple[str, Location]]:
+    for claims, names in rest:
+        shared = _location(claims, claims.domain, blocks) if claims.domain else None
+        for name in names:
+            yield name, shared or _location(claims, domain_of_node(name), blocks)
+
+
+def _location(claims: Claims, domain: str, blocks: Mapping[str, str]) -> Location:
+    return Location(claims.region, claims.cluster, _block(claims, blocks) or block_of_domain(domain), domain)
+
+
+_CLUSTERS = _Contradiction(QuarantineReason.DOMAIN_IN_SEVERAL_CLUSTERS, "domain", "clusters", _domain, _cluster)
+_BLOCKS = _Contradiction(
+    QuarantineReason.DOMAIN_IN_SEVERAL_BLOCKS, "domain", "blocks", _domain, lambda claims: claims.block
+)
+
+
+def count_by_reason(quarantined: Iterable[Quarantined]) -> Mapping[QuarantineReason, int]:
+    """Return how many nodes are set aside, for each reason."""
+    return Counter(entry.why for entry in quarantined)

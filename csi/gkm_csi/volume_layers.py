@@ -1,0 +1,113 @@
+"""What lies below a pod's own layer: the entry under its lock, and on top of it the tree that its volume wants."""
+
+import errno
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+
+from gkm.hoststate import locks
+from gkm.hoststate.layout import Layout
+from gkm.hoststate.records import VolumeRecord
+from gkm.mounts.marks import Mark
+from gkm.mounts.relocation.mount_path import MountPath
+from gkm.mounts.relocation.tree_limits import AllInUse, TooMany, Uses
+from gkm.mounts.relocation.tree_store import RelocationInProgress, RelocationLayer
+from gkm.mounts.relocation.tree_writer import Unrelocatable
+
+from gkm_csi import publish_errors as answers
+from gkm_csi.mount_interface import MountInterface
+from gkm_csi.volume_records import VolumeRecords
+
+_EMPTY_CONTENT: Final = "empty:0"
+"""What the mark of an empty volume says instead of a digest."""
+
+
+class VolumeLayers:
+    """The layers of volumes on one node."""
+
+    def __init__(self, node: str, layout: Layout, volume_records: VolumeRecords, mounter: MountInterface) -> None:
+        self._node = node
+        self._layout = layout
+        self._volume_records = volume_records
+        self._mounter = mounter
+
+    @contextmanager
+    def locked_entry(self, record: VolumeRecord) -> Iterator[int | None]:
+        """Hold the entry of a volume, locked, so that nobody collects it; None for an empty volume.
+
+        Raises:
+            Refusal: it is being collected, or is not there.
+        """
+        if not record.digest:
+            yield None
+            return
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(locks.shared(self._layout.entry_lock(record.digest)))
+                entry = stack.enter_context(self._mounter.open_entry(record.digest))
+            except locks.LockBusy as error:
+                raise answers.entry_locked(record.ref, self._node) from error
+            except FileNotFoundError as error:
+                raise answers.entry_missing(record.ref, self._node) from error
+            yield entry
+
+    @contextmanager
+    def lower_layers(self, entry: int | None, record: VolumeRecord) -> Iterator[Sequence[int]]:
+        """Hold the layers of a volume, the first on top. The record must be on the disk: it keeps its tree from going.
+
+        Raises:
+            Refusal: what goes on top of the entry cannot be made, now or ever.
+        """
+        layer = relocation_layer(record)
+        if entry is None or layer is None:
+            yield () if entry is None else (entry,)
+            return
+        with ExitStack() as stack:
+            try:
+                tree = stack.enter_context(
+                    self._mounter.open_relocated(entry, record.digest, layer, lambda: self._used_layer_keys(record))
+                )
+            except (RelocationInProgress, TooMany, AllInUse, Unrelocatable, OSError) as error:
+                raise answers.relocation_error(record.ref, self._node, error) from error
+            yield (tree, entry)
+
+    @contextmanager
+    def mounted_layers(self, record: VolumeRecord) -> Iterator[tuple[int, Sequence[int]]]:
+        """Hold what a published volume shows, and the layers below its own.
+
+        Raises:
+            Refusal: the entry is being collected, or is not there.
+            OSError: the volume is not mounted.
+        """
+        target = Path(record.target_path)
+        if self._mounter.observe(target).mounts[-1:] != (mark_for(record),):
+            raise FileNotFoundError(errno.ENOENT, "it is not mounted", record.target_path)
+        with (
+            self.locked_entry(record) as entry,
+            self.lower_layers(entry, record) as lowers,
+            self._mounter.open_mounted(target) as mount,
+        ):
+            yield mount, lowers
+
+    def _used_layer_keys(self, volume: VolumeRecord) -> Uses:
+        records = [record for record in self._volume_records.all() if record.digest == volume.digest]
+        return Uses(_keys(records), _keys([one for one in records if one.pod_namespace == volume.pod_namespace]))
+
+
+def _keys(records: Iterable[VolumeRecord]) -> set[str]:
+    layers = map(relocation_layer, records)
+    return {layer.key for layer in layers if layer is not None}
+
+
+def relocation_layer(record: VolumeRecord) -> RelocationLayer | None:
+    """Return the tree that goes on top of a volume's entry, None where none does."""
+    path = record.options.mount_path
+    if not record.digest or not (path or record.is_private):
+        return None
+    return RelocationLayer(MountPath(path) if path else None, is_writable=record.is_private)
+
+
+def mark_for(record: VolumeRecord) -> Mark:
+    """Return how the mount of a volume is marked."""
+    return Mark(record.volume_id, record.digest or _EMPTY_CONTENT)

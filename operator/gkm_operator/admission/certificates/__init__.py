@@ -1,0 +1,1 @@
+"""The webhook's certificates: issue, rotation and the CA bundle."""

@@ -1,0 +1,155 @@
+"""A CA and a server certificate of our own making, for clusters without cert-manager. Nothing here knows of time."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+VALID = timedelta(days=90)
+CLOCKS_DIFFER = timedelta(minutes=10)
+"""How far the clocks of two machines may be apart: a certificate is good so long before it is made."""
+
+_AUTHORITY, _SERVER = "gkm-operator CA", "gkm-operator"
+_AFTER = timedelta(seconds=1)  # X.509 knows whole seconds only
+
+
+@dataclass(frozen=True, slots=True)
+class CertificatePair:
+    """A server certificate and its key, and the CA that the API server must trust; all PEM."""
+
+    certificate: bytes
+    key: bytes = field(repr=False)
+    authority: bytes
+    made: datetime
+    ends: datetime
+
+    @property
+    def begins(self) -> datetime:
+        """Return since when it is good."""
+        return self.made - CLOCKS_DIFFER
+
+    def is_valid(self, now: datetime) -> bool:
+        """Return whether a client whose clock says `now` takes it."""
+        return self.begins <= now < self.ends
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedFiles:
+    """Where the files are, and the CA that the API server must trust."""
+
+    certificate: Path
+    key: Path
+    authority: Path
+    ca_bundle: bytes
+
+
+def issue(directory: Path, names: Sequence[str]) -> IssuedFiles:
+    """Make a pair that is good from now on, and write it.
+
+    Raises:
+        OSError: the directory cannot be written.
+    """
+    return write(directory, make(names, datetime.now(UTC)))
+
+
+def make(names: Sequence[str], now: datetime, valid: timedelta = VALID) -> CertificatePair:
+    """Make a CA and a server certificate for DNS names and IP addresses.
+
+    The CA's key is never written: who wants another certificate makes another CA.
+    """
+    made = now.replace(microsecond=0)
+    ends = max(made + valid, made + _AFTER)
+    authority_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+    identifier = x509.SubjectKeyIdentifier.from_public_key(authority_key.public_key())
+    authority = (
+        _builder(_AUTHORITY, authority_key.public_key(), made, ends)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(ca=True), critical=True)
+        .add_extension(identifier, critical=False)
+        .sign(authority_key, hashes.SHA256())
+    )
+    certificate = (
+        _builder(_SERVER, key.public_key(), made, ends)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(ca=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([_general_name(name) for name in names]), critical=False)
+        # All our CAs have one name: this says to a client which of them it was.
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier), critical=False)
+        .sign(authority_key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    secret = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    return CertificatePair(certificate.public_bytes(pem), secret, authority.public_bytes(pem), made, ends)
+
+
+def write(directory: Path, pair: CertificatePair) -> IssuedFiles:
+    """Write ca.crt, tls.key and tls.crt, each in one step.
+
+    Between the last two steps the files do not fit each other: a server that reads them then keeps the pair that it has
+    in memory (tls.Certificate). What a crash leaves is never read: a process that starts writes all three anew.
+
+    Raises:
+        OSError: the directory cannot be written.
+    """
+    issued = IssuedFiles(directory / "tls.crt", directory / "tls.key", directory / "ca.crt", pair.authority)
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for path, pem in (
+        (issued.authority, pair.authority),
+        (issued.key, pair.key),
+        (issued.certificate, pair.certificate),
+    ):
+        _replace(path, pem)
+    return issued
+
+
+def _replace(path: Path, pem: bytes) -> None:
+    # Always by the same name: what a crash leaves is gone with the next write, and never adds up.
+    temporary = path.with_name(f"{path.name}.new")
+    temporary.unlink(missing_ok=True)
+    temporary.touch(mode=0o600, exist_ok=False)
+    temporary.write_bytes(pem)
+    temporary.rename(path)
+
+
+def _builder(name: str, key: ec.EllipticCurvePublicKey, made: datetime, ends: datetime) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(_name(name))
+        .issuer_name(_name(_AUTHORITY))
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(made - CLOCKS_DIFFER)
+        .not_valid_after(ends)
+    )
+
+
+def _usage(*, ca: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not ca,
+        key_cert_sign=ca,
+        crl_sign=ca,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _name(common_name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+
+
+def _general_name(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)

@@ -1,0 +1,113 @@
+"""One request, judged: the decisions of `decision`, fed with what `Looked` says in the time there is."""
+
+import logging
+import time
+
+from gkm.api.config import Registries
+from gkm.api.errors import GKMError, Reason
+from gkm.hoststate.logs import fields
+from gkm.images.reference import Reference
+from gkm.images.registries.transport import unreachable
+from gkm.images.signatures.verify import Verdict
+
+from gkm_operator import metrics
+from gkm_operator.admission import decision
+from gkm_operator.admission.review import ReviewRequest, ReviewResponse
+from gkm_operator.admission.singleflight import NotInTime, Overloaded, SingleFlight
+from gkm_operator.admission.verdict_cache import ImageChecker
+
+_LOG = logging.getLogger(__name__)
+
+BUDGET_SECONDS = 3.0
+"""Of the webhook's ten: what is left covers the way there and back and one more try of the API server."""
+
+THREADS = 16
+"""So many images are looked at at once; a registry, and a namespace, has a fourth of them at most."""
+
+WAITING = 64
+"""So many requests wait for that at once, half of them for one registry or of one namespace at most; a server with
+more threads answers the others."""
+
+
+class ImageValidator:
+    """Answers requests. Thread-safe; keeps no state that matters and has no side effects, so dry-run needs nothing."""
+
+    def __init__(
+        self,
+        images: ImageChecker,
+        mode: str,
+        registries: Registries | None = None,
+        *,
+        seconds: float = BUDGET_SECONDS,
+        threads: int = THREADS,
+        waiting: int = WAITING,
+    ) -> None:
+        self._images = images
+        self._mode = mode
+        self._registries = registries or Registries()
+        self._bounded: SingleFlight[Verdict] = SingleFlight(threads, seconds, waiting)
+
+    def review(self, request: ReviewRequest) -> ReviewResponse:
+        """Return the answer."""
+        started = time.monotonic()
+        late, cause = False, ""
+        response = decision.decide_without_image(request)
+        if response is None:
+            try:
+                response = self._check_image(request)
+            except NotInTime as error:
+                # In the words for a registry that refuses connections: which of the two it was is not for users.
+                away = unreachable(Reference.parse(request.image).registry)
+                response, late, cause = decision.decide_delay(request, str(away), self._mode), True, str(error)
+            except Overloaded as error:
+                response, late = decision.decide_delay(request, str(error), self._mode), True
+        seconds = time.monotonic() - started
+        result = decision.result(response, late=late)
+        metrics.record_review(request.kind.kind, result, seconds)
+        _LOG.info(
+            "admitted" if response.allowed else "refused",
+            extra=fields(
+                cache=request.cache,
+                operation=request.operation,
+                dryRun=request.dry_run or None,
+                image=request.image or None,
+                result=result,
+                why=response.message or "; ".join(response.warnings) or None,
+                cause=cause or None,
+                seconds=round(seconds, 3),
+            ),
+        )
+        return response
+
+    def _check_image(self, request: ReviewRequest) -> ReviewResponse:
+        private = False
+        try:
+            ref = Reference.parse(request.image)
+            self._images.check_allowed(request.image, request.scope)
+            private = self._private(request, ref)
+            owners = (f"registry {ref.registry}", f"namespace {request.scope}" if request.scope else "cluster caches")
+            verdict = self._bounded.run(
+                (ref, request.scope, private), owners, lambda: self._verdict(request.image, request.scope, private)
+            )
+        except GKMError as error:
+            return decision.decide_error(request, error, self._mode, private=private)
+        return decision.decide_verdict(request, verdict, self._mode)
+
+    def _private(self, request: ReviewRequest, ref: Reference) -> bool:
+        """Return whether the controllers have credentials for it that we have not."""
+        if request.object is not None and request.object.spec.names_secrets:
+            return True
+        hosts = self._registries.hosts
+        return any(host in hosts and hosts[host].credentials_secret for host in self._registries.sources(ref.registry))
+
+    def _verdict(self, image: str, scope: str | None, private: bool) -> Verdict:  # noqa: FBT001 -- what stands in a key
+        digest = self._images.resolve(image)
+        verdict = self._images.verify(image, digest, scope)
+        if private and verdict.reason is Reason.SIGNATURE_MISSING:
+            # Of an image that is named by its digest nobody has asked yet whether we see it at all.
+            try:
+                self._images.size(image, digest)
+            except GKMError as error:
+                if decision.is_open(error, private=private):
+                    raise
+        return verdict

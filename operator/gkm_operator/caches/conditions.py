@@ -1,0 +1,63 @@
+"""The conditions Ready and Error of a cache, from the sums over its nodes. Pure."""
+
+from collections.abc import Mapping
+
+from gkm.api.grammar import agree, count_of
+from gkm.api.meta import FALSE, TRUE
+
+from gkm_operator.caches.nodes.totals import CacheSummary
+
+FAILING = frozenset({"NodesFailed", "NodesIncompatible"})
+"""Reasons of Ready that a person must act on."""
+_MAX_LABELS, _MAX_TEXT = 3, 320
+
+
+def ready(summary: CacheSummary, *, verified: bool, selector: Mapping[str, str] | None = None) -> tuple[str, str, str]:
+    """Return status, reason and message of the condition Ready; `selector` is the nodeSelector of the cache."""
+    if not verified:
+        return FALSE, "NotVerified", "the image is not verified: see the condition Verified"
+    if not summary.total:
+        return FALSE, "NoMatchingNodes", f"no node reports this cache: {_who_would(selector or {})}"
+    counts = f"{summary.ready} of {count_of(summary.total, 'node')} {agree(summary.total, 'is', 'are')} ready"
+    if summary.ready == summary.total:
+        return TRUE, "AllNodesReady", counts
+    message = f"{counts}, {summary.failed} failed{_reasons(summary)}{_silent(summary)}"
+    if summary.failed > summary.incompatible:
+        return FALSE, "NodesFailed", message
+    if summary.ready + summary.failed < summary.total:
+        return FALSE, "NodesPending", message
+    return FALSE, "NodesIncompatible", message
+
+
+def error(summary: CacheSummary) -> tuple[str, str, str]:
+    """Return status, reason and message of the condition Error. That nodes are silent is none."""
+    if not summary.failed:
+        return FALSE, "NoFailures", "no node reports a failure"
+    reasons = ", ".join(summary.failures)
+    return (
+        TRUE,
+        "NodeFailuresPresent",
+        f"{count_of(summary.failed, 'node')} failed ({reasons}): see failedNodeConditions",
+    )
+
+
+def _who_would(selector: Mapping[str, str]) -> str:
+    """Return which nodes would report a cache: a person compares that with the nodes that there are."""
+    if not selector:
+        return "every node with a GPU and a running agent would"
+    shown = [ascii(f"{key}={value}"[:_MAX_TEXT])[1:-1] for key, value in sorted(selector.items())[:_MAX_LABELS]]
+    more = len(selector) - len(shown)
+    labels = f"{', '.join(shown)}{f' and {more} more' if more else ''}"
+    return f"every node with a running agent and the labels of nodeSelector ({labels}) would"
+
+
+def _reasons(summary: CacheSummary) -> str:
+    return f" ({', '.join(summary.failures)})" if summary.failures else ""
+
+
+def _silent(summary: CacheSummary) -> str:
+    if not summary.silent:
+        return ""
+    named = ", ".join(f"{name} ({why})" for name, why in summary.silences.items())
+    more = summary.silent - len(summary.silences)
+    return f", {summary.silent} silent: {named}{f' and {more} more' if more > 0 else ''}"

@@ -1,0 +1,94 @@
+"""What is told about a cache, as Events: what its status says now and did not say before. Pure.
+
+Both are what stands in the object: who starts anew, or follows a leader, sees no transition where there was none.
+"""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Literal
+
+from gkm.api.caches import Cache, CacheStatus
+from gkm.api.errors import Reason
+from gkm.api.meta import API_VERSION, TRUE, Condition
+from gkm.kube.events import EventBody, Regarding
+
+from gkm_operator.caches.conditions import FAILING
+
+VERIFY, RESOLVE, SERVE = "Verify", "Resolve", "Serve"
+UPDATED = "Updated"
+
+_MOMENT, _SKEW = timedelta(minutes=2), timedelta(minutes=1)
+"""A leader that is killed is followed within 18 seconds (gkm.kube.leases); clocks of machines differ."""
+
+
+def events_of(old: CacheStatus, new: CacheStatus) -> Iterator[EventBody]:
+    """Yield what to tell about a change of status."""
+    updated = old.image == new.image and old.resolved_digest not in (None, new.resolved_digest)
+    if updated:
+        note = f"{new.image} names another digest: from {old.resolved_digest} to {new.resolved_digest}"
+        yield EventBody("Normal", UPDATED, RESOLVE, note)
+    before, after = old.condition("Verified"), new.condition("Verified")
+    if after is not None and (before is None or (before.status, before.reason) != (after.status, after.reason)):
+        yield _of_verified(after)
+    before, after = old.condition("Ready"), new.condition("Ready")
+    if after is None:
+        return
+    turned = (before is not None and before.status == TRUE) != (after.status == TRUE)
+    if turned or (after.reason in FAILING and (before is None or before.reason != after.reason)):
+        yield _of_ready(after, new, updated=updated)
+    elif _is_true(new.condition("Error")) and not _is_true(old.condition("Error")):
+        yield from _of_failures(new)
+
+
+def missed_events(cache: Cache, now: datetime) -> Iterator[EventBody]:
+    """Yield what the last write of a status had to tell, if that was a moment ago.
+
+    Whoever is killed between a write and its Events tells nobody; who follows tells it instead, and what was told
+    already is not told twice (gkm.kube.events). A condition that turned with the last write bears its time. Of Ready,
+    False is nothing new where the status was new, unless nodes failed.
+    """
+    written = cache.status.last_updated
+    if written is None or not -_SKEW <= now - datetime.fromisoformat(written) <= _MOMENT:
+        return
+    verified, ready, error = (cache.status.condition(kind) for kind in ("Verified", "Ready", "Error"))
+    if verified is not None and verified.last_transition_time == written:
+        yield _of_verified(verified)
+    first = verified is None or verified.last_transition_time == written
+    if ready is not None and ready.last_transition_time == written and (ready.status == TRUE or not first):
+        yield _of_ready(ready, cache.status, updated=False)
+    elif error is not None and error.last_transition_time == written:
+        yield from _of_failures(cache.status)
+
+
+def _of_verified(condition: Condition) -> EventBody:
+    good = condition.status == TRUE and condition.reason != Reason.UPDATE_REFUSED
+    return EventBody(_kind(good=good), condition.reason, VERIFY, condition.message or condition.reason)
+
+
+def _of_failures(status: CacheStatus) -> Iterator[EventBody]:
+    """Yield what is told when nodes begin to fail: the reason of Ready where that says it, else that of Error."""
+    ready, error = status.condition("Ready"), status.condition("Error")
+    if ready is not None and ready.reason in FAILING:
+        yield _of_ready(ready, status, updated=False)
+    elif error is not None and error.status == TRUE:
+        yield EventBody("Warning", error.reason, SERVE, error.message)
+
+
+def _is_true(condition: Condition | None) -> bool:
+    return condition is not None and condition.status == TRUE
+
+
+def _of_ready(condition: Condition, status: CacheStatus, *, updated: bool) -> EventBody:
+    # A new digest is on no node yet, and nodes come and go: only what failed is a warning.
+    good = condition.status == TRUE or updated or (condition.reason != "NotVerified" and not status.failed_nodes)
+    return EventBody(_kind(good=good), condition.reason, SERVE, condition.message)
+
+
+def _kind(*, good: bool) -> Literal["Normal", "Warning"]:
+    return "Normal" if good else "Warning"
+
+
+def regarding(cache: Cache) -> Regarding:
+    """Return the reference to a cache that an Event carries."""
+    meta = cache.metadata
+    return Regarding(API_VERSION, type(cache).__name__, meta.name, meta.namespace, meta.uid)

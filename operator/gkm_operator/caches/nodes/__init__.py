@@ -1,0 +1,1 @@
+"""What nodes report about caches, watched and summed up."""

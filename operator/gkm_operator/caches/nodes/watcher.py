@@ -1,0 +1,86 @@
+"""What the nodes say of the caches, and which of them still answer, watched and summed up by differences."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from gkm.kube.api import Api
+from gkm.kube.reflector import Reflector
+from gkm.kube.resources import Resource
+from gkm.kube.secrets import DEFAULT_NAMESPACE
+
+from gkm_operator.caches.nodes.fleet import Fleet
+from gkm_operator.caches.nodes.liveness import (
+    AGENT_SETS,
+    AGENTS,
+    NODES,
+    AgentDaemonSet,
+    AgentPod,
+    WatchedNode,
+    agent_set,
+    agents,
+)
+from gkm_operator.caches.nodes.reports import CLUSTER_REPORTS, REPORTS, NodeObject
+from gkm_operator.caches.nodes.totals import CacheKey, CacheSummary
+
+SeeNode = Callable[[WatchedNode | None, WatchedNode | None], None]
+"""Told of every difference of a Node, as a reflector tells it."""
+
+
+def ignore_node(_old: WatchedNode | None, _new: WatchedNode | None) -> None:
+    """Look away."""
+
+
+class NodeWatcher:
+    """Node objects of both kinds, Nodes, and the agents in GKM's `namespace`.
+
+    `changed` is told of every cache whose sums are others than before. Nodes are read as `nodes`, and `see` is shown
+    them too: who else needs a little of every Node need not watch them again.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        changed: Callable[[CacheKey], None],
+        namespace: str = DEFAULT_NAMESPACE,
+        *,
+        nodes: Resource[WatchedNode] = NODES,
+        see: SeeNode = ignore_node,
+    ) -> None:
+        self._changed = changed
+        self._see = see
+        self._fleet = Fleet()
+        # Started in this order: of a node whose standing is known before it reports, the sums are made once.
+        self.reflectors: tuple[Reflector[Any], ...] = (
+            Reflector(api, AGENT_SETS, self._agent_set_changed, selector=agent_set(namespace)),
+            Reflector(api, AGENTS, self._agent_changed, selector=agents(namespace)),
+            Reflector(api, nodes, self._node_changed),
+            Reflector(api, REPORTS, self._report_changed),
+            Reflector(api, CLUSTER_REPORTS, self._report_changed),
+        )
+
+    def summary(self, key: CacheKey, digest: str | None) -> CacheSummary:
+        """Return the sums of a cache, for the digest that it stands for."""
+        return self._fleet.summary(key, digest)
+
+    def _report_changed(self, old: NodeObject | None, new: NodeObject | None) -> None:
+        self._enqueue(self._fleet.reported(old, new))
+
+    def _node_changed(self, old: WatchedNode | None, new: WatchedNode | None) -> None:
+        self._see(old, new)
+        # kubelets write the status of every Node again and again: what does not concern us ends here.
+        before, after = (None if node is None else node.ready for node in (old, new))
+        node = new or old
+        if node is not None and before != after:
+            self._enqueue(self._fleet.node(node.metadata.name, ready=after))
+
+    def _agent_changed(self, old: AgentPod | None, new: AgentPod | None) -> None:
+        self._enqueue(self._fleet.agent(old, new))
+
+    def _agent_set_changed(self, old: AgentDaemonSet | None, new: AgentDaemonSet | None) -> None:
+        # Its status is written for every agent that comes or goes: only whether it is there concerns all nodes.
+        if (old is None) != (new is None):
+            self._enqueue(self._fleet.agents_deployed(deployed=new is not None))
+
+    def _enqueue(self, keys: Iterable[CacheKey]) -> None:
+        for key in keys:
+            self._changed(key)

@@ -1,0 +1,1 @@
+"""From a run and free capacity to a plan or a refusal."""

@@ -1,0 +1,1 @@
+"""Observed state that plans depend on: runs, plans, nodes and pods."""

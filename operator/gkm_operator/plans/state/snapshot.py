@@ -1,0 +1,90 @@
+"""What a sweep decides on, taken together at one moment, and who has the same GPUs by it. Pure."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from gkm_operator.plans.state.free_capacity import Reservations, reserved_for
+from gkm_operator.plans.state.node_loss import NodeIndex
+from gkm_operator.plans.state.objects import RunKey, WatchedRun
+from gkm_operator.plans.state.plan_index import PlanRecord
+from gkm_operator.plans.state.pod_usage import PodUsage
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSnapshot:
+    """Runs, the plans of each by number, and the nodes with what their pods take.
+
+    `unread` are Runs that are there and cannot be read: their plans count. `version` is another one whenever nodes or
+    pods changed; `flavored` has the flavors of all nodes that name one.
+    """
+
+    now: datetime
+    runs: Sequence[WatchedRun]
+    unread: frozenset[RunKey]
+    plans: Mapping[RunKey, Sequence[PlanRecord]]
+    taken: PodUsage
+    nodes: NodeIndex
+    flavored: Mapping[str, str]
+    version: int
+
+    def current(self, run: WatchedRun) -> PlanRecord | None:
+        """Return the newest plan of a run; those of a former Run of its name are none of it."""
+        return newest(self.plans.get(run.key, ()), run.metadata.uid)
+
+    def live(self) -> dict[RunKey, tuple[PlanRecord, int]]:
+        """Return the plans that hold GPUs, each with the priority of its run."""
+        found = {}
+        for run in self.runs:
+            plan = self.current(run)
+            if plan is not None and run.metadata.deletion_timestamp is None and not plan.expired(self.now):
+                found[run.key] = plan, run.spec.priority
+        for key in self.unread - found.keys():
+            plans = self.plans.get(key, ())
+            if plans and not plans[-1].expired(self.now):
+                found[key] = plans[-1], 0
+        return found
+
+    def reserved(self, live: Mapping[RunKey, tuple[PlanRecord, int]]) -> Reservations:
+        """Return what live plans hold."""
+        return Reservations({key: reserved_for(plan.claims, self.taken.of(key)) for key, (plan, _) in live.items()})
+
+    def running(self, live: Mapping[RunKey, tuple[PlanRecord, int]]) -> frozenset[RunKey]:
+        """Return the runs all of whose plan runs."""
+        return frozenset(
+            key
+            for key, (plan, _) in live.items()
+            if key in self.taken.runs and not reserved_for(plan.claims, self.taken.of(key))
+        )
+
+
+def newest(plans: Iterable[PlanRecord], owner: str) -> PlanRecord | None:
+    """Return the plan with the highest number among those of an owner."""
+    return max((plan for plan in plans if plan.owner == owner), key=lambda plan: plan.number, default=None)
+
+
+def double_allocations(
+    live: Mapping[RunKey, tuple[PlanRecord, int]], totals: Mapping[str, int], running: Collection[RunKey] = frozenset()
+) -> dict[RunKey, str]:
+    """Return the runs whose plans name GPUs that those of others name as well, with a sentence each.
+
+    Of two, one that is `running` has them, then the run with the higher priority, of equals the older plan: who may
+    delete plans could bring back one that was superseded. `totals` are the GPUs of each node.
+    """
+    order = sorted(
+        live.items(), key=lambda item: (item[0] not in running, -item[1][1], item[1][0].created or "~", item[0])
+    )
+    left = dict(totals)
+    claimed: set[str] = set()
+    found = {}
+    for run, (plan, _) in order:
+        over = [node for node, gpus in sorted(plan.claims.items()) if node in claimed and gpus > left.get(node, gpus)]
+        if over:
+            # Whose they are is not said: it may be a run of a namespace that this one's users cannot see.
+            found[run] = f"GPUs of node {over[0]} were given to another run as well"
+            continue
+        for node, gpus in plan.claims.items():
+            if node in left:
+                left[node] -= gpus
+                claimed.add(node)
+    return found

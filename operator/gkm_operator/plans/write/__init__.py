@@ -1,0 +1,1 @@
+"""Plans, statuses and events as they are written to the API server."""
