@@ -40,29 +40,29 @@ lock: ## requirements.lock and requirements/*.lock from pyproject.toml (needs uv
 	@scripts/lock
 
 peers: setup ## build the real partners once, into a cache outside the repository
-	@$(BIN)/python -m testbed.peers
-	$(BIN)/python -m testbed.triton
+	@$(BIN)/python -m support.peers.build
+	$(BIN)/python -m support.triton.installation
 
 images: setup ## our container images, built once by the Dockerfiles, into the same cache (root)
 	@scripts/debian-packages
-	$(BIN)/python -m testbed.product_images
+	$(BIN)/python -m support.product_images.build
 
 test: setup ## the whole of it: check, real partners, our images, a real node
 	@scripts/debian-packages
 	$(MAKE) --no-print-directory check peers
-	@$(BIN)/python -m testbed.product_images --if-possible
+	@$(BIN)/python -m support.product_images.build --if-possible
 	$(PYTEST) -q -m "peers or e2e" tests
 
 demo: setup ## one cache from a registry into a mount on this machine, no cluster
-	@$(BIN)/python -m testbed.demo
+	@$(BIN)/python -m support.demo.local
 
 demo-cluster: setup peers ## the same in a real Kubernetes with a kubelet and containerd (root)
 	@scripts/debian-packages
-	$(BIN)/python -m testbed.demo_cluster
+	$(BIN)/python -m support.demo.cluster
 
 e2e: setup peers ## only the tests that need a real node
 	@scripts/debian-packages
-	$(BIN)/python -m testbed.product_images --if-possible
+	$(BIN)/python -m support.product_images.build --if-possible
 	$(PYTEST) -q -m e2e tests
 
 bench: setup ## figures into build/bench/*.json; one of them with BENCH=name

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import yaml
-from agent.store_images import files_of, put_image
-from testbed.processes import Process
-from testbed.registry import Registry
+from support.agent.store_images import files_of, put_image
+from support.host.processes import Process
+from support.registry.server import Registry
 
 CACHES = 200
 FILES, FILE_BYTES = 50, 2000

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from testbed.audit import Request
+from support.cluster.audit import Request
 
 AGENT = "system:serviceaccount:gkm-system:gkm-agent"
 _FIRST_ERROR = 400

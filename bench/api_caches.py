@@ -10,7 +10,7 @@ from gkm.api.meta import timestamp
 from gkm.kube.api import Api
 from gkm.kube.reflector import Reflector
 from gkm.kube.resources import GKMCACHENODES, GKMCACHES, Json, Resource
-from testbed.gkm_objects import cache
+from support.cluster.gkm_objects import cache
 
 AT_A_TIME = 8
 _NODE_OBJECTS: Resource[Json] = Resource(
@@ -30,7 +30,7 @@ class Wanted:
 def declare(api: Api, caches: Iterable[Wanted]) -> None:
     """Make caches and say of each at once that it is verified, as the controller does.
 
-    Where the policies of all of deploy/base hold, `api` is that of kube.our_kinds.status_writer.
+    Where the policies of all of deploy/base hold, `api` is that of support.kube.our_kinds.status_writer.
     """
     with ThreadPoolExecutor(AT_A_TIME) as pool:
         list(pool.map(partial(_declare, api), caches))

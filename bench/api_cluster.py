@@ -7,11 +7,11 @@ from pathlib import Path
 
 from agent_process import NODE
 from api_audit import AGENT
-from kube import our_kinds
-from testbed.audit import Audit, AuditedControlPlane
-from testbed.cluster import Cluster
-from testbed.control_plane import Options
-from testbed.gkm_objects import namespace
+from support.cluster.audit import Audit, AuditedControlPlane
+from support.cluster.cluster import Cluster
+from support.cluster.control_plane import Options
+from support.cluster.gkm_objects import namespace
+from support.kube import our_kinds
 
 NAMESPACES = tuple(f"bench-{number}" for number in range(4))
 _BASE = our_kinds.ROOT / "deploy" / "base"

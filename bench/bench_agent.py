@@ -14,10 +14,10 @@ from pathlib import Path
 import agent_process
 import yaml
 from agent_process import CACHES, NODE, REPOSITORY
-from fakes import nvml_library
 from figures import Result
-from testbed.processes import Process
-from testbed.registry import Registry
+from support.fakes import nvml_library
+from support.host.processes import Process
+from support.registry.server import Registry
 
 RUNS = int(os.environ.get("RUNS", "5"))
 IDLE_SECONDS = 30.0

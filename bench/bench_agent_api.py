@@ -20,13 +20,13 @@ import api_cluster
 from agent_process import CACHES, LONGEST_SECONDS, REPOSITORY
 from api_caches import NodeObjects, Wanted, declare, delete
 from api_cluster import NAMESPACES, Place
-from fakes import nvml_library
 from figures import Result
 from gkm.kube import client
 from gkm.kube.client import HttpApi
-from testbed.audit import Request
-from testbed.processes import Process
-from testbed.registry import Registry
+from support.cluster.audit import Request
+from support.fakes import nvml_library
+from support.host.processes import Process
+from support.registry.server import Registry
 
 RUNS = int(os.environ.get("RUNS", "3"))
 CHANGED = 10

@@ -15,7 +15,7 @@ import csi_node
 from csi_calls import Times, Volume
 from csi_node import Node
 from figures import Result
-from testbed import private_mounts
+from support.host import private_mounts
 
 RUNS = int(os.environ.get("RUNS", "5"))
 PAIRS = int(os.environ.get("PAIRS", "5000"))

@@ -15,7 +15,7 @@ from statistics import median, quantiles
 
 from figures import Result
 from gkm.mounts import overlay, syscalls
-from testbed import private_mounts
+from support.host import private_mounts
 
 ROUNDS = int(os.environ.get("RUNS", "5")) * 20
 LIMIT = 1 << 30

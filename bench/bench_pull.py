@@ -16,7 +16,7 @@ from statistics import median
 
 import pull_images
 from figures import Result
-from testbed.olareg import Olareg
+from support.registry.olareg import Olareg
 
 RUNS = int(os.environ.get("RUNS", "5"))
 HERE = Path(__file__).parent

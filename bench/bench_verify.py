@@ -12,11 +12,11 @@ from gkm.api.config import Identity, Policy, Registries, RegistryHost, Verificat
 from gkm.images.reference import Reference
 from gkm.images.registries.registry import Registry
 from gkm.images.signatures.verify import Verifier
-from testbed.olareg import Olareg
-from testbed.push import Target
-from testbed.sigstore import SigningKey, payload_of, push_bundle, push_legacy
-from testbed.sigstore_keyless import Person, Service
-from testbed.sigstore_services import Sigstore
+from support.registry.olareg import Olareg
+from support.registry.push import Target
+from support.sigstore.key_signatures import SigningKey, payload_of, push_bundle, push_legacy
+from support.sigstore.keyless import Person, Service
+from support.sigstore.services import Sigstore
 
 RUNS = 5
 TIMES = 200

@@ -8,9 +8,9 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Self
 
 import grpc
-from csi_harness.nodes import publish_message
 from gkm_csi.proto import csi_pb2
 from google.protobuf.message import Message
+from support.csi.nodes import publish_message
 
 if TYPE_CHECKING:
     Call = grpc.UnaryUnaryMultiCallable[Message, Message]

@@ -15,10 +15,10 @@ from itertools import count
 from pathlib import Path
 
 from csi_calls import Caller, Volume
-from csi_harness.nodes import NODE, NodeFiles, node_files
 from gkm.mounts import syscalls
-from testbed import peers
-from testbed.processes import Process
+from support.csi.nodes import NODE, NodeFiles, node_files
+from support.host.processes import Process
+from support.peers import build as peers
 
 KERNELS = 2000
 _TARGETS = 64

@@ -14,7 +14,7 @@ from fleet_process import LONGEST_SECONDS, Controllers
 from fleet_statuses import Statuses, Transition, truth
 from fleet_storm import Agents, storm
 from gkm.kube.resources import EVENTS
-from testbed.waiting import until
+from support.host.waiting import until
 
 RATE = 50
 EVENT_SECONDS = 10.0

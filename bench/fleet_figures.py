@@ -12,8 +12,8 @@ from fleet_place import NAMESPACE, Place
 from fleet_process import LONGEST_SECONDS, Controllers, cpu_seconds, memory_mib
 from fleet_statuses import Probe, Statuses, Sums, truth
 from fleet_storm import Agents, Storm, percentile_ms, storm
-from testbed.processes import Process
-from testbed.waiting import until
+from support.host.processes import Process
+from support.host.waiting import until
 
 Row = dict[str, float]
 _WATCHER = Path(__file__).resolve().parent / "fleet_watcher.py"

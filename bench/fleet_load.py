@@ -18,7 +18,7 @@ from fleet_objects import Object, agent_pod, agent_pod_status, node, node_name, 
 from fleet_place import NAMESPACE, Place
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import GKMCACHENODES, NODES, Json, Resource
-from testbed.waiting import until
+from support.host.waiting import until
 
 AGENT = "gkm-agent"
 PODS: Resource[Json] = Resource("v1", "Pod", "pods", namespaced=True, type=Json)

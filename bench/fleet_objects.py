@@ -11,7 +11,7 @@ from typing import Any
 from gkm.api.meta import timestamp
 from gkm.api.nodes import CompatibleGPUs, GPUFabric, GPUGroup, NodeCacheStatus, NodeStatus
 from gkm_agent.report.objects import manifest, node_object
-from operator_site import manifests
+from support.operator.deployment import manifests
 
 Object = dict[str, Any]
 _IMAGES = 50

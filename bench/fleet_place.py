@@ -14,10 +14,10 @@ from typing import Any
 
 from gkm.kube import client
 from gkm.kube.client import HttpApi
-from operator_site import Shelf, cache, deployed, manifests, shelf
-from testbed.cluster import Cluster
-from testbed.control_plane import ControlPlane, Options
-from testbed.gkm_objects import namespace
+from support.cluster.cluster import Cluster
+from support.cluster.control_plane import ControlPlane, Options
+from support.cluster.gkm_objects import namespace
+from support.operator.deployment import Shelf, cache, deployed, manifests, shelf
 
 NAMESPACE = "fleet"
 CACHES = 20

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fleet_place import Place
-from operator_site import operator_command
-from testbed import ports
-from testbed.processes import Process
+from support.host import ports
+from support.host.processes import Process
+from support.operator.deployment import operator_command
 
 LONGEST_SECONDS = 300.0
 _TICKS = os.sysconf("SC_CLK_TCK")

@@ -13,7 +13,7 @@ from gkm.api.caches import CacheStatus, GKMCache
 from gkm.kube.reflector import Reflector
 from gkm.kube.resources import GKMCACHES
 from gkm_operator.caches import events as telling
-from testbed.waiting import until
+from support.host.waiting import until
 
 LONGEST_SECONDS = 60.0
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 
 from gkm.packing.batches.batch import Batch, plan_batch
 from gkm.packing.inventory import Inventory
-from packing_batches_cases import queue
-from packing_inventories import SHAPES, inventory
+from support.packing.batches_cases import queue
+from support.packing.inventories import SHAPES, inventory
 
 RUNS, SECONDS, MOST_GAP = 64, 5.0, 0.01
 

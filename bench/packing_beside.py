@@ -7,9 +7,9 @@ from statistics import median
 from typing import TypeVar
 
 from gkm.packing.values import Location, Node, Request
-from packing_brute import Cost
-from packing_kueue import best_fit, least_free
-from packing_m2 import Peer, by_rules, by_text
+from support.packing.brute import Cost
+from support.packing.kueue import best_fit, least_free
+from support.packing.m2 import Peer, by_rules, by_text
 
 RuleOf = Callable[[Sequence[Node], Request], Peer]
 T = TypeVar("T")

@@ -14,11 +14,11 @@ from gkm.packing.inventory import Inventory
 from gkm.packing.plan import plan
 from gkm.packing.values import Node, Plan, Policy, Refusal
 from packing_beside import RULES, Placed, placed_by_rule, timed
-from packing_brute import Cost, priced
-from packing_checker import problems
-from packing_inventories import RUNS, Run, inventory
 from packing_report import Cell, Row, Table
 from packing_solvers import SOLVERS, shown
+from support.packing.brute import Cost, priced
+from support.packing.checker import problems
+from support.packing.inventories import RUNS, Run, inventory
 
 TIMES = int(os.environ.get("RUNS", "5"))
 SOLVER_SECONDS = float(os.environ.get("SOLVER_SECONDS", "10"))

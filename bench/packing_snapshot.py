@@ -15,9 +15,9 @@ from statistics import median
 from typing import Any
 
 from gkm.packing.inventory_of import version
-from packing_inventories import inventory
 from packing_kube_lists import write_nodes, write_pods
 from packing_report import Cell, Table
+from support.packing.inventories import inventory
 
 INVENTORY = "nvl72_100k"
 RUNS = int(os.environ.get("RUNS", "5"))

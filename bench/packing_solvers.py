@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import packing_mip
 from gkm.packing.values import Location, Node, Request
-from packing_brute import Cost
-from packing_mip import Solved
+from support.packing import mip as packing_mip
+from support.packing.brute import Cost
+from support.packing.mip import Solved
 
 _MODEL = Path(__file__).resolve().parent / "packing_cpsat.py"
 _GIVE_UP_AFTER = 60.0

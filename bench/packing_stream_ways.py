@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from gkm.packing.inventory import Inventory
 from gkm.packing.plan import plan
 from gkm.packing.values import Location, Node, Plan, Policy, Request
-from packing_kueue import best_fit
-from packing_m2 import Peer, by_rules, by_text
 from packing_stream_runs import NODE_GPUS, NODES_A_DOMAIN, Arrival
+from support.packing.kueue import best_fit
+from support.packing.m2 import Peer, by_rules, by_text
 
 Numbers = Sequence[int]
 """Nodes of the inventory that a run gets, whole."""

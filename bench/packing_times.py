@@ -16,9 +16,9 @@ from gkm.packing.domains.cover import TooLargeError
 from gkm.packing.inventory import Inventory
 from gkm.packing.plan import plan
 from gkm.packing.values import Ceiling, Node, Plan, Policy, Request
-from packing_checker import problems
-from packing_inventories import RUNS, Run, inventory
 from packing_report import Cell, Table
+from support.packing.checker import problems
+from support.packing.inventories import RUNS, Run, inventory
 
 SAMPLES = int(os.environ.get("SAMPLES", "100"))
 SLOW_MS = 100.0

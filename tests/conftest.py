@@ -7,12 +7,18 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
-from testbed import require
-from testbed.cluster import Cluster
-from testbed.cosign import Cosign
-from testbed.distribution import Distribution
-from testbed.olareg import Olareg
-from testbed.registry import Registry
+from support.cluster.cluster import Cluster
+from support.operator.fixtures import gkm_cluster
+from support.peers import require
+from support.registry.distribution import Distribution
+from support.registry.olareg import Olareg
+from support.registry.server import Registry
+from support.sigstore.cosign import Cosign
+
+__all__ = ["gkm_cluster"]
+
+# Failed statements of the contract show their values, as those of tests do.
+pytest.register_assert_rewrite("support.registry.contract")
 
 # The same examples each time, so that a change is judged by what it changed; GKM_RANDOM=1 looks for new ones.
 settings.register_profile("repeatable", derandomize=True)

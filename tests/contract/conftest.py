@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pytest
 from gkm.kube.api import Api, ListSelector
 from gkm.kube.client import connect
-from kube.fake_api import FakeApi
-from kube.our_kinds import THIN, install, status_writer
-from testbed.cluster import Cluster
+from support.cluster.cluster import Cluster
+from support.kube.fake_api import FakeApi
+from support.kube.our_kinds import THIN, install, status_writer
 
 
 @pytest.fixture(scope="session")

@@ -7,8 +7,8 @@ import pytest
 from gkm.kube.api import Api, Change, ListSelector, WatchEvent
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES, Resource
-from kube.our_kinds import IMAGE, THIN, a_cache
 from msgspec import Meta, Struct
+from support.kube.our_kinds import IMAGE, THIN, a_cache
 
 
 class Choosy(Struct):

@@ -13,11 +13,11 @@ from gkm.kube.client import HttpApi, connect
 from gkm.kube.errors import ApiError
 from gkm.kube.reflector import Reflector
 from gkm.kube.resources import Json
-from kube.fake_api import FakeApi
-from kube.our_kinds import THIN, a_cache
-from testbed.cluster import Cluster
-from testbed.relay import Relay
-from testbed.waiting import until
+from support.cluster.cluster import Cluster
+from support.host.waiting import until
+from support.kube.fake_api import FakeApi
+from support.kube.our_kinds import THIN, a_cache
+from support.registry.relay import Relay
 
 
 def forget(api: Api, request: pytest.FixtureRequest) -> None:

@@ -2,13 +2,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from e2e_fleet import SILENT, Fleet
-from testbed import require
-from testbed.cluster import Cluster
-from testbed.cosign import Cosign
-from testbed.distribution import Distribution
-from testbed.installation import Installation
-from testbed.olareg import Olareg
+from support.cluster.cluster import Cluster
+from support.cluster.installation import Installation
+from support.e2e.fleet import SILENT, Fleet
+from support.peers import require
+from support.registry.distribution import Distribution
+from support.registry.olareg import Olareg
+from support.sigstore.cosign import Cosign
 
 
 @pytest.fixture(scope="session")

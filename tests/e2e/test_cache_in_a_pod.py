@@ -3,9 +3,9 @@
 import hashlib
 
 import pytest
-from e2e_fleet import CACHE, Fleet
-from images_archives import mcv_image
-from testbed.gkm_objects import MOUNT
+from support.cluster.gkm_objects import MOUNT
+from support.e2e.fleet import CACHE, Fleet
+from support.images.archives import mcv_image
 
 pytestmark = pytest.mark.e2e
 

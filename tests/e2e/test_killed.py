@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 import pytest
-from e2e_fleet import Fleet
-from testbed.gkm_objects import MOUNT
+from support.cluster.gkm_objects import MOUNT
+from support.e2e.fleet import Fleet
 
 pytestmark = pytest.mark.e2e
 

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
-from e2e_fleet import Fleet
-from e2e_volumes import NAMED, PRIVATE, container, layout, left, mounted, pod, ready, recorded, tree, volume
-from testbed.gkm_objects import MOUNT, Object
-from testbed.installation import COMMANDS
-from testbed.processes import Process
-from testbed.waiting import until
+from support.cluster.gkm_objects import MOUNT, Object
+from support.cluster.installation import COMMANDS
+from support.e2e.fleet import Fleet
+from support.e2e.volumes import NAMED, PRIVATE, container, layout, left, mounted, pod, ready, recorded, tree, volume
+from support.host.processes import Process
+from support.host.waiting import until
 
 pytestmark = pytest.mark.e2e
 

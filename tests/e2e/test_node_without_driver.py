@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from e2e_fleet import Fleet
-from e2e_volumes import ready
+from support.e2e.fleet import Fleet
+from support.e2e.volumes import ready
 
 pytestmark = pytest.mark.e2e
 

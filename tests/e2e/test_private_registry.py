@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import yaml
-from e2e_fleet import Fleet
 from gkm.api.config import Registries, RegistryHost
 from gkm.images.reference import Reference
 from gkm.images.registries import credentials, push
@@ -15,9 +14,10 @@ from gkm.images.registries.registry import Registry
 from gkm.images.signing import keys
 from gkm.images.signing.forms import ImageSigner
 from gkm.images.signing.sign import sign
-from images_archives import cache_image
-from testbed import gkm_objects as objects
-from testbed.distribution import PASSWORD, USER, Distribution
+from support.cluster import gkm_objects as objects
+from support.e2e.fleet import Fleet
+from support.images.archives import cache_image
+from support.registry.distribution import PASSWORD, USER, Distribution
 
 pytestmark = pytest.mark.e2e
 

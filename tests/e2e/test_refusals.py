@@ -4,14 +4,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from e2e_fleet import SILENT, Fleet
 from gkm.images.reference import Reference
-from kube.our_kinds import status_writer
-from testbed.cluster import KubectlFailed
-from testbed.cosign import Cosign
-from testbed.installation import WEBHOOKS
-from testbed.push import Target
-from testbed.sigstore import Flaw, SigningKey, sign_bundle, sign_legacy
+from support.cluster.cluster import KubectlFailed
+from support.cluster.installation import WEBHOOKS
+from support.e2e.fleet import SILENT, Fleet
+from support.kube.our_kinds import status_writer
+from support.registry.push import Target
+from support.sigstore.cosign import Cosign
+from support.sigstore.key_signatures import Flaw, SigningKey, sign_bundle, sign_legacy
 
 pytestmark = pytest.mark.e2e
 

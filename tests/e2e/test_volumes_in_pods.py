@@ -3,8 +3,9 @@
 import json
 
 import pytest
-from e2e_fleet import CACHE, Fleet
-from e2e_volumes import (
+from support.cluster.gkm_objects import MOUNT
+from support.e2e.fleet import CACHE, Fleet
+from support.e2e.volumes import (
     NAMED,
     NOT_ROOT,
     PRIVATE,
@@ -19,7 +20,6 @@ from e2e_volumes import (
     tree,
     volume,
 )
-from testbed.gkm_objects import MOUNT
 
 pytestmark = pytest.mark.e2e
 

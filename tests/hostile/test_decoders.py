@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hostile_decoders import DECODERS, GROUPS
-from testbed.memory import MemoryGroup
+from support.host.memory import MemoryGroup
+from support.hostile.decoders import DECODERS, GROUPS
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ("core", "agent", "csi", "operator", "cli")
@@ -130,7 +130,7 @@ def allowed(measured: dict[str, Any]) -> int:
 
 def measurements(names: list[str]) -> Iterator[dict[str, Any]]:
     """Measure decoders in one process: it imports everything of ours, which takes longer than most decoders."""
-    script = Path(__file__).resolve().parents[1] / "hostile_decoders_process.py"
+    script = Path(__file__).resolve().parents[1] / "support" / "hostile" / "decoders_process.py"
     with MemoryGroup.of(MEMORY_LIMIT) as group:
         done = subprocess.run(
             group.command([sys.executable, str(script), *names]), stdout=subprocess.PIPE, check=True, text=True

@@ -16,7 +16,7 @@ from gkm_agent.store.pointers import PointerStore, Superseded
 MAX_PULLS = 4
 """Pulls at a time. Each has three connections, and takes some 10 MiB; the worst that an image can make of it, mostly by
 the description of its entries, is some 45 MiB, and four of those fit the 512 MiB of the agent (deploy/base/agent.yaml;
-tests/images/test_worst_pulls.py)."""
+tests/hostile/images/test_worst_pulls.py)."""
 FAIR_PULL_SECONDS = 1800.0
 """A download that has run so long gives its worker to who waits. What came of its blobs stays, and is gone on with."""
 STOP_SECONDS = 5.0

@@ -1,0 +1,117 @@
+"""SIGKILL at every step of publish and unpublish, restart, and the invariants of docs/design/node-state.md."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from gkm_csi.proto import csi_pb2
+from support.csi.driver import Client, driver
+from support.csi.namespaces import private_namespace
+from support.csi.nodes import node_files, publish_message
+
+pytestmark = pytest.mark.mounts
+
+HARNESS = Path(__file__).parents[2] / "support" / "csi"
+
+
+@pytest.mark.parametrize("kind", ["read-only", "private", "empty", "capture"])
+def test_a_death_at_any_step_is_mended_by_the_next_start(kind: str) -> None:
+    with node_files() as files, private_namespace() as namespace:
+        run = namespace.run(sys.executable, HARNESS / "every_step.py", files.root, kind)
+
+    assert run.returncode == 0, run.stderr
+    steps = json.loads(run.stdout)
+    # Fewer would say that the steps were not seen, not that there are none.
+    assert steps["publish"] > {"read-only": 15, "empty": 25}.get(kind, 50)
+    assert steps["unpublish"] > (40 if kind == "capture" else 5)
+
+
+@pytest.mark.parametrize(
+    ("event", "part"),
+    [
+        ("os.rename", ".record.json."),
+        ("os.mkdir", "mount"),
+        ("os.rename", ".usage.json."),
+    ],
+    ids=["before the record", "between record and mount", "after the mount"],
+)
+def test_the_process_dies_in_a_publish_and_its_successor_mounts_the_same(event: str, part: str) -> None:
+    with node_files() as files, private_namespace() as namespace:
+        ref = files.ready("llama", {"one": "old"})
+        target = files.target("csi-1")
+        message = publish_message("csi-1", target, {"cacheName": ref.name})
+        killed = (str(HARNESS / "killed_driver.py"), event, part)
+        with driver(files, namespace, killed) as dying, Client(dying.socket) as client:
+            assert client.refused("NodePublishVolume", message)[0] == "UNAVAILABLE"
+            assert dying.process.wait(60) == -9
+        recorded = files.layout.volume_record("csi-1").exists()
+        files.ready("llama", {"one": "new"})
+
+        with driver(files, namespace) as running, Client(running.socket) as client:
+            if part == "mount":
+                # A record without mount and target: nobody can have seen the volume, so the record went at the start.
+                assert not files.layout.volume_record("csi-1").exists()
+            client.call("NodePublishVolume", message)
+            text = namespace.inside(target / "one").read_text()
+            assert text == ("old" if recorded and part != "mount" else "new")
+            assert len(namespace.mounts(target)) == 1
+            client.unpublish("csi-1", target)
+            assert namespace.mounts(target) == []
+            assert not target.exists()
+            assert list(files.layout.volumes.iterdir()) == []
+            assert list(files.layout.usage.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("event", "part"),
+    [("os.rmdir", "mount"), ("os.remove", "record.json")],
+    ids=["after the unmount", "after the target"],
+)
+def test_the_process_dies_in_an_unpublish_and_its_successor_ends_it(event: str, part: str) -> None:
+    with node_files() as files, private_namespace() as namespace:
+        ref = files.ready()
+        target = files.target("csi-1")
+        unpublish = csi_pb2.NodeUnpublishVolumeRequest(volume_id="csi-1", target_path=str(target))
+        killed = (str(HARNESS / "killed_driver.py"), event, part)
+        with driver(files, namespace, killed) as dying, Client(dying.socket) as client:
+            client.publish("csi-1", target, {"cacheName": ref.name})
+            assert client.refused("NodeUnpublishVolume", unpublish)[0] == "UNAVAILABLE"
+            assert dying.process.wait(60) == -9
+
+        with driver(files, namespace) as running, Client(running.socket) as client:
+            client.call("NodeUnpublishVolume", unpublish)
+            assert namespace.mounts(target) == []
+            assert not target.exists()
+            assert list(files.layout.volumes.iterdir()) == []
+
+
+def test_mounts_outlive_the_process() -> None:
+    with node_files() as files, private_namespace() as namespace:
+        ref = files.ready("llama", {"one": "here"})
+        target = files.target("csi-1")
+        with driver(files, namespace) as first, Client(first.socket) as client:
+            client.publish("csi-1", target, {"cacheName": ref.name})
+            first.kill()
+        assert namespace.inside(target / "one").read_text() == "here"
+
+        with driver(files, namespace) as second, Client(second.socket) as client:
+            client.publish("csi-1", target, {"cacheName": ref.name})
+            assert len(namespace.mounts(target)) == 1
+
+
+def test_after_a_lost_run_directory_mounts_without_a_record_go() -> None:
+    with node_files() as files, private_namespace() as namespace:
+        ref = files.ready()
+        target, foreign = files.target("csi-1"), files.target("csi-2")
+        foreign.mkdir()
+        with driver(files, namespace) as first, Client(first.socket) as client:
+            client.publish("csi-1", target, {"cacheName": ref.name})
+            first.kill()
+        assert namespace.run("mount", "-t", "tmpfs", "gkm:csi-2@sha256:00", foreign).returncode == 0
+        files.layout.run.rename(files.root / "lost")
+
+        with driver(files, namespace):
+            assert namespace.mounts(target) == []
+            assert not target.exists()
+            assert len(namespace.mounts(foreign)) == 1

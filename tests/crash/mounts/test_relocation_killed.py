@@ -1,0 +1,86 @@
+"""SIGKILL at every step of making a tree, then the next process: it finds a whole tree or none, and leaves no rest."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+TESTS = Path(__file__).resolve().parents[2]
+DATA = TESTS / "data" / "triton-cache"
+
+
+def test_a_death_at_any_step_leaves_a_whole_tree_or_none(tmp_path: Path) -> None:
+    run = subprocess.run(
+        [sys.executable, __file__, tmp_path],
+        env={**os.environ, "PYTHONPATH": str(TESTS)},
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert run.returncode == 0, run.stderr
+    steps = json.loads(run.stdout)
+    # Fewer would say that the steps were not seen, not that there are none.
+    assert steps["first"] > 25
+    assert steps["after a reboot"] > steps["first"]
+
+
+def main(root: Path) -> None:
+    """Kill at every step; print how many there were."""
+    from gkm.mounts.relocation import tree_store as relocation  # noqa: PLC0415
+    from gkm.mounts.relocation.mount_path import MountPath  # noqa: PLC0415
+    from gkm.mounts.relocation.tree_store import RelocationLayer  # noqa: PLC0415
+    from support.csi.steps import Counter  # noqa: PLC0415 -- only the child has the tests' directory in its path
+
+    path, neighbour = MountPath("/cache"), MountPath("/neighbour")
+    content = os.open(DATA, os.O_PATH | os.O_DIRECTORY)
+    boot = root / "boot_id"
+    relocation._BOOT = boot  # type: ignore[misc]
+
+    def files(tree: Path) -> dict[str, bytes]:
+        return {str(file.relative_to(tree)): file.read_bytes() for file in sorted(tree.glob("*/*"))}
+
+    boot.write_text("first")
+    whole = files(relocation.relocate(content, RelocationLayer(path), root / "whole").tree)
+
+    def killed(place: Path, fatal: int) -> bool:
+        child = os.fork()
+        if child == 0:
+            counter = Counter(fatal)
+            counter.arm()
+            relocation.relocate(content, RelocationLayer(path), place)
+            counter.disarm()
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        if os.WIFSIGNALED(status):
+            assert os.WTERMSIG(status) == signal.SIGKILL
+            return True
+        assert os.WEXITSTATUS(status) == 0, "the call itself failed"
+        return False
+
+    def survives(kind: str, fatal: int) -> bool:
+        place = root / f"{kind}-{fatal}"
+        boot.write_text("first")
+        beside = relocation.relocate(content, RelocationLayer(neighbour), place).tree
+        if kind != "first":
+            relocation.relocate(content, RelocationLayer(path), place)
+            boot.write_text("second")
+        died = killed(place, fatal)
+        seen = relocation._find(place, RelocationLayer(path), boot.read_text())
+        assert seen is None or files(seen.tree) == whole, "a tree counts and is not whole"
+        found = relocation.relocate(content, RelocationLayer(path), place)
+        assert files(found.tree) == whole
+        # A death after the last step leaves the tree of the earlier boot on its way out: the next making removes it.
+        relocation.relocate(content, RelocationLayer(MountPath("/third")), place)
+        assert not list(place.glob(".tmp-*")), "a rest is left"
+        assert files(beside), "the neighbour is touched"
+        return not died
+
+    steps = {kind: next(fatal for fatal in range(500) if survives(kind, fatal)) for kind in ("first", "after a reboot")}
+    print(json.dumps(steps))  # noqa: T201
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

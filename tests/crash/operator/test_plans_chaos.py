@@ -1,0 +1,154 @@
+"""Whoever dies, whatever answer is lost: no GPU is given twice, and in the end every run has its answer."""
+
+import random
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from gkm.api.config import Config
+from gkm.kube.errors import ApiError
+from gkm.kube.resources import NODES
+from gkm_operator.plans.controller import PlansController
+from gkm_operator.plans.state.node_loss import GracePeriod
+from support.host.waiting import until
+from support.operator.plans import NAMESPACE, RAW_RUNS, PlansSite, claims, everything, gpu_node, run
+from support.operator.plans_chaos import Process, Witness, judged
+
+RUNS = 8
+
+
+def controller(api: Any) -> PlansController:  # noqa: ANN401 -- an Api
+    return PlansController(api, Config(), leads=lambda: True, calm=0.001, pause=0.001, patience=GracePeriod(0.0))
+
+
+def answered(api: Witness) -> bool:
+    """Every Run has a condition."""
+    return all(one.get("status", {}).get("conditions") for one in everything(api, RAW_RUNS))
+
+
+def disturb(api: Witness, chance: random.Random, step: int) -> None:
+    """Do what people and machines do."""
+    there = [one["metadata"]["name"] for one in everything(api, RAW_RUNS)]
+    what = chance.randrange(5)
+    if what == 0 and there:
+        api.delete(RAW_RUNS, chance.choice(there), NAMESPACE)
+    elif what == 1 and there:
+        again = {"metadata": {"annotations": {"gkm.io/plan-again": str(step)}}}
+        api.merge(RAW_RUNS, chance.choice(there), again, NAMESPACE)
+    elif what == 2:
+        node = f"n{chance.randrange(8)}"
+        api.merge(NODES, node, {"spec": {"unschedulable": chance.random() < 0.5}})
+    elif what == 3 and there:
+        api.merge(RAW_RUNS, chance.choice(there), {"spec": {"gpus": 8 * chance.randint(1, 4)}}, NAMESPACE)
+    else:
+        api.create(RAW_RUNS, run(f"r{step}", 8 * chance.randint(1, 3), priority=chance.randint(0, 2)))
+
+
+@pytest.fixture(autouse=True)
+def nobody_is_left() -> Iterator[None]:
+    """What was killed here ends here: its threads draw random pauses, and other tests do not like that beside them."""
+    before = set(threading.enumerate())
+    yield
+    until(lambda: not set(threading.enumerate()) - before, "all threads to end")
+
+
+ENOUGH = 10
+"""Plans: with fewer, nothing was tried."""
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_gpu_is_given_twice_by_processes_that_die_and_answers_that_are_lost(seed: int) -> None:
+    chance, api = random.Random(seed), Witness()
+    for number in range(8):
+        api.create(NODES, gpu_node(f"n{number}", f"d{number // 2}"))
+        api.apply(NODES, gpu_node(f"n{number}", f"d{number // 2}"), field_manager="test", subresource="status")
+    deaths = 0
+    with pytest.MonkeyPatch.context() as patch:
+        # A thread that was killed prints its end; here that is what is meant to happen.
+        patch.setattr("threading.excepthook", lambda _args: None)
+        for step in range(300):
+            # On a slow machine processes die before they have made much.
+            if step >= 30 and deaths and api.made > ENOUGH:
+                break
+            process = Process(api, chance, deaths=0.05, losses=0.1)
+            working = controller(process)
+            working.work()
+            for number in range(3):
+                disturb(api, chance, 3 * step + number)
+                # Not until something: nobody is to know where it stands when it dies.
+                time.sleep(chance.random() * 0.03)
+            working.close()
+            deaths += process.dead
+    last = controller(api)
+    last.work()
+    try:
+        until(lambda: answered(api), "every run has its answer")
+    finally:
+        last.close()
+    assert api.twice == []
+    assert judged(api) == []
+    assert deaths > 0
+    assert api.made > ENOUGH
+
+
+def test_an_answer_that_was_lost_is_asked_for_again_before_anything_else_is_planned() -> None:
+    site = PlansSite()
+    site.rack("d1", 2)
+    site.ask("r", 16)
+    site.ask("s", 16)
+    original = site.api.create
+    lost: list[str] = []
+
+    def create(resource: Any, value: Any) -> Any:  # noqa: ANN401 -- as the API has it
+        answer = original(resource, value)
+        if resource.plural == "placementplans" and not lost:
+            lost.append(value["metadata"]["name"])
+            raise ApiError(504, "Timeout", "the answer was lost")
+        return answer
+
+    site.api.create = create  # type: ignore[method-assign]
+    site.controller.work()
+    site.until("r", "Planned", "r-1")
+    site.until("s", "DoesNotFit")
+    site.controller.close()
+    assert lost == ["r-1"]
+    assert [plan["metadata"]["name"] for plan in site.plans()] == ["r-1"]
+
+
+def test_who_does_not_lead_writes_nothing() -> None:
+    site = PlansSite()
+    site.rack("d1", 2)
+    site.ask("r", 16)
+    site.leads = False
+    site.controller.work()
+    until(lambda: not site.controller._thread.is_alive(), "it ends")
+    site.controller.close()
+    assert [
+        call for call in site.api.calls if call[0] in {"create", "apply", "delete"} and call[1] == "placementplans"
+    ] == []
+    assert site.planned("r") == ("", "", "")
+
+
+def test_gpus_that_two_leaders_gave_away_are_given_back_by_the_younger_plan() -> None:
+    site = PlansSite()
+    site.rack("d1", 2)
+    site.rack("d2", 2)
+    site.ask("a", 16)
+    site.ask("b", 16, priority=1)
+    site.controller.work()
+    site.until("a", "Planned", "a-1")
+    site.until("b", "Planned", "b-1")
+    site.controller.close()
+    # What a leader that was stopped for too long had sent names the GPUs of another's plan.
+    same = site.plan("b-1")["spec"]["groups"]
+    site.rewrite("a-1", {"groups": same})
+    assert judged(site.api) != []
+    site.restart()
+    site.until("a", "Planned", "a-2")
+    site.controller.close()
+    assert judged(site.api) == []
+    assert site.status("b")["planRef"] == {"name": "b-1"}
+    assert "were given to another run as well" in site.plan("a-2")["spec"]["reason"]
+    assert claims(site.plan("a-2")).keys().isdisjoint(claims(site.plan("b-1")))

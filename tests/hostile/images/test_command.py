@@ -1,0 +1,84 @@
+"""The same rows through `gkm cache extract`: one line that a person can read, and no directory."""
+
+import base64
+import json
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import msgspec
+import pytest
+from gkm.api.config import Verification
+from gkm.api.errors import Reason
+from gkm.images.registries import hosts
+from gkm_cli import main
+from support.images.archives import tree
+from support.images.hostile import MAX_BYTES, ROWS, Row
+from support.images.hostile_scene import GOOD, LIMITS, SECRET, USER, Scene, scene
+
+FAILED, NO = 1, 3
+REFUTED = {Reason.SIGNATURE_MISSING, Reason.SIGNATURE_INVALID, Reason.IDENTITY_MISMATCH}
+"""What the registry said was enough to say no; everything else is no answer."""
+
+
+def extracted(site: Scene, directory: Path, monkeypatch: pytest.MonkeyPatch, *more: str) -> int | str | None:
+    """Run the command in this process; return its exit code."""
+    configured = {
+        "store": {"maxImageBytes": MAX_BYTES},
+        "verification": msgspec.to_builtins(Verification(policies=[site.policy])),
+    }
+    (directory / "config.json").write_text(json.dumps(configured))
+    login = {"auth": base64.b64encode(f"{USER}:{SECRET}".encode()).decode()}
+    (directory / "auth.json").write_text(json.dumps({"auths": {site.real.host: login, site.other.host: login}}))
+    monkeypatch.setenv("REGISTRY_AUTH_FILE", str(directory / "auth.json"))
+    # The command waits as long as the agent; nobody waits so long for a test.
+    monkeypatch.setattr(hosts, "Limits", lambda: LIMITS)
+    access = ["--ca-file", str(site.real.ca_file)] if site.real.ca_file else ["--plain-http"]
+    command = ["gkm", "cache", "extract", str(site.ref), "--to", str(directory / "out" / "cache"), *access, *more]
+    monkeypatch.setattr(sys, "argv", [*command, "--config", str(directory / "config.json")])
+    with pytest.raises(SystemExit) as ended:
+        main.main()
+    return ended.value.code
+
+
+def test_an_honest_image_is_extracted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with scene(tmp_path) as site:
+        site.put(GOOD)
+        assert extracted(site, tmp_path, monkeypatch) == 0
+    assert [path.name for path in (tmp_path / "out").rglob("*")] == ["cache", "K", "a.cubin"]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_what_is_hostile_is_one_line_and_no_directory(
+    row: Row, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in row.bounds.items():
+        module, _, bound = name.rpartition(".")
+        monkeypatch.setattr(import_module(f"gkm.images.{module}"), bound, value)
+    with scene(tmp_path, tls=row.tls) as site:
+        row.place(site)
+        code = extracted(site, tmp_path, monkeypatch)
+        assert not site.gave_away()
+    told = capsys.readouterr()
+    wanted = NO if row.reason in REFUTED else FAILED
+    line = told.out if wanted == NO else told.err
+    assert line.startswith("not verified: " if wanted == NO else "error: "), told
+    assert (code, line.count("\n"), told.out + told.err) == (wanted, 1, line)
+    assert row.says in line
+    assert line.rstrip("\n").isprintable()
+    assert SECRET not in line
+    assert not list((tmp_path / "out").rglob("*"))
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "../../../etc/passwd", "/cache/K/../../etc/passwd", "K/a.cubin\0"])
+@pytest.mark.parametrize("more", [{}, {"passwd": "/etc/passwd"}, {"../K/a.cubin": "/cache/K/a.cubin"}])
+def test_paths_that_a_cache_names_are_never_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, more: dict[str, str]
+) -> None:
+    group = json.dumps({"child_paths": {"a.cubin": path} | more}).encode()
+    with scene(tmp_path) as site:
+        site.put(tree(("io.triton.cache/K/a.cubin", b"x"), ("io.triton.cache/K/__grp__a.json", group)))
+        assert extracted(site, tmp_path, monkeypatch, "--mount-path", "/mnt/cache") == 0
+    written = json.loads((tmp_path / "out" / "cache" / "K" / "__grp__a.json").read_text())
+    # A group with a child that does not lie beside it is none: Triton compiles.
+    assert written == ({} if more else {"child_paths": {"a.cubin": "/mnt/cache/K/a.cubin"}})

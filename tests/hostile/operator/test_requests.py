@@ -1,0 +1,267 @@
+"""Ten thousand hostile requests, and hundreds of clients that are slow on purpose: who is honest is answered."""
+
+import http.client
+import itertools
+import json
+import ssl
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from socket import SHUT_WR, create_connection, socket
+from threading import Event, Thread
+
+import pytest
+from gkm_operator.admission import validator as judge
+from gkm_operator.admission.https import http1 as messages
+from gkm_operator.admission.https import server
+from gkm_operator.admission.https.connection import Connection
+from gkm_operator.admission.https.connection_limits import SessionStage
+from support.host.waiting import until
+from support.operator.hostile import GET, bodies, handshakes, wires
+from support.operator.reviews import an_object, review
+from support.operator.webhook import REVIEW, SECONDS, post, serving, whole
+from support.operator.webhook_process import UNSIGNED_IMAGE
+
+BATCHES, BODIES, WIRES, HANDSHAKES = 20, 420, 50, 30
+SLOW = server.CONNECTIONS + 50
+UNSIGNED = json.dumps(review(object=an_object(UNSIGNED_IMAGE))).encode()
+MAX_THREADS = 2 + server.THREADS + judge.THREADS
+"""The main thread, the loop, those that judge, those that ask registries."""
+OTHER_DESCRIPTORS = 32
+MEMORY_LIMIT = 256 << 20
+"""Of the container, in deploy/base/admission.yaml."""
+GONE = (OSError, http.client.HTTPException)
+
+
+class Victim:
+    """The server's process, and what can be seen of it from outside."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", directory: Path) -> None:
+        self._process = process
+        port = directory / "port"
+        until(lambda: port.exists() or process.poll() is not None, "it serves")
+        self.port = int(port.read_text())
+        self.context = ssl.create_default_context(cafile=str(directory / "tls" / "ca.crt"))
+
+    def plain(self) -> socket:
+        return create_connection(("127.0.0.1", self.port), timeout=SECONDS)
+
+    def secret(self) -> ssl.SSLSocket:
+        return self.context.wrap_socket(self.plain(), server_hostname="127.0.0.1")
+
+    def client(self) -> http.client.HTTPSConnection:
+        return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=SECONDS, context=self.context)
+
+    def count(self, what: str) -> int:
+        return sum(1 for _ in Path(f"/proc/{self._process.pid}/{what}").iterdir())
+
+    def peak_bytes(self) -> int:
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        return 1024 * next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:"))
+
+    def judged(self, body: bytes) -> bool:
+        client = self.client()
+        try:
+            client.request("POST", "/validate?timeout=10s", body)
+            answer = client.getresponse()
+            assert answer.status == 200
+            return bool(json.loads(answer.read())["response"]["allowed"])
+        finally:
+            client.close()
+
+    def serves_the_honest(self) -> None:
+        assert self.judged(REVIEW)
+        assert not self.judged(UNSIGNED)
+
+
+@contextmanager
+def running(directory: Path) -> Iterator[Victim]:
+    log = directory / "log"
+    command = [
+        sys.executable,
+        str(Path(__file__).parents[2] / "support" / "operator" / "webhook_process.py"),
+        str(directory),
+    ]
+    with log.open("wb") as errors, subprocess.Popen(command, stdin=subprocess.PIPE, stderr=errors) as process:
+        try:
+            yield Victim(process, directory)
+            assert process.stdin is not None
+            process.stdin.close()
+            assert process.wait(SECONDS) == 0
+        finally:
+            process.kill()
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert {line["level"] for line in lines} <= {"info", "warning"}
+    assert not any("traceback" in line for line in lines)
+
+
+@contextmanager
+def besieged(victim: Victim) -> Iterator[None]:
+    """Hold more slow clients than there are places, of every kind; who is cut off comes again."""
+    stop = Event()
+    siege = Thread(target=_besiege, args=(victim, stop), daemon=True)
+    siege.start()
+    try:
+        until(lambda: victim.count("fd") >= server.CONNECTIONS, "all places are held")
+        yield
+        assert siege.is_alive()
+    finally:
+        stop.set()
+        siege.join(SECONDS)
+
+
+def _besiege(victim: Victim, stop: Event) -> None:
+    slow: list[socket | None] = [None] * SLOW
+    with ExitStack() as held:
+        while not stop.wait(0.5):
+            for number, peer in enumerate(slow):
+                with suppress(OSError):
+                    if peer is None:
+                        slow[number] = held.enter_context(_slow(victim, number))
+                    elif number % 2:
+                        peer.sendall(b" ")  # it drips
+                    continue
+                if peer is not None:
+                    peer.close()
+                slow[number] = None
+
+
+def _slow(victim: Victim, number: int) -> socket:
+    kind = number % 6
+    if kind < 3:
+        peer = victim.plain()
+        peer.sendall((b"", b"\x16", b"\x16\x03\x01\x00\xc8\x01\x00\x00\xc4\x03\x03")[kind])
+        return peer
+    secret = victim.secret()
+    secret.sendall((b"", b"POST /validate HTTP/1.1\r\nX:", post(b" " * 100_000)[:-1000])[kind - 3])
+    return secret
+
+
+def send_bodies(victim: Victim, hostile: Iterator[bytes]) -> None:
+    """Send each; each is answered by a verdict or told what is wrong, unless this client had to give way."""
+    client = victim.client()
+    try:
+        for body in hostile:
+            for attempt in itertools.count():
+                try:
+                    client.request("POST", "/validate", body)
+                    answer = client.getresponse()
+                    told = answer.read()
+                except GONE:
+                    client.close()
+                    assert attempt < 20
+                    continue
+                assert answer.status in {200, 400, 503}
+                assert answer.status != 200 or isinstance(json.loads(told)["response"]["allowed"], bool)
+                break
+    finally:
+        client.close()
+
+
+def send_wires(victim: Victim, hostile: Iterator[bytes]) -> None:
+    """Send each on a connection of its own and say no more; what comes back is HTTP, or nothing."""
+    for sent in hostile:
+        with suppress(OSError), victim.secret() as peer:
+            peer.sendall(sent)
+            socket.shutdown(peer, SHUT_WR)
+            told = whole(peer)
+            assert not told or told.startswith(b"HTTP/1.1 ")
+
+
+def send_handshakes(victim: Victim, hostile: Iterator[bytes]) -> None:
+    for sent in hostile:
+        with suppress(OSError), victim.plain() as peer:
+            peer.sendall(sent)
+            if not len(sent) % 3:
+                peer.setsockopt(1, 13, b"\1\0\0\0\0\0\0\0")  # SOL_SOCKET, SO_LINGER: end by reset
+                continue
+            peer.shutdown(SHUT_WR)
+            assert b"HTTP" not in whole(peer)
+
+
+def test_ten_thousand_hostile_requests_leave_the_server_answering_others(tmp_path: Path) -> None:
+    assert BATCHES * (BODIES + WIRES + HANDSHAKES) >= 10_000
+    reviews, requests, hellos = bodies(7), wires(8), handshakes(9)
+    with running(tmp_path) as victim:
+        victim.serves_the_honest()
+        with ExitStack() as siege:
+            for batch in range(BATCHES):
+                if batch == BATCHES // 2:
+                    siege.enter_context(besieged(victim))
+                send_bodies(victim, itertools.islice(reviews, BODIES))
+                victim.serves_the_honest()
+                send_wires(victim, itertools.islice(requests, WIRES))
+                victim.serves_the_honest()
+                send_handshakes(victim, itertools.islice(hellos, HANDSHAKES))
+                victim.serves_the_honest()
+                assert victim.count("task") <= MAX_THREADS
+                assert victim.count("fd") <= server.CONNECTIONS + OTHER_DESCRIPTORS
+        until(lambda: victim.count("fd") <= OTHER_DESCRIPTORS, "all connections are ended")
+
+
+@pytest.mark.parametrize("kind", ["old versions", "no certificate of mine", "endless head", "endless body"])
+def test_who_means_no_good_once_harms_nobody(tmp_path: Path, kind: str) -> None:
+    with running(tmp_path) as victim:
+        with suppress(OSError), victim.plain() as peer:
+            if kind == "old versions":
+                context = ssl.create_default_context()
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", DeprecationWarning)
+                    context.minimum_version = ssl.TLSVersion.TLSv1
+                    context.maximum_version = ssl.TLSVersion.TLSv1_1
+                context.set_ciphers("ALL:@SECLEVEL=0")
+                with pytest.raises(ssl.SSLError):
+                    context.wrap_socket(peer, server_hostname="127.0.0.1")
+            elif kind == "no certificate of mine":
+                with pytest.raises(ssl.SSLCertVerificationError):
+                    ssl.create_default_context().wrap_socket(peer, server_hostname="127.0.0.1")
+            else:
+                secret = victim.context.wrap_socket(peer, server_hostname="127.0.0.1")
+                secret.sendall(GET[:-2] + b"X: " if kind == "endless head" else post(b""))
+                for _ in range(64):
+                    secret.sendall(b"x" * (1 << 20))
+        victim.serves_the_honest()
+
+
+def test_who_was_answered_for_the_last_time_gives_way_whatever_more_it_sends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Connection, "has_pending_data", lambda _: True)
+    with serving(tmp_path) as webhook, webhook.secret() as peer:
+        peer.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        assert peer.recv(1 << 10).startswith(b"HTTP/1.1 200 ")
+        (place,) = webhook.server._places._taken
+        until(lambda: place.stage is SessionStage.IDLE, "it is to part")
+        assert not place.client.has_pending_data()
+
+
+def large(inside: bytes, filling: bytes) -> bytes:
+    """Return a review with as much of `filling` as there may be where `inside` says `...`."""
+    whole_review = REVIEW.replace(b'"metadata": {"name": "x"}, "spec": {', inside)
+    return whole_review.replace(b"...", filling * ((messages.MAX_BODY_BYTES - len(whole_review)) // len(filling)))
+
+
+def test_large_bodies_at_once_stay_within_the_memory_that_the_container_has(tmp_path: Path) -> None:
+    hostile = [
+        large(b'"spec": {"imagePullSecrets": [...1], ', b"1,"),
+        large(b'"metadata": {"labels": {..."z": ""}}, "spec": {', b'"a":"",'),
+        large(b'"metadata": {"ownerReferences": [...{}]}, "spec": {', b"{},"),
+        large(b'"spec": {"unknown": [...1], ', b"[],"),
+        large(b'"metadata": {"deletionTimestamp": "\xf0\x9f\x98\x80..."}, "spec": {', b"a"),
+        REVIEW.replace(b'"CREATE"', b'"\xf0\x9f\x98\x80' + b"a" * (messages.MAX_BODY_BYTES - len(REVIEW)) + b'"'),
+    ]
+    with running(tmp_path) as victim, ThreadPoolExecutor(12) as clients:
+        for sent in [clients.submit(send_bodies, victim, iter([body])) for body in 3 * hostile]:
+            sent.result(SECONDS)
+        idle = [victim.client() for _ in range(32)]
+        for client in idle:
+            client.request("POST", "/elsewhere", hostile[0])
+            assert client.getresponse().read() == b"there is /validate, /healthz and /readyz\n"
+        victim.serves_the_honest()
+        assert victim.peak_bytes() < MEMORY_LIMIT
+        for client in idle:
+            client.close()

@@ -1,0 +1,38 @@
+"""The webhook's process where it may not write its CA: it says which rule is missing, stays, and is not ready."""
+
+from pathlib import Path
+
+import pytest
+from support.cluster.cluster import Cluster
+from support.host import pages, ports
+from support.operator.deployment import operator
+
+pytestmark = pytest.mark.peers
+SOMEBODY = "system:serviceaccount:default:default"
+
+
+def test_a_right_that_is_missing_is_said_and_the_process_waits_for_it(gkm_cluster: Cluster, tmp_path: Path) -> None:
+    health = f"127.0.0.1:{ports.free()}"
+    arguments = (
+        "admission",
+        f"--listen=127.0.0.1:{ports.free()}",
+        f"--health={health}",
+        f"--self-signed={tmp_path / 'tls'}",
+        "--webhook-configuration=gkm-caches",
+        f"--kubeconfig={gkm_cluster.kubeconfig_for(SOMEBODY)}",
+    )
+    with operator(tmp_path, *arguments) as process:
+
+        def said() -> str:
+            return process.log.read_text(encoding="utf-8")
+
+        process.ready(lambda: "cannot get resource" in said(), "it says what it may not do")
+        assert '\\"validatingwebhookconfigurations\\"' in said()
+        assert '"event": "serving"' not in said()
+        assert (status(health, "healthz"), status(health, "readyz")) == (200, 503)
+        process.stop()
+        assert process.popen.returncode == 0, process.tail()
+
+
+def status(health: str, page: str) -> int:
+    return pages.fetch(health, page)[0]

@@ -1,0 +1,150 @@
+"""The rights that ship are those that are used: every process runs under them, and an audit log tells what it asks."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import product
+
+import pytest
+from gkm.kube.client import connect
+from gkm.kube.resources import NODES
+from gkm_operator.plans.reconciler import KEPT_PLANS
+from support.cluster.audit import Request
+from support.operator.accounts import Accounts, accounts
+from support.operator.deployment import manifests
+from support.operator.nodes import put
+from support.operator.plans import gpu_node, run
+from support.operator.rights import RIGHTS, SYSTEM, Right
+from support.operator.seen import NODE, TEAM
+from support.peers import require
+
+pytestmark = pytest.mark.peers
+CREATED, FORBIDDEN = 201, 403
+GPU_NODE = "audited-gpus"
+
+
+def authorized(requests: list[Request]) -> Iterator[Request]:
+    """Yield what was authorized: a server-side apply that made its object, as patch and as create."""
+    for request in requests:
+        yield request
+        if request.verb == "patch" and request.code == CREATED:
+            yield replace(request, verb="create")
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> list[Request]:
+    """Everything that all processes asked in the life of a cache, of a node and of a leader."""
+    for command in ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl"):
+        require.peer(command)
+    with accounts(tmp_path_factory.mktemp("accounts")) as place:
+        a_life(place)
+        for process in place.processes.values():
+            process.stop(30)
+            assert process.popen.returncode == 0, process.tail()
+        return place.audit.requests()
+
+
+def a_life(place: Accounts) -> None:
+    until, seen = place.cluster.until, place.seen
+    place.register_node()
+    place.admission()
+    first = place.controllers("first")
+    place.controllers("second")
+    agent = place.agent()
+
+    for namespace in (TEAM, None):
+        place.declare("llama", namespace)
+    for namespace in (TEAM, None):
+        until(partial(seen.is_verified, "llama", namespace), "the controllers to verify it")
+        until(partial(seen.is_ready, "llama", namespace), "the agent to fetch it")
+    until(lambda: f"cache.gkm.io/{TEAM}.llama" in seen.labels(), "the Node to be labelled")
+    until(lambda: place.cluster.exists("nodefabric", NODE), "the fabric to be told")
+    until(lambda: place.cluster.exists("configmap", f"gkm-ibnetdiscover-{NODE}", SYSTEM), "the survey to be kept")
+    until(lambda: place.cluster.kubectl("events", "--for=gkmcache/llama", "-n", TEAM, "--no-headers"), "an event")
+
+    seen.use("llama")
+    until(lambda: seen.on_node("llama", TEAM).get("pods"), "the pod to be told")
+    seen.last_pod_goes()
+    until(lambda: not seen.on_node("llama", TEAM).get("pods"), "the pod to be gone")
+
+    first.stop()
+    place.declare("next", TEAM)
+    until(lambda: seen.is_verified("next", TEAM), "the second to lead")
+
+    agent.stop(30)
+    for namespace in (TEAM, None):
+        where = ("--namespace", namespace) if namespace else ()
+        place.cluster.kubectl("delete", "gkmcachenode" if namespace else "clustergkmcachenode", NODE, *where)
+    place.agent()
+    for namespace in (TEAM, None):
+        until(partial(seen.is_ready, "llama", namespace), "the agent to say it again")
+
+    place.cluster.kubectl("delete", "node", NODE)
+    until(partial(seen.has_no_object, TEAM), "the objects to go with their Node")
+    place.register_node()
+    until(partial(seen.is_ready, "llama", TEAM), "the agent to come back")
+
+    a_run(place)
+
+    place.configure_webhook()
+    until(place.is_judged, "the CA to be put back", 120)
+
+    place.cluster.kubectl("delete", "gkmcache", "--all", "--namespace", TEAM)
+    place.cluster.kubectl("delete", "clustergkmcache", "--all")
+    for namespace in (TEAM, None):
+        until(partial(seen.has_no_object, namespace), "the agent to take its words back")
+
+
+def a_run(place: Accounts) -> None:
+    """A Run that is planned again until its first plan is old enough to go."""
+    until, cluster = place.cluster.until, place.cluster
+    put(connect(str(cluster.kubeconfig)), NODES, gpu_node(GPU_NODE, "domain"))
+    flavors = "jsonpath={.data.flavors}"
+    words = ("get", "configmap", "gkm-flavors", "--namespace", SYSTEM, "--output", flavors)
+    until(lambda: "h100" in cluster.kubectl(*words).split(","), "its flavor to be known")
+    cluster.apply(run("llama", 8, TEAM))
+    for number in range(1, KEPT_PLANS + 2):
+        until(partial(cluster.exists, "placementplan", f"llama-{number}", TEAM), f"plan {number}")
+        until(lambda: cluster.get("run", "llama", TEAM).get("status", {}).get("planRef"), "the plan to be named")
+        cluster.kubectl("annotate", "run", "llama", "--namespace", TEAM, f"gkm.io/plan-again={number}", "--overwrite")
+    until(lambda: not cluster.exists("placementplan", "llama-1", TEAM), "the oldest plan to go")
+    cluster.kubectl("delete", "run", "llama", "--namespace", TEAM)
+    cluster.kubectl("delete", "node", GPU_NODE)
+
+
+def test_nothing_that_a_process_asked_was_refused(asked: list[Request]) -> None:
+    # By the authorizer or by a policy. Who bears a token that is not taken is nobody, and not in this log.
+    assert asked
+    assert [request for request in asked if request.code == FORBIDDEN] == []
+
+
+@pytest.mark.parametrize("right", RIGHTS, ids=lambda right: "-".join(filter(None, vars(right).values())))
+def test_a_right_that_ships_is_used(asked: list[Request], right: Right) -> None:
+    assert any(right.covers(request) for request in authorized(asked))
+
+
+def test_nothing_was_asked_that_no_right_of_ours_allows(asked: list[Request]) -> None:
+    """What everybody may do (to look at /version, at the API's discovery) would be found here too."""
+    assert [one for one in asked if not any(right.covers(one) for right in RIGHTS)] == []
+
+
+def test_no_right_is_given_twice() -> None:
+    twice = [
+        (wide, right)
+        for wide, right in product(RIGHTS, RIGHTS)
+        if wide != right
+        and replace(right, name=wide.name, namespace=wide.namespace) == wide
+        and wide.name in ("", right.name)
+        and wide.namespace in ("", right.namespace)
+    ]
+    assert twice == []
+    assert len(RIGHTS) == len(set(RIGHTS))
+
+
+def test_the_csi_driver_has_no_right_and_no_token_to_ask_with() -> None:
+    assert [right for right in RIGHTS if right.account == "gkm-csi"] == []
+    shipped = {(one["kind"], one["metadata"]["name"]): one for one in manifests()}
+    assert shipped["ServiceAccount", "gkm-csi"]["automountServiceAccountToken"] is False
+    pod = shipped["DaemonSet", "gkm-csi"]["spec"]["template"]["spec"]
+    assert (pod["serviceAccountName"], pod["automountServiceAccountToken"]) == ("gkm-csi", False)
+    assert not any("projected" in volume for volume in pod["volumes"])

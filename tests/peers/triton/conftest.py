@@ -1,0 +1,57 @@
+"""Real Triton: everything here is a partner's test, and needs what it is installed into."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.csi.rig import Rig, running_rig
+from support.peers import require
+from support.triton import installation as triton
+from support.triton.cache import compiled
+
+HERE = Path(__file__).parent
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "triton: needs Triton, which is installed once beside the other partners")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.peers)
+            item.add_marker(pytest.mark.triton)
+
+
+@pytest.fixture(scope="session")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache that Triton filled with one kernel. Shared: copy it."""
+    with require.absences():
+        triton.python()
+    cache = tmp_path_factory.mktemp("filled") / "cache"
+    assert not compiled(cache).hit
+    return cache
+
+
+@pytest.fixture
+def built(filled: Path, tmp_path: Path) -> Path:
+    """A cache where it was built: its group files name this directory."""
+    cache = tmp_path / "build" / "cache"
+    shutil.copytree(filled, cache)
+    for group in cache.glob("*/__grp__*"):
+        group.write_text(group.read_text().replace(str(filled), str(cache)))
+    return cache
+
+
+@pytest.fixture
+def moved(built: Path, tmp_path: Path) -> Path:
+    """The same cache elsewhere: nothing is left where it was built."""
+    return built.rename(tmp_path / "moved")
+
+
+@pytest.fixture(scope="module")
+def rig() -> Iterator[Rig]:
+    """A node with the real gkm-csi."""
+    with running_rig() as rig:
+        yield rig

@@ -1,0 +1,74 @@
+"""Publish and unpublish over mounts in memory, where every step can be made to fail."""
+
+from dataclasses import dataclass, field
+
+from gkm.hoststate import records
+from gkm.hoststate.names import CacheRef
+from gkm.mounts.marks import Mark
+from gkm_csi import request
+from gkm_csi.captures import Captures
+from gkm_csi.publish import VolumePublisher
+from gkm_csi.request import PublishRequest
+from gkm_csi.unpublish import VolumeUnpublisher
+from gkm_csi.volume_layers import VolumeLayers
+from gkm_csi.volume_locks import VolumeLocks
+from gkm_csi.volume_records import VolumeRecords
+from support.csi.mounts import MountsInMemory
+from support.csi.nodes import NODE, NodeFiles, publish_message
+
+
+class FailingLedger(VolumeRecords):
+    fails = ""
+
+    def add(self, record: records.VolumeRecord) -> None:
+        if self.fails == "add":
+            raise OSError(28, "No space left on device")
+        super().add(record)
+
+    def write_usage(self, ref: CacheRef) -> None:
+        if self.fails == "write_usage":
+            raise OSError(28, "No space left on device")
+        super().write_usage(ref)
+
+
+@dataclass
+class Desk:
+    files: NodeFiles
+    mounts: MountsInMemory = field(default_factory=MountsInMemory)
+    underway: VolumeLocks = field(default_factory=VolumeLocks)
+
+    def __post_init__(self) -> None:
+        self.ledger = FailingLedger(self.files.layout)
+        layers = VolumeLayers(NODE, self.files.layout, self.ledger, self.mounts)
+        self.publisher = VolumePublisher(
+            NODE,
+            self.files.layout,
+            volume_records=self.ledger,
+            mounter=self.mounts,
+            layers=layers,
+            volume_locks=self.underway,
+            driver_version=lambda: None,
+        )
+        captures = Captures(self.files.layout, layers.mounted_layers)
+        self.unpublisher = VolumeUnpublisher(
+            NODE, volume_records=self.ledger, mounter=self.mounts, volume_locks=self.underway, captures=captures
+        )
+        self.ref = self.files.ready()
+
+    def asked(self, volume: str = "csi-1", **attributes: str) -> PublishRequest:
+        told = attributes or {"cacheName": self.ref.name}
+        return request.parse_publish(publish_message(volume, self.files.target(volume), told), self.files.kubelet)
+
+    def record(self) -> records.VolumeRecord | None:
+        return records.load(self.files.layout, "csi-1")
+
+    def is_clean(self) -> bool:
+        left = (
+            self.files.layout.volume_record("csi-1").parent.exists() or self.files.layout.usage_file(self.ref).exists()
+        )
+        return not left and not self.mounts.there and not self.mounts.directories
+
+    def mark(self) -> Mark:
+        record = self.record()
+        assert record is not None
+        return Mark("csi-1", record.digest)

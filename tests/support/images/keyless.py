@@ -1,0 +1,25 @@
+"""Keyless signatures judged without a registry: who is trusted, and what comes of one bundle."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from gkm.api.config import Identity, Policy
+from gkm.images.signatures.evaluation import Finding, TrustPolicy
+from gkm.images.signatures.signature_formats import parse_bundle
+from gkm.images.signatures.trust_material import TrustMaterial
+from support.sigstore.keyless import Person
+from support.sigstore.services import Sigstore
+
+SIGSTORE = Sigstore()
+ALICE = Person()
+DIGEST = "sha256:" + "a" * 64
+
+
+def trust(root: Path, *identities: Identity) -> TrustPolicy:
+    named = list(identities) or [Identity(ALICE.issuer, ALICE.subject)]
+    return TrustPolicy.from_policy(0, Policy(identities=named, trusted_root=str(root)), TrustMaterial())
+
+
+def judged(root: Path, bundle: dict[str, Any], *identities: Identity) -> Finding:
+    return trust(root, *identities).evaluate(parse_bundle(json.dumps(bundle).encode()), DIGEST)

@@ -1,0 +1,46 @@
+"""Installing our CustomResourceDefinitions in a test's cluster."""
+
+from pathlib import Path
+
+import yaml
+from gkm.kube.resources import Json, Resource
+from support.cluster.cluster import ADMINS, Cluster
+
+ROOT = Path(__file__).resolve().parents[3]
+IMAGE = "registry.test/team/cache:1"
+THIN: Resource[Json] = Resource("gkm.io/v1alpha1", "GKMCache", "gkmcaches", namespaced=True, type=Json)
+CONTROLLERS = "system:serviceaccount:gkm-system:gkm-controllers"
+
+
+def install(cluster: Cluster) -> None:
+    """Apply crds/ and wait until the API server serves them; idempotent."""
+    cluster.apply(ROOT / "crds")
+    cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "--filename", str(ROOT / "crds"))
+
+
+def install_agents_rights(cluster: Cluster) -> None:
+    """Apply what agents may do; not their DaemonSet, or nodes would be silent to the controllers of other tests."""
+    for name in ("namespace", "agent", "agent-policy"):
+        for document in yaml.safe_load_all((ROOT / "deploy" / "base" / f"{name}.yaml").read_text(encoding="utf-8")):
+            if document["kind"] != "DaemonSet":
+                cluster.apply(document)
+
+
+def status_writer(cluster: Cluster) -> Path:
+    """Return a kubeconfig for whoever says of caches what the controllers would, where none run.
+
+    It has every right, and the name of the controllers: deploy/base/caches-policy.yaml lets nobody else write that.
+    """
+    control_plane = cluster.control_plane
+    path = control_plane.directory / "kubeconfigs" / "status-writer.json"
+    return path if path.exists() else control_plane.client_kubeconfig("status-writer", CONTROLLERS, ADMINS)
+
+
+def a_cache(name: str, image: str = IMAGE, **meta: object) -> Json:
+    """A GKMCache in the namespace `default`."""
+    return {
+        "apiVersion": "gkm.io/v1alpha1",
+        "kind": "GKMCache",
+        "metadata": {"name": name, "namespace": "default", **meta},
+        "spec": {"image": image},
+    }

@@ -1,0 +1,241 @@
+"""A real node: containerd, runc, CNI and kubelet, started and taken away again. Needs root and Linux."""
+
+import ctypes
+import fcntl
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from support.cluster.control_plane import ControlPlane, answers
+from support.host import ports
+from support.host.processes import Process
+from support.host.waiting import until
+from support.node import config as node_config
+from support.node import container_images as images
+from support.node.config import GATEWAY, SERVICE_ADDRESS, Places
+from support.node.sweep import Before
+from support.peers import build as peers
+from support.peers.missing import Missing
+
+LOCK = Path("/run/lock/gkm-testbed-node")
+LOCK_SECONDS = 240.0
+LONGEST_DIRECTORY = 48
+"""Unix socket names have 107 bytes, and kubelet's and containerd's sockets lie deep below the directory."""
+KUBELET_SOCKET = "/var/lib/kubelet/device-plugins/kubelet.sock"
+MS_BIND, MS_REC, MS_SHARED = 4096, 16384, 1 << 20
+
+
+@dataclass
+class Node:
+    """A running node."""
+
+    places: Places
+    name: str = "testbed-node"
+    processes: list[Process] = field(default_factory=list)
+    _run_kubelet: Callable[[], None] | None = None
+
+    def restart_kubelet(self) -> None:
+        """Kill kubelet, and nothing that it started, and start it again as it was."""
+        if self._run_kubelet is None:
+            raise ValueError("this node has no kubelet yet")
+        for process in [found for found in self.processes if found.name == "kubelet"]:
+            process.kill()
+            self.processes.remove(process)
+        self._run_kubelet()
+
+    def import_image(self, archive: bytes | Path) -> None:
+        """Give containerd a docker-archive; pods use it with imagePullPolicy Never (or IfNotPresent)."""
+        path = archive
+        if isinstance(archive, bytes):
+            path = self.places.directory / f"image-{secrets.token_hex(4)}.tar"
+            path.write_bytes(archive)
+        before = self._ctr("images", "list", "--quiet").split()
+        self._ctr("images", "import", str(path))
+        if isinstance(archive, bytes) and isinstance(path, Path):
+            path.unlink()
+        new = set(self._ctr("images", "list", "--quiet").split()) - set(before)
+        # kubelet sees an image when the CRI plugin has noticed it, and says so by a label.
+        until(lambda: new <= self._noticed(), f"containerd to notice {sorted(new)}", 15)
+
+    def _noticed(self) -> set[str]:
+        return set(self._ctr("images", "list", "--quiet", 'labels."io.cri-containerd.image"==managed').split())
+
+    def _ctr(self, *arguments: str) -> str:
+        command = ["ctr", "--address", str(self.places.socket), "--namespace", "k8s.io", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        if done.returncode:
+            raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
+        return done.stdout
+
+    @classmethod
+    @contextmanager
+    def start(cls, directory: Path, control_plane: ControlPlane) -> Iterator["Node"]:
+        """Run a node of `control_plane` below `directory`; yield when containerd and kubelet answer."""
+        check(directory)
+        directory.mkdir(parents=True)
+        places = Places(directory, f"gkm{secrets.token_hex(4)}")
+        with ExitStack() as stack:
+            lock = stack.enter_context(_machine_lock())
+            if _listens(KUBELET_SOCKET):
+                raise Missing(f"a node needs a machine without a kubelet, and one serves {KUBELET_SOCKET}")
+            Before.look(places.bridge).write(directory)
+            stack.enter_context(_swept(directory, lock))
+            _share(directory)
+            _make_bridge(places.bridge)
+            node = cls(places)
+            node._start_containerd(stack)
+            node._start_forwarder(stack, control_plane)
+            node._start_kubelet(stack, control_plane)
+            yield node
+
+    def _start_containerd(self, stack: ExitStack) -> None:
+        places = self.places
+        for path in (places.containerd, places.directory / "cni", places.directory / "logs"):
+            path.mkdir()
+        config = places.directory / "containerd.toml"
+        config.write_text(node_config.containerd(places))
+        (places.directory / "cni" / "10-testbed.conflist").write_text(node_config.cni(places))
+        process = self._run(stack, "containerd", ["containerd", "--config", config])
+        process.ready(lambda: places.socket.exists() and self._plugins_ready(), "its socket answered", 30)
+        self.import_image(images.pause())
+        self.import_image(images.busybox())
+
+    def _plugins_ready(self) -> bool:
+        try:
+            return bool(self._ctr("version"))
+        except RuntimeError:
+            return False
+
+    def _start_forwarder(self, stack: ExitStack, control_plane: ControlPlane) -> None:
+        """Make the Service `kubernetes` answer, so that pods find the API server as they do elsewhere."""
+        port = str(control_plane.port)
+        command = [sys.executable, "-m", "support.node.forward", SERVICE_ADDRESS, "443", port]
+        process = self._run(stack, "forward", command)
+        process.ready(lambda: _listens((SERVICE_ADDRESS, 443)), "it listened", 15)
+
+    def _start_kubelet(self, stack: ExitStack, control_plane: ControlPlane) -> None:
+        places, pki = self.places, control_plane.pki
+        control_plane.authority.server([self.name, GATEWAY]).write(pki, "kubelet")
+        user = f"system:node:{self.name}"
+        kubeconfig = control_plane.client_kubeconfig("kubelet", user, ("system:nodes",))
+        health = ports.free()
+        config = places.directory / "kubelet.json"
+        config.write_text(node_config.kubelet(places, pki, ports.free(), health))
+        places.kubelet.mkdir()
+        arguments: list[str | Path] = [
+            peers.binary("kubelet"),
+            f"--config={config}",
+            f"--kubeconfig={kubeconfig}",
+            f"--root-dir={places.kubelet}",
+            f"--cert-dir={places.directory / 'kubelet-pki'}",
+            f"--hostname-override={self.name}",
+            f"--node-ip={GATEWAY}",
+        ]
+
+        def run() -> None:
+            process = self._run(stack, "kubelet", arguments)
+            process.ready(answers(f"http://127.0.0.1:{health}/healthz"), "/healthz answered")
+
+        self._run_kubelet = run
+        run()
+
+    def _run(self, stack: ExitStack, name: str, arguments: Sequence[str | Path]) -> Process:
+        environment = {"PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+        log = self.places.directory / "logs" / f"{name}.log"
+        process = Process.start(name, arguments, log, environment)
+        self.processes.append(process)
+        stack.callback(process.stop)
+        return process
+
+
+def check(directory: Path) -> None:
+    """Say in one sentence what is missing for a node here.
+
+    Raises:
+        Missing: this machine cannot run one.
+    """
+    if sys.platform != "linux" or os.geteuid() != 0:
+        raise Missing("a node needs Linux and root")
+    tools = [tool for tool in ("containerd", "ctr", "runc", "ip", "busybox") if not shutil.which(tool)]
+    if not (node_config.CNI_PLUGINS / "bridge").exists():
+        tools.append("CNI plugins")
+    if tools:
+        raise Missing(f"a node needs {', '.join(tools)}: run scripts/debian-packages as root")
+    if len(str(directory)) > LONGEST_DIRECTORY:
+        raise ValueError(f"{directory} is longer than {LONGEST_DIRECTORY} characters, too long for a node's sockets")
+
+
+@contextmanager
+def _machine_lock() -> Iterator[int]:
+    """Hold the machine's one place for a node: kubelet's device plugin socket has a fixed path.
+
+    Raises:
+        TimeoutError: another node of ours kept it for too long.
+    """
+    LOCK.parent.mkdir(parents=True, exist_ok=True)
+    with LOCK.open("a") as file:
+
+        def held() -> bool:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+            return True
+
+        until(held, f"another testbed node on this machine to end (it holds {LOCK})", LOCK_SECONDS, every=0.2)
+        yield file.fileno()
+
+
+@contextmanager
+def _swept(directory: Path, lock: int) -> Iterator[None]:
+    """Have a janitor sweep the machine when we are done, or dead."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    with (directory / "janitor.log").open("wb") as log:
+        janitor = subprocess.Popen(
+            [sys.executable, "-m", "support.node.janitor", str(directory)],
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            pass_fds=[lock],
+            env=environment,
+            start_new_session=True,
+        )
+    try:
+        yield
+    finally:
+        janitor.communicate(timeout=60)
+        if janitor.returncode:
+            raise RuntimeError(f"the node was not swept away: {(directory / 'janitor.log').read_text()}")
+
+
+def _share(directory: Path) -> None:
+    """Make the directory a shared mount, as systemd makes /; Bidirectional propagation into pods needs it."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    path = os.fsencode(directory)
+    for flags in (MS_BIND, MS_SHARED | MS_REC):
+        if libc.mount(path, path, None, flags, None):
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(directory))
+
+
+def _make_bridge(name: str) -> None:
+    for words in (
+        ["link", "add", name, "type", "bridge"],
+        ["address", "add", f"{GATEWAY}/24", "dev", name],
+        ["address", "add", f"{SERVICE_ADDRESS}/32", "dev", name],
+        ["link", "set", name, "up"],
+    ):
+        subprocess.run(["ip", *words], check=True, capture_output=True)
+
+
+def _listens(address: str | tuple[str, int]) -> bool:
+    family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.settimeout(1)
+        return probe.connect_ex(address) == 0

@@ -1,0 +1,183 @@
+"""Every process of GKM as its own ServiceAccount, under the rights and policies that ship, before an audit log.
+
+The processes run beside the API server instead of in pods. The agent is that of a Node which nobody but its name makes
+one: what it mounts and measures is of this machine, as in tests/unit/agent.
+"""
+
+import base64
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from support.agent.machine import REPOSITORY, Machine, machine_in
+from support.cluster.audit import Audit, AuditedControlPlane
+from support.cluster.cluster import Cluster, KubectlFailed
+from support.cluster.control_plane import Options
+from support.cluster.gkm_objects import cache, namespace
+from support.fakes import nvml_library
+from support.host import ports
+from support.host.processes import Process
+from support.operator.deployment import ROOT, manifests
+from support.operator.rights import SYSTEM, sample
+from support.operator.seen import NODE, TEAM, Seen
+from support.peers import build as peers
+from support.registry.server import Registry
+
+SECRET, WEBHOOKS = "registry", "gkm-caches"
+NOT_RUN_HERE = frozenset({"Deployment", "DaemonSet", "Service", "PodDisruptionBudget"})
+SURVEYED = ROOT / "tests" / "data" / "fabric" / "ibnetdiscover-40-switches.out"
+Json = dict[str, Any]
+
+
+@dataclass
+class Accounts:
+    """A control plane, a machine, and the processes that were started on it, by name."""
+
+    cluster: Cluster
+    audit: Audit
+    machine: Machine
+    stack: ExitStack
+    webhook_port: int = field(default_factory=ports.free)
+    processes: dict[str, Process] = field(default_factory=dict)
+
+    @property
+    def image(self) -> str:
+        return f"{self.machine.registry.host}/{REPOSITORY}:1"
+
+    @property
+    def seen(self) -> Seen:
+        return Seen(self.cluster, self.machine)
+
+    @property
+    def token(self) -> Path:
+        """The file that the agent's kubeconfig names, as the one that kubelet keeps fresh in a pod."""
+        return self.machine.root / "token"
+
+    def install(self) -> None:
+        """Apply crds/, deploy/base and the sample; the webhook is called on this machine."""
+        self.cluster.apply(ROOT / "crds")
+        self.cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "--filename", str(ROOT / "crds"))
+        for name in (SYSTEM, TEAM):
+            self.cluster.apply(namespace(name))
+        for document in [*manifests(), *sample()]:
+            if document["kind"] == "ValidatingWebhookConfiguration":
+                self.configure_webhook(document)
+            elif document["kind"] not in NOT_RUN_HERE:
+                self.cluster.apply(document)
+        self.cluster.apply(self._pull_secret())
+
+    def configure_webhook(self, document: Json | None = None) -> None:
+        """Apply the webhook configuration as a person does, who knows no CA."""
+        found = document or next(one for one in manifests() if one["kind"] == "ValidatingWebhookConfiguration")
+        url = f"https://127.0.0.1:{self.webhook_port}/validate"
+        hooks = [hook | {"clientConfig": {"url": url, "caBundle": None}} for hook in found["webhooks"]]
+        # Not server-side: what is no longer said must go, also where another wrote it.
+        patch = json.dumps({"webhooks": hooks})
+        if self.cluster.exists("validatingwebhookconfiguration", WEBHOOKS):
+            words = ("patch", "validatingwebhookconfiguration", WEBHOOKS, "--type=merge", f"--patch={patch}")
+            self.cluster.kubectl(*words)
+        else:
+            self.cluster.apply(found | {"webhooks": [hook | {"clientConfig": {"url": url}} for hook in hooks]})
+
+    def register_node(self) -> None:
+        """Register the Node, as its kubelet does, and give the agent the token of a pod on it."""
+        labels = {"kubernetes.io/hostname": "host-of-agent"}
+        self.cluster.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE, "labels": labels}})
+        written = self.token.with_suffix(".new")
+        written.write_text(self.cluster.token("gkm-agent", SYSTEM, node=NODE))
+        written.rename(self.token)
+
+    def agent(self) -> Process:
+        """Start the agent (again)."""
+        user: dict[str, object] = {"tokenFile": str(self.token)}
+        kubeconfig = self.cluster.control_plane.kubeconfig("audited-agent", user)
+        layout = self.machine.layout
+        places = ("--state", layout.state, "--run", layout.run, "--node", NODE)
+        return self._run("agent", "gkm_agent.main", "--kubeconfig", kubeconfig, *places)
+
+    def controllers(self, identity: str) -> Process:
+        """Start a replica of the controllers and wait until it has listed everything."""
+        account = self._account("gkm-controllers")
+        health = f"--health=127.0.0.1:{ports.free()}"
+        words = ("controllers", "--kubeconfig", account, health, f"--identity={identity}")
+        process = self._run(identity, "gkm_operator.main", *words)
+        process.ready(lambda: '"event": "synced"' in process.log.read_text(), "it is synced")
+        return process
+
+    def admission(self) -> Process:
+        """Start the webhook and wait until the API server asks it."""
+        account = self._account("gkm-admission")
+        listen = (f"--listen=127.0.0.1:{self.webhook_port}", f"--health=127.0.0.1:{ports.free()}")
+        tls = ("--self-signed", self.machine.root / "tls", "--tls-names=127.0.0.1")
+        configured = f"--webhook-configuration={WEBHOOKS}"
+        words = ("admission", "--kubeconfig", account, *listen, *tls, configured)
+        process = self._run("admission", "gkm_operator.main", *words)
+        process.ready(self.is_judged, "the API server asks it")
+        return process
+
+    def is_judged(self) -> bool:
+        """Tell whether the API server asks our webhook, and trusts it."""
+        refused = cache("not-allowed", TEAM, "127.0.0.1:9/not/allowed:1")
+        try:
+            self.cluster.kubectl("create", "--dry-run=server", "--filename=-", input=json.dumps(refused))
+        except KubectlFailed as refusal:
+            return "is an address of this machine" in refusal.stderr
+        return False
+
+    def declare(self, name: str, place: str | None) -> None:
+        """Make a cache; one of a namespace names the pull secret."""
+        wanted = cache(name, place, self.image)
+        wanted["spec"] |= {"imagePullSecrets": [{"name": SECRET}]} if place else {}
+        self.cluster.apply(wanted)
+
+    def _run(self, name: str, module: str, *words: str | Path) -> Process:
+        config = ("--config", self.machine.root / "config.yaml")
+        log = self.machine.root / f"{name}.log"
+        command = [sys.executable, "-m", module, *words, *config]
+        process = Process.start(f"gkm-{name}", command, log, self.machine.variables)
+        self.stack.callback(process.stop, 30)
+        self.processes[name] = process
+        return process
+
+    def _account(self, name: str) -> Path:
+        return self.cluster.kubeconfig_for(f"system:serviceaccount:{SYSTEM}:{name}")
+
+    def _pull_secret(self) -> Json:
+        auths = {"auths": {self.machine.registry.host: {"username": "team", "password": "of-a-test"}}}
+        data = {".dockerconfigjson": base64.b64encode(json.dumps(auths).encode()).decode()}
+        metadata = {"name": SECRET, "namespace": TEAM}
+        kind = {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson"}
+        return kind | {"metadata": metadata, "data": data}
+
+
+@contextmanager
+def accounts(directory: Path) -> Iterator[Accounts]:
+    """Start a control plane with all of GKM installed, and nothing of it running."""
+    with ExitStack() as stack:
+        control_plane = AuditedControlPlane(directory / "control-plane", Options())
+        stack.callback(control_plane.close)
+        control_plane.start()
+        registry = stack.enter_context(Registry.start())
+        (directory / "machine").mkdir()
+        library = nvml_library.build(peers.cache_directory().parent)
+        machine = machine_in(directory / "machine", library, registry)
+        _configure(machine)
+        made = Accounts(Cluster(directory, control_plane), control_plane.audit, machine, stack)
+        made.install()
+        yield made
+
+
+def _configure(machine: Machine) -> None:
+    """Switch on what writes to the API besides: labels of caches, and the survey of a subnet by a stand-in."""
+    program = machine.root / "ibnetdiscover"
+    program.write_text(f"#!/bin/sh\ncat {SURVEYED}\n")
+    program.chmod(0o755)
+    path = machine.root / "config.yaml"
+    config = yaml.safe_load(path.read_text())
+    config["fabric"] = {"cacheLabels": True, "ibnetdiscover": {"nodes": [NODE], "command": str(program)}}
+    path.write_text(yaml.safe_dump(config))

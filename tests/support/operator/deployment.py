@@ -1,0 +1,112 @@
+"""A registry with signed and unsigned images, the configuration that trusts the key, and the operator as a process."""
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from support.cluster.cluster import Cluster
+from support.host.processes import Process
+from support.registry.push import Target
+from support.registry.server import Registry
+from support.sigstore.key_signatures import Flaw, SigningKey, sign_bundle, sign_legacy
+
+ROOT = Path(__file__).resolve().parents[3]
+SIZE = 4096
+_SUMMARY = json.dumps({"targets": [{"backend": "cuda", "arch": "90", "warp_size": 32}]})
+LABELS = {"cache.triton.image/summary": _SUMMARY, "cache.triton.image/cache-size-bytes": str(SIZE)}
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """Images in a registry of the testbed, by name; every one has another digest."""
+
+    registry: Registry
+    key: SigningKey
+    closed_port: str = "127.0.0.1:1"
+
+    def push(
+        self, name: str, *, flaw: Flaw | None = Flaw.NONE, bundle: bool = False, salt: str = ""
+    ) -> tuple[str, str]:
+        """Push an image `team/<name>:1`, signed, or signed wrongly, or (None) not; return reference and digest."""
+        target = Target(self.registry.host, f"team/{name}")
+        config = json.dumps({"config": {"Labels": LABELS}, "author": f"{name}{salt}"}).encode()
+        digest = target.image([], tag="1", config=config)
+        if flaw is not None:
+            (sign_bundle if bundle else sign_legacy)(target, digest, self.key, flaw)
+        return f"{target}:1", digest
+
+    def sign(self, name: str, digest: str) -> None:
+        """Sign an image that is there."""
+        sign_legacy(Target(self.registry.host, f"team/{name}"), digest, self.key)
+
+    def config(self, mode: str = "enforce") -> str:
+        """Return the configuration that trusts the key for every image."""
+        hosts = {host: {"plainHTTP": True} for host in (self.registry.host, self.closed_port)}
+        policy = {"images": ["*"], "keys": [self.key.public_pem.decode()]}
+        return yaml.safe_dump({"verification": {"mode": mode, "policies": [policy]}, "registries": {"hosts": hosts}})
+
+
+@contextmanager
+def shelf() -> Iterator[Shelf]:
+    """Serve images."""
+    with Registry.start() as registry:
+        yield Shelf(registry, SigningKey())
+
+
+@contextmanager
+def operator(directory: Path, *arguments: str) -> Iterator[Process]:
+    """Run gkm-operator until the block ends."""
+    directory.mkdir(parents=True, exist_ok=True)
+    process = Process.start(arguments[0], operator_command(*arguments), directory / f"{arguments[0]}.log")
+    try:
+        yield process
+    finally:
+        process.stop()
+
+
+def operator_command(*arguments: str) -> list[str]:
+    """Return the command line of gkm-operator."""
+    return [sys.executable, "-m", "gkm_operator.main", *arguments]
+
+
+def cache(name: str, image: str, namespace: str | None = None, **meta: object) -> dict[str, Any]:
+    """Return a GKMCache, or without a namespace a ClusterGKMCache."""
+    return {
+        "apiVersion": "gkm.io/v1alpha1",
+        "kind": "GKMCache" if namespace else "ClusterGKMCache",
+        "metadata": {"name": name, **({"namespace": namespace} if namespace else {}), **meta},
+        "spec": {"image": image},
+    }
+
+
+def node(name: str, caches: Mapping[str, Mapping[str, Any]], namespace: str | None = None) -> dict[str, Any]:
+    """Return the object of a node that says this of its caches."""
+    return {
+        "apiVersion": "gkm.io/v1alpha1",
+        "kind": "GKMCacheNode" if namespace else "ClusterGKMCacheNode",
+        "metadata": {"name": name, **({"namespace": namespace} if namespace else {})},
+        "spec": {"nodeName": name},
+        "status": {"caches": dict(caches)},
+    }
+
+
+def deployed(cluster: Cluster) -> None:
+    """Put crds/ and what the processes need of deploy/base into a cluster, without the pods; idempotent."""
+    cluster.apply(ROOT / "crds")
+    cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "--filename", str(ROOT / "crds"))
+    cluster.apply(ROOT / "deploy" / "base" / "namespace.yaml")
+    for document in manifests():
+        if document["kind"] not in {"Namespace", "ValidatingWebhookConfiguration", "Deployment", "DaemonSet"}:
+            cluster.apply(document)
+
+
+def manifests() -> list[dict[str, Any]]:
+    """Return every object of deploy/base."""
+    base = ROOT / "deploy" / "base"
+    names = yaml.safe_load((base / "kustomization.yaml").read_text(encoding="utf-8"))["resources"]
+    return [document for name in names for document in yaml.safe_load_all((base / name).read_text(encoding="utf-8"))]

@@ -1,0 +1,93 @@
+"""A cluster whose caches of certain names are judged by a running webhook process; people see what kubectl prints."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from support.cluster.cluster import Cluster
+from support.host import ports
+from support.host.processes import Process
+from support.host.waiting import until
+from support.operator.deployment import Shelf, cache, manifests, operator
+from support.peers import build as peers
+
+NAMESPACE = "default"
+FILE = "kernels.yaml"
+"""What people apply: kubectl says its name when it is refused."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The cluster, and images to name in it."""
+
+    cluster: Cluster
+    images: Shelf
+    directory: Path
+
+    def apply(self, manifest: dict[str, Any], *arguments: str) -> tuple[int, str]:
+        """Apply as a person would; return kubectl's exit code and what it printed."""
+        (self.directory / FILE).write_text(json.dumps(manifest), encoding="utf-8")
+        done = subprocess.run(
+            [
+                peers.binary("kubectl"),
+                f"--kubeconfig={self.cluster.kubeconfig}",
+                "apply",
+                f"--filename={FILE}",
+                *arguments,
+            ],
+            cwd=self.directory,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        return done.returncode, done.stderr + done.stdout
+
+
+@contextmanager
+def judged(cluster: Cluster, images: Shelf, directory: Path, prefix: str, config: str) -> Iterator[Judged]:
+    """Judge caches whose names begin with `prefix` as `config` says, until the block ends; the process ends well."""
+    configuration = f"gkm-caches-{prefix}"
+    port = ports.free()
+    (directory / "config.yaml").write_text(config, encoding="utf-8")
+    arguments = (
+        "admission",
+        f"--config={directory / 'config.yaml'}",
+        f"--listen=127.0.0.1:{port}",
+        "--health=127.0.0.1:0",
+        f"--self-signed={directory / 'tls'}",
+        "--tls-names=127.0.0.1",
+        f"--webhook-configuration={configuration}",
+        f"--kubeconfig={cluster.kubeconfig}",
+    )
+    _configure(cluster, configuration, port, prefix)
+    try:
+        with operator(directory, *arguments) as process:
+            process.ready(lambda: _serving(process), "it serves")
+            running = Judged(cluster, images, directory)
+            # An API server takes a moment to see a changed configuration. The schema lets this one pass.
+            probe = cache(f"{prefix}-probe", "registry.test/No/Reference", NAMESPACE)
+            until(lambda: "InvalidReference" in running.apply(probe, "--dry-run=server")[1], "the webhook is asked")
+            yield running
+            process.stop()
+            assert process.popen.returncode == 0, process.tail()
+    finally:
+        cluster.kubectl("delete", "validatingwebhookconfiguration", configuration)
+
+
+def _serving(process: Process) -> bool:
+    return '"event": "serving"' in process.log.read_text(encoding="utf-8")
+
+
+def _configure(cluster: Cluster, name: str, port: int, prefix: str) -> None:
+    (found,) = (manifest for manifest in manifests() if manifest["kind"] == "ValidatingWebhookConfiguration")
+    found["metadata"]["name"] = name
+    (hook,) = found["webhooks"]
+    hook["clientConfig"] = {"url": f"https://127.0.0.1:{port}/validate"}
+    ours = f"object.metadata.name.startsWith('{prefix}-')"
+    hook["matchConditions"].append({"name": "ours", "expression": ours})
+    cluster.apply(found)

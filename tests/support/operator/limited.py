@@ -1,0 +1,106 @@
+"""Processes of the operator within the memory limit that their containers have."""
+
+import http.client
+import itertools
+import json
+import ssl
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import yaml
+from gkm_operator.admission.certificates.issue import issue
+from support.host import ports
+from support.host.memory import MemoryGroup, memory_of
+from support.host.processes import Process
+from support.operator.deployment import Shelf, manifests, operator_command
+from support.operator.reviews import an_object, review
+
+MIB = 1 << 20
+SECONDS = 60
+ATTEMPTS = 50
+GONE = (OSError, http.client.HTTPException)
+ARENAS = {"MALLOC_ARENA_MAX": "2"}
+"""As in Dockerfile.operator."""
+
+
+def container_limit(deployment: str) -> int:
+    """Return the memory limit in bytes of the container that ships in a Deployment."""
+    (found,) = (m for m in manifests() if m["kind"] == "Deployment" and m["metadata"]["name"] == deployment)
+    (only,) = found["spec"]["template"]["spec"]["containers"]
+    text: str = only["resources"]["limits"]["memory"]
+    assert text.endswith("Mi")
+    return int(text.removesuffix("Mi")) * MIB
+
+
+class Admission:
+    """The process, as it ships."""
+
+    def __init__(self, process: Process, port: int, context: ssl.SSLContext) -> None:
+        self.process = process
+        self.port = port
+        self.context = context
+
+    def ask(self, image: str, namespace: str, padding: int = 0) -> dict[str, object]:
+        """Return the response to a review of a cache; like an API server, ask again when the server says so.
+
+        `padding` is how many bytes the review is longer.
+        """
+        body = json.dumps(review(object=an_object(image), namespace=namespace)).encode() + b" " * padding
+        for attempt in itertools.count(1):
+            client = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=SECONDS, context=self.context)
+            try:
+                client.request("POST", "/validate?timeout=10s", body, {"Content-Type": "application/json"})
+                answer = client.getresponse()
+                text = answer.read()
+            except GONE:
+                if self.process.popen.poll() is not None or attempt >= ATTEMPTS:
+                    raise
+                continue
+            finally:
+                client.close()
+            if answer.status == http.HTTPStatus.OK:
+                response: dict[str, object] = json.loads(text)["response"]
+                return response
+            assert answer.status == http.HTTPStatus.SERVICE_UNAVAILABLE, text
+            assert attempt < ATTEMPTS
+        raise AssertionError
+
+    def peak_bytes(self) -> int:
+        return memory_of(self.process.pid, "VmHWM")
+
+
+@contextmanager
+def admission(directory: Path, shelves: Sequence[Shelf]) -> Iterator[Admission]:
+    """Serve admission until the block ends; it trusts the keys of all shelves, and must live below its limit."""
+    directory.mkdir(exist_ok=True)
+    issued = issue(directory / "tls", ["127.0.0.1"])
+    config = directory / "config.yaml"
+    config.write_text(_config(shelves), encoding="utf-8")
+    port = ports.free()
+    words = operator_command(
+        "admission",
+        f"--config={config}",
+        f"--listen=127.0.0.1:{port}",
+        f"--health=127.0.0.1:{ports.free()}",
+        f"--tls-cert={issued.certificate}",
+        f"--tls-key={issued.key}",
+        "--budget=8",
+    )
+    with MemoryGroup.of(container_limit("gkm-admission")) as group:
+        process = Process.start("admission", group.command(words), directory / "log", ARENAS)
+        try:
+            process.ready(lambda: '"serving"' in process.log.read_text(encoding="utf-8"), "it serves")
+            context = ssl.create_default_context(cadata=issued.ca_bundle.decode())
+            yield Admission(process, port, context)
+            assert process.popen.poll() is None, process.tail()
+            assert memory_of(process.pid, "VmHWM") < group.limit
+        finally:
+            process.stop()
+
+
+def _config(shelves: Sequence[Shelf]) -> str:
+    keys = [each.key.public_pem.decode() for each in shelves]
+    hosts = {host: {"plainHTTP": True} for each in shelves for host in (each.registry.host, each.closed_port)}
+    verification = {"mode": "enforce", "policies": [{"images": ["*"], "keys": keys}]}
+    return yaml.safe_dump({"verification": verification, "registries": {"hosts": hosts}})

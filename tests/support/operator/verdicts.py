@@ -1,0 +1,80 @@
+"""A cache and its controller's parts on one thread, over images in memory: each look is written as the leader does."""
+
+from dataclasses import dataclass, field
+
+from gkm.api.caches import CacheSpec, CacheStatus, GKMCache, UpdatePolicy
+from gkm.api.meta import Condition, ObjectMeta
+from gkm.kube.events import EventBody
+from gkm.kube.workqueue import Retry
+from gkm_operator.caches import events as telling
+from gkm_operator.caches import status
+from gkm_operator.caches.nodes.totals import CacheKey, CacheSummary
+from gkm_operator.caches.verification.queue import VerificationQueue
+from gkm_operator.caches.verification.recheck import RecheckSchedule
+from msgspec import structs
+from support.operator.images import DIGEST, GOOD, OTHER, FakeImages
+
+IMAGE = "registry.test/team/cache:1"
+KEY = CacheKey("a", "x")
+NOW = "2026-01-01T00:00:00Z"
+PINNED, TRACKED = UpdatePolicy(), UpdatePolicy("Track", "15m")
+
+
+@dataclass
+class Place:
+    """`look` is one turn of the queue: verify, and write what comes of it. `now` are monotonic seconds."""
+
+    policy: UpdatePolicy = TRACKED
+    again: RecheckSchedule = field(default_factory=RecheckSchedule)
+    images: FakeImages = field(default_factory=lambda: FakeImages({IMAGE: DIGEST}, {DIGEST: GOOD, OTHER: GOOD}))
+    summary: CacheSummary = field(default_factory=CacheSummary)
+    told: list[EventBody] = field(default_factory=list)
+    now: float = 1000.0
+
+    def __post_init__(self) -> None:
+        meta = ObjectMeta(name="x", namespace="a", uid="u", generation=1)
+        self.cache = GKMCache(meta, CacheSpec(IMAGE, update_policy=self.policy))
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget everything but the object."""
+        self.verification = VerificationQueue(
+            self.images, lambda _: self.cache, lambda _: None, again=self.again, clock=lambda: self.now
+        )
+
+    def look(self) -> float | str | None:
+        """Return when the queue is to come back, or why it is to try again."""
+        try:
+            again: float | str | None = self.verification.verify(KEY)
+        except Retry as retry:
+            again = str(retry)
+        self.write()
+        return again
+
+    def write(self) -> None:
+        """Write the status if it is to be another, and note what is told of that."""
+        new = status.desired_status(self.cache, self.verification.outcome(self.cache), self.summary, NOW)
+        if new is not None and new != self.cache.status:
+            self.told += telling.events_of(self.cache.status, new)
+            self.cache = structs.replace(self.cache, status=new)
+
+    def spec(self, **changes: object) -> None:
+        """Change the spec, as a person does."""
+        old = self.cache
+        meta = structs.replace(old.metadata, generation=old.metadata.generation + 1)
+        self.cache = structs.replace(old, metadata=meta, spec=structs.replace(old.spec, **changes))
+        self.verification.changed(KEY, old, self.cache)
+
+    @property
+    def status(self) -> CacheStatus:
+        return self.cache.status
+
+    @property
+    def verified(self) -> Condition:
+        found = self.cache.status.condition("Verified")
+        assert found is not None
+        return found
+
+    def reasons(self) -> list[tuple[str, str]]:
+        """Return what was told, in its order."""
+        return [(told.kind, told.reason) for told in self.told]

@@ -1,0 +1,28 @@
+"""The webhook's server as a process of its own, so that what it holds can be counted: DIRECTORY as its argument.
+
+Writes its port to DIRECTORY/port, its log as ours to standard error, and ends when standard input does.
+"""
+
+import sys
+from pathlib import Path
+
+from gkm.hoststate import files, logs
+from gkm_operator.admission.validator import ImageValidator
+from support.operator.images import DIGEST, GOOD, OTHER, FakeImages
+from support.operator.reviews import IMAGE
+from support.operator.webhook import serving
+
+UNSIGNED_IMAGE = "registry.test/team/unsigned:1"
+
+
+def main() -> None:
+    directory = Path(sys.argv[1])
+    logs.configure()
+    judge = ImageValidator(FakeImages({IMAGE: DIGEST, UNSIGNED_IMAGE: OTHER}, {DIGEST: GOOD}), "enforce")
+    with serving(directory, judge) as webhook:
+        files.replace(directory / "port", str(webhook.server.port).encode())
+        sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main()

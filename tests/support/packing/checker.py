@@ -1,0 +1,132 @@
+"""Is a plan what it says? Every statement of a plan is worked out again from the inventory and the request.
+
+It shares the values of `gkm.packing` and nothing else with the planner. It does not know what the best plan is
+(`packing_brute` does), but that no plan may promise what the nodes do not have, or tell a metric that is not so.
+
+What is taken for granted: spares lie in the scope of the group that they protect and count for its ceiling; a domain
+is used where a group lies in it; nodes that no scope takes are no part of the run, so that their GPUs are not stranded;
+the lower bound is one of what the policy compares first but for spares: domains, blocks or stranded GPUs.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from gkm.packing.values import Group, Location, Metrics, Node, Plan, Policy, Request
+from support.packing.checker_hash import expected_hash
+from support.packing.checker_spares import spare_problems
+
+
+def problems(nodes: Sequence[Node], request: Request, plan: Plan) -> list[str]:
+    """Return whatever is wrong with a plan, each in one sentence; nothing where all is well."""
+    known = {node.name: node for node in nodes}
+    strangers = sorted({name for name, _ in _taken(plan)} - set(known))
+    if strangers:
+        return [f"node {name} is not in the inventory" for name in strangers]
+    found = [*_sizes(request, plan), *_capacities(known, plan), *_ceilings(request, plan), *_spread(request, plan)]
+    for group in plan.groups:
+        found += _cohesion(known, request, group)
+    found += spare_problems(nodes, request, plan)
+    found += _metrics(nodes, request, plan)
+    if plan.hash != expected_hash(plan):
+        found.append("the hash is not that of the request, the groups and the inventory's version")
+    return found
+
+
+def _taken(plan: Plan) -> Iterator[tuple[str, int]]:
+    """Yield the GPUs that groups and spares take, with their nodes."""
+    for group in plan.groups:
+        yield from group.nodes
+        yield from ((spare.node, spare.gpus) for spare in group.spares)
+
+
+def _sizes(request: Request, plan: Plan) -> Iterator[str]:
+    if plan.request != request:
+        yield "it is a plan of another request"
+    smaller = request.malleability
+    cut = request.gpus - plan.gpus
+    if smaller is None and cut:
+        yield f"{plan.gpus} GPUs are planned, and the run has {request.gpus}"
+    if smaller is not None and (cut < 0 or cut % smaller.step_gpus or (cut and plan.gpus < smaller.min_gpus)):
+        yield f"{plan.gpus} GPUs are no size that the run may have"
+    count = -(-plan.gpus // request.group_gpus)
+    sizes = [request.group_gpus] * (count - 1) + [plan.gpus - (count - 1) * request.group_gpus]
+    if [group.gpus for group in plan.groups] != sizes:
+        yield f"groups of {[group.gpus for group in plan.groups]} GPUs, not of {sizes}"
+    if [group.index for group in plan.groups] != list(range(count)):
+        yield "groups are not numbered from 0 on"
+
+
+def _capacities(known: dict[str, Node], plan: Plan) -> Iterator[str]:
+    taken: Counter[str] = Counter()
+    for name, gpus in _taken(plan):
+        taken[name] += gpus
+    for name, gpus in sorted(taken.items()):
+        if gpus > known[name].free:
+            yield f"node {name} gives {gpus} GPUs and has {known[name].free}"
+
+
+def _cohesion(known: dict[str, Node], request: Request, group: Group) -> Iterator[str]:
+    """Say where a group is not whole pods of one domain and of one scope."""
+    named = f"group {group.index}"
+    if sum(gpus for _, gpus in group.nodes) != group.gpus:
+        yield f"{named} says {group.gpus} GPUs, and its nodes give another number"
+    names = [name for name, _ in group.nodes]
+    if names != sorted(set(names)):
+        yield f"the nodes of {named} are not each there once, by name"
+    if (group.scope not in {ceiling.scope for ceiling in request.ceilings}) and (request.ceilings or group.scope):
+        yield f"{named} lies in scope {group.scope!r}, which the run does not have"
+    for name, gpus in group.nodes:
+        if gpus < 1 or gpus % request.pod_gpus:
+            yield f"{named} takes {gpus} GPUs of {name}, which are no whole pods"
+        if known[name].place != group.place:
+            yield f"{named} lies in {group.place}, and its node {name} in {known[name].place}"
+        if group.scope and group.scope not in known[name].scopes:
+            yield f"node {name} of {named} is not in its scope {group.scope}"
+
+
+def _ceilings(request: Request, plan: Plan) -> Iterator[str]:
+    given: Counter[str] = Counter()
+    for group in plan.groups:
+        given[group.scope] += group.gpus + sum(spare.gpus for spare in group.spares)
+    for ceiling in request.ceilings:
+        if given[ceiling.scope] > ceiling.gpus:
+            yield f"scope {ceiling.scope} gives {given[ceiling.scope]} GPUs, and at most {ceiling.gpus}"
+
+
+def _spread(request: Request, plan: Plan) -> Iterator[str]:
+    places = {group.place for group in plan.groups}
+    places |= {spare.place for group in plan.groups for spare in group.spares}
+    if not request.may_spread and len(places) > 1:
+        yield f"the run may not spread, and lies in {len(places)} domains"
+
+
+def _metrics(nodes: Sequence[Node], request: Request, plan: Plan) -> Iterator[str]:
+    """Say which metric is not what the plan does to the inventory."""
+    told = plan.metrics
+    used = {group.place for group in plan.groups}
+    domains, blocks, stranded = len(used), len({p[:3] for p in used}), _stranded(nodes, request, plan, used)
+    compared = {Policy.FEWEST_BLOCKS: blocks, Policy.LEAST_WASTE: stranded}.get(request.policy, domains)
+    found = Metrics(
+        domains=domains,
+        blocks=blocks,
+        stranded_gpus=stranded,
+        pristine_domains=len(used - {node.place for node in nodes if node.free < node.total}),
+        spares_elsewhere=sum(any(spare.place != group.place for spare in group.spares) for group in plan.groups),
+        lower_bound=told.lower_bound,
+        gap=compared - told.lower_bound,
+    )
+    for name in Metrics.__dataclass_fields__:
+        if getattr(told, name) != getattr(found, name):
+            yield f"{name} is {getattr(found, name)}, and the plan says {getattr(told, name)}"
+    if not 0 <= told.lower_bound <= compared:
+        yield f"a lower bound of {told.lower_bound} that is none"
+
+
+def _stranded(nodes: Sequence[Node], request: Request, plan: Plan, used: set[Location]) -> int:
+    """Return the GPUs that stay free in the domains where groups lie, after the plan is carried out."""
+    scopes = {ceiling.scope for ceiling in request.ceilings}
+    left = {node.name: node.free for node in nodes if node.place in used and (not scopes or scopes & node.scopes)}
+    for name, gpus in _taken(plan):
+        if name in left:
+            left[name] -= gpus
+    return sum(left.values())

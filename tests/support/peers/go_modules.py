@@ -1,0 +1,69 @@
+"""What modules/*/go.mod say: partners, their commands, the flags they are built with and the key of their cache."""
+
+import hashlib
+import platform
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+PEERS = Path(__file__).resolve().parent / "modules"
+SERVER_NAMES = {
+    "go.etcd.io/etcd/server/v3": "etcd",
+    "github.com/sigstore/cosign/v2/cmd/cosign": "cosign2",
+    "github.com/distribution/distribution/v3/cmd/registry": "distribution",
+}
+"""Commands whose package path does not end in the name people know, or in one that another partner has."""
+STAMP = "k8s.io/component-base/version"
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command of a partner: the name it is called by and its Go package."""
+
+    name: str
+    package: str
+
+
+@dataclass(frozen=True)
+class Peer:
+    """One pinned Go module of ours and what is built from it."""
+
+    directory: Path
+    commands: tuple[Command, ...]
+    flags: tuple[str, ...]
+    key: str
+
+    @property
+    def name(self) -> str:
+        return self.directory.name
+
+    @classmethod
+    def read(cls, directory: Path) -> "Peer":
+        """Read go.mod without Go, so that partners which are built already need no Go."""
+        text = (directory / "go.mod").read_text(encoding="utf-8")
+        block = re.search(r"^tool \((.*?)^\)", text, re.MULTILINE | re.DOTALL)
+        packages = (block.group(1).split() if block else []) + re.findall(r"^tool ([^\s(]+)$", text, re.MULTILINE)
+        commands = tuple(Command(SERVER_NAMES.get(path, path.rsplit("/", 1)[-1]), path) for path in packages)
+        flags = ("-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags", _linker_flags(text))
+        digest = hashlib.sha256(platform.machine().encode())
+        # A command of ours lies beside its go.mod; of all others nothing but the pin is here.
+        sources = [path.read_bytes() for path in sorted(directory.glob("*.go"))]
+        for part in (text.encode(), (directory / "go.sum").read_bytes(), "\0".join(flags).encode(), *sources):
+            digest.update(b"%d:" % len(part) + part)
+        return cls(directory, commands, flags, digest.hexdigest()[:16])
+
+    def version(self, command: Command) -> str:
+        """Return the pinned module of a command with its version, for people."""
+        required = re.findall(r"^\s*(?:require )?(\S+) (v\S+)", (self.directory / "go.mod").read_text(), re.MULTILINE)
+        owners = [(module, version) for module, version in required if command.package.startswith(module)]
+        module, version = max(owners, default=(command.package, "?"), key=lambda owner: len(owner[0]))
+        return f"{module} {version}"
+
+
+def _linker_flags(text: str) -> str:
+    """Strip symbols; without a stamp the kubelet and kubectl call themselves v0.0.0 and refuse to talk."""
+    flags = "-s -w"
+    if found := re.search(r"^\s*k8s\.io/kubernetes (v(\d+)\.(\d+)\.\S+)", text, re.MULTILINE):
+        version, major, minor = found.groups()
+        flags += f" -X {STAMP}.gitVersion={version} -X {STAMP}.gitMajor={major} -X {STAMP}.gitMinor={minor}"
+    return flags

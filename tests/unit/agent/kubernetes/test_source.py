@@ -1,0 +1,222 @@
+"""Wishes from the Kubernetes API and status into it, over an API in memory that the contract tests hold to the real."""
+
+from threading import Event
+from typing import Any
+
+import pytest
+from gkm.api.nodes import NodeStatus
+from gkm.hoststate.names import CacheRef
+from gkm.hoststate.pointers import CacheState
+from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES, NODES, Resource
+from gkm_agent.caches.model import PullHold, WantedCache
+from gkm_agent.interfaces.sink import NotWritten
+from gkm_agent.kubernetes.source import KubernetesSource
+from gkm_agent.kubernetes.status_sink import KubernetesStatusSink
+from support.agent.fakes import digest_of
+from support.agent.node import Node
+from support.host.waiting import until
+from support.kube.fake_api import FakeApi
+
+REF, UID = CacheRef("ml-apps", "llama"), "uid-of-llama"
+WHOLE, CLUSTER_WHOLE = (
+    Resource(found.api_version, found.kind, found.plural, found.namespaced, dict[str, Any])
+    for found in (GKMCACHES, CLUSTERGKMCACHES)
+)
+IMAGE, ONE = "registry.example/team/cache:1", digest_of("one")
+
+
+def cache(name: str = "llama", namespace: str = "ml-apps", **spec: Any) -> dict[str, Any]:  # noqa: ANN401 -- JSON
+    return {
+        "apiVersion": "gkm.io/v1alpha1",
+        "kind": "GKMCache" if namespace else "ClusterGKMCache",
+        "metadata": {"name": name, "uid": f"uid-of-{name}"} | ({"namespace": namespace} if namespace else {}),
+        "spec": {"image": IMAGE} | spec,
+    }
+
+
+def verified(value: dict[str, Any], state: str = "True", image: str = IMAGE) -> dict[str, Any]:
+    condition = {
+        "type": "Verified",
+        "status": state,
+        "reason": "CosignSuccess" if state == "True" else "SignatureMissing",
+        "message": "no signature was found",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    return value | {"status": {"image": image, "resolvedDigest": ONE, "conditions": [condition]}}
+
+
+UNRESOLVED = cache() | {
+    "status": {
+        "conditions": [
+            {
+                "type": "Verified",
+                "status": "False",
+                "reason": "NotFound",
+                "message": "no such tag",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+                "observedGeneration": 1,
+            }
+        ]
+    }
+}
+"""As the controller says it of an image that leads to no digest."""
+
+
+def put(api: FakeApi, value: dict[str, Any]) -> None:
+    """Make the object, and say its status as a controller does."""
+    metadata = value["metadata"]
+    resource: Resource[Any] = GKMCACHES if value["kind"] == "GKMCache" else CLUSTERGKMCACHES
+    api.create(resource, value)
+    if "status" in value:
+        said = {**value, "metadata": {key: metadata[key] for key in ("name", "namespace") if key in metadata}}
+        api.apply(resource, said, field_manager="controller", subresource="status")
+
+
+def test_a_verified_cache_is_wanted_by_its_digest(api: FakeApi, source: KubernetesSource, changed: Event) -> None:
+    put(api, verified(cache()))
+    put(api, verified(cache("everywhere", "")))
+
+    expected = [
+        WantedCache(CacheRef(None, "everywhere"), IMAGE, ONE, selected=False, uid="uid-of-everywhere"),
+        WantedCache(REF, IMAGE, ONE, selected=False, uid=UID),
+    ]
+
+    until(lambda: source.caches() == expected, "both are seen as they are")
+
+    assert changed.is_set()
+
+
+@pytest.mark.parametrize(
+    ("value", "hold"),
+    [
+        (cache(), PullHold("", "waiting for the controller to resolve and verify the image")),
+        (
+            verified(cache(), image="registry.example/team/cache:0"),
+            PullHold("", "waiting for the controller to resolve and verify the image"),
+        ),
+        (verified(cache(), "False"), PullHold("SignatureMissing", "no signature was found", final=True, digest=ONE)),
+        (UNRESOLVED, PullHold("NotFound", "waiting for the controller to verify the image: no such tag")),
+        (
+            verified(cache(), "Unknown"),
+            PullHold("SignatureMissing", "waiting for the controller to verify the image: no signature was found"),
+        ),
+    ],
+)
+def test_until_it_is_verified_a_cache_is_held(
+    api: FakeApi, source: KubernetesSource, value: dict[str, Any], hold: PullHold
+) -> None:
+    put(api, value)
+
+    until(
+        lambda: source.caches() == [WantedCache(REF, IMAGE, None, hold, selected=False, uid=UID)], "it is seen as it is"
+    )
+
+
+def test_caches_meant_for_other_nodes_and_deleted_ones_are_not_wanted(api: FakeApi, source: KubernetesSource) -> None:
+    leaving = cache("leaving")
+    leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    api.create(GKMCACHES, leaving)
+    api.create(GKMCACHES, cache("elsewhere", nodeSelector={"pool": "cpu"}))
+    api.create(GKMCACHES, cache("here", nodeSelector={"pool": "gpu"}))
+
+    (wanted,) = until(source.caches, "one is seen")
+
+    assert wanted.ref.name == "here"
+
+
+def test_a_new_label_of_the_node_is_followed(api: FakeApi, source: KubernetesSource) -> None:
+    api.create(GKMCACHES, cache(nodeSelector={"zone": "a"}))
+    api.merge(NODES, "node-1", {"metadata": {"labels": {"zone": "a"}}})
+
+    until(source.caches, "it is wanted")
+
+
+def test_without_its_node_nothing_is_wanted_or_forgotten_and_nothing_written(api: FakeApi) -> None:
+    api.create(GKMCACHES, cache())
+    source = KubernetesSource(api, "another", Event())
+    source.start()
+    try:
+        assert source.wait(10)
+        assert source.caches() == []
+        assert not source.synced
+        with pytest.raises(NotWritten, match="another"):
+            KubernetesStatusSink(api, "another", lambda: source.node).publish(None, NodeStatus())
+    finally:
+        source.stop()
+
+
+def test_a_node_that_is_registered_anew_takes_no_cache_with_it(api: FakeApi, source: KubernetesSource) -> None:
+    api.create(GKMCACHES, cache(nodeSelector={"pool": "gpu"}))
+    before = until(source.caches, "it is wanted")
+    api.delete(NODES, "node-1")
+    until(lambda: source.node is None, "the node is gone")
+    assert source.caches() == before
+    api.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1", "labels": {"pool": "cpu"}}})
+    until(lambda: source.caches() == [], "its new labels count")
+    assert source.synced
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_cache_that_cannot_be_read_any_more_is_wanted_as_it_was(
+    api: FakeApi,
+    source: KubernetesSource,
+    gone: bool,  # noqa: FBT001 -- a parameter
+) -> None:
+    put(api, verified(cache()))
+    expected = [WantedCache(REF, IMAGE, ONE, selected=False, uid=UID)]
+    until(lambda: source.caches() == expected, "it is seen as it is")
+    api.merge(WHOLE, "llama", {"spec": {"image": 7}}, "ml-apps")
+    if gone:
+        api.forget_history()
+        api.cut()
+    until(lambda: source._caches.unreadable, "it is known to be unreadable")
+    assert source.caches() == expected
+    assert source.synced
+    api.delete(WHOLE, "llama", "ml-apps")
+    until(lambda: source.caches() == [], "it is deleted")
+    assert source.synced
+
+
+@pytest.mark.parametrize("namespace", ["ml-apps", ""])
+def test_while_a_cache_never_could_be_read_the_source_is_not_complete(
+    api: FakeApi, namespace: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    whole = WHOLE if namespace else CLUSTER_WHOLE
+    api.create(whole, cache(namespace=namespace, image=7))
+    api.create(GKMCACHES, cache("good"))
+    source = KubernetesSource(api, "node-1", Event())
+    source.start()
+    try:
+        assert source.wait(10)
+        assert [wanted.ref.name for wanted in source.caches()] == ["good"]
+        assert not source.synced
+        name = "GKMCache ml-apps/llama" if namespace else "ClusterGKMCache llama"
+        told = [vars(line) for line in caplog.records if line.getMessage() == "caches that cannot be read"]
+        assert [(line["count"], line["caches"]) for line in told] == [(1, [name])]
+        api.merge(whole, "llama", {"spec": {"image": IMAGE}}, namespace or None)
+        until(lambda: source.synced, "it is read")
+        assert len(source.caches()) == 2
+    finally:
+        source.stop()
+
+
+def test_an_agent_that_starts_while_its_cache_cannot_be_read_keeps_all_it_has(api: FakeApi, node: Node) -> None:
+    node.want("llama", digest=ONE)
+    assert node.settle()
+    api.create(WHOLE, cache(image=7))
+    source = KubernetesSource(api, "node-1", Event())
+    source.start()
+    try:
+        assert source.wait(10)
+        node.source = source  # type: ignore[assignment]
+        node.restart()
+        assert not node.settle()
+        assert node.pointer().state is CacheState.READY
+        assert node.entries() == {ONE}
+        assert node.status().state == "Ready"
+        api.delete(WHOLE, "llama", "ml-apps")
+        until(lambda: source.synced, "it is gone")
+        node.settle()
+        assert node.entries() == set()
+    finally:
+        source.stop()

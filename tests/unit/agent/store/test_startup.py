@@ -1,0 +1,179 @@
+"""What lies around when an agent starts and belongs to nothing any more; and what belongs to others."""
+
+import errno
+from pathlib import Path
+
+import pytest
+from gkm.hoststate import locks
+from gkm.images.pulling.entry import remove_tree
+from gkm_agent.store import startup as cleaning
+from support.agent.fakes import digest_of
+from support.agent.node import REF, Node
+
+ONE, TWO = digest_of("one"), digest_of("two")
+
+
+def written(path: Path, text: str = "x") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def test_locks_and_relocated_files_of_entries_that_are_gone_go(node: Node) -> None:
+    node.want("llama", digest=ONE)
+    node.settle()
+    kept = [node.layout.entry_lock(ONE), written(node.layout.relocated(ONE) / "ab" / "tree" / "file")]
+    gone = [written(node.layout.entry_lock(TWO)), written(node.layout.relocated(TWO) / "ab" / "tree" / "file")]
+
+    node.restart()
+
+    assert all(path.exists() for path in kept)
+    assert not any(path.exists() for path in gone)
+    assert not node.layout.relocated(TWO).exists()
+
+
+def test_relocated_files_go_with_their_entry(node: Node) -> None:
+    node.want("llama", digest=ONE)
+    node.settle()
+    written(node.layout.relocated(ONE) / "ab" / "tree" / "file")
+    node.want()
+
+    node.settle()
+    assert not node.layout.relocated(ONE).exists()
+
+
+def test_a_lock_that_a_publish_holds_stays(node: Node) -> None:
+    node.layout.make_directories()
+    with locks.shared(node.layout.entry_lock(TWO)):
+        node.restart()
+        assert node.layout.entry_lock(TWO).exists()
+
+
+def test_halves_of_our_own_files_go(node: Node) -> None:
+    directory = node.layout.pointer(REF).parent
+    halves = [
+        written(directory / ".cache.json.0123abcd.tmp"),
+        written(directory / ".check.json.0123abcd.tmp"),
+        written(node.layout.state / ".entries.json.0123abcd.tmp"),
+    ]
+
+    node.restart()
+    assert not any(path.exists() for path in halves)
+    assert not directory.exists()
+
+
+def test_a_check_without_its_pointer_goes(node: Node) -> None:
+    written(node.layout.pointer(REF).with_name("check.json"))
+
+    node.restart()
+    assert not list(node.layout.caches.iterdir())
+
+
+@pytest.mark.parametrize("place", ["Not_A_Namespace/llama", "ml-apps/..bad", "_other/llama", "ml-apps/UPPER"])
+def test_pointers_under_names_that_cannot_be_go(node: Node, place: str) -> None:
+    written(node.layout.caches / place / "cache.json")
+    written(node.layout.caches / place / "check.json")
+
+    node.restart()
+    assert not list(node.layout.caches.iterdir())
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "caches/Not_A_Namespace/llama/notes.txt",
+        "caches/ml-apps/llama/notes.txt",
+        "caches/ml-apps/llama/.notes.swp.tmp",
+        "caches/README",
+        "caches/ml-apps/README",
+        "store/sha256/README",
+        "store/sha256/not-hex/file",
+        "store/other/file",
+        "locks/README",
+        "relocated/README/file",
+        "README",
+        "volumes/csi-1/upper/file",
+    ],
+)
+def test_files_that_we_did_not_make_are_never_deleted(node: Node, place: str) -> None:
+    node.want("llama", digest=ONE)
+    node.settle()
+    stranger = written(node.layout.state / place)
+
+    node.restart()
+    node.want()
+    node.settle()
+
+    assert stranger.read_text() == "x"
+
+
+def test_a_link_among_the_caches_is_not_followed(node: Node, tmp_path: Path) -> None:
+    elsewhere = written(tmp_path / "elsewhere" / "llama" / "check.json").parent.parent
+    (node.layout.caches / "linked").symlink_to(elsewhere)
+
+    node.restart()
+    assert (elsewhere / "llama" / "check.json").exists()
+
+
+def test_a_directory_among_the_blobs_hinders_nobody(node: Node) -> None:
+    written(node.layout.blobs / "directory" / "file")
+    node.restart()
+    node.want("llama")
+
+    assert node.settle()
+
+
+def test_a_pointer_whose_cache_is_gone_goes_when_that_is_known(node: Node) -> None:
+    node.want("llama", digest=ONE)
+    node.settle()
+    node.source.complete = False
+    node.want()
+    node.restart()
+    node.settle()
+    assert node.layout.pointer(REF).exists()
+    node.source.complete = True
+
+    node.settle()
+    assert not node.layout.pointer(REF).exists()
+    assert node.entries() == set()
+
+
+def test_cleaning_twice_changes_nothing(node: Node) -> None:
+    node.want("llama", digest=ONE)
+    node.settle()
+    before = sorted(str(path) for path in node.layout.state.rglob("*"))
+    cleaning.prepare(node.layout)
+
+    assert sorted(str(path) for path in node.layout.state.rglob("*")) == before
+
+
+@pytest.mark.parametrize("place", ["work", "trash"])
+def test_what_cannot_be_removed_keeps_no_agent_from_starting(
+    node: Node, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    directory = node.layout.state / place
+    stuck = written(directory / "a" / "file")
+    other = written(directory / "b" / "file")
+
+    def remove(path: Path) -> None:
+        if path == stuck.parent:
+            raise OSError(errno.EIO, "Input/output error", str(path))
+        remove_tree(path)
+
+    monkeypatch.setattr("gkm_agent.store.startup.remove_tree", remove)
+    node.restart()
+    assert stuck.exists()
+    assert not other.exists()
+
+
+def test_blobs_beyond_their_bound_go_once_a_minute_without_any_pull(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gkm.images.pulling.blob_files.MAX_CACHED_BYTES", 10)
+    node.settle()
+    blob = written(node.layout.blobs / "0123-4567", "x" * 11)
+    node.settle()
+    assert blob.exists()
+    node.now += 60
+    node.settle()
+    assert not blob.exists()

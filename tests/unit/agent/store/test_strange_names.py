@@ -1,0 +1,52 @@
+"""Damage that is hard to say: names that are no text, lists that name what cannot be, errors nobody thought of."""
+
+import pytest
+from gkm.images.pulling import entry
+from gkm_agent.store import scrubber as inspection
+from support.agent.node import Node
+from support.agent.store_node import ONE, content_of, inspected, inspector, is_whole, ready
+
+
+@pytest.mark.parametrize("name", [b"kernel\xff.cubin", b"a\x1b[31m\n"])
+def test_a_strange_file_of_any_name_is_damage_that_can_be_said_and_mended(node: Node, name: bytes) -> None:
+    desk = ready(node)
+    with open(bytes(content_of(node)) + b"/" + name, "wb"):  # noqa: PTH123 -- no Path has such a name
+        pass
+
+    inspected(node, desk)
+
+    desk.catalog.save()
+    assert desk.catalog.damage_of(ONE).isprintable()
+    assert node.settle()
+    assert is_whole(node)
+
+
+@pytest.mark.parametrize("name", ["../../../../etc/passwd", "a\\u0000b"])
+def test_a_list_with_names_that_cannot_be_is_withdrawn(node: Node, name: str) -> None:
+    desk = ready(node)
+    path = node.layout.entry(ONE) / entry.FILE_LIST
+    path.chmod(0o644)
+    path.write_text(path.read_text().replace("kernel.cubin", name))
+
+    inspected(node, desk)
+
+    assert desk.catalog.damage_of(ONE) == entry.FILE_LIST
+    assert node.settle()
+    assert is_whole(node)
+
+
+def test_an_error_that_nobody_thought_of_ends_no_check_for_good(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    looking = inspector(node, ready(node))
+    steps: list[int] = []
+
+    def step() -> bool:
+        steps.append(len(steps))
+        if len(steps) == 1:
+            raise ValueError("embedded null byte")
+        looking.stop()
+        return True
+
+    monkeypatch.setattr(looking, "step", step)
+    monkeypatch.setattr(inspection, "LOOK_SECONDS", 0.0)
+    looking._run()
+    assert steps == [0, 1]

@@ -1,0 +1,229 @@
+"""The real process from its start to its end: what it serves, what it logs, and how it ends when it is told to."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from gkm.hoststate import counters
+from gkm.hoststate.counters import Histogram
+from gkm.hoststate.pointers import CacheState
+from prometheus_client.parser import text_string_to_metric_families
+from support.agent.machine import REF, Machine, is_ready
+from support.fakes import nvml_library
+from support.host import ports
+from support.host.waiting import until
+from support.registry.faults import dripping, stalled
+
+DEADLINE = 30
+"""More than the process allows itself (main.END_SECONDS)."""
+
+
+@dataclass
+class Running:
+    """A running agent, the lines of its log, and its port."""
+
+    process: subprocess.Popen[str]
+    lines: list[str] = field(default_factory=list)
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in list(self.lines)]
+
+    def said(self, event: str) -> dict[str, Any] | None:
+        return next((line for line in self.events if line["event"] == event), None)
+
+    @property
+    def port(self) -> int:
+        return int(until(lambda: self.said("health is served"), "health is served")["port"])
+
+    def get(self, path: str) -> tuple[int, str]:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=DEADLINE) as answer:
+                return int(answer.status), answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+
+    def metric(self, name: str, **labels: str) -> float | None:
+        for family in text_string_to_metric_families(self.get("/metrics")[1]):
+            for sample in family.samples:
+                if sample.name == name and sample.labels == labels:
+                    return sample.value
+        return None
+
+    def end(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(DEADLINE)
+
+
+@contextmanager
+def running(machine: Machine, *arguments: str, command: list[str] | None = None) -> Iterator[Running]:
+    command = [*(command or machine.command()), "--health=127.0.0.1:0", *arguments]
+    process = subprocess.Popen(command, env=os.environ | machine.variables, stderr=subprocess.PIPE, text=True)
+    agent = Running(process)
+    assert process.stderr is not None
+    reader = threading.Thread(target=agent.lines.extend, args=(process.stderr,))
+    reader.start()
+    try:
+        yield agent
+    finally:
+        process.kill()
+        process.wait(DEADLINE)
+        reader.join(DEADLINE)
+        process.stderr.close()
+
+
+def test_without_kubernetes_health_and_metrics_are_served_as_with_it(machine: Machine) -> None:
+    counters.save(machine.layout, {"OK": Histogram().with_observation(0.004)})
+    with running(machine) as agent:
+        until(lambda: is_ready(machine), "the cache is Ready")
+        until(lambda: agent.get("/readyz") == (200, "ok\n"), "the agent is ready")
+        until(lambda: agent.metric("gkm_cache_state", state="Ready") == 1, "the state is counted")
+
+        assert agent.get("/healthz") == (200, "ok\n")
+        assert agent.get("/")[0] == 404
+        blobs = sum(path.stat().st_size for path in machine.layout.store.rglob("*") if path.is_file())
+        assert 0 < (agent.metric("gkm_pull_bytes_total") or 0) < blobs
+        assert (agent.metric("gkm_store_bytes") or 0) > 0
+        for stage in ("resolve", "describe", "download", "extract"):
+            assert agent.metric("gkm_pull_seconds_count", stage=stage) == 1
+        assert agent.metric("gkm_verify_seconds_count", result="verified") == 1
+        assert agent.metric("gkm_publish_seconds_count", code="OK") == 1
+        assert agent.metric("gkm_mounts", mode="read-only") == 0
+        assert agent.metric("process_resident_memory_bytes")
+        assert "vector-add" not in agent.get("/metrics")[1]
+        assert agent.end() == 0
+        with pytest.raises(urllib.error.URLError):
+            agent.get("/healthz")
+
+
+SLOW: list[tuple[str, Callable[[], Any]]] = [
+    ("a blob that drips", lambda: dripping("/blobs/", piece=256, pause=0.5)),
+    ("a registry that says nothing", lambda: stalled("/manifests/")),
+]
+
+
+@pytest.mark.parametrize("fault", [make for _, make in SLOW], ids=[name for name, _ in SLOW])
+def test_told_to_end_in_a_pull_it_ends_soon_and_the_next_goes_on(machine: Machine, fault: Callable[[], Any]) -> None:
+    machine.registry.misbehave(fault())
+    with running(machine) as agent:
+        until(lambda: agent.said("pull begins"), "a pull is under way")
+        until(lambda: machine.registry.requests, "the registry is asked")
+        until((machine.root / "nodes" / "ml-apps" / "node-1.yaml").exists, "the status is written")
+        assert agent.end() == 0
+        assert agent.said("agent ends")
+        assert not [line for line in agent.events if "traceback" in line]
+    pointer = machine.pointer()
+    assert pointer is not None
+    assert pointer.state in {CacheState.PENDING, CacheState.DOWNLOADING}
+    told = machine.node_object()["status"]["caches"][REF.name]
+    assert (told["state"], told.get("digest", "")) == (pointer.state.value, pointer.digest)
+
+    machine.registry.behave()
+    with running(machine) as agent:
+        until(lambda: is_ready(machine), "the cache is Ready")
+        assert agent.end() == 0
+    assert not list(machine.layout.work.iterdir())
+
+
+def test_what_came_of_a_blob_is_not_fetched_twice(machine: Machine) -> None:
+    machine.registry.misbehave(dripping("/blobs/", piece=256, pause=0.5))
+    with running(machine) as agent:
+        until(lambda: _parts(machine), "a part has come")
+        assert agent.end() == 0
+    machine.registry.behave()
+    machine.registry.requests.clear()
+
+    assert machine.once().returncode == 0
+
+    ranges = [request.headers["range"] for request in machine.registry.requests if "range" in request.headers]
+    assert ranges
+    assert not [asked for asked in ranges if asked == "bytes=0-"]
+
+
+def _parts(machine: Machine) -> bool:
+    return any(path.is_file() and path.stat().st_size >= 512 for path in machine.layout.blobs.rglob("*"))
+
+
+def test_an_api_server_that_is_away_makes_it_unready_and_never_unhealthy(machine: Machine) -> None:
+    kubeconfig = _kubeconfig(machine.root, ports.free())
+    command = [part for part in machine.command() if part not in {"--static", str(machine.manifests)}]
+    with running(machine, "--kubeconfig", str(kubeconfig), command=command) as agent:
+        until(lambda: (agent.metric("gkm_api_requests_total", verb="list", code="none") or 0) > 0, "it was asked")
+        until(lambda: "no turn" not in agent.get("/readyz")[1], "a turn has been made")
+        assert agent.get("/healthz") == (200, "ok\n")
+        assert agent.get("/readyz") == (503, "not all caches have been seen yet\n")
+        assert agent.end() == 0
+
+
+def test_a_driver_that_hangs_makes_it_unready_and_never_unhealthy(machine: Machine, tmp_path: Path) -> None:
+    library = tmp_path / "hangs" / "libnvidia-ml.so.1"
+    library.parent.mkdir()
+    source = library.with_suffix(".c")
+    source.write_text("#include <unistd.h>\nint nvmlInitWithFlags(unsigned f) { for (;;) pause(); }\n"
+                      "int nvmlInit_v2(void) { for (;;) pause(); }\n")  # fmt: skip
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source], check=True)
+    machine.variables = nvml_library.environment(machine.root, library=library.parent, gpus=[nvml_library.H100])
+    with running(machine) as agent:
+        (child,) = until(lambda: _hanging(agent.process.pid), "the driver is asked")
+        try:
+            assert agent.get("/healthz") == (200, "ok\n")
+            code, text = agent.get("/readyz")
+            assert (code, "the GPUs have not been read yet" in text) == (503, True)
+            assert _hanging(agent.process.pid) == [child]
+        finally:
+            os.kill(child, signal.SIGKILL)
+
+
+def test_an_address_that_is_taken_is_told_and_ends_it(machine: Machine) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with running(machine, f"--health=127.0.0.1:{port}") as agent:
+            assert agent.process.wait(DEADLINE) == 1
+    (why,) = [line["why"] for line in agent.events if line["event"] == "the agent cannot work"]
+    assert why.startswith("[Errno 98] ")
+    assert f"--health 127.0.0.1:{port}: cannot listen there" in why
+
+
+def test_every_line_of_the_log_says_when_how_bad_and_what(machine: Machine) -> None:
+    with running(machine, "--log-level=debug") as agent:
+        until(lambda: is_ready(machine), "the cache is Ready")
+        assert agent.end() == 0
+    assert len(agent.events) > 3
+    for line in agent.events:
+        assert list(line)[:3] == ["time", "level", "event"]
+        assert line["level"] in {"debug", "info", "warning", "error"}
+    begins = agent.said("pull begins")
+    assert begins is not None
+    assert begins["cache"] == str(REF)
+    assert agent.said("pull ends")
+
+
+def _hanging(agent: int) -> list[int]:
+    """Return the children of a process that have loaded the library that hangs."""
+    # Of every thread: one of them reads the GPUs.
+    lists = [path.read_text() for path in Path(f"/proc/{agent}/task").glob("*/children")]
+    children = [child for listed in lists for child in listed.split()]
+    return [int(child) for child in children if "/hangs/libnvidia-ml" in Path(f"/proc/{child}/maps").read_text()]
+
+
+def _kubeconfig(root: Path, port: int) -> Path:
+    path = root / "kubeconfig"
+    cluster = {"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}
+    context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
+    value = {"apiVersion": "v1", "kind": "Config", "clusters": [cluster], "contexts": [context],
+             "users": [{"name": "u", "user": {}}], "current-context": "c"}  # fmt: skip
+    path.write_text(yaml.safe_dump(value))
+    return path

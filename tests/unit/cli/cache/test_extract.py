@@ -1,0 +1,102 @@
+"""`gkm cache extract` and `check` beyond the plain case: another mount path, another machine's GPUs."""
+
+import json
+from pathlib import Path
+
+import pytest
+from support.cli.command import CACHE, KEY, content, gkm
+from support.fakes import nvml_library
+from support.peers import require
+from support.registry import faults as registry_faults
+from support.registry.push import Target
+from support.registry.server import Registry
+from support.sigstore.key_signatures import sign_bundle
+
+GROUPS = sorted(path.relative_to(CACHE) for path in CACHE.rglob("__grp__*.json"))
+
+
+@pytest.fixture
+def signed(site: Registry, image: str) -> str:
+    sign_bundle(Target(site.host, "team/vector-add"), image.partition("@")[2], KEY)
+    return image
+
+
+def test_paths_are_rewritten_for_where_the_cache_will_be_seen(signed: str, key: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    where = ["--to", out, "--mount-path", "/models/cache", "--key", key, "--plain-http", "-o", "json"]
+    done = gkm("cache", "extract", signed, *where)
+    assert done.returncode == 0, done.stderr
+    assert (json.loads(done.stdout)["rewritten"], json.loads(done.stdout)["incomplete"]) == (len(GROUPS), 0)
+    for group in GROUPS:
+        named = json.loads((out / group).read_text())["child_paths"]
+        assert named == {name: f"/models/cache/{group.parent}/{name}" for name in named}
+        assert all((out / group.parent / name).is_file() for name in named)
+    others = {path: data for path, data in content(CACHE).items() if path not in GROUPS}
+    assert {path: data for path, data in content(out).items() if path not in GROUPS} == others
+
+
+def test_a_mount_path_that_cannot_be_is_refused_before_anything_is_fetched(signed: str, tmp_path: Path) -> None:
+    done = gkm("cache", "extract", signed, "--to", tmp_path / "out", "--mount-path", "relative", "--plain-http")
+    assert (done.returncode, "not an absolute path" in done.stderr) == (2, True)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("wrap", ["list", "detect", "node"])
+def test_the_gpus_of_another_machine_are_checked(image: str, tmp_path: Path, wrap: str) -> None:
+    groups = [
+        {"ids": [0, 1], "backend": "cuda", "arch": "80", "warpSize": 32},
+        {"ids": [2], "backend": "cuda", "arch": "90", "warpSize": 32},
+    ]
+    documents = {
+        "list": groups,
+        "detect": {"gpus": groups, "errors": []},
+        "node": {"apiVersion": "gkm.io/v1alpha1", "kind": "GKMCacheNode", "status": {"gpus": groups, "caches": {}}},
+    }
+    file = tmp_path / "gpus.json"
+    file.write_text(json.dumps(documents[wrap]))
+    answer = json.loads(gkm("cache", "check", image, "--gpus", file, "--plain-http", "-o", "json").stdout)
+    assert answer["compatibleGPUs"] == [{"ids": [2]}]
+    assert [(group["ids"], group["reason"]) for group in answer["incompatibleGPUs"]] == [
+        ([0, 1], "ArchitectureMismatch")
+    ]
+
+
+def test_what_detect_prints_check_reads(image: str, tmp_path: Path) -> None:
+    require.gcc()
+    library = nvml_library.build(tmp_path)
+    hopper = nvml_library.environment(tmp_path, library=library, gpus=(nvml_library.H100,))
+    (tmp_path / "gpus").write_text(gkm("node", "detect", "-o", "json", env=hopper).stdout)
+    assert gkm("cache", "check", image, "--gpus", tmp_path / "gpus", "--plain-http").returncode == 0
+
+
+@pytest.mark.parametrize("text", ["[1, 2]", "{", "gpus: [{ids: [-1]}]", "x" * (5 << 20), "\x00", "a: 2026-13-45"])
+def test_a_file_that_lists_no_gpus_is_refused(image: str, tmp_path: Path, text: str) -> None:
+    file = tmp_path / "gpus.json"
+    file.write_text(text)
+    done = gkm("cache", "check", image, "--gpus", file, "--plain-http")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert done.stderr.startswith("error: ")
+
+
+def test_no_is_told_in_json_too(image: str, key: Path, tmp_path: Path) -> None:
+    done = gkm("cache", "extract", image, "--to", tmp_path / "out", "--key", key, "--plain-http", "-o", "json")
+    answer = json.loads(done.stdout)
+    assert (done.returncode, answer["verified"]) == (3, False)
+    assert "no signature was found" in answer["message"]
+
+
+def test_a_registry_that_cannot_say_is_a_failure_and_no_answer(
+    site: Registry, image: str, key: Path, tmp_path: Path
+) -> None:
+    site.misbehave(registry_faults.status("referrers/", 503), registry_faults.status("\\\\.sig", 503))
+    for command in (["verify", image], ["extract", image, "--to", tmp_path / "out"]):
+        done = gkm("cache", *command, "--key", key, "--plain-http", "-o", "json")
+        assert (done.returncode, done.stdout, done.stderr[:7]) == (1, "", "error: ")
+
+
+def test_a_driver_that_does_not_answer_is_no_machine_without_gpus(image: str, tmp_path: Path) -> None:
+    require.gcc()
+    library = nvml_library.build(tmp_path)
+    machine = nvml_library.environment(tmp_path, library=library, gpus=(), errors={"nvmlInit": "UNKNOWN"})
+    done = gkm("cache", "check", image, "--plain-http", env=machine)
+    assert (done.returncode, "cannot be read" in done.stderr) == (1, True)

@@ -1,0 +1,100 @@
+"""`gkm cache build`, `push` and `inspect`: images from caches, in a registry and as files."""
+
+import json
+from pathlib import Path
+
+import pytest
+from support.cli.command import CACHE, content, gkm, pushed
+from support.registry.server import Registry
+
+KERNELS = sorted(
+    json.loads(path.read_text())["hash"] for path in CACHE.rglob("*.json") if not path.name.startswith("__grp__")
+)
+
+
+@pytest.mark.parametrize("form", ["oci", "docker-archive"])
+def test_what_was_written_can_be_pushed_and_is_the_same_cache(site: Registry, tmp_path: Path, form: str) -> None:
+    built = gkm("cache", "build", CACHE, "--image", "x.example/team/llama:1", "--to", f"{form}:{tmp_path}/image")
+    assert built.returncode == 0, built.stderr
+    ref = f"{site.host}/team/{form}:1"
+    done = gkm("cache", "push", tmp_path / "image", ref, "--plain-http", "-o", "json")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["image"] == ref
+    refused = gkm("cache", "extract", ref, "--to", tmp_path / "out", "--policy", off(tmp_path), "--plain-http")
+    assert refused.returncode == 0, refused.stderr
+    assert content(tmp_path / "out") == content(CACHE)
+
+
+def off(directory: Path) -> Path:
+    path = directory / "policy.yaml"
+    path.write_text("mode: off\n")
+    return path
+
+
+def test_a_layout_has_the_digest_that_was_printed(tmp_path: Path) -> None:
+    built = gkm("cache", "build", CACHE, "--image", "x.example/a:1", "--to", f"oci:{tmp_path}/image", "-o", "json")
+    index = json.loads((tmp_path / "image" / "index.json").read_text())
+    assert [entry["digest"] for entry in index["manifests"]] == [json.loads(built.stdout)["digest"]]
+
+
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "image").write_text("mine")
+    done = gkm("cache", "build", CACHE, "--image", "x.example/a:1", "--to", f"docker-archive:{tmp_path}/image")
+    assert (done.returncode, (tmp_path / "image").read_text()) == (2, "mine")
+    assert done.stderr.startswith("error: ")
+
+
+def test_versions_are_told(site: Registry) -> None:
+    ref = f"{site.host}/team/versions:1"
+    versions = ["--dependency-version", "triton=3.5.1", "--dependency-version", "cuda=12.9"]
+    built = gkm("cache", "build", CACHE, "--image", ref, *versions, "--push", "-o", "json")
+    labels = json.loads(built.stdout)["labels"]
+    assert labels["gkm.io/dependency-version.triton"] == "3.5.1"
+    summary = json.loads(labels["cache.triton.image/summary"])
+    assert {target["cuda_version"] for target in summary["targets"]} == {"12.9"}
+    told = json.loads(gkm("cache", "inspect", ref, "--plain-http", "-o", "json").stdout)
+    assert {target["cudaVersion"] for target in told["targets"]} == {"12.9"}
+
+
+def test_labels_say_what_is_inside_and_nothing_is_fetched_for_it(site: Registry, image: str) -> None:
+    site.requests.clear()
+    answer = json.loads(gkm("cache", "inspect", image, "--plain-http", "-o", "json").stdout)
+    assert (answer["entryCount"], answer["files"]) == (2, None)
+    assert {(entry["arch"], entry["hash"]) for entry in answer["entries"]} == {("90", None), ("100", None)}
+    assert len([request for request in site.requests if "/blobs/" in request.path]) == 1  # the configuration
+
+
+def test_every_entry_is_listed_on_demand(image: str) -> None:
+    answer = json.loads(gkm("cache", "inspect", image, "--entries", "--plain-http", "-o", "json").stdout)
+    assert sorted(entry["hash"] for entry in answer["entries"]) == KERNELS
+    assert answer["files"] == len(content(CACHE))
+    assert all(entry["dummyKey"] for entry in answer["entries"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (
+            ["cache", "build", CACHE, "--image", "x.example/a:1", "--to", "tar:x"],
+            2,
+            "write oci:PATH or docker-archive:",
+        ),
+        (
+            ["cache", "build", CACHE, "--image", "x.example/a:1", "--push", "--dependency-version", "x"],
+            1,
+            "is not name=version",
+        ),
+        (["cache", "push", "/nowhere", "x.example/a:1"], 1, "there is no file or directory /nowhere"),
+        (["cache", "push", __file__, "x.example/a:1"], 1, "is neither an OCI layout nor a docker-archive"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(arguments: list[object], code: int, words: str) -> None:
+    done = gkm(*arguments)
+    assert done.returncode == code
+    assert words in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_two_images_of_one_cache_share_a_digest(site: Registry) -> None:
+    assert pushed(site, "same").partition("@")[2] == pushed(site, "same").partition("@")[2]

@@ -1,0 +1,140 @@
+"""`gkm cache sign` and `verify`: who signed, who must have, and what is said about it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from support.cli.command import KEY, gkm
+from support.images.signers import private_key
+from support.registry.push import Target
+from support.registry.server import Registry
+from support.sigstore.http_services import SigstoreServer, token
+from support.sigstore.key_signatures import sign_bundle
+from support.sigstore.keyless import Person
+from support.sigstore.services import Sigstore
+
+ALICE = Person()
+
+
+@pytest.fixture
+def signed(site: Registry, image: str) -> str:
+    sign_bundle(Target(site.host, "team/vector-add"), image.partition("@")[2], KEY)
+    return image
+
+
+def test_the_answer_says_which_signature_matched(signed: str, key: Path) -> None:
+    answer = json.loads(gkm("cache", "verify", signed, "--key", key, "--plain-http", "-o", "json").stdout)
+    (found,) = answer["signatures"]
+    assert answer["verified"] is True
+    assert answer["matched"] == {"policy": 0, "form": "bundle-v0.3", "identity": found["keyid"]}
+    assert (found["ok"], found["form"], answer["digest"]) == (True, "bundle-v0.3", signed.partition("@")[2])
+
+
+def test_a_policy_file_says_who_must_have_signed(signed: str, key: Path, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(f"policies:\n- keys: [{key}]\n  images: ['*']\n")
+    assert gkm("cache", "verify", signed, "--policy", policy, "--plain-http").returncode == 0
+    policy.write_text(f"policies:\n- keys: [{key}]\n  images: ['other.example/*']\n")
+    refused = gkm("cache", "verify", signed, "--policy", policy, "--plain-http")
+    assert (refused.returncode, "no verification policy covers" in refused.stdout) == (3, True)
+
+
+def test_switched_off_is_not_verified(signed: str, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("mode: off\n")
+    done = gkm("cache", "verify", signed, "--policy", policy, "--plain-http", "-o", "json")
+    assert done.returncode == 3
+    answer = json.loads(done.stdout)
+    assert (answer["verified"], answer["matched"]) == (False, None)
+    assert "switched off" in answer["message"]
+
+
+def test_what_was_signed_here_is_verified_here(image: str, tmp_path: Path) -> None:
+    private = private_key()
+    (tmp_path / "cosign.key").write_bytes(private_pem(private))
+    (tmp_path / "cosign.pub").write_bytes(private.public.pem)
+    done = gkm("cache", "sign", image, "--key", tmp_path / "cosign.key", "--plain-http", "-o", "json")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["digest"] == image.partition("@")[2]
+    assert set(answer["signature"]["stored"]) == {"legacy", "bundle-v0.3"}
+    assert gkm("cache", "verify", image, "--key", tmp_path / "cosign.pub", "--plain-http").returncode == 0
+    assert gkm("cache", "verify", image, "--key", other_key(tmp_path), "--plain-http").returncode == 3
+
+
+def private_pem(key: object) -> bytes:
+    from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 -- for this alone
+
+    return key.key.private_bytes(  # type: ignore[attr-defined, no-any-return]
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+def other_key(directory: Path) -> Path:
+    path = directory / "other.pub"
+    path.write_bytes(private_key("ed25519").public.pem)
+    return path
+
+
+def test_a_person_signs_with_a_token_and_is_known_by_name(image: str, tmp_path: Path) -> None:
+    with SigstoreServer.start(Sigstore()) as server:
+        root = server.sigstore.write_trusted_root(tmp_path)
+        (tmp_path / "token").write_text(token(ALICE))
+        services = ["--fulcio-url", server.url, "--rekor-url", server.url, "--trusted-root", root]
+        signed = gkm("cache", "sign", image, "--identity-token", tmp_path / "token", *services, "--plain-http")
+        assert signed.returncode == 0, signed.stderr
+    who = ["--issuer", ALICE.issuer, "--trusted-root", root, "--plain-http"]
+    done = gkm("cache", "verify", image, "--identity", ".*@example\\.test", *who, "-o", "json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads(done.stdout)["matched"]["identity"] == ALICE.subject
+    stranger = gkm("cache", "verify", image, "--identity", "bob@example\\.test", *who)
+    assert (stranger.returncode, "does not name" in stranger.stdout) == (3, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["sign", "x.example/a:1"], 2, "exactly one of --key and --identity-token"),
+        (["sign", "x.example/a:1", "--key", "/nowhere"], 1, "/nowhere"),
+        (["sign", "x.example/a:1", "--key", "k", "--fulcio-url", "https://f"], 2, "mean nothing"),
+        (["sign", "x.example/a:1", "--identity-token", "/nowhere"], 2, "needs --trusted-root"),
+        (["verify", "x.example/a:1", "--identity", "a@b"], 2, "--identity and --issuer belong together"),
+        (["verify", "x.example/a:1", "--identity", "a@b", "--issuer", "https://c"], 2, "--identity needs"),
+        (["verify", "x.example/a:1", "--key", "k", "--policy", "/nowhere"], 2, "use one of them"),
+        (["verify", "x.example/a:1", "--policy", "p", "--trusted-root", "r"], 2, "a policy names its own"),
+        (["verify", "x.example/a:1", "--key", "/nowhere"], 1, "/nowhere"),
+        (["verify", "x.example/a:1", "--policy", "/nowhere"], 1, "No such file"),
+        (["verify", "x.example/a:1", "--policy", __file__], 1, "verification"),
+        (
+            ["verify", "x.example/a:1", "--identity", "(", "--issuer", "https://c", "--trusted-root", "r"],
+            2,
+            "error: --identity",
+        ),
+    ],
+)
+def test_what_cannot_be_is_told_in_one_line(arguments: list[str], code: int, words: str) -> None:
+    done = gkm("cache", *arguments)
+    assert done.returncode == code
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("key", ["/nowhere/cosign.pub", __file__])
+def test_a_policy_with_a_key_that_cannot_be_read_is_no_answer_about_the_image(
+    signed: str, key: str, tmp_path: Path
+) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(f"policies:\n- keys: [{key}]\n")
+    for command in (["verify", signed], ["extract", signed, "--to", tmp_path / "out"]):
+        done = gkm("cache", *command, "--policy", policy, "--plain-http")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert key in done.stderr
+        assert done.stderr.count("\n") == 1
+
+
+def test_a_policy_for_a_namespace_is_for_that_namespace(signed: str, key: Path, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(f"policies:\n- keys: [{key}]\n  namespaces: [ml-apps]\n")
+    verify = ["cache", "verify", signed, "--policy", policy, "--plain-http"]
+    assert [gkm(*verify, *where).returncode for where in ([], ["-n", "ml-apps"], ["-n", "other"])] == [3, 0, 3]

@@ -1,0 +1,213 @@
+import json
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from gkm.api.node_names import unfold
+from support.cli.plan_files import GPU, Json, Site, listed, node, run
+from support.cluster.cluster import Cluster
+from support.peers import require
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)
+
+
+def jobs(done: subprocess.CompletedProcess[str]) -> list[Json]:
+    return list(yaml.safe_load_all(done.stdout))
+
+
+def only_on(job: Json) -> set[str]:
+    affinity = job["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
+    terms = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    return {name for term in terms for field in term["matchFields"] for name in field["values"]}
+
+
+def test_every_group_is_a_job_whose_pods_may_go_to_its_nodes_alone(site: Site) -> None:
+    wide = site.write("wide.json", run(gpus=64, groupGPUs=32))
+    _, plan = site.plan(run=wide)
+    made = jobs(site.ask("-o", "manifests", "--image", "train:1", run=wide))
+    planned = [set(unfold(group["nodes"][0]["name"])) for group in plan["groups"]]
+    assert [only_on(job) for job in made] == planned
+    assert [job["spec"]["completions"] for job in made] == [4, 4]
+    assert {job["metadata"]["labels"]["gkm.io/run"] for job in made} == {"llama"}
+    assert {job["metadata"]["annotations"]["gkm.io/plan-hash"] for job in made} == {plan["hash"]}
+
+
+def test_a_container_asks_for_the_gpus_of_a_pod_and_tolerates_what_the_run_does(site: Site) -> None:
+    asks = site.write("asks.json", run(gpusPerPod=4, tolerations=[{"key": "team", "operator": "Exists"}]))
+    pods = [
+        job["spec"]["template"]["spec"] for job in jobs(site.ask("-o", "manifests", "--image", "train:1", run=asks))
+    ]
+    assert all(found["containers"][0]["resources"]["limits"] == {GPU: "4"} for found in pods)
+    assert all(found["containers"][0]["image"] == "train:1" for found in pods)
+    assert all(found["tolerations"] == [{"key": "team", "operator": "Exists"}] for found in pods)
+
+
+def test_the_labels_of_a_run_are_those_of_its_pods(site: Site) -> None:
+    asked = {"team": "a", "kueue.x-k8s.io/queue-name": "gpus", "empty": ""}
+    asks = site.write("asks.json", run(labels=asked))
+    _, plan = site.plan(run=asks)
+    assert plan["labels"] == asked
+    made = jobs(site.ask("-o", "manifests", run=asks))
+    assert made
+    for job in made:
+        own = {key: job["metadata"]["labels"][key] for key in ("gkm.io/run", "gkm.io/group")}
+        assert own["gkm.io/run"] == "llama"
+        assert job["metadata"]["labels"] == job["spec"]["template"]["metadata"]["labels"] == asked | own
+
+
+def test_no_label_of_a_run_stands_in_for_one_that_says_whose_a_pod_is(site: Site) -> None:
+    forged = {
+        "gkm.io/run": "other",
+        "gkm.io/group": "7",
+        "job-name": "other",
+        "controller-uid": "0",
+        "batch.kubernetes.io/job-name": "other",
+        "batch.kubernetes.io/controller-uid": "0",
+        "batch.kubernetes.io/job-completion-index": "0",
+    }
+    asks = site.write("asks.json", run(labels=forged | {"team": "a"}))
+    made = jobs(site.ask("-o", "manifests", run=asks))
+    assert {tuple(sorted(job["spec"]["template"]["metadata"]["labels"].items())) for job in made} == {
+        (("gkm.io/group", str(number)), ("gkm.io/run", "llama"), ("team", "a")) for number in range(2)
+    }
+
+
+def test_pods_of_a_group_that_are_dealt_out_unevenly_are_jobs_of_their_own(site: Site) -> None:
+    nodes = site.write("nodes.json", listed(node("a", "d", gpus=8), node("b", "d", gpus=4)))
+    done = site.ask("-o", "manifests", nodes=nodes, run=site.write("r.json", run(gpus=12, groupGPUs=12, gpusPerPod=4)))
+    assert [(only_on(job), job["spec"]["completions"]) for job in jobs(done)] == [({"a"}, 2), ({"b"}, 1)]
+
+
+def test_of_a_run_that_does_not_fit_nothing_can_be_applied(site: Site) -> None:
+    done = site.ask("-o", "manifests", run=site.write("big.json", run(gpus=256)))
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.startswith("ml/llama does not fit: ")
+
+
+@pytest.mark.parametrize("name", ["a.b", "a-b", "r" * 63, "r" * 62 + "x", "1.2", "model-7.v1"])
+def test_a_job_is_called_after_its_run_in_one_short_label(site: Site, name: str) -> None:
+    for job in jobs(site.ask("-o", "manifests", run=site.write("named.json", run(name)))):
+        assert len(f"{job['metadata']['name']}-99999") <= 63
+        assert "." not in job["metadata"]["name"]
+        assert len(job["metadata"]["labels"]["gkm.io/run"]) <= 63
+
+
+def test_no_two_runs_have_jobs_of_one_name(site: Site) -> None:
+    names = ["a.b", "a-b", "r" * 63, "r" * 62 + "x"]
+    made = [jobs(site.ask("-o", "manifests", run=site.write("named.json", run(name)))) for name in names]
+    assert len({job["metadata"]["name"] for each in made for job in each}) == sum(len(each) for each in made)
+
+
+def test_an_image_without_a_name_is_refused(site: Site) -> None:
+    assert site.ask("-o", "manifests", "--image", " ").returncode == 2
+
+
+@pytest.fixture(scope="module")
+def scheduling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """An API server with a scheduler, and the nodes of a site, of which nobody is the kubelet."""
+    for command in ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"):
+        require.peer(command)
+    with Cluster.start(tmp_path_factory.mktemp("scheduling"), scheduler=True) as running:
+        running.kubectl("create", "namespace", "ml")
+        yield running
+
+
+def join(cluster: Cluster, nodes: list[Json]) -> None:
+    for item in nodes:
+        name = item["metadata"]["name"]
+        labels = item["metadata"]["labels"] | {"kubernetes.io/hostname": f"host-of-{name}"}
+        bare = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
+        cluster.kubectl("create", "--filename", "-", input=json.dumps(bare))
+        gpus = item["status"]["allocatable"][GPU]
+        resources = {"cpu": "64", "memory": "1Ti", "pods": "110", GPU: gpus}
+        status = {"capacity": resources, "allocatable": resources, "conditions": item["status"]["conditions"]}
+        patch = json.dumps({"status": status})
+        cluster.kubectl("patch", "node", name, "--subresource=status", "--type=merge", "--patch", patch)
+        # Admission puts it on every new node.
+        cluster.kubectl("patch", "node", name, "--type=merge", "--patch", json.dumps({"spec": {"taints": None}}))
+
+
+def bound(cluster: Cluster, pods: int) -> Counter[tuple[str, str]]:
+    """Return how many pods of each group are on each node, once all have one."""
+
+    def found() -> Counter[tuple[str, str]] | None:
+        listed_: dict[str, Any] = json.loads(
+            cluster.kubectl("get", "pods", "--namespace=ml", "--selector=gkm.io/run=tight", "--output=json")
+        )
+        placed = [
+            (item["metadata"]["labels"]["gkm.io/group"], item["spec"]["nodeName"])
+            for item in listed_["items"]
+            if "nodeName" in item["spec"]
+        ]
+        return Counter(placed) if len(placed) == pods else None
+
+    return cluster.until(found, f"{pods} pods to be bound")
+
+
+@pytest.mark.peers
+def test_the_api_server_accepts_the_manifests_as_they_are(cluster: Cluster, site: Site) -> None:
+    if not cluster.exists("namespace", "ml"):
+        cluster.kubectl("create", "namespace", "ml")
+    labels = {"team": "a", "job-name": "other", "controller-uid": "0", "gkm.io/run": "other"}
+    asks = site.write("asks.json", run("a" * 60 + ".v1", gpusPerPod=4, spares=1, labels=labels))
+    done = site.ask("-o", "manifests", run=asks)
+    said = cluster.kubectl("create", "--dry-run=server", "--validate=strict", "--filename", "-", input=done.stdout)
+    assert said.count("created (server dry run)") == len(jobs(done)) == 2
+
+
+def uneven(site: Site, name: str) -> tuple[Json, list[Json]]:
+    """Return the plan and the Jobs of three groups of two pods of 4 GPUs, on two nodes of 12.
+
+    Two of them have a node each, the third has what they leave, a pod on each: its Job comes first here.
+    """
+    nodes = site.write("nodes.json", listed(node(f"{name}-0", name, gpus=12), node(f"{name}-1", name, gpus=12)))
+    asks = site.write("asks.json", run(name, gpus=24, groupGPUs=8, gpusPerPod=4))
+    _, plan = site.plan(nodes=nodes, run=asks)
+    made = jobs(site.ask("-o", "manifests", nodes=nodes, run=asks))
+    return plan, sorted(made, key=lambda job: -len(only_on(job)))
+
+
+def test_where_a_node_has_room_for_more_pods_than_planned_they_are_kept_even(site: Site) -> None:
+    _, made = uneven(site, "even")
+    spread = [job["spec"]["template"]["spec"].get("topologySpreadConstraints", []) for job in made]
+    assert [len(only_on(job)) for job in made] == [2, 1, 1]
+    assert spread[1:] == [[], []]
+    (even,) = spread[0]
+    assert (even["maxSkew"], even["whenUnsatisfiable"]) == (1, "DoNotSchedule")
+    assert even["labelSelector"] == {"matchLabels": {"batch.kubernetes.io/job-name": made[0]["metadata"]["name"]}}
+
+
+@pytest.mark.peers
+def test_the_scheduler_puts_every_pod_where_the_plan_has_it(scheduling: Cluster, site: Site) -> None:
+    plan, made = uneven(site, "tight")
+    join(scheduling, [node(f"tight-{number}", "tight", gpus=12) for number in range(2)])
+    # The group on both nodes comes first, and one of them is far busier: the scheduler would rather have both pods on
+    # the other, which another group needs.
+    busy: Json = {
+        "containers": [{"name": "main", "image": "x", "resources": {"requests": {"cpu": "60", "memory": "900Gi"}}}]
+    }
+    busy["nodeName"] = max(only_on(made[0]))
+    scheduling.kubectl(
+        "create",
+        "--filename=-",
+        input=json.dumps(
+            {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "busy", "namespace": "ml"}, "spec": busy}
+        ),
+    )
+    scheduling.kubectl("create", "--filename=-", input=json.dumps(made[0]))
+    bound(scheduling, 2)
+    scheduling.kubectl("create", "--filename=-", input=json.dumps(listed(*made[1:])))
+    planned = Counter[tuple[str, str]]()
+    for group in plan["groups"]:
+        assert group.get("count", 1) == 1
+        for share in group["nodes"]:
+            for name in unfold(share["name"]):
+                planned[str(group["index"]), name] += share["gpus"] // 4
+    assert bound(scheduling, 6) == planned

@@ -1,0 +1,156 @@
+"""What is typed wrong, or stands wrong in a file, ends in one line that says what to do, and never in a plan."""
+
+from pathlib import Path
+from unittest.mock import Mock
+
+import gkm.packing.plan as planner
+import pytest
+from gkm.packing.self_check import InvalidPlanError
+from support.cli.plan_files import Json, Site, ask, listed, node, pod, run
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)
+
+
+def spec(**changes: object) -> Json:
+    return run("llama", **changes)
+
+
+def without(path: str) -> Json:
+    found = run()
+    del found[path]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("manifest", "words"),
+    [
+        ("", "holds no Run"),
+        ("a: [", "neither YAML nor JSON"),
+        ("just words", "no object with a kind"),
+        (run() | {"kind": "Pod"}, "is a Pod, no Run"),
+        (run() | {"apiVersion": "gkm.io/v2"}, "apiVersion gkm.io/v2, not gkm.io/v1alpha1"),
+        (without("kind"), "something without a kind"),
+        (without("spec"), "spec"),
+        (run() | {"sepc": {}}, "has no field sepc; spec may be meant"),
+        (spec(gpuPerPod=4), "has no field spec.gpuPerPod; gpusPerPod may be meant"),
+        (spec(selector={"labels": {"any": "one"}, "zone": "a"}), "has no field spec.selector.zone"),
+        (spec(scopes=[{"name": "s", "maxGPUs": 8, "max": 1}]), "has no field spec.scopes[0].max"),
+        (spec(gpus=0), "$.spec.gpus"),
+        (spec(gpus="many"), "$.spec.gpus"),
+        (spec(gpus=12), "12 GPUs do not divide into pods of 8"),
+        (spec(groupGPUs=12), "do not divide into pods"),
+        (spec(malleability={"stepGPUs": 8, "minGPUs": 64}), "minGPUs is more than spec.gpus"),
+        (spec(scopes=[{"name": "s", "maxGPUs": 8}] * 2), "names each of its scopes once"),
+        (spec(labels={"team": "a b"}), "spec.labels: 'team': 'a b' is no label"),
+        (spec(selector={"labels": {"/zone": "a"}}), "spec.selector.labels"),
+        (spec(scopes=[{"name": "s", "maxGPUs": 8, "selector": {"labels": {"a": "-"}}}]), "spec.scopes[0].selector"),
+        (run("Not A Name"), "names no Run"),
+        (run() | {"metadata": {"name": "a", "namespace": "\x1b[31m"}}, "metadata.namespace"),
+        (listed(run(), run()), "two runs are called ml/llama"),
+        (listed(run(), "text"), "items[1] is no object"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_is_no_run_is_refused_with_the_place(site: Site, manifest: object, words: str) -> None:
+    done = site.ask(run=site.write("wrong.yaml", manifest))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert words in done.stderr
+    assert "wrong.yaml" in done.stderr or "two runs" in done.stderr
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1
+    assert "\x1b" not in done.stderr
+
+
+def test_a_document_among_several_is_named_by_its_number(site: Site) -> None:
+    text = "---\n# nothing\n---\napiVersion: gkm.io/v1alpha1\nkind: Runn\n"
+    done = site.ask(run=site.write("wrong.yaml", text))
+    assert "document 2 is a Runn, no Run" in done.stderr
+
+
+def test_an_alias_that_stands_for_millions_of_values_is_refused(site: Site) -> None:
+    levels = "".join(f"a{number}: &a{number} [{', '.join([f'*a{number - 1}'] * 10)}]\n" for number in range(1, 9))
+    done = site.ask(run=site.write("bomb.yaml", f"a0: &a0 [x, x]\n{levels}kind: Run\n"))
+    assert (done.returncode, "larger or deeper" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "words"),
+    [
+        ("", "no list of nodes can be read"),
+        ("NAME STATUS\ngpu-0 Ready\n", "give what `kubectl get nodes -o json` prints"),
+        (listed(pod("p", "gpu-0", 8)), "items[0] is a Pod, no Node"),
+        ({"kind": "PodList", "items": []}, "PodList, no list of nodes"),
+    ],
+)
+def test_what_is_no_list_of_nodes_is_refused(site: Site, nodes: object, words: str) -> None:
+    done = site.ask(nodes=site.write("other.json", nodes))
+    assert (done.returncode, words in done.stderr, done.stderr.count("\n")) == (2, True, 1)
+
+
+def test_what_is_no_list_of_pods_is_refused(site: Site) -> None:
+    done = site.ask("--pods", site.nodes)
+    assert (done.returncode, "--pods" in done.stderr, "is a Node, no Pod" in done.stderr) == (2, True, True)
+
+
+@pytest.mark.parametrize(
+    ("standing", "words"),
+    [
+        ({"groups": []}, "missing required field"),
+        ({"kind": "Run", "apiVersion": "gkm.io/v1alpha1"}, "is a Run, no PlacementPlan"),
+        ("[]", "no object with a kind"),
+    ],
+)
+def test_what_is_no_plan_is_refused(site: Site, standing: object, words: str) -> None:
+    done = site.ask("--standing", site.write("standing.json", standing))
+    assert (done.returncode, words in done.stderr) == (2, True)
+
+
+def test_a_former_plan_is_that_of_one_run(site: Site) -> None:
+    _, plan = site.plan()
+    standing, other = site.write("standing.json", plan), site.write("other.json", run("other"))
+    done = site.ask("--standing", standing, "--run", other)
+    assert (done.returncode, "give that run alone" in done.stderr) == (2, True)
+
+
+def test_one_more_run_is_one_and_another(site: Site) -> None:
+    several = site.write("several.json", listed(run("a"), run("b")))
+    assert "holds 2 runs" in site.ask("--what-if", several).stderr
+    assert "which --run has already" in site.ask("--what-if", site.run).stderr
+
+
+def test_a_configuration_that_cannot_be_used_is_told_with_the_key(site: Site) -> None:
+    done = site.ask("--config", site.write("config.yaml", "packing: {polcy: x}\n"))
+    assert (done.returncode, "polcy" in done.stderr) == (1, True)
+
+
+def test_a_file_that_is_not_there_is_told_by_name(site: Site) -> None:
+    done = site.ask(nodes=Path("/nowhere/nodes.json"))
+    said = "error: /nowhere/nodes.json: No such file or directory; check its name, and that you may use it\n"
+    assert (done.returncode, done.stderr) == (1, said)
+
+
+def test_without_nodes_or_run_nothing_is_planned(site: Site) -> None:
+    assert ask("--nodes", site.nodes).returncode == 2
+    assert ask("--run", site.run).returncode == 2
+
+
+def test_what_is_too_large_to_be_solved_exactly_is_said_and_not_guessed(site: Site) -> None:
+    nodes = site.write("many.json", listed(*(node(f"n{number}", f"d{number}") for number in range(300))))
+    scopes = [{"name": f"s{number}", "maxGPUs": 800 + 8 * number} for number in range(8)]
+    done = site.ask(nodes=nodes, run=site.write("scopes.json", run(gpus=2400, groupGPUs=8, scopes=scopes)))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("error: run ml/llama cannot be planned: ")
+
+
+@pytest.mark.parametrize("runs", [["llama"], ["llama", "qwen"]])
+def test_a_defect_of_the_planner_is_one_line_and_no_plan(
+    site: Site, monkeypatch: pytest.MonkeyPatch, runs: list[str]
+) -> None:
+    monkeypatch.setattr(planner, "verify", Mock(side_effect=InvalidPlanError("the planner made an invalid plan: why")))
+    typed = [part for name in runs for part in ("--run", site.write(f"{name}.json", run(name)))]
+    done = ask("--nodes", site.nodes, *typed)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "cannot be planned: the planner made an invalid plan: why" in done.stderr
+    assert len(done.stderr.splitlines()) == 1

@@ -1,0 +1,67 @@
+"""The programs as `pip install` leaves them: from a wheel, without and with what they need."""
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[4]
+PROGRAMS = {
+    "gkm": "cli",
+    "kubectl-gkm": "cli",
+    "gkm-agent": "agent",
+    "gkm-csi": "csi",
+    "gkm-operator": "operator",
+}
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the programs of an environment that holds our wheel and nothing else; no network is used."""
+    place = tmp_path_factory.mktemp("bare")
+    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(place)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True, timeout=120)
+    (wheel,) = place.glob("*.whl")
+    venv.create(place / "env", with_pip=True)
+    install = ["-m", "pip", "install", "--no-index", "--no-deps", "--quiet", str(wheel)]
+    subprocess.run([place / "env" / "bin" / "python", *install], check=True, capture_output=True, timeout=240)
+    return place / "env" / "bin"
+
+
+def run(program: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [program, *arguments],
+        env={"PATH": os.environ["PATH"], **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_program_without_its_extra_says_in_one_line_what_to_install(bare: Path, program: str) -> None:
+    for arguments in ([], ["--help"], ["--check-config"]):
+        done = run(bare / program, *arguments)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1), done.stderr
+        assert re.search(r"the Python module \w+ is not installed", done.stderr)
+        assert f"pip install '.[{PROGRAMS[program]}]'" in done.stderr
+
+
+def test_what_only_some_work_needs_is_named_as_well(bare: Path, tmp_path: Path) -> None:
+    """gkm-operator loads the client of Kubernetes only when it serves: half an extra is not enough either."""
+    modules = tmp_path / "modules"
+    modules.mkdir()
+    for name in ("msgspec", "yaml", "pydantic_core", "urllib3"):
+        found = importlib.util.find_spec(name)
+        assert found is not None
+        assert found.submodule_search_locations is not None
+        (modules / name).symlink_to(found.submodule_search_locations[0])
+    done = run(bare / "gkm-operator", "controllers", PYTHONPATH=str(modules))
+    assert (done.returncode, "Traceback" in done.stderr) == (1, False)
+    assert "pip install '.[operator]'" in done.stderr.splitlines()[-1]

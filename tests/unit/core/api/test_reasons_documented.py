@@ -1,0 +1,190 @@
+"""docs/reference/reasons.md has every reason once, and each row names a test that brings its reason about."""
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from itertools import chain
+from pathlib import Path
+
+import pytest
+from gkm.api.errors import Reason
+from gkm.gpus import fabric, preflight
+from gkm.hoststate.pointers import CacheState
+from gkm_agent.fabric.nvlink import Health
+from gkm_csi.status_errors import Code
+from gkm_operator.plans.planning.refusals import PlanReason as PlannedReason
+
+ROOT = Path(__file__).parents[4]
+PAGE = ROOT / "docs" / "reference" / "reasons.md"
+CONDITIONS = ROOT / "operator" / "gkm_operator" / "caches" / "conditions.py"
+PLANS = ROOT / "operator" / "gkm_operator" / "plans"
+AGENT = ROOT / "agent" / "gkm_agent"
+DRIVER = ROOT / "csi" / "gkm_csi"
+WORDS = "Words of the CSI answers"
+COLUMNS = ("where it is seen", "what it means", "what to do", "reached by")
+
+Definition = ast.FunctionDef | ast.Assign | ast.AnnAssign
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a table: `reason` is what stands in its first cell, `where` what stands in its second."""
+
+    table: str
+    reason: str
+    where: str
+    meaning: str
+    action: str
+    path: str
+    test: str
+
+
+def rows_of(text: str) -> Iterator[Row]:
+    """Yield the rows of the tables of reasons; other tables have other columns."""
+    table, wanted = "", False
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split(" | ")] if line.startswith("| ") else []
+        if line.startswith("## "):
+            table = line.removeprefix("## ")
+        if not cells:
+            wanted = wanted and line.startswith("|--")
+        elif not wanted:
+            # The table of words stands below that of codes, and has the code in the place of where it is seen.
+            table = WORDS if cells[0] == "words" else table
+            wanted = tuple(cells[-3:]) == COLUMNS[-3:]
+        else:
+            assert len(cells) == 1 + len(COLUMNS), line
+            path, _, test = cells[4].partition("::")
+            yield Row(table, cells[0].removeprefix("`").removesuffix("`"), cells[1], cells[2], cells[3], path, test)
+
+
+ROWS = list(rows_of(PAGE.read_text(encoding="utf-8")))
+
+
+def reasons_of(*tables: str) -> list[str]:
+    return sorted(row.reason for row in ROWS if row.table in tables)
+
+
+def of_conditions(path: Path) -> set[str]:
+    """Return the reasons of conditions that a file makes: the second of three values that a function returns."""
+    returned = (node.value for node in ast.walk(parsed(path)) if isinstance(node, ast.Return))
+    found = (value.elts[1] for value in returned if isinstance(value, ast.Tuple) and len(value.elts) == 3)
+    return {value.value for value in found if isinstance(value, ast.Constant) and isinstance(value.value, str)}
+
+
+def test_every_reason_has_one_row_and_no_row_names_another() -> None:
+    assert reasons_of("Image and verification", "Node and disk", "Preflight of each GPU") == sorted(Reason)
+
+
+def test_the_reasons_of_a_gpu_stand_together() -> None:
+    of_image = {Reason.METADATA_INVALID, Reason.METADATA_MISSING}
+    assert reasons_of("Preflight of each GPU") == sorted({*preflight._REASON_PRIORITY, Reason.NO_GPU} - of_image)
+
+
+@pytest.mark.parametrize(
+    ("table", "reasons"),
+    [
+        ("Conditions Ready and Error of a cache", lambda: of_conditions(CONDITIONS)),
+        ("Condition Ready of a node", lambda: of_conditions(AGENT / "node_conditions.py")),
+        ("Condition Healthy of a NodeFabric", lambda: of_conditions(AGENT / "fabric" / "conditions.py")),
+        ("States of a cache on a node", lambda: set(CacheState)),
+        ("Fabric", lambda: {*Health, *fabric._PROBLEMS.values(), *fabric._CONFIGURATIONS.values()}),
+        ("Runs", lambda: set(PlannedReason)),
+        ("Condition Live of a plan", lambda: of_conditions(PLANS / "plan_status.py")),
+        ("CSI answers", lambda: {code.value for code in Code}),
+    ],
+)
+def test_every_table_has_all_of_its_reasons_once_and_no_other(table: str, reasons: object) -> None:
+    assert callable(reasons)
+    found = sorted(reasons())
+    assert found
+    assert reasons_of(table) == found
+
+
+def test_no_row_stands_in_a_table_that_nobody_holds_against_the_code() -> None:
+    assert {row.table for row in ROWS} == {
+        "Image and verification",
+        "Node and disk",
+        "Preflight of each GPU",
+        "Conditions Ready and Error of a cache",
+        "Condition Ready of a node",
+        "Condition Healthy of a NodeFabric",
+        "States of a cache on a node",
+        "Fabric",
+        "Runs",
+        "Condition Live of a plan",
+        "CSI answers",
+        WORDS,
+    }
+
+
+def test_the_words_of_answers_are_said_by_the_driver_and_stand_once() -> None:
+    said = [text for path in DRIVER.glob("*.py") for text in spoken(path)]
+    words = reasons_of(WORDS)
+    assert words
+    assert len(words) == len(set(words))
+    assert [one for one in words if not any(one in text for text in said)] == []
+    codes = {row.where.strip("`") for row in ROWS if row.table == WORDS}
+    assert codes == {code.value for code in Code}
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.reason.replace(" ", "-"))
+def test_a_row_says_what_it_means_and_what_to_do_and_names_a_test_that_asserts_it(row: Row) -> None:
+    assert row.where
+    assert row.meaning.endswith(".")
+    assert row.action.endswith(".")
+    assert any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", asserted(row.path, row.test)) for name in names_of(row))
+
+
+def names_of(row: Row) -> set[str]:
+    """Return what a test may call a reason: as it stands in objects, or as the code names it."""
+    if row.table == WORDS:
+        return {row.reason, row.where.strip("`")}
+    members = {member.name for member in chain(Reason, CacheState, Health, Code) if member.value == row.reason}
+    return {row.reason, *members}
+
+
+def asserted(path: str, test: str) -> str:
+    """Return what a test holds for true: its assertions, its parameters, and the tables and helpers it uses there."""
+    assert path.startswith("tests/"), path
+    file = ROOT / path
+    text = file.read_text(encoding="utf-8")
+    known = definitions(file)
+    function = known.get(test)
+    assert isinstance(function, ast.FunctionDef), f"there is no {test} in {path}"
+    claims: list[ast.AST] = [*function.decorator_list]
+    claims += [node for node in ast.walk(function) if isinstance(node, ast.Assert | ast.withitem)]
+    used = {node.id for claim in claims for node in ast.walk(claim) if isinstance(node, ast.Name)}
+    claims += [known[name] for name in used - {test} if name in known]
+    return "\n".join(source(text, claim) for claim in claims)
+
+
+def source(text: str, node: ast.AST) -> str:
+    inner = node.context_expr if isinstance(node, ast.withitem) else node
+    return ast.get_source_segment(text, inner) or ""
+
+
+def definitions(path: Path) -> dict[str, Definition]:
+    """Return the functions and tables of a file by name."""
+    found: dict[str, Definition] = {}
+    for node in parsed(path).body:
+        if isinstance(node, ast.FunctionDef):
+            found[node.name] = node
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            found |= {target.id: node for target in targets if isinstance(target, ast.Name)}
+    return found
+
+
+def spoken(path: Path) -> list[str]:
+    """Return the texts that a file hands to somebody, each up to the next value in it; no docstrings."""
+    calls = (node for node in ast.walk(parsed(path)) if isinstance(node, ast.Call | ast.Assign))
+    constants = chain.from_iterable(ast.walk(call) for call in calls)
+    return [node.value for node in constants if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))

@@ -1,0 +1,129 @@
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from gkm.hoststate import files
+from gkm.hoststate.files import UnreadableState
+from support.host.descriptors import open_below
+
+
+def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "state.json"
+    files.replace(path, b'{"v": 1}')
+    files.replace(path, b'{"v": 2}', durable=False)
+    assert files.read_object(path) == {"v": 2}
+    assert [entry.name for entry in path.parent.iterdir()] == ["state.json"]
+
+
+def test_a_failed_replacement_leaves_the_old_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "state.json"
+    files.replace(path, b"{}")
+
+    def full(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        files.replace(path, b'{"v": 2}')
+    assert path.read_bytes() == b"{}"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+WRITER = """
+import itertools, sys
+from pathlib import Path
+from gkm.hoststate import files
+path = Path(sys.argv[1])
+for n in itertools.count():
+    files.replace(path, files.encode({"n": n, "again": [n] * 2000}), durable=False)
+    if n == 0:
+        print("writing", flush=True)
+"""
+
+
+def test_a_writer_killed_at_any_moment_leaves_a_whole_file(tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
+    for _ in range(10):
+        with subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE) as writer:
+            assert writer.stdout is not None
+            writer.stdout.readline()
+            for _ in range(20):  # the writer goes on while we read
+                value = files.read_object(path)
+                assert value["again"] == [value["n"]] * 2000
+            writer.send_signal(signal.SIGKILL)
+        value = files.read_object(path)
+        assert value["again"] == [value["n"]] * 2000
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{", b"\xff", b'"text"', b"[" * 100_000])
+def test_what_is_no_object_is_refused_with_its_path(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "state.json"
+    path.write_bytes(content)
+    with pytest.raises(UnreadableState, match=r"state\.json"):
+        files.read_object(path)
+
+
+def test_a_link_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("{}")
+    (tmp_path / "state.json").symlink_to(tmp_path / "secret")
+    with pytest.raises(UnreadableState):
+        files.read_object(tmp_path / "state.json")
+
+
+def test_a_named_pipe_does_not_hang_the_reader(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "state.json")
+    with pytest.raises(UnreadableState):
+        files.read_object(tmp_path / "state.json")
+
+
+def test_a_directory_is_no_file_and_costs_no_descriptor(tmp_path: Path) -> None:
+    (tmp_path / "state.json").mkdir()
+    for _ in range(3):
+        with pytest.raises(UnreadableState, match="no regular file"):
+            files.read_bounded(tmp_path / "state.json")
+    assert open_below(tmp_path) == []
+
+
+def test_a_huge_file_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
+    path.write_bytes(b"x" * 101)
+    with pytest.raises(UnreadableState, match="larger than 100"):
+        files.read_bounded(path, limit=100)
+
+
+def test_empty_directories_are_removed_upwards_as_far_as_asked(tmp_path: Path) -> None:
+    (tmp_path / "a" / "b" / "c").mkdir(parents=True)
+
+    files.remove_empty(tmp_path / "a" / "b" / "c", levels=2)
+
+    assert [path.name for path in tmp_path.rglob("*")] == ["a"]
+
+
+def test_a_directory_that_is_not_empty_ends_the_removal(tmp_path: Path) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "stray").touch()
+
+    files.remove_empty(tmp_path / "a" / "b", levels=3)
+
+    assert [path.name for path in tmp_path.rglob("*")] == ["a", "stray"]
+
+
+def test_what_is_gone_or_no_directory_is_no_reason_to_complain(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+
+    for name in ("gone", "file", "link"):
+        files.remove_empty(tmp_path / name)
+
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "link"]
+
+
+def test_what_cannot_be_listed_is_not_taken_for_empty(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for name in ("gone", "file"):
+        with pytest.raises(OSError, match=name):
+            files.names_in(tmp_path / name)
+    assert files.names_in(tmp_path) == ["file"]

@@ -1,0 +1,67 @@
+import gzip
+from pathlib import Path
+
+import pytest
+from gkm.api.errors import GKMError, Reason
+from gkm.hoststate.layout import Layout
+from gkm.images import cache
+from gkm.images.archives import docker_archive_writer as docker_archive_writing
+from gkm.images.archives import oci_layout
+from gkm.images.archives.sources import open_image
+from gkm.images.pulling import pull
+from gkm.images.reference import Reference
+from gkm.images.registries import push
+from support.images.archives import MCV_ARCHIVE, cache_image
+from support.images.cache_registry import Site
+
+REF = Reference.parse("registry.example/team/vector-add:1")
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    (tmp_path / "work").mkdir()
+    return tmp_path / "work"
+
+
+def test_both_forms_are_told_by_their_content(tmp_path: Path, work: Path) -> None:
+    image = cache_image()
+    oci_layout.write(image, tmp_path / "a", REF)
+    docker_archive_writing.write(image, tmp_path / "b", REF)
+    assert open_image(tmp_path / "a", work).digest == open_image(tmp_path / "b", work).digest == image.digest
+
+
+def test_the_image_that_mcv_published_is_pushed_described_and_pulled(site: Site, layout: Layout, work: Path) -> None:
+    ref = Reference.parse(f"{site.real.host}/team/mcv:1")
+    pinned = ref.pinned(push.image(site.client, ref, open_image(MCV_ARCHIVE, work)))
+    described = cache.describe(site.client, pinned)
+    assert described.targets == (cache.GpuTarget("hip", "gfx90a", 64),)
+    made = pull.fetch(site.client, described, layout, max_bytes=1 << 20)
+    assert made.size_bytes == 80415
+
+
+@pytest.mark.parametrize(
+    ("data", "word"),
+    [
+        (b"", "neither"),
+        (b"x" * 1000, "neither"),
+        (gzip.compress(b"x" * 1000, mtime=0), "gunzip"),
+        (b"\x7fELF" + bytes(1000), "neither"),
+    ],
+)
+def test_another_file_is_refused_by_what_it_is_not(tmp_path: Path, work: Path, data: bytes, word: str) -> None:
+    (tmp_path / "file").write_bytes(data)
+    with pytest.raises(GKMError, match=word) as caught:
+        open_image(tmp_path / "file", work)
+    assert caught.value.reason is Reason.METADATA_INVALID
+
+
+def test_a_directory_that_is_no_layout_is_refused(tmp_path: Path, work: Path) -> None:
+    with pytest.raises(GKMError, match="oci-layout") as caught:
+        open_image(tmp_path, work)
+    assert caught.value.reason is Reason.METADATA_MISSING
+
+
+def test_what_is_not_there_is_not_found(tmp_path: Path, work: Path) -> None:
+    with pytest.raises(GKMError) as caught:
+        open_image(tmp_path / "nothing", work)
+    assert caught.value.reason is Reason.NOT_FOUND

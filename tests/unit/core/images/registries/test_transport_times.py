@@ -1,0 +1,116 @@
+"""How long a registry may take, and how long it is waited for."""
+
+import socket
+import time
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import pytest
+from gkm.api.config import Registries, RegistryHost
+from gkm.api.errors import GKMError, Reason
+from gkm.images.reference import Reference
+from gkm.images.registries.registry import Registry as Client
+from gkm.images.registries.retry_after import MAX_DELAY_SECONDS, retry_delay
+from gkm.images.registries.transport import HttpRequest, Limits, Transport
+from support.images.private_registry import as_user, client, image_of, private
+from support.images.unreached import unreached
+from support.registry import faults
+from support.registry.faults import Fault
+
+
+@pytest.mark.parametrize(
+    ("attempt", "wish", "seconds"),
+    [
+        (2, "", 0.2),
+        (3, "", 0.4),
+        (2, "3", 3.0),
+        (2, "0", 0.2),
+        (2, "60", MAX_DELAY_SECONDS),
+        (2, "9" * 50, MAX_DELAY_SECONDS),
+        (2, "-1", 0.2),
+        (2, "soon", 0.2),
+        (2, "٣", 0.2),
+        (2, "Fri, 31 Dec 1999 23:59:59 GMT", 0.2),
+        (2, "Fri, 99 Dec 1999 23:59:59 GMT", 0.2),
+        pytest.param(2, "x" * 100_000, 0.2, id="much too long"),
+    ],
+)
+def test_a_pause_is_what_the_registry_wishes_within_bounds(attempt: int, wish: str, seconds: float) -> None:
+    assert retry_delay(attempt, wish) == seconds
+
+
+def test_a_registry_may_name_the_moment() -> None:
+    tomorrow = format_datetime(datetime.now(UTC) + timedelta(days=1))
+    assert retry_delay(2, tomorrow) == MAX_DELAY_SECONDS
+
+
+@pytest.mark.parametrize("wish", ["", "0", "60", "Fri, 31 Dec 2100 23:59:59 GMT"])
+def test_a_registry_that_is_always_busy_is_given_up_with_its_answer(wish: str) -> None:
+    with private() as registry:
+        registry.auth = None
+        registry.misbehave(faults.status("manifests/", 429, headers={"Retry-After": wish}))
+        with pytest.raises(GKMError, match=r"answers 429; .*try again later") as caught:
+            client(None, registry).resolve(image_of(registry))
+        assert caught.value.reason is Reason.REGISTRY_UNAVAILABLE
+        assert len(registry.requests) == (3 if wish in ("", "0") else 1)  # no pause goes beyond the deadline
+
+
+def test_a_registry_that_takes_no_connection_is_given_up() -> None:
+    with socket.socket() as full, ExitStack() as others:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        for _ in range(4):  # its queue is full now: the kernel drops whoever comes next
+            other = others.enter_context(socket.socket())
+            other.settimeout(0)
+            other.connect_ex(full.getsockname())
+        host = f"127.0.0.1:{full.getsockname()[1]}"
+        limits = Limits(connect=0.2, stall=30.0, request=30.0)
+        ours = Client(Registries(hosts={host: RegistryHost(plain_http=True)}), limits=limits)
+        with unreached("did not answer in time"):
+            ours.resolve(Reference.parse(f"{host}/team/x:1"))
+
+
+def test_a_registry_that_says_nothing_is_given_up() -> None:
+    with private() as registry:
+        registry.misbehave(faults.stalled("manifests/"))
+        with unreached("did not answer in time"):
+            client(None, registry).resolve(image_of(registry))
+
+
+def test_an_answer_that_does_not_end_before_the_deadline_did_not_come_in_time() -> None:
+    with private() as registry:
+        registry.auth = None
+        registry.misbehave(Fault("manifests/", drip_headers=(1, 0.05)))
+        slow = Limits(connect=1.0, stall=30.0, request=0.5)
+        ours = Client(Registries(hosts={registry.host: RegistryHost(plain_http=True)}), limits=slow)
+        with unreached("did not answer in time"):
+            ours.resolve(image_of(registry))
+
+
+def test_a_body_that_stops_until_the_deadline_is_not_one_that_broke_off() -> None:
+    with private() as registry:
+        registry.auth = None
+        registry.misbehave(faults.stalled("manifests/", after=10))
+        slow = Limits(connect=1.0, stall=30.0, request=0.5)
+        ours = Client(Registries(hosts={registry.host: RegistryHost(plain_http=True)}), limits=slow)
+        with pytest.raises(GKMError, match="sends too slowly"):
+            ours.resolve(image_of(registry))
+
+
+def test_an_upload_that_nobody_takes_is_not_a_broken_connection() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        host = f"127.0.0.1:{deaf.getsockname()[1]}"
+        config = Registries(hosts={host: RegistryHost(plain_http=True)})
+        transport = Transport(config, host, Limits(connect=1.0, stall=0.2, request=30.0))
+        request = HttpRequest("PUT", f"http://{host}/v2/", body=bytes(64 << 20), attempts=1)
+        with unreached("did not answer in time"), transport.send(request, time.monotonic() + 60):
+            pass
+
+
+def test_a_token_server_that_says_nothing_is_given_up() -> None:
+    with private() as registry:
+        registry.misbehave(faults.stalled("/token"))
+        with pytest.raises(GKMError) as caught:
+            client(as_user(registry, "robot"), registry).resolve(image_of(registry))
+        assert caught.value.reason is Reason.REGISTRY_UNAVAILABLE

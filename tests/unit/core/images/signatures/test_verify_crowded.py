@@ -1,0 +1,91 @@
+"""A good signature among dozens of artifacts that are none: what is named as a signature is read first."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from gkm.api.config import Policy, Verification
+from gkm.images.local_image import LocalImage
+from gkm.images.signatures.discovery import MAX_SIGNATURES
+from gkm.images.signatures.signature_formats import SIGN_PREDICATE
+from gkm.images.signatures.verify import Verdict, Verifier
+from gkm.images.signing import sign
+from gkm.images.signing.forms import ImageSigner
+from support.images.cache_registry import Site, filled
+from support.images.signers import private_key
+from support.registry.push import Target
+from support.registry.server import Registry
+from support.registry.store import OCI_EMPTY, OCI_MANIFEST
+from support.sigstore.key_signatures import BUNDLE, SigningKey, sign_bundle
+
+KEY = SigningKey()
+PREDICATE = "dev.sigstore.bundle.predicateType"
+PROVENANCE = "https://slsa.dev/provenance/v1"
+BESIDE = MAX_SIGNATURES
+
+
+@pytest.fixture(params=[True, False], ids=["referrers", "fallback tag"])
+def crowded(request: pytest.FixtureRequest, built: LocalImage) -> Iterator[Site]:
+    with Registry.start(referrers=request.param) as real:
+        yield filled(real, built)
+
+
+def target(site: Site) -> Target:
+    return Target(site.real.host, site.ref.repository)
+
+
+def verdict(site: Site) -> Verdict:
+    policy = Policy(keys=[KEY.public_pem.decode()])
+    return Verifier(Verification(policies=[policy])).verify(site.client, site.ref, "team")
+
+
+def attach(site: Site, number: int, kind: str, annotations: dict[str, str], size: int = 2) -> None:
+    """Attach an artifact that is no signature."""
+    place = target(site)
+    _, image = place.get(f"manifests/{site.ref.target}")
+    place.manifest(
+        {
+            "schemaVersion": 2,
+            "mediaType": OCI_MANIFEST,
+            "artifactType": kind,
+            "config": place.blob(b"{}", OCI_EMPTY),
+            "layers": [place.blob(b"x" * size, "text/plain")],
+            "annotations": {**annotations, "number": str(number)},
+            "subject": {"mediaType": OCI_MANIFEST, "size": len(image), "digest": site.ref.target},
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "annotations"),
+    [
+        pytest.param("application/spdx+json", {}, id="something else"),
+        pytest.param("application/x-sigstore-like", {}, id="a name with sigstore in it"),
+        pytest.param("application/vnd.oci.empty.v1+json", {}, id="empty"),
+        pytest.param(BUNDLE, {PREDICATE: PROVENANCE}, id="attestations"),
+    ],
+)
+def test_a_signature_counts_among_artifacts_that_are_none(
+    crowded: Site, kind: str, annotations: dict[str, str]
+) -> None:
+    for number in range(BESIDE):
+        attach(crowded, number, kind, annotations)
+    sign_bundle(target(crowded), crowded.ref.target, KEY)
+    found = verdict(crowded)
+    assert found.verified is True, found.message
+
+
+def test_more_attestations_than_are_read_hide_no_signature(crowded: Site) -> None:
+    for number in range(BESIDE + 40):
+        attach(crowded, number, BUNDLE, {PREDICATE: PROVENANCE})
+    sign_bundle(target(crowded), crowded.ref.target, KEY)
+    assert verdict(crowded).verified is True
+
+
+def test_what_the_command_line_lists_in_the_fallback_tag_names_itself(built: LocalImage) -> None:
+    with Registry.start(referrers=False) as real:
+        site = filled(real, built)
+        sign.sign(site.client, site.ref, ImageSigner.by_key(private_key()))
+        _, index = target(site).get(f"manifests/{site.ref.target.replace(':', '-')}")
+    (entry,) = json.loads(index)["manifests"]
+    assert entry["annotations"][PREDICATE] == SIGN_PREDICATE

@@ -1,0 +1,205 @@
+"""Legacy keyless signatures whose entry the log is asked for: where the policy says so, and believed no further."""
+
+import base64
+import json
+import socket
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from gkm.api.config import Identity, Policy, Verification
+from gkm.api.errors import Reason
+from gkm.images.reference import Reference
+from gkm.images.signatures.log_lookup import MAX_LOOKUPS
+from gkm.images.signatures.rekor import RETRIEVE, Rekor, hashedrekord_entry
+from gkm.images.signatures.sigstore_services import SigstoreService as HTTPService
+from gkm.images.signatures.verify import Verdict, Verifier
+from support.images.cache_registry import client_of
+from support.images.matrix import LAYER
+from support.images.signers import private_key
+from support.peers import require
+from support.registry.push import Target
+from support.registry.server import Registry
+from support.sigstore.cosign import PLAIN, Cosign, CosignFailed
+from support.sigstore.http_services import SigstoreServer
+from support.sigstore.key_signatures import SIGNATURE_ANNOTATION, SIMPLE_SIGNING, payload_of, push_legacy
+from support.sigstore.keyless import CERTIFICATE_ANNOTATION, Flaw, Person, Service
+from support.sigstore.services import Sigstore
+
+ALICE = Person()
+
+
+class Place:
+    """An image with a legacy keyless signature whose entry is in the log only."""
+
+    def __init__(self, real: Registry, server: SigstoreServer, directory: Path) -> None:
+        self.real, self.server = real, server
+        self.target = Target(real.host, "team/cache")
+        self.ref = Reference.parse(f"{self.target}@{self.target.image([(b'layer', LAYER)])}")
+        self.root = directory / "root.json"
+        self.reachable(server.url)
+
+    def reachable(self, url: str) -> None:
+        """Write the trusted root with an address of the log."""
+        root = self.server.sigstore.trusted_root()
+        root["tlogs"] = [{**root["tlogs"][0], "baseUrl": url}]
+        self.root.write_text(json.dumps(root))
+
+    def sign(self, by: Person = ALICE, *, logged: bool = True, flaw: Flaw = Flaw.NONE) -> None:
+        """Sign, log, and attach the signature without what the log answered."""
+        payload = payload_of(self.target, self.ref.target)
+        _, annotations = Service(self.server.sigstore, 0).legacy(payload, by, flaw)
+        kept = {name: annotations[name] for name in (SIGNATURE_ANNOTATION, CERTIFICATE_ANNOTATION)}
+        if logged:
+            log = Rekor(HTTPService("Rekor", self.server.url))
+            signature = base64.b64decode(kept[SIGNATURE_ANNOTATION])
+            log.add_hashedrekord(payload, signature, kept[CERTIFICATE_ANNOTATION].encode())
+        push_legacy(self.target, self.ref.target, payload, kept)
+
+    def verdict(self, *, lookup: bool = True, seconds: float = 60.0, subject: str = ALICE.subject) -> Verdict:
+        named = [Identity(ALICE.issuer, subject)]
+        policy = Policy(identities=named, trusted_root=str(self.root), tlog_lookup=lookup)
+        verifier = Verifier(Verification(policies=[policy]), seconds)
+        return verifier.verify(client_of(self.real), self.ref, None)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    with Registry.start() as real, SigstoreServer.start(Sigstore()) as server:
+        yield Place(real, server, tmp_path)
+
+
+def refused(verdict: Verdict) -> str:
+    assert (verdict.verified, verdict.allowed) == (False, False)
+    return verdict.message
+
+
+def left_open(verdict: Verdict) -> None:
+    assert (verdict.verified, verdict.allowed, verdict.reason) == (None, False, Reason.REGISTRY_UNAVAILABLE)
+
+
+def test_the_log_is_asked_where_the_policy_says_so(place: Place) -> None:
+    place.sign()
+    verdict = place.verdict()
+    assert verdict.verified is True
+    assert [(each.form, each.identity) for each in verdict.findings] == [("legacy", ALICE.subject)]
+    assert place.server.asked.count(RETRIEVE) == 1
+
+
+def test_the_log_is_not_asked_where_the_policy_does_not_say_so(place: Place) -> None:
+    place.sign()
+    assert "has no log entry" in refused(place.verdict(lookup=False))
+    assert RETRIEVE not in place.server.asked
+
+
+def test_what_is_not_in_the_log_does_not_count(place: Place) -> None:
+    place.sign(logged=False)
+    assert "has no log entry" in refused(place.verdict())
+
+
+def test_a_signature_that_brings_its_entry_is_not_asked_for(place: Place) -> None:
+    payload = payload_of(place.target, place.ref.target)
+    push_legacy(place.target, place.ref.target, *Service(place.server.sigstore, 1).legacy(payload, ALICE))
+    assert place.verdict().verified is True
+    assert place.server.asked == []
+
+
+def test_what_strangers_sign_is_not_asked_for(place: Place) -> None:
+    place.sign(Person("mallory@example.test"), logged=False)
+    refused(place.verdict())
+    place.sign(flaw=Flaw.OTHER_CA, logged=False)
+    refused(place.verdict())
+    place.sign(flaw=Flaw.FLIPPED_SIGNATURE, logged=False)
+    refused(place.verdict())
+    assert RETRIEVE not in place.server.asked
+
+
+def test_a_certificate_that_had_run_out_when_it_was_logged_does_not_count(place: Place) -> None:
+    place.sign(flaw=Flaw.EXPIRED)
+    assert "its certificate was not valid" in refused(place.verdict())
+
+
+@pytest.mark.parametrize(
+    "answer", [(500, b""), (418, b""), (200, b"<html>"), (200, b"[" * 9999), (200, b" " * (2 << 20))]
+)
+def test_a_log_that_cannot_say_leaves_the_question_open(place: Place, answer: tuple[int, bytes]) -> None:
+    place.sign()
+    place.server.fixed[RETRIEVE] = answer
+    left_open(place.verdict())
+
+
+def test_a_log_that_is_away_or_silent_leaves_the_question_open(place: Place) -> None:
+    place.sign()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        place.reachable(f"http://127.0.0.1:{silent.getsockname()[1]}")
+        left_open(place.verdict(seconds=0.5))
+    left_open(place.verdict())
+
+
+@pytest.mark.parametrize("url", ["garbage", "ftp://log", "http://["])
+def test_a_log_whose_address_is_none_leaves_the_question_open(place: Place, url: str) -> None:
+    place.sign()
+    place.reachable(url)
+    left_open(place.verdict())
+
+
+@pytest.mark.parametrize("status", [400, 404])
+def test_a_log_that_does_not_know_the_question_has_no_entry(place: Place, status: int) -> None:
+    place.sign()
+    place.server.fixed[RETRIEVE] = (status, b"{}")
+    assert "has no log entry" in refused(place.verdict())
+
+
+def test_an_entry_of_another_signature_does_not_count(place: Place) -> None:
+    place.sign()
+    other = Rekor(HTTPService("Rekor", place.server.url))
+    key = private_key()
+    other.add_hashedrekord(b"other", signature := key.sign(b"other"), key.public.pem)
+    answer = HTTPService("Rekor", place.server.url).post(
+        RETRIEVE, json.dumps({"entries": [hashedrekord_entry(b"other", signature, key.public.pem)]}).encode()
+    )
+    place.server.fixed[RETRIEVE] = (200, answer.body)
+    assert "about another signature" in refused(place.verdict())
+
+
+def test_an_entry_in_a_log_that_is_not_trusted_does_not_count(place: Place) -> None:
+    with SigstoreServer.start(Sigstore()) as stranger:
+        mine, place.server = place.server, replace(stranger, sigstore=place.server.sigstore)
+        place.sign()
+        place.server = mine
+        place.reachable(stranger.url)
+        assert "a transparency log that is not trusted" in refused(place.verdict())
+        assert RETRIEVE in stranger.asked
+
+
+def test_a_log_is_asked_a_few_times_only_for_one_image(place: Place) -> None:
+    payload = payload_of(place.target, place.ref.target)
+    layers = []
+    for _ in range(12):
+        _, annotations = Service(place.server.sigstore, 0).legacy(payload, ALICE)
+        layers.append({**place.target.blob(payload, SIMPLE_SIGNING), "annotations": annotations})
+    manifest = {"schemaVersion": 2, "config": place.target.blob(b"{}"), "layers": layers}
+    place.target.manifest(json.dumps(manifest).encode(), place.ref.target.replace(":", "-") + ".sig")
+    refused(place.verdict())
+    assert place.server.asked.count(RETRIEVE) == MAX_LOOKUPS
+
+
+def test_a_policy_of_keys_looks_nothing_up() -> None:
+    with pytest.raises(ValueError, match="tlogLookup"):
+        Policy(["-----BEGIN PUBLIC KEY-----"], tlog_lookup=True)
+
+
+@pytest.mark.peers
+def test_cosign_asks_the_log_too(place: Place, tmp_path: Path) -> None:
+    require.peer("cosign2")
+    cosign = Cosign(tmp_path, "cosign2")
+    environment = place.server.environment(tmp_path)
+    who = ["--certificate-identity", ALICE.subject, "--certificate-oidc-issuer", ALICE.issuer]
+    place.sign(logged=False)
+    with pytest.raises(CosignFailed):
+        cosign.run("verify", *who, "--rekor-url", place.server.url, *PLAIN, str(place.ref), environment=environment)
+    assert place.verdict().verified is False
+    place.sign()
+    cosign.run("verify", *who, "--rekor-url", place.server.url, *PLAIN, str(place.ref), environment=environment)
+    assert place.verdict().verified is True

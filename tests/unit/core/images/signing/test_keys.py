@@ -1,0 +1,166 @@
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import dsa, ec, rsa
+from gkm.api.errors import GKMError, Reason
+from gkm.images.signatures import keys
+from gkm.images.signing import keys as signing_keys
+from gkm.images.signing.keys import SupportedPrivateKey
+from support.images.signers import KINDS, PASSWORD, pem
+from support.peers import require
+from support.sigstore.cosign import Cosign
+
+DATA = b"what is signed"
+
+
+def refused(text: bytes, password: bytes = b"") -> str:
+    with pytest.raises(GKMError) as caught:
+        signing_keys.load(text, password, "private key 'k'")
+    assert caught.value.reason in (Reason.SIGNATURE_INVALID, Reason.METADATA_INVALID)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("password", [b"", PASSWORD])
+def test_a_key_of_every_kind_signs_what_its_public_half_verifies(kind: str, password: bytes) -> None:
+    key = signing_keys.load(pem(KINDS[kind](), password=password), password, "key")
+    public = keys.load(key.public.pem.decode())
+    assert public.verifies(key.sign(DATA), DATA)
+    assert not public.verifies(key.sign(DATA), DATA + b".")
+
+
+@pytest.mark.parametrize("kind", ["p256", "p384", "rsa2048"])
+@pytest.mark.parametrize("password", [b"", PASSWORD])
+def test_the_older_forms_of_openssl_are_read(kind: str, password: bytes) -> None:
+    text = pem(KINDS[kind](), password=password, traditional=True)
+    assert b"EC PRIVATE KEY" in text or b"RSA PRIVATE KEY" in text
+    key = signing_keys.load(text, password, "key")
+    assert key.public.verifies(key.sign(DATA), DATA)
+
+
+def test_a_password_for_a_key_that_has_none_is_not_looked_at() -> None:
+    assert signing_keys.load(pem(KINDS["p256"]()), PASSWORD, "key").sign(DATA)
+
+
+@pytest.mark.parametrize("password", [b"", b"wrong"])
+def test_a_wrong_password_is_refused_and_not_repeated(password: bytes) -> None:
+    said = refused(pem(KINDS["p256"](), password=PASSWORD), password)
+    assert "password" in said
+    assert "wrong'" not in said
+    assert PASSWORD.decode() not in said
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        rsa.generate_private_key(65537, 1024),  # noqa: S505 -- the weakness is the point
+        ec.generate_private_key(ec.SECP256K1()),
+        dsa.generate_private_key(2048),
+    ],
+    ids=["short rsa", "bitcoin's curve", "dsa"],
+)
+def test_a_key_that_nobody_would_trust_is_refused(key: SupportedPrivateKey) -> None:
+    assert "nobody would trust" in refused(pem(key))
+
+
+@pytest.mark.parametrize("text", [b"", b"\0" * 99, b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"])
+def test_what_is_no_key_is_refused(text: bytes) -> None:
+    assert "no PEM private key" in refused(text)
+
+
+def test_a_public_key_is_refused() -> None:
+    key = signing_keys.load(pem(KINDS["p256"]()), b"", "key")
+    assert "no PEM private key" in refused(key.public.pem)
+
+
+def test_a_file_that_is_not_there_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(GKMError, match=r"nowhere\.key.*cannot be read"):
+        signing_keys.read(str(tmp_path / "nowhere.key"), b"")
+
+
+def test_a_key_does_not_show_itself() -> None:
+    key = signing_keys.load(pem(KINDS["p256"]()), b"", "key")
+    assert "EllipticCurvePrivateKey" not in repr(key)
+
+
+def cosign_file(label: str = "SIGSTORE", **changes: object) -> bytes:
+    document = {
+        "kdf": {
+            "name": "scrypt",
+            "params": {"N": 1024, "r": 8, "p": 1},
+            "salt": base64.b64encode(b"s" * 32).decode(),
+        },
+        "cipher": {"name": "nacl/secretbox", "nonce": base64.b64encode(b"n" * 24).decode()},
+        "ciphertext": base64.b64encode(b"c" * 99).decode(),
+    }
+    for path, value in changes.items():
+        *parents, last = path.split("__")
+        part: Any = document
+        for parent in parents:
+            part = part[parent]
+        part[last] = value
+    body = base64.b64encode(json.dumps(document).encode()).decode()
+    return (
+        f"-----BEGIN ENCRYPTED {label} PRIVATE KEY-----\n{body}\n-----END ENCRYPTED {label} PRIVATE KEY-----\n".encode()
+    )
+
+
+@pytest.mark.parametrize("label", ["SIGSTORE", "COSIGN"])
+def test_a_file_of_cosign_s_kind_with_another_content_is_a_wrong_password(label: str) -> None:
+    assert "does not open" in refused(cosign_file(label), PASSWORD)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"kdf__params": {"N": 1 << 20, "r": 64, "p": 1}},
+        {"kdf__params": {"N": 1 << 40, "r": 8, "p": 1}},
+        {"kdf__params": {"N": 1024, "r": 8, "p": 1 << 20}},
+        {"kdf__params": {"N": 1000, "r": 8, "p": 1}},
+        {"kdf__params": {"N": -1, "r": 8, "p": 1}},
+        {"kdf__params": {}},
+        {"kdf__name": "none"},
+        {"kdf__salt": "*"},
+        {"cipher__name": "none"},
+        {"cipher__nonce": "AAAA"},
+        {"cipher": None},
+        {"ciphertext": ""},
+        {"ciphertext": 7},
+    ],
+    ids=str,
+)
+def test_a_file_of_cosign_s_kind_that_asks_for_the_impossible_is_refused(changes: dict[str, Any]) -> None:
+    assert "private key 'k'" in refused(cosign_file(**changes), PASSWORD)
+
+
+def test_labels_that_do_not_match_are_no_key() -> None:
+    text = cosign_file().replace(b"END ENCRYPTED SIGSTORE", b"END ENCRYPTED COSIGN")
+    assert "cannot be used" in refused(text, PASSWORD)
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("command", ["cosign", "cosign2"])
+@pytest.mark.parametrize("password", ["", "correct horse"])
+def test_the_key_that_cosign_writes_is_read(command: str, password: str, tmp_path: Path) -> None:
+    require.peer(command)
+    cosign = Cosign(tmp_path, command)
+    cosign.run("generate-key-pair", environment={"COSIGN_PASSWORD": password})
+    key = signing_keys.read(str(cosign.private_key), password.encode())
+    assert key.public.key_id == keys.load(str(cosign.public_key)).key_id
+    with pytest.raises(GKMError, match="does not open"):
+        signing_keys.read(str(cosign.private_key), b"another")
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("kind", ["p256", "rsa4096"])
+def test_a_key_that_cosign_has_imported_is_read(kind: str, tmp_path: Path) -> None:
+    require.peer("cosign")
+    made = KINDS[kind]()
+    (tmp_path / "own.pem").write_bytes(pem(made))
+    cosign = Cosign(tmp_path)
+    cosign.run("import-key-pair", "--key", "own.pem", environment={"COSIGN_PASSWORD": "p"})
+    key = signing_keys.read(str(tmp_path / "import-cosign.key"), b"p")
+    assert key.public.pem == signing_keys.load(pem(made), b"", "own").public.pem

@@ -1,0 +1,242 @@
+"""Signing by key, against a registry in this process, with and without the referrers API."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from gkm.api.config import Policy, Verification
+from gkm.api.errors import GKMError, Reason
+from gkm.images.reference import Reference
+from gkm.images.signatures import discovery as found
+from gkm.images.signatures.discovery import find_signatures
+from gkm.images.signatures.signature_formats import SignatureForm
+from gkm.images.signatures.verify import Verdict, Verifier
+from gkm.images.signing import sign
+from gkm.images.signing.forms import ImageSigner
+from gkm.images.signing.keys import PrivateKey
+from gkm.images.signing.sign import SignedImage
+from support.images.cache_registry import client_of
+from support.images.matrix import LAYER
+from support.images.signers import private_key
+from support.registry import faults
+from support.registry.faults import Answer, Fault
+from support.registry.push import Target
+from support.registry.server import Registry
+from support.registry.store import OCI_INDEX
+from support.sigstore.key_signatures import SigningKey, sign_bundle, sign_legacy
+
+WRITES = frozenset({"POST", "PUT"})
+
+
+@pytest.fixture(params=[True, False], ids=["referrers", "fallback tag"])
+def real(request: pytest.FixtureRequest) -> Iterator[Registry]:
+    with Registry.start(referrers=request.param) as registry:
+        yield registry
+
+
+class Place:
+    """An unsigned image in a registry."""
+
+    def __init__(self, real: Registry, name: str = "team/cache") -> None:
+        self.real = real
+        self.target = Target(real.host, name)
+        self.client = client_of(real)
+        self.ref = Reference.parse(f"{self.target}@{self.target.image([(b'layer', LAYER)])}")
+
+    def sign(self, key: PrivateKey) -> SignedImage:
+        return sign.sign(self.client, self.ref, ImageSigner.by_key(key))
+
+    def verdict(self, *by: PrivateKey) -> Verdict:
+        policy = Policy([key.public.pem.decode() for key in by], require="all")
+        return Verifier(Verification(policies=[policy])).verify(client_of(self.real), self.ref, None)
+
+    def forms(self) -> list[SignatureForm]:
+        return [signature.form for signature in find_signatures(self.client, self.ref).signatures]
+
+    @property
+    def tag(self) -> str:
+        return self.ref.target.replace(":", "-") + ".sig"
+
+
+@pytest.fixture
+def place(real: Registry) -> Place:
+    return Place(real)
+
+
+def test_an_image_is_signed_in_both_forms_and_the_answer_says_where(place: Place) -> None:
+    key = private_key()
+    signed = place.sign(key)
+    assert place.verdict(key).verified
+    assert place.forms() == [SignatureForm.BUNDLE, SignatureForm.LEGACY]
+    assert (signed.digest, signed.form) == (place.ref.target, "legacy+bundle-v0.3")
+    assert signed.stored[SignatureForm.LEGACY] == f"{place.target}:{place.tag}"
+    referrer = Reference.parse(signed.stored[SignatureForm.BUNDLE])
+    subject = place.client.manifest(referrer).image().subject
+    assert subject is not None
+    assert subject.digest == place.ref.target
+
+
+def test_signing_again_writes_nothing(place: Place) -> None:
+    key = private_key()
+    first = place.sign(key)
+    place.real.requests.clear()
+    assert place.sign(key) == first
+    assert [request.method for request in place.real.requests if request.method in WRITES] == []
+
+
+def test_a_second_key_leaves_what_the_first_has_signed(place: Place) -> None:
+    first, second = private_key(), private_key("ed25519")
+    place.sign(first)
+    place.sign(second)
+    assert place.verdict(first, second).verified
+    assert sorted(place.forms()) == [SignatureForm.BUNDLE] * 2 + [SignatureForm.LEGACY] * 2
+
+
+def test_what_others_have_put_into_the_tag_stays_as_it_is(place: Place) -> None:
+    theirs = SigningKey()
+    sign_legacy(place.target, place.ref.target, theirs)
+    manifest = json.loads(place.target.get(f"manifests/{place.tag}")[1])
+    manifest["layers"][0]["annotations"]["their.own"] = "note"
+    manifest["layers"].append({**place.target.blob(b"no signature", "text/plain"), "their": ["field"]})
+    place.target.manifest(json.dumps(manifest).encode(), place.tag)
+    place.sign(private_key())
+    layers = json.loads(place.target.get(f"manifests/{place.tag}")[1])["layers"]
+    assert layers[:2] == manifest["layers"]
+    assert len(layers) == 3
+
+
+def test_what_others_have_listed_in_the_fallback_tag_stays_as_it_is() -> None:
+    with Registry.start(referrers=False) as real:
+        place = Place(real)
+        sign_bundle(place.target, place.ref.target, SigningKey())
+        tag = place.ref.target.replace(":", "-")
+        index = json.loads(place.target.get(f"manifests/{tag}")[1])
+        index["manifests"][0]["annotations"] = {"their.own": "note"}
+        place.target.manifest(json.dumps(index).encode(), tag, OCI_INDEX)
+        place.sign(private_key())
+        listed = json.loads(place.target.get(f"manifests/{tag}")[1])["manifests"]
+        assert listed[0] == index["manifests"][0]
+        assert len(listed) == 2
+
+
+def test_with_the_referrers_api_no_fallback_tag_is_written() -> None:
+    with Registry.start() as real:
+        place = Place(real)
+        place.sign(private_key())
+        tag = place.ref.target.replace(":", "-")
+        assert place.target.get(f"manifests/{tag}")[0] == 404
+
+
+def test_a_signature_that_another_signer_overwrites_is_written_again(place: Place) -> None:
+    mine, theirs = private_key(), SigningKey()
+    sign_legacy(place.target, place.ref.target, theirs)
+    lost = place.target.get(f"manifests/{place.tag}")[1]
+
+    def overwritten(answer: Answer) -> Answer:
+        place.target.manifest(lost, place.tag)
+        return answer
+
+    place.real.misbehave(Fault(rf"manifests/{place.tag}", overwritten, frozenset({"PUT"}), times=1))
+    place.sign(mine)
+    place.real.behave()
+    signatures = find_signatures(place.client, place.ref).signatures
+    legacy = [each for each in signatures if each.form is SignatureForm.LEGACY]
+    assert [mine.public.verifies(each.signature, each.signed) for each in legacy] == [False, True]
+
+
+def test_who_is_overwritten_for_ever_is_told(place: Place) -> None:
+    sign_legacy(place.target, place.ref.target, SigningKey())
+    lost = place.target.get(f"manifests/{place.tag}")[1]
+    writing: list[bool] = []
+
+    def overwritten(answer: Answer) -> Answer:
+        if not writing:  # our own request passes here too
+            writing.append(True)
+            place.target.manifest(lost, place.tag)
+            writing.clear()
+        return answer
+
+    place.real.misbehave(Fault(rf"manifests/{place.tag}", overwritten, frozenset({"PUT"})))
+    with pytest.raises(GKMError, match="others write at the same time; sign again"):
+        place.sign(private_key())
+
+
+@pytest.mark.parametrize("writes", range(10))
+def test_who_is_cut_off_after_any_write_may_begin_again(place: Place, writes: int) -> None:
+    key = private_key()
+    gone = Fault("", lambda _: Answer(403, {}, b""), WRITES, skip=writes)
+    place.real.misbehave(gone)
+    try:
+        place.sign(key)
+        cut_off = False
+    except GKMError as error:
+        assert error.reason is Reason.UNAUTHORIZED
+        cut_off = True
+    assert cut_off or writes >= 8  # that was all
+    place.real.behave()
+    assert place.verdict(key).reason in (Reason.COSIGN_SUCCESS, Reason.SIGNATURE_MISSING)
+    place.sign(key)
+    assert place.verdict(key).verified
+    assert place.forms() == [SignatureForm.BUNDLE, SignatureForm.LEGACY]
+
+
+def test_a_tag_that_is_full_is_not_written_and_says_so(place: Place) -> None:
+    theirs = place.target.blob(b"{}", "text/plain")
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": "application/vnd.oci.image.manifest.v1+json",
+        "config": place.target.blob(b"{}"),
+        "layers": [theirs] * 64,
+    }
+    place.target.manifest(json.dumps(manifest).encode(), place.tag)
+    with pytest.raises(GKMError, match="holds 64 signatures") as caught:
+        place.sign(private_key())
+    assert caught.value.reason is Reason.TOO_LARGE
+
+
+def test_a_tag_that_holds_something_else_is_not_overwritten(place: Place) -> None:
+    index = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": []}
+    place.target.manifest(json.dumps(index).encode(), place.tag, OCI_INDEX)
+    with pytest.raises(GKMError) as caught:
+        place.sign(private_key())
+    assert caught.value.reason is Reason.METADATA_INVALID
+    assert json.loads(place.target.get(f"manifests/{place.tag}")[1]) == index
+
+
+def test_an_image_that_is_not_there_is_not_signed(place: Place) -> None:
+    place.ref = place.ref.pinned("sha256:" + "0" * 64)
+    with pytest.raises(GKMError) as caught:
+        place.sign(private_key())
+    assert caught.value.reason is Reason.NOT_FOUND
+    assert place.real.seen("PUT", place.tag) == []
+
+
+def test_a_registry_that_does_not_let_us_look_is_not_written_to(place: Place) -> None:
+    sign_legacy(place.target, place.ref.target, SigningKey())
+    place.real.misbehave(faults.status(place.tag, 503))
+    place.real.requests.clear()
+    with pytest.raises(GKMError) as caught:
+        place.sign(private_key())
+    assert caught.value.reason is Reason.REGISTRY_UNAVAILABLE
+    assert [request.method for request in place.real.requests if request.method in WRITES] == []
+
+
+def test_an_index_can_be_signed(place: Place) -> None:
+    index = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": []}
+    digest = place.target.manifest(json.dumps(index).encode(), "index", OCI_INDEX)["digest"]
+    place.ref = place.ref.pinned(digest)
+    key = private_key()
+    place.sign(key)
+    assert place.verdict(key).verified
+
+
+def test_of_a_tag_the_digest_is_signed_that_it_names(place: Place) -> None:
+    key = private_key()
+    place.target.manifest(place.target.get(f"manifests/{place.ref.target}")[1], "v1")
+    signed = sign.sign(place.client, place.ref.tagged("v1"), ImageSigner.by_key(key))
+    assert signed.digest == place.ref.target
+    assert place.verdict(key).verified
+
+
+def test_the_legacy_tag_is_where_cosign_looks(place: Place) -> None:
+    assert found.legacy_tag(place.ref).tag == place.tag

@@ -1,0 +1,268 @@
+"""A reflector tells every difference once, whatever becomes of its watches."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from gkm.api.caches import GKMCache
+from gkm.kube.api import ListSelector
+from gkm.kube.backoff import Backoff
+from gkm.kube.errors import ApiError
+from gkm.kube.reflector import Reflector
+from gkm.kube.resources import GKMCACHES, Json, Resource
+from support.host.waiting import until
+from support.kube.fake_api import FakeApi
+
+SOON = Backoff(0.001, 0.002)
+AWAY = ApiError(0, "Unreachable", "the API server does not answer")
+THIN: Resource[Json] = Resource("gkm.io/v1alpha1", "GKMCache", "gkmcaches", namespaced=True, type=Json)
+
+
+class Told:
+    """What a handler was told: (old image, new image) by name."""
+
+    def __init__(self) -> None:
+        self.changes: list[tuple[str, str | None, str | None]] = []
+
+    def __call__(self, old: GKMCache | None, new: GKMCache | None) -> None:
+        cache = new or old
+        assert cache
+        self.changes.append((cache.metadata.name, old.spec.image if old else None, new.spec.image if new else None))
+
+
+@pytest.fixture
+def api() -> FakeApi:
+    return FakeApi()
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told()
+
+
+@pytest.fixture
+def reflector(api: FakeApi, told: Told) -> Iterator[Reflector[GKMCache]]:
+    made = Reflector(api, GKMCACHES, told, backoff=SOON)
+    yield made
+    made.close()
+
+
+def cache(name: str, image: str = "one") -> Json:
+    return {
+        "apiVersion": "gkm.io/v1alpha1",
+        "kind": "GKMCache",
+        "metadata": {"name": name, "namespace": "a"},
+        "spec": {"image": image},
+    }
+
+
+def changed(api: FakeApi, name: str, image: str) -> None:
+    api.merge(GKMCACHES, name, {"spec": {"image": image}}, "a")
+
+
+def spoil(api: FakeApi, name: str, image: object = 7) -> None:
+    """Make an object so that it cannot be read as a GKMCache."""
+    api.merge(THIN, name, {"spec": {"image": image}}, "a")
+
+
+def calls(api: FakeApi, verb: str) -> int:
+    return sum(1 for called, _, _ in list(api.calls) if called == verb)
+
+
+def test_what_is_there_is_told_and_then_what_changes(api: FakeApi, told: Told, reflector: Reflector[GKMCache]) -> None:
+    api.create(GKMCACHES, cache("x"))
+    reflector.start()
+    assert reflector.synced.wait(10)
+    assert told.changes == [("x", None, "one")]
+    changed(api, "x", "two")
+    api.create(GKMCACHES, cache("y"))
+    api.delete(GKMCACHES, "x", "a")
+    until(lambda: len(told.changes) == 4, "all is told")
+    assert told.changes[1:] == [("x", "one", "two"), ("y", None, "one"), ("x", "two", None)]
+    assert [found.metadata.name for found in reflector.values()] == ["y"]
+    assert reflector.get("x", "a") is None
+    assert reflector.get("y", "a") is not None
+
+
+def test_it_is_synced_after_a_whole_list_only(api: FakeApi, told: Told, reflector: Reflector[GKMCache]) -> None:
+    refusals = iter([AWAY, AWAY])
+    api.fault = lambda verb, _: next(refusals, None) if verb == "list" else None
+    assert not reflector.synced.is_set()
+    reflector.start()
+    assert reflector.synced.wait(10)
+    assert calls(api, "list") == 3
+    assert told.changes == []
+
+
+def test_an_ended_watch_is_taken_up_where_it_was(api: FakeApi, told: Told, reflector: Reflector[GKMCache]) -> None:
+    reflector.start()
+    assert reflector.synced.wait(10)
+    for number in range(5):
+        api.create(GKMCACHES, cache(f"x{number}"))
+        api.cut(AWAY if number % 2 else None)
+    until(lambda: len(told.changes) == 5, "all is told")
+    assert [name for name, _, _ in told.changes] == [f"x{number}" for number in range(5)]
+    assert calls(api, "list") == 1
+
+
+def test_a_bookmark_moves_the_version_on(api: FakeApi, reflector: Reflector[GKMCache]) -> None:
+    reflector.start()
+    until(lambda: calls(api, "watch") == 1, "it watches")
+    api.bookmark()
+    api.cut()
+    until(lambda: calls(api, "watch") == 2, "it watches again")
+    assert [version for verb, _, version in api.calls if verb == "watch"] == ["0", "1"]
+
+
+def test_after_gone_the_gap_is_told_with_its_deletes(api: FakeApi, told: Told, reflector: Reflector[GKMCache]) -> None:
+    for name in ("stays", "changes", "goes"):
+        api.create(GKMCACHES, cache(name))
+    reflector.start()
+    assert reflector.synced.wait(10)
+    del told.changes[:]
+    api.fault = lambda verb, _: AWAY if verb == "watch" else None
+    api.cut()
+    changed(api, "changes", "two")
+    api.delete(GKMCACHES, "goes", "a")
+    api.create(GKMCACHES, cache("comes"))
+    api.forget_history()
+    api.fault = lambda _verb, _plural: None
+    until(lambda: len(told.changes) == 3, "the gap is told")
+    assert sorted(told.changes) == [("changes", "one", "two"), ("comes", None, "one"), ("goes", "one", None)]
+    assert calls(api, "list") == 2
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_what_cannot_be_read_any_more_is_kept_as_it_was_last_read(
+    api: FakeApi,
+    told: Told,
+    reflector: Reflector[GKMCache],
+    gone: bool,  # noqa: FBT001 -- a parameter
+) -> None:
+    api.create(GKMCACHES, cache("x"))
+    reflector.start()
+    assert reflector.synced.wait(10)
+    if gone:
+        api.fault = lambda verb, _: AWAY if verb == "watch" else None
+        api.cut()
+    spoil(api, "x")
+    if gone:
+        api.forget_history()
+        api.fault = lambda _verb, _plural: None
+    until(lambda: reflector.unreadable == {("a", "x")}, "it is known to be unreadable")
+    assert told.changes == [("x", None, "one")]
+    assert [found.spec.image for found in reflector.values()] == ["one"]
+    spoil(api, "x", "two")
+    until(lambda: told.changes[1:] == [("x", "one", "two")], "it is read again")
+    until(lambda: not reflector.unreadable, "and no longer unreadable")
+
+
+def test_what_never_could_be_read_is_neither_delivered_nor_deleted(
+    api: FakeApi, told: Told, reflector: Reflector[GKMCache]
+) -> None:
+    api.create(GKMCACHES, cache("good"))
+    api.create(THIN, cache("bad") | {"spec": {"image": 7}})
+    reflector.start()
+    assert reflector.synced.wait(10)
+    assert told.changes == [("good", None, "one")]
+    assert reflector.unreadable == {("a", "bad")}
+    api.delete(THIN, "bad", "a")
+    until(lambda: not reflector.unreadable, "it is gone")
+    assert told.changes == [("good", None, "one")]
+
+
+def test_the_delete_of_what_cannot_be_read_is_told(api: FakeApi, told: Told, reflector: Reflector[GKMCache]) -> None:
+    api.create(GKMCACHES, cache("x"))
+    reflector.start()
+    assert reflector.synced.wait(10)
+    spoil(api, "x")
+    api.delete(THIN, "x", "a")
+    until(lambda: told.changes[1:] == [("x", "one", None)], "the delete is told")
+    assert reflector.unreadable == frozenset()
+
+
+def test_a_handler_that_fails_loses_that_event_only(api: FakeApi) -> None:
+    seen = []
+
+    def handler(_: GKMCache | None, new: GKMCache | None) -> None:
+        assert new
+        seen.append(new.metadata.name)
+        if new.metadata.name == "bad":
+            raise RuntimeError("no")
+
+    reflector = Reflector(api, GKMCACHES, handler, backoff=SOON)
+    api.create(GKMCACHES, cache("bad"))
+    reflector.start()
+    assert reflector.synced.wait(10)
+    api.create(GKMCACHES, cache("good"))
+    until(lambda: seen == ["bad", "good"], "the next one is told")
+    assert calls(api, "list") == 1
+    reflector.close()
+
+
+def test_only_the_selected_objects_are_told(api: FakeApi, told: Told) -> None:
+    reflector = Reflector(api, GKMCACHES, told, selector=ListSelector(fields="metadata.name=mine"), backoff=SOON)
+    api.create(GKMCACHES, cache("theirs"))
+    reflector.start()
+    assert reflector.synced.wait(10)
+    api.create(GKMCACHES, cache("mine"))
+    until(lambda: told.changes == [("mine", None, "one")], "mine is told")
+    reflector.close()
+
+
+def test_it_goes_on_after_anything_unforeseen(api: FakeApi, told: Told, reflector: Reflector[GKMCache]) -> None:
+    failures = iter([json.JSONDecodeError("nonsense", "", 0), KeyError("nonsense")])
+
+    def fault(verb: str, _: str) -> ApiError | None:
+        if verb == "list" and (failure := next(failures, None)):
+            raise failure
+        return None
+
+    api.fault = fault
+    api.create(GKMCACHES, cache("x"))
+    reflector.start()
+    until(lambda: told.changes == [("x", None, "one")], "it is told at last")
+
+
+def test_closing_ends_it_while_it_watches_and_while_it_waits(api: FakeApi, told: Told) -> None:
+    watching = Reflector(api, GKMCACHES, told)
+    watching.start()
+    assert watching.synced.wait(10)
+    waiting = Reflector(FakeApi(), GKMCACHES, told, backoff=Backoff(3600, 3600))
+    waiting._api.fault = lambda _verb, _plural: AWAY  # type: ignore[attr-defined]
+    waiting.start()
+    until(lambda: waiting._api.calls, "it tried once")  # type: ignore[attr-defined]
+    for reflector in (watching, waiting):
+        reflector.close(10)
+        assert reflector._thread
+        assert not reflector._thread.is_alive()
+
+
+def test_closed_before_it_began_it_does_nothing(api: FakeApi, told: Told) -> None:
+    reflector = Reflector(api, GKMCACHES, told)
+    reflector.close()
+    reflector.run()
+    assert api.calls == []
+
+
+def test_a_network_that_cuts_again_and_again_is_no_server_that_is_away(api: FakeApi, told: Told) -> None:
+    """Each watch brought something before it broke off: the next one follows soon, however many did."""
+    asked: list[int] = []
+
+    class Noted(Backoff):
+        def pause(self, failures: int, at_least: float = 0.0) -> float:
+            asked.append(failures)
+            return super().pause(1, at_least) / 1000
+
+    reflector = Reflector(api, GKMCACHES, told, backoff=Noted())
+    reflector.start()
+    try:
+        assert reflector.synced.wait(10)
+        for number in range(30):
+            until(lambda: api._watches, "it watches", every=0.001)
+            api.create(GKMCACHES, cache(f"x{number}"))
+            api.cut(AWAY)
+        until(lambda: len(told.changes) == 30 and len(asked) == 30, "all is told")
+    finally:
+        reflector.close()
+    assert set(asked[:30]) == {1}

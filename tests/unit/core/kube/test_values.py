@@ -1,0 +1,249 @@
+"""Paths, pauses, errors, events: the values that gkm.kube is made of."""
+
+import json
+import re
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from gkm.api.caches import NAME_PATTERN
+from gkm.kube import decoding
+from gkm.kube.api import Change, ListPage, WatchEvent
+from gkm.kube.backoff import Backoff
+from gkm.kube.client import connect
+from gkm.kube.credentials import NotConfigured
+from gkm.kube.errors import ApiError, from_body
+from gkm.kube.events import MAX_NOTE_BYTES, EventBody, Recorder, Regarding, Reporter, event_object
+from gkm.kube.resources import CLUSTERGKMCACHES, EVENTS, GKMCACHES, NODES, Json
+from gkm.kube.watches import HttpWatch
+from hypothesis import given
+from hypothesis import strategies as st
+from support.kube.fake_api import FakeApi
+from urllib3.exceptions import ProtocolError
+
+
+def test_paths_are_those_of_the_api() -> None:
+    assert GKMCACHES.path() == "/apis/gkm.io/v1alpha1/gkmcaches"
+    assert GKMCACHES.path("a", "b", "status") == "/apis/gkm.io/v1alpha1/namespaces/a/gkmcaches/b/status"
+    assert CLUSTERGKMCACHES.path("ignored", "b") == "/apis/gkm.io/v1alpha1/clustergkmcaches/b"
+    assert NODES.path(name="n") == "/api/v1/nodes/n"
+
+
+def test_a_hostile_name_stays_one_part_of_a_path() -> None:
+    assert GKMCACHES.path("a", "../x?y").endswith("/namespaces/a/gkmcaches/..%2Fx%3Fy")
+
+
+@pytest.mark.parametrize(("namespace", "name"), [("a", ""), ("a", "."), ("a", ".."), (".", "b"), ("..", None)])
+def test_a_name_that_leads_elsewhere_is_that_of_nothing(namespace: str, name: str | None) -> None:
+    with pytest.raises(ApiError) as caught:
+        GKMCACHES.path(namespace, name)
+    assert caught.value.not_found
+
+
+@given(st.integers(0, 10**6), st.floats(0.001, 10), st.floats(10, 1000), st.floats(0, 50))
+def test_a_pause_is_bounded_and_never_nothing(failures: int, first: float, cap: float, at_least: float) -> None:
+    pause = Backoff(first, cap).pause(failures, at_least)
+    assert max(at_least, first / 2) <= pause <= max(at_least * 1.5, cap)
+
+
+@pytest.mark.parametrize(
+    ("status", "properties"),
+    [
+        (0, set()),
+        (403, set()),
+        (404, {"not_found"}),
+        (409, {"conflict"}),
+        (410, {"expired"}),
+        (503, set()),
+    ],
+)
+def test_what_an_error_means(status: int, properties: set[str]) -> None:
+    error = ApiError(status, "", "")
+    names = ("not_found", "conflict", "expired")
+    assert {name for name in names if getattr(error, name)} == properties
+
+
+def test_an_error_carries_the_words_of_the_server() -> None:
+    status = {
+        "kind": "Status",
+        "reason": "Expired",
+        "code": 410,
+        "message": "too old",
+        "details": {"retryAfterSeconds": 3},
+    }
+    error = from_body(200, json.dumps(status).encode(), "2")
+    assert (error.status, error.reason, error.message, error.retry_after) == (410, "Expired", "too old", 3)
+    assert str(error) == "Expired: too old"
+
+
+@pytest.mark.parametrize("body", [b"", b"Bad Gateway\n<html>", b"\xff\xfe", b"[]", b'"text"', b"null"])
+def test_an_error_without_a_status_is_one_line(body: bytes) -> None:
+    error = from_body(502, body, "soon")
+    assert (error.status, error.retry_after) == (502, 0)
+    assert error.message
+    assert "\n" not in error.message
+
+
+def test_an_object_that_cannot_be_read_stops_no_other() -> None:
+    good = {"metadata": {"name": "good", "resourceVersion": "1"}, "spec": {"image": "x"}}
+    bad = {"metadata": {"name": "bad", "namespace": "a", "resourceVersion": "2"}, "spec": {"image": 7}}
+    body = json.dumps({"metadata": {"resourceVersion": "9", "continue": "c"}, "items": [bad, good]}).encode()
+    page, more = decoding.page(GKMCACHES, body)
+    assert ([entry.name for entry in page.entries], page.resource_version, more) == (["good"], "9", "c")
+    assert page.unreadable == (("a", "bad"),)
+    for change in (Change.ADDED, Change.DELETED):
+        event = decoding.event(GKMCACHES, json.dumps({"type": change, "object": bad}).encode())
+        assert event == WatchEvent(change, "2", None, ("a", "bad"))
+
+
+@pytest.mark.parametrize("item", [{"metadata": [], "spec": {}}, {"spec": {}}, {"metadata": {"name": "x"}}, 7])
+def test_an_object_that_has_no_name_is_none_of_the_api(item: Json) -> None:
+    with pytest.raises(ApiError, match="cannot be read"):
+        decoding.page(GKMCACHES, json.dumps({"items": [item], "metadata": {"resourceVersion": "7"}}).encode())
+    with pytest.raises(ApiError, match="cannot be read"):
+        decoding.event(GKMCACHES, json.dumps({"type": "ADDED", "object": item}).encode())
+
+
+@pytest.mark.parametrize("line", [b"", b"{", b'{"type":"NEW","object":{}}', b'{"type":"BOOKMARK","object":7}', b"[]"])
+def test_a_line_that_is_no_event_is_an_error_of_ours(line: bytes) -> None:
+    with pytest.raises(ApiError):
+        decoding.event(GKMCACHES, line)
+
+
+def test_a_list_that_is_none_is_an_error_of_ours() -> None:
+    with pytest.raises(ApiError):
+        decoding.page(GKMCACHES, b'{"items": 7}')
+    empty = b'{"items": null, "metadata": {"resourceVersion": "7"}}'
+    assert decoding.page(GKMCACHES, empty) == (ListPage((), "7"), "")
+
+
+def test_an_error_in_a_watch_is_raised_with_its_code() -> None:
+    status = {"kind": "Status", "code": 500, "message": "etcd", "reason": "InternalError"}
+    for told, code in ((status, 500), ({"kind": "Status", "message": "x"}, 410)):
+        with pytest.raises(ApiError) as caught:
+            decoding.event(GKMCACHES, json.dumps({"type": "ERROR", "object": told}).encode())
+        assert caught.value.status == code
+
+
+class Answer:
+    """The part of an answer that a watch reads."""
+
+    def __init__(self, *chunks: bytes | Exception) -> None:
+        self.chunks = chunks
+        self.closed = False
+
+    def stream(self, _: int) -> Any:  # noqa: ANN401 -- a generator of what the test says
+        for chunk in self.chunks:
+            if isinstance(chunk, Exception):
+                raise chunk
+            yield chunk
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def watch_of(*chunks: bytes | Exception) -> tuple[HttpWatch[Any], Answer]:
+    answer = Answer(*chunks)
+    response: Any = answer
+    return HttpWatch(GKMCACHES, response), answer
+
+
+LINE = json.dumps(
+    {"type": "ADDED", "object": {"metadata": {"name": "x", "resourceVersion": "5"}, "spec": {"image": "y"}}}
+).encode()
+
+
+@given(st.lists(st.integers(1, 2 * len(LINE)), max_size=8))
+def test_events_are_whole_however_the_bytes_come(cuts: list[int]) -> None:
+    data = LINE + b"\n" + LINE + b"\n\n"
+    borders = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
+    watch, answer = watch_of(*(data[a:b] for a, b in pairwise(borders)))
+    assert [event.change for event in watch] == [Change.ADDED, Change.ADDED]
+    assert answer.closed
+
+
+def test_a_broken_connection_is_an_error_and_half_an_event_is_none() -> None:
+    watch, answer = watch_of(LINE[:20], ProtocolError("broken"))
+    with pytest.raises(ApiError) as caught:
+        list(watch)
+    assert caught.value.reason == "Broken"
+    assert answer.closed
+
+
+def test_an_endless_line_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gkm.kube.watches.MAX_LINE_BYTES", 100)
+    watch, _ = watch_of(b"x" * 60, b"x" * 60)
+    with pytest.raises(ApiError, match="longer than"):
+        list(watch)
+
+
+def test_a_watch_that_was_closed_before_it_is_read_is_empty() -> None:
+    watch, answer = watch_of(LINE + b"\n")
+    watch.close()
+    assert list(watch) == []
+    assert answer.closed
+
+
+def test_without_any_configuration_it_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:  # noqa: ANN401
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    with pytest.raises(NotConfigured, match="cannot tell where"):
+        connect(str(tmp_path / "none"))
+
+
+REGARDING = Regarding("gkm.io/v1alpha1", "GKMCache", "x", "a", "uid-1")
+REPORTER = Reporter("gkm.io/caches", "pod")
+MOMENT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+def test_an_event_fits_the_api() -> None:
+    told = EventBody("Warning", "SignatureMissing", "Verify", "ü" * MAX_NOTE_BYTES)
+    made = event_object(REGARDING, told, "now", REPORTER, MOMENT)
+    assert len(made["note"].encode()) < MAX_NOTE_BYTES
+    assert made["eventTime"] == "2026-01-02T03:04:05.000000Z"
+    assert made["regarding"]["namespace"] == made["metadata"]["namespace"] == "a"
+
+
+@pytest.mark.parametrize("mark", [".", "-", ".-.-"])
+def test_the_name_of_an_event_is_one_also_where_that_of_its_object_is_cut(mark: str) -> None:
+    regarding = replace(REGARDING, name="x" * (200 - len(mark)) + mark + "y" * 40)
+    made = event_object(regarding, EventBody("Normal", "R", "A", ""), "now", REPORTER, MOMENT)
+    assert re.fullmatch(NAME_PATTERN, made["metadata"]["name"])
+
+
+def test_an_event_about_a_cluster_wide_object_lives_in_default() -> None:
+    made = event_object(
+        Regarding("v1", "Node", "n", "", "u"), EventBody("Normal", "R", "A", ""), "now", REPORTER, MOMENT
+    )
+    assert made["metadata"]["namespace"] == "default"
+    assert "namespace" not in made["regarding"]
+
+
+def test_the_same_of_the_same_occasion_is_told_once_whoever_tells_it() -> None:
+    api = FakeApi()
+    good, bad = EventBody("Normal", "Good", "Verify", ""), EventBody("Warning", "Bad", "Verify", "")
+    for by in (REPORTER, Reporter("c", "another")):
+        for told, occasion in ((good, "1"), (good, "1"), (bad, "1"), (good, "2")):
+            Recorder(api, by).emit(REGARDING, told, occasion)
+    reasons = [entry.value["reason"] for page in api.list_pages(EVENTS) for entry in page.entries]
+    assert sorted(reasons) == ["Bad", "Good", "Good"]
+
+
+def test_an_event_that_cannot_be_sent_hurts_nobody() -> None:
+    api = FakeApi()
+    api.fault = lambda _verb, _plural: ApiError(403, "Forbidden", "no")
+    Recorder(api, REPORTER).emit(REGARDING, EventBody("Normal", "Good", "Verify", ""), "now")
+    assert [(verb, plural) for verb, plural, _ in api.calls] == [("create", "events")]
+
+
+def test_what_is_written_may_be_a_struct_or_json() -> None:
+    made: Json = {
+        "apiVersion": "gkm.io/v1alpha1",
+        "kind": "GKMCache",
+        "metadata": {"name": "x"},
+        "spec": {"image": "y"},
+    }
+    cache = decoding.single_object(GKMCACHES, json.dumps(made).encode())
+    assert decoding.plain(made) is made
+    assert {"apiVersion": "gkm.io/v1alpha1", "kind": "GKMCache"}.items() <= decoding.plain(cache).items()

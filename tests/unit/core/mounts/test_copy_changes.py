@@ -1,0 +1,300 @@
+"""What a pod left in its volume, copied as a stranger's files: what is taken, what never is, and what it may cost."""
+
+import os
+import tracemalloc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from gkm.mounts import copy_changes as added
+from gkm.mounts.copy_changes import CaptureTooLarge, CopyResult
+from support.csi.odd_files import make_device, make_socket
+from support.host.descriptors import open_below
+
+PLENTY = 1 << 30
+
+
+@pytest.fixture
+def volume(tmp_path: Path) -> Iterator[Path]:
+    """What a pod left; whatever happens, the descriptors of the walk are closed."""
+    (tmp_path / "volume").mkdir()
+    yield tmp_path / "volume"
+    assert open_below(tmp_path) == []
+
+
+@pytest.fixture
+def below(tmp_path: Path) -> Path:
+    (tmp_path / "below").mkdir()
+    return tmp_path / "below"
+
+
+def copied(volume: Path, *lowers: Path, most: int = PLENTY) -> CopyResult:
+    return copied_to(volume.with_name("kept"), volume, lowers, most)
+
+
+def copied_to(kept: Path, volume: Path, lowers: Sequence[Path], most: int) -> CopyResult:
+    with ExitStack() as held:
+
+        def opened(path: Path) -> int:
+            descriptor = os.open(path, os.O_PATH | os.O_DIRECTORY)
+            held.callback(os.close, descriptor)
+            return descriptor
+
+        return added.copy_changes(opened(volume), [opened(lower) for lower in lowers], kept, most)
+
+
+def kept_of(volume: Path) -> dict[bytes, bytes]:
+    """Return what was kept, by names that need not be UTF-8."""
+    top = os.fsencode(volume.with_name("kept"))
+    found = {}
+    for directory, _, names in os.walk(top):
+        for name in names:
+            path = os.path.join(directory, name)  # noqa: PTH118 -- bytes
+            with open(path, "rb") as file:  # noqa: PTH123
+                found[os.path.relpath(path, top)] = file.read()
+    return found
+
+
+def same(lower: Path, volume: Path, name: str, text: str) -> None:
+    """Make a file that shows through from below."""
+    for path in (lower / name, volume / name):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        os.utime(path, ns=(10**18, 10**18))
+
+
+def test_what_lies_below_is_not_taken_and_what_is_new_is(volume: Path, below: Path, tmp_path: Path) -> None:
+    beside = tmp_path / "beside"
+    same(below, volume, "K/kernel", "of the cache")
+    same(beside, volume, "K/group", "rewritten")
+    (volume / "K" / "new").write_text("compiled")
+
+    assert copied(volume, beside, below) == CopyResult(1, 8, 0)
+
+    assert kept_of(volume) == {b"K/new": b"compiled"}
+
+
+@pytest.mark.parametrize("change", ["size", "time", "mode"])
+def test_what_differs_from_what_lies_below_is_taken(volume: Path, below: Path, change: str) -> None:
+    same(below, volume, "kernel", "of the cache")
+    changed = volume / "kernel"
+    match change:
+        case "size":
+            changed.write_text("longer than that of the cache")
+            os.utime(changed, ns=(10**18, 10**18))
+        case "time":
+            os.utime(changed, ns=(10**18, 10**18 + 1))
+        case _:
+            changed.chmod(0o755)
+    assert copied(volume, below).files == 1
+
+
+def test_a_directory_in_the_place_of_a_file_and_the_other_way_round(volume: Path, below: Path) -> None:
+    (below / "one").write_text("a file")
+    (volume / "one").mkdir()
+    (volume / "one" / "new").write_text("x")
+    (below / "two").mkdir()
+    (volume / "two").write_text("y")
+    copied(volume, below)
+    assert kept_of(volume) == {b"one/new": b"x", b"two": b"y"}
+
+
+def test_a_link_below_is_not_followed_to_find_what_was_there(volume: Path, below: Path, tmp_path: Path) -> None:
+    same(tmp_path / "elsewhere", volume / "K", "kernel", "text")
+    (below / "K").symlink_to(tmp_path / "elsewhere")
+    assert copied(volume, below).files == 1
+
+
+def test_nothing_new_leaves_an_empty_directory_without_those_in_it(volume: Path) -> None:
+    (volume / "a" / "b").mkdir(parents=True)
+    assert copied(volume) == CopyResult(0, 0, 0)
+    assert list(volume.with_name("kept").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        os.mkfifo,
+        make_socket,
+        make_device,
+        lambda path: path.symlink_to("/etc/passwd"),
+        lambda path: path.symlink_to("/etc"),
+        lambda path: path.symlink_to(".."),
+        lambda path: path.symlink_to(path),
+    ],
+    ids=["fifo", "socket", "device", "link to a file", "link to a directory", "link upwards", "link to itself"],
+)
+def test_what_is_neither_a_file_nor_a_directory_is_left(volume: Path, make: Callable[[Path], None]) -> None:
+    make(volume / "odd")
+    (volume / "real").write_text("x")
+    assert copied(volume) == CopyResult(1, 1, 1)
+    assert kept_of(volume) == {b"real": b"x"}
+
+
+def test_odd_names_are_kept_as_they_are(volume: Path) -> None:
+    names = [b"-rf", b" ", b"x" * 255, "ä".encode()]
+    for name in names:
+        with open(os.path.join(os.fsencode(volume), name), "wb") as file:  # noqa: PTH118, PTH123
+            file.write(b"x")
+    copied(volume)
+    assert sorted(kept_of(volume)) == sorted(names)
+
+
+def test_what_nobody_may_read_or_enter_is_read_by_root(volume: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+    (volume / "closed").mkdir()
+    (volume / "closed" / "file").write_text("x")
+    (volume / "closed" / "file").chmod(0)
+    (volume / "closed").chmod(0)
+    copied(volume)
+    assert kept_of(volume) == {b"closed/file": b"x"}
+
+
+def test_what_is_kept_has_no_right_of_its_own(volume: Path) -> None:
+    (volume / "suid").write_text("x")
+    (volume / "suid").chmod(0o6777)
+    copied(volume)
+    assert (volume.with_name("kept") / "suid").stat().st_mode & 0o7777 == 0o400
+
+
+def deep(volume: Path, levels: int) -> None:
+    (volume.joinpath(*["d"] * levels)).mkdir(parents=True)
+
+
+def test_depth_has_a_bound(volume: Path) -> None:
+    deep(volume, added.MAX_DEPTH)
+    copied(volume)
+    deep(volume / "d", added.MAX_DEPTH)
+    with pytest.raises(CaptureTooLarge, match="14 deep"):
+        copied_to(volume.with_name("again"), volume, (), PLENTY)
+
+
+def test_a_tree_of_hundreds_of_levels_is_refused(volume: Path) -> None:
+    here = os.open(volume, os.O_RDONLY)
+    for _ in range(300):
+        os.mkdir("d", dir_fd=here)
+        below = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(here)
+    with pytest.raises(CaptureTooLarge, match="deep"):
+        copied(volume)
+
+
+@pytest.mark.parametrize("kind", ["files", "directories", "links"])
+def test_their_number_has_a_bound(volume: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    make = {"files": Path.touch, "directories": Path.mkdir, "links": lambda path: path.symlink_to("x")}[kind]
+    monkeypatch.setattr(added, "MAX_FILES", 10)
+    for number in range(11):
+        make(volume / str(number))  # type: ignore[operator]
+    with pytest.raises(CaptureTooLarge, match="more than 10 files"):
+        copied(volume)
+
+
+def test_bytes_have_a_bound_in_whole_blocks(volume: Path) -> None:
+    (volume / "one").write_bytes(bytes(4097))
+    assert copied(volume, most=8192).bytes == 4097
+    with pytest.raises(CaptureTooLarge, match="more than 8191 bytes"):
+        copied_to(volume.with_name("again"), volume, (), 8191)
+
+
+def test_empty_files_cost_something_too(volume: Path) -> None:
+    for number in range(3):
+        (volume / str(number)).touch()
+    assert copied(volume, most=3 * 4096).files == 3
+    with pytest.raises(CaptureTooLarge):
+        copied_to(volume.with_name("again"), volume, (), 3 * 4096 - 1)
+
+
+def test_a_file_that_is_one_hole_is_refused_before_a_byte_of_it_is_read(volume: Path) -> None:
+    with (volume / "hole").open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(CaptureTooLarge):
+        copied(volume)
+    assert kept_of(volume) == {}
+
+
+def test_a_file_that_grows_under_the_copy_gives_no_more_than_it_had(
+    volume: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grown = volume / "grown"
+    grown.write_bytes(b"12345")
+    read = os.read
+
+    def growing(descriptor: int, size: int) -> bytes:
+        with grown.open("ab") as file:
+            file.write(b"more")
+        return read(descriptor, size)
+
+    monkeypatch.setattr(os, "read", growing)
+    assert copied(volume) == CopyResult(1, 5, 0)
+
+
+def test_a_file_that_shrinks_under_the_copy_gives_what_is_left(volume: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shrunk = volume / "shrunk"
+    shrunk.write_bytes(b"12345")
+    read = os.read
+
+    def shrinking(descriptor: int, size: int) -> bytes:
+        os.truncate(shrunk, 2)
+        return read(descriptor, size)
+
+    monkeypatch.setattr(os, "read", shrinking)
+    assert copied(volume) == CopyResult(1, 2, 0)
+
+
+@pytest.mark.parametrize("becomes", ["nothing", "a link", "a pipe"])
+def test_what_changes_between_two_looks_is_left_and_the_rest_is_taken(
+    volume: Path, monkeypatch: pytest.MonkeyPatch, becomes: str
+) -> None:
+    (volume / "odd").write_text("a file")
+    (volume / "real").write_text("x")
+    opened = os.open
+
+    def changing(path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        if path == "odd" and dir_fd is not None and not flags & os.O_CREAT:
+            (volume / "odd").unlink()
+            if becomes == "a link":
+                (volume / "odd").symlink_to("/etc/passwd")
+            elif becomes == "a pipe":
+                os.mkfifo(volume / "odd")
+        return opened(path, flags, mode, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "open", changing)
+    assert copied(volume) == CopyResult(1, 1, 1)
+    assert kept_of(volume) == {b"real": b"x"}
+
+
+def test_what_is_held_in_memory_does_not_grow_with_what_the_pod_left(volume: Path, below: Path) -> None:
+    for number in range(10_000):
+        (volume / f"{number:0200}").touch()
+    tracemalloc.start()
+    try:
+        assert copied(volume, below).files == 10_000
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 << 20
+
+
+def test_a_destination_that_is_there_is_not_written_to(volume: Path) -> None:
+    volume.with_name("kept").mkdir()
+    with pytest.raises(FileExistsError):
+        copied(volume)
+
+
+@pytest.mark.parametrize("name", [b"\xff\xfe", b"line\nbreak", b".wh.kernel", b"bell\x07"])
+def test_a_name_that_no_image_can_hold_is_left_and_costs_nothing_else(tmp_path: Path, name: bytes) -> None:
+    source = tmp_path / "mount"
+    source.mkdir()
+    (source / "good").write_text("kept")
+    descriptor = os.open(os.fsencode(source) + b"/" + name, os.O_CREAT | os.O_WRONLY)
+    os.close(descriptor)
+    mount = os.open(source, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        found = added.copy_changes(mount, [], tmp_path / "kept", 1 << 20)
+    finally:
+        os.close(mount)
+    assert (found.files, found.skipped) == (1, 1)

@@ -1,0 +1,34 @@
+"""Counting tells whether a run fits, whatever its scopes: what trying everything finds."""
+
+from dataclasses import replace
+
+from gkm.packing.domains.capacity import capacity
+from gkm.packing.inventory import Inventory
+from gkm.packing.refusals.feasible import feasible, smallest
+from gkm.packing.values import Malleability, Request
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.packing.brute import fits, legal_sizes
+from support.packing.cases import Case, cases, scoped_cases
+
+
+@settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.one_of(cases(), scoped_cases()))
+def test_a_run_fits_by_counting_if_there_is_a_way_to_place_it(case: Case) -> None:
+    nodes, request = case[0], replace(case[1], malleability=None)
+    assert feasible(capacity(Inventory.from_nodes(nodes), request), request) == fits(nodes, request)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.one_of(cases(), scoped_cases()))
+def test_overlapping_scopes_that_do_not_cut_through_domains_are_counted_alike(case: Case) -> None:
+    scopes = {node.place: node.scopes for node in case[0]}
+    nodes = tuple(replace(node, scopes=scopes[node.place]) for node in case[0])
+    request = replace(case[1], malleability=None)
+    assert feasible(capacity(Inventory.from_nodes(nodes), request), request) == fits(nodes, request)
+
+
+@given(st.integers(1, 40), st.integers(1, 4), st.integers(1, 9), st.integers(1, 60))
+def test_the_smallest_size_is_the_smallest_that_is_legal(pods: int, pod: int, step: int, least: int) -> None:
+    request = Request(pods * pod, pod, pod, malleability=Malleability(step, least))
+    assert smallest(request) == replace(request, gpus=min(legal_sizes(request)), malleability=None)

@@ -1,0 +1,160 @@
+"""After a loss no plan moves fewer groups, and nobody is touched who need not be: judged by trying every home.
+
+`GKM_PACKING_EXAMPLES` is how many examples there are, as in test_brute_force.
+"""
+
+import os
+from dataclasses import replace
+from random import Random
+from typing import cast
+
+import pytest
+from gkm.packing.plan import plan
+from gkm.packing.replanning.replan import replan
+from gkm.packing.replanning.values import Replanned, Standing
+from gkm.packing.values import Ceiling, Group, Malleability, Node, Plan, Refusal, Request
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from support.packing.brute import priced
+from support.packing.cases import Case, cases, scoped_cases
+from support.packing.replanning import Search, all_spares_at_home, in_order
+from support.packing.replanning_checker import wrong
+
+EXAMPLES = int(os.environ.get("GKM_PACKING_EXAMPLES", "400"))
+many = settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
+)
+pytestmark = pytest.mark.timeout(0 if EXAMPLES > 400 else 300)
+
+Loss = tuple[tuple[Node, ...], tuple[Group, ...], Request]
+
+
+def lower(ceiling: Ceiling) -> st.SearchStrategy[Ceiling]:
+    return st.integers(ceiling.gpus // 2, ceiling.gpus).map(lambda gpus: Ceiling(ceiling.scope, gpus))
+
+
+@st.composite
+def losses(draw: st.DrawFn, some: st.SearchStrategy[Case]) -> Loss:
+    """Return the nodes that are left of an inventory, the groups that were planned on it, and the run."""
+    nodes, request = draw(some)
+    made = plan(nodes, request, "v1")
+    assume(isinstance(made, Plan))
+    assert isinstance(made, Plan)
+    request = replace(request, gpus=made.gpus, malleability=None)
+    taken = sorted({name for group in made.groups for name, _ in group.nodes})
+    others = sorted({node.name for node in nodes} - set(taken))
+    lost = set(draw(st.lists(st.sampled_from(taken), max_size=2, unique=True)))
+    lost |= set(draw(st.lists(st.sampled_from(others), max_size=2, unique=True))) if others else set()
+    shrunk = draw(st.sampled_from([*taken, "", ""]))
+    left = [
+        replace(node, free=draw(st.integers(0, node.free))) if node.name == shrunk else node
+        for node in nodes
+        if node.name not in lost
+    ]
+    lowered = draw(st.booleans())
+    if lowered and request.ceilings:
+        request = replace(request, ceilings=draw(st.tuples(*(lower(ceiling) for ceiling in request.ceilings))))
+    return tuple(left), made.groups, request
+
+
+def staying(former: tuple[Group, ...], made: Plan) -> int:
+    before = {group.index: (group.place, group.scope) for group in former}
+    return sum(before[group.index] == (group.place, group.scope) for group in made.groups)
+
+
+def judge(loss: Loss) -> Replanned | None:
+    """Return the plan, None where the run was refused; both as they must be."""
+    nodes, former, request = loss
+    search = Search(nodes, former, request)
+    fewest = search.fewest_moved()
+    answer = replan(nodes, Standing(former), request, "v2")
+    fresh = plan(nodes, request, "v2")
+    if fewest is None:
+        if isinstance(fresh, Refusal):
+            assert answer == fresh
+            return None
+        assert isinstance(answer, Replanned)
+        assert answer.plan == fresh
+        return None
+    assert isinstance(answer, Replanned), answer
+    assert len(former) - staying(former, answer.plan) == fewest
+    assert wrong(nodes, former, request, answer) == []
+    return answer
+
+
+@many
+@given(losses(cases()))
+def test_no_plan_costs_less_where_groups_stay(loss: Loss) -> None:
+    nodes, former, request = loss
+    answer = judge(loss)
+    if answer is None or not all_spares_at_home(former) or not request.may_spread:
+        return
+    expected = Search(*loss).fewest()
+    assert expected is not None
+    before = {group.index: dict(group.nodes) for group in former}
+    stood = sum(
+        min(gpus, before[group.index].get(name, 0))
+        for group in answer.plan.groups
+        for name, gpus in group.nodes
+        if group.place == next(old.place for old in former if old.index == group.index)
+    )
+    assert (request.gpus - stood) // request.pod_gpus <= expected.pods
+    cost = priced(nodes, answer.plan).cost
+    away = sum(
+        sum(spare.place == group.place for spare in group.spares) < request.spares for group in answer.plan.groups
+    )
+    assert in_order(request.policy, away, cost.domains, cost.free, cost.blocks) == expected.policy
+
+
+@many
+@given(losses(scoped_cases()))
+def test_the_fewest_groups_move_where_scopes_pay_and_their_ceilings_shrink(loss: Loss) -> None:
+    judge(loss)
+
+
+@settings(many, max_examples=EXAMPLES // 3)
+@given(losses(st.one_of(cases(), scoped_cases())))
+def test_a_malleable_run_that_must_be_smaller_keeps_what_stands_and_as_much_as_fits(loss: Loss) -> None:
+    nodes, former, request = loss
+    assume(request.gpus % request.group_gpus == 0)
+    flexible = replace(request, malleability=Malleability(request.group_gpus, request.group_gpus))
+    answer = replan(nodes, Standing(former), flexible, "v2")
+    search = Search(nodes, former, request)
+    if search.fewest_moved() is not None or isinstance(plan(nodes, request, "v2"), Plan):
+        return
+    expected = search.smaller()
+    if expected is None:
+        assert answer == plan(nodes, flexible, "v2") or "from scratch" in cast("Replanned", answer).reasons[0]
+        return
+    assert isinstance(answer, Replanned)
+    assert (len(answer.plan.groups), len(answer.plan.groups) - staying(former, answer.plan)) == expected
+    after = {group.index: group for group in answer.plan.groups}
+    assert [after[group.index].nodes for group in search.stay] == [group.nodes for group in search.stay]
+
+
+@many
+@given(st.one_of(cases(), scoped_cases()))
+def test_without_a_loss_nothing_changes(case: Case) -> None:
+    nodes, request = case
+    made = plan(nodes, request, "v1")
+    if isinstance(made, Refusal):
+        assert replan(nodes, Standing(()), request, "v1") == made
+        return
+    same = replace(request, gpus=made.gpus, malleability=None)
+    again = replan(nodes, Standing(made.groups), same, "v1")
+    assert isinstance(again, Replanned)
+    assert again.plan.groups == made.groups
+    assert (again.kept, again.repaired, again.moved) == (tuple(range(len(made.groups))), (), ())
+
+
+@settings(many, max_examples=EXAMPLES // 3)
+@given(losses(st.one_of(cases(), scoped_cases())), st.randoms(use_true_random=False))
+def test_the_order_of_nodes_changes_nothing(loss: Loss, chance: Random) -> None:
+    nodes, former, request = loss
+    shuffled = list(nodes)
+    chance.shuffle(shuffled)
+    assert repr(replan(shuffled, Standing(former), request, "v2")) == repr(
+        replan(nodes, Standing(former), request, "v2")
+    )

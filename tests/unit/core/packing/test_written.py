@@ -1,0 +1,152 @@
+"""A plan is the same when it has been written into a PlacementPlan and read again."""
+
+import tracemalloc
+from collections import Counter
+from dataclasses import replace
+from random import Random
+
+import msgspec
+import pytest
+from gkm.api.plans import PlanSpec, SpareShare
+from gkm.packing.hashing import plan_hash
+from gkm.packing.plan import plan
+from gkm.packing.values import Group, Location, Node, Plan, Request
+from gkm.packing.written import PlanUnreadable, groups_of, held, request_of, written
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.packing.cases import Case, cases, scoped_cases
+
+VERSION = "0" * 64
+DOMAIN = Location("region-1", "cluster-1", "block-1", "domain-1")
+
+
+def named(nodes: tuple[Node, ...]) -> list[Node]:
+    """Nodes with names that differ in their numbers, or in nothing that is one."""
+    return [Node(f"{'gpu' if index % 3 else 'x'}-{index:02}.rack", *_rest(node)) for index, node in enumerate(nodes)]
+
+
+def _rest(node: Node) -> tuple[Location, int, int, frozenset[str]]:
+    return node.place, node.total, node.free, node.scopes
+
+
+def sent(spec: PlanSpec) -> PlanSpec:
+    """What the API server gives back."""
+    return msgspec.json.decode(msgspec.json.encode(spec), type=PlanSpec)
+
+
+@settings(deadline=None)
+@given(st.one_of(cases(), scoped_cases()))
+def test_groups_and_request_come_out_as_they_went_in(case: Case) -> None:
+    nodes, request = case
+    answer = plan(named(nodes), request, VERSION)
+    if not isinstance(answer, Plan):
+        return
+    spec = sent(written(answer, "h100"))
+    assert request_of(spec) == request
+    read = groups_of(spec)
+    assert [_plain(group) for group in read] == [_plain(group) for group in answer.groups]
+    taken = Counter[str]()
+    for group in answer.groups:
+        taken.update({share.node: share.gpus for share in group.nodes})
+        for spare in group.spares:
+            taken[spare.node] += spare.gpus
+    assert held(spec) == taken
+    assert plan_hash(request_of(spec), read, spec.inventory_version) == spec.hash
+
+
+def _plain(group: Group) -> Group:
+    """A group with its spares in one order: a plan writes them by node."""
+    return replace(group, spares=tuple(sorted(group.spares, key=repr)))
+
+
+@pytest.mark.parametrize("group_gpus", [1, 8, 16, 128])
+@pytest.mark.parametrize(
+    "name", ["gpu-{:05}", "ip-10-0-{}.region-1.compute.internal", "pool-{:04x}-{:04x}"], ids=["numbered", "long", "odd"]
+)
+def test_a_plan_of_ten_thousand_nodes_is_below_500_kilobytes(name: str, group_gpus: int) -> None:
+    chance = Random(1)
+    nodes = [Node(name.format(*_numbers(index, chance)), _domain(index), 8, 8) for index in range(10_080)]
+    pod = min(8, group_gpus)
+    answer = plan(nodes, Request(gpus=80_000 // group_gpus * group_gpus, pod_gpus=pod, group_gpus=group_gpus), VERSION)
+    assert isinstance(answer, Plan)
+    spec = written(answer, "nvidia-h100-80gb-hbm3")
+    assert len(msgspec.json.encode(spec)) < 500_000
+    assert groups_of(spec) == answer.groups
+
+
+def _numbers(index: int, chance: Random) -> tuple[int, int]:
+    return index, chance.getrandbits(16)
+
+
+def _domain(index: int) -> Location:
+    number = index // 16
+    return Location(
+        "region-1", "cluster-1", f"block-{number // 8:03}", f"8a1b2c3d-1111-4222-8333-{number:012}.{number}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"name": "gpu-[2-1]"}, "range 2-1"),
+        ({"name": "gpu-[0-9999999]"}, "names"),
+        ({"name": "A"}, "no names of nodes"),
+        ({"gpus": 16}, "its nodes give more GPUs than the 8 that it has"),
+        ({"gpus": 4}, "its nodes give 4 GPUs, and it has 8"),
+        ({"name": "gpu-[1-3]"}, "the range 1-3 has 3 names"),
+        ({"name": "gpu-1*3"}, "more than 1 names"),
+    ],
+)
+def test_what_no_plan_of_ours_says_is_refused_with_its_group(change: dict[str, object], said: str) -> None:
+    answer = plan([Node("gpu-1", DOMAIN, 8, 8)], Request(gpus=8, pod_gpus=8, group_gpus=8), VERSION)
+    assert isinstance(answer, Plan)
+    document = msgspec.to_builtins(written(answer, "h100"))
+    document["groups"][0]["nodes"][0].update(change)
+    with pytest.raises(PlanUnreadable, match=f"group 0: .*{said}"):
+        groups_of(msgspec.convert(document, PlanSpec))
+
+
+def _swollen(**change: object) -> PlanSpec:
+    """A plan of one pod and a spare on two nodes, with its group changed."""
+    nodes = [Node(f"gpu-{number}", DOMAIN, 8, 8) for number in (1, 2)]
+    answer = plan(nodes, Request(gpus=8, pod_gpus=8, group_gpus=8, spares=1), VERSION)
+    assert isinstance(answer, Plan)
+    document = msgspec.to_builtins(written(answer, "h100"))
+    document["groups"][0] |= change
+    return msgspec.convert(document, PlanSpec)
+
+
+MANY = "n*1000000"
+SPARES = {"node": MANY, "gpus": 8, "domain": "/".join(DOMAIN), "distance": "domain"}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"count": 2}, "its groups have more than the 8 GPUs of the plan"),
+        ({"gpus": 1_000_000, "nodes": [{"name": MANY, "gpus": 1}]}, "its groups have more than the 8 GPUs of the plan"),
+        ({"nodes": [{"name": MANY, "gpus": 1}]}, "more than 8 names"),
+        ({"nodes": [{"name": "n", "gpus": 8}] * 10_000}, "its nodes give more GPUs than the 8 that it has"),
+        ({"spares": [SPARES]}, "more than 1 names"),
+        ({"spares": [SPARES | {"node": "n"}] * 10_000}, "it has more than 1 spares of 8 GPUs"),
+    ],
+)
+def test_what_a_few_bytes_say_a_million_times_is_refused_before_it_is_written_out(
+    change: dict[str, object], said: str
+) -> None:
+    spec = _swollen(**change)
+    tracemalloc.start()
+    try:
+        with pytest.raises(PlanUnreadable, match=said):
+            groups_of(spec)
+        assert tracemalloc.get_traced_memory()[1] < 4_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_spares_of_all_groups_together_are_no_more_than_a_run_may_have() -> None:
+    spec = _swollen()
+    request = msgspec.structs.replace(spec.request, spares=2_000_000)
+    group = msgspec.structs.replace(spec.groups[0], spares=[SpareShare(MANY, 8, "/".join(DOMAIN), "domain")])
+    with pytest.raises(PlanUnreadable, match="more than 125000 names"):
+        groups_of(msgspec.structs.replace(spec, request=request, groups=[group]))

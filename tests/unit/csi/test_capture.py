@@ -1,0 +1,132 @@
+"""What a pod added is kept when its volume goes, if it asked for that, and nothing else is."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from gkm.hoststate.names import CacheRef
+from support.csi.rig import Rig
+from support.host.waiting import until
+
+pytestmark = pytest.mark.mounts
+
+GROUP = {"child_paths": {"k.json": "/built/here/key/k.json"}}
+CONTENT = {"key/__grp__k.json": json.dumps(GROUP), "key/k.json": "{}", "deep/er/file": "kept below"}
+
+
+def published(rig: Rig, ref: CacheRef, **more: str) -> tuple[str, Path]:
+    volume, target = rig.volume()
+    asked = {"cacheName": ref.name, "readOnly": "false", "capture": "true", "mountPath": "/cache", **more}
+    rig.client.publish(volume, target, asked)
+    return volume, target
+
+
+def unpublished(rig: Rig, volume: str, target: Path) -> list[str]:
+    """Unpublish as kubelet does, again and again; return the answers before the last."""
+    said: list[str] = []
+
+    def gone() -> bool:
+        try:
+            rig.client.unpublish(volume, target)
+        except grpc.RpcError as error:
+            said.append(f"{error.code().name}: {error.details()}")
+            return False
+        return True
+
+    until(gone, "the volume to go")
+    return said
+
+
+def captured(rig: Rig, volume: str) -> tuple[dict[str, Any], dict[str, bytes]]:
+    place = rig.files.layout.captured / volume
+    content = place / "content"
+    found = {str(path.relative_to(content)): path.read_bytes() for path in content.rglob("*") if path.is_file()}
+    return json.loads((place / "captured.json").read_text()), found
+
+
+def test_what_the_pod_added_is_kept_and_nothing_of_the_cache(rig: Rig) -> None:
+    ref = rig.ready(CONTENT)
+    volume, target = published(rig, ref)
+    inside = rig.namespace.inside(target)
+    (inside / "new" / "deep").mkdir(parents=True)
+    (inside / "new" / "deep" / "kernel").write_text("compiled")
+    (inside / "deep" / "er" / "other").write_text("beside")
+    (inside / "deep" / "er" / "file").unlink()
+    (inside / "key" / "k.json").unlink()
+    (inside / "key" / "k.json").write_text('{"changed": 1}')
+
+    said = unpublished(rig, volume, target)
+
+    assert all(one.startswith("ABORTED: ") and "is being kept" in one for one in said)
+    what, files = captured(rig, volume)
+    assert files == {
+        "new/deep/kernel": b"compiled",
+        "deep/er/other": b"beside",
+        "key/k.json": b'{"changed": 1}',
+    }
+    assert (what["cacheName"], what["podNamespace"], what["mountPath"]) == (ref.name, "ml-apps", "/cache")
+    assert (what["files"], what["bytes"]) == (3, 28)
+    assert rig.nothing_left(volume, target)
+
+
+def test_links_and_the_like_are_never_followed(rig: Rig, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("of the host")
+    ref = rig.ready(CONTENT)
+    volume, target = published(rig, ref)
+    inside = rig.namespace.inside(target)
+    (inside / "link").symlink_to("/etc/passwd")
+    (inside / "directory").symlink_to(tmp_path)
+    (inside / "deep" / "er" / "file").unlink()
+    (inside / "deep" / "er" / "file").symlink_to(tmp_path / "secret")
+    os.mkfifo(inside / "pipe")
+    (inside / "real").write_text("x")
+
+    unpublished(rig, volume, target)
+
+    assert captured(rig, volume)[1] == {"real": b"x"}
+
+
+def test_a_pod_that_added_nothing_leaves_nothing(rig: Rig) -> None:
+    volume, target = published(rig, rig.ready(CONTENT))
+    unpublished(rig, volume, target)
+    assert not (rig.files.layout.captured / volume).exists()
+    assert rig.nothing_left(volume, target)
+
+
+def test_nobody_who_did_not_ask_is_captured(rig: Rig) -> None:
+    volume, target = rig.volume()
+    rig.client.publish(volume, target, {"cacheName": rig.ready().name, "readOnly": "false"})
+    (rig.namespace.inside(target) / "mine").write_text("mine")
+    assert unpublished(rig, volume, target) == []
+    assert not (rig.files.layout.captured / volume).exists()
+
+
+def test_more_than_is_ever_kept_costs_the_capture_and_not_the_end_of_the_pod(rig: Rig) -> None:
+    volume, target = published(rig, rig.ready(CONTENT))
+    deep = rig.namespace.inside(target)
+    for _ in range(20):
+        deep /= "d"
+        deep.mkdir()
+    (deep / "file").write_text("deep")
+
+    unpublished(rig, volume, target)
+
+    assert "more than 14 deep" in str(rig.driver.wait_for("not captured"))
+    assert not (rig.files.layout.captured / volume).exists()
+    assert rig.nothing_left(volume, target)
+
+
+def test_what_an_empty_volume_was_filled_with_is_kept(rig: Rig) -> None:
+    volume, target = rig.volume()
+    asked = {"cacheName": "not-there-yet", "ifUnavailable": "empty", "capture": "true"}
+    rig.client.publish(volume, target, asked)
+    (rig.namespace.inside(target) / "compiled").write_text("all of it")
+
+    unpublished(rig, volume, target)
+
+    what, files = captured(rig, volume)
+    assert files == {"compiled": b"all of it"}
+    assert what["digest"] == ""

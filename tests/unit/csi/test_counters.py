@@ -1,0 +1,117 @@
+"""What the CSI process counts, as the agent reads it: by the real process, restarted, and with a spoilt file."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from gkm.hoststate import counters
+from gkm.hoststate.counters import CODES, Histogram
+from gkm.hoststate.layout import Layout
+from gkm_csi.counters import PUBLISH_METHOD, Counters
+from gkm_csi.status_errors import Code
+from support.csi.driver import Client, driver
+from support.csi.namespaces import MountNamespace, private_namespace
+from support.csi.nodes import NodeFiles, node_files, publish_message
+from support.host.waiting import until
+
+
+@pytest.fixture
+def bare() -> Iterator[tuple[NodeFiles, MountNamespace]]:
+    with node_files() as files, private_namespace() as namespace:
+        yield files, namespace
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    return Layout(tmp_path / "state", tmp_path / "run")
+
+
+def counted(layout: Layout) -> dict[str, int]:
+    return {code: sum(histogram.counts) for code, histogram in counters.load(layout).items()}
+
+
+@pytest.mark.mounts
+def test_publishes_are_counted_by_their_code_and_a_restart_goes_on(bare: tuple[NodeFiles, MountNamespace]) -> None:
+    files, _ = bare
+    ref = files.ready()
+    target = files.target("csi-1")
+    nowhere = publish_message("csi-2", files.target("csi-2"), {"cacheName": "nowhere"})
+    with driver(*bare) as first, Client(first.socket) as client:
+        client.publish("csi-1", target, {"cacheName": ref.name})
+        client.refused("NodePublishVolume", nowhere)
+        client.unpublish("csi-1", target)
+        until(lambda: counted(files.layout) == {"OK": 1, "UNAVAILABLE": 1}, "both publishes are in the file")
+        client.refused("NodePublishVolume", nowhere)
+        assert first.stop() == 0
+        # What came after the last write is written at the end.
+        assert counted(files.layout) == {"OK": 1, "UNAVAILABLE": 2}
+
+    with driver(*bare) as second, Client(second.socket) as client:
+        client.publish("csi-1", target, {"cacheName": ref.name})
+        until(lambda: counted(files.layout) == {"OK": 2, "UNAVAILABLE": 2}, "the second process went on")
+        seconds = counters.load(files.layout)["OK"].seconds
+        assert seconds > 0
+
+
+@pytest.mark.mounts
+def test_the_file_is_there_and_good_from_the_start_on(bare: tuple[NodeFiles, MountNamespace]) -> None:
+    files, _ = bare
+    path = counters.path(files.layout)
+    path.parent.mkdir(parents=True)
+    path.write_text('{"version": 1, "publish": {"ml-apps/llama": "a lie"}}')
+    path.with_name(".counters.json.0badcafe.tmp").write_text("half")
+
+    with driver(*bare) as running:
+        assert "counters.json" in running.logged[0]["reason"]
+        until(lambda: b"a lie" not in path.read_bytes(), "the file is written anew")
+        assert counted(files.layout) == {}
+        assert [found.name for found in path.parent.iterdir()] == ["counters.json"]
+
+
+@pytest.mark.mounts
+def test_a_file_that_cannot_be_written_costs_no_publish(bare: tuple[NodeFiles, MountNamespace]) -> None:
+    files, _ = bare
+    counters.path(files.layout).mkdir(parents=True)
+    ref = files.ready()
+
+    with driver(*bare) as running, Client(running.socket) as client:
+        client.publish("csi-1", files.target("csi-1"), {"cacheName": ref.name})
+        assert "counters.json" in running.wait_for("counters not written")["path"]
+        client.unpublish("csi-1", files.target("csi-1"))
+        assert running.stop() == 0
+
+
+def test_every_code_that_the_driver_answers_with_can_be_counted() -> None:
+    assert {code.value for code in Code} | {"OK"} <= CODES
+
+
+def test_only_publishes_with_a_known_code_are_counted(layout: Layout) -> None:
+    counting = Counters(layout)
+    counting.observe(PUBLISH_METHOD, "OK", 0.003)
+    counting.observe(PUBLISH_METHOD, "a pod's name", 0.003)
+    counting.observe("NodeUnpublishVolume", "OK", 0.003)
+    counting.observe(PUBLISH_METHOD, "OK", -1.0)  # a clock that ran backwards
+
+    counting.write()
+
+    assert counters.load(layout) == {"OK": Histogram().with_observation(0.003).with_observation(0.0)}
+
+
+def test_many_publishes_at_once_are_few_writes(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[int] = []
+    save = counters.save
+
+    def watched(layout: Layout, publishes: counters.PublishHistograms) -> None:
+        written.append(1)
+        save(layout, publishes)
+
+    monkeypatch.setattr(counters, "save", watched)
+    counting = Counters(layout)
+    counting.start()
+    until(lambda: bool(written), "the file is there")
+    for _ in range(5000):
+        counting.observe(PUBLISH_METHOD, "OK", 0.003)
+    counting.stop()
+
+    assert counted(layout) == {"OK": 5000}
+    assert len(written) < 10

@@ -1,0 +1,93 @@
+"""The process asks itself whether it answers, and ends when it does not."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.csi.driver import driver
+from support.csi.namespaces import private_namespace
+from support.csi.nodes import NODE, node_files
+
+DEADLINE = 60
+SERVER = """
+import re, sys, threading
+from pathlib import Path
+from gkm_csi import main, server
+from gkm_csi.identity import IdentityService
+from gkm_csi.liveness import LivenessWatchdog
+from gkm_csi.proto import csi_pb2
+
+asked = 0
+class Probed(IdentityService):
+    def Probe(self, request):
+        global asked
+        asked += 1
+        if asked > 3:
+            HANGS
+        return super().Probe(request)
+
+socket = Path(sys.argv[1])
+running = server.make_server({csi_pb2.DESCRIPTOR.services_by_name["Identity"]: Probed(MISSING)}, [socket])
+running.start()
+LivenessWatchdog(socket, interval=0.05, watchdog=1.0, probe_timeout=0.2).start()
+while asked < 100:
+    threading.Event().wait(0.05)
+print("alive")
+"""
+
+
+@pytest.fixture
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("s") / "csi.sock"
+
+
+def served(place: Path, hangs: str, missing: str = "()") -> subprocess.CompletedProcess[str]:
+    code = SERVER.replace("HANGS", hangs).replace("MISSING", missing)
+    return subprocess.run(
+        [sys.executable, "-c", code, str(place)], capture_output=True, text=True, timeout=DEADLINE, check=False, cwd="/"
+    )
+
+
+@pytest.mark.parametrize("missing", ["()", "('CAP_SYS_ADMIN',)"], ids=["well", "cannot mount here"])
+def test_as_long_as_it_answers_it_lives(place: Path, missing: str) -> None:
+    ended = served(place, "pass", missing)
+
+    # A hundred answers take several times as long as the limit.
+    assert (ended.returncode, ended.stdout) == (0, "alive\n"), ended.stderr
+
+
+@pytest.mark.parametrize(
+    "hangs",
+    ["threading.Event().wait()", "re.match('(a+)+$', 'a' * 60 + 'b')"],
+    ids=["in a call", "with the interpreter held"],
+)
+def test_when_it_answers_no_more_it_ends_and_shows_where_it_hangs(place: Path, hangs: str) -> None:
+    ended = served(place, hangs)
+
+    assert ended.returncode == 1
+    assert "alive" not in ended.stdout
+    assert "Timeout" in ended.stderr
+    assert "in Probe" in ended.stderr
+
+
+@pytest.mark.mounts
+def test_kubelet_can_ask_by_a_command_and_a_dead_driver_does_not_answer() -> None:
+    with node_files() as files, private_namespace() as namespace:
+        command = [sys.executable, "-m", "gkm_csi.main", "--probe", "--kubelet", str(files.kubelet)]
+
+        def asked() -> subprocess.CompletedProcess[str]:
+            return subprocess.run(
+                command, capture_output=True, text=True, timeout=DEADLINE, check=False, cwd="/",
+                env=os.environ | {"GKM_NODE": NODE},
+            )  # fmt: skip
+
+        with driver(files, namespace) as running:
+            answer = asked()
+            assert (answer.returncode, answer.stdout) == (0, "gkm-csi: it answers\n"), answer.stderr
+            running.kill()
+            answer = asked()
+        assert answer.returncode == 1
+        assert answer.stderr.startswith(f"gkm-csi: {running.socket}: UNAVAILABLE: ")
+        assert len(answer.stderr.splitlines()) == 1

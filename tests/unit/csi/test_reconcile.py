@@ -1,0 +1,105 @@
+"""Records against mounts: what is mended at the start, and what is left alone."""
+
+import pytest
+from gkm.hoststate import records
+from gkm.hoststate.names import CacheRef
+from gkm.hoststate.records import VolumeRecord
+from gkm.mounts.marks import Mark, MarkedMount
+from gkm_csi.mounter import Mounter
+from gkm_csi.reconcile import decide, reconcile
+from gkm_csi.volume_records import VolumeRecords
+from support.csi.nodes import node_files
+
+REF = CacheRef("ml-apps", "llama")
+DIGEST = "sha256:" + "0" * 64
+NOTHING: frozenset[str] = frozenset()
+
+
+def record(volume: str = "csi-1", target: str = "/k/pods/u/mount") -> VolumeRecord:
+    return VolumeRecord(volume, target, "trainer-0", "ml-apps", "uid", REF, DIGEST, 1, "now")
+
+
+def mount(volume: str = "csi-1", point: str = "/k/pods/u/mount") -> MarkedMount:
+    return MarkedMount(point, Mark(volume, DIGEST))
+
+
+def test_a_record_with_its_mount_stays() -> None:
+    mending = decide([record()], [mount()], NOTHING, NOTHING)
+    assert (mending.records, mending.mounts) == ((), ())
+
+
+def test_a_mount_is_found_by_its_mark_wherever_kubelets_directory_resolves_to() -> None:
+    mending = decide([record()], [mount(point="/data/kubelet/pods/u/mount")], NOTHING, NOTHING)
+    assert (mending.records, mending.mounts) == ((), ())
+
+
+def test_a_record_without_mount_and_target_goes() -> None:
+    assert decide([record()], [], NOTHING, NOTHING).records == (record(),)
+
+
+def test_a_record_without_a_mount_stays_while_its_target_is_there() -> None:
+    assert decide([record()], [], NOTHING, frozenset({"/k/pods/u/mount"})).records == ()
+
+
+def test_a_mount_without_a_record_goes() -> None:
+    assert decide([record("csi-2", "/other")], [mount()], NOTHING, NOTHING).mounts == (mount(),)
+
+
+def test_a_mount_whose_record_nobody_can_read_stays() -> None:
+    assert decide([], [mount()], frozenset({"csi-1"}), NOTHING).mounts == ()
+
+
+def test_what_cannot_be_read_or_removed_does_not_stop_the_start(caplog: pytest.LogCaptureFixture) -> None:
+    with node_files() as files:
+        layout = files.layout
+        good = record("csi-good", str(files.target("csi-good")))
+        files.target("csi-good").mkdir()
+        records.save(layout, good)
+        damaged = layout.volume_record("csi-damaged")
+        damaged.parent.mkdir()
+        damaged.write_text("[]")
+        stray = layout.volumes / "csi-stray"
+        stray.mkdir()
+        (stray / "foreign").touch()
+        (layout.volumes / "not a volume").mkdir()
+        (layout.usage / "ml-apps" / "gone").mkdir(parents=True)
+        (layout.usage / "ml-apps" / "gone" / ".usage.json.0000.tmp").touch()
+        (layout.usage / "NOT A NAMESPACE" / "x").mkdir(parents=True)
+        (layout.volumes / "csi-half").mkdir()
+        (layout.volumes / "csi-half" / ".record.json.0000.tmp").touch()
+
+        reconcile(layout, VolumeRecords(layout), Mounter(layout, files.kubelet))
+
+        assert damaged.exists()
+        assert (stray / "foreign").exists()
+        assert not (layout.volumes / "csi-half").exists()
+        assert layout.usage_file(REF).exists()
+        assert not (layout.usage / "ml-apps" / "gone").exists()
+        assert "record unreadable; delete the pod" in caplog.text
+        assert "record without a mount" not in caplog.text  # there was none where there is no record
+
+
+def test_a_record_that_is_removed_is_said_with_its_cache(caplog: pytest.LogCaptureFixture) -> None:
+    with node_files() as files:
+        records.save(files.layout, record("csi-1", "/k/pods/gone/mount"))
+
+        reconcile(files.layout, VolumeRecords(files.layout), Mounter(files.layout, files.kubelet))
+
+        assert not list(files.layout.volumes.iterdir())
+    (line,) = [line for line in caplog.records if line.message == "record without a mount removed"]
+    assert (vars(line)["volume"], vars(line)["cache"]) == ("csi-1", "GKMCache ml-apps/llama")
+
+
+def test_usage_is_written_anew_from_the_records() -> None:
+    with node_files() as files:
+        target = files.target("csi-1")
+        target.mkdir()
+        records.save(files.layout, record("csi-1", str(target)))
+        stale = files.layout.usage_file(CacheRef(None, "stale"))
+        stale.parent.mkdir(parents=True)
+        stale.write_text("{}")
+
+        reconcile(files.layout, VolumeRecords(files.layout), Mounter(files.layout, files.kubelet))
+
+        assert not stale.exists()
+        assert files.layout.usage_file(REF).exists()

@@ -1,0 +1,228 @@
+"""What publish refuses through the real socket: the code, a sentence for a person, and nothing left behind."""
+
+import pytest
+from gkm.hoststate import locks
+from gkm.hoststate.names import CacheRef
+from gkm.hoststate.pointers import CacheState
+from gkm_csi.proto import csi_pb2
+from support.csi.nodes import NAMESPACE
+from support.csi.rig import Rig
+
+pytestmark = pytest.mark.mounts
+
+
+def test_a_target_that_is_a_link_is_refused(rig: Rig) -> None:
+    ref = rig.ready()
+    volume, target = rig.volume()
+    victim = rig.files.root / f"victim-{volume}"
+    victim.mkdir()
+    target.symlink_to(victim)
+
+    code, text = rig.refused(volume, target, {"cacheName": ref.name})
+
+    assert code == "INVALID_ARGUMENT"
+    assert "link" in text
+    assert rig.namespace.mounts(victim) == []
+    assert not rig.files.layout.volume_record(volume).exists()
+
+
+def test_a_link_on_the_way_to_the_target_is_refused(rig: Rig) -> None:
+    ref = rig.ready()
+    volume, target = rig.volume()
+    real = target.parent.rename(target.parent.with_name("real"))
+    target.parent.symlink_to(real)
+
+    assert rig.refused(volume, target, {"cacheName": ref.name})[0] == "INVALID_ARGUMENT"
+    assert not (real / "mount").exists()
+
+
+def test_a_target_that_is_a_file_is_refused(rig: Rig) -> None:
+    ref = rig.ready()
+    volume, target = rig.volume()
+    target.write_text("mine")
+
+    assert rig.refused(volume, target, {"cacheName": ref.name})[0] == "INVALID_ARGUMENT"
+    assert target.read_text() == "mine"
+
+
+def test_a_target_without_a_parent_is_refused(rig: Rig) -> None:
+    ref = rig.ready()
+    target = rig.files.kubelet / "pods" / "nobody" / "volumes" / "mount"
+
+    assert rig.refused("csi-nobody", target, {"cacheName": ref.name})[0] == "INVALID_ARGUMENT"
+    assert not target.parent.exists()
+
+
+def test_a_target_with_files_in_it_is_refused(rig: Rig) -> None:
+    ref = rig.ready()
+    volume, target = rig.volume()
+    target.mkdir()
+    (target / "mine").touch()
+
+    assert rig.refused(volume, target, {"cacheName": ref.name})[0] == "FAILED_PRECONDITION"
+    assert rig.mounts(target) == []
+    assert (target / "mine").exists()
+
+
+def test_a_target_on_which_something_else_is_mounted_is_refused(rig: Rig) -> None:
+    ref = rig.ready()
+    volume, target = rig.volume()
+    target.mkdir()
+    assert rig.namespace.run("mount", "-t", "tmpfs", "foreign", target).returncode == 0
+
+    assert rig.refused(volume, target, {"cacheName": ref.name})[0] == "FAILED_PRECONDITION"
+    assert len(rig.mounts(target)) == 1
+    assert not rig.files.layout.volume_record(volume).exists()
+
+
+def test_the_target_of_another_volume_is_refused(rig: Rig) -> None:
+    ref = rig.ready()
+    volume, target = rig.volume()
+    rig.client.publish(volume, target, {"cacheName": ref.name})
+
+    assert rig.refused("csi-intruder", target, {"cacheName": ref.name})[0] == "FAILED_PRECONDITION"
+    assert len(rig.mounts(target)) == 1
+    assert not rig.files.layout.volume_record("csi-intruder").exists()
+
+
+def test_an_entry_that_garbage_collection_holds_is_aborted(rig: Rig) -> None:
+    ref = rig.ready()
+    volume, target = rig.volume()
+    digest = rig.files.entry({"kernel/one.cubin": f"kernel of {ref.name}"})
+
+    with locks.exclusive(rig.files.layout.entry_lock(digest)):
+        code, text = rig.refused(volume, target, {"cacheName": ref.name})
+
+    assert code == "ABORTED"
+    assert "garbage collection" in text
+    assert rig.nothing_left(volume, target)
+    rig.client.publish(volume, target, {"cacheName": ref.name})
+
+
+def test_an_entry_that_is_gone_is_unavailable(rig: Rig) -> None:
+    ref = CacheRef(NAMESPACE, "ghost")
+    rig.files.pointer(ref, digest=f"sha256:{0:064}")
+    volume, target = rig.volume()
+
+    assert rig.refused(volume, target, {"cacheName": ref.name})[0] == "UNAVAILABLE"
+    assert rig.nothing_left(volume, target)
+
+
+def test_an_entry_that_is_a_link_is_never_followed(rig: Rig) -> None:
+    ref = CacheRef(NAMESPACE, "linked")
+    digest = f"sha256:{1:064}"
+    rig.files.layout.entry(digest).mkdir()
+    (rig.files.layout.entry(digest) / "cache").symlink_to("/etc")
+    rig.files.pointer(ref, digest=digest)
+    volume, target = rig.volume()
+
+    code, text = rig.refused(volume, target, {"cacheName": ref.name})
+
+    assert code == "INTERNAL"
+    assert str(rig.files.root) not in text
+    assert rig.nothing_left(volume, target)
+
+
+def test_a_cache_that_downloads_says_how_far_it_is(rig: Rig) -> None:
+    ref = CacheRef(NAMESPACE, "coming")
+    rig.files.pointer(ref, CacheState.DOWNLOADING, progress=61)
+    volume, target = rig.volume()
+
+    code, text = rig.refused(volume, target, {"cacheName": ref.name})
+
+    assert code == "UNAVAILABLE"
+    assert text == "GKMCache ml-apps/coming is Downloading on node-7, 61 %; kubelet retries"
+    assert rig.nothing_left(volume, target)
+
+
+def test_an_incompatible_cache_says_why(rig: Rig) -> None:
+    ref = CacheRef(NAMESPACE, "wrong-gpu")
+    rig.files.pointer(ref, CacheState.INCOMPATIBLE, reason="ArchitectureMismatch", message="gpu 0 is sm_80, not sm_90")
+    volume, target = rig.volume()
+
+    code, text = rig.refused(volume, target, {"cacheName": ref.name})
+
+    assert code == "FAILED_PRECONDITION"
+    assert "gpu 0 is sm_80, not sm_90" in text
+    assert rig.nothing_left(volume, target)
+
+
+def test_a_damaged_pointer_is_unavailable_and_tells_no_path(rig: Rig) -> None:
+    ref = CacheRef(NAMESPACE, "damaged")
+    path = rig.files.layout.pointer(ref)
+    path.parent.mkdir(parents=True)
+    path.write_text("{half")
+    volume, target = rig.volume()
+
+    code, text = rig.refused(volume, target, {"cacheName": ref.name})
+
+    assert code == "UNAVAILABLE"
+    assert str(rig.files.root) not in text
+
+
+def test_another_driver_than_the_verdict_was_reached_with_is_unavailable(rig: Rig) -> None:
+    ref = CacheRef(NAMESPACE, "old-verdict")
+    digest = rig.files.entry({"one": "x"})
+    rig.files.pointer(ref, digest=digest, driver_version="550.54.14")
+    volume, target = rig.volume()
+    rig.files.driver_file.write_text("570.86.10\n")
+    try:
+        code, text = rig.refused(volume, target, {"cacheName": ref.name})
+        rig.files.driver_file.write_text("550.54.14\n")
+        rig.client.publish(volume, target, {"cacheName": ref.name})
+    finally:
+        rig.files.driver_file.unlink()
+
+    assert code == "UNAVAILABLE"
+    assert "550.54.14" in text
+    assert "570.86.10" in text
+
+
+def test_a_cache_of_another_namespace_is_refused(rig: Rig) -> None:
+    ref = rig.ready()
+    volume, target = rig.volume()
+
+    code, text = rig.refused(
+        volume, target, {"cacheName": ref.name, "cacheNamespace": NAMESPACE}, namespace="somebody-else"
+    )
+
+    assert code == "PERMISSION_DENIED"
+    assert "somebody-else" in text
+    assert rig.nothing_left(volume, target)
+
+
+def test_a_pod_of_another_namespace_does_not_find_the_cache(rig: Rig) -> None:
+    ref = rig.ready()
+    volume, target = rig.volume()
+
+    assert rig.refused(volume, target, {"cacheName": ref.name}, namespace="somebody-else")[0] == "UNAVAILABLE"
+
+
+def test_a_cluster_cache_is_for_every_namespace(rig: Rig) -> None:
+    rig.files.pointer(CacheRef(None, "shared"), digest=rig.files.entry({"one": "for all"}))
+
+    for attributes in ({"clusterCacheName": "shared"}, {"csi.gkm.io/GKMCache": "shared"}):
+        volume, target = rig.volume()
+        rig.client.publish(volume, target, attributes, namespace="somebody-else")
+        assert rig.namespace.inside(target / "one").read_text() == "for all"
+
+
+@pytest.mark.parametrize(
+    "name", ["../llama", "a/b", "..", ".", "", "a\0b", "UPPER", "x" * 254, "a..b", "-a", "a\n", "é"]
+)
+def test_names_that_could_become_a_path_are_refused(rig: Rig, name: str) -> None:
+    volume, target = rig.volume()
+
+    assert rig.refused(volume, target, {"cacheName": name})[0] == "INVALID_ARGUMENT"
+    assert rig.nothing_left(volume, target)
+
+
+@pytest.mark.parametrize("volume", ["", "..", ".", "a/b", "../x", "a b", "x" * 129, "a\0", "_cluster"])
+def test_volume_ids_that_could_become_a_path_are_refused(rig: Rig, volume: str) -> None:
+    ref = rig.ready()
+    _, target = rig.volume()
+
+    assert rig.refused(volume, target, {"cacheName": ref.name})[0] == "INVALID_ARGUMENT"
+    request = csi_pb2.NodeUnpublishVolumeRequest(volume_id=volume, target_path=str(target))
+    assert rig.client.refused("NodeUnpublishVolume", request)[0] == "INVALID_ARGUMENT"
+    assert not target.exists()

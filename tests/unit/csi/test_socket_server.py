@@ -1,0 +1,265 @@
+"""Sockets that are taken away, things in their places, and a process that ends while it is at work."""
+
+import os
+import shutil
+import socket
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from threading import Event
+
+import pytest
+from gkm_csi import server
+from gkm_csi import socket_server as listening
+from gkm_csi.identity import IdentityService
+from gkm_csi.proto import csi_pb2
+from gkm_csi.socket_server import ListenError, SocketServer
+from support.csi.driver import Client, driver
+from support.csi.namespaces import private_namespace
+from support.csi.nodes import node_files, publish_message
+from support.host.waiting import until
+
+HARNESS = Path(__file__).parents[2] / "support" / "csi"
+
+
+class Bound:
+    """A server that binds its sockets as gRPC does, and counts."""
+
+    def __init__(self, *paths: Path) -> None:
+        for path in paths:
+            path.unlink(missing_ok=True)
+            with socket.socket(socket.AF_UNIX) as bound:
+                bound.bind(str(path))
+        self.started = self.stopped = 0
+
+    def start(self) -> None:
+        self.started += 1
+
+    def stop(self, grace: float | None) -> Event:
+        assert grace is not None
+        self.stopped += 1
+        ended = Event()
+        ended.set()
+        return ended
+
+
+@pytest.fixture
+def directory() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="gkm-csi-") as made:
+        yield Path(made) / "plugin"
+
+
+class Site:
+    """Two sockets in one directory, and the servers that were made for them."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir()
+        self.sockets = (directory / "csi.sock", directory / "reg.sock")
+        self.made: list[Bound] = []
+        self.refuse = False
+        self.listening = SocketServer(self._make, self.sockets)
+        self.listening.start()
+
+    def _make(self) -> Bound:
+        if self.refuse:
+            raise ListenError("no")
+        self.made.append(Bound(*self.sockets))
+        return self.made[-1]
+
+
+def gone(site: Site) -> None:
+    site.sockets[1].unlink()
+
+
+def replaced(site: Site) -> None:
+    other = site.sockets[0].with_name("other")
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(str(other))
+    other.rename(site.sockets[0])
+
+
+def directory_gone(site: Site) -> None:
+    shutil.rmtree(site.sockets[0].parent)
+
+
+def file_instead(site: Site) -> None:
+    directory_gone(site)
+    site.sockets[0].parent.write_text("in the way")
+
+
+def link_instead(site: Site) -> None:
+    place = site.sockets[0].parent
+    directory_gone(site)
+    place.symlink_to(place)
+
+
+def test_while_all_is_in_its_place_nothing_is_done(directory: Path) -> None:
+    site = Site(directory)
+    site.listening.restore(1)
+    assert len(site.made) == 1
+
+
+@pytest.mark.parametrize("change", [gone, replaced])
+def test_what_is_not_ours_any_more_is_listened_on_anew(directory: Path, change: Callable[[Site], None]) -> None:
+    site = Site(directory)
+    change(site)
+    site.listening.restore(1)
+    assert [(one.started, one.stopped) for one in site.made] == [(1, 1), (1, 0)]
+    site.listening.restore(1)
+    assert len(site.made) == 2
+    site.listening.stop(1)
+    assert site.made[1].stopped == 1
+
+
+@pytest.mark.parametrize("change", [gone, directory_gone, file_instead, link_instead])
+def test_what_cannot_be_mended_now_is_tried_again_and_ends_nothing(
+    directory: Path, change: Callable[[Site], None]
+) -> None:
+    site = Site(directory)
+    change(site)
+    site.refuse = True
+    for _ in range(3):
+        site.listening.restore(1)
+    assert (len(site.made), site.made[0].stopped) == (1, 0)
+    if directory.is_symlink() or directory.is_file():
+        directory.unlink()
+    directory.mkdir(exist_ok=True)
+    site.refuse = False
+    site.listening.restore(1)
+    assert [(one.started, one.stopped) for one in site.made] == [(1, 1), (1, 0)]
+
+
+def make(sockets: tuple[Path, ...]) -> SocketServer:
+    services = {csi_pb2.DESCRIPTOR.services_by_name["Identity"]: IdentityService(())}
+    return SocketServer(lambda: server.make_server(services, sockets), sockets)
+
+
+def test_only_sockets_of_killed_processes_are_swept(directory: Path) -> None:
+    directory.mkdir()
+    (directory / ".gkm-directory").mkdir()
+    (directory / ".gkm-file").write_text("theirs")
+    (directory / ".gkm-link").symlink_to(directory / ".gkm-file")
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(directory / ".gkm-1.sock"))
+    running = make((directory / "csi.sock",))
+    running.start()
+    try:
+        names = sorted(path.name for path in directory.iterdir())
+        assert names == [".gkm-directory", ".gkm-file", ".gkm-link", "csi.sock"]
+        with Client(directory / "csi.sock") as client:
+            assert client.call("Probe", csi_pb2.ProbeRequest()).ready.value
+    finally:
+        running.stop(1)
+
+
+@pytest.mark.parametrize("what", ["file", "directory", "link"])
+def test_what_is_no_socket_is_never_replaced(directory: Path, what: str) -> None:
+    directory.mkdir()
+    path = directory / "csi.sock"
+    match what:
+        case "file":
+            path.write_text("theirs")
+        case "directory":
+            path.mkdir()
+        case _:
+            path.symlink_to(directory)
+    with pytest.raises(ListenError, match="no file in the way"):
+        make((path,)).start()
+    assert (path.is_symlink(), path.is_dir(), path.is_file()) == (what == "link", what != "file", what == "file")
+    assert list(directory.glob(".gkm-*")) == []
+
+
+def test_listening_anew_again_and_again_leaves_no_threads_and_no_descriptors(directory: Path) -> None:
+    paths = (directory / "csi.sock", directory / "reg.sock")
+    running = make(paths)
+    running.start()
+
+    def counted() -> tuple[int, int]:
+        return threading.active_count(), sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+    def again(times: int) -> None:
+        for _ in range(times):
+            with Client(paths[0]) as client:
+                client.call("Probe", csi_pb2.ProbeRequest())
+            paths[0].unlink()
+            running.restore(1)
+
+    try:
+        again(3)
+        threads, descriptors = counted()
+        again(20)
+        until(lambda: counted()[0] <= threads + 4 and counted()[1] <= descriptors + 8, "what is left to go")
+    finally:
+        running.stop(1)
+
+
+def test_failing_again_and_again_leaves_no_descriptors(directory: Path) -> None:
+    directory.mkdir()
+    (directory / "reg.sock").write_text("in the way")
+    running = make((directory / "csi.sock", directory / "reg.sock"))
+    counts = []
+    for _ in range(60):
+        with pytest.raises(ListenError):
+            running.start()
+        counts.append(sum(1 for _ in Path("/proc/self/fd").iterdir()))
+    assert counts[-1] <= counts[9] + 8
+
+
+def test_while_one_socket_cannot_be_made_the_other_is_answered_by_who_has_it(directory: Path) -> None:
+    paths = (directory / "csi.sock", directory / "reg.sock")
+    running = make(paths)
+    running.start()
+    paths[1].unlink()
+    paths[1].mkdir()
+    try:
+        running.restore(1)
+        with Client(paths[0]) as client:
+            assert client.call("Probe", csi_pb2.ProbeRequest()).ready.value
+        assert list(directory.glob(".gkm-*")) == []
+        paths[1].rmdir()
+        running.restore(1)
+        with Client(paths[1]) as client:
+            assert client.call("Probe", csi_pb2.ProbeRequest()).ready.value
+    finally:
+        running.stop(1)
+
+
+@pytest.mark.mounts
+def test_a_file_in_the_place_of_the_plugins_directory_ends_no_process() -> None:
+    with node_files() as files, private_namespace() as namespace, driver(files, namespace) as running:
+        place = running.socket.parent
+        shutil.rmtree(place)
+        place.write_text("in the way")
+        running.wait_for("cannot listen; trying again")
+        assert running.process.poll() is None
+        place.unlink()
+        until(running.socket.is_socket, "the socket to be back")
+        with Client(running.socket) as client:
+            assert client.call("Probe", csi_pb2.ProbeRequest()).ready.value
+
+
+@pytest.mark.mounts
+def test_a_successor_begins_when_the_last_call_has_ended_or_its_process_has() -> None:
+    with node_files() as files, private_namespace() as namespace:
+        ref = files.ready()
+        target = files.target("csi-1")
+        held = files.root / "held"
+        slow = (str(HARNESS / "held_driver.py"), "os.mkdir", "mount", str(held))
+        message = publish_message("csi-1", target, {"cacheName": ref.name})
+        with driver(files, namespace, slow) as first, Client(first.socket) as client:
+            call = threading.Thread(target=client.refused, args=("NodePublishVolume", message))
+            call.start()
+            until(held.exists, "the call to be in its step")
+            first.process.terminate()
+            with driver(files, namespace) as second:
+                assert first.process.poll() is not None
+                call.join(60)
+                with Client(second.socket) as again:
+                    again.call("NodePublishVolume", message)
+                assert len(namespace.mounts(target)) == 1
+
+
+def test_the_name_to_bind_to_is_hidden_and_beside() -> None:
+    path = listening.temporary_path(Path("/plugins/csi.sock"), 1)
+    assert (path.parent, path.name) == (Path("/plugins"), f".gkm-{os.getpid()}.1")

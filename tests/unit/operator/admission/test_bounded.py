@@ -1,0 +1,200 @@
+"""Registries that are slow at admission: bounded in time, in threads and in what one owner takes of them."""
+
+import gc
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from threading import Event, Lock, Thread
+
+import pytest
+from gkm_operator.admission import singleflight as module
+from gkm_operator.admission.singleflight import PARTS, Overloaded, SingleFlight
+from support.host.waiting import until
+
+PATIENT, SHORT = 30.0, 0.01
+A, B = ("registry a.test", "namespace a"), ("registry b.test", "namespace b")
+
+
+class Slow:
+    """Work that ends when it is told to; counts who is at it."""
+
+    def __init__(self) -> None:
+        self.go = Event()
+        self.begun = 0
+        self._lock = Lock()
+
+    def __call__(self) -> int:
+        with self._lock:
+            self.begun += 1
+        self.go.wait(30)
+        return self.begun
+
+
+@pytest.fixture
+def slow() -> Iterator[Slow]:
+    work = Slow()
+    yield work
+    work.go.set()
+
+
+class Body:
+    """What a frame held when its work failed."""
+
+
+def test_nothing_of_work_that_failed_is_left_even_before_the_garbage_collector_comes() -> None:
+    held: list[weakref.ref[Body]] = []
+
+    def fail() -> int:
+        body = Body()
+        held.append(weakref.ref(body))
+        raise ValueError("it")
+
+    bounded: SingleFlight[int] = SingleFlight(4, PATIENT, 4)
+    gc.disable()
+    try:
+        with suppress(ValueError):
+            bounded.run("x", A, fail)
+        until(lambda: held[0]() is None, "it is let go")
+    finally:
+        gc.enable()
+
+
+def asked(bounded: SingleFlight[int], what: object, owners: tuple[str, ...], work: Callable[[], int]) -> str:
+    """Return why there was no answer, or nothing."""
+    try:
+        bounded.run(what, owners, work)
+    except Overloaded as error:
+        return str(error)
+    return ""
+
+
+def test_what_is_slow_is_not_waited_for(slow: Slow) -> None:
+    assert asked(SingleFlight(4, SHORT, 4), "x", A, slow) == "its registry did not answer within 0.01 s"
+
+
+def too_late() -> int:
+    raise TimeoutError("the registry's own")
+
+
+@pytest.mark.parametrize("work", [lambda: 1 // 0, lambda: int("x"), too_late])
+def test_what_bounded_work_raises_is_raised_where_it_is_waited_for(work: Callable[[], int]) -> None:
+    bounded: SingleFlight[int] = SingleFlight(1, PATIENT, 1)
+    for _ in range(3):
+        with pytest.raises((ZeroDivisionError, ValueError, TimeoutError)):
+            bounded.run("x", A, work)
+    assert bounded.run("x", A, lambda: 7) == 7
+
+
+def test_slow_work_takes_no_more_than_its_threads(slow: Slow) -> None:
+    bounded: SingleFlight[int] = SingleFlight(3, SHORT, 100)
+    said = [asked(bounded, number, (f"registry r{number}",), slow) for number in range(5)]
+    assert ["too many registries are slow" in why for why in said] == [False] * 3 + [True] * 2
+    until(lambda: slow.begun == 3, "so many are at work")
+
+
+@pytest.mark.parametrize("shared", ["registry a.test", "namespace a"])
+def test_one_owner_takes_a_fourth_of_the_threads_and_others_find_theirs(slow: Slow, shared: str) -> None:
+    bounded: SingleFlight[int] = SingleFlight(4 * PARTS, SHORT, 100)
+    said = [asked(bounded, number, (shared, f"other {number}"), slow) for number in range(6)]
+    assert [f"too many images of {shared} are being looked at" in why for why in said] == [False] * 4 + [True] * 2
+    until(lambda: slow.begun == 4, "so many are at work")
+    assert asked(bounded, "else", B, slow) == "its registry did not answer within 0.01 s"
+    until(lambda: slow.begun == 5, "so many are at work")
+
+
+def test_who_finds_its_owners_threads_taken_gets_one_that_ends_in_time() -> None:
+    bounded: SingleFlight[None] = SingleFlight(PARTS, PATIENT, 100)
+    first, second = Slow(), Event()
+    one = Thread(target=bounded.run, args=("1", A, lambda: first() and None))
+    two = Thread(target=bounded.run, args=("2", A, second.set))
+    one.start()
+    until(lambda: first.begun, "the first is at work")
+    two.start()
+    until(lambda: bounded._callers._taken[A[0]] == 2, "the second waits")
+    assert not second.is_set()
+    first.go.set()
+    one.join(30)
+    two.join(30)
+    assert second.is_set()
+
+
+def test_what_is_under_way_is_done_once_and_all_who_wait_get_its_outcome(slow: Slow) -> None:
+    bounded: SingleFlight[int] = SingleFlight(PARTS, PATIENT, 100)
+    answers: list[int] = []
+    callers = [Thread(target=lambda: answers.append(bounded.run("x", A, slow))) for _ in range(20)]
+    for caller in callers:
+        caller.start()
+    until(lambda: bounded._callers._taken[A[0]] == 20, "all wait")
+    slow.go.set()
+    for caller in callers:
+        caller.join(30)
+    assert (answers, slow.begun) == ([1] * 20, 1)
+
+
+def test_a_failure_is_shared_too_and_nobody_tries_again_in_a_crowd() -> None:
+    bounded: SingleFlight[int] = SingleFlight(PARTS, PATIENT, 100)
+    go, begun, failures = Event(), [0], [0]
+
+    def failing() -> int:
+        begun[0] += 1
+        go.wait(30)
+        raise ConnectionError("away")
+
+    def ask() -> None:
+        try:
+            bounded.run("x", A, failing)
+        except ConnectionError:
+            failures[0] += 1
+
+    callers = [Thread(target=ask) for _ in range(20)]
+    for caller in callers:
+        caller.start()
+    until(lambda: bounded._callers._taken[A[0]] == 20, "all wait")
+    go.set()
+    for caller in callers:
+        caller.join(30)
+    assert (begun, failures) == ([1], [20])
+    assert bounded.run("x", A, lambda: 3) == 3
+
+
+def test_who_gives_up_leaves_the_work_to_those_who_come_later(slow: Slow) -> None:
+    bounded: SingleFlight[int] = SingleFlight(PARTS, SHORT, 100)
+    for _ in range(5):
+        assert "did not answer" in asked(bounded, "x", A, slow)
+    until(lambda: slow.begun == 1, "so many are at work")
+
+
+def test_of_those_who_wait_one_owner_has_no_more_than_there_is_room_left_for_others(slow: Slow) -> None:
+    bounded: SingleFlight[int] = SingleFlight(100, PATIENT, 4)
+    callers = [Thread(target=asked, args=(bounded, "x", A, slow)) for _ in range(2)]
+    for caller in callers:
+        caller.start()
+    until(lambda: bounded._callers._taken[A[0]] == 2, "both wait")
+    assert asked(bounded, "x", A, slow) == "too many images of registry a.test are being looked at"
+    assert asked(bounded, "y", B, lambda: 1) == ""
+    slow.go.set()
+    for caller in callers:
+        caller.join(30)
+    assert not any(caller.is_alive() for caller in callers)
+
+
+def test_a_thread_is_free_again_when_its_late_work_ends(slow: Slow) -> None:
+    bounded: SingleFlight[int] = SingleFlight(1, SHORT, 4)
+    assert "did not answer" in asked(bounded, "x", A, slow)
+    assert "too many" in asked(bounded, "y", B, lambda: 1)
+    slow.go.set()
+    until(lambda: not asked(bounded, "y", B, lambda: 1), "the thread is free")
+    until(lambda: not bounded._threads._taken and not bounded._under_way, "nothing is remembered of who asked")
+    assert not bounded._callers._taken
+
+
+def test_a_process_that_may_have_no_more_threads_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Refused(Thread):
+        def start(self) -> None:
+            raise RuntimeError("can't start new thread")
+
+    bounded: SingleFlight[int] = SingleFlight(1, PATIENT, 1)
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "Thread", Refused)
+        assert asked(bounded, "x", A, lambda: 1) == "no thread can be started: can't start new thread"
+    assert bounded.run("x", A, lambda: 1) == 1

@@ -1,0 +1,205 @@
+"""Certificates that somebody else makes: files that change as kubelet changes them, and cert-manager's component."""
+
+import json
+import os
+import ssl
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from gkm_operator.admission import options
+from support.cluster.certificates import Authority, Certificate
+from support.cluster.cluster import Cluster
+from support.host import pages, ports
+from support.host.processes import Process
+from support.host.waiting import until
+from support.operator.deployment import ROOT, operator, operator_command
+
+NAMESPACE = "gkm-system"
+Object = dict[str, Any]
+
+
+class Secret:
+    """A Secret as kubelet mounts it: each version a directory of its own, and one link that is moved in one step."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._versions = 0
+        directory.mkdir()
+        for name in ("tls.crt", "tls.key"):
+            (directory / name).symlink_to(f"..data/{name}")
+
+    def put(self, pair: Certificate) -> None:
+        self._versions += 1
+        version = self.directory / f"..{self._versions}"
+        pair.write(version, "tls")
+        link = self.directory / "..next"
+        link.symlink_to(version.name)
+        link.rename(self.directory / "..data")
+
+
+@dataclass
+class Site:
+    secret: Secret
+    process: Process
+    port: int
+    health: int
+
+    def serves(self, pair: Certificate) -> bool:
+        served = ssl.get_server_certificate(("127.0.0.1", self.port))
+        return served.strip() == pair.certificate.decode().strip()
+
+    def page(self, name: str) -> int:
+        return pages.fetch(f"127.0.0.1:{self.health}", name)[0]
+
+
+AUTHORITY = Authority.create()
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    secret = Secret(tmp_path / "tls")
+    secret.put(AUTHORITY.server(["127.0.0.1"]))
+    port, health = ports.free(), ports.free()
+    arguments = (
+        "admission",
+        f"--listen=127.0.0.1:{port}",
+        f"--health=127.0.0.1:{health}",
+        f"--tls-cert={secret.directory / 'tls.crt'}",
+        f"--tls-key={secret.directory / 'tls.key'}",
+        # There is no API server: with such files none is asked for.
+        f"--kubeconfig={tmp_path / 'none'}",
+    )
+    with operator(tmp_path / "process", *arguments) as process:
+        running = Site(secret, process, port, health)
+        process.ready(lambda: running.page("readyz") == 200, "it is ready")
+        yield running
+
+
+def test_files_that_kubelet_changes_are_served_without_a_restart(site: Site) -> None:
+    new = AUTHORITY.server(["127.0.0.1"])
+    site.secret.put(new)
+    assert site.serves(new)
+    assert site.page("metrics") == 200
+
+
+def test_files_that_do_not_fit_or_are_no_certificate_leave_the_old_pair_in_place(site: Site) -> None:
+    good, other = AUTHORITY.server(["127.0.0.1"]), AUTHORITY.server(["127.0.0.1"])
+    site.secret.put(good)
+    assert site.serves(good)
+    for bad in (Certificate(other.certificate, good.key), Certificate(b"", b""), Certificate(b"\x00" * 99, good.key)):
+        site.secret.put(bad)
+        assert site.serves(good)
+        assert site.page("readyz") == 200
+    site.secret.put(other)
+    assert site.serves(other)
+
+
+def test_a_process_that_ends_leaves_its_ports_and_says_nothing(site: Site) -> None:
+    site.process.stop()
+    assert site.process.popen.returncode == 0
+    assert site.page("healthz") == 0
+
+
+def test_files_that_cannot_be_used_end_the_process_with_one_line(tmp_path: Path) -> None:
+    pairs = [AUTHORITY.server(["x"]).write(tmp_path / str(number), "tls") for number in range(2)]
+    for certificate, key in ((tmp_path / "none", tmp_path / "none"), (pairs[0][0], pairs[1][1])):
+        arguments = (f"--tls-cert={certificate}", f"--tls-key={key}", "--health=127.0.0.1:0")
+        directory = tmp_path / f"process-{certificate.name}"
+        with operator(directory, "admission", "--listen=127.0.0.1:0", *arguments) as process:
+            assert until(process.popen.poll, "it ends") == 1
+            (line,) = process.log.read_text(encoding="utf-8").splitlines()
+        told = json.loads(line)
+        assert (told["event"], told["error"]) == ("ended", "CertificateUnusable")
+        assert f"{certificate} with {key}" in told["why"]
+
+
+@pytest.fixture(scope="module")
+def rendered(gkm_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> list[Object]:
+    """What a kustomization of an administrator's own comes to."""
+    directory = tmp_path_factory.mktemp("overlay")
+    where = {name: os.path.relpath(ROOT / "deploy" / name, directory) for name in ("base", "components/cert-manager")}
+    overlay = {"resources": [where["base"]], "components": [where["components/cert-manager"]]}
+    (directory / "kustomization.yaml").write_text(yaml.safe_dump(overlay), encoding="utf-8")
+    return list(yaml.safe_load_all(gkm_cluster.kubectl("kustomize", str(directory))))
+
+
+def _one(found: list[Object], kind: str, name: str) -> Object:
+    (one,) = (each for each in found if (each["kind"], each["metadata"]["name"]) == (kind, name))
+    return one
+
+
+def _in_our_namespace(found: list[Object], kind: str, name: str) -> Object:
+    one = _one(found, kind, name)
+    assert one["metadata"]["namespace"] == NAMESPACE
+    return dict(one["spec"])
+
+
+@pytest.mark.peers
+def test_with_cert_manager_every_name_fits_the_other(rendered: list[Object]) -> None:
+    (hook,) = _one(rendered, "ValidatingWebhookConfiguration", "gkm-caches")["webhooks"]
+    annotations = _one(rendered, "ValidatingWebhookConfiguration", "gkm-caches")["metadata"]["annotations"]
+    namespace, name = annotations["cert-manager.io/inject-ca-from"].split("/")
+    assert namespace == NAMESPACE
+    certificate = _in_our_namespace(rendered, "Certificate", name)
+    service = hook["clientConfig"]["service"]
+    assert _in_our_namespace(rendered, "Service", service["name"])
+    assert f"{service['name']}.{service['namespace']}.svc" in certificate["dnsNames"]
+    assert certificate["dnsNames"] == options.SERVICE_NAMES.split(",")
+
+    issuer = _in_our_namespace(rendered, "Issuer", certificate["issuerRef"]["name"])
+    (authority,) = (
+        each["spec"]
+        for each in rendered
+        if each["kind"] == "Certificate" and each["spec"]["secretName"] == issuer["ca"]["secretName"]
+    )
+    assert authority["isCA"]
+    assert authority["privateKey"]["rotationPolicy"] == "Never"
+    assert "selfSigned" in _in_our_namespace(rendered, "Issuer", authority["issuerRef"]["name"])
+
+    pod = _in_our_namespace(rendered, "Deployment", "gkm-admission")["template"]["spec"]
+    (container,) = pod["containers"]
+    (volume,) = (each for each in pod["volumes"] if each["name"] == "tls")
+    assert set(volume) == {"name", "secret"}
+    assert volume["secret"]["secretName"] == certificate["secretName"]
+    (mount,) = (each for each in container["volumeMounts"] if each["name"] == "tls")
+    for flag, file in (("--tls-cert", "tls.crt"), ("--tls-key", "tls.key")):
+        assert f"{flag}={mount['mountPath']}/{file}" in container["args"]
+
+
+@pytest.mark.peers
+def test_with_cert_manager_nothing_else_changes_and_the_webhook_has_no_rights(
+    gkm_cluster: Cluster, rendered: list[Object]
+) -> None:
+    base = list(yaml.safe_load_all(gkm_cluster.kubectl("kustomize", str(ROOT / "deploy" / "base"))))
+
+    def names(found: list[Object]) -> set[tuple[str, str]]:
+        return {(each["kind"], each["metadata"]["name"]) for each in found}
+
+    added = {(kind, name) for kind in ("Certificate", "Issuer") for name in ("gkm-ca",)}
+    added |= {("Certificate", "gkm-admission"), ("Issuer", "gkm-self-signed")}
+    assert names(rendered) - names(base) == added
+    assert names(base) - names(rendered) == {("ClusterRole", "gkm-admission"), ("ClusterRoleBinding", "gkm-admission")}
+    changed = {("Deployment", "gkm-admission"), ("ValidatingWebhookConfiguration", "gkm-caches")}
+    for each in rendered:
+        key = (each["kind"], each["metadata"]["name"])
+        if key not in added:
+            assert (each == _one(base, *key)) == (key not in changed), key
+
+
+@pytest.mark.peers
+def test_with_cert_manager_the_arguments_are_understood_and_the_api_server_takes_the_rest(
+    gkm_cluster: Cluster, rendered: list[Object], tmp_path: Path
+) -> None:
+    (container,) = _one(rendered, "Deployment", "gkm-admission")["spec"]["template"]["spec"]["containers"]
+    words = [word for word in container["args"] if not word.startswith("--config=")]
+    process = Process.start("admission", operator_command(*words, "--check-config"), tmp_path / "log")
+    assert until(lambda: process.popen.poll() is not None, "it ends")
+    assert process.log.read_text(encoding="utf-8") == "gkm-operator: the configuration is good\n"
+    ours = [each for each in rendered if not each["apiVersion"].startswith("cert-manager.io/")]
+    text = "\n---\n".join(json.dumps(each) for each in ours)
+    said = gkm_cluster.kubectl("apply", "--server-side", "--dry-run=server", "--filename=-", input=text)
+    assert len(said.splitlines()) == len(ours)

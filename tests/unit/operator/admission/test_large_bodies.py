@@ -1,0 +1,160 @@
+"""Large request bodies: a few at a time, and nothing of them is held once their connection has given way."""
+
+import gc
+import ssl
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from socket import SO_LINGER, SOL_SOCKET
+
+import pytest
+from gkm_operator.admission import large_bodies
+from gkm_operator.admission.https import http1 as messages
+from gkm_operator.admission.https import server as serving_module
+from gkm_operator.admission.https.connection import Connection
+from gkm_operator.admission.https.http1 import LARGE_BYTES, HttpConnection
+from gkm_operator.admission.https.session import HttpSession
+from support.host.waiting import until
+from support.operator.webhook import REVIEW, SECONDS, Webhook, answers, is_cut_off, is_judged, post, serving
+
+LARGE = REVIEW + b" " * LARGE_BYTES
+
+
+@contextmanager
+def one_at_a_time(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Webhook]:
+    monkeypatch.setattr(serving_module, "LIMIT", 1)
+    with serving(directory) as site:
+        yield site
+
+
+def begun(site: Webhook) -> ssl.SSLSocket:
+    """Send all of a large request but its last byte, and wait until the server reads it."""
+    peer = site.secret()
+    peer.sendall(post(LARGE)[:-1])
+    until(lambda: len(site.server._large), "the server reads it")
+    return peer
+
+
+def ended(peer: ssl.SSLSocket) -> bytes:
+    """Send the last byte, and return the beginning of the answer."""
+    peer.sendall(post(LARGE)[-1:])
+    return peer.recv(1 << 10)
+
+
+@pytest.fixture
+def without_garbage_collector() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def alive(*types: type) -> int:
+    return sum(isinstance(each, types) for each in gc.get_objects())
+
+
+def test_more_large_bodies_than_may_be_held_are_told_to_come_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(large_bodies, "WAIT_SECONDS", 0.3)
+    monkeypatch.setattr(large_bodies, "LARGE_SECONDS", 60.0)
+    with one_at_a_time(tmp_path, monkeypatch) as site, begun(site) as first:
+        told = answers(site, post(LARGE))
+        assert told.startswith(b"HTTP/1.1 503 ")
+        assert b"Retry-After: 1\r\n" in told
+        assert is_judged(site)
+        assert ended(first).startswith(b"HTTP/1.1 200 ")
+        assert answers(site, post(LARGE, "Connection: close")).startswith(b"HTTP/1.1 200 ")
+
+
+def test_a_large_body_waits_until_another_was_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(large_bodies, "LARGE_SECONDS", 60.0)
+    with one_at_a_time(tmp_path, monkeypatch) as site, begun(site) as first, site.secret() as second:
+        second.sendall(post(LARGE))
+        until(lambda: len(site.server._large._waiting), "the second waits")
+        assert ended(first).startswith(b"HTTP/1.1 200 ")
+        assert second.recv(1 << 10).startswith(b"HTTP/1.1 200 ")
+        until(lambda: not len(site.server._large), "nothing large is held")
+
+
+def test_a_large_body_that_takes_long_gives_way_to_one_that_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(large_bodies, "LARGE_SECONDS", 0.1)
+    monkeypatch.setattr(large_bodies, "WAIT_SECONDS", float(SECONDS))
+    with one_at_a_time(tmp_path, monkeypatch) as site, begun(site) as slow:
+        assert answers(site, post(LARGE, "Connection: close")).startswith(b"HTTP/1.1 200 ")
+        assert is_cut_off(slow)
+
+
+def test_a_large_body_that_takes_long_is_read_while_nobody_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(large_bodies, "LARGE_SECONDS", 0.0)
+    with one_at_a_time(tmp_path, monkeypatch) as site, begun(site) as slow:
+        assert is_judged(site)
+        assert ended(slow).startswith(b"HTTP/1.1 200 ")
+
+
+def test_whoever_waited_and_has_gone_takes_no_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(large_bodies, "LARGE_SECONDS", 60.0)
+    monkeypatch.setattr(large_bodies, "WAIT_SECONDS", 0.2)
+    with one_at_a_time(tmp_path, monkeypatch) as site, begun(site) as first:
+        with site.secret() as gone:
+            gone.sendall(post(LARGE))
+            until(lambda: len(site.server._large._waiting), "it waits")
+        until(lambda: not len(site.server._large._waiting), "it waits no more")
+        assert ended(first).startswith(b"HTTP/1.1 200 ")
+        until(lambda: not len(site.server._large), "nothing large is held")
+        assert answers(site, post(LARGE, "Connection: close")).startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.usefixtures("without_garbage_collector")
+def test_nothing_is_left_of_who_gave_way_even_before_the_garbage_collector_comes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving_module, "MAX_HELD_BYTES", 3 * LARGE_BYTES)
+    before = alive(HttpConnection, HttpSession, Connection)
+    with serving(tmp_path) as site:
+        for _ in range(5):
+            with site.secret() as larger, site.secret() as large:
+                larger.sendall(post(b" " * (2 * LARGE_BYTES))[:-1])
+                until(lambda: site.server._places.size > 2 * LARGE_BYTES, "one is held")
+                large.sendall(post(b" " * LARGE_BYTES)[:-1])
+                assert is_cut_off(larger)
+        until(lambda: alive(HttpConnection, HttpSession, Connection) == before, "nothing is left of them")
+
+
+@pytest.mark.usefixtures("without_garbage_collector")
+@pytest.mark.parametrize(
+    "sent",
+    [
+        post(REVIEW, "Connection: close"),
+        post(b"{", "Connection: close"),
+        post(b"").replace(b"Length: 0", b"Length: %d" % (messages.MAX_BODY_BYTES + 1)),
+    ],
+    ids=["good", "bad", "too long"],
+)
+def test_nothing_is_left_of_who_was_answered_even_before_the_garbage_collector_comes(
+    tmp_path: Path, sent: bytes
+) -> None:
+    before = alive(HttpConnection, HttpSession, Connection)
+    with serving(tmp_path) as site:
+        for _ in range(3):
+            with site.secret() as peer:
+                peer.sendall(sent)
+                assert peer.recv(1 << 10).startswith(b"HTTP/1.1 ")
+        until(lambda: alive(HttpConnection, HttpSession, Connection) == before, "nothing is left of them")
+
+
+@pytest.mark.usefixtures("without_garbage_collector")
+def test_nothing_is_left_of_who_reset_its_connection_even_before_the_garbage_collector_comes(tmp_path: Path) -> None:
+    before = alive(HttpConnection, HttpSession, Connection)
+    with serving(tmp_path) as site:
+        for _ in range(3):
+            peer = begun(site)
+            peer.setsockopt(SOL_SOCKET, SO_LINGER, struct.pack("ii", 1, 0))
+            peer.close()
+            until(lambda: not len(site.server._places), "it has gone")
+        until(lambda: alive(HttpConnection, HttpSession, Connection) == before, "nothing is left of them")

@@ -1,0 +1,217 @@
+"""Renewing our certificates: each step against an API in memory, with clocks that are set by hand."""
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+from cryptography import x509
+from gkm.kube.errors import ApiError
+from gkm.kube.resources import VALIDATING_WEBHOOKS
+from gkm_operator.admission.certificates.issue import make
+from gkm_operator.admission.certificates.rotation import Rotation, RotationTimes
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.host.waiting import until
+from support.kube.fake_api import FakeApi
+from support.operator.webhook_configurations import NAME, NOW, a_configuration, an_api, trusted, writes
+
+DAY = timedelta(days=1)
+
+
+@dataclass
+class Site:
+    """A rotation whose clocks are set by hand."""
+
+    directory: Path
+    api: FakeApi = field(default_factory=an_api)
+    now: datetime = NOW
+    elapsed: float = 0.0
+    terms: RotationTimes = field(default_factory=RotationTimes)
+
+    def __post_init__(self) -> None:
+        self.rotation = Rotation(self.directory, ["x"], self.terms, now=lambda: self.now, elapsed=lambda: self.elapsed)
+
+    def look(self, later: timedelta = timedelta(0), *, seconds: float = 0.0) -> None:
+        self.now += later
+        self.elapsed += seconds
+        self.rotation.check(self.api, NAME)
+
+    @property
+    def served(self) -> x509.Certificate:
+        return x509.load_pem_x509_certificate(self.rotation.files.certificate.read_bytes())
+
+    def accepted(self) -> bool:
+        """Whether a client takes what is served, if its clock is as ours and it knows what the API server knows."""
+        good = self.served.not_valid_before_utc <= self.now < self.served.not_valid_after_utc
+        return good and any(_issued(self.served, authority) for authority in trusted(self.api))
+
+
+def _issued(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
+    said = certificate.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value.key_identifier
+    return said == authority.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value.digest
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)
+
+
+def test_a_new_ca_is_trusted_first_and_served_by_when_it_has_settled(site: Site) -> None:
+    site.look()
+    first, before = site.served, trusted(site.api)
+    site.look(60 * DAY)
+    assert (site.served, len(trusted(site.api))) == (first, 2)
+    site.look(seconds=299)
+    assert site.served == first
+    site.look(seconds=1)
+    assert site.served != first
+    assert site.accepted()
+    assert before[0] in trusted(site.api)
+    site.look(59 * DAY)
+    assert writes(site.api) == 2
+
+
+def test_of_cas_that_have_expired_none_stays_over_the_years(site: Site) -> None:
+    for _ in range(40):
+        site.look(30 * DAY, seconds=300)
+        site.look(seconds=300)
+        site.look()
+        assert site.accepted()
+    assert len(trusted(site.api)) <= 3
+
+
+def test_a_ca_that_was_lost_is_told_of_again_before_it_is_served_by(site: Site) -> None:
+    site.look()
+    first = site.served
+    site.look(60 * DAY)
+    site.api.delete(VALIDATING_WEBHOOKS, NAME)
+    site.api.create(VALIDATING_WEBHOOKS, a_configuration("", ""))
+    site.look(seconds=1000)
+    assert (site.served, len(trusted(site.api))) == (first, 2)
+    site.look(seconds=60)
+    assert site.served != first
+    assert site.accepted()
+
+
+def test_while_the_api_server_is_away_the_old_pair_serves_and_one_other_is_made(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.look()
+    first = site.served
+    made = [0]
+
+    def counted(*arguments: object) -> object:
+        made[0] += 1
+        return make(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("gkm_operator.admission.certificates.rotation.certificates.make", counted)
+    site.api.fault = lambda _verb, _plural: ApiError(0, "Unreachable", "away")
+    site.now += 60 * DAY
+    for _ in range(20):
+        with pytest.raises(ApiError):
+            site.look(DAY, seconds=86400)
+    assert (site.served, made) == (first, [1])
+    site.api.fault = lambda _verb, _plural: None
+    site.look()
+    assert site.served == first
+    site.look(seconds=300)
+    assert site.served != first
+    assert site.accepted()
+
+
+def test_an_expired_certificate_is_replaced_with_the_look_that_finds_the_api_server_again(site: Site) -> None:
+    site.look()
+    site.api.fault = lambda _verb, _plural: ApiError(0, "Unreachable", "away")
+    with pytest.raises(ApiError):
+        site.look(91 * DAY)
+    site.api.fault = lambda _verb, _plural: None
+    site.look()
+    assert site.accepted()
+
+
+def test_a_disk_that_is_full_leaves_the_old_pair_and_is_tried_again(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.look()
+    first = site.served
+    site.look(60 * DAY)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("gkm_operator.admission.certificates.issue._replace", full)
+        with pytest.raises(OSError, match="No space"):
+            site.look(seconds=300)
+    assert site.served == first
+    site.look()
+    assert site.served != first
+    assert site.accepted()
+
+
+JUMPS = st.lists(st.integers(-40000, 40000).map(lambda days: days * DAY / 10), max_size=12)
+
+
+@settings(deadline=None, max_examples=30)  # each makes a dozen keys
+@given(jumps=JUMPS)
+def test_wherever_a_clock_jumps_the_next_look_serves_what_is_good_and_makes_one_pair_at_most(
+    tmp_path_factory: pytest.TempPathFactory, jumps: list[timedelta]
+) -> None:
+    site = Site(tmp_path_factory.mktemp("jumps"))
+    site.look()
+    for jump in jumps:
+        before = set(trusted(site.api))
+        site.look(jump, seconds=60)
+        assert site.accepted()
+        assert len(set(trusted(site.api)) - before) <= 1
+
+
+def test_an_early_clock_of_one_replica_takes_the_others_out_for_one_look_only(tmp_path: Path) -> None:
+    right = Site(tmp_path / "right")
+    wrong = Site(tmp_path / "wrong", api=right.api)
+    right.look()
+    wrong.look(3650 * DAY)
+    assert not right.accepted()
+    right.look()
+    assert right.accepted()
+    wrote = writes(right.api)
+    for _ in range(10):
+        wrong.look(seconds=60)
+        right.look(seconds=60)
+    assert right.accepted()
+    assert writes(right.api) == wrote
+
+
+def test_it_looks_on_whatever_the_api_server_answers(tmp_path: Path) -> None:
+    api, stop, told = FakeApi(), Event(), list[str]()
+    rotation = Rotation(tmp_path, ["x"], RotationTimes(check_seconds=0.01, retry_seconds=0.01))
+    keeper = Thread(target=rotation.run, args=(api, NAME, stop, lambda: told.append("trusted")))
+
+    def looks_on(what: str) -> None:
+        looks = len(api.calls)
+        until(lambda: len(api.calls) > looks + 2, what)
+
+    keeper.start()
+    try:
+        looks_on("there is none yet")
+        assert told == []
+        api.create(VALIDATING_WEBHOOKS, a_configuration(""))
+        until(lambda: told, "it is trusted")
+        api.delete(VALIDATING_WEBHOOKS, NAME)
+        looks_on("there is none any more")
+        api.fault = lambda _verb, _plural: ApiError(0, "Unreachable", "away")
+        looks_on("nobody answers")
+        api.fault = lambda _verb, _plural: None
+        api.create(VALIDATING_WEBHOOKS, a_configuration("", ""))
+        until(lambda: api.get(VALIDATING_WEBHOOKS, NAME)["webhooks"][1]["clientConfig"].get("caBundle"), "told again")
+        assert told == ["trusted"]
+        looks_on("all is well")
+        api.calls.clear()
+        looks_on("all is well")
+        assert {verb for verb, _, _ in api.calls} == {"get"}
+    finally:
+        stop.set()
+        keeper.join(10)
+    assert not keeper.is_alive()

@@ -1,0 +1,233 @@
+"""The HTTPS server: what it answers, its certificate, its life."""
+
+import json
+import re
+import socket
+import ssl
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from gkm_operator.admission.certificates.issue import issue
+from gkm_operator.admission.https import http1 as messages
+from gkm_operator.admission.https.certificate import ServerCertificate
+from gkm_operator.admission.https.server import AdmissionServer
+from gkm_operator.admission.https.session import HttpSession
+from gkm_operator.admission.review import ReviewRequest, ReviewResponse
+from support.host.waiting import until
+from support.operator.webhook import (
+    REVIEW,
+    Patient,
+    Webhook,
+    answers,
+    is_cut_off,
+    is_judged,
+    post,
+    serving,
+    true_judge,
+    whole,
+)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Webhook]:
+    with serving(tmp_path) as webhook:
+        yield webhook
+
+
+def test_a_review_is_answered(site: Webhook) -> None:
+    assert is_judged(site)
+
+
+def test_a_connection_is_used_again(site: Webhook) -> None:
+    connection = site.connection()
+    connection.connect()
+    first = connection.sock
+    for _ in range(5):
+        connection.request("POST", "/validate", REVIEW)
+        answer = connection.getresponse()
+        assert (answer.status, json.loads(answer.read())["response"]["allowed"]) == (200, True)
+        assert connection.sock is first
+    connection.close()
+
+
+def test_it_is_ready_when_it_is_told_so(site: Webhook) -> None:
+    assert site.ask("GET", "/healthz") == (200, b"ok\n")
+    assert site.ask("GET", "/readyz")[0] == 503
+    site.server.ready.set()
+    assert site.ask("GET", "/readyz") == (200, b"ok\n")
+    site.server.close()
+    assert not site.server.ready.is_set()
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("GET", "/validate", b"", 405),
+        ("POST", "/healthz", b"x", 405),
+        ("POST", "/", b"", 404),
+        ("HEAD", "/", b"", 404),
+        ("HEAD", "/healthz", b"", 200),
+        ("POST", "/validate", b"", 400),
+        ("POST", "/validate", b"{}", 400),
+        ("POST", "/validate", b"\x00" * 100, 400),
+    ],
+)
+def test_what_is_no_review_is_told_so(site: Webhook, method: str, path: str, body: bytes, status: int) -> None:
+    assert site.ask(method, path, body)[0] == status
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (post(b"", "Transfer-Encoding: chunked").replace(b"Content-Length: 0\r\n", b"") + b"0\r\n\r\n", 411),
+        (post(REVIEW, "Content-Length: 1"), 400),
+        (b"GET /healthz HTTP/1.1\r\n\r\n", 400),
+        (b"GET /healthz HTTP/1.1\r\nHost: x\r\nX: " + b"x" * messages.MAX_HEADER_BYTES, 431),
+        (b"nothing of the kind\r\n\r\n", 400),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 404),
+    ],
+    ids=["chunks", "two lengths", "no host", "a long head", "no HTTP", "HTTP/2"],
+)
+def test_what_cannot_be_read_is_the_last_of_its_connection(site: Webhook, sent: bytes, status: int) -> None:
+    assert answers(site, sent).startswith(b"HTTP/1.1 %d " % status)
+    assert is_judged(site)
+
+
+def test_a_body_beyond_the_bound_is_not_read_and_its_sender_still_reads_why(site: Webhook) -> None:
+    connection = site.connection()
+    connection.request("POST", "/validate", b" " * (messages.MAX_BODY_BYTES + 1))
+    assert connection.getresponse().status == 413
+    connection.close()
+
+
+def test_a_body_may_wait_for_leave_to_come(site: Webhook) -> None:
+    head, _, body = post(REVIEW, "Expect: 100-continue").partition(b"\r\n\r\n")
+    with site.secret() as peer:
+        peer.sendall(head + b"\r\n\r\n")
+        assert peer.recv(1 << 10).startswith(b"HTTP/1.1 100 ")
+        peer.sendall(body)
+        assert peer.recv(1 << 10).startswith(b"HTTP/1.1 200 ")
+
+
+def test_requests_that_come_at_once_are_answered_in_turn(site: Webhook) -> None:
+    assert answers(site, b"HEAD /healthz HTTP/1.1\r\nHost: x\r\n\r\nx y\r\n\r\n").endswith(
+        b" read: illegal request line\n"
+    )
+    told = answers(site, post(REVIEW) + b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n" + post(b"", "Connection: close"))
+    assert re.findall(rb"HTTP/1.1 (\d+)", told) == [b"200", b"200", b"400"]
+
+
+def test_a_defect_in_judging_costs_one_request(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    class Broken:
+        def review(self, request: ReviewRequest) -> ReviewResponse:
+            raise ValueError(f"a secret of {request.uid}")
+
+    with serving(tmp_path, Broken()) as site:
+        status, body = site.ask("POST", "/validate", REVIEW)
+        assert (status, b"secret" in body) == (500, False)
+        assert site.ask("GET", "/healthz")[0] == 200
+    assert [record.message for record in caplog.records if record.exc_info] == ["request not judged"]
+
+
+def test_a_defect_in_taking_a_connection_costs_one_connection(
+    site: Webhook, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(HttpSession, "start", lambda _: 1 // 0)
+        with site.plain() as peer:
+            assert is_cut_off(peer)
+    assert is_judged(site)
+    assert [record.message for record in caplog.records] == ["connection not taken"]
+
+
+def test_a_new_certificate_is_served_without_a_restart(site: Webhook) -> None:
+    old = site.issued
+    site.issued = issue(old.certificate.parent, ["127.0.0.1"])
+    assert site.ask("GET", "/healthz")[0] == 200
+    site.issued = old
+    with pytest.raises(ssl.SSLCertVerificationError):
+        site.ask("GET", "/healthz")
+
+
+def test_while_certificate_and_key_do_not_fit_the_old_pair_serves_on_and_that_is_said(
+    site: Webhook, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = issue(tmp_path / "other", ["127.0.0.1"])
+    site.issued.key.write_bytes(other.key.read_bytes())
+    assert site.ask("GET", "/healthz")[0] == 200
+    site.issued.key.unlink()
+    assert site.ask("GET", "/healthz")[0] == 200
+    assert [record.message for record in caplog.records] == ["certificate not taken"]
+
+
+def test_an_encrypted_key_is_an_error_and_no_question(tmp_path: Path) -> None:
+    issued = issue(tmp_path, ["127.0.0.1"])
+    key = serialization.load_pem_private_key(issued.key.read_bytes(), None)
+    pem, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    issued.key.write_bytes(key.private_bytes(pem, form, serialization.BestAvailableEncryption(b"x")))
+    with pytest.raises(OSError, match=r"."):
+        ServerCertificate(issued.certificate, issued.key)
+
+
+def test_closing_waits_for_who_is_judged_and_for_nobody_else(tmp_path: Path) -> None:
+    judge = Patient()
+    with (
+        serving(tmp_path, judge) as site,
+        site.secret() as judged,
+        site.secret() as idle,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        idle.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert idle.recv(1 << 10).startswith(b"HTTP/1.1 200 ")
+        judged.sendall(post(REVIEW))
+        until(lambda: judge.came, "it is judged")
+        closed = pool.submit(site.server.close)
+        assert is_cut_off(idle)
+        assert not closed.done()
+        judge.go_on.set()
+        told = whole(judged)
+        assert told.startswith(b"HTTP/1.1 200 ")
+        assert b"Connection: close\r\n" in told
+        closed.result(30)
+        with pytest.raises(ConnectionRefusedError):
+            site.plain()
+
+
+def test_closing_is_done_once_and_harms_nobody_who_was_never_started(tmp_path: Path) -> None:
+    with serving(tmp_path) as site:
+        site.server.close()
+        site.server.close()
+        unstarted = AdmissionServer(true_judge(), ("127.0.0.1", 0), site.issued.certificate, site.issued.key)
+        unstarted.close()
+        assert unstarted.port == 0
+
+
+def test_closing_frees_the_port_and_until_then_it_is_taken(site: Webhook) -> None:
+    address = ("127.0.0.1", site.server.port)
+    again = AdmissionServer(true_judge(), address, site.issued.certificate, site.issued.key)
+    with pytest.raises(OSError, match=r"in use"):
+        again.start()
+    site.server.close()
+    again.start()
+    again.close()
+
+
+def test_without_a_host_every_address_is_served(site: Webhook) -> None:
+    server = AdmissionServer(true_judge(), ("", 0), site.issued.certificate, site.issued.key)
+    server.start()
+    try:
+        assert Webhook(server, site.issued).ask("GET", "/healthz")[0] == 200
+    finally:
+        server.close()
+
+
+def test_who_leaves_in_the_middle_harms_nobody(site: Webhook) -> None:
+    for sent in (b"", b"POST /validate HTTP/1.1\r\n", post(REVIEW)[:-1], post(REVIEW)):
+        with site.secret() as peer:
+            peer.sendall(sent)
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    assert is_judged(site)
+    until(lambda: not site.server._places, "nobody is left")

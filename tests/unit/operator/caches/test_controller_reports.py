@@ -1,0 +1,128 @@
+"""What the controller tells, once, and in whose turn: lost answers, silent API servers, namespaces, new leaders."""
+
+from collections.abc import Iterator
+from threading import Event, Thread
+from typing import Any
+
+import pytest
+from gkm.kube.errors import ApiError
+from gkm.kube.resources import (
+    EVENTS,
+    GKMCACHES,
+    Resource,
+)
+from support.host.waiting import until
+from support.operator.controller import IMAGE, SOON, Site
+from support.operator.images import DIGEST
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    made = Site()
+    yield made
+    made.stop.set()
+    made.controller.close()
+
+
+def test_transitions_are_told_once(site: Site) -> None:
+    site.create()
+    site.run()
+    site.until_verified()
+    site.quiet()
+    site.restart()
+    site.quiet()
+    assert told(site) == ["CosignSuccess"]
+
+
+def told(site: Site) -> list[str]:
+    return [entry.value["reason"] for page in site.api.list_pages(EVENTS) for entry in page.entries]
+
+
+def test_a_write_whose_answer_is_lost_is_told_all_the_same(site: Site) -> None:
+    real = site.api.apply
+    lost: list[Any] = []
+
+    def apply(*arguments: Any, **more: Any) -> Any:  # noqa: ANN401 -- as apply takes it
+        answer = real(*arguments, **more)
+        if not lost:
+            lost.append(answer)
+            raise ApiError(0, "Unreachable", "the answer is lost")
+        return answer
+
+    site.api.apply = apply  # type: ignore[method-assign]
+    site.controller.status._backoff = SOON
+    site.create()
+    site.run()
+    until(lambda: told(site) == ["CosignSuccess"], "it is told")
+    site.quiet()
+    assert told(site) == ["CosignSuccess"]
+    assert not site.controller._untold
+
+
+def test_an_api_server_that_takes_no_event_holds_up_no_new_leader(site: Site) -> None:
+    site.create()
+    site.run()
+    site.until_verified()
+    site.quiet()
+    site.controller.close()
+    site.controller = site.new()
+    asked, go = Event(), Event()
+    site.api.delete(EVENTS, next(iter(site.api.list_pages(EVENTS))).entries[0].name, "a")
+    real = site.api.create
+
+    def create(resource: Resource[Any], value: Any) -> Any:  # noqa: ANN401 -- as create takes it
+        if resource is EVENTS:
+            asked.set()
+            assert go.wait(30)
+        return real(resource, value)
+
+    site.api.create = create  # type: ignore[method-assign]
+    assert site.controller.watch(site.stop)
+    leading = Thread(target=site.controller.work)
+    leading.start()
+    leading.join(10)
+    held = leading.is_alive()
+    assert asked.wait(10)
+    go.set()
+    assert not held
+    until(lambda: told(site) == ["CosignSuccess"], "what its predecessor did not tell is told")
+
+
+def test_a_namespace_of_many_caches_holds_up_no_status_of_another(site: Site) -> None:
+    names = [f"x{number}" for number in range(30)]
+    for name in names:
+        site.create(name)
+    site.create("y", IMAGE, "b")
+    site.run()
+    until(lambda: site.api.get(GKMCACHES, "y", "b").status.resolved_digest, "all are looked at")
+    site.quiet()
+    site.controller.close()
+    site.report("n", {name: {"state": "Ready", "digest": DIGEST} for name in names})
+    site.report("n", {"y": {"state": "Ready", "digest": DIGEST}}, "b")
+    site.controller = site.new()
+    assert site.controller.watch(site.stop)
+    site.api.calls.clear()
+    site.controller.work()
+    until(lambda: site.writes() == 31, "all are written")
+    written = [name for verb, plural, name in site.api.calls if (verb, plural) == ("apply", GKMCACHES.plural)]
+    assert "y" in written[:6]
+
+
+def test_who_takes_over_after_days_spreads_its_looks_as_after_a_start(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.create()
+    site.create("y")
+    site.run()
+    site.until_verified()
+    site.until_verified(name="y")
+    site.quiet()
+    site.controller.close()
+    site.controller = site.new()
+    assert site.controller.watch(site.stop)
+    assert not len(site.controller.verification.queue)
+    places: list[float] = []
+    monkeypatch.setattr(site.controller.verification.queue, "add", lambda _, after=0.0: places.append(after))
+    site.controller.work()
+    assert len(places) == 2
+    assert max(places) > 0

@@ -1,0 +1,296 @@
+"""Images are verified again: on a schedule, when files change, after a start; "cannot say" changes nothing."""
+
+from pathlib import Path
+
+import pytest
+from gkm.api.config import ConfigInvalid, Policy, Verification, parse_verification
+from gkm.api.errors import GKMError, Reason
+from gkm.images.signatures.verify import Verdict
+from gkm_operator.caches.nodes.totals import CacheSummary
+from gkm_operator.caches.throttling.event_budget import BURST, REFILL_SECONDS, EventBudget
+from gkm_operator.caches.verification.policy_files import PolicyFileWatcher
+from gkm_operator.caches.verification.queue import VerificationQueue as Queue
+from gkm_operator.caches.verification.recheck import PER_SECOND, RateLimiter, RecheckSchedule
+from support.operator.images import AWAY, DIGEST, GOOD, OFF, UNKNOWN, UNSIGNED, WARNED, FakeImages
+from support.operator.verdicts import IMAGE, KEY, PINNED, Place
+
+HOURS = 3600.0
+GONE = GKMError(Reason.NOT_FOUND, "no such manifest")
+CLOSED = GKMError(Reason.UNAUTHORIZED, "closed")
+AWAY_BUT_ALLOWED = Verdict(verified=None, allowed=True, reason=Reason.REGISTRY_UNAVAILABLE, message="away")
+
+
+@pytest.fixture
+def place() -> Place:
+    made = Place(PINNED, RecheckSchedule(6 * HOURS))
+    made.look()
+    assert made.verified.status == "True"
+    made.told.clear()
+    return made
+
+
+def test_a_verified_image_is_verified_again_on_its_interval_and_not_before(place: Place) -> None:
+    asked = len(place.images.asked)
+    left = place.look()
+    assert isinstance(left, float)
+    assert 5.4 * HOURS <= left <= 6.6 * HOURS
+    assert len(place.images.asked) == asked
+    place.now += left
+    place.look()
+    assert place.images.asked[asked:] == [("verify", IMAGE, DIGEST, "a"), ("size", IMAGE, DIGEST)]
+
+
+def test_without_an_interval_it_is_never_verified_again() -> None:
+    place = Place(PINNED, RecheckSchedule(0))
+    assert place.look() is None
+    asked = len(place.images.asked)
+    place.now += 1e9
+    assert place.look() is None
+    assert len(place.images.asked) == asked
+
+
+def test_a_revoked_signature_shows_and_is_told_once(place: Place) -> None:
+    place.images.verdicts[DIGEST] = UNSIGNED
+    for _ in range(3):
+        place.now += 10 * HOURS
+        place.look()
+        place.restart()
+    assert (place.verified.status, place.verified.reason) == ("False", "SignatureMissing")
+    assert place.reasons() == [("Warning", "SignatureMissing")]
+
+
+def test_what_is_signed_again_is_good_again(place: Place) -> None:
+    place.images.verdicts[DIGEST] = UNSIGNED
+    place.now += 10 * HOURS
+    place.look()
+    place.images.verdicts[DIGEST] = GOOD
+    place.look()
+    assert place.reasons() == [("Warning", "SignatureMissing"), ("Normal", "CosignSuccess")]
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("standing", [GOOD, UNSIGNED, WARNED, OFF])
+@pytest.mark.parametrize("answer", [UNKNOWN, AWAY, CLOSED])
+def test_what_cannot_be_said_changes_no_verdict(
+    standing: Verdict,
+    answer: Verdict | GKMError,
+    restarted: bool,  # noqa: FBT001 -- a parameter
+) -> None:
+    place = Place(PINNED, RecheckSchedule(HOURS))
+    place.images.verdicts[DIGEST] = standing
+    place.look()
+    before = place.status
+    place.told.clear()
+    place.images.verdicts[DIGEST] = answer
+    place.now += 10 * HOURS
+    if restarted:
+        place.restart()
+    assert isinstance(place.look(), str)
+    assert (place.status, place.told) == (before, [])
+
+
+@pytest.mark.parametrize("answer", [UNSIGNED, GONE])
+def test_an_image_that_has_gone_from_its_registry_is_no_revocation(place: Place, answer: Verdict | GKMError) -> None:
+    before = place.status
+    place.images.verdicts[DIGEST] = answer
+    place.images.sizes = {DIGEST: GONE}
+    place.now += 10 * HOURS
+    assert isinstance(place.look(), str)
+    assert (place.status, place.told) == (before, [])
+
+
+def test_who_cannot_say_whether_an_image_has_gone_revokes_nothing(place: Place) -> None:
+    before = place.status
+    place.images.verdicts[DIGEST] = UNSIGNED
+    place.images.sizes = {DIGEST: AWAY}
+    place.now += 10 * HOURS
+    assert place.look() == f"{AWAY.reason}: {AWAY}"
+    assert (place.status, place.told) == (before, [])
+
+
+def test_credentials_that_cannot_be_read_change_no_verdict(place: Place) -> None:
+    before = place.status
+    place.restart()
+    place.images.closed = CLOSED
+    assert isinstance(place.look(), str)
+    assert (place.status, place.told) == (before, [])
+
+
+def test_a_registry_that_is_away_where_verification_only_warns_leaves_a_good_verdict(place: Place) -> None:
+    place.images.verdicts[DIGEST] = AWAY_BUT_ALLOWED
+    place.now += 10 * HOURS
+    place.look()
+    assert place.verified.reason == "CosignSuccess"
+
+
+def test_a_mode_that_lets_pass_what_was_refused_does_so_also_while_the_registry_is_away(place: Place) -> None:
+    place.images.verdicts[DIGEST] = UNSIGNED
+    place.now += 10 * HOURS
+    place.look()
+    place.images.verdicts[DIGEST] = AWAY_BUT_ALLOWED
+    place.look()
+    assert (place.verified.status, place.verified.reason) == ("True", "NotRequired")
+
+
+def test_a_verdict_on_another_image_is_none_on_this_one(place: Place) -> None:
+    place.images.digests["registry.test/team/cache:2"] = AWAY
+    place.spec(image="registry.test/team/cache:2")
+    place.look()
+    assert (place.verified.status, place.verified.reason) == ("Unknown", "RegistryUnavailable")
+
+
+def test_a_change_that_was_acted_on_is_observed_also_where_the_verdict_stands(place: Place) -> None:
+    place.images.verdicts[DIGEST] = AWAY
+    place.spec(image_pull_secrets=[])
+    place.restart()
+    place.look()
+    assert (place.status.observed_generation, place.verified.status) == (2, "True")
+
+
+def test_ready_is_told_when_it_begins_and_when_it_ends(place: Place) -> None:
+    for summary in (
+        CacheSummary(2, 1),
+        CacheSummary(2, 2),
+        CacheSummary(3, 2),
+        CacheSummary(3, 3),
+        CacheSummary(3, 2, 1, 0, {"NoGPU": ["n"]}),
+    ):
+        place.summary = summary
+        place.write()
+        place.restart()
+    assert place.reasons() == [
+        ("Normal", "AllNodesReady"),
+        ("Normal", "NodesPending"),
+        ("Normal", "AllNodesReady"),
+        ("Warning", "NodesFailed"),
+    ]
+
+
+def test_what_stands_waits_for_its_turn_after_a_start_and_what_has_no_answer_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    place = Place(PINNED)
+    places: list[float] = []
+    place.look()
+    place.restart()
+    monkeypatch.setattr(place.verification.queue, "add", lambda _, after=0.0: places.append(after))
+    for _ in range(3):
+        place.verification.changed(KEY, None, place.cache)
+    place.verification.changed(KEY, None, Place(PINNED).cache)
+    assert places == pytest.approx([0.0, 1 / PER_SECOND, 2 / PER_SECOND, 0.0])
+
+
+def test_a_pace_gives_places_and_forgets_the_past() -> None:
+    now = [0.0]
+    pace = RateLimiter(10.0, lambda: now[0])
+    assert [pace.reserve() for _ in range(3)] == pytest.approx([0.0, 0.1, 0.2])
+    now[0] = 100.0
+    assert [pace.reserve() for _ in range(2)] == pytest.approx([0.0, 0.1])
+
+
+class Files:
+    """A mounted ConfigMap as kubelet makes it: a link to a link to a directory that is exchanged as a whole."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._count = 0
+        self.path = root / "key.pem"
+        self.write("one")
+        self.path.symlink_to(Path("..data") / "key.pem")
+
+    def write(self, key: str) -> None:
+        self._count += 1
+        made = self._root / f"..{self._count}"
+        made.mkdir()
+        (made / "key.pem").write_text(key)
+        link = self._root / "..tmp"
+        link.symlink_to(made.name)
+        link.rename(self._root / "..data")
+
+
+def test_a_file_that_changed_is_noticed_by_its_content(tmp_path: Path) -> None:
+    mounted, noticed = Files(tmp_path), []
+    files = PolicyFileWatcher([str(mounted.path)], lambda: noticed.append(1))
+    files.look()
+    mounted.write("one")
+    files.look()
+    assert noticed == []
+    mounted.write("two")
+    files.look()
+    files.look()
+    assert len(noticed) == 1
+    mounted.path.unlink()
+    files.look()
+    assert len(noticed) == 2
+
+
+def test_what_changed_before_the_first_look_is_noticed_too(tmp_path: Path) -> None:
+    mounted, noticed = Files(tmp_path), []
+    files = PolicyFileWatcher([str(mounted.path)], lambda: noticed.append(1))
+    mounted.write("two")
+    files.look()
+    assert noticed == [1]
+
+
+def test_a_file_of_a_policy_that_changes_has_every_image_verified_again(tmp_path: Path) -> None:
+    mounted = Files(tmp_path)
+    again = RecheckSchedule.of(Verification(policies=[Policy(keys=[str(mounted.path)])]))
+    assert again.files == (str(mounted.path),)
+    place = Place(PINNED, again)
+    place.look()
+    place.images.verdicts[DIGEST] = UNSIGNED
+    place.look()
+    assert place.verified.status == "True"
+    mounted.write("two")
+    place.verification.files.look()
+    assert len(place.verification.queue) == 1
+    place.look()
+    assert place.verified.status == "False"
+
+
+def test_a_file_that_changes_during_the_first_look_has_the_image_verified_again() -> None:
+    place = Place(PINNED, RecheckSchedule(6 * HOURS))
+    judge = place.images.verify
+
+    def changed(image: str, digest: str, namespace: str | None) -> Verdict:
+        verdict = judge(image, digest, namespace)
+        place.verification.recheck_all()
+        return verdict
+
+    place.images.verify = changed  # type: ignore[method-assign]
+    assert place.look() == 0
+    place.images.verify = judge  # type: ignore[method-assign]
+    place.images.verdicts[DIGEST] = UNSIGNED
+    place.look()
+    assert place.verified.status == "False"
+
+
+def test_where_nothing_is_verified_nothing_is_verified_again() -> None:
+    assert RecheckSchedule.of(Verification(mode="off", policies=[Policy(keys=["/key.pem"])])) == RecheckSchedule()
+
+
+@pytest.mark.parametrize("text", ["recheckInterval: 5", "recheckInterval: -1", "whenRevoked: panic"])
+def test_what_cannot_be_configured_is_refused_with_its_key(text: str) -> None:
+    with pytest.raises(ConfigInvalid, match=text.partition(":")[0]):
+        parse_verification(text)
+
+
+def test_an_interval_of_zero_is_never() -> None:
+    assert RecheckSchedule.of(parse_verification("recheckInterval: 0")).seconds == 0
+
+
+def test_an_object_may_be_told_of_so_often_and_then_rarely() -> None:
+    now = [0.0]
+    allowance = EventBudget(lambda: now[0])
+    assert [allowance.spend("u") for _ in range(BURST + 2)] == [True] * BURST + [False] * 2
+    assert allowance.spend("other")
+    now[0] += REFILL_SECONDS
+    assert [allowance.spend("u") for _ in range(2)] == [True, False]
+
+
+def test_a_look_at_an_object_that_was_deleted_meanwhile_is_forgotten() -> None:
+    place = Place(PINNED)
+    objects = [place.cache, None]
+    queue = Queue(FakeImages({IMAGE: DIGEST}, {DIGEST: GOOD}), lambda _: objects.pop(0), lambda _: None)
+    queue.verify(KEY)
+    assert queue.outcome(place.cache) is None

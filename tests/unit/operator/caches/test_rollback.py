@@ -1,0 +1,201 @@
+"""Track does not follow a tag back to an older signed image: a signature has no end, who may push can show it again."""
+
+import json
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from gkm.api.caches import UpdatePolicy
+from gkm.api.config import Config, Policy, Registries, RegistryHost
+from gkm.api.config import Verification as Demand
+from gkm.images.reference import Reference
+from gkm.images.registries import push
+from gkm.images.registries.registry import Registry as Client
+from gkm.images.registries.transport import Limits
+from gkm_operator.caches.age import Age, older
+from gkm_operator.caches.verification.queue import VerificationQueue
+from gkm_operator.caches.verification.recheck import RecheckSchedule
+from gkm_operator.images import CheckedImages
+from msgspec import structs
+from support.images.archives import cache_image
+from support.operator.verdicts import TRACKED, Place
+from support.registry.faults import status
+from support.registry.push import Target
+from support.registry.server import Registry
+from support.sigstore.key_signatures import SigningKey, push_bundle, sign_bundle
+from support.sigstore.keyless import Service
+from support.sigstore.services import Sigstore
+
+CREATED = "org.opencontainers.image.created"
+NOW = datetime.now(UTC).replace(microsecond=0)
+HOUR = timedelta(hours=1)
+OLD, NEW = NOW - 2 * HOUR, NOW - HOUR
+
+
+class Scene:
+    """A repository with one tag, a key that signs, and a cache that tracks the tag. `later` is the next look."""
+
+    def __init__(self, real: Registry, root: Path) -> None:
+        self.real = real
+        self.key, self.sigstore = SigningKey(), Sigstore()
+        self.target = Target(real.host, "team/cache")
+        self.hosts = Registries(hosts={real.host: RegistryHost(plain_http=True)})
+        self.client = Client(self.hosts)
+        self.tag = f"{self.target}:1"
+        key = self.key.public_pem.decode()
+        policy = Policy(keys=[key], trusted_root=str(self.sigstore.write_trusted_root(root)))
+        self.demand = Demand(policies=[policy])
+        self.place = Place(TRACKED)
+        self.place.cache = structs.replace(
+            self.place.cache, spec=structs.replace(self.place.cache.spec, image=self.tag)
+        )
+        self.restart()
+
+    def restart(self) -> None:
+        self.place.verification = VerificationQueue(
+            CheckedImages.of(Config(self.demand, self.hosts), Limits(1.0, 0.5, 3.0), None),
+            lambda _: self.place.cache,
+            lambda _: None,
+            again=RecheckSchedule.of(self.demand),
+            clock=lambda: self.place.now,
+        )
+
+    def push(self, title: str, created: datetime | None = None, signed: datetime | None = None) -> str:
+        """Push a signed image under the tag; return its digest."""
+        digest = push.image(self.client, Reference.parse(self.tag), cache_image(title))
+        if created is not None:
+            manifest = json.loads(self.target.get(f"manifests/{digest}")[1])
+            manifest["annotations"] = {CREATED: created.isoformat().replace("+00:00", "Z")}
+            digest = str(self.target.manifest(manifest, "1")["digest"])
+        if signed is None:
+            sign_bundle(self.target, digest, self.key)
+        else:
+            self._log_at(digest, signed)
+        return digest
+
+    def _log_at(self, digest: str, signed: datetime) -> None:
+        rekor = self.sigstore.rekor
+        add = rekor.add
+        rekor.add = lambda body, kind: add(body, kind, at=int(signed.timestamp()))  # type: ignore[method-assign, assignment, misc]
+        try:
+            push_bundle(self.target, digest, Service(self.sigstore).bundle(digest, self.key))
+        finally:
+            rekor.add = add  # type: ignore[method-assign]
+
+    def retag(self, digest: str) -> None:
+        self.target.manifest(self.target.get(f"manifests/{digest}")[1], "1")
+
+    def later(self) -> str:
+        """Look at the tag again; return the digest that the cache stands for then."""
+        self.place.now += 3600
+        self.place.look()
+        return str(self.place.status.resolved_digest)
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    with Registry.start() as real:
+        yield Scene(real, tmp_path)
+
+
+Push = Callable[[Scene, str, datetime | None], str]
+
+
+def by_annotation(scene: Scene, title: str, time: datetime | None) -> str:
+    return scene.push(title, created=time)
+
+
+def by_log(scene: Scene, title: str, time: datetime | None) -> str:
+    return scene.push(title, signed=time)
+
+
+ways = pytest.mark.parametrize(
+    ("push_at", "word"), [(by_annotation, "created"), (by_log, "signed")], ids=["annotation", "log"]
+)
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["running", "restarted"])
+@ways
+def test_a_tag_that_goes_back_is_not_followed(scene: Scene, push_at: Push, word: str, *, restarted: bool) -> None:
+    old = push_at(scene, "old", OLD)
+    assert scene.later() == old
+    new = push_at(scene, "new", NEW)
+    assert scene.later() == new
+    scene.retag(old)
+    if restarted:
+        scene.restart()
+    assert [scene.later() for _ in range(3)] == [new, new, new]
+    verified = scene.place.verified
+    assert (verified.status, verified.reason) == ("True", "UpdateRefused")
+    assert f"it was {word} {OLD:%Y-%m-%dT%H:%M:%SZ}, the present one {NEW:%Y-%m-%dT%H:%M:%SZ}" in verified.message
+    assert "set updatePolicy.allowRollback to follow it" in verified.message
+
+
+@ways
+def test_what_the_registry_has_lost_meanwhile_changes_nothing(scene: Scene, push_at: Push, word: str) -> None:
+    old = push_at(scene, "old", OLD)
+    new = push_at(scene, "new", NEW)
+    assert scene.later() == new
+    scene.retag(old)
+    scene.real.misbehave(status(f"/manifests/{new}", 404))
+    assert scene.later() == new
+    assert getattr(scene.place.status, f"image_{word}") == f"{NEW:%Y-%m-%dT%H:%M:%SZ}"
+
+
+@pytest.mark.parametrize(("code", "reason"), [(404, "UpdateRefused"), (503, "CosignSuccess")])
+def test_an_image_that_hides_its_age_is_not_followed(scene: Scene, code: int, reason: str) -> None:
+    old, new = scene.push("old", OLD), scene.push("new", NEW)
+    assert scene.later() == new
+    scene.retag(old)
+    config = json.loads(scene.target.get(f"manifests/{old}")[1])["config"]["digest"]
+    scene.real.misbehave(status(f"/blobs/{config}", code))
+    assert scene.later() == new
+    assert (scene.place.verified.status, scene.place.verified.reason) == ("True", reason)
+    scene.real.behave()
+    assert scene.later() == new
+
+
+@ways
+def test_with_allow_rollback_it_is_followed(scene: Scene, push_at: Push, word: str) -> None:
+    del word
+    old, new = push_at(scene, "old", OLD), push_at(scene, "new", NEW)
+    assert scene.later() == new
+    scene.place.spec(update_policy=UpdatePolicy("Track", "15m", allow_rollback=True))
+    scene.retag(old)
+    assert scene.later() == old
+
+
+def test_where_nothing_tells_the_tag_is_followed(scene: Scene) -> None:
+    old, new = scene.push("old"), scene.push("new")
+    assert scene.later() == new
+    scene.retag(old)
+    assert scene.later() == old
+
+
+def test_an_annotation_goes_before_the_log(scene: Scene) -> None:
+    first = scene.push("first", created=OLD, signed=NEW)
+    assert scene.later() == first
+    second = scene.push("second", created=NEW, signed=OLD)
+    assert scene.later() == second
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "says"),
+    [
+        (Age(), Age(), ""),
+        (Age(OLD), Age(), ""),
+        (Age(), Age(NEW), ""),
+        (Age(NEW), Age(OLD), ""),
+        (Age(OLD), Age(OLD), ""),
+        (Age(OLD), Age(NEW), "it was created "),
+        (Age(OLD, OLD), Age(OLD, NEW), "it was signed "),
+        (Age(NEW, OLD), Age(OLD, NEW), ""),
+        (Age(signed=OLD), Age(created=NEW), ""),
+        (Age(signed=NEW, readable=False), Age(created=OLD), "it cannot be read"),
+        (Age(signed=NEW, readable=False), Age(signed=OLD), ""),
+    ],
+)
+def test_only_times_of_one_kind_are_compared(new: Age, old: Age, says: str) -> None:
+    assert older(new, old).startswith(says)
+    assert bool(older(new, old)) is bool(says)

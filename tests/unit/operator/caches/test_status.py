@@ -1,0 +1,313 @@
+"""What the status of a cache says, for every outcome of its image and every sum of its nodes."""
+
+from typing import Any
+
+import pytest
+from gkm.api.caches import CacheSpec, CacheStatus, ClusterGKMCache, GKMCache, LocalObjectReference, verified_digest
+from gkm.api.errors import GKMError, Reason
+from gkm.api.meta import Condition, ObjectMeta
+from gkm.images.signatures.verify import Verdict
+from gkm_operator.caches.events import events_of, regarding
+from gkm_operator.caches.nodes.totals import CacheSummary
+from gkm_operator.caches.outcome import Outcome, Standing, check_image, error_outcome, verdict_outcome
+from gkm_operator.caches.status import apply_configuration, desired_status, resolved_digest
+from gkm_operator.images import Claims
+from msgspec import structs
+from support.operator.images import AWAY, DIGEST, GOOD, OFF, OTHER, UNKNOWN, UNSIGNED, WARNED, FakeImages
+
+IMAGE = "registry.test/team/cache:1"
+THEN, NOW = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
+NOBODY = CacheSummary()
+UNFIT, FULL = {"ArchitectureMismatch": ["n"]}, {"DiskFull": ["m"]}
+AWAY_BUT_ALLOWED = Verdict(verified=None, allowed=True, reason=Reason.REGISTRY_UNAVAILABLE, message="away")
+
+
+def cache(status: CacheStatus | None = None, image: str = IMAGE, generation: int = 1) -> GKMCache:
+    meta = ObjectMeta(name="x", namespace="a", uid="u", generation=generation)
+    return GKMCache(meta, CacheSpec(image), status or CacheStatus())
+
+
+def settled(summary: CacheSummary = NOBODY) -> CacheStatus:
+    """Return the status of a cache whose image was good."""
+    status = desired_status(cache(), verdict_outcome(IMAGE, DIGEST, GOOD, Claims(7)), summary, THEN)
+    assert status
+    return status
+
+
+def shown(status: CacheStatus, kind: str) -> tuple[str, str]:
+    condition = status.condition(kind)
+    assert condition
+    return condition.status, condition.reason
+
+
+@pytest.mark.parametrize(
+    ("verdict", "status", "reason", "settled"),
+    [
+        (GOOD, "True", "CosignSuccess", True),
+        (UNSIGNED, "False", "SignatureMissing", False),
+        (UNKNOWN, "Unknown", "RegistryUnavailable", False),
+        (WARNED, "True", "NotRequired", True),
+        (AWAY_BUT_ALLOWED, "True", "NotRequired", False),
+        (OFF, "True", "NotRequired", True),
+    ],
+)
+def test_the_verdict_becomes_a_condition(verdict: Verdict, status: str, reason: str, settled: bool) -> None:  # noqa: FBT001
+    outcome = verdict_outcome(IMAGE, DIGEST, verdict, Claims(7))
+    assert (outcome.status, outcome.reason, outcome.settled) == (status, reason, settled)
+    assert outcome.message == verdict.message
+
+
+@pytest.mark.parametrize(
+    ("reason", "status"),
+    [
+        (Reason.REGISTRY_UNAVAILABLE, "Unknown"),
+        (Reason.UNAUTHORIZED, "Unknown"),
+        (Reason.NOT_FOUND, "False"),
+        (Reason.NOT_ALLOWED, "False"),
+        (Reason.INVALID_REFERENCE, "False"),
+    ],
+)
+def test_an_error_becomes_a_condition_and_is_tried_again(reason: Reason, status: str) -> None:
+    outcome = error_outcome(IMAGE, None, GKMError(reason, "what"))
+    assert (outcome.status, outcome.reason, outcome.settled) == (status, reason, False)
+
+
+def test_an_image_is_resolved_once_and_verified_each_time() -> None:
+    images = FakeImages({IMAGE: OTHER}, {DIGEST: GOOD}, {DIGEST: 7})
+    assert check_image(images, cache(), Standing(DIGEST)) == Outcome(
+        IMAGE, DIGEST, "True", Reason.COSIGN_SUCCESS, GOOD.message, 7
+    )
+    assert [call[0] for call in images.asked] == ["verify", "size"]
+    assert check_image(images, cache(), None).digest == OTHER
+
+
+def test_the_registry_is_asked_with_the_secrets_that_the_cache_names() -> None:
+    images = FakeImages({IMAGE: OTHER}, {OTHER: GOOD})
+    private = cache()
+    private = structs.replace(
+        private, spec=structs.replace(private.spec, image_pull_secrets=[LocalObjectReference("pull")])
+    )
+    assert check_image(images, private, None).status == "True"
+    assert images.asked[0] == ("opened for", IMAGE, "a", "pull")
+
+
+def test_secrets_that_cannot_be_read_leave_the_question_open() -> None:
+    outcome = check_image(
+        FakeImages(closed=GKMError(Reason.UNAUTHORIZED, "Secret a/pull does not exist")), cache(), None
+    )
+    assert (outcome.status, outcome.reason, outcome.settled) == ("Unknown", Reason.UNAUTHORIZED, False)
+
+
+def test_what_was_resolved_stays_when_the_registry_fails_after_it() -> None:
+    outcome = check_image(FakeImages({IMAGE: DIGEST}, {DIGEST: AWAY}), cache(), None)
+    assert (outcome.digest, outcome.status) == (DIGEST, "Unknown")
+
+
+@pytest.mark.parametrize(
+    ("error", "settled"), [(AWAY, False), (GKMError(Reason.METADATA_MISSING, "no cache image"), True)]
+)
+def test_a_size_that_cannot_be_read_refutes_no_signature(error: GKMError, settled: bool) -> None:  # noqa: FBT001
+    outcome = check_image(FakeImages({IMAGE: DIGEST}, {DIGEST: GOOD}, {DIGEST: error}), cache(), None)
+    assert (outcome.status, outcome.size_bytes, outcome.settled) == ("True", 0, settled)
+
+
+def test_a_new_cache_gets_everything_at_once() -> None:
+    status = settled(CacheSummary(total=3, ready=1, failed=1, pods=2, failures={"NoGPU": ["n"]}))
+    assert (status.image, status.resolved_digest, status.size_bytes) == (IMAGE, DIGEST, 7)
+    assert (status.total_nodes, status.ready_nodes, status.failed_nodes, status.pods_using) == (3, 1, 1, 2)
+    assert (status.ready, status.failed_node_conditions) == ("1/3", {"NoGPU": ["n"]})
+    assert (status.observed_generation, status.last_updated) == (1, THEN)
+    assert [condition.type for condition in status.conditions] == ["Error", "Ready", "Verified"]
+    assert all(condition.observed_generation == 1 for condition in status.conditions)
+    assert verified_digest(cache(status)) == DIGEST
+
+
+@pytest.mark.parametrize(
+    ("summary", "ready", "error"),
+    [
+        (NOBODY, ("False", "NoMatchingNodes"), "False"),
+        (CacheSummary(total=2, ready=2), ("True", "AllNodesReady"), "False"),
+        (CacheSummary(total=2, ready=1), ("False", "NodesPending"), "False"),
+        (CacheSummary(total=2, ready=1, failed=1, failures=FULL), ("False", "NodesFailed"), "True"),
+        (CacheSummary(total=3, ready=1, failed=1, failures=FULL), ("False", "NodesFailed"), "True"),
+        (CacheSummary(total=2, failed=2, failures=UNFIT | FULL, incompatible=1), ("False", "NodesFailed"), "True"),
+        (CacheSummary(total=2, failed=2, failures=UNFIT, incompatible=2), ("False", "NodesIncompatible"), "True"),
+        (
+            CacheSummary(total=3, ready=1, failed=2, failures=UNFIT, incompatible=2),
+            ("False", "NodesIncompatible"),
+            "True",
+        ),
+        (CacheSummary(total=3, failed=2, failures=UNFIT, incompatible=2), ("False", "NodesPending"), "True"),
+    ],
+)
+def test_sums_become_conditions(summary: CacheSummary, ready: tuple[str, str], error: str) -> None:
+    status = settled(summary)
+    assert shown(status, "Ready") == ready
+    assert shown(status, "Error") == (error, {"True": "NodeFailuresPresent", "False": "NoFailures"}[error])
+
+
+@pytest.mark.parametrize(
+    ("selector", "labels"),
+    [
+        ({"b": "2", "a": "1"}, "a=1, b=2"),
+        (dict.fromkeys("edcba", "v"), "a=v, b=v, c=v and 2 more"),
+        ({"a": "\x1b]0;owned\a"}, r"a=\x1b]0;owned\x07"),
+    ],
+)
+def test_a_cache_that_no_node_reports_says_which_nodes_would(selector: dict[str, str], labels: str) -> None:
+    selecting = structs.replace(cache(), spec=CacheSpec(IMAGE, node_selector=selector))
+    status = desired_status(selecting, verdict_outcome(IMAGE, DIGEST, GOOD, Claims(7)), NOBODY, THEN)
+    assert status
+    assert shown(status, "Ready") == ("False", "NoMatchingNodes")
+    condition = status.condition("Ready")
+    assert condition
+    would = f"every node with a running agent and the labels of nodeSelector ({labels}) would"
+    assert condition.message == f"no node reports this cache: {would}"
+    every = settled().condition("Ready")
+    assert every
+    assert every.message == "no node reports this cache: every node with a GPU and a running agent would"
+
+
+def test_without_a_good_verdict_nothing_is_ready() -> None:
+    status = desired_status(
+        cache(), verdict_outcome(IMAGE, DIGEST, UNSIGNED, Claims(0)), CacheSummary(total=1, ready=1), NOW
+    )
+    assert status
+    assert shown(status, "Ready") == ("False", "NotVerified")
+    assert verified_digest(cache(status)) is None
+
+
+def test_nothing_is_written_when_nothing_changed() -> None:
+    status = settled()
+    assert desired_status(cache(status), verdict_outcome(IMAGE, DIGEST, GOOD, Claims(7)), NOBODY, NOW) == status
+
+
+def test_times_move_with_what_they_are_about() -> None:
+    status = desired_status(
+        cache(settled()), verdict_outcome(IMAGE, DIGEST, GOOD, Claims(7)), CacheSummary(total=1, pods=1), NOW
+    )
+    assert status
+    assert status.last_updated == NOW
+    times = {condition.type: condition.last_transition_time for condition in status.conditions}
+    assert times == {"Verified": THEN, "Error": THEN, "Ready": THEN}
+    changed = desired_status(
+        cache(status), verdict_outcome(IMAGE, DIGEST, UNSIGNED, Claims(0)), CacheSummary(total=1, pods=1), NOW
+    )
+    assert changed
+    verified = changed.condition("Verified")
+    assert verified
+    assert verified.last_transition_time == NOW
+
+
+def test_after_a_restart_the_verdict_that_stands_stands_until_there_is_another() -> None:
+    status = desired_status(cache(settled()), None, CacheSummary(total=1, ready=1), NOW)
+    assert status
+    assert shown(status, "Verified") == ("True", "CosignSuccess")
+    assert status.ready == "1/1"
+
+
+def test_nothing_is_said_of_an_image_that_nobody_looked_at() -> None:
+    assert desired_status(cache(), None, NOBODY, NOW) is None
+    moved = cache(settled(), image="registry.test/other:2", generation=2)
+    assert desired_status(moved, None, NOBODY, NOW) is None
+    assert desired_status(moved, verdict_outcome(IMAGE, DIGEST, GOOD, Claims(7)), NOBODY, NOW) is None
+
+
+def test_an_old_digest_is_never_taken_for_the_new_image() -> None:
+    moved = cache(settled(), image="registry.test/other:2", generation=2)
+    outcome = error_outcome("registry.test/other:2", None, AWAY)
+    assert resolved_digest(moved, outcome) is None
+    status = desired_status(moved, outcome, NOBODY, NOW)
+    assert status
+    assert (status.image, status.resolved_digest) == (IMAGE, DIGEST)
+    assert (status.observed_generation, shown(status, "Verified")) == (2, ("Unknown", "RegistryUnavailable"))
+    assert verified_digest(cache(status, image="registry.test/other:2")) is None
+
+
+def test_the_pinned_digest_is_that_of_the_present_image() -> None:
+    good = verdict_outcome(IMAGE, OTHER, GOOD, Claims(7))
+    assert resolved_digest(cache(), None) is None
+    assert resolved_digest(cache(), good) == OTHER
+    assert resolved_digest(cache(settled()), None) == DIGEST
+    assert resolved_digest(cache(settled(), image="other"), good) is None
+
+
+def test_a_known_size_survives_a_look_that_found_none() -> None:
+    status = desired_status(cache(settled()), verdict_outcome(IMAGE, DIGEST, GOOD, Claims(0)), NOBODY, NOW)
+    assert status
+    assert status.size_bytes == 7
+
+
+def test_zeros_are_written_out_and_names_are_whole() -> None:
+    written = apply_configuration(cache(), settled())
+    assert (written["apiVersion"], written["kind"]) == ("gkm.io/v1alpha1", "GKMCache")
+    assert written["metadata"] == {"name": "x", "namespace": "a"}
+    zeros = {name: written["status"][name] for name in ("totalNodes", "readyNodes", "failedNodes", "podsUsing")}
+    assert set(zeros.values()) == {0}
+    assert "spec" not in written
+    cluster = ClusterGKMCache(ObjectMeta(name="x"), CacheSpec(IMAGE))
+    assert apply_configuration(cluster, settled())["metadata"] == {"name": "x"}
+
+
+def test_a_status_counts_for_the_object_that_it_was_made_from() -> None:
+    found = cache()
+    found = structs.replace(found, metadata=structs.replace(found.metadata, resource_version="41"))
+    assert apply_configuration(found, settled())["metadata"]["resourceVersion"] == "41"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "words"),
+    [(1, ("0 of 1 node is ready", "1 node failed")), (2, ("0 of 2 nodes are ready", "2 nodes failed"))],
+)
+def test_sentences_agree_with_their_numbers(nodes: int, words: tuple[str, str]) -> None:
+    status = settled(CacheSummary(total=nodes, failed=nodes, failures=FULL))
+    said = [condition.message for kind in ("Ready", "Error") if (condition := status.condition(kind))]
+    assert [text.startswith(begins) for text, begins in zip(said, words, strict=True)] == [True, True]
+
+
+def of_nodes(**counts: Any) -> CacheStatus:  # noqa: ANN401 -- as Summary takes them
+    return settled(CacheSummary(**counts))
+
+
+PENDING = {"total": 2}
+ONE_UNFIT = {"total": 2, "failed": 1, "failures": UNFIT, "incompatible": 1}
+ALL_UNFIT = {"total": 2, "failed": 2, "failures": UNFIT, "incompatible": 2}
+ONE_FAILED = {"total": 2, "ready": 1, "failed": 1, "failures": FULL}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "news"),
+    [
+        (None, ALL_UNFIT, ["NodesIncompatible"]),
+        (PENDING, ALL_UNFIT, ["NodesIncompatible"]),
+        (PENDING, ONE_UNFIT, ["NodeFailuresPresent"]),
+        (ONE_UNFIT, ALL_UNFIT, ["NodesIncompatible"]),
+        (PENDING, ONE_FAILED, ["NodesFailed"]),
+        ({"total": 2, "ready": 2}, ONE_FAILED, ["NodesFailed"]),
+        (ALL_UNFIT, ALL_UNFIT, []),
+        (ALL_UNFIT, ALL_UNFIT | {"total": 3, "failed": 3, "incompatible": 3}, []),
+        (ALL_UNFIT, PENDING, []),
+    ],
+)
+def test_that_nodes_fail_is_told_once_as_a_warning(
+    before: dict[str, Any] | None, after: dict[str, Any], news: list[str]
+) -> None:
+    old = of_nodes(**before) if before is not None else structs.replace(settled(), conditions=settled().conditions[2:])
+    said = list(events_of(old, of_nodes(**after)))
+    assert [one.reason for one in said] == news
+    assert {one.kind for one in said} <= {"Warning"}
+    assert all("ArchitectureMismatch" in one.note or "DiskFull" in one.note for one in said)
+
+
+def shows(status: str, reason: str, message: str = "message") -> CacheStatus:
+    return CacheStatus(conditions=[Condition("Verified", status, reason, message, THEN)])
+
+
+def test_only_a_changed_verdict_is_told() -> None:
+    good, bad = shows("True", "CosignSuccess"), shows("False", "SignatureInvalid")
+    assert not list(events_of(CacheStatus(), CacheStatus()))
+    assert not list(events_of(good, shows("True", "CosignSuccess", "other words")))
+    (first,), (second,) = events_of(CacheStatus(), good), events_of(good, bad)
+    assert (first.kind, first.reason) == ("Normal", "CosignSuccess")
+    assert (second.kind, second.reason, second.note) == ("Warning", "SignatureInvalid", "message")
+    assert regarding(cache()).kind == "GKMCache"

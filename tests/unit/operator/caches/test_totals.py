@@ -1,0 +1,154 @@
+"""What nodes report, summed by differences; and what an agent may say, bounded."""
+
+import pytest
+from gkm_operator.caches.nodes.fleet import Fleet
+from gkm_operator.caches.nodes.reports import (
+    MAX_CACHES,
+    NodeCache,
+    NodeReport,
+    report_of,
+    reports_of,
+)
+from gkm_operator.caches.nodes.totals import MAX_REASONS, CacheKey, CacheSummary
+from support.operator.images import DIGEST, OTHER
+from support.operator.nodes import a_report
+
+KEY = CacheKey("a", "x")
+READY = {"state": "Ready", "digest": DIGEST}
+FAILED = {"state": "Failed", "digest": DIGEST, "reason": "DiskFull"}
+
+
+def a_fleet(*nodes: str) -> Fleet:
+    """Return a fleet of Nodes that are Ready."""
+    fleet = Fleet()
+    for name in nodes:
+        fleet.node(name, ready=True)
+    return fleet
+
+
+def test_a_node_contributes_by_state() -> None:
+    parts = reports_of(
+        a_report(
+            "n",
+            {
+                "ready": READY | {"pods": [{"name": "p"}, {"name": "q"}]},
+                "pending": {"state": "Pending"},
+                "failed": FAILED,
+                "unfit": {"state": "Incompatible", "incompatibleGPUs": [{"ids": [0], "reason": "NoGPU"}]},
+                "mute": {"state": "Failed"},
+                "strange": {"state": "ready", "digest": DIGEST, "reason": "DiskFull"},
+            },
+        )
+    )
+    assert parts == {
+        "ready": NodeReport(DIGEST, ready=True, failure="", pods=2),
+        "pending": NodeReport("", ready=False, failure="", pods=0),
+        "failed": NodeReport(DIGEST, ready=False, failure="DiskFull", pods=0),
+        "unfit": NodeReport("", ready=False, failure="NoGPU", pods=0, incompatible=True),
+        "mute": NodeReport("", ready=False, failure="Failed", pods=0),
+        "strange": NodeReport(DIGEST, ready=False, failure="", pods=0),
+    }
+    assert reports_of(None) == {}
+
+
+def test_nodes_that_are_alike_share_their_contribution() -> None:
+    assert report_of(NodeCache("Ready", DIGEST)) is report_of(NodeCache("Ready", DIGEST))
+
+
+@pytest.mark.parametrize("reason", ["PTXTooNew", "X", "A" * 64])
+def test_a_reason_that_is_a_word_is_kept(reason: str) -> None:
+    assert report_of(NodeCache("Failed", reason=reason)).failure == reason
+
+
+@pytest.mark.parametrize("reason", ["diskFull", "Disk full", "Disk\n", "A" * 65, "Ünfit", "7Dwarfs", "a.b"])
+def test_a_reason_that_is_no_word_is_not_repeated(reason: str) -> None:
+    assert report_of(NodeCache("Failed", reason=reason)).failure == "Unknown"
+
+
+def test_of_too_many_caches_the_first_by_name_count() -> None:
+    caches = {f"x-{number:05}": READY for number in range(MAX_CACHES + 1)}
+    backwards = dict(reversed(caches.items()))
+    parts = reports_of(a_report("n", backwards))
+    assert len(parts) == MAX_CACHES
+    assert f"x-{MAX_CACHES:05}" not in parts
+    assert parts == reports_of(a_report("n", caches))
+
+
+def test_a_change_names_the_caches_whose_sums_it_changed() -> None:
+    fleet = a_fleet("n")
+    both, one = a_report("n", {"x": READY, "y": {"state": "Pending"}}), a_report("n", {"x": READY})
+    assert fleet.reported(None, both) == {KEY, CacheKey("a", "y")}
+    assert fleet.reported(both, one) == {CacheKey("a", "y")}
+    assert fleet.reported(one, a_report("n", {"x": READY | {"message": "again"}})) == set()
+    assert fleet.reported(None, a_report("n", {"x": READY}, None)) == {CacheKey("", "x")}
+    assert fleet.summary(KEY, DIGEST) == CacheSummary(total=1, ready=1)
+    assert fleet.summary(CacheKey("b", "x"), DIGEST) == CacheSummary()
+
+
+def test_a_node_with_the_old_digest_is_not_ready_for_the_new() -> None:
+    fleet = a_fleet("n")
+    fleet.reported(None, a_report("n", {"x": READY}))
+    assert fleet.summary(KEY, OTHER) == CacheSummary(total=1)
+    assert fleet.summary(KEY, None) == CacheSummary(total=1)
+
+
+def test_a_failure_counts_for_its_digest_and_one_before_any_digest_for_all() -> None:
+    fleet = a_fleet("old", "now", "early")
+    for name, digest in (("old", OTHER), ("now", DIGEST), ("early", None)):
+        fleet.reported(None, a_report(name, {"x": FAILED | {"digest": digest}}))
+    assert fleet.summary(KEY, DIGEST).failures == {"DiskFull": ["early", "now"]}
+    assert fleet.summary(KEY, None).failures == {"DiskFull": ["early"]}
+
+
+def test_of_nodes_that_failed_those_that_the_cache_does_not_fit_are_counted() -> None:
+    fleet = a_fleet("old", "now", "early", "failed")
+    unfit = {"state": "Incompatible", "reason": "ArchitectureMismatch"}
+    for name, digest in (("old", OTHER), ("now", DIGEST), ("early", None)):
+        fleet.reported(None, a_report(name, {"x": unfit | {"digest": digest}}))
+    fleet.reported(None, a_report("failed", {"x": FAILED}))
+    assert (fleet.summary(KEY, DIGEST).failed, fleet.summary(KEY, DIGEST).incompatible) == (3, 2)
+    fleet.reported(a_report("now", {"x": unfit | {"digest": DIGEST}}), a_report("now", {"x": READY}))
+    assert (fleet.summary(KEY, DIGEST).failed, fleet.summary(KEY, DIGEST).incompatible) == (2, 1)
+
+
+def test_at_most_twenty_nodes_are_named_by_reason() -> None:
+    names = [f"node-{number:02}" for number in range(25)]
+    fleet = a_fleet(*names)
+    for name in reversed(names):
+        fleet.reported(None, a_report(name, {"x": FAILED}))
+    summary = fleet.summary(KEY, DIGEST)
+    assert summary.failed == 25
+    assert summary.failures == {"DiskFull": [*names[:20], "and 5 more"]}
+
+
+def test_reasons_that_few_nodes_invent_do_not_push_out_what_many_say() -> None:
+    liars = [f"liar-{number:02}" for number in range(MAX_REASONS + 8)]
+    fleet = a_fleet("n1", "n2", *liars)
+    for name in ("n1", "n2"):
+        fleet.reported(None, a_report(name, {"x": FAILED | {"reason": "ZoneDown"}}))
+    for name in liars:
+        fleet.reported(None, a_report(name, {"x": FAILED | {"reason": "A" + name[-2:]}}))
+    fleet.reported(None, a_report("liar-99", {"x": FAILED}))  # of no Node: counted nowhere
+    summary = fleet.summary(KEY, DIGEST)
+    assert summary.failed == 2 + len(liars)
+    assert len(summary.failures) == MAX_REASONS
+    assert summary.failures["ZoneDown"] == ["n1", "n2"]
+    assert summary.failures["Other"] == liars[MAX_REASONS - 2 :]
+    assert list(summary.failures) == sorted(summary.failures)
+
+
+def test_the_word_for_the_rest_may_be_somebodys_reason_too() -> None:
+    names = [f"n-{number:02}" for number in range(MAX_REASONS + 1)]
+    fleet = a_fleet(*names, "o1", "o2")
+    for name in names:
+        fleet.reported(None, a_report(name, {"x": FAILED | {"reason": "R" + name[-2:]}}))
+    for name in ("o1", "o2"):
+        fleet.reported(None, a_report(name, {"x": FAILED | {"reason": "Other"}}))
+    failures = fleet.summary(KEY, DIGEST).failures
+    assert len(failures) <= MAX_REASONS
+    assert {"o1", "o2"} < set(failures["Other"])
+    assert sorted(name for named in failures.values() for name in named) == sorted([*names, "o1", "o2"])
+
+
+def test_a_cache_is_called_what_every_process_calls_it() -> None:
+    assert (str(KEY), str(CacheKey("", "x"))) == ("GKMCache a/x", "ClusterGKMCache x")

@@ -1,0 +1,189 @@
+"""Runs are planned, planned again, refused and let expire, against an API in memory."""
+
+from collections.abc import Iterator
+
+import pytest
+from support.host.waiting import until
+from support.operator.plans import NAMESPACE, PODS, RAW_RUNS, PlansSite, claims, given_twice, gpu_node
+
+
+@pytest.fixture
+def site() -> Iterator[PlansSite]:
+    made = PlansSite()
+    yield made
+    made.controller.close()
+
+
+def test_a_run_gets_a_plan_and_the_status_follows_it(site: PlansSite) -> None:
+    site.rack("d1")
+    site.rack("d2", 2)
+    site.ask("r", 32)
+    site.controller.work()
+    status = site.until("r", "Planned", "r-1")
+    assert (status["gpus"], status["domains"], status["observedGeneration"]) == (32, 1, 1)
+    plan = site.plan("r-1")
+    assert claims(plan) == {f"d1-n{number}": 8 for number in range(4)}
+    owner = plan["metadata"]["ownerReferences"][0]
+    uid = site.api.get(RAW_RUNS, "r", NAMESPACE)["metadata"]["uid"]
+    assert owner == {
+        "apiVersion": "gkm.io/v1alpha1",
+        "kind": "Run",
+        "name": "r",
+        "uid": uid,
+        "controller": True,
+        "blockOwnerDeletion": False,
+    }
+    assert plan["spec"]["metrics"]["fragmentation"]["largestGroup"] == 16
+    until(lambda: site.events() == [("r", "Planned")], "it is told once")
+
+
+def test_two_runs_share_no_gpu_and_the_one_that_finds_none_is_told_why(site: PlansSite) -> None:
+    site.rack("d1")
+    site.ask("first", 16, priority=1)
+    site.ask("second", 16)
+    site.ask("third", 16)
+    site.controller.work()
+    site.until("first", "Planned")
+    site.until("second", "Planned")
+    status = site.until("third", "DoesNotFit")
+    assert given_twice(site.plans(), {f"d1-n{number}": 8 for number in range(4)}) == {}
+    assert status["bindingLevel"] == "node"
+    assert status["largestFeasibleGroups"] == 0
+    assert "no node has 8 GPUs free" in site.planned("third")[2]
+    until(lambda: ("third", "DoesNotFit") in site.events(), "it is told")
+
+
+def test_the_higher_priority_has_the_last_gpus(site: PlansSite) -> None:
+    site.rack("d1", 2)
+    site.ask("a", 16)
+    site.ask("b", 16, priority=5)
+    site.controller.work()
+    site.until("b", "Planned")
+    site.until("a", "DoesNotFit")
+
+
+def test_a_refusal_says_what_would_make_it_fit(site: PlansSite) -> None:
+    site.rack("d1", 2)
+    site.rack("d2", 2)
+    site.ask("r", 32, allowCrossGroupSpread=False)
+    site.controller.work()
+    site.until("r", "DoesNotFit")
+    until(lambda: bool(site.status("r").get("fixes")), "fixes are found")
+    kinds = {fix["kind"] for fix in site.status("r")["fixes"]}
+    assert "spread" in kinds
+
+
+def test_what_does_not_fit_is_planned_when_gpus_come(site: PlansSite) -> None:
+    site.rack("d1", 1)
+    site.ask("r", 16)
+    site.controller.work()
+    site.until("r", "DoesNotFit")
+    site.rack("d2", 2)
+    assert site.until("r", "Planned", "r-1").get("bindingLevel") is None
+
+
+def test_pods_with_the_label_take_over_what_is_held(site: PlansSite) -> None:
+    site.rack("d1", 4)
+    site.ask("r", 16)
+    site.controller.work()
+    site.until("r", "Planned")
+    for number, node in enumerate(sorted(claims(site.plan("r-1")))):
+        site.pod(f"p{number}", node, 8, "r")
+    site.ask("next", 16)
+    site.until("next", "Planned")
+    assert not claims(site.plan("r-1")).keys() & claims(site.plan("next-1")).keys()
+
+
+def test_a_malleable_run_is_made_smaller(site: PlansSite) -> None:
+    site.rack("d1", 3)
+    site.ask("r", 32, groupGPUs=8, malleability={"stepGPUs": 8, "minGPUs": 8})
+    site.controller.work()
+    assert site.until("r", "Planned")["gpus"] == 24
+    assert "24 of 32 GPUs" in site.planned("r")[2]
+
+
+def test_a_run_that_is_made_again_under_its_name_follows_no_plan_of_the_former(site: PlansSite) -> None:
+    site.rack("d1", 2)
+    site.ask("r", 16)
+    site.controller.work()
+    site.until("r", "Planned", "r-1")
+    site.api.delete(RAW_RUNS, "r", NAMESPACE)
+    site.ask("r", 16)
+    site.until("r", "Planned", "r-2")
+
+
+def test_a_plan_whose_status_was_not_written_is_adopted(site: PlansSite) -> None:
+    site.rack("d1", 4)
+    site.ask("r", 16)
+    site.controller.work()
+    site.until("r", "Planned", "r-1")
+    site.controller.close()
+    site.api.apply(
+        RAW_RUNS,
+        {
+            "apiVersion": "gkm.io/v1alpha1",
+            "kind": "Run",
+            "metadata": {"name": "r", "namespace": NAMESPACE},
+            "status": {},
+        },
+        field_manager="gkm-operator",
+        subresource="status",
+    )
+    assert site.planned("r") == ("", "", "")
+    site.restart()
+    site.until("r", "Planned", "r-1")
+    assert len(everything_named(site, "r-")) == 1
+
+
+def test_a_flavor_that_no_node_has_is_told_with_those_that_there_are(site: PlansSite) -> None:
+    site.rack("d1", 2)
+    site.nodes(gpu_node("g", "d9", 4, gpu__flavor="gb200"))
+    site.ask("r", 16, flavor="h20")
+    site.controller.work()
+    site.until("r", "DoesNotFit")
+    assert site.planned("r")[2] == "no node has flavor h20; there are h100 (2 nodes), gb200 (1 node)"
+
+
+def test_nodes_that_contradict_one_another_are_told(site: PlansSite) -> None:
+    site.nodes(gpu_node("a", "d1", block="b1"), gpu_node("b", "d1", block="b2"))
+    site.ask("r", 16)
+    site.controller.work()
+    site.until("r", "LabelsInvalid")
+    assert "2 nodes of flavor h100, all set aside: 2 DomainInSeveralBlocks" in site.planned("r")[2]
+
+
+def test_a_node_that_cannot_be_read_is_set_aside_and_stops_nobody(site: PlansSite) -> None:
+    site.rack("d1", 2)
+    wrong = gpu_node("wrong", "d2")
+    wrong["spec"]["taints"] = "none"
+    site.nodes(wrong)
+    site.ask("r", 16)
+    site.controller.work()
+    site.until("r", "Planned")
+
+
+def test_a_pod_of_which_nobody_knows_what_it_takes_sets_its_node_aside(site: PlansSite) -> None:
+    site.rack("d1", 2)
+    site.pod("p", "d1-n0", 8)
+    site.api.merge(PODS, "p", {"spec": {"containers": [{}] * 5000}}, NAMESPACE)
+    site.ask("r", 16)
+    site.controller.work()
+    site.until("r", "DoesNotFit")
+    assert "1 PodInvalid" in site.planned("r")[2]
+
+
+def everything_named(site: PlansSite, begins: str) -> list[str]:
+    return [plan["metadata"]["name"] for plan in site.plans() if plan["metadata"]["name"].startswith(begins)]
+
+
+def test_the_plan_of_a_run_that_cannot_be_read_holds_what_it_held(site: PlansSite) -> None:
+    site.rack("d1", 2)
+    site.ask("r", 16)
+    site.controller.work()
+    site.until("r", "Planned", "r-1")
+    site.controller.close()
+    site.change("r", {"spec": {"gpus": "many"}})
+    site.restart()
+    site.ask("other", 16)
+    site.until("other", "DoesNotFit")
+    assert [plan["metadata"]["name"] for plan in site.plans()] == ["r-1"]

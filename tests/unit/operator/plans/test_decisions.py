@@ -1,0 +1,135 @@
+"""What is decided about a run: the table of docs/design/plans.md."""
+
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from gkm_operator.plans.planning.decisions import CurrentPlan, RunAction, decide, node_loss_message
+from gkm_operator.plans.state.objects import AGAIN, WatchedRun
+from gkm_operator.plans.state.plan_index import PlanRecord
+from gkm_operator.plans.state.request_hash import replan_annotation, request_hash
+from support.operator.plans import run
+from support.operator.plans_made import NOW, a_plan, a_run
+
+
+def standing(plan: PlanRecord, **known: object) -> CurrentPlan:
+    return CurrentPlan(plan, **({"lost": {}} | known))  # type: ignore[arg-type]
+
+
+def plan_for(one: WatchedRun, **fields: Any) -> PlanRecord:  # noqa: ANN401 -- those of a_plan
+    return a_plan(asked=request_hash(one.spec), **fields)
+
+
+def test_a_run_without_a_plan_is_planned() -> None:
+    assert decide(a_run(), None, NOW).act is RunAction.AFRESH
+
+
+@pytest.mark.parametrize("with_plan", [True, False])
+def test_a_run_that_is_being_deleted_is_left_alone(with_plan: bool) -> None:  # noqa: FBT001 -- a parameter
+    one = a_run(deletionTimestamp="2026-01-01T00:00:00Z")
+    assert decide(one, standing(plan_for(one)) if with_plan else None, NOW).act is RunAction.NOTHING
+
+
+def test_a_plan_for_what_is_asked_is_kept() -> None:
+    one = a_run()
+    assert decide(one, standing(plan_for(one)), NOW).act is RunAction.KEEP
+
+
+@pytest.mark.parametrize(("runs", "act"), [(False, RunAction.EXPIRE), (True, RunAction.KEEP)])
+def test_a_plan_expires_unless_pods_run(runs: bool, act: RunAction) -> None:  # noqa: FBT001 -- a parameter
+    one = a_run()
+    assert decide(one, standing(plan_for(one, expires=NOW), runs=runs), NOW).act is act
+
+
+def test_it_expires_when_its_time_has_come_and_no_second_before() -> None:
+    one = a_run()
+    plan = plan_for(one, expires=NOW)
+    assert decide(one, standing(plan), NOW - timedelta(seconds=1)).act is RunAction.KEEP
+    assert decide(one, standing(plan), NOW).act is RunAction.EXPIRE
+
+
+@pytest.mark.parametrize(("runs", "act"), [(False, RunAction.AFRESH), (True, RunAction.AGAIN)])
+def test_an_annotation_with_another_value_asks_for_a_plan(runs: bool, act: RunAction) -> None:  # noqa: FBT001 -- a parameter
+    one = a_run(annotations={AGAIN: "2"})
+    assert decide(one, standing(plan_for(one, again="1"), runs=runs), NOW).act is act
+    assert decide(one, standing(plan_for(one, again="2"), runs=runs), NOW).act is RunAction.KEEP
+
+
+def test_an_annotation_that_is_taken_away_asks_for_nothing() -> None:
+    one = a_run()
+    assert decide(one, standing(plan_for(one, again="1")), NOW).act is RunAction.KEEP
+
+
+def test_an_expired_run_is_planned_afresh_when_it_changes_or_asks() -> None:
+    changed, wanted = a_run(gpus=64), a_run(annotations={AGAIN: "1"})
+    old = a_plan(asked=request_hash(a_run().spec), expires=NOW)
+    assert decide(changed, standing(old), NOW).act is RunAction.AFRESH
+    assert decide(wanted, standing(old), NOW).act is RunAction.AFRESH
+
+
+def test_what_changed_is_planned_again_with_what_can_stay() -> None:
+    assert decide(a_run(gpus=64), standing(plan_for(a_run())), NOW).act is RunAction.AGAIN
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("flavor", "gb200"),
+        ("gpus", 64),
+        ("gpusPerPod", 4),
+        ("groupGPUs", 8),
+        ("spares", 1),
+        ("allowCrossGroupSpread", False),
+        ("policy", "least-waste"),
+        ("selector", {"region": "r"}),
+        ("tolerations", []),
+        ("scopes", [{"name": "s", "maxGPUs": 64}]),
+        ("malleability", {"stepGPUs": 8, "minGPUs": 8}),
+    ],
+)
+def test_all_that_a_plan_is_made_of_is_asked_for(field: str, value: Any) -> None:  # noqa: ANN401 -- JSON
+    assert request_hash(a_run(**{field: value}).spec) != request_hash(a_run().spec)
+
+
+@pytest.mark.parametrize(("field", "value"), [("priority", 9), ("labels", {"a": "b"})])
+def test_what_is_for_others_is_not(field: str, value: Any) -> None:  # noqa: ANN401 -- JSON
+    assert request_hash(a_run(**{field: value}).spec) == request_hash(a_run().spec)
+
+
+def test_labels_in_another_order_ask_for_the_same() -> None:
+    one, other = ({"labels": dict(pairs)} for pairs in ([("a", "1"), ("b", "2")], [("b", "2"), ("a", "1")]))
+    assert request_hash(a_run(selector=one).spec) == request_hash(a_run(selector=other).spec)
+
+
+def test_a_plan_that_lost_its_annotation_is_told_by_the_generation() -> None:
+    one = a_run()
+    assert decide(one, standing(a_plan(asked="", generation=1)), NOW).act is RunAction.KEEP
+    assert decide(one, standing(a_plan(asked="", generation=7)), NOW).act is RunAction.AGAIN
+
+
+def test_nodes_that_are_lost_and_gpus_that_another_has_are_reasons() -> None:
+    one = a_run()
+    lost = decide(one, standing(plan_for(one), lost={"n1": "it is cordoned"}), NOW)
+    assert (lost.act, lost.why) == (RunAction.AGAIN, "lost node n1 (it is cordoned)")
+    taken = decide(one, standing(plan_for(one), taken="GPUs of node n1 were given to another run as well"), NOW)
+    assert (taken.act, taken.why) == (RunAction.AGAIN, "GPUs of node n1 were given to another run as well")
+
+
+def test_of_many_nodes_a_few_are_named() -> None:
+    assert node_loss_message({f"n{number}": "gone" for number in range(9)}) == (
+        "lost nodes n0 (gone), n1 (gone), n2 (gone) and 6 more"
+    )
+
+
+def test_a_long_annotation_is_known_by_its_hash() -> None:
+    long = replan_annotation(a_run(annotations={AGAIN: "x" * 200_000}))
+    assert long.startswith("sha256-")
+    assert len(long) <= 63
+    assert long != replan_annotation(a_run(annotations={AGAIN: "x" * 200_001}))
+
+
+def test_a_run_is_read_without_what_matters_to_nobody() -> None:
+    meta = {"annotations": {"kubectl.kubernetes.io/last-applied-configuration": "x" * 1000, AGAIN: "1"}}
+    read = msgspec.convert(run("r", 16) | {"metadata": {"name": "r", "namespace": "a"} | meta}, WatchedRun)
+    assert read.metadata.annotations == {AGAIN: "1"}

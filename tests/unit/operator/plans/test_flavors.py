@@ -1,0 +1,85 @@
+"""The flavors that there are stand in a ConfigMap, written by the leader and on change only."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+from gkm.kube.resources import NODES
+from gkm_operator.caches.nodes.liveness import WatchedNode
+from gkm_operator.caches.nodes.watcher import NodeWatcher
+from gkm_operator.plans.write import flavors
+from gkm_operator.plans.write.flavors import MAX_FLAVORS, FlavorCounts
+from support.host.waiting import until
+from support.operator.nodes import kube_node
+from support.operator.plans import PlansSite, gpu_node
+
+KEYS = ("gpu.flavor", "second.flavor")
+
+
+FLAVORED = flavors.nodes(KEYS)
+
+
+def read(node: dict[str, Any]) -> WatchedNode:
+    return msgspec.json.decode(msgspec.json.encode(node), type=FLAVORED.type)
+
+
+@pytest.fixture
+def site() -> Iterator[PlansSite]:
+    made = PlansSite()
+    yield made
+    made.controller.close()
+
+
+def test_a_node_keeps_one_label_and_whether_it_is_ready() -> None:
+    node = read(gpu_node("n", "d", second__flavor="other"))
+    assert isinstance(node.metadata, flavors.FlavoredMeta)
+    assert node.metadata.labels == {"gpu.flavor": "H100"}
+    assert node.ready
+    assert read(kube_node("n")) == read(kube_node("n") | {"spec": {"podCIDR": "10.0.0.0/8"}})
+
+
+def test_flavors_are_those_of_the_nodes_that_there_are_in_lower_case() -> None:
+    seen = FlavorCounts(KEYS)
+    assert seen.text() == ""
+    one, other = read(gpu_node("a", "d")), read(gpu_node("b", "d", gpu__flavor="gb200"))
+    assert seen.see(None, one)
+    assert seen.see(None, other)
+    assert not seen.see(None, read(kube_node("c")))
+    assert not seen.see(one, read(gpu_node("a", "d", ready="False")))
+    assert seen.text() == "gb200,h100"
+    seen.see(one, None)
+    assert seen.text() == "gb200"
+
+
+def test_flavors_of_nodes_that_come_later_count_where_there_are_any() -> None:
+    seen = FlavorCounts(KEYS, ["B300"])
+    seen.see(None, read(gpu_node("a", "d")))
+    assert seen.text() == "b300,h100"
+
+
+def test_of_too_many_flavors_nobody_is_told() -> None:
+    seen = FlavorCounts(KEYS)
+    for number in range(MAX_FLAVORS + 1):
+        seen.see(None, read(gpu_node("a", "d", gpu__flavor=f"f{number}")))
+    assert seen.text() == ""
+
+
+def test_the_leader_writes_them_when_they_change_without_any_run(site: PlansSite) -> None:
+    watched = NodeWatcher(site.api, lambda _: None, nodes=flavors.nodes(KEYS), see=site.controller.see_node).reflectors[
+        2
+    ]
+    site.rack("d1")
+    watched.start()
+    until(watched.synced.is_set, "nodes are listed")
+    site.controller.work()
+    until(lambda: site.flavors() == "h100", "it is written")
+    site.nodes(gpu_node("g", "d9", gpu__flavor="gb200"))
+    until(lambda: site.flavors() == "gb200,h100", "it is written again")
+    before = len([call for call in site.api.calls if call[:2] == ("apply", "configmaps")])
+    site.api.merge(NODES, "g", {"spec": {"unschedulable": True}})
+    site.ask("r", 16)
+    assert site.api.calls.count(("list", "pods", "")) <= 1
+    until(lambda: ("list", "pods", "") in list(site.api.calls), "pods are listed once there is a run")
+    assert len([call for call in site.api.calls if call[:2] == ("apply", "configmaps")]) == before == 2
+    watched.close()

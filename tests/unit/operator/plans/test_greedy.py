@@ -1,0 +1,165 @@
+"""Tenants who want more than their share: of turns, of memory, of etcd, of GPUs, of what they may know."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+from gkm_operator.plans.planning.refusal_cache import RefusalCache
+from gkm_operator.plans.planning.refusals import Unfit
+from gkm_operator.plans.reconciler import RunReconciler
+from gkm_operator.plans.replan_limit import BURST, BURST_SECONDS, ReplanLimit
+from gkm_operator.plans.state.node_loss import NodeIndex
+from gkm_operator.plans.state.objects import WatchedRun
+from gkm_operator.plans.state.plan_index import name_of
+from gkm_operator.plans.state.pod_usage import PodUsage
+from gkm_operator.plans.state.request_hash import replan_annotation
+from gkm_operator.plans.state.snapshot import ClusterSnapshot
+from gkm_operator.plans.write.status import PlanningResult
+from hypothesis import given
+from hypothesis import strategies as st
+from support.host.waiting import until
+from support.operator.plans import NAMESPACE, PODS, RAW_PLANS, RAW_RUNS, PlansSite, claims
+from support.operator.plans_made import a_run, a_survey, fleet
+
+NAMES = st.text("ab-01", min_size=1, max_size=6).filter(lambda name: name[0] != "-" and name[-1] != "-")
+
+
+@pytest.fixture
+def site() -> Iterator[PlansSite]:
+    made = PlansSite()
+    yield made
+    made.controller.close()
+
+
+@given(NAMES, st.integers(1, 99), NAMES, st.integers(1, 99))
+def test_the_plans_of_no_two_runs_share_a_name(one: str, first: int, other: str, second: int) -> None:
+    assert (name_of(one, first) == name_of(other, second)) == ((one, first) == (other, second))
+
+
+def test_what_people_write_at_length_on_a_run_is_not_kept() -> None:
+    text = "x" * 250_000
+    run = a_run(annotations={"gkm.io/plan-again": text, "other": text})
+    assert len(msgspec.json.encode(run)) < 2000
+    assert 0 < len(replan_annotation(run)) <= 63
+    assert replan_annotation(run) != replan_annotation(a_run(annotations={"gkm.io/plan-again": f"{text}x"}))
+
+
+def test_the_labels_of_a_run_are_few() -> None:
+    most = {f"{'d' * 250}.{number:02}/{'k' * 63}": "v" * 63 for number in range(32)}
+    assert len(msgspec.json.encode(a_run(labels=most))) < 16_000
+    with pytest.raises(msgspec.ValidationError):
+        a_run(labels=most | {"one": "more"})
+
+
+class Slow:
+    """Attempts of three seconds each; nothing fits."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.turns: list[str] = []
+        self.answers = RefusalCache()
+
+    def plan(self, case: Any, *_: object) -> PlanningResult:  # noqa: ANN401 -- a Case
+        self.now += 3.0
+        self.turns.append(case.run.metadata.name)
+        return PlanningResult(unfit=Unfit("DoesNotFit", "it does not fit"))
+
+
+class Silent:
+    """A writer of nothing."""
+
+    def status(self, run: WatchedRun) -> object:
+        return run.status
+
+    def write_status(self, *_: object) -> None:
+        return None
+
+
+def test_newcomers_of_high_priority_hold_up_nobody_for_ever() -> None:
+    slow: Any = Slow()
+    writer: Any = Silent()
+    sweeper = RunReconciler(writer, slow, clock=lambda: slow.now)
+    modest = a_run("modest")
+    for sweep in range(4):
+        newcomers = [a_run(f"new-{sweep}-{number}", priority=9) for number in range(3)]
+        nodes = NodeIndex(a_survey(*fleet()), {})
+        moment = datetime(2026, 3, 1, tzinfo=UTC)
+        sweeper.reconcile(ClusterSnapshot(moment, [modest, *newcomers], frozenset(), {}, PodUsage(), nodes, {}, sweep))
+    assert "modest" in slow.turns
+
+
+def test_plans_come_in_a_burst_and_then_seldom() -> None:
+    now = [0.0]
+    pace = ReplanLimit(lambda: now[0])
+    for _ in range(BURST):
+        assert not pace.is_exceeded("r")
+        pace.record("r")
+    assert pace.is_exceeded("r")
+    assert not pace.is_exceeded("other")
+    now[0] = BURST_SECONDS
+    assert not pace.is_exceeded("r")
+
+
+def test_a_run_that_changes_all_the_time_fills_no_etcd(site: PlansSite) -> None:
+    site.rack("d1", 4)
+    site.ask("r", 8)
+    site.controller.work()
+    site.until("r", "Planned", "r-1")
+    for number in range(2, BURST + 1):
+        site.change("r", {"spec": {"gpus": 8 * (2 - number % 2)}})
+        site.until("r", "Planned", f"r-{number}")
+    site.change("r", {"spec": {"gpus": 24}})
+    site.ask("after", 8)
+    site.until("after", "Planned")
+    assert site.status("r")["planRef"] == {"name": f"r-{BURST}"}
+    lost = min(claims(site.plan(f"r-{BURST}")))
+    site.change("r", {"spec": {"gpus": 8 * (2 - BURST % 2)}})
+    site.cordon(lost)
+    site.until("r", "Planned", f"r-{BURST + 1}")
+
+
+def test_a_plan_whose_run_left_it_behind_goes(site: PlansSite) -> None:
+    site.rack("d1", 4)
+    site.ask("r", 16)
+    site.ask("other", 16)
+    site.controller.work()
+    site.until("r", "Planned", "r-1")
+    site.until("other", "Planned")
+    # In this order: to a Run that is still there without its plan another is given.
+    site.api.delete(RAW_RUNS, "r", NAMESPACE)
+    site.api.merge(RAW_PLANS, "r-1", {"metadata": {"ownerReferences": None}}, NAMESPACE)
+    until(lambda: [plan["metadata"]["name"] for plan in site.plans()] == ["other-1"], "the plan of no run goes")
+
+
+def test_who_brings_an_old_plan_back_moves_nobody_who_runs(site: PlansSite) -> None:
+    site.rack("d1", 2)
+    site.rack("d2", 2)
+    site.ask("greedy", 16, selector={"labels": {"fabric.domain": "d1"}}, priority=9)
+    site.controller.work()
+    site.until("greedy", "Planned", "greedy-1")
+    site.change("greedy", {"spec": {"selector": {"labels": {"fabric.domain": "d2"}}}})
+    site.until("greedy", "Planned", "greedy-2")
+    site.ask("honest", 16)
+    site.until("honest", "Planned", "honest-1")
+    for number, node in enumerate(sorted(claims(site.plan("honest-1")))):
+        site.pod(f"p{number}", node, 8, "honest")
+    site.change("greedy", {"spec": {"selector": {"labels": {"fabric.domain": "d1"}}}})
+    site.until("greedy", "DoesNotFit", "greedy-2")
+    site.api.delete(RAW_PLANS, "greedy-2", NAMESPACE)
+    site.until("greedy", "DoesNotFit", "greedy-1")
+    site.ask("after", 16)
+    site.until("after", "Planned")
+    assert site.status("honest")["planRef"] == {"name": "honest-1"}
+
+
+def test_a_refusal_names_no_pod_of_another_namespace(site: PlansSite) -> None:
+    site.rack("d1", 1)
+    site.pod("merger-with-acme", "d1-n0", 8, namespace="board")
+    site.api.merge(PODS, "merger-with-acme", {"spec": {"containers": [{}] * 5000}}, "board")
+    site.ask("r", 8)
+    site.controller.work()
+    site.until("r", "LabelsInvalid")
+    assert "1 PodInvalid" in site.planned("r")[2]
+    assert "acme" not in site.planned("r")[2]

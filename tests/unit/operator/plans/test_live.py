@@ -1,0 +1,165 @@
+"""The condition Live of a plan: whether it counts for its run; written once for each turn, and by nobody else."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from gkm.api.plans import PlanSpec
+from gkm.kube.errors import ApiError
+from gkm.kube.resources import PLACEMENTPLANS
+from gkm.packing.values import Group
+from gkm.packing.written import groups_of
+from gkm_operator.plans import plan_reports
+from gkm_operator.plans.plan_status import live, wanted
+from gkm_operator.plans.state.objects import WatchedPlan
+from msgspec import convert, structs
+from support.host.waiting import until
+from support.operator.plans import NAMESPACE, RAW_RUNS, PlansSite
+from support.operator.plans_made import a_draft, a_run, a_stock, fleet
+
+THEN, NOW = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
+WRITE = ("apply", PLACEMENTPLANS.plural)
+
+
+@pytest.fixture
+def site() -> Iterator[PlansSite]:
+    made = PlansSite()
+    yield made
+    made.controller.close()
+
+
+def shown(site: PlansSite, name: str) -> tuple[str, str]:
+    """Status and reason of the condition."""
+    found = [plan.get("status", {}) for plan in site.plans() if plan["metadata"]["name"] == name]
+    conditions = [one for status in found for one in status.get("conditions", [])]
+    return next(((one["status"], one["reason"]) for one in conditions), ("", ""))
+
+
+def until_live(site: PlansSite, **reasons: str) -> None:
+    wanted = {name.replace("_", "-"): reason for name, reason in reasons.items()}
+    until(lambda: {name: shown(site, name)[1] for name in wanted} == wanted, f"{wanted}")
+
+
+def writes(site: PlansSite) -> int:
+    return sum(call[:2] == WRITE for call in list(site.api.calls))
+
+
+@pytest.mark.parametrize(
+    ("number", "newest", "over", "expected"),
+    [
+        (2, 2, False, ("True", "Current")),
+        (1, 2, False, ("False", "Superseded")),
+        (1, 2, True, ("False", "Superseded")),
+        (2, 2, True, ("False", "PlanExpired")),
+    ],
+)
+def test_a_plan_becomes_a_condition(number: int, newest: int, over: bool, expected: tuple[str, str]) -> None:  # noqa: FBT001
+    run, stock = a_run(), a_stock(*fleet())
+    one, other = (a_draft(run, stock, number=number).counts, a_draft(run, stock, number=newest).counts)
+    assert live(one, other, over=over)[:2] == expected
+
+
+def test_the_same_again_is_equal_and_a_turn_moves_the_time() -> None:
+    plan = a_draft(a_run(), a_stock(*fleet())).counts
+    first = wanted(plan, plan, THEN, over=False)
+    known = replace(plan, status=first)
+    assert wanted(known, known, NOW, over=False) == first
+    (turned,) = wanted(known, known, NOW, over=True).conditions
+    assert (turned.status, turned.last_transition_time) == ("False", NOW)
+
+
+def test_a_plan_says_that_it_counts_until_a_newer_one_does(site: PlansSite) -> None:
+    site.rack("d1", 4)
+    site.ask("r", 16)
+    site.controller.work()
+    until_live(site, r_1="Current")
+    status = site.plan("r-1")["status"]
+    assert status["observedGeneration"] == status["conditions"][0]["observedGeneration"] == 1
+    assert status["conditions"][0]["status"] == "True"
+    site.change("r", {"spec": {"gpus": 32}})
+    until_live(site, r_1="Superseded", r_2="Current")
+    site.expire("r-2")
+    until_live(site, r_1="Superseded", r_2="PlanExpired")
+    assert shown(site, "r-2")[0] == "False"
+
+
+def test_while_nothing_changes_nothing_is_written(site: PlansSite) -> None:
+    site.rack("d1", 4)
+    site.ask("r", 16)
+    site.controller.work()
+    until_live(site, r_1="Current")
+    site.restart()
+    before, count = site.plan("r-1"), writes(site)
+    for number in range(3):
+        site.ask(f"other-{number}", 4096)
+        site.until(f"other-{number}", "DoesNotFit")
+    site.restart()
+    site.ask("last", 4096)
+    site.until("last", "DoesNotFit")
+    assert site.plan("r-1") == before
+    assert writes(site) == count
+
+
+def test_the_status_of_a_plan_makes_nobody_read_its_groups_again(
+    site: PlansSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unfolded: list[str] = []
+
+    def counted(spec: PlanSpec) -> tuple[Group, ...]:
+        unfolded.append(spec.run)
+        return groups_of(spec)
+
+    monkeypatch.setattr("gkm_operator.plans.state.plan_index.groups_of", counted)
+    site.rack("d1", 4)
+    site.ask("r", 16)
+    site.controller.work()
+    until_live(site, r_1="Current")
+    site.ask("other", 4096)
+    site.until("other", "DoesNotFit")
+    # Once as a draft, once as the watch shows it.
+    assert unfolded == ["r", "r"]
+
+
+def test_a_status_that_nobody_takes_holds_up_no_plan(site: PlansSite) -> None:
+    refused = ApiError(403, "Forbidden", "no right to the status of plans")
+    site.api.fault = lambda verb, plural: refused if (verb, plural) == WRITE else None
+    site.rack("d1", 4)
+    site.ask("r", 16)
+    site.ask("s", 16)
+    site.controller.work()
+    site.until("r", "Planned", "r-1")
+    site.until("s", "Planned", "s-1")
+    assert shown(site, "r-1") == ("", "")
+    site.api.fault = lambda _verb, _plural: None
+    site.ask("other", 4096)
+    until_live(site, r_1="Current", s_1="Current")
+
+
+def test_of_many_plans_a_few_are_written_in_one_sweep(site: PlansSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan_reports, "MAX_WRITES", 2)
+    site.rack("d1", 4)
+    names = [f"r{number}" for number in range(7)]
+    for name in names:
+        site.ask(name, 4, gpusPerPod=4)
+    site.controller.work()
+    until_live(site, **{f"{name}_1": "Current" for name in names})
+
+
+def test_the_plan_of_a_run_that_goes_says_nothing_more(site: PlansSite) -> None:
+    site.rack("d1", 4)
+    site.ask("r", 16)
+    site.controller.work()
+    until_live(site, r_1="Current")
+    site.api.delete(RAW_RUNS, "r", NAMESPACE)
+    site.ask("other", 4096)
+    site.until("other", "DoesNotFit")
+    assert shown(site, "r-1") == ("True", "Current")
+
+
+def test_only_the_status_of_a_plan_decides_nothing() -> None:
+    draft = a_draft(a_run(), a_stock(*fleet()))
+    plan = convert(dict(draft.value), WatchedPlan)
+    moved = structs.replace(plan, metadata=structs.replace(plan.metadata, resource_version="9"))
+    assert plan.decides_as(structs.replace(moved, status=wanted(draft.counts, draft.counts, NOW, over=False)))
+    assert not plan.decides_as(structs.replace(plan, metadata=structs.replace(plan.metadata, owner_references=())))
+    assert not plan.decides_as(structs.replace(plan, spec=structs.replace(plan.spec, expires_at=NOW)))

@@ -1,0 +1,149 @@
+"""Which nodes of a plan are lost, what stays on them, and what passes by itself."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from gkm.api.topology_settings import Topology
+from gkm.packing.values import Node
+from gkm.topology.eligibility import Demand
+from gkm.topology.nodes import Node as TopologyNode
+from gkm.topology.survey import survey_nodes
+from gkm_operator.plans.state.node_loss import (
+    GracePeriod,
+    NodeIndex,
+    NodeProblem,
+    lost_nodes,
+    node_problems,
+    retained_nodes,
+)
+from gkm_operator.plans.state.snapshot import double_allocations
+from support.operator.plans import gpu_node
+from support.operator.plans_made import a_plan, a_run, fleet
+
+DEMAND = Demand("h100")
+SURE = NodeProblem("gone", stays=False, sure=True)
+PASSING = NodeProblem("it is not ready", stays=False, sure=False)
+
+
+def known(*nodes: dict[str, Any]) -> NodeIndex:
+    """The nodes of the plan, some of them otherwise."""
+    changed = {node["metadata"]["name"]: node for node in nodes}
+    whole = [changed.get(node["metadata"]["name"], node) for node in fleet()]
+    read = [msgspec.convert(node, TopologyNode) for node in whole if node]
+    return NodeIndex(survey_nodes(read, Topology()), {})
+
+
+def cordoned(name: str) -> dict[str, Any]:
+    return gpu_node(name, name[:2]) | {"spec": {"unschedulable": True}}
+
+
+def tainted(name: str) -> dict[str, Any]:
+    return gpu_node(name, name[:2]) | {"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}}
+
+
+def test_nodes_that_are_well_are_in_no_trouble() -> None:
+    assert node_problems(a_plan(), DEMAND, known()) == {}
+
+
+@pytest.mark.parametrize(
+    ("node", "why", "stays", "sure"),
+    [
+        (cordoned("d0-n0"), "it is cordoned", True, True),
+        (tainted("d0-n0"), "it has a taint that is not tolerated", True, False),
+        (gpu_node("d0-n0", "d0", ready="False"), "it is not ready", False, False),
+        (gpu_node("d0-n0", "d0", ready="Unknown"), "it is not ready", False, False),
+        (gpu_node("d0-n0", "d0", 0), "it has no GPUs", False, False),
+        (gpu_node("d0-n0", "d0", gpu__flavor="gb200"), "it is of another flavor", False, True),
+        (gpu_node("d0-n0", "d1"), "it is in another domain now", True, False),
+        (gpu_node("d0-n0", "d0", block="b-other"), "it is set aside: DomainInSeveralBlocks", True, False),
+        (
+            gpu_node("d0-n0", "d0") | {"metadata": gpu_node("d0-n0", "d0")["metadata"]},
+            "",
+            False,
+            False,
+        ),
+    ],
+)
+def test_each_trouble_is_told_apart(node: dict[str, Any], why: str, stays: bool, sure: bool) -> None:  # noqa: FBT001 -- parameters
+    found = node_problems(a_plan(), DEMAND, known(node))
+    assert found.get("d0-n0") == (NodeProblem(why, stays, sure) if why else None)
+
+
+def test_a_node_that_is_deleted_is_lost_for_sure() -> None:
+    whole = [msgspec.convert(node, TopologyNode) for node in fleet()[1:]]
+    found = node_problems(a_plan(), DEMAND, NodeIndex(survey_nodes(whole, Topology()), {}))
+    assert found == {"d0-n0": NodeProblem("it is not there any more", stays=False, sure=True)}
+
+
+def test_a_node_of_which_nobody_knows_what_it_has_left_keeps_what_runs_there() -> None:
+    whole = [msgspec.convert(node, TopologyNode) for node in fleet()]
+    found = node_problems(a_plan(), DEMAND, NodeIndex(survey_nodes(whole, Topology()), {"d0-n0": "a pod"}))
+    assert found == {"d0-n0": NodeProblem("what its pods take is not known", stays=True, sure=False)}
+
+
+@pytest.mark.parametrize(("own", "is_lost", "kept"), [(0, True, 0), (4, True, 4), (8, False, 8), (9, False, 8)])
+def test_what_runs_on_a_cordoned_node_stays_and_the_rest_does_not(own: int, is_lost: bool, kept: int) -> None:  # noqa: FBT001 -- parameters
+    plan = a_plan()
+    found = {"d0-n0": NodeProblem("it is cordoned", stays=True, sure=True)}
+    assert bool(lost_nodes(plan, {"d0-n0": own}, found)) == is_lost
+    place = plan.groups[0].place
+    wanted = [Node("d0-n0", place, kept, kept)] if kept else []
+    assert list(retained_nodes(plan, {"d0-n0": own}, found, found)) == wanted
+
+
+def test_what_may_pass_keeps_all_that_the_plan_has_there() -> None:
+    plan = a_plan()
+    stays = list(retained_nodes(plan, {}, {"d0-n0": PASSING}, {}))
+    assert [(node.name, node.free) for node in stays] == [("d0-n0", 8)]
+
+
+def test_what_is_gone_keeps_nothing_though_pods_are_told_to_run_there() -> None:
+    assert list(retained_nodes(a_plan(), {"d0-n0": 8}, {"d0-n0": SURE}, {"d0-n0": SURE})) == []
+
+
+def test_a_trouble_counts_after_its_time_and_a_sure_one_at_once() -> None:
+    now = 0.0
+    patience = GracePeriod(30.0, lambda: now)
+    found = {"a": PASSING, "b": SURE}
+    assert patience.confirmed("r", found) == {"b": SURE}
+    now = 29.0
+    assert patience.confirmed("r", found) == {"b": SURE}
+    assert patience.seconds_left(99.0) == 1.0
+    now = 30.0
+    assert patience.confirmed("r", found) == found
+    assert patience.seconds_left(99.0) == 99.0
+
+
+def test_a_node_that_came_back_in_between_begins_anew() -> None:
+    now = 0.0
+    patience = GracePeriod(30.0, lambda: now)
+    patience.confirmed("r", {"a": PASSING})
+    now = 20.0
+    patience.confirmed("r", {})
+    patience.confirmed("r", {"a": PASSING})
+    now = 40.0
+    assert patience.confirmed("r", {"a": PASSING}) == {}
+    now = 50.0
+    assert patience.confirmed("r", {"a": PASSING}) == {"a": PASSING}
+
+
+def test_runs_that_are_gone_are_forgotten() -> None:
+    patience = GracePeriod(30.0, lambda: 0.0)
+    patience.confirmed("r", {"a": PASSING})
+    patience.retain_only({"s"})
+    assert patience.seconds_left(99.0) == 99.0
+
+
+TOTALS = {f"d{domain}-n{number}": 8 for domain in range(2) for number in range(2)}
+
+
+def test_of_two_plans_with_the_same_gpus_the_higher_priority_then_the_older_keeps_them() -> None:
+    first, second = a_plan(one=a_run("a"), created="1"), a_plan(one=a_run("b"), created="2")
+    assert list(double_allocations({first.run: (first, 0), second.run: (second, 0)}, TOTALS)) == [second.run]
+    assert list(double_allocations({first.run: (first, 0), second.run: (second, 1)}, TOTALS)) == [first.run]
+
+
+def test_a_plan_alone_gives_nothing_twice_though_its_nodes_became_smaller() -> None:
+    plan = a_plan()
+    assert double_allocations({plan.run: (plan, 0)}, dict.fromkeys(TOTALS, 4)) == {}

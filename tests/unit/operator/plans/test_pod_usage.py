@@ -1,0 +1,95 @@
+"""What pods take is kept by differences, and is what counting all of them anew would say."""
+
+from typing import Any
+
+import msgspec
+from gkm.topology.pods import Pod
+from gkm.topology.usage import usage
+from gkm_operator.plans.state.free_capacity import Reservations, reserved_for
+from gkm_operator.plans.state.objects import RunKey, WatchedPod
+from gkm_operator.plans.state.pod_usage import PodUsage, PodUsageIndex
+from hypothesis import given
+from hypothesis import strategies as st
+from support.operator.plans import gpu_pod
+from support.operator.plans_made import a_pod
+
+R = RunKey("team", "r")
+_PODS = st.tuples(
+    st.sampled_from(["p", "q", "s"]),
+    st.sampled_from(["n1", "n2", ""]),
+    st.sampled_from([0, 1, 8, -1]),
+    st.sampled_from(["", "r", "s"]),
+    st.sampled_from(["Running", "Succeeded", "Pending"]),
+)
+
+
+def whole(name: str, node: str, gpus: int, run: str, phase: str) -> dict[str, Any]:
+    return gpu_pod(name, node, gpus, run) | {"status": {"phase": phase}}
+
+
+@given(st.lists(st.tuples(_PODS, st.booleans()), max_size=30))
+def test_the_sums_are_those_of_the_pods_that_there_are(steps: list[tuple[Any, bool]]) -> None:
+    ledger, there = PodUsageIndex(), dict[str, dict[str, Any]]()
+    read: dict[str, WatchedPod] = {}
+    for parts, gone in steps:
+        pod = whole(*parts)
+        name = pod["metadata"]["name"]
+        old = read.pop(name, None)
+        there.pop(name, None)
+        new = None
+        if not gone:
+            new = msgspec.json.decode(msgspec.json.encode(pod), type=WatchedPod)
+            there[name], read[name] = pod, new
+        ledger.change(old, new)
+    expected = usage(msgspec.convert(pod, Pod) for pod in there.values())
+    taken = ledger.usage()
+    assert taken.usage.gpus == expected.gpus
+    assert taken.usage.faults.keys() == expected.faults.keys()
+    for run, own in taken.runs.items():
+        of_run = [pod for pod in there.values() if pod["metadata"].get("labels", {}).get("gkm.io/run") == run.name]
+        assert own == usage(msgspec.convert(pod, Pod) for pod in of_run).gpus
+
+
+def test_what_counts_as_before_is_no_news() -> None:
+    ledger, pod = PodUsageIndex(), a_pod("p", "n", 8)
+    assert ledger.change(None, pod)
+    assert not ledger.change(pod, a_pod("p", "n", 8, status={"phase": "Pending", "message": "other"}))
+    assert not ledger.change(None, a_pod("q", "n", 0, "r"))
+    assert ledger.change(pod, a_pod("p", "n", 8, "r"))
+    assert ledger.usage().of(R) == {"n": 8}
+
+
+def test_a_pod_that_cannot_be_read_names_its_node_and_one_without_a_node_names_nothing() -> None:
+    ledger = PodUsageIndex()
+    many: dict[str, Any] = {"containers": [{}] * 5000}
+    ledger.change(None, a_pod("p", "n", 8, spec={"nodeName": "n"} | many))
+    ledger.change(None, a_pod("q", "n", 8, spec=many))
+    ledger.change(None, a_pod("s", "n", 8, spec={"nodeName": "n2"} | many, status={"phase": "Failed"}))
+    assert list(ledger.usage().usage.faults) == ["n"]
+
+
+def test_a_run_does_not_count_its_own_pods() -> None:
+    ledger = PodUsageIndex()
+    ledger.change(None, a_pod("p", "n", 8, "r"))
+    ledger.change(None, a_pod("q", "n", 4))
+    assert ledger.usage().without(R).gpus == {"n": 4}
+    assert ledger.usage().usage.gpus == {"n": 12}
+    assert PodUsage().without(R).gpus == {}
+
+
+def test_what_is_held_is_the_plan_less_the_pods_and_never_less_than_nothing() -> None:
+    claims = {"a": 8, "b": 8, "c": 8}
+    assert reserved_for(claims, {"b": 4, "c": 16, "d": 8}) == {"a": 8, "b": 4}
+
+
+def test_holds_are_summed_and_taken_back() -> None:
+    other = RunKey("team", "s")
+    held = Reservations({R: {"a": 8}, other: {"a": 4, "b": 4}})
+    assert held.total == {"a": 12, "b": 4}
+    before = held.version
+    assert held.without(R) == {"a": 4, "b": 4}
+    held.put(R, {"b": 1})
+    assert held.total == {"a": 4, "b": 5}
+    assert held.version != before
+    held.put(R, {"a": 8})
+    assert held.version == before

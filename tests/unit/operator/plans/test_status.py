@@ -1,0 +1,109 @@
+"""What stands in the status of a Run, and what is told about it."""
+
+from gkm.api.meta import Condition, timestamp
+from gkm.api.runs import RunFix, RunStatus
+from gkm.packing.values import Fix, FixKind
+from gkm_operator.plans.planning.refusals import Unfit
+from gkm_operator.plans.write.events import is_recent, plan_events, refusal_event
+from gkm_operator.plans.write.status import PlanningResult, apply_configuration, desired_status, differs_in_numbers_only
+from support.operator.plans_made import NOW, a_plan, a_run
+
+T1, T2 = "2026-03-01T12:00:00Z", "2026-03-01T13:00:00Z"
+UNFIT = Unfit("DoesNotFit", "there is no room", "capacity", 3)
+FIX = Fix(FixKind.SMALLER, "ask for less", {"gpus": 8})
+
+
+def said(came: PlanningResult, before: RunStatus | None = None, now: str = T1) -> RunStatus:
+    return desired_status(a_run(), before or RunStatus(), came, now)
+
+
+def test_a_plan_is_summed_up_with_its_bound() -> None:
+    status = said(PlanningResult(a_plan()))
+    assert (status.gpus, status.domains) == (32, 2)
+    assert status.plan_ref is not None
+    assert status.plan_ref.name == "r-1"
+    [condition] = status.conditions
+    assert (condition.status, condition.reason) == ("True", "Planned")
+    assert condition.message == (
+        "32 GPUs in 2 groups: 2 domains in 1 block, 0 GPUs stranded; no plan has fewer than 2 domains (gap 0)"
+    )
+
+
+def test_a_refusal_says_what_binds_and_what_would_help() -> None:
+    status = said(PlanningResult(unfit=UNFIT, fixes=(FIX,)))
+    assert (status.binding_level, status.largest_feasible_groups) == ("capacity", 3)
+    assert status.fixes == [RunFix("smaller", "ask for less")]
+    assert status.plan_ref is None
+    assert status.conditions[0].message == "there is no room"
+
+
+def test_fixes_stand_until_somebody_has_looked_again() -> None:
+    first = said(PlanningResult(unfit=UNFIT, fixes=(FIX,)))
+    assert said(PlanningResult(unfit=UNFIT), first).fixes == first.fixes
+    assert said(PlanningResult(unfit=Unfit("TooLarge", "")), first).fixes == []
+    assert said(PlanningResult(unfit=UNFIT, fixes=()), first).fixes == []
+    assert said(PlanningResult(a_plan()), first).fixes == []
+
+
+def test_a_plan_that_stands_beside_a_refusal_is_named() -> None:
+    status = said(PlanningResult(a_plan(), unfit=UNFIT, why="lost node n (it is cordoned)"))
+    assert status.plan_ref is not None
+    assert status.conditions[0].message == "lost node n (it is cordoned): there is no room; r-1 stands"
+
+
+def test_a_plan_that_expired_says_what_to_do() -> None:
+    status = said(PlanningResult(a_plan(expires=NOW), expired=True))
+    assert status.conditions[0].reason == "PlanExpired"
+    assert f"expired at {timestamp(NOW)}" in status.conditions[0].message
+    assert "gkm.io/plan-again" in status.conditions[0].message
+
+
+def test_what_is_not_new_is_equal_and_keeps_its_time() -> None:
+    first = said(PlanningResult(a_plan()))
+    assert said(PlanningResult(a_plan()), first, T2) == first
+    refused = said(PlanningResult(unfit=UNFIT), first, T2)
+    assert refused.conditions[0].last_transition_time == T2
+
+
+def test_numbers_alone_are_no_news() -> None:
+    first = said(PlanningResult(unfit=UNFIT))
+    assert differs_in_numbers_only(
+        first, said(PlanningResult(unfit=Unfit("DoesNotFit", "less room", "capacity", 2)), first)
+    )
+    assert not differs_in_numbers_only(
+        first, said(PlanningResult(unfit=Unfit("DoesNotFit", "less room", "domain", 2)), first)
+    )
+    assert not differs_in_numbers_only(first, said(PlanningResult(unfit=UNFIT, fixes=(FIX,)), first))
+    assert not differs_in_numbers_only(RunStatus(), first)
+
+
+def test_a_message_is_cut_where_the_api_ends_it() -> None:
+    status = said(PlanningResult(unfit=Unfit("DoesNotFit", "x" * 10_000)))
+    assert len(status.conditions[0].message) == 2048
+
+
+def test_the_status_is_applied_to_one_version_and_zeros_are_written_out() -> None:
+    value = apply_configuration(a_run(), said(PlanningResult(unfit=UNFIT)), "7")
+    assert value["metadata"] == {"name": "r", "namespace": "team", "resourceVersion": "7"}
+    assert (value["status"]["gpus"], value["status"]["domains"]) == (0, 0)
+
+
+def test_a_plan_is_told_and_that_it_took_the_place_of_another() -> None:
+    assert [told.reason for told in plan_events(a_plan())] == ["Planned"]
+
+
+def test_a_refusal_is_told_when_the_reason_turns() -> None:
+    first = said(PlanningResult(unfit=UNFIT))
+    told = refusal_event(RunStatus(), first)
+    assert told is not None
+    assert (told.kind, told.reason, told.note) == ("Warning", "DoesNotFit", "there is no room")
+    assert refusal_event(first, said(PlanningResult(unfit=Unfit("DoesNotFit", "less")), first)) is None
+    assert refusal_event(first, said(PlanningResult(a_plan()), first)) is None
+    other = RunStatus(conditions=[Condition("Planned", "False", "TooLarge", "", T1)])
+    assert refusal_event(first, other) is not None
+
+
+def test_a_plan_is_told_again_by_who_starts_within_two_minutes() -> None:
+    assert is_recent(a_plan(created="2026-03-01T11:58:00Z"), NOW)
+    assert not is_recent(a_plan(created="2026-03-01T11:57:59Z"), NOW)
+    assert not is_recent(a_plan(), NOW)

@@ -1,0 +1,85 @@
+"""How often the status of a run is written: at once where somebody waits for it, seldom where only numbers change."""
+
+from dataclasses import replace
+from typing import Any
+
+from gkm.api.runs import RunStatus
+from gkm_operator.plans.planning.refusals import Unfit
+from gkm_operator.plans.state.objects import WatchedRun
+from gkm_operator.plans.write.status import PlanningResult
+from gkm_operator.plans.write.status_throttle import MAX_REFUSALS, NUMBERS_SECONDS, StatusThrottle
+from support.operator.plans_made import a_plan, a_run
+
+UNFIT = Unfit("DoesNotFit", "there is room for 3 groups", "capacity", 3)
+
+
+class Written:
+    """What a Writer does, without an API."""
+
+    def __init__(self) -> None:
+        self.statuses: dict[str, RunStatus] = {}
+        self.count = 0
+
+    def status(self, run: WatchedRun) -> RunStatus:
+        return self.statuses.get(run.metadata.uid, run.status)
+
+    def write_status(self, run: WatchedRun, new: RunStatus) -> None:
+        self.statuses[run.metadata.uid] = new
+        self.count += 1
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def reports(written: Any, clock: Clock) -> StatusThrottle:  # noqa: ANN401 -- as a Writer
+    made = StatusThrottle(written, clock)
+    made.begin("2026-03-01T12:00:00Z")
+    return made
+
+
+def test_what_stands_already_is_not_written() -> None:
+    written = Written()
+    said = reports(written, Clock())
+    for _ in range(3):
+        said.report(a_run(), PlanningResult(a_plan()))
+    assert written.count == 1
+
+
+def test_numbers_wait_for_their_time_and_are_not_forgotten() -> None:
+    written, clock = Written(), Clock()
+    said = reports(written, clock)
+    said.report(a_run(), PlanningResult(unfit=UNFIT))
+    less = replace(UNFIT, message="there is room for 2 groups", largest=2)
+    said.report(a_run(), PlanningResult(unfit=less))
+    assert (written.count, said.held_back) == (1, True)
+    clock.now = NUMBERS_SECONDS
+    said.begin("2026-03-01T12:00:30Z")
+    said.report(a_run(), PlanningResult(unfit=less))
+    assert (written.count, said.held_back) == (2, False)
+
+
+def test_another_reason_and_a_plan_are_written_at_once() -> None:
+    written = Written()
+    said = reports(written, Clock())
+    said.report(a_run(), PlanningResult(unfit=UNFIT))
+    said.report(a_run(), PlanningResult(unfit=replace(UNFIT, reason="TooLarge")))
+    said.report(a_run(), PlanningResult(a_plan()))
+    assert (written.count, said.held_back) == (3, False)
+
+
+def test_many_refusals_take_several_sweeps_and_plans_do_not_wait_for_them() -> None:
+    written = Written()
+    said = reports(written, Clock())
+    for number in range(MAX_REFUSALS + 5):
+        said.report(a_run(f"r{number}"), PlanningResult(unfit=UNFIT))
+    assert (written.count, said.held_back) == (MAX_REFUSALS, True)
+    said.report(a_run("planned"), PlanningResult(a_plan()))
+    assert written.count == MAX_REFUSALS + 1
+    said.begin("2026-03-01T12:00:02Z")
+    for number in range(MAX_REFUSALS + 5):
+        said.report(a_run(f"r{number}"), PlanningResult(unfit=UNFIT))
+    assert (written.count, said.held_back) == (MAX_REFUSALS + 6, False)

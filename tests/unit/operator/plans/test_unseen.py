@@ -1,0 +1,93 @@
+"""Plans of which no watch tells: whatever becomes of one, the runs of others are planned."""
+
+from collections.abc import Iterator
+
+import pytest
+from gkm.kube.errors import ApiError
+from gkm.kube.events import Recorder, Reporter
+from gkm.kube.resources import Json, Resource
+from gkm_operator.plans.planning.draft import PlanDraft
+from gkm_operator.plans.state.plan_index import PlanIndex
+from gkm_operator.plans.write.writer import PlanWriter, SendResult
+from support.kube.fake_api import FakeApi
+from support.operator.plans import NAMESPACE, RAW_PLANS, PlansSite
+from support.operator.plans_made import a_draft, a_run, a_stock, fleet
+
+
+@pytest.fixture
+def site() -> Iterator[PlansSite]:
+    made = PlansSite()
+    yield made
+    made.controller.close()
+
+
+def a_writer(api: FakeApi, book: PlanIndex) -> PlanWriter:
+    return PlanWriter(api, book, Recorder(api, Reporter("test", "test")), lambda: True)
+
+
+def a_draft_of_a_plan() -> PlanDraft:
+    return a_draft(a_run(), a_stock(*fleet()))
+
+
+QUOTA = 'Operation cannot be fulfilled on resourcequotas "q": the object has been modified'
+WEBHOOK = 'Internal error occurred: failed calling webhook "v.example.com": context deadline exceeded'
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        ApiError(409, "Conflict", QUOTA),
+        ApiError(500, "InternalError", WEBHOOK),
+        ApiError(429, "TooManyRequests", "the server has asked for the client to try again later"),
+    ],
+    ids=lambda error: str(error.reason),
+)
+def test_a_namespace_in_which_no_plan_can_be_made_stops_no_other(
+    site: PlansSite, monkeypatch: pytest.MonkeyPatch, refusal: ApiError
+) -> None:
+    create = site.api.create
+
+    def refusing(resource: Resource[Json], value: Json) -> Json:
+        if resource.plural == RAW_PLANS.plural and value["metadata"]["name"] == "contended-1":
+            raise refusal
+        return create(resource, value)
+
+    monkeypatch.setattr(site.api, "create", refusing)
+    site.rack("d1", 4)
+    site.ask("contended", 16, priority=9)
+    site.ask("other", 16)
+    site.controller.work()
+    site.until("other", "Planned", "other-1")
+    site.until("contended", "NotWritten")
+
+
+def test_another_leaders_plan_that_was_deleted_before_it_was_shown_is_waited_for_no_more() -> None:
+    api, book, draft = FakeApi(), PlanIndex(), a_draft_of_a_plan()
+    writer = a_writer(api, book)
+    api.create(RAW_PLANS, dict(draft.value))
+    assert writer.create(draft) is SendResult.ANOTHERS
+    assert not writer.settle()
+    api.delete(RAW_PLANS, "r-1", NAMESPACE)
+    assert writer.settle()
+    assert book.plans() == {}
+
+
+def test_while_nobody_can_say_whether_a_plan_is_there_nothing_is_planned() -> None:
+    api, book, draft = FakeApi(), PlanIndex(), a_draft_of_a_plan()
+    writer = a_writer(api, book)
+    api.create(RAW_PLANS, dict(draft.value))
+    writer.create(draft)
+    api.delete(RAW_PLANS, "r-1", NAMESPACE)
+    api.fault = lambda verb, _: ApiError(503, "", "away") if verb == "list" else None
+    assert not writer.settle()
+
+
+def test_a_plan_that_was_deleted_before_it_was_shown_holds_nothing() -> None:
+    api, book, draft = FakeApi(), PlanIndex(), a_draft_of_a_plan()
+    writer = a_writer(api, book)
+    assert writer.create(draft) is SendResult.MADE
+    assert writer.settle()
+    assert list(book.plans()) == [draft.counts.run]
+    api.delete(RAW_PLANS, "r-1", NAMESPACE)
+    assert writer.settle()
+    assert book.plans() == {}

@@ -1,0 +1,83 @@
+"""Definitions that are not ours are told by the fields that they lack."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from gkm.api import crds
+from gkm_operator.preconditions.check import OURS
+from gkm_operator.preconditions.crds import Definition, foreign
+from msgspec import convert
+from support.operator.upstream import upstream
+
+Json = dict[str, Any]
+
+
+def read(definition: Json) -> Definition:
+    return convert(definition, Definition)
+
+
+def ours(plural: str) -> Json:
+    return crds.definitions()[f"gkm.io_{plural}.yaml"]
+
+
+@pytest.mark.parametrize("plural", [resource.plural for resource in OURS])
+def test_our_definitions_are_ours(plural: str) -> None:
+    assert foreign(plural, read(ours(plural))) == ""
+
+
+def test_a_definition_with_more_fields_than_ours_is_good() -> None:
+    newer = ours("gkmcaches")
+    schema = newer["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema["properties"]["spec"]["properties"]["later"] = {"type": "string"}
+    newer["spec"]["versions"].insert(0, {"name": "v1beta1", "served": True})
+    assert foreign("gkmcaches", read(newer)) == ""
+
+
+def test_a_definition_that_keeps_every_field_is_good() -> None:
+    loose = upstream()
+    loose["spec"]["versions"][0]["schema"] = {
+        "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    }
+    assert foreign("gkmcaches", read(loose)) == ""
+
+
+def test_a_definition_of_upstream_is_told_by_what_it_lacks_in_one_line() -> None:
+    said = foreign("gkmcaches", read(upstream()))
+    assert said.startswith("the API server's CustomResourceDefinition gkmcaches.gkm.io is not ours")
+    assert "it lacks spec.imagePullSecrets, spec.nodeSelector, spec.updatePolicy, status.observedGeneration and" in said
+    assert "upstream GKM has kinds of the same names" in said
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda found: found["spec"].update(scope="Cluster"), "is Cluster, ours is Namespaced"),
+        (lambda found: found["spec"].update(versions=[]), "serves no v1alpha1"),
+        (lambda found: found["spec"]["versions"][0].update(served=False), "serves no v1alpha1"),
+        (lambda found: found["spec"]["versions"][0].update(schema={}), "it lacks .:"),
+        (
+            lambda found: status_of(found).update(resolvedDigest={"type": "object"}),
+            "it lacks status.resolvedDigest:",
+        ),
+        (lambda found: status_of(found).pop("ready"), "it lacks status.ready:"),
+        (lambda found: status_of(found)["conditions"].pop("items"), "it lacks status.conditions[]:"),
+        (
+            lambda found: status_of(found)["failedNodeConditions"]["additionalProperties"].update(type="string"),
+            "it lacks status.failedNodeConditions.*:",
+        ),
+        (lambda found: status_of(found).update(conditions="hostile"), "it lacks status.conditions:"),
+    ],
+)
+def test_what_is_different_is_named(change: Callable[[Json], object], said: str) -> None:
+    found = json.loads(json.dumps(ours("gkmcaches")))
+    change(found)
+    assert said in foreign("gkmcaches", read(found))
+
+
+def status_of(definition: Json) -> Json:
+    schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    found: Json = schema["properties"]["status"]["properties"]
+    return found

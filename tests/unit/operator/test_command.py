@@ -1,0 +1,161 @@
+"""The command line: flags and their twins, the configuration, logs, and how a process ends."""
+
+import argparse
+import json
+import logging
+import os
+import subprocess
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+from gkm.api.config import ConfigInvalid
+from gkm.hoststate.logs import JsonFormatter
+from gkm_operator import flags
+from gkm_operator.admission import options
+from gkm_operator.health import HealthServer
+from support.operator.deployment import ROOT, manifests, operator_command
+
+
+def run(*arguments: str, **environment: str) -> tuple[int, str]:
+    """Run gkm-operator to its end; return exit code and output."""
+    done = subprocess.run(
+        operator_command(*arguments),
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_a_configuration_is_checked_without_a_cluster(tmp_path: Path) -> None:
+    good, bad = tmp_path / "good.yaml", tmp_path / "bad.yaml"
+    good.write_text("verification: {mode: warn}\n", encoding="utf-8")
+    bad.write_text("verification: {mode: warn, polices: []}\n", encoding="utf-8")
+    assert run("controllers", "--check-config", f"--config={good}") == (0, "gkm-operator: the configuration is good\n")
+    assert run("admission", "--check-config", GKM_CONFIG=str(good))[0] == 0
+    code, said = run("admission", "--check-config", f"--config={bad}")
+    assert code == 2
+    assert said.strip() == (
+        f"gkm-operator: configuration {bad}: Object contains unknown field `polices` - at `$.verification`; "
+        "`policies` may be meant"
+    )
+
+
+def test_the_configuration_that_ships_is_good(tmp_path: Path) -> None:
+    (shipped,) = (manifest for manifest in manifests() if manifest["kind"] == "ConfigMap")
+    path = tmp_path / "config.yaml"
+    path.write_text(shipped["data"]["config.yaml"], encoding="utf-8")
+    assert flags.read_config(str(path)).verification.mode == "enforce"
+
+
+def test_the_arguments_that_ship_are_understood() -> None:
+    for manifest in manifests():
+        if manifest["kind"] != "Deployment":
+            continue
+        (container,) = manifest["spec"]["template"]["spec"]["containers"]
+        arguments = [word for word in container["args"] if not word.startswith("--config=")]
+        assert run(*arguments, "--check-config") == (0, "gkm-operator: the configuration is good\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "required: command"),
+        (("admission",), "name a certificate"),
+        (("admission", "--tls-cert=x"), "go together"),
+        (("admission", "--self-signed=d", "--tls-cert=x", "--tls-key=y"), "name a certificate"),
+        (("admission", "--tls-cert=x", "--tls-key=y", "--webhook-configuration=w"), "needs --self-signed"),
+        (("admission", "--self-signed=d"), "needs --webhook-configuration"),
+        (("admission", "--self-signed=d", "--budget=60"), "between 0 and 8"),
+        (("admission", "--self-signed=d", "--listen=nowhere"), "is not host:port"),
+    ],
+)
+def test_a_wrong_command_line_is_told_in_a_line(arguments: tuple[str, ...], said: str) -> None:
+    code, output = run(*arguments)
+    assert code == 2
+    assert said in output.splitlines()[-1]
+
+
+def test_what_cannot_work_ends_with_one_line(tmp_path: Path) -> None:
+    code, said = run("controllers", f"--kubeconfig={tmp_path / 'none'}")
+    (line,) = said.splitlines()
+    assert code == 1
+    told = json.loads(line)
+    assert (told["event"], told["command"], told["error"]) == ("ended", "controllers", "NotConfigured")
+    assert "cannot tell where the Kubernetes API is" in told["why"]
+
+
+@pytest.mark.peers
+def test_controllers_say_which_kinds_are_missing(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    # An API server path that serves no kinds of ours: any 404 will do, and every cluster has one.
+    kubeconfig = json.loads(Path(str(request.getfixturevalue("cluster").kubeconfig)).read_text(encoding="utf-8"))
+    kubeconfig["clusters"][0]["cluster"]["server"] += "/apis/apps/v1/none"
+    elsewhere = tmp_path / "kubeconfig"
+    elsewhere.write_text(json.dumps(kubeconfig), encoding="utf-8")
+    code, said = run("controllers", f"--kubeconfig={elsewhere}", "--health=127.0.0.1:0")
+    assert code == 1
+    assert "no gkmcaches: apply crds/" in json.loads(said.splitlines()[-1])["why"]
+
+
+def test_a_flag_wins_over_its_twin(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GKM_LISTEN", ":1")
+    parser = argparse.ArgumentParser()
+    options.add_flags(parser)
+    assert parser.parse_args([]).listen == ("", 1)  # every address, of both families
+    assert parser.parse_args(["--listen=[::1]:2"]).listen == ("::1", 2)
+
+
+@pytest.mark.parametrize("text", ["", "host", "host:", "host:x", "host:70000"])
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError):
+        flags.address(text)
+
+
+def test_a_configuration_that_cannot_be_read_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigInvalid, match="No such file"):
+        flags.read_config(str(tmp_path / "none"))
+    monkeypatch.setattr(flags, "MAX_CONFIG_BYTES", 3)
+    with pytest.raises(ConfigInvalid, match="longer than"):
+        flags.read_config(str(ROOT / "pyproject.toml"))
+    assert flags.read_config("").verification.mode == "enforce"
+
+
+def test_a_log_line_is_json_with_the_fields_that_were_given() -> None:
+    record = logging.makeLogRecord(
+        {"msg": "looked at %s", "args": ("x",), "levelname": "INFO", "cache": "a/b", "path": Path("/p"), "n": 1}
+    )
+    line = JsonFormatter().format(record)
+    read = json.loads(line)
+    assert "\n" not in line
+    assert {"level": "info", "event": "looked at x", "cache": "a/b", "path": "/p", "n": 1}.items() <= read.items()
+    try:
+        int("first\nsecond")
+    except ValueError as error:
+        record.exc_info = (type(error), error, error.__traceback__)
+    assert "first" in json.loads(JsonFormatter().format(record))["traceback"]
+
+
+def test_health_is_served_until_it_is_closed() -> None:
+    ready: list[str] = []
+    server = HealthServer(("127.0.0.1", 0), lambda: bool(ready))
+    server.start()
+    base = f"http://127.0.0.1:{server.port}"
+
+    def status(path: str) -> int:
+        try:
+            with urllib.request.urlopen(base + path, timeout=10) as answer:  # noqa: S310 -- loopback
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code
+
+    assert [status(path) for path in ("/healthz", "/readyz", "/")] == [200, 503, 404]
+    ready.append("yes")
+    assert status("/readyz") == 200
+    server.close()
+    with pytest.raises(urllib.error.URLError):
+        status("/healthz")

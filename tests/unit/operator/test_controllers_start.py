@@ -1,0 +1,173 @@
+"""The controllers in an API server where something is not installed, is another's, or that is away when they start."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+from gkm.api import crds
+from gkm.kube.backoff import Backoff
+from gkm.kube.errors import ApiError
+from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES
+from gkm_operator.preconditions import check as installed
+from gkm_operator.preconditions.check import KindsMissing, RightsMissing
+from gkm_operator.preconditions.crds import DEFINITIONS
+from support.agent.api_gate import Gate
+from support.cluster.cluster import Cluster
+from support.host import pages, ports
+from support.host.processes import Process
+from support.kube.fake_api import FakeApi
+from support.operator.deployment import ROOT, deployed, operator
+from support.operator.upstream import upstream
+from support.peers import require
+
+LEASE = ("gkm-system", "gkm-controllers")
+CONTROLLERS = "system:serviceaccount:gkm-system:gkm-controllers"
+Json = dict[str, Any]
+
+
+def whole_api() -> FakeApi:
+    """An API server in memory with our kinds in it."""
+    api = FakeApi()
+    for definition in crds.definitions().values():
+        api.create(DEFINITIONS, definition)
+    return api
+
+
+def test_what_is_installed_is_found_installed() -> None:
+    assert installed.wait(whole_api(), LEASE, Event())
+
+
+@pytest.mark.parametrize("verb", ["get", "list"])
+def test_kinds_that_are_missing_are_named(verb: str) -> None:
+    api = whole_api()
+    if verb == "get":
+        api.delete(DEFINITIONS, "gkmcachenodes.gkm.io")
+    else:
+        api.fault = lambda called, plural: (
+            ApiError(404, "NotFound", "") if (called, plural) == ("list", "gkmcachenodes") else None
+        )
+    with pytest.raises(KindsMissing, match="no gkmcachenodes: apply crds/"):
+        installed.wait(api, LEASE, Event())
+
+
+@pytest.mark.parametrize(
+    "plural", ["customresourcedefinitions", "clustergkmcaches", "leases", "nodes", "pods", "daemonsets"]
+)
+def test_a_right_that_is_missing_is_told_in_the_words_of_the_api_server(plural: str) -> None:
+    api = whole_api()
+    words = f'{plural} is forbidden: User "somebody" cannot do that'
+    api.fault = lambda _, asked: ApiError(403, "Forbidden", words) if asked == plural else None
+    with pytest.raises(RightsMissing, match=f"{words}: apply deploy/base/controllers.yaml"):
+        installed.wait(api, LEASE, Event())
+
+
+@pytest.mark.parametrize("status", [0, 401, 429, 500])
+def test_what_passes_by_itself_is_waited_for(status: int, caplog: pytest.LogCaptureFixture) -> None:
+    api, failures = whole_api(), count()
+    api.fault = lambda verb, _: ApiError(status, "", "away") if verb == "list" and next(failures) < 3 else None
+    assert installed.wait(api, LEASE, Event(), Backoff(0.001, 0.001))
+    assert [record.message for record in caplog.records] == ["waits for the API server"] * 3
+
+
+def test_who_is_told_to_end_waits_for_nobody() -> None:
+    api, stop = whole_api(), Event()
+
+    def away(_verb: str, _plural: str) -> ApiError:
+        stop.set()
+        return ApiError(0, "", "away")
+
+    api.fault = away
+    assert not installed.wait(api, LEASE, stop)
+
+
+def controllers(kubeconfig: Path, health: str) -> tuple[str, ...]:
+    return ("controllers", f"--kubeconfig={kubeconfig}", f"--health={health}")
+
+
+@dataclass
+class Bare:
+    """A control plane without anything of ours: the one that tests share has our kinds. `numbers` name directories."""
+
+    cluster: Cluster
+    directory: Path
+    numbers: "count[int]"
+
+    def ended(self, kubeconfig: Path) -> Json:
+        """Run the controllers to their end, which is a failure; return the last line of their log."""
+        words = controllers(kubeconfig, f"127.0.0.1:{ports.free()}")
+        with operator(self.directory / str(next(self.numbers)), *words) as process:
+            assert process.popen.wait(60) == 1
+            told: Json = json.loads(said(process).splitlines()[-1])
+        assert (told["level"], told["event"], told["command"]) == ("critical", "ended", "controllers")
+        return told
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Iterator[Bare]:
+    for command in ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl"):
+        require.peer(command)
+    with Cluster.start(tmp_path / "cluster") as cluster:
+        cluster.apply(ROOT / "deploy" / "base" / "namespace.yaml")
+        cluster.apply(account("gkm-controllers"))
+        yield Bare(cluster, tmp_path / "controllers", count())
+
+
+def account(name: str) -> Json:
+    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": "gkm-system"}}
+
+
+@pytest.mark.peers
+def test_the_controllers_end_with_a_line_that_says_what_to_install(bare: Bare) -> None:
+    """One story in its order, on one control plane: what a person who installs GKM piece by piece is told."""
+    admin = bare.cluster.kubeconfig
+    told = bare.ended(admin)
+    assert (told["error"], told["why"]) == ("KindsMissing", "the API server has no gkmcaches: apply crds/")
+
+    for definition in (upstream(), upstream("clustergkmcaches", "ClusterGKMCache", "Cluster")):
+        bare.cluster.apply(definition)
+    told = bare.ended(admin)
+    assert told["error"] == "KindsForeign"
+    assert "gkmcaches.gkm.io is not ours or of another version, it lacks spec.imagePullSecrets" in told["why"]
+
+    for resource in (GKMCACHES, CLUSTERGKMCACHES):
+        bare.cluster.kubectl("delete", "customresourcedefinition", f"{resource.plural}.gkm.io")
+    bare.cluster.apply(ROOT / "crds")
+    bare.cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "--filename", str(ROOT / "crds"))
+    told = bare.ended(bare.cluster.kubeconfig_for(CONTROLLERS))
+    assert told["error"] == "RightsMissing"
+    assert f'User "{CONTROLLERS}" cannot get resource "customresourcedefinitions"' in told["why"]
+    assert "apply deploy/base/controllers.yaml" in told["why"]
+
+    deployed(bare.cluster)
+    bare.cluster.kubectl("delete", "rolebinding", "gkm-controllers-lease", "--namespace", "gkm-system")
+    told = bare.ended(bare.cluster.kubeconfig_for(CONTROLLERS))
+    assert 'cannot get resource "leases"' in told["why"]
+
+
+@pytest.mark.peers
+def test_an_api_server_that_is_away_at_the_start_is_waited_for_by_a_process_that_lives(
+    gkm_cluster: Cluster, tmp_path: Path
+) -> None:
+    token: dict[str, object] = {"token": gkm_cluster.token("gkm-controllers", "gkm-system")}
+    health = f"127.0.0.1:{ports.free()}"
+    with Gate.before(gkm_cluster.control_plane.port) as gate:
+        gate.shut()
+        kubeconfig = gkm_cluster.control_plane.kubeconfig("behind-a-gate", token, server=gate.url)
+        with operator(tmp_path, *controllers(kubeconfig, health)) as process:
+            process.ready(lambda: "waits for the API server" in said(process), "it has asked in vain")
+            assert (status(health, "healthz"), status(health, "readyz")) == (200, 503)
+            gate.open()
+            process.ready(lambda: status(health, "readyz") == 200, "everything is listed")
+
+
+def said(process: Process) -> str:
+    return process.log.read_text(encoding="utf-8")
+
+
+def status(health: str, page: str) -> int:
+    return pages.fetch(health, page)[0]

@@ -1,0 +1,92 @@
+"""The Dockerfiles name what is there: they are built elsewhere, so what reading can tell is checked by reading."""
+
+import re
+import shlex
+import tomllib
+from typing import Any
+
+import pytest
+from support.operator.deployment import ROOT, manifests
+
+PROCESSES = {"agent": "gkm-agent", "csi": "gkm-csi", "operator": "gkm-operator"}
+
+
+def instructions(process: str) -> list[tuple[str, str]]:
+    """Return (instruction, rest) of every line of a Dockerfile, continued lines joined."""
+    text = (ROOT / f"Dockerfile.{process}").read_text(encoding="utf-8").replace("\\\n", " ")
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    return [(line.partition(" ")[0], line.partition(" ")[2]) for line in lines]
+
+
+@pytest.mark.parametrize("process", PROCESSES)
+def test_what_is_copied_is_there_and_not_ignored(process: str) -> None:
+    ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    sources = [
+        source
+        for name, rest in instructions(process)
+        if name == "COPY" and not rest.startswith("--from=")
+        for source in shlex.split(rest)[:-1]
+    ]
+    assert f"requirements/{process}.lock" in sources
+    for source in sources:
+        assert (ROOT / source).exists(), source
+        assert f"!{source.partition('/')[0]}" in ignored, source
+
+
+@pytest.mark.parametrize("process", PROCESSES)
+def test_only_locked_and_hashed_files_are_installed(process: str) -> None:
+    installs = [part for name, rest in instructions(process) if name == "RUN" for part in rest.split("&&")]
+    installs = [part for part in installs if " pip install" in part or " pip wheel" in part]
+    assert len(installs) == 4
+    assert all("--require-hashes" in part or "--no-deps" in part for part in installs)
+
+
+@pytest.mark.parametrize(("process", "command"), PROCESSES.items())
+def test_the_entry_is_a_command_of_ours(process: str, command: str) -> None:
+    scripts: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
+    (entry,) = (rest for name, rest in instructions(process) if name == "ENTRYPOINT")
+    assert entry == f'["/opt/gkm/bin/{command}"]'
+    assert command in scripts
+
+
+def test_every_base_can_be_replaced_and_the_stages_share_it() -> None:
+    for process in PROCESSES:
+        bases = [rest for name, rest in instructions(process) if name == "FROM"]
+        assert bases == ["${BASE} AS wheel", "${BASE} AS build", "${BASE}"]
+        assert ("ARG", "BASE=python:3.11-slim-bookworm") in instructions(process)
+
+
+def test_the_lock_of_the_build_is_part_of_the_lock() -> None:
+    whole = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    build = (ROOT / "requirements" / "build.lock").read_text(encoding="utf-8")
+    entries = re.split(r"\n(?=\S)", build.strip())
+    assert entries[0].startswith("hatchling==")
+    assert all(entry in whole for entry in entries)
+
+
+def test_only_the_csi_container_is_privileged() -> None:
+    for manifest in manifests():
+        if manifest["kind"] not in {"DaemonSet", "Deployment"}:
+            continue
+        pod = manifest["spec"]["template"]["spec"]
+        for container in pod["containers"]:
+            security = container["securityContext"]
+            assert security["readOnlyRootFilesystem"], container["name"]
+            if container["name"] == "csi":
+                assert security["privileged"]
+                assert not pod["automountServiceAccountToken"]
+                continue
+            assert "privileged" not in security
+            assert security["capabilities"] == {"drop": ["ALL"]}
+            assert security["seccompProfile"] == {"type": "RuntimeDefault"}
+            assert not security["allowPrivilegeEscalation"]
+
+
+def test_images_of_the_pods_are_those_of_the_dockerfiles() -> None:
+    images = {
+        container["image"].partition(":")[0]
+        for manifest in manifests()
+        if manifest["kind"] in {"DaemonSet", "Deployment"}
+        for container in manifest["spec"]["template"]["spec"]["containers"]
+    }
+    assert images == set(PROCESSES.values())
