@@ -7,8 +7,10 @@ from threading import Event, Lock, Thread
 
 from gkm.gpus.flap_filter import FlapFilter
 from gkm.gpus.values import Inventory
+from gkm.hoststate.logs import fields
 
-from gkm_agent import logs
+_LOG = logging.getLogger(__name__)
+
 
 INTERVAL_SECONDS = 60.0
 IMPATIENT_SECONDS = 10.0
@@ -59,13 +61,15 @@ class GpuWatch:
         with self._lock:
             before, self._inventory = self._inventory, inventory
         if before.comparable != inventory.comparable:
-            logs.event(
+            _LOG.log(
+                logging.WARNING if inventory.errors else logging.INFO,
                 "GPUs read",
-                level=logging.WARNING if inventory.errors else logging.INFO,
-                gpus=len(inventory.gpus),
-                driver=inventory.driver_version or None,
-                errors=list(inventory.errors) or None,
-                unusable=[gpu.index for gpu in inventory.gpus if gpu.fatal_fault] or None,
+                extra=fields(
+                    gpus=len(inventory.gpus),
+                    driver=inventory.driver_version or None,
+                    errors=list(inventory.errors) or None,
+                    unusable=[gpu.index for gpu in inventory.gpus if gpu.fatal_fault] or None,
+                ),
             )
             self._changed.set()
 

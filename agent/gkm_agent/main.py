@@ -17,9 +17,10 @@ from gkm.hoststate import locks
 from gkm.hoststate.files import UnreadableState, read_bounded
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.logs import configure as start_logs
+from gkm.hoststate.logs import fields
 from gkm.images.registries.pull_secrets import PullSecrets
 
-from gkm_agent import logs, options
+from gkm_agent import options
 from gkm_agent.backends import NotConnected, connect
 from gkm_agent.caches.approvals import policy_of
 from gkm_agent.gpus import GpuWatch
@@ -31,6 +32,8 @@ from gkm_agent.store.pointers import PointerStore
 from gkm_agent.telemetry import metrics
 from gkm_agent.telemetry.health import Heartbeat
 from gkm_agent.telemetry.server import served
+
+_LOG = logging.getLogger(__name__)
 
 OK, FAILED, NOT_READY = 0, 1, 3
 SYNC_SECONDS = 30.0
@@ -70,9 +73,9 @@ def main(arguments: list[str] | None = None) -> None:
             status = work(chosen, config, outside_of(config, chosen.layout), stop, wake)
         sys.exit(status)
     except locks.LockBusy:
-        logs.event("another agent works on this state", level=logging.ERROR, state=str(chosen.layout.state))
+        _LOG.error("another agent works on this state", extra=fields(state=str(chosen.layout.state)))
     except (ConfigInvalid, NotConnected, OSError) as error:
-        logs.event("the agent cannot work", level=logging.ERROR, why=str(error))
+        _LOG.error("the agent cannot work", extra=fields(why=str(error)))
     sys.exit(FAILED)
 
 
@@ -99,7 +102,7 @@ def work(chosen: Options, config: Config, outside: Dependencies, stop: Event, wa
         tell_ready=fabric.ready,
         keeps=config.verification.when_revoked == "keep",
     )
-    logs.event("agent starts", node=chosen.node, state=str(chosen.layout.state))
+    _LOG.info("agent starts", extra=fields(node=chosen.node, state=str(chosen.layout.state)))
     with served(chosen, lambda: pulse.vitals(listed=source.wait(0), gpus=gpus.wait(0))):
         # GPUs first: they are read in a child process while the source reads what is wanted.
         for part in (gpus, source, publisher):
@@ -118,7 +121,7 @@ def work(chosen: Options, config: Config, outside: Dependencies, stop: Event, wa
             fabric.stop()
             source.stop()
             publisher.stop(PUBLISHER_SECONDS)
-    logs.event("agent ends", node=chosen.node)
+    _LOG.info("agent ends", extra=fields(node=chosen.node))
     return OK if not chosen.once or (ready and written) else NOT_READY
 
 

@@ -12,13 +12,15 @@ from collections.abc import Callable, Mapping
 from threading import Event, Thread
 
 from gkm.api.fabric_settings import Ibnetdiscover
+from gkm.hoststate.logs import fields
 from gkm.kube.backoff import Backoff
 
-from gkm_agent import logs
 from gkm_agent.fabric.command import Command, CommandFailed, find
 from gkm_agent.fabric.objects import MAX_SURVEY_BYTES
 from gkm_agent.fabric.sink import FabricSink
 from gkm_agent.interfaces.sink import NotWritten
+
+_LOG = logging.getLogger(__name__)
 
 CANDIDATES = ("/usr/sbin/ibnetdiscover", "/usr/local/sbin/ibnetdiscover", "/usr/bin/ibnetdiscover")
 SECONDS = 300.0
@@ -101,7 +103,7 @@ class SubnetSurvey:
             self._sink.survey(pack(self._output()))
         except (CommandFailed, NotASurvey, NotWritten) as error:
             if not self._stop.is_set():
-                logs.event("the InfiniBand subnet is not surveyed", level=logging.WARNING, why=str(error))
+                _LOG.warning("the InfiniBand subnet is not surveyed", extra=fields(why=str(error)))
             return False
         return True
 
@@ -122,7 +124,7 @@ class SubnetSurvey:
             try:
                 done = self.once()
             except Exception:  # noqa: BLE001 -- a defect here must not end the surveying
-                logs.event("the survey failed", level=logging.ERROR, exc_info=True)
+                _LOG.exception("the survey failed")
                 done = False
             failures = 0 if done else failures + 1
             self._surveyed = self._surveyed or done

@@ -9,9 +9,9 @@ from threading import Event, Lock, Thread
 
 from gkm.api.fabric_settings import Fabric
 from gkm.gpus.values import Inventory
+from gkm.hoststate.logs import fields
 from gkm.hoststate.names import CacheRef
 
-from gkm_agent import logs
 from gkm_agent.fabric import sysfs
 from gkm_agent.fabric.labels import wanted
 from gkm_agent.fabric.neighbours import Neighbours
@@ -22,6 +22,8 @@ from gkm_agent.fabric.sink import FabricSink
 from gkm_agent.fabric.survey import SubnetSurvey
 from gkm_agent.fabric.writer import FabricWriter
 from gkm_agent.gpus import NOT_READ
+
+_LOG = logging.getLogger(__name__)
 
 INTERVAL_SECONDS = 60.0
 STOP_SECONDS = 5.0
@@ -123,13 +125,15 @@ class FabricWatch:
         self._settled = observe(self._settled, reading, self._clock(), self._settings.settle, readable=readable)
         told = self._settled.reported
         if told is not None and told != before:
-            logs.event("fabric", domain=told.domain or None, health=told.health.value, why=told.why or None)
+            _LOG.info(
+                "fabric", extra=fields(domain=told.domain or None, health=told.health.value, why=told.why or None)
+            )
 
     def _log_skipped(self, skipped: tuple[str, ...]) -> None:
         if skipped != self._skipped:
             self._skipped = skipped
             if skipped:
-                logs.event("labels left out", level=logging.WARNING, count=len(skipped), why=list(skipped[:20]))
+                _LOG.warning("labels left out", extra=fields(count=len(skipped), why=list(skipped[:20])))
 
     def _run(self) -> None:
         while not self._stop.is_set():
@@ -137,7 +141,7 @@ class FabricWatch:
             try:
                 found = self.read()
             except Exception:  # noqa: BLE001 -- whatever a driver says must not end the watching
-                logs.event("the fabric cannot be read", level=logging.ERROR, exc_info=True)
+                _LOG.exception("the fabric cannot be read")
                 found = None
             # Before the first reading, that of the GPUs is near.
             self._wake.wait(self._interval if found is not None else min(self._interval, 5.0))

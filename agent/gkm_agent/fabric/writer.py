@@ -5,13 +5,15 @@ import random
 import time
 from threading import Condition, Thread
 
+from gkm.hoststate.logs import fields
 from gkm.kube.backoff import Backoff
 from gkm.kube.errors import ApiError
 
-from gkm_agent import logs
 from gkm_agent.fabric.report import FabricReport
 from gkm_agent.fabric.sink import FabricSink
 from gkm_agent.interfaces.sink import NotWritten
+
+_LOG = logging.getLogger(__name__)
 
 BACKOFF = Backoff(1.0, 60.0)
 REFRESH_SECONDS = 600.0
@@ -66,7 +68,7 @@ class FabricWriter:
         try:
             self._sink.publish(report)
         except NotWritten as error:
-            logs.event("the fabric is not reported", level=logging.WARNING, why=str(error))
+            _LOG.warning("the fabric is not reported", extra=fields(why=str(error)))
             if isinstance(error.__cause__, ApiError):
                 self._asked = error.__cause__.retry_after
             return False
@@ -84,7 +86,7 @@ class FabricWriter:
             try:
                 done = self.write()
             except Exception:  # noqa: BLE001 -- a defect in a sink must not end the reporting
-                logs.event("the fabric sink failed", level=logging.ERROR, exc_info=True)
+                _LOG.exception("the fabric sink failed")
                 self._sink.doubt()
                 done = False
             failures = 0 if done else failures + 1

@@ -5,18 +5,19 @@ that labels which somebody changed or removed are seen in the Node as it is, and
 """
 
 import hashlib
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from gkm.api.fabrics import NodeFabric, NodeFabricStatus
 from gkm.api.meta import API_VERSION, timestamp
+from gkm.hoststate.logs import fields
 from gkm.kube.api import Api
 from gkm.kube.errors import NO_RESPONSE, ApiError
 from gkm.kube.resources import NODES, Json, Resource
 from msgspec import structs
 
-from gkm_agent import logs
 from gkm_agent.fabric.conditions import with_conditions, without_conditions
 from gkm_agent.fabric.labels import WantedLabels, label_patch
 from gkm_agent.fabric.objects import fabric_object, manifest, survey_name, survey_object
@@ -24,6 +25,8 @@ from gkm_agent.fabric.report import FabricReport
 from gkm_agent.interfaces.sink import NotWritten
 from gkm_agent.kubernetes.source import NodeView
 from gkm_agent.kubernetes.status_sink import FIELD_MANAGER
+
+_LOG = logging.getLogger(__name__)
 
 NODEFABRICS: Resource[NodeFabric] = Resource(
     API_VERSION, "NodeFabric", "nodefabrics", namespaced=False, type=NodeFabric
@@ -97,7 +100,7 @@ class KubernetesFabricSink:
         changed = label_patch(owner.metadata.labels, wanted)
         if changed:
             self._api.merge(_OWN_NODE, self._node, {"metadata": {"labels": changed}})
-            logs.event("labels of the Node written", labels=changed)
+            _LOG.info("labels of the Node written", extra=fields(labels=changed))
             self._patched = (seen, wanted)
 
     def _publish_status(self, owner: NodeView, status: NodeFabricStatus) -> None:

@@ -12,14 +12,16 @@ from threading import Event
 
 from gkm.api.caches import Cache, ClusterGKMCache, GKMCache, verified_digest
 from gkm.api.meta import ObjectMeta
+from gkm.hoststate.logs import fields
 from gkm.hoststate.names import CacheRef, InvalidName
 from gkm.kube.api import Api, Key, ListSelector
 from gkm.kube.reflector import Reflector
 from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES, NODES, Resource
 from msgspec import Struct
 
-from gkm_agent import logs
 from gkm_agent.caches.model import PullHold, WantedCache, pull_secrets
+
+_LOG = logging.getLogger(__name__)
 
 MAX_SHOWN = 20
 """Names of caches in one line of the log."""
@@ -108,7 +110,9 @@ class KubernetesSource:
             ]
             why = "nothing is forgotten or collected until they are read" if unknown else None
             level = logging.ERROR if unknown else logging.INFO
-            logs.event("caches that cannot be read", level=level, count=len(unknown), caches=shown or None, why=why)
+            _LOG.log(
+                level, "caches that cannot be read", extra=fields(count=len(unknown), caches=shown or None, why=why)
+            )
 
     def _on_change(self, _old: object, _new: object) -> None:
         self._changed.set()
@@ -140,7 +144,7 @@ def wanted_of(cache: Cache) -> WantedCache | None:
     try:
         ref = CacheRef(cache.metadata.namespace or None, cache.metadata.name)
     except InvalidName as error:
-        logs.event("cache passed over", level=logging.WARNING, why=str(error))
+        _LOG.warning("cache passed over", extra=fields(why=str(error)))
         return None
     digest = verified_digest(cache)
     wanted = WantedCache(

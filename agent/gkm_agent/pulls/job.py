@@ -13,12 +13,12 @@ from gkm.api.signers import Signer
 from gkm.gpus import preflight
 from gkm.gpus.values import Inventory
 from gkm.hoststate.files import UnreadableState
+from gkm.hoststate.logs import fields
 from gkm.hoststate.pointers import CacheState, Pointer
 from gkm.images.cache import CacheImage
 from gkm.images.pulling.pull import PullStage
 from gkm.images.signatures.verify import Verdict
 
-from gkm_agent import logs
 from gkm_agent.caches.approvals import Check, CheckedTarget
 from gkm_agent.caches.decisions import is_unchanged, make_pointer, serve_revoked_message, verdict_pointer
 from gkm_agent.caches.model import WantedCache
@@ -26,6 +26,8 @@ from gkm_agent.pulls.images import CacheImages
 from gkm_agent.store import removal as withdrawal
 from gkm_agent.store.budget import DiskBudget
 from gkm_agent.store.pointers import PointerStore, PullToken, Superseded
+
+_LOG = logging.getLogger(__name__)
 
 _STEP = 10
 """Percentage points between two pointers of one stage: each costs two fsyncs."""
@@ -181,7 +183,7 @@ class PullJob:
             try:
                 return self.images.fetch(image, progress).size_bytes
             except UnreadableState as damage:
-                logs.event("a store entry is damaged", level=logging.ERROR, digest=self.digest, why=str(damage))
+                _LOG.error("a store entry is damaged", extra=fields(digest=self.digest, why=str(damage)))
             withdrawal.discard(self.store, self.digest, self.wanted.ref.namespace)
             return self.images.fetch(image, progress).size_bytes
 

@@ -6,12 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from threading import Event, Thread
 
+from gkm.hoststate.logs import fields
 from gkm.hoststate.names import CacheRef
 
-from gkm_agent import logs
 from gkm_agent.caches.model import WantedCache
 from gkm_agent.pulls.job import Failure, PullJob
 from gkm_agent.store.pointers import PointerStore, Superseded
+
+_LOG = logging.getLogger(__name__)
 
 MAX_PULLS = 4
 """Pulls at a time. Each has three connections, and takes some 10 MiB; the worst that an image can make of it, mostly by
@@ -75,7 +77,7 @@ class PullPool:
 
     def preempt(self, ref: CacheRef) -> None:
         """End a pull for the sake of another; it is asked for again like any that nobody has begun."""
-        logs.event("pull gives way", cache=str(ref))
+        _LOG.info("pull gives way", extra=fields(cache=str(ref)))
         self._desk.cancel(self._running[ref].pull.token)
 
     def cancel_unwanted(self, wanted: Mapping[CacheRef, WantedCache]) -> None:
@@ -114,22 +116,24 @@ class _RunningPull:
 
     def _run(self) -> None:
         wanted = self.pull.wanted
-        logs.event("pull begins", cache=str(wanted.ref), image=wanted.image)
+        _LOG.info("pull begins", extra=fields(cache=str(wanted.ref), image=wanted.image))
         began = time.monotonic()
         try:
             self.failure = self.pull.run()
         except Superseded:
             self.superseded = True
         finally:
-            logs.event(
+            _LOG.log(
+                logging.WARNING if self.failure else logging.INFO,
                 "pull ends",
-                level=logging.WARNING if self.failure else logging.INFO,
-                cache=str(wanted.ref),
-                digest=self.pull.digest or None,
-                seconds=round(time.monotonic() - began, 3),
-                superseded=self.superseded or None,
-                reason=str(self.failure.reason) if self.failure else None,
-                why=self.failure.message if self.failure else None,
+                extra=fields(
+                    cache=str(wanted.ref),
+                    digest=self.pull.digest or None,
+                    seconds=round(time.monotonic() - began, 3),
+                    superseded=self.superseded or None,
+                    reason=str(self.failure.reason) if self.failure else None,
+                    why=self.failure.message if self.failure else None,
+                ),
             )
             # Not "the thread has ended": whoever is woken would look before it has, and then wait for a whole turn.
             self.done = True

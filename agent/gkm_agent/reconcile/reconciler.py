@@ -16,10 +16,11 @@ from gkm.api.errors import Reason
 from gkm.gpus.values import Inventory
 from gkm.hoststate import pointers
 from gkm.hoststate import waiting_pods as waiting
+from gkm.hoststate.logs import fields
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState, Pointer
 
-from gkm_agent import logs, ownership
+from gkm_agent import ownership
 from gkm_agent.caches import decisions
 from gkm_agent.caches.decisions import Action, Observed, RetryAt, StartPull, WritePointer
 from gkm_agent.caches.model import WantedCache
@@ -40,6 +41,8 @@ from gkm_agent.store.pointers import PointerStore, PullToken, load_pointer
 from gkm_agent.store.scrubber import Scrubber
 from gkm_agent.telemetry.health import Heartbeat
 from gkm_agent.telemetry.reconcile_metrics import ReconcileMetrics
+
+_LOG = logging.getLogger(__name__)
 
 RECONCILE_SECONDS = 10.0
 """At least so often a turn is made: usage records change without telling us."""
@@ -96,7 +99,7 @@ class Reconciler:
             try:
                 self.reconcile()
             except Exception:  # noqa: BLE001 -- a defect costs one turn, not the node
-                logs.event("a turn failed", level=logging.ERROR, exc_info=True)
+                _LOG.exception("a turn failed")
                 self._pulse.beat(well=False)
             else:
                 self._pulse.beat(well=True)
@@ -169,9 +172,9 @@ class Reconciler:
                 waiting.clear_waiting(self._store.layout, ref)
             except OSError as error:
                 # The next turn tries again; until then it is no reason to leave the other caches alone.
-                logs.event("cache not forgotten", level=logging.ERROR, cache=str(ref), why=str(error))
+                _LOG.error("cache not forgotten", extra=fields(cache=str(ref), why=str(error)))
             else:
-                logs.event("cache deleted", cache=str(ref))
+                _LOG.info("cache deleted", extra=fields(cache=str(ref)))
 
     def _take_action(
         self, cache: WantedCache, known: dict[CacheRef, Observed], inventory: Inventory
@@ -191,7 +194,7 @@ class Reconciler:
         except Exception as error:  # noqa: BLE001 -- whatever one cache does to us, the others go on
             self._record_end(cache, replace(failure_of(error), persisted=False))
             known[cache.ref] = replace(known[cache.ref], attempt=self._retries.attempt_of(cache))
-            logs.event("no step taken", level=logging.ERROR, cache=str(cache.ref), why=str(error), exc_info=True)
+            _LOG.exception("no step taken", extra=fields(cache=str(cache.ref), why=str(error)))
             return None
         if isinstance(step, RetryAt):
             self._next_try = min(step.until, self._next_try or step.until)
@@ -205,13 +208,15 @@ class Reconciler:
 
     def _write_pointer(self, pointer: Pointer) -> Pointer:
         said = self._store.save(pointer)
-        logs.event(
+        _LOG.info(
             "cache state",
-            cache=str(said.ref),
-            state=said.state.value,
-            digest=said.digest or None,
-            reason=said.reason or None,
-            why=said.message or None,
+            extra=fields(
+                cache=str(said.ref),
+                state=said.state.value,
+                digest=said.digest or None,
+                reason=said.reason or None,
+                why=said.message or None,
+            ),
         )
         return said
 

@@ -7,11 +7,13 @@ from collections.abc import Mapping
 from threading import Condition, Event, Thread
 
 from gkm.api.nodes import NodeStatus
+from gkm.hoststate.logs import fields
 from gkm.kube.backoff import Backoff
 from gkm.kube.errors import ApiError
 
-from gkm_agent import logs
 from gkm_agent.interfaces.sink import NotWritten, StatusSink
+
+_LOG = logging.getLogger(__name__)
 
 BACKOFF = Backoff(1.0, 60.0)
 PACE = Backoff(1.0, 3.0)
@@ -123,7 +125,7 @@ class StatusPublisher:
         if why not in self._complaints:
             # An API server that is away says the same of every scope, and of 500 namespaces it would again and again.
             self._complaints.add(why)
-            logs.event(what, level=logging.WARNING, scope=scope, why=why)
+            _LOG.warning(what, extra=fields(scope=scope, why=why))
         if isinstance(error.__cause__, ApiError):
             self._asked = max(self._asked, error.__cause__.retry_after)
         return False
@@ -144,7 +146,7 @@ class StatusPublisher:
             try:
                 done = self.write()
             except Exception:  # noqa: BLE001 -- a defect in a sink must not end the reporting
-                logs.event("the status sink failed", level=logging.ERROR, exc_info=True)
+                _LOG.exception("the status sink failed")
                 self._invalidate()
                 done = False
             if done:

@@ -12,11 +12,13 @@ from pathlib import Path
 from threading import Event, Lock, Thread
 
 from gkm.hoststate.files import UnreadableState, read_bounded
+from gkm.hoststate.logs import fields
 from gkm.kube.secrets import StaticSecrets
 
-from gkm_agent import logs
 from gkm_agent.caches.model import WantedCache
 from gkm_agent.standalone.manifests import BadManifest, Manifests, manifests_in
+
+_LOG = logging.getLogger(__name__)
 
 SCAN_SECONDS = 2.0
 MAX_FILES = 10_000
@@ -85,9 +87,7 @@ class FileSource:
             listed = _listed(self._directory)
         except OSError as error:
             if self._listed or not self._files:
-                logs.event(
-                    "manifests cannot be listed", level=logging.ERROR, directory=str(self._directory), why=str(error)
-                )
+                _LOG.error("manifests cannot be listed", extra=fields(directory=str(self._directory), why=str(error)))
             with self._lock:
                 self._listed = False
             return
@@ -106,7 +106,7 @@ class FileSource:
         try:
             return _File(stamp, manifests_in(read_bounded((self._directory / name).resolve(), MAX_BYTES)))
         except (OSError, UnreadableState, BadManifest) as error:
-            logs.event("manifest not understood", level=logging.ERROR, file=name, why=str(error))
+            _LOG.error("manifest not understood", extra=fields(file=name, why=str(error)))
             return _File(stamp, before.held if before is not None else None)
 
     def _run(self) -> None:

@@ -17,6 +17,7 @@ from threading import Lock
 from gkm.api.config import Store
 from gkm.api.errors import GKMError, Reason
 from gkm.hoststate.files import UnreadableState
+from gkm.hoststate.logs import fields
 from gkm.hoststate.names import CacheRef
 from gkm.images.cache import CacheImage
 from gkm.images.pulling import disk_reservations as promises
@@ -24,10 +25,11 @@ from gkm.images.pulling import entry
 from gkm.images.pulling.blob_files import STALE_SECONDS, BlobFiles
 from gkm.images.pulling.disk_reservations import DiskReservation
 
-from gkm_agent import logs
 from gkm_agent.store import eviction
 from gkm_agent.store import removal as withdrawal
 from gkm_agent.store.pointers import PointerStore
+
+_LOG = logging.getLogger(__name__)
 
 _AGAIN_BYTES = 1 << 20
 """So much must be free before what a full disk ended in the middle is tried again out of its turn."""
@@ -135,7 +137,7 @@ class DiskBudget:
             why = self._figures_text(SpaceNeed()) if short.bytes else ""
         if bool(why) != bool(self._complaint):
             level = logging.WARNING if why else logging.INFO
-            logs.event("room is short" if why else "room is there again", level=level, why=why or None)
+            _LOG.log(level, "room is short" if why else "room is there again", extra=fields(why=why or None))
         self._complaint = why
 
     def record_disk_full(self, ref: CacheRef) -> None:
@@ -235,9 +237,9 @@ class DiskBudget:
                 break
             try:
                 if withdrawal.evict(self._desk, digest):
-                    logs.event("entry evicted", digest=digest, lack=short.bytes)
+                    _LOG.info("entry evicted", extra=fields(digest=digest, lack=short.bytes))
             except (UnreadableState, OSError) as error:
-                logs.event("entry not evicted", level=logging.ERROR, digest=digest, why=str(error))
+                _LOG.error("entry not evicted", extra=fields(digest=digest, why=str(error)))
             short = self._lack(need)
         return short
 
@@ -250,7 +252,7 @@ class DiskBudget:
             if self._lack(need).disk > 0:
                 blobs.sweep(time.time() + 2 * STALE_SECONDS)  # nobody adds to them now, so they are as good as stale
         except OSError as error:
-            logs.event("blobs or trash not removed", level=logging.ERROR, why=str(error))
+            _LOG.error("blobs or trash not removed", extra=fields(why=str(error)))
 
     def _figures_text(self, need: SpaceNeed) -> str:
         """Return what is lacking, in figures. Whose caches they are is not said: each namespace reads its own."""

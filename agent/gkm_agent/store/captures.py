@@ -12,9 +12,10 @@ from gkm.api.config import Capture
 from gkm.hoststate import files, names, trees
 from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.layout import CAPTURED_FILE, Layout
+from gkm.hoststate.logs import fields
 from gkm.hoststate.names import InvalidName
 
-from gkm_agent import logs
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ def sweep(layout: Layout, bounds: Capture, now: float) -> None:
         return
     for volume_id in to_prune(_captures(layout.captured), bounds, now):
         trees.remove(layout.captured / volume_id)
-        logs.event("captured files removed", level=logging.INFO, volume=volume_id)
+        _LOG.info("captured files removed", extra=fields(volume=volume_id))
 
 
 def _captures(directory: Path) -> list[CapturedVolume]:

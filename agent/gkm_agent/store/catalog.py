@@ -14,9 +14,11 @@ import msgspec
 from gkm.hoststate import files, names
 from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.layout import Layout
+from gkm.hoststate.logs import fields
 from msgspec import Struct, structs
 
-from gkm_agent import logs
+_LOG = logging.getLogger(__name__)
+
 
 FILE = "entries.json"
 MOUNTED_STEP = 3600.0
@@ -135,7 +137,7 @@ class EntryCatalog:
             files.replace(self._path, msgspec.json.encode(_File(notes)), durable=False)
         except OSError as error:
             if self._complaint != (why := str(error)):
-                logs.event("notes about the store not written", level=logging.WARNING, why=why)
+                _LOG.warning("notes about the store not written", extra=fields(why=why))
             self._complaint = why
             return
         self._saved, self._complaint = notes, ""
@@ -152,7 +154,7 @@ def _load(path: Path) -> dict[str, EntryInfo]:
     except FileNotFoundError:
         return {}
     except (UnreadableState, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        logs.event("notes about the store are lost", level=logging.WARNING, why=str(error))
+        _LOG.warning("notes about the store are lost", extra=fields(why=str(error)))
         return {}
     return {digest: note for digest, note in found.items() if names.is_digest(digest)}
 

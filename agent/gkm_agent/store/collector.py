@@ -8,12 +8,12 @@ from gkm.api.config import Capture, Store
 from gkm.hoststate import files, names, records
 from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.layout import Layout
+from gkm.hoststate.logs import fields
 from gkm.hoststate.names import CacheRef, InvalidName
 from gkm.hoststate.records import VolumeRecord
 from gkm.images.pulling import entry
 from gkm.images.pulling.blob_files import BlobFiles
 
-from gkm_agent import logs
 from gkm_agent.caches.decisions import Observed
 from gkm_agent.caches.model import WantedCache
 from gkm_agent.store import captures as captured
@@ -21,6 +21,8 @@ from gkm_agent.store import eviction
 from gkm_agent.store import removal as withdrawal
 from gkm_agent.store.budget import DiskBudget
 from gkm_agent.store.pointers import PointerStore
+
+_LOG = logging.getLogger(__name__)
 
 SWEEP_SECONDS = 60.0
 """Between two looks at what pods left and at the blobs: both are bounded in days and gigabytes."""
@@ -83,11 +85,11 @@ class Collector:
         try:
             captured.sweep(self._desk.layout, self._capture, now)
         except OSError as error:
-            logs.event("captured files stay", level=logging.WARNING, why=str(error))
+            _LOG.warning("captured files stay", extra=fields(why=str(error)))
         try:
             BlobFiles(self._desk.layout.blobs).sweep()
         except OSError as error:
-            logs.event("blobs stay", level=logging.WARNING, why=str(error))
+            _LOG.warning("blobs stay", extra=fields(why=str(error)))
 
     def _collect(
         self, known: Mapping[CacheRef, Observed], wanted: Mapping[CacheRef, WantedCache], *, complete: bool
@@ -102,7 +104,7 @@ class Collector:
         self._room.spare = frozenset(entries - eviction.in_use(known, wanted.values()) - self._mounted)
         for digest in eviction.expired(self._desk.catalog.entries(), entries - named, now, self._bounds.keep_seconds):
             if withdrawal.collect(self._desk, digest):
-                logs.event("entry collected", digest=digest)
+                _LOG.info("entry collected", extra=fields(digest=digest))
         self._room.enforce()
         self._complaint = ""
 
@@ -127,7 +129,7 @@ class Collector:
     def _log_unreadable(self, why: str) -> None:
         if why != self._complaint:
             self._complaint = why
-            logs.event("collection", level=logging.ERROR, why=why)
+            _LOG.error("collection", extra=fields(why=why))
 
 
 def _entries(layout: Layout) -> set[str]:

@@ -1,7 +1,7 @@
 """The agent's hand on the disk: every pointer it writes passes here.
 
 One lock serializes two operations that the file locks cannot separate, because one process does both: writing a pointer
-that names an entry, and withdrawing a pointer (gkm_agent.store.removal). After a pointer names an entry, the entry either
+that names an entry, and withdrawing an entry. After a pointer names an entry, the entry either
 exists or is gone as a whole. A pointer that says Ready is never written without its entry.
 """
 

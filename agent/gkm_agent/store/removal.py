@@ -17,16 +17,18 @@ from gkm.api.errors import GKMError, Reason
 from gkm.hoststate import locks, pointers, records
 from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.layout import Layout
+from gkm.hoststate.logs import fields
 from gkm.hoststate.pointers import CacheState, Pointer
 from gkm.hoststate.records import VolumeRecord
 from gkm.images.pulling import entry
 from gkm.mounts.relocation import tree_store as relocation
 
-from gkm_agent import logs
 from gkm_agent.store import integrity
 from gkm_agent.store.eviction import is_evictable
 from gkm_agent.store.pointers import PointerStore, load_pointer
 from gkm_agent.telemetry import metrics
+
+_LOG = logging.getLogger(__name__)
 
 _SHOWN_PODS = 5
 
@@ -77,7 +79,7 @@ def discard(desk: PointerStore, digest: str, reader: str | None) -> None:
             if not damage:
                 return
             if users := _mounting(desk.layout, digest):
-                logs.event("damaged, and mounted", level=logging.ERROR, digest=digest, pods=", ".join(_pods(users)))
+                _LOG.error("damaged, and mounted", extra=fields(digest=digest, pods=", ".join(_pods(users))))
                 raise GKMError(
                     Reason.NODE_ERROR,
                     f"the files of this cache on this node are damaged ({damage}), and pods still mount them: "
@@ -138,7 +140,7 @@ def _move_to_trash(desk: PointerStore, digest: str) -> Path | None:
         relocation.remove(layout.relocated(digest))
     except OSError as error:
         # They are derived and right for the same digest; the next start of the agent takes them away.
-        logs.event("relocated files stay", level=logging.WARNING, digest=digest, why=str(error))
+        _LOG.warning("relocated files stay", extra=fields(digest=digest, why=str(error)))
     # While it is held: whoever opened it before finds that it is no longer the lock of anything.
     layout.entry_lock(digest).unlink(missing_ok=True)
     return trash

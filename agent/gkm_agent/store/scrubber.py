@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from threading import Event, Thread
 
 from gkm.hoststate.files import UnreadableState
+from gkm.hoststate.logs import fields
 
-from gkm_agent import logs
 from gkm_agent.store import integrity
 from gkm_agent.store import removal as withdrawal
 from gkm_agent.store.catalog import EntryInfo
 from gkm_agent.store.pointers import PointerStore
+
+_LOG = logging.getLogger(__name__)
 
 BYTES_PER_SECOND = 8 << 20
 """Below what a disk does beside other work, and under 1 % of a core for hashing."""
@@ -108,7 +110,7 @@ class Scrubber:
             request.unlink()
         except (FileNotFoundError, IsADirectoryError, PermissionError):
             return
-        logs.event("every entry of the store is checked, as asked")
+        _LOG.info("every entry of the store is checked, as asked")
         self._desk.catalog.request_check()
         self._asked = True
 
@@ -127,11 +129,11 @@ class Scrubber:
         self._desk.catalog.record_check(due.digest, damage=path, content=due.content, now=self._clock())
         if damage is None:
             return
-        logs.event("a store entry is damaged", level=logging.ERROR, digest=due.digest, file=damage.path, why=damage.why)
+        _LOG.error("a store entry is damaged", extra=fields(digest=due.digest, file=damage.path, why=damage.why))
         try:
             withdrawal.revoke_ready(self._desk, due.digest)
         except OSError as error:
-            logs.event("pointers not taken back", level=logging.ERROR, digest=due.digest, why=str(error))
+            _LOG.error("pointers not taken back", extra=fields(digest=due.digest, why=str(error)))
         self._changed.set()
 
     def _throttle(self, cost: int) -> None:
@@ -145,10 +147,10 @@ class Scrubber:
             except Stopped:
                 return
             except (OSError, UnreadableState) as error:
-                logs.event("the store cannot be checked", level=logging.ERROR, why=str(error))
+                _LOG.error("the store cannot be checked", extra=fields(why=str(error)))
                 checked = False
             except Exception:  # noqa: BLE001 -- a thread that ends checks nothing ever again, and nobody notices
-                logs.event("the check of the store failed", level=logging.ERROR, exc_info=True)
+                _LOG.exception("the check of the store failed")
                 checked = False
             if not checked:
                 self._stop.wait(LOOK_SECONDS)

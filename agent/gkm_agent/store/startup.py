@@ -10,14 +10,16 @@ from typing import TypeVar
 
 from gkm.hoststate import files, locks, names
 from gkm.hoststate.layout import Layout, ref_of_scope
+from gkm.hoststate.logs import fields
 from gkm.hoststate.names import InvalidName
 from gkm.images.pulling.blob_files import BlobFiles
 from gkm.images.pulling.entry import remove_tree
 from gkm.mounts.relocation import tree_store as relocation
 
-from gkm_agent import logs
 from gkm_agent.caches import approvals as checks
 from gkm_agent.store import catalog as holdings
+
+_LOG = logging.getLogger(__name__)
 
 T = TypeVar("T")
 _HALVES = (".cache.json.*.tmp", ".check.json.*.tmp")
@@ -48,7 +50,7 @@ def _log_failure(remove: Callable[[T], object], what: T) -> None:
         remove(what)
     except OSError as error:
         # What is stale costs room, not truth: the agent works with it.
-        logs.event("stale files stay", level=logging.WARNING, why=str(error))
+        _LOG.warning("stale files stay", extra=fields(why=str(error)))
 
 
 def _remove_halves(layout: Layout) -> None:

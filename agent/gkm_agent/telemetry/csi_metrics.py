@@ -11,10 +11,12 @@ from gkm.hoststate import counters
 from gkm.hoststate.counters import BUCKET_BOUNDS, PublishHistograms
 from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.layout import Layout
+from gkm.hoststate.logs import fields
 from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.registry import Collector
 
-from gkm_agent import logs
+_LOG = logging.getLogger(__name__)
+
 
 _LABELS = (*(str(bound) for bound in BUCKET_BOUNDS), "+Inf")
 
@@ -44,7 +46,7 @@ class CsiMetrics(Collector):
         except UnreadableState as error:
             if str(error) != self._complaint:
                 self._complaint = str(error)
-                logs.event("counters of the CSI process refused", level=logging.WARNING, why=self._complaint)
+                _LOG.warning("counters of the CSI process refused", extra=fields(why=self._complaint))
             return
         self._complaint = ""
         yield publish_seconds(found)

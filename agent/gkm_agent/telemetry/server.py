@@ -1,15 +1,18 @@
 """Serving health and metrics for as long as the agent works."""
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from gkm.hoststate.logs import fields
 from gkm.probes.server import PageServer
 
-from gkm_agent import logs
 from gkm_agent.options import Options
 from gkm_agent.telemetry import health, metrics
 from gkm_agent.telemetry.csi_metrics import CsiMetrics
 from gkm_agent.telemetry.health import Vitals
+
+_LOG = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -27,7 +30,7 @@ def served(chosen: Options, vitals: Callable[[], Vitals]) -> Iterator[None]:
     server = PageServer(chosen.health, health.pages(vitals, metrics.page))
     try:
         _start(server, chosen.health)
-        logs.event("health is served", port=server.port)
+        _LOG.info("health is served", extra=fields(port=server.port))
         yield
     finally:
         server.close()
