@@ -87,23 +87,23 @@ def work(chosen: Options, config: Config, outside: Dependencies, stop: Event, wa
     source, publisher = connected.source, connected.publisher
     gpus = GpuWatch(outside.read_gpus, wake, chosen.gpu_seconds)
     fabric = connected.fabric(config.fabric, gpus)
-    pulse = Heartbeat()
+    heartbeat = Heartbeat()
     agent = Reconciler(
-        desk=PointerStore(chosen.layout),
+        store=PointerStore(chosen.layout),
         source=source,
         images=outside.images(PullSecrets(connected.secrets, config.registries, connected.namespace)),
         gpus=gpus,
         publisher=publisher,
         policy=policy_of(config.verification).current,
         wake=wake,
-        pulse=pulse,
+        heartbeat=heartbeat,
         bounds=config.store,
         capture=config.capture,
-        tell_ready=fabric.ready,
-        keeps=config.verification.when_revoked == "keep",
+        report_ready=fabric.ready,
+        serve_revoked=config.verification.when_revoked == "keep",
     )
     _LOG.info("agent starts", extra=fields(node=chosen.node, state=str(chosen.layout.state)))
-    with served(chosen, lambda: pulse.vitals(listed=source.wait(0), gpus=gpus.wait(0))):
+    with served(chosen, lambda: heartbeat.vitals(listed=source.wait(0), gpus=gpus.wait(0))):
         # GPUs first: they are read in a child process while the source reads what is wanted.
         for part in (gpus, source, publisher):
             part.start()

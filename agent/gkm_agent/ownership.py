@@ -20,7 +20,7 @@ def is_of_another(wanted: WantedCache, pointer: Pointer | None) -> bool:
     return pointer is not None and pointer.uid != wanted.uid
 
 
-def disowned(desk: PointerStore, wanted: WantedCache, known: Observed, save: Callable[[Pointer], Pointer]) -> Observed:
+def disowned(store: PointerStore, wanted: WantedCache, known: Observed, save: Callable[[Pointer], Pointer]) -> Observed:
     """Replace the pointer of another object by one that is Pending, with `save`; return what is known then.
 
     A full disk takes no pointer: then what is known of the cache goes, for what has no pointer is not Ready.
@@ -36,6 +36,6 @@ def disowned(desk: PointerStore, wanted: WantedCache, known: Observed, save: Cal
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        desk.remove(wanted.ref)
+        store.remove(wanted.ref)
         return replace(known, pointer=None, check=None)
     return replace(known, pointer=pointer)

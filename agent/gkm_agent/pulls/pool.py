@@ -35,8 +35,8 @@ class FinishedPull:
 class PullPool:
     """Pulls under way. Used by one thread; sets `wake` whenever a pull ends."""
 
-    def __init__(self, desk: PointerStore, wake: Event, clock: Callable[[], float], limit: int = MAX_PULLS) -> None:
-        self._desk = desk
+    def __init__(self, store: PointerStore, wake: Event, clock: Callable[[], float], limit: int = MAX_PULLS) -> None:
+        self._store = store
         self._wake = wake
         self._clock = clock
         self._limit = limit
@@ -78,13 +78,13 @@ class PullPool:
     def preempt(self, ref: CacheRef) -> None:
         """End a pull for the sake of another; it is asked for again like any that nobody has begun."""
         _LOG.info("pull gives way", extra=fields(cache=str(ref)))
-        self._desk.cancel(self._running[ref].pull.token)
+        self._store.cancel(self._running[ref].pull.token)
 
     def cancel_unwanted(self, wanted: Mapping[CacheRef, WantedCache]) -> None:
         """Withdraw the tickets of pulls that nobody wants as they are; they end when they notice."""
         for ref, running in self._running.items():
             if wanted.get(ref) != running.pull.wanted and not running.pull.token.cancelled:
-                self._desk.cancel(running.pull.token)
+                self._store.cancel(running.pull.token)
 
     def finished(self) -> list[FinishedPull]:
         """Return the pulls that have ended since the last call."""

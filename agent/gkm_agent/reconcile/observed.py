@@ -87,10 +87,10 @@ def observe(
     return known
 
 
-def entry_bytes(desk: PointerStore, images: CacheImages, digest: str, pointer: Pointer | None) -> int | None:
+def entry_bytes(store: PointerStore, images: CacheImages, digest: str, pointer: Pointer | None) -> int | None:
     """Return the size of the entry of a digest; None where there is none of any use, which a pull sets right."""
-    layout = desk.layout
-    if not digest or desk.catalog.damage_of(digest):
+    layout = store.layout
+    if not digest or store.catalog.damage_of(digest):
         return None
     # The list of an entry's files may be long: it is read once, and its size then stands in the pointer. A Ready one
     # says it also where it is 0.

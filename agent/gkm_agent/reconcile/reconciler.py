@@ -54,7 +54,7 @@ class Reconciler:
     def __init__(
         self,
         *,
-        desk: PointerStore,
+        store: PointerStore,
         source: CacheSource,
         images: CacheImages,
         gpus: GpuWatch,
@@ -62,34 +62,34 @@ class Reconciler:
         policy: Callable[[], str],
         wake: Event,
         clock: Callable[[], float] = time.time,
-        pulse: Heartbeat | None = None,
+        heartbeat: Heartbeat | None = None,
         bounds: Store | None = None,
         capture: Capture = CAPTURE,
-        tell_ready: Callable[[Mapping[CacheRef, str]], object] = lambda _ready: None,
-        keeps: bool = False,
+        report_ready: Callable[[Mapping[CacheRef, str]], object] = lambda _ready: None,
+        serve_revoked: bool = False,
     ) -> None:
         bounds = bounds or Store()
-        self._store = desk
+        self._store = store
         self._source = source
         self._images = images
         self._gpus = gpus
         self._publisher = publisher
         self._policy_now = policy
         self._policy = policy()
-        self._serve_revoked = keeps
+        self._serve_revoked = serve_revoked
         self._wake = wake
         self._clock = clock
-        self._pool = PullPool(desk, wake, clock)
+        self._pool = PullPool(store, wake, clock)
         self._retries = RetrySchedule(clock)
-        self._reader = knowledge.StateReader(desk.layout)
-        self._unpersisted = UnpersistedFailures(desk.layout)
-        self._budget = DiskBudget(desk, bounds, clock)
-        self._collector = Collector(desk, self._budget, bounds, clock, capture)
-        self._scrubber = Scrubber(desk, wake, bounds.check_interval, clock=clock)
+        self._reader = knowledge.StateReader(store.layout)
+        self._unpersisted = UnpersistedFailures(store.layout)
+        self._budget = DiskBudget(store, bounds, clock)
+        self._collector = Collector(store, self._budget, bounds, clock, capture)
+        self._scrubber = Scrubber(store, wake, bounds.check_interval, clock=clock)
         self._next_try: float | None = None
-        self._pulse = pulse or Heartbeat()
+        self._heartbeat = heartbeat or Heartbeat()
         self._reconcile_metrics = ReconcileMetrics()
-        self._report_ready = tell_ready
+        self._report_ready = report_ready
 
     def run(self, stop: Event) -> None:
         """Work until `stop` is set, then end in bounded time. Whoever sets `stop` sets the wake event after it."""
@@ -100,9 +100,9 @@ class Reconciler:
                 self.reconcile()
             except Exception:  # noqa: BLE001 -- a defect costs one turn, not the node
                 _LOG.exception("a turn failed")
-                self._pulse.beat(well=False)
+                self._heartbeat.beat(well=False)
             else:
-                self._pulse.beat(well=True)
+                self._heartbeat.beat(well=True)
             if not stop.is_set():
                 self._wake.wait(self._seconds_until_next())
         self._scrubber.stop()

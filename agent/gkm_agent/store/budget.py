@@ -98,8 +98,8 @@ def least_free(total: int, bounds: Store) -> int:
 class DiskBudget:
     """The room of one node. Thread-safe: pulls ask for it, the agent's own thread keeps it."""
 
-    def __init__(self, desk: PointerStore, bounds: Store, clock: Callable[[], float]) -> None:
-        self._desk = desk
+    def __init__(self, store: PointerStore, bounds: Store, clock: Callable[[], float]) -> None:
+        self._store = store
         self._bounds = bounds
         self._clock = clock
         self._lock = Lock()
@@ -117,7 +117,7 @@ class DiskBudget:
         Raises:
             GKMError: DISK_FULL with the figures; nothing was evicted in vain.
         """
-        if entry.exists(self._desk.layout, image.digest):
+        if entry.exists(self._store.layout, image.digest):
             with self._lock:
                 self._refused.pop(ref, None)
             yield
@@ -162,14 +162,14 @@ class DiskBudget:
 
     def figures(self) -> SpaceFigures:
         """Return how it stands now."""
-        notes = self._desk.catalog.entries()
+        notes = self._store.catalog.entries()
         # The same content from two repositories is two downloads, and one entry.
         promised = dict(self._promised)
         pending = {digest: need.store for (_, digest), need in promised.items() if need.store and digest not in notes}
-        disk = os.statvfs(self._desk.layout.state)
+        disk = os.statvfs(self._store.layout.state)
         return SpaceFigures(
             store=sum(note.size_bytes for note in notes.values()) + sum(pending.values()),
-            free=disk.f_bavail * disk.f_frsize - promises.reserved_bytes(self._desk.layout.state),
+            free=disk.f_bavail * disk.f_frsize - promises.reserved_bytes(self._store.layout.state),
             total=disk.f_blocks * disk.f_frsize,
             inodes=100 * disk.f_favail / disk.f_files if disk.f_files else 100.0,
         )
@@ -191,7 +191,7 @@ class DiskBudget:
         self._refused.pop(ref, None)
         self._promised[pull] = need
         held.callback(self._release, pull)
-        held.enter_context(promises.registered(self._desk.layout.state, image, promise))
+        held.enter_context(promises.registered(self._store.layout.state, image, promise))
 
     def _release(self, pull: tuple[str, str]) -> None:
         with self._lock:
@@ -200,13 +200,13 @@ class DiskBudget:
     def _already_stored(self, image: CacheImage) -> None:
         with suppress(OSError, UnreadableState):
             # The lock is made now, for a full disk cannot make it when the entry must go.
-            self._desk.layout.entry_lock(image.digest).touch(0o600)
-            found = entry.find(self._desk.layout, image.digest)
+            self._store.layout.entry_lock(image.digest).touch(0o600)
+            found = entry.find(self._store.layout, image.digest)
             if found is not None:
-                self._desk.catalog.add(image.digest, found.size_bytes, self._clock())
+                self._store.catalog.add(image.digest, found.size_bytes, self._clock())
 
     def _fits(self, need: SpaceNeed) -> bool:
-        return self._lack(need).bytes <= eviction.size_of(self._desk.catalog.entries(), self.spare)
+        return self._lack(need).bytes <= eviction.size_of(self._store.catalog.entries(), self.spare)
 
     def _lack(self, need: SpaceNeed) -> SpaceLack:
         return lack(self.figures(), need, self._bounds)
@@ -217,7 +217,7 @@ class DiskBudget:
         if short.disk > 0:
             self._clear(need)
             short = self._lack(need)
-        if short.bytes and short.bytes <= eviction.size_of(self._desk.catalog.entries(), self.spare):
+        if short.bytes and short.bytes <= eviction.size_of(self._store.catalog.entries(), self.spare):
             short = self._evict(need)
         if short.bytes:
             self._refused[ref] = (given + need, False)
@@ -232,11 +232,11 @@ class DiskBudget:
         """Evict until a need fits, and return what is lacking then."""
         spare = set(self.spare)
         short = self._lack(need)
-        for digest in eviction.eviction_order(self._desk.catalog.entries(), spare):
+        for digest in eviction.eviction_order(self._store.catalog.entries(), spare):
             if not short.bytes:
                 break
             try:
-                if withdrawal.evict(self._desk, digest):
+                if withdrawal.evict(self._store, digest):
                     _LOG.info("entry evicted", extra=fields(digest=digest, lack=short.bytes))
             except (UnreadableState, OSError) as error:
                 _LOG.error("entry not evicted", extra=fields(digest=digest, why=str(error)))
@@ -245,10 +245,10 @@ class DiskBudget:
 
     def _clear(self, need: SpaceNeed) -> None:
         """Remove what is kept only because there was room; last the parts of blobs, which a pull would go on with."""
-        blobs = BlobFiles(self._desk.layout.blobs)
+        blobs = BlobFiles(self._store.layout.blobs)
         try:
             blobs.evict_unused()
-            withdrawal.empty_trash(self._desk)
+            withdrawal.empty_trash(self._store)
             if self._lack(need).disk > 0:
                 blobs.sweep(time.time() + 2 * STALE_SECONDS)  # nobody adds to them now, so they are as good as stale
         except OSError as error:
@@ -258,7 +258,7 @@ class DiskBudget:
         """Return what is lacking, in figures. Whose caches they are is not said: each namespace reads its own."""
         figures, bounds = self.figures(), self._bounds
         short = lack(figures, need, bounds)
-        spare = eviction.size_of(self._desk.catalog.entries(), self.spare)
+        spare = eviction.size_of(self._store.catalog.entries(), self.spare)
         texts = []
         if short.store > 0:
             texts.append(
@@ -267,7 +267,7 @@ class DiskBudget:
             )
         if short.disk > 0:
             texts.append(
-                f"the disk of {self._desk.layout.state} has {max(0, figures.free)} of {figures.total} bytes free, of "
+                f"the disk of {self._store.layout.state} has {max(0, figures.free)} of {figures.total} bytes free, of "
                 f"which {least_free(figures.total, bounds)} must stay free (store.minFreePercent "
                 f"{bounds.min_free_percent:g}): {need.disk} more are needed"
             )

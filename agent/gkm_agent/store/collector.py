@@ -34,13 +34,13 @@ class Collector:
 
     def __init__(
         self,
-        desk: PointerStore,
+        store: PointerStore,
         room: DiskBudget,
         bounds: Store,
         clock: Callable[[], float],
         capture: Capture = CAPTURE,
     ) -> None:
-        self._desk = desk
+        self._store = store
         self._room = room
         self._bounds = bounds
         self._capture = capture
@@ -54,7 +54,7 @@ class Collector:
     def read(self) -> list[VolumeRecord]:
         """Return the records; while one cannot be read, those that were read last."""
         try:
-            self._records = list(records.load_all(self._desk.layout))
+            self._records = list(records.load_all(self._store.layout))
             self._readable = True
         except (UnreadableState, OSError) as error:
             self._readable = False
@@ -74,7 +74,7 @@ class Collector:
         except (UnreadableState, OSError) as error:
             self._log_unreadable(f"collection stopped: {error}")
         finally:
-            self._desk.catalog.save()
+            self._store.catalog.save()
         self._sweep()
 
     def _sweep(self) -> None:
@@ -83,27 +83,27 @@ class Collector:
             return
         self._swept = now
         try:
-            captured.sweep(self._desk.layout, self._capture, now)
+            captured.sweep(self._store.layout, self._capture, now)
         except OSError as error:
             _LOG.warning("captured files stay", extra=fields(why=str(error)))
         try:
-            BlobFiles(self._desk.layout.blobs).sweep()
+            BlobFiles(self._store.layout.blobs).sweep()
         except OSError as error:
             _LOG.warning("blobs stay", extra=fields(why=str(error)))
 
     def _collect(
         self, known: Mapping[CacheRef, Observed], wanted: Mapping[CacheRef, WantedCache], *, complete: bool
     ) -> None:
-        entries, now = _entries(self._desk.layout), self._clock()
+        entries, now = _entries(self._store.layout), self._clock()
         self._record_usage(entries, known, now)
         if not complete:
             self._room.spare = frozenset()
             return
         named = eviction.named_digests(known.values(), wanted.values()) | self._mounted
-        self._desk.catalog.record_named(named, now)
+        self._store.catalog.record_named(named, now)
         self._room.spare = frozenset(entries - eviction.in_use(known, wanted.values()) - self._mounted)
-        for digest in eviction.expired(self._desk.catalog.entries(), entries - named, now, self._bounds.keep_seconds):
-            if withdrawal.collect(self._desk, digest):
+        for digest in eviction.expired(self._store.catalog.entries(), entries - named, now, self._bounds.keep_seconds):
+            if withdrawal.collect(self._store, digest):
                 _LOG.info("entry collected", extra=fields(digest=digest))
         self._room.enforce()
         self._complaint = ""
@@ -113,15 +113,15 @@ class Collector:
         pointers = [cache.pointer for cache in known.values() if cache.pointer is not None]
         sizes = {pointer.digest: pointer.size_bytes for pointer in pointers}
         mounted = {record.digest for record in self._records}
-        self._desk.catalog.record_usage(entries, mounted, now, lambda digest: sizes.get(digest) or self._size(digest))
-        self._desk.catalog.record_unmounted(self._mounted - mounted, now)
+        self._store.catalog.record_usage(entries, mounted, now, lambda digest: sizes.get(digest) or self._size(digest))
+        self._store.catalog.record_unmounted(self._mounted - mounted, now)
         self._mounted = mounted
 
     def _size(self, digest: str) -> int:
         """Return the size of an entry that is new to us; its lock is made, for a full disk cannot make it later."""
         try:
-            self._desk.layout.entry_lock(digest).touch(0o600)
-            found = entry.find(self._desk.layout, digest)
+            self._store.layout.entry_lock(digest).touch(0o600)
+            found = entry.find(self._store.layout, digest)
         except (OSError, UnreadableState):
             return 0
         return found.size_bytes if found is not None else 0

@@ -1,7 +1,7 @@
 """Taking entries out of the store: those that nobody names or has a use for, and those that are damaged.
 
 Always the same way: alone with the entry's lock, for records are complete only under it (a publish writes its record
-while it holds the lock shared), and alone with the desk, for nothing may begin to name what goes. One rename to the
+while it holds the lock shared), and alone with the store, for nothing may begin to name what goes. One rename to the
 trash withdraws the entry; only then it is deleted.
 """
 
@@ -33,36 +33,36 @@ _LOG = logging.getLogger(__name__)
 _SHOWN_PODS = 5
 
 
-def collect(desk: PointerStore, digest: str) -> bool:
+def collect(store: PointerStore, digest: str) -> bool:
     """Withdraw an entry that neither pointer nor record names, and delete it; return whether it was.
 
     Raises:
         UnreadableState: a record or a pointer cannot be read; nothing is collected then.
         OSError: the disk refused.
     """
-    return _collect(desk, digest, lambda _: True)
+    return _collect(store, digest, lambda _: True)
 
 
-def evict(desk: PointerStore, digest: str) -> bool:
+def evict(store: PointerStore, digest: str) -> bool:
     """Withdraw an entry as `collect` does, also one that only caches name which fit no GPU of this node."""
-    return _collect(desk, digest, lambda pointer: not is_evictable(pointer))
+    return _collect(store, digest, lambda pointer: not is_evictable(pointer))
 
 
-def _collect(desk: PointerStore, digest: str, keeps: Callable[[Pointer], bool]) -> bool:
+def _collect(store: PointerStore, digest: str, keeps: Callable[[Pointer], bool]) -> bool:
     try:
-        with _is_unused(desk, digest):
-            if digest in _named(desk.layout, keeps) or _mounting(desk.layout, digest):
+        with _is_unused(store, digest):
+            if digest in _named(store.layout, keeps) or _mounting(store.layout, digest):
                 return False
-            trash = _move_to_trash(desk, digest)
+            trash = _move_to_trash(store, digest)
     except locks.LockBusy:
         return False
     if trash is None:
         return False
-    _delete(desk, trash)
+    _delete(store, trash)
     return True
 
 
-def discard(desk: PointerStore, digest: str, reader: str | None) -> None:
+def discard(store: PointerStore, digest: str, reader: str | None) -> None:
     """Withdraw a damaged entry although pointers name it: it is of no use, and stands in the way of a good one.
 
     What is not damaged stays. Pointers that say Ready are taken back first. `reader` is the namespace whose people
@@ -74,11 +74,11 @@ def discard(desk: PointerStore, digest: str, reader: str | None) -> None:
         OSError: the disk refused.
     """
     try:
-        with _is_unused(desk, digest):
-            damage = _damage(desk, digest)
+        with _is_unused(store, digest):
+            damage = _damage(store, digest)
             if not damage:
                 return
-            if users := _mounting(desk.layout, digest):
+            if users := _mounting(store.layout, digest):
                 _LOG.error("damaged, and mounted", extra=fields(digest=digest, pods=", ".join(_pods(users))))
                 raise GKMError(
                     Reason.NODE_ERROR,
@@ -86,8 +86,8 @@ def discard(desk: PointerStore, digest: str, reader: str | None) -> None:
                     f"{_pods_for(reader, users)}",
                     "delete these pods: it is fetched again when the last of them has gone",
                 )
-            _revoke_ready(desk, digest)
-            trash = _move_to_trash(desk, digest)
+            _revoke_ready(store, digest)
+            trash = _move_to_trash(store, digest)
     except locks.LockBusy as error:
         raise GKMError(
             Reason.NODE_ERROR,
@@ -95,36 +95,36 @@ def discard(desk: PointerStore, digest: str, reader: str | None) -> None:
             "it is tried again",
         ) from error
     if trash is not None:
-        _delete(desk, trash)
+        _delete(store, trash)
 
 
-def revoke_ready(desk: PointerStore, digest: str) -> None:
+def revoke_ready(store: PointerStore, digest: str) -> None:
     """Make no pointer say Ready of a digest: its entry is damaged, and no further pod is to be given it.
 
     Raises:
         OSError: the disk refused.
     """
-    with desk.write_lock:
-        _revoke_ready(desk, digest)
+    with store.write_lock:
+        _revoke_ready(store, digest)
 
 
-def empty_trash(desk: PointerStore) -> None:
+def empty_trash(store: PointerStore) -> None:
     """Delete what an earlier withdrawal could not; raises OSError when it still cannot be."""
-    with desk.trash_lock:
-        for left in desk.layout.trash.iterdir():
+    with store.trash_lock:
+        for left in store.layout.trash.iterdir():
             entry.remove_tree(left)
 
 
 @contextmanager
-def _is_unused(desk: PointerStore, digest: str) -> Iterator[None]:
+def _is_unused(store: PointerStore, digest: str) -> Iterator[None]:
     # In this order two withdrawals of ours wait for one another: the entry's lock is never waited for.
-    with desk.write_lock, locks.exclusive(desk.layout.entry_lock(digest)):
+    with store.write_lock, locks.exclusive(store.layout.entry_lock(digest)):
         yield
 
 
-def _move_to_trash(desk: PointerStore, digest: str) -> Path | None:
+def _move_to_trash(store: PointerStore, digest: str) -> Path | None:
     """Rename an entry to the trash and return where it lies there, None where there is none."""
-    layout = desk.layout
+    layout = store.layout
     path = layout.entry(digest)
     trash = layout.trash / f"{path.name}.{secrets.token_hex(4)}"
     try:
@@ -133,9 +133,9 @@ def _move_to_trash(desk: PointerStore, digest: str) -> Path | None:
         if error.errno == errno.ENOENT:
             return None
         raise
-    if note := desk.catalog.entries().get(digest):
+    if note := store.catalog.entries().get(digest):
         metrics.GC_BYTES.inc(note.size_bytes)
-    desk.catalog.remove(digest)
+    store.catalog.remove(digest)
     try:
         relocation.remove(layout.relocated(digest))
     except OSError as error:
@@ -146,39 +146,39 @@ def _move_to_trash(desk: PointerStore, digest: str) -> Path | None:
     return trash
 
 
-def _delete(desk: PointerStore, trash: Path) -> None:
-    with desk.trash_lock:
+def _delete(store: PointerStore, trash: Path) -> None:
+    with store.trash_lock:
         entry.remove_tree(trash)
 
 
-def _revoke_ready(desk: PointerStore, digest: str) -> None:
+def _revoke_ready(store: PointerStore, digest: str) -> None:
     """Make no pointer say Ready of this digest; one that cannot be read says nothing."""
-    for ref in pointers.refs(desk.layout):
-        pointer = load_pointer(desk.layout, ref)
+    for ref in pointers.refs(store.layout):
+        pointer = load_pointer(store.layout, ref)
         if pointer is None or pointer.digest != digest or pointer.state is not CacheState.READY:
             continue
         why = "its files on this node were damaged and are fetched again"
         try:
-            desk.write_locked(replace(pointer, state=CacheState.PENDING, message=why, progress=0, size_bytes=0))
+            store.write_locked(replace(pointer, state=CacheState.PENDING, message=why, progress=0, size_bytes=0))
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
             # Nothing can be written, but a cache of which nothing is known is not Ready either.
-            desk.remove_locked(ref)
+            store.remove_locked(ref)
 
 
-def _damage(desk: PointerStore, digest: str) -> str:
+def _damage(store: PointerStore, digest: str) -> str:
     try:
-        if entry.find(desk.layout, digest) is None:
+        if entry.find(store.layout, digest) is None:
             return ""
     except UnreadableState as damage:
         return str(damage)
-    path = desk.catalog.damage_of(digest)
+    path = store.catalog.damage_of(digest)
     if not path:
         return ""
-    found = integrity.still(desk.layout, digest, path)
+    found = integrity.still(store.layout, digest, path)
     if found is None:
-        desk.catalog.clear_damage(digest)
+        store.catalog.clear_damage(digest)
         return ""
     return f"{found.path}: {found.why}"
 

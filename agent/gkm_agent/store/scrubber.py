@@ -63,14 +63,14 @@ class Scrubber:
 
     def __init__(
         self,
-        desk: PointerStore,
+        store: PointerStore,
         changed: Event,
         interval: float,
         *,
         clock: Callable[[], float] = time.time,
         rate: float = BYTES_PER_SECOND,
     ) -> None:
-        self._desk = desk
+        self._store = store
         self._changed = changed
         self._interval = interval
         self._clock = clock
@@ -94,7 +94,7 @@ class Scrubber:
             Stopped: it was stopped meanwhile.
         """
         self._take_request()
-        holdings = self._desk.catalog
+        holdings = self._store.catalog
         # On demand every content counts as unread; then the interval counts again.
         interval = self._interval or (1e12 if self._asked else 0.0)
         next_one = due(holdings.entries(), self._clock(), interval, holdings.boot)
@@ -105,33 +105,33 @@ class Scrubber:
         return True
 
     def _take_request(self) -> None:
-        request = self._desk.layout.state / REQUEST
+        request = self._store.layout.state / REQUEST
         try:
             request.unlink()
         except (FileNotFoundError, IsADirectoryError, PermissionError):
             return
         _LOG.info("every entry of the store is checked, as asked")
-        self._desk.catalog.request_check()
+        self._store.catalog.request_check()
         self._asked = True
 
     def _check(self, due: DueCheck) -> None:
         look = integrity.read if due.content else integrity.measured
         # Names and sizes are read at full speed: that is what makes a start after a power cut safe.
         try:
-            damage = look(self._desk.layout, due.digest, self._throttle if due.content else None)
+            damage = look(self._store.layout, due.digest, self._throttle if due.content else None)
         except FileNotFoundError:
-            self._desk.catalog.remove(due.digest)
+            self._store.catalog.remove(due.digest)
             return
-        if damage is not None and not self._desk.layout.entry(due.digest).exists():
-            self._desk.catalog.remove(due.digest)  # collected under our hands
+        if damage is not None and not self._store.layout.entry(due.digest).exists():
+            self._store.catalog.remove(due.digest)  # collected under our hands
             return
         path = damage.path if damage is not None else ""
-        self._desk.catalog.record_check(due.digest, damage=path, content=due.content, now=self._clock())
+        self._store.catalog.record_check(due.digest, damage=path, content=due.content, now=self._clock())
         if damage is None:
             return
         _LOG.error("a store entry is damaged", extra=fields(digest=due.digest, file=damage.path, why=damage.why))
         try:
-            withdrawal.revoke_ready(self._desk, due.digest)
+            withdrawal.revoke_ready(self._store, due.digest)
         except OSError as error:
             _LOG.error("pointers not taken back", extra=fields(digest=due.digest, why=str(error)))
         self._changed.set()

@@ -156,7 +156,7 @@ def damage_on_a_full_disk(root: Path) -> dict[str, int]:
     """Nobody can write that a damaged cache is no longer Ready: then nothing is said of it, and no pod is given it."""
     with tmpfs(root / "state", "4m,nr_inodes=200"):
         node = node_in(root)
-        desk = bounded(node, FREE)
+        store = bounded(node, FREE)
         node.want("llama", digest=ONE)
         assert node.settle()
         path = node.layout.entry(ONE) / entry.CONTENT / "kernel.cubin"
@@ -165,7 +165,7 @@ def damage_on_a_full_disk(root: Path) -> dict[str, int]:
         fill(node.layout.state / "filler")
         _take_inodes(node.layout.state)
         node.now += 90_000
-        assert inspector(node, desk).step()
+        assert inspector(node, store).step()
         assert not node.layout.pointer(REF).exists()
         assert not node.settle()
         assert status(node).reason == "DiskFull", status(node)

@@ -44,7 +44,7 @@ class Node:
     gpus: FakeGpus = field(default_factory=FakeGpus)
     now: float = 1_750_000_000.0
     policy: str = "policy"
-    keeps: bool = False
+    serve_revoked: bool = False
     agent: Reconciler = field(init=False)
     watch: GpuWatch = field(init=False)
     publisher: StatusPublisher = field(init=False)
@@ -59,13 +59,13 @@ class Node:
         self.watch.refresh()
         self.publisher = StatusPublisher(self.sink)
         self.agent = Reconciler(
-            desk=PointerStore(self.layout),
+            store=PointerStore(self.layout),
             source=self.source,
             images=self.images,
             gpus=self.watch,
             publisher=self.publisher,
             policy=lambda: self.policy,
-            keeps=self.keeps,
+            serve_revoked=self.serve_revoked,
             wake=wake,
             clock=lambda: self.now,
             bounds=Store(min_free_percent=0),  # how full this machine's disk is decides no test

@@ -35,11 +35,11 @@ class SizedImages(FakeImages):
 
 
 def bounded(node: Node, bounds: Store) -> PointerStore:
-    """Start the node's agent anew with bounds; return its desk."""
+    """Start the node's agent anew with bounds; return its store."""
     node.restart()
-    desk = PointerStore(node.layout)
+    store = PointerStore(node.layout)
     node.agent = Reconciler(
-        desk=desk,
+        store=store,
         source=node.source,
         images=node.images,
         gpus=node.watch,
@@ -49,7 +49,7 @@ def bounded(node: Node, bounds: Store) -> PointerStore:
         clock=lambda: node.now,
         bounds=bounds,
     )
-    return desk
+    return store
 
 
 def want(node: Node, *names: str) -> None:
@@ -62,27 +62,27 @@ def names_of(node: Node, *names: str) -> set[str]:
     return {name for name in names if digest_of(name) in node.entries()}
 
 
-def inspector(node: Node, desk: PointerStore, interval: float = 3600.0) -> Scrubber:
+def inspector(node: Node, store: PointerStore, interval: float = 3600.0) -> Scrubber:
     """Return an inspector that does not wait between pieces."""
-    return Scrubber(desk, Event(), interval, clock=lambda: node.now, rate=1e15)
+    return Scrubber(store, Event(), interval, clock=lambda: node.now, rate=1e15)
 
 
 def ready(node: Node) -> PointerStore:
-    desk = bounded(node, FREE)
+    store = bounded(node, FREE)
     node.want("llama", digest=ONE)
     assert node.settle()
     node.images.calls.clear()
-    return desk
+    return store
 
 
 def content_of(node: Node) -> Path:
     return node.layout.entry(ONE) / entry.CONTENT
 
 
-def inspected(node: Node, desk: PointerStore) -> None:
+def inspected(node: Node, store: PointerStore) -> None:
     """Let the check run until nothing is due, a day later."""
     node.now += 86_400
-    looking = inspector(node, desk)
+    looking = inspector(node, store)
     while looking.step():
         pass
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from gkm.api.config import ConfigInvalid
 from gkm.hoststate.logs import configure as start_logs
-from gkm_agent import logs, options
+from gkm.hoststate.logs import fields
+from gkm_agent import options
 from gkm_agent.main import read_config
 
 
@@ -138,11 +139,12 @@ def root_logger() -> Iterator[logging.Logger]:
 @pytest.mark.usefixtures("root_logger")
 def test_a_log_is_one_line_of_json_whatever_it_holds(capsys: pytest.CaptureFixture[str]) -> None:
     start_logs()
-    logs.event("some event", cache="GKMCache a/b", why="line\nbreak é \ud800", nothing=None)
+    log = logging.getLogger("a module")
+    log.info("some event", extra=fields(cache="GKMCache a/b", why="line\nbreak é \ud800", nothing=None))
     try:
         int("x")
     except ValueError:
-        logs.event("a defect", exc_info=True)
+        log.exception("a defect")
 
     first, second = (json.loads(line) for line in capsys.readouterr().err.splitlines())
     assert (first["event"], first["level"], first["cache"]) == ("some event", "info", "GKMCache a/b")

@@ -76,11 +76,11 @@ def test_an_entry_that_a_publish_holds_is_not_collected(node: Node) -> None:
 def test_a_record_that_appears_between_looking_and_locking_saves_its_entry(node: Node) -> None:
     node.want("llama")
     node.settle()
-    desk = PointerStore(node.layout)
-    desk.remove(REF)
+    store = PointerStore(node.layout)
+    store.remove(REF)
     node.mount(ONE)
 
-    assert not withdrawal.collect(desk, ONE)
+    assert not withdrawal.collect(store, ONE)
     assert node.entries() == {ONE}
 
 

@@ -230,10 +230,10 @@ def test_a_failure_that_cannot_be_noted_for_any_reason_is_a_failure(
 ) -> None:
     real = PointerStore.save
 
-    def save(desk: PointerStore, pointer: Pointer, ticket: PullToken | None = None) -> Pointer:
+    def save(store: PointerStore, pointer: Pointer, ticket: PullToken | None = None) -> Pointer:
         if pointer.state is CacheState.FAILED:
             raise ValueError("a name that is no text")
-        return real(desk, pointer, ticket)
+        return real(store, pointer, ticket)
 
     monkeypatch.setattr(PointerStore, "save", save)
     node.want("llama", digest=digest_of("one"))

@@ -155,9 +155,9 @@ def test_progress_is_written_in_steps_on_the_way(node: Node) -> None:
     seen: list[tuple[str, int]] = []
     save = PointerStore.save
 
-    def spy(desk: PointerStore, pointer: pointers.Pointer, ticket: object = None) -> None:
+    def spy(store: PointerStore, pointer: pointers.Pointer, ticket: object = None) -> None:
         seen.append((pointer.state.value, pointer.progress))
-        save(desk, pointer, ticket)  # type: ignore[arg-type]
+        save(store, pointer, ticket)  # type: ignore[arg-type]
 
     node.want("llama")
     with pytest.MonkeyPatch.context() as patch:

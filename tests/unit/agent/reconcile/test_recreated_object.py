@@ -25,7 +25,7 @@ WHOLE = Resource(GKMCACHES.api_version, GKMCACHES.kind, GKMCACHES.plural, GKMCAC
 CLOSED = GKMError(Reason.UNAUTHORIZED, "the registry refuses: pull access denied")
 AWAY = GKMError(Reason.REGISTRY_UNAVAILABLE, "the registry does not answer")
 ALONG = [pytest.param(False, id="running"), pytest.param(True, id="away")]
-KEEPS = [pytest.param(False, id="withdraw"), pytest.param(True, id="keep")]
+SERVE_REVOKED = [pytest.param(False, id="withdraw"), pytest.param(True, id="keep")]
 
 
 def declare(node: Node, uid: str, hold: PullHold | None = None) -> None:
@@ -33,8 +33,8 @@ def declare(node: Node, uid: str, hold: PullHold | None = None) -> None:
     node.source.wanted = [WantedCache(REF, IMAGE, digest, hold, uid=uid)]
 
 
-def served(node: Node, *, keeps: bool) -> Node:
-    node.keeps = keeps
+def served(node: Node, *, serve_revoked: bool) -> Node:
+    node.serve_revoked = serve_revoked
     node.restart()
     declare(node, "uid-of-one-tenant")
     assert node.settle()
@@ -43,17 +43,17 @@ def served(node: Node, *, keeps: bool) -> Node:
 
 
 @pytest.mark.parametrize("away", ALONG)
-@pytest.mark.parametrize("keeps", KEEPS)
+@pytest.mark.parametrize("serve_revoked", SERVE_REVOKED)
 @pytest.mark.parametrize("failure", [CLOSED, AWAY], ids=["closed", "no answer"])
 @pytest.mark.parametrize("step", ["verify", "describe"])
 def test_another_tenants_object_is_not_ready_without_access(
     node: Node,
     away: bool,  # noqa: FBT001
-    keeps: bool,  # noqa: FBT001
+    serve_revoked: bool,  # noqa: FBT001
     failure: GKMError,
     step: str,
 ) -> None:
-    served(node, keeps=keeps)
+    served(node, serve_revoked=serve_revoked)
     node.images.failures[step] = failure
     declare(node, "uid-of-another-tenant")
     if away:
@@ -70,14 +70,14 @@ def test_another_tenants_object_is_not_ready_without_access(
     assert node.pointer().uid == "uid-of-another-tenant"
 
 
-@pytest.mark.parametrize("keeps", KEEPS)
+@pytest.mark.parametrize("serve_revoked", SERVE_REVOKED)
 @pytest.mark.parametrize(
     "hold",
     [PullHold("", "waiting"), PullHold("SignatureMissing", "none", final=True, digest=ONE)],
     ids=["waiting", "refused"],
 )
-def test_another_object_that_the_controller_holds_is_not_ready(node: Node, keeps: bool, hold: PullHold) -> None:  # noqa: FBT001
-    served(node, keeps=keeps)
+def test_another_object_that_the_controller_holds_is_not_ready(node: Node, serve_revoked: bool, hold: PullHold) -> None:  # noqa: FBT001
+    served(node, serve_revoked=serve_revoked)
     declare(node, "uid-of-another-tenant", hold)
     node.restart()
     node.settle()
@@ -94,9 +94,9 @@ def without_uids(node: Node) -> None:
         file.write_text(json.dumps(held))
 
 
-@pytest.mark.parametrize("keeps", KEEPS)
-def test_a_pointer_without_a_uid_is_unproven_and_not_lost(node: Node, keeps: bool) -> None:  # noqa: FBT001
-    served(node, keeps=keeps)
+@pytest.mark.parametrize("serve_revoked", SERVE_REVOKED)
+def test_a_pointer_without_a_uid_is_unproven_and_not_lost(node: Node, serve_revoked: bool) -> None:  # noqa: FBT001
+    served(node, serve_revoked=serve_revoked)
     without_uids(node)
     found = pointers.load(node.layout, REF)
     assert found is not None
@@ -123,7 +123,7 @@ def test_without_kubernetes_there_are_no_uids_and_nothing_is_asked_again(node: N
 
 
 def test_it_is_not_ready_while_it_waits_for_a_worker(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    served(node, keeps=True)
+    served(node, serve_revoked=True)
     declare(node, "uid-of-another-tenant")
     monkeypatch.setattr(PullScheduler, "next_pull", lambda *_: None)
     node.agent.reconcile()
@@ -131,7 +131,7 @@ def test_it_is_not_ready_while_it_waits_for_a_worker(node: Node, monkeypatch: py
 
 
 def test_what_a_full_disk_cannot_take_is_not_ready_either(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    served(node, keeps=True)
+    served(node, serve_revoked=True)
     declare(node, "uid-of-another-tenant")
 
     def full(*_: object) -> None:
@@ -179,7 +179,7 @@ def killed_after(node: Node, monkeypatch: pytest.MonkeyPatch, writes: int) -> No
 def test_killed_after_any_write_the_next_agent_asks_unless_access_was_proven(
     node: Node, monkeypatch: pytest.MonkeyPatch, writes: int
 ) -> None:
-    served(node, keeps=True)
+    served(node, serve_revoked=True)
     declare(node, "uid-of-another-tenant")
     killed_after(node, monkeypatch, writes)
     check = checks.load(node.layout, REF)

@@ -24,8 +24,8 @@ ALONG = [pytest.param(False, id="running"), pytest.param(True, id="restarted")]
 
 @pytest.fixture
 def served(node: Node) -> Node:
-    """A node that keeps what is refused, and has the cache Ready."""
-    node.keeps = True
+    """A node that serve_revoked what is refused, and has the cache Ready."""
+    node.serve_revoked = True
     node.restart()
     node.want("llama", digest=ONE)
     assert node.settle()
@@ -68,7 +68,7 @@ def test_what_the_controller_revokes_is_withdrawn_by_default(node: Node) -> None
 
 
 def test_a_node_that_lacks_what_is_revoked_pulls_nothing(node: Node) -> None:
-    node.keeps = True
+    node.serve_revoked = True
     node.restart()
     revoke(node)
     node.settle()
@@ -106,7 +106,7 @@ def test_what_was_withdrawn_does_not_come_back(node: Node) -> None:
     node.settle()
     revoke(node)
     node.settle()
-    node.keeps = True
+    node.serve_revoked = True
     node.restart()
     node.settle()
     assert node.pointer().state is CacheState.FAILED
@@ -165,7 +165,7 @@ def test_another_policy_that_lets_it_through_leaves_it_ready(served: Node) -> No
 
 
 def test_a_node_that_lacks_what_it_refuses_itself_fetches_nothing(node: Node) -> None:
-    node.keeps = True
+    node.serve_revoked = True
     node.restart()
     node.images.verdicts[ONE] = REFUSED
     node.want("llama", digest=ONE)

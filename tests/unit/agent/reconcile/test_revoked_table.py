@@ -57,14 +57,14 @@ class Case:
     inventory: Inventory
     digest: str | None
 
-    def decide(self, *, keeps: bool, pointer: Pointer | None = None) -> Action:
+    def decide(self, *, serve_revoked: bool, pointer: Pointer | None = None) -> Action:
         wanted = replace(WANTED, hold=self.hold, digest=self.digest)
         known = Observed(pointer or self.pointer, self.check, self.entry_bytes)
-        return decide(wanted, known, self.inventory, "policy", NOW, serve_revoked=keeps)
+        return decide(wanted, known, self.inventory, "policy", NOW, serve_revoked=serve_revoked)
 
-    def said(self, *, keeps: bool) -> Pointer | None:
+    def said(self, *, serve_revoked: bool) -> Pointer | None:
         """Return the pointer that stands after the step."""
-        step = self.decide(keeps=keeps)
+        step = self.decide(serve_revoked=serve_revoked)
         return step.pointer if isinstance(step, WritePointer) else self.pointer
 
     @property
@@ -91,9 +91,9 @@ OTHERS = [case for case in CASES if not case.refused]
 
 
 def test_what_is_withdrawn_is_failed_whatever_was() -> None:
-    states = {(pointer.state, pointer.reason) for case in REFUSED if (pointer := case.said(keeps=False))}
+    states = {(pointer.state, pointer.reason) for case in REFUSED if (pointer := case.said(serve_revoked=False))}
     assert states == {(CacheState.FAILED, "SignatureMissing")}
-    assert not any(isinstance(case.decide(keeps=False), StartPull) for case in REFUSED)
+    assert not any(isinstance(case.decide(serve_revoked=False), StartPull) for case in REFUSED)
 
 
 def test_what_is_kept_is_what_was_served_and_nothing_is_fetched_for_it() -> None:
@@ -101,9 +101,9 @@ def test_what_is_kept_is_what_was_served_and_nothing_is_fetched_for_it() -> None
     for case in REFUSED:
         assert case.hold is not None
         stays = case.serves(case.hold.digest) and case.inventory is not FITS_NOT
-        pointer = case.said(keeps=True)
+        pointer = case.said(serve_revoked=True)
         assert pointer is not None
-        assert not isinstance(case.decide(keeps=True), StartPull)
+        assert not isinstance(case.decide(serve_revoked=True), StartPull)
         if not stays:
             assert (pointer.state, pointer.reason) == (CacheState.FAILED, "SignatureMissing"), case
         elif case.inventory is LOST:
@@ -116,21 +116,21 @@ def test_what_is_kept_is_what_was_served_and_nothing_is_fetched_for_it() -> None
     assert seen == {CacheState.FAILED, CacheState.PENDING, CacheState.READY}
 
 
-@pytest.mark.parametrize("keeps", [False, True])
-def test_what_was_said_is_not_said_again(keeps: bool) -> None:  # noqa: FBT001 -- a parameter
+@pytest.mark.parametrize("serve_revoked", [False, True])
+def test_what_was_said_is_not_said_again(serve_revoked: bool) -> None:  # noqa: FBT001 -- a parameter
     for case in REFUSED:
-        pointer = case.said(keeps=keeps)
-        assert case.decide(keeps=keeps, pointer=pointer) == NoOp(), case
+        pointer = case.said(serve_revoked=serve_revoked)
+        assert case.decide(serve_revoked=serve_revoked, pointer=pointer) == NoOp(), case
 
 
 def test_keeping_means_nothing_where_the_check_counts() -> None:
     counting = [case for case in OTHERS if case.check is CHECK]
     assert counting
-    assert all(case.decide(keeps=True) == case.decide(keeps=False) for case in counting)
+    assert all(case.decide(serve_revoked=True) == case.decide(serve_revoked=False) for case in counting)
 
 
 def test_what_is_asked_again_is_served_meanwhile_only_where_it_was_served() -> None:
-    asked = [(case, step) for case in OTHERS if isinstance(step := case.decide(keeps=True), StartPull)]
+    asked = [(case, step) for case in OTHERS if isinstance(step := case.decide(serve_revoked=True), StartPull)]
     serving = [case for case, step in asked if step.serving]
     assert serving
     for case in serving:
@@ -138,7 +138,7 @@ def test_what_is_asked_again_is_served_meanwhile_only_where_it_was_served() -> N
         assert case.pointer is not None
         assert case.pointer.state is CacheState.READY
         assert case.inventory is FITS
-    withdrawn = [step for case in OTHERS if isinstance(step := case.decide(keeps=False), StartPull)]
+    withdrawn = [step for case in OTHERS if isinstance(step := case.decide(serve_revoked=False), StartPull)]
     assert not any(step.serving for step in withdrawn)
 
 
@@ -147,9 +147,9 @@ def test_an_outdated_check_takes_nothing_back_where_it_is_kept() -> None:
     kept = [case for case in stale if case.serves(ONE) and case.inventory is FITS and case.hold is None]
     assert kept
     for case in kept:
-        step = case.decide(keeps=True)
-        pointer = case.said(keeps=True)
+        step = case.decide(serve_revoked=True)
+        pointer = case.said(serve_revoked=True)
         assert pointer is not None
         assert pointer.state is CacheState.READY
         assert isinstance(step, WritePointer) or step == StartPull(ONE, serving=True)
-        assert case.decide(keeps=True, pointer=pointer) == StartPull(ONE, serving=True)
+        assert case.decide(serve_revoked=True, pointer=pointer) == StartPull(ONE, serving=True)

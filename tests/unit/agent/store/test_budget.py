@@ -110,11 +110,11 @@ def test_notes_that_somebody_spoilt_are_begun_anew(node: Node, content: bytes) -
     want(node, "a")
     node.settle()
     (node.layout.state / holdings.FILE).write_bytes(content)
-    desk = bounded(node, TWO)
+    store = bounded(node, TWO)
 
     assert node.settle()
-    assert set(desk.catalog.entries()) == {digest_of("a")}
-    assert desk.catalog.entries()[digest_of("a")].size_bytes == ENTRY_BYTES
+    assert set(store.catalog.entries()) == {digest_of("a")}
+    assert store.catalog.entries()[digest_of("a")].size_bytes == ENTRY_BYTES
 
 
 def test_what_is_wanted_never_goes_and_the_refusal_has_the_figures(node: Node) -> None:

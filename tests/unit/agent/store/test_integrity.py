@@ -60,10 +60,10 @@ MEASURABLE = [cut_a_file, remove_a_file, add_a_file, put_a_link, spoil_the_list]
 
 
 def test_a_flipped_bit_is_found_and_mended(node: Node) -> None:
-    desk = ready(node)
+    store = ready(node)
     flip_a_bit(content_of(node))
 
-    inspected(node, desk)
+    inspected(node, store)
 
     assert node.pointer().state is CacheState.PENDING  # no further pod is given it
     assert node.settle()
@@ -76,35 +76,35 @@ def test_a_flipped_bit_is_found_and_mended(node: Node) -> None:
 def test_after_a_boot_names_and_sizes_are_checked(node: Node, spoil: Callable[[Path], None]) -> None:
     ready(node)
     spoil(content_of(node))
-    desk = bounded(node, FREE)
-    desk.catalog.boot = "another"
-    looking = inspector(node, desk)
+    store = bounded(node, FREE)
+    store.catalog.boot = "another"
+    looking = inspector(node, store)
 
     assert looking.step()
-    assert desk.catalog.damage_of(ONE)
+    assert store.catalog.damage_of(ONE)
     node.now += 60
     assert node.settle()
     assert is_whole(node)
 
 
 def test_a_whole_entry_is_found_whole_and_left_alone(node: Node) -> None:
-    desk = ready(node)
+    store = ready(node)
 
-    inspected(node, desk)
+    inspected(node, store)
 
-    assert desk.catalog.damage_of(ONE) == ""
+    assert store.catalog.damage_of(ONE) == ""
     assert node.settle()
     assert node.images.steps() == []
-    assert not inspector(node, desk).step()
+    assert not inspector(node, store).step()
 
 
 def test_damage_under_a_pod_is_said_and_not_touched(node: Node) -> None:
-    desk = ready(node)
+    store = ready(node)
     node.mount(ONE)
     flip_a_bit(content_of(node))
     spoilt = (content_of(node) / "kernel.cubin").read_bytes()
 
-    inspected(node, desk)
+    inspected(node, store)
     assert not node.settle()
 
     pointer = node.pointer()
@@ -119,14 +119,14 @@ def test_damage_under_a_pod_is_said_and_not_touched(node: Node) -> None:
 
 
 def test_pods_of_other_namespaces_are_counted_and_not_named(node: Node) -> None:
-    desk = ready(node)
+    store = ready(node)
     node.mount(ONE)
     for name in ("secret-1", "secret-2"):
         record = VolumeRecord(name, "/pods/y/mount", name, "other-team", "uid", CacheRef(None, "c"), ONE, 1, "")
         records.save(node.layout, replace(record, start_time="2026-01-01T00:00:00Z"))
     flip_a_bit(content_of(node))
 
-    inspected(node, desk)
+    inspected(node, store)
     assert not node.settle()
 
     said = node.pointer().message
@@ -136,10 +136,10 @@ def test_pods_of_other_namespaces_are_counted_and_not_named(node: Node) -> None:
 
 
 def test_damage_is_remembered_over_a_restart(node: Node) -> None:
-    desk = ready(node)
+    store = ready(node)
     node.mount(ONE)
     flip_a_bit(content_of(node))
-    inspected(node, desk)
+    inspected(node, store)
     node.settle()
     bounded(node, FREE)
 
@@ -148,18 +148,18 @@ def test_damage_is_remembered_over_a_restart(node: Node) -> None:
 
 
 def test_what_was_mended_by_hand_is_not_fetched_again(node: Node) -> None:
-    desk = ready(node)
+    store = ready(node)
     flip_a_bit(content_of(node))
-    inspected(node, desk)
+    inspected(node, store)
     flip_a_bit(content_of(node))
 
     assert node.settle()
     assert "fetch" not in node.images.steps()
-    assert desk.catalog.damage_of(ONE) == ""
+    assert store.catalog.damage_of(ONE) == ""
 
 
 def test_a_damaged_entry_that_no_cache_names_is_kept_no_longer(node: Node) -> None:
-    desk = bounded(node, Store(min_free_percent=0, keep_seconds=1e9))
+    store = bounded(node, Store(min_free_percent=0, keep_seconds=1e9))
     node.want("llama", digest=ONE)
     node.settle()
     node.want()
@@ -167,36 +167,36 @@ def test_a_damaged_entry_that_no_cache_names_is_kept_no_longer(node: Node) -> No
     assert node.entries() == {ONE}
     flip_a_bit(content_of(node))
 
-    inspected(node, desk)
+    inspected(node, store)
     node.settle()
     assert node.entries() == set()
 
 
 def test_ready_is_not_written_about_a_damaged_entry(node: Node) -> None:
-    desk = ready(node)
+    store = ready(node)
     pointer = node.pointer()
     flip_a_bit(content_of(node))
-    inspected(node, desk)
+    inspected(node, store)
 
     with pytest.raises(OSError, match="damaged"):
-        desk.save(pointer)
+        store.save(pointer)
 
 
 def test_on_demand_everything_is_read_at_once(node: Node) -> None:
-    desk = ready(node)
+    store = ready(node)
     flip_a_bit(content_of(node))
-    looking = inspector(node, desk, interval=0)
+    looking = inspector(node, store, interval=0)
     assert not looking.step()
     (node.layout.state / inspection.REQUEST).touch()
 
     assert looking.step()
-    assert desk.catalog.damage_of(ONE) == "kernel.cubin"
+    assert store.catalog.damage_of(ONE) == "kernel.cubin"
     assert not looking.step()
     assert not (node.layout.state / inspection.REQUEST).exists()
 
 
 def test_an_entry_that_is_collected_while_it_is_checked_is_no_damage(node: Node) -> None:
-    desk = ready(node)
+    store = ready(node)
 
     class Collected(Scrubber):
         def _throttle(self, cost: int) -> None:
@@ -204,15 +204,15 @@ def test_an_entry_that_is_collected_while_it_is_checked_is_no_damage(node: Node)
             entry.remove_tree(node.layout.entry(ONE))
 
     node.now += 86_400
-    assert Collected(desk, Event(), 3600, clock=lambda: node.now).step()
-    assert desk.catalog.entries() == {}
+    assert Collected(store, Event(), 3600, clock=lambda: node.now).step()
+    assert store.catalog.entries() == {}
     assert node.pointer().state is CacheState.READY
 
 
 def test_a_check_is_slow_and_ends_when_the_agent_does(node: Node) -> None:
-    desk = ready(node)
+    store = ready(node)
     node.now += 86_400
-    slow = Scrubber(desk, Event(), 3600, clock=lambda: node.now, rate=1.0)
+    slow = Scrubber(store, Event(), 3600, clock=lambda: node.now, rate=1.0)
     slow.stop()
 
     with pytest.raises(Stopped):
@@ -266,11 +266,11 @@ def test_without_an_interval_nothing_is_read_again() -> None:
 
 
 def test_two_caches_of_a_damaged_entry_are_both_taken_back(node: Node) -> None:
-    desk = ready(node)
+    store = ready(node)
     node.want("llama", "copy", image=IMAGE, digest=ONE)
     assert node.settle()
     flip_a_bit(content_of(node))
-    inspected(node, desk)
+    inspected(node, store)
 
     assert node.pointer(REF).state is CacheState.PENDING
     assert node.settle()

@@ -38,7 +38,7 @@ def test_twenty_caches_in_ten_namespaces_cost_one_download_and_each_its_own_proo
     sink = FakeSink()
     publisher = StatusPublisher(sink)
     agent = Reconciler(
-        desk=PointerStore(layout),
+        store=PointerStore(layout),
         source=FakeSource(wanted),
         images=NodeImages.of(config, layout),
         gpus=gpus,

@@ -9,28 +9,28 @@ from support.agent.store_node import ONE, content_of, inspected, inspector, is_w
 
 @pytest.mark.parametrize("name", [b"kernel\xff.cubin", b"a\x1b[31m\n"])
 def test_a_strange_file_of_any_name_is_damage_that_can_be_said_and_mended(node: Node, name: bytes) -> None:
-    desk = ready(node)
+    store = ready(node)
     with open(bytes(content_of(node)) + b"/" + name, "wb"):  # noqa: PTH123 -- no Path has such a name
         pass
 
-    inspected(node, desk)
+    inspected(node, store)
 
-    desk.catalog.save()
-    assert desk.catalog.damage_of(ONE).isprintable()
+    store.catalog.save()
+    assert store.catalog.damage_of(ONE).isprintable()
     assert node.settle()
     assert is_whole(node)
 
 
 @pytest.mark.parametrize("name", ["../../../../etc/passwd", "a\\u0000b"])
 def test_a_list_with_names_that_cannot_be_is_withdrawn(node: Node, name: str) -> None:
-    desk = ready(node)
+    store = ready(node)
     path = node.layout.entry(ONE) / entry.FILE_LIST
     path.chmod(0o644)
     path.write_text(path.read_text().replace("kernel.cubin", name))
 
-    inspected(node, desk)
+    inspected(node, store)
 
-    assert desk.catalog.damage_of(ONE) == entry.FILE_LIST
+    assert store.catalog.damage_of(ONE) == entry.FILE_LIST
     assert node.settle()
     assert is_whole(node)
 

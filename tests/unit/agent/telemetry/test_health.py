@@ -52,12 +52,12 @@ def test_what_a_restart_would_not_mend_makes_it_unready_and_never_unhealthy(vita
 
 def test_a_long_turn_counts_from_the_last_one() -> None:
     now = 100.0
-    pulse = Heartbeat(lambda: now)
+    heartbeat = Heartbeat(lambda: now)
     now = 130.0
-    assert pulse.vitals(listed=True, gpus=True) == Vitals(30.0, None, listed=True, gpus=True)
-    pulse.beat(well=False)
+    assert heartbeat.vitals(listed=True, gpus=True) == Vitals(30.0, None, listed=True, gpus=True)
+    heartbeat.beat(well=False)
     now = 131.0
-    assert pulse.vitals(listed=False, gpus=True) == Vitals(1.0, well=False, listed=False, gpus=True)
+    assert heartbeat.vitals(listed=False, gpus=True) == Vitals(1.0, well=False, listed=False, gpus=True)
 
 
 def test_turns_that_fail_are_a_beat_that_is_not_well(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,9 +76,9 @@ def test_turns_that_fail_are_a_beat_that_is_not_well(node: Node, monkeypatch: py
     loop = Thread(target=node.agent.run, args=(stop,))
     loop.start()
     try:
-        until(lambda: node.agent._pulse.vitals(listed=True, gpus=True).well is False, "a turn has failed")
+        until(lambda: node.agent._heartbeat.vitals(listed=True, gpus=True).well is False, "a turn has failed")
         broken.clear()
-        until(lambda: node.agent._pulse.vitals(listed=True, gpus=True).well is True, "a turn has gone through")
+        until(lambda: node.agent._heartbeat.vitals(listed=True, gpus=True).well is True, "a turn has gone through")
     finally:
         stop.set()
         loop.join(30)
