@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
         again=RecheckSchedule.of(config.verification),
         nodes=(flavors.nodes(config.topology.labels.flavor), plans.see_node),
     )
-    health = HealthServer(arguments.health, lambda: caches.synced, {"/metrics": metrics.page})
+    health = HealthServer(arguments.health, lambda: caches.synced)
     # Before anything is asked of the API server: while that is away, a restart by kubelet would mend nothing.
     health.start()
     try:

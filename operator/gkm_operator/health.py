@@ -1,4 +1,4 @@
-"""Liveness and readiness over plain HTTP, for a process that serves nothing else."""
+"""Liveness, readiness and metrics over plain HTTP, on a port of their own, for kubelet and Prometheus."""
 
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
@@ -6,16 +6,28 @@ from http import HTTPStatus
 from gkm.probes.messages import Page, error_page
 from gkm.probes.server import PageServer
 
+from gkm_operator import metrics
+
 OK = Page(b"ok\n")
-NO_PAGES: Mapping[str, Callable[[], Page]] = {}
+NOT_READY = error_page(HTTPStatus.SERVICE_UNAVAILABLE, "not ready")
+NOT_ALIVE = error_page(HTTPStatus.SERVICE_UNAVAILABLE, "the event loop of the webhook hangs")
 
 
 class HealthServer(PageServer):
-    """Serves /healthz (this process answers), /readyz (`ready` says yes) and `more` pages until `close`."""
+    """Serves /healthz, /readyz and /metrics until `close`.
+
+    `alive` must be false when the process hangs and only a restart helps. The controllers need no such check: a leader
+    whose threads hang does not renew its lease, and the process ends by itself. `alive` and `ready` must not wait.
+    """
 
     def __init__(
-        self, address: tuple[str, int], ready: Callable[[], bool], more: Mapping[str, Callable[[], Page]] = NO_PAGES
+        self, address: tuple[str, int], ready: Callable[[], bool], alive: Callable[[], bool] = lambda: True
     ) -> None:
-        not_ready = error_page(HTTPStatus.SERVICE_UNAVAILABLE, "not ready")
-        pages = {"/healthz": lambda: OK, "/readyz": lambda: OK if ready() else not_ready}
-        super().__init__(address, {**pages, **more})
+        super().__init__(
+            address,
+            {
+                "/healthz": lambda: OK if alive() else NOT_ALIVE,
+                "/readyz": lambda: OK if ready() else NOT_READY,
+                "/metrics": metrics.page,
+            },
+        )

@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event, terms: Rotat
     else:
         rotation = None
         server = _with_files(judge, arguments.listen, Path(arguments.tls_cert), Path(arguments.tls_key))
-    health = HealthServer(arguments.health, server.ready.is_set, {"/metrics": metrics.page})
+    health = HealthServer(arguments.health, server.ready.is_set, lambda: server.alive)
 
     def ready() -> None:
         server.ready.set()

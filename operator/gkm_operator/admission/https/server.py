@@ -8,6 +8,7 @@ the API server then asks again within its ten seconds, while it gives up on a co
 import asyncio
 import logging
 import socket
+import time
 from collections.abc import Callable
 from http import HTTPStatus
 from pathlib import Path
@@ -49,6 +50,12 @@ RECEIVE_BYTES = 32 << 10
 """Of each socket; the kernel doubles it for its own bookkeeping (socket(7))."""
 
 CLOSE_SECONDS = 5.0
+
+HEARTBEAT_SECONDS = 1.0
+HUNG_SECONDS = 10.0
+"""The event loop counts as hung when it has not run its heartbeat for this long. The API server waits for 10 seconds,
+and no step of the loop takes longer than some milliseconds."""
+
 _BACKLOG = 512
 _FULL_SECONDS = 0.1
 
@@ -85,11 +92,17 @@ class AdmissionServer:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: Thread | None = None
         self._port = 0
+        self._last_heartbeat = 0.0
 
     @property
     def port(self) -> int:
         """Return the port that is listened on; 0 before `start`."""
         return self._port
+
+    @property
+    def alive(self) -> bool:
+        """Return whether the event loop has run within the last HUNG_SECONDS. Thread-safe; does not wait."""
+        return time.monotonic() - self._last_heartbeat < HUNG_SECONDS
 
     def start(self) -> None:
         """Listen, and serve in threads. `ready` is the caller's to set.
@@ -102,6 +115,7 @@ class AdmissionServer:
         self._port = int(listener.getsockname()[1])
         self._pool.start()
         self._loop = asyncio.new_event_loop()
+        self._beat(self._loop)
         self._thread = Thread(target=self._run, args=(self._loop, listener), name="serve", daemon=True)
         self._thread.start()
 
@@ -114,6 +128,10 @@ class AdmissionServer:
             self._loop.call_soon_threadsafe(self._closing.set)
         self._thread.join(2 * CLOSE_SECONDS)
         self._pool.close()
+
+    def _beat(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._last_heartbeat = time.monotonic()
+        loop.call_later(HEARTBEAT_SECONDS, self._beat, loop)
 
     def _run(self, loop: asyncio.AbstractEventLoop, listener: socket.socket) -> None:
         try:

@@ -121,7 +121,7 @@ def test_a_namespace_of_many_caches_holds_up_no_status_of_another(site: Site) ->
         assert "y" in started[:3]
     finally:
         release.set()
-    # Attempts are not counted: a write made from an object that the watch has not replaced yet is refused, and repeated.
+    # Not counted by calls: a write from an object that the watch has not replaced yet is refused, and repeated.
     until(lambda: {site.status(name).ready for name in names} == {"1/1"}, "all are written")
 
 
