@@ -1,6 +1,6 @@
 """Liveness, readiness and metrics over plain HTTP, on a port of their own, for kubelet and Prometheus."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from http import HTTPStatus
 
 from gkm.probes.messages import Page, error_page

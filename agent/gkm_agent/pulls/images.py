@@ -1,7 +1,7 @@
 """What the agent needs of images, and gkm.images as what stands behind it."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 from gkm.api.config import Config
@@ -16,6 +16,7 @@ from gkm.images.reference import Reference
 from gkm.images.registries.blobs import BlobDownload
 from gkm.images.registries.pull_secrets import PullSecrets
 from gkm.images.registries.registry import Registry
+from gkm.images.signatures.verified_images import ImageVerifier, RegistryImages
 from gkm.images.signatures.verify import Verdict, Verifier
 
 from gkm_agent.caches.model import WantedCache
@@ -25,15 +26,8 @@ from gkm_agent.telemetry import metrics
 Progress = Callable[[PullStage, int], None]
 
 
-class CacheImages(Protocol):
+class CacheImages(ImageVerifier, Protocol):
     """From a reference to an entry of the store. Called from several threads; bounded in time and bytes."""
-
-    def check_allowed(self, image: str, namespace: str | None) -> None:
-        """Accept an image that the configuration lets us ask for; comes first, because it asks nobody.
-
-        Raises:
-            GKMError: INVALID_REFERENCE; NOT_ALLOWED; or SIGNATURE_MISSING, no policy covers it where one must.
-        """
 
     def opened_for(self, wanted: WantedCache) -> "CacheImages":
         """Return the same with the credentials of one cache.
@@ -41,16 +35,6 @@ class CacheImages(Protocol):
         Raises:
             GKMError: they cannot be read, or are none; or its image is no reference.
         """
-
-    def resolve(self, image: str) -> str:
-        """Return the digest that a reference names now.
-
-        Raises:
-            GKMError: it names nothing, or the registry does not say.
-        """
-
-    def verify(self, image: str, digest: str, namespace: str | None) -> Verdict:
-        """Return whether exactly this content may be used in a namespace (None: cluster-wide)."""
 
     def revoked(self, image: str, digest: str, namespace: str | None, signers: Sequence[Signer]) -> Verdict | None:
         """Return the refusal of what `signers` opened, where policies name one of them no more. Asks nobody."""
@@ -90,48 +74,32 @@ class _CountedRegistry(Registry):
             metrics.PULL_BYTES.inc(arrival.received - before)
 
 
-@dataclass(frozen=True, slots=True)
-class NodeImages:
+@dataclass(frozen=True)
+class NodeImages(RegistryImages):
     """The CacheImages of gkm.images."""
 
-    registry: Registry
-    verifier: Verifier
     layout: Layout
     max_bytes: int
-    secrets: PullSecrets | None
 
     @classmethod
     def of(cls, config: Config, layout: Layout, secrets: PullSecrets | None = None) -> "NodeImages":
         """Return images as they are configured; without `secrets` registries are read anonymously."""
         verifier = Verifier(config.verification)
-        return cls(_CountedRegistry(config.registries), verifier, layout, config.store.max_image_bytes, secrets)
-
-    def check_allowed(self, image: str, namespace: str | None) -> None:
-        """See CacheImages."""
-        ref = Reference.parse(image)
-        self.registry.hosts.check_allowed(ref)
-        self.verifier.check_covered(ref, namespace)
+        return cls(_CountedRegistry(config.registries), verifier, secrets, layout, config.store.max_image_bytes)
 
     def opened_for(self, wanted: WantedCache) -> CacheImages:
         """See CacheImages."""
-        if self.secrets is None:
-            return self
-        found = self.secrets.credentials(wanted.image, wanted.ref.namespace, wanted.pull_secrets)
-        return self if found is None else replace(self, registry=self.registry.with_credentials(found))
+        return self.with_pull_secrets(wanted.image, wanted.ref.namespace, wanted.pull_secrets)
 
     def resolve(self, image: str) -> str:
         """See CacheImages."""
         with stages.stage("resolve"):
-            return self.registry.resolve(Reference.parse(image))
+            return super().resolve(image)
 
     def verify(self, image: str, digest: str, namespace: str | None) -> Verdict:
         """See CacheImages."""
-        pinned = Reference.parse(image).pinned(digest)
-        return stages.verified(lambda: self.verifier.verify(self.registry, pinned, namespace))
-
-    def revoked(self, image: str, digest: str, namespace: str | None, signers: Sequence[Signer]) -> Verdict | None:
-        """See CacheImages."""
-        return self.verifier.revoked(Reference.parse(image).pinned(digest), namespace, signers)
+        verify = super().verify
+        return stages.verified(lambda: verify(image, digest, namespace))
 
     def describe(self, image: str, digest: str) -> CacheImage:
         """See CacheImages."""

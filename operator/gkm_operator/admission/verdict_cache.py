@@ -9,6 +9,7 @@ from typing import Protocol
 
 from gkm.api.errors import Reason
 from gkm.images.reference import Reference
+from gkm.images.signatures.verified_images import ImageVerifier
 from gkm.images.signatures.verify import Verdict
 
 from gkm_operator import metrics
@@ -21,20 +22,8 @@ MAX_KEPT = 4096
 _Key = tuple[str, str, str | None]
 
 
-class ImageChecker(Protocol):
-    """What admission asks about images (gkm_operator.images.Images has it). Thread-safe, bounded in time."""
-
-    def check_allowed(self, image: str, namespace: str | None) -> None:
-        """Accept an image that the configuration lets us ask for, asking nobody; raises GKMError."""
-        ...
-
-    def resolve(self, image: str) -> str:
-        """Return the digest that a reference names now; raises GKMError."""
-        ...
-
-    def verify(self, image: str, digest: str, namespace: str | None) -> Verdict:
-        """Return the verdict on this digest, wanted in a namespace (None: cluster-wide); raises GKMError."""
-        ...
+class ImageChecker(ImageVerifier, Protocol):
+    """The questions of admission about images. Thread-safe, bounded in time."""
 
     def size(self, image: str, digest: str) -> int:
         """Return how large it claims to be; raises GKMError, NOT_FOUND when its registry does not show it."""

@@ -63,7 +63,8 @@ def _look(images: Images, cache: Cache, stands: Standing | None) -> Outcome:
     standing = stands.digest if stands is not None else None
     try:
         images.check_allowed(image, namespace)
-        opened = images.opened_for(image, namespace, [reference.name for reference in cache.spec.image_pull_secrets])
+        secrets = [reference.name for reference in cache.spec.image_pull_secrets]
+        opened = images.with_pull_secrets(image, namespace, secrets)
     except GKMError as error:
         outcome = error_outcome(image, standing, error)
         return outcome if stands is None or outcome.sure else _unless_revoked(images, outcome, stands, namespace)

@@ -44,11 +44,11 @@ class FakeImages:
         if image in self.refused:
             raise self.refused[image]
 
-    def opened_for(self, image: str, namespace: str | None, secrets: Sequence[str]) -> "FakeImages":
+    def with_pull_secrets(self, image: str, namespace: str | None, names: Sequence[str]) -> "FakeImages":
         if self.closed is not None:
             raise self.closed
-        if secrets:
-            self.asked.append(("opened for", image, str(namespace), *secrets))
+        if names:
+            self.asked.append(("opened for", image, str(namespace), *names))
         return self
 
     def resolve(self, image: str) -> str:

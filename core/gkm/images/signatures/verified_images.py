@@ -1,0 +1,80 @@
+"""Images of registries under the signature policies: the questions that the agent and the operator have in common."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol, Self
+
+from gkm.api.signers import Signer
+from gkm.images.reference import Reference
+from gkm.images.registries.pull_secrets import PullSecrets
+from gkm.images.registries.registry import Registry
+from gkm.images.signatures.verify import Verdict, Verifier
+
+
+class ImageVerifier(Protocol):
+    """Resolves and verifies images. Thread-safe and bounded in time. A namespace of None means cluster-wide."""
+
+    def check_allowed(self, image: str, namespace: str | None) -> None:
+        """Accept an image that the configuration permits; connect to no registry.
+
+        Raises:
+            GKMError: INVALID_REFERENCE; NOT_ALLOWED; or SIGNATURE_MISSING, the mode requires a policy that covers the
+                image and no policy does.
+        """
+        ...
+
+    def resolve(self, image: str) -> str:
+        """Return the digest that a reference names now.
+
+        Raises:
+            GKMError: the reference is invalid, or its registry is forbidden, does not answer or has no such image.
+        """
+        ...
+
+    def verify(self, image: str, digest: str, namespace: str | None) -> Verdict:
+        """Return the verdict on this digest of an image for use in a namespace.
+
+        Raises:
+            GKMError: as `resolve`.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class RegistryImages:
+    """`ImageVerifier` on a registry and the configured policies; reads registries anonymously without `secrets`."""
+
+    registry: Registry
+    verifier: Verifier
+    secrets: PullSecrets | None
+
+    def check_allowed(self, image: str, namespace: str | None) -> None:
+        """See ImageVerifier."""
+        ref = Reference.parse(image)
+        self.registry.hosts.check_allowed(ref)
+        self.verifier.check_covered(ref, namespace)
+
+    def with_pull_secrets(self, image: str, namespace: str | None, names: Sequence[str]) -> Self:
+        """Return images read with the credentials of a cache of `image` that names Secrets of its namespace.
+
+        Raises:
+            GKMError: a Secret cannot be read or holds no credentials; or the reference is invalid.
+        """
+        found = self.secrets.credentials(image, namespace, names) if self.secrets else None
+        return self if found is None else replace(self, registry=self.registry.with_credentials(found))
+
+    def resolve(self, image: str) -> str:
+        """See ImageVerifier."""
+        return self.registry.resolve(Reference.parse(image))
+
+    def verify(self, image: str, digest: str, namespace: str | None) -> Verdict:
+        """See ImageVerifier."""
+        return self.verifier.verify(self.registry, Reference.parse(image).pinned(digest), namespace)
+
+    def revoked(self, image: str, digest: str, namespace: str | None, signers: Sequence[Signer]) -> Verdict | None:
+        """Return the refusal of a digest accepted for `signers`, if policies no longer name one; connect to nothing.
+
+        Raises:
+            GKMError: the reference is invalid.
+        """
+        return self.verifier.revoked(Reference.parse(image).pinned(digest), namespace, signers)
