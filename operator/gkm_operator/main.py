@@ -3,6 +3,7 @@
 import argparse
 import logging
 import signal
+import socket
 import sys
 from collections.abc import Callable, Sequence
 from threading import Event
@@ -14,7 +15,6 @@ from gkm.hoststate.command_line import Parser, print_line
 
 from gkm_operator import flags
 from gkm_operator.admission import options as admission_options
-from gkm_operator.caches import options as controllers_options
 
 _LOG = logging.getLogger(__name__)
 
@@ -94,9 +94,9 @@ def _parser() -> Parser:
     parser = Parser(prog="gkm-operator", description=__doc__)
     parser.add_version()
     commands = parser.add_subparsers(dest="command", required=True)
-    for name, text, options in (
-        ("admission", "serve the validating webhook", admission_options),
-        ("controllers", "resolve, verify and sum up caches", controllers_options),
+    for name, text, add_flags in (
+        ("admission", "serve the validating webhook", admission_options.add_flags),
+        ("controllers", "reconcile caches and runs", _add_controllers_flags),
     ):
         command = commands.add_parser(name, help=text, description=text)
         flags.add(command, "--config", metavar="FILE", help="the configuration; without it, nothing unsigned passes")
@@ -104,8 +104,19 @@ def _parser() -> Parser:
         flags.add(command, "--log-level", default="info", type=flags.level, help="debug, info, warning or error")
         command.add_argument("--kubeconfig", help="default: $KUBECONFIG, the pod's service account, ~/.kube/config")
         command.add_argument("--context", help="the context in it")
-        options.add_flags(command)
+        add_flags(command)
     return parser
+
+
+def _add_controllers_flags(parser: argparse.ArgumentParser) -> None:
+    flags.add(parser, "--health", default=":8081", type=flags.address, help="host:port of /healthz and /readyz")
+    flags.add(parser, "--lease", default="gkm-controllers", help="Lease of the leader, in GKM's namespace")
+    flags.add(
+        parser,
+        "--identity",
+        default=socket.gethostname(),
+        help="name of this replica; replicas that run at once need different ones, such as their pods' names",
+    )
 
 
 if __name__ == "__main__":

@@ -1,17 +1,34 @@
-"""Telling the API server which CAs to trust: the caBundle of our webhook configuration."""
+"""The caBundle of the webhook configuration: which CAs it holds, and writing it.
+
+Every replica adds its own CAs to the bundle of every webhook. Merging a bundle is a pure function of bytes. The write
+carries the resource version of the read, so concurrent writers lose nothing.
+"""
 
 import base64
 import binascii
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 from gkm.kube.api import Api
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import VALIDATING_WEBHOOKS, Json
 
-from gkm_operator.admission.certificates import ca_bundle as bundle
+from gkm_operator.admission.certificates.issue import CLOCKS_DIFFER
 
 MAX_TRIES = 5
+
+PLACES = 32
+"""Two for each replica that renews, and those of the pods before, which may still serve while a rollout is under way.
+20 kB in an object of 1.5 MB at most."""
+
+SAFE = PLACES // 2
+"""Who lives keeps its CA among so many first ones. So only a CA that nobody cares for comes to the end of the list and
+falls off it, unless more than this are added between two looks of a replica, or there are more than eight replicas."""
+
+_CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----\r?\n[A-Za-z0-9+/=\r\n]{1,8192}-----END CERTIFICATE-----")
 
 
 def trust(api: Api, configuration: str, authorities: Sequence[bytes], now: datetime) -> bool:
@@ -53,5 +70,28 @@ def _client_patch(client_config: Json, authorities: Sequence[bytes], now: dateti
         before = base64.b64decode(client_config.get("caBundle") or "", validate=True)
     except binascii.Error:
         before = b""
-    after = bundle.merged_bundle(before, authorities, now)
+    after = merged_bundle(before, authorities, now)
     return client_config if after is None else client_config | {"caBundle": base64.b64encode(after).decode()}
+
+
+def merged_bundle(before: bytes, ours: Sequence[bytes], now: datetime) -> bytes | None:
+    """Return a bundle that begins with our CAs; None where they have safe places in the one there is.
+
+    After ours come the others in their order, without those that have expired, duplicates, and what is no certificate.
+    An expired one alone is no reason to write: replicas whose clocks disagree would write for ever.
+    """
+    own = [x509.load_pem_x509_certificate(one) for one in ours]
+    found = list(_certificates(before))
+    if all(one in found[:SAFE] for one in own):
+        return None
+    living = [one for one in found if now - CLOCKS_DIFFER < one.not_valid_after_utc]
+    kept = list(dict.fromkeys((*own, *living)))[:PLACES]
+    return b"".join(one.public_bytes(Encoding.PEM) for one in kept)
+
+
+def _certificates(pem: bytes) -> Iterator[x509.Certificate]:
+    for found in _CERTIFICATE.findall(pem):
+        try:
+            yield x509.load_pem_x509_certificate(found)
+        except (ValueError, x509.InvalidVersion):
+            continue  # an API server cannot read it either

@@ -22,10 +22,10 @@ from gkm_operator.admission.https.certificate import ServerCertificate
 from gkm_operator.admission.https.connection import Connection
 from gkm_operator.admission.https.connection_limits import ConnectionLimiter, ConnectionSlot, SessionStage
 from gkm_operator.admission.https.http1 import JSON, HttpRequest, HttpResponse, error_response
+from gkm_operator.admission.https.large_bodies import LIMIT, LargeBodies
 from gkm_operator.admission.https.session import HttpSession, SessionContext
 from gkm_operator.admission.https.thread_pool import PoolFull, ThreadPool
 from gkm_operator.admission.https.throttled_log import ThrottledLog
-from gkm_operator.admission.large_bodies import LIMIT, LargeBodies
 from gkm_operator.admission.review import ReviewInvalid, ReviewRequest, ReviewResponse, encode, parse
 
 _LOG = logging.getLogger(__name__)

@@ -12,8 +12,8 @@ from gkm.hoststate.logs import fields
 from gkm_operator.admission.https.connection import Connection
 from gkm_operator.admission.https.connection_limits import ConnectionLimiter, ConnectionSlot, SessionStage
 from gkm_operator.admission.https.http1 import BadRequest, HttpConnection, HttpRequest, HttpResponse, Limits
+from gkm_operator.admission.https.large_bodies import LargeBodies
 from gkm_operator.admission.https.throttled_log import ThrottledLog
-from gkm_operator.admission.large_bodies import LargeBodies
 
 _LOG = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ from functools import cache
 
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
-from gkm_operator.admission.certificates.ca_bundle import PLACES, SAFE, merged_bundle
 from gkm_operator.admission.certificates.issue import CLOCKS_DIFFER, make
+from gkm_operator.admission.certificates.webhook_ca import PLACES, SAFE, merged_bundle
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from socket import SO_LINGER, SOL_SOCKET
 
 import pytest
-from gkm_operator.admission import large_bodies
 from gkm_operator.admission.https import http1 as messages
+from gkm_operator.admission.https import large_bodies
 from gkm_operator.admission.https import server as serving_module
 from gkm_operator.admission.https.connection import Connection
 from gkm_operator.admission.https.http1 import LARGE_BYTES, HttpConnection
