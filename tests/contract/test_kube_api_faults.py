@@ -6,9 +6,9 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from gkm.hoststate.pacing import Backoff
 from gkm.kube import decoding
 from gkm.kube.api import Api, Change, ListSelector
-from gkm.kube.backoff import Backoff
 from gkm.kube.client import HttpApi, connect
 from gkm.kube.errors import ApiError
 from gkm.kube.reflector import Reflector

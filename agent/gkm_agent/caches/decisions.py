@@ -11,6 +11,7 @@ from gkm.api.signers import Signer
 from gkm.gpus import preflight
 from gkm.gpus.preflight import Preflight
 from gkm.gpus.values import Inventory
+from gkm.hoststate.pacing import Backoff
 from gkm.hoststate.pointers import CacheState, Pointer
 
 from gkm_agent.caches.approvals import Check
@@ -170,7 +171,7 @@ def next_attempt(
         if transient
         else (FIRST_PERMANENT_RETRY_SECONDS, LONGEST_PERMANENT_RETRY_SECONDS)
     )
-    pause = min(longest, first * 2 ** min(count - 1, 16))
+    pause = Backoff(first, longest).longest_pause(count)
     return Attempt(wanted, count, now + pause * (0.8 + 0.4 * jitter))
 
 

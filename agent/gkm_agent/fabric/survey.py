@@ -13,7 +13,7 @@ from threading import Event, Thread
 
 from gkm.api.fabric_settings import Ibnetdiscover
 from gkm.hoststate.logs import fields
-from gkm.kube.backoff import Backoff
+from gkm.hoststate.pacing import Backoff
 
 from gkm_agent.fabric.command import Command, CommandFailed, find
 from gkm_agent.fabric.objects import MAX_SURVEY_BYTES

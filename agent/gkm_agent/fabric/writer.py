@@ -6,7 +6,7 @@ import time
 from threading import Condition, Thread
 
 from gkm.hoststate.logs import fields
-from gkm.kube.backoff import Backoff
+from gkm.hoststate.pacing import Backoff
 from gkm.kube.errors import ApiError
 
 from gkm_agent.fabric.report import FabricReport

@@ -8,7 +8,7 @@ from threading import Condition, Event, Thread
 
 from gkm.api.nodes import NodeStatus
 from gkm.hoststate.logs import fields
-from gkm.kube.backoff import Backoff
+from gkm.hoststate.pacing import Backoff
 from gkm.kube.errors import ApiError
 
 from gkm_agent.interfaces.sink import NotWritten, StatusSink

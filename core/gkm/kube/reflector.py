@@ -7,8 +7,8 @@ from threading import Event, Lock, Thread
 from typing import Generic, TypeVar
 
 from gkm.hoststate.logs import fields
+from gkm.hoststate.pacing import Backoff
 from gkm.kube.api import EVERYTHING, Api, Change, Key, ListSelector, ObjectEntry, Watch, WatchEvent
-from gkm.kube.backoff import Backoff
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import Resource
 

@@ -9,7 +9,7 @@ from threading import Condition, Thread
 from typing import Generic, TypeVar
 
 from gkm.hoststate.logs import fields
-from gkm.kube.backoff import Backoff
+from gkm.hoststate.pacing import Backoff
 from gkm.kube.errors import ApiError
 
 K = TypeVar("K", bound=Hashable)

@@ -1,13 +1,13 @@
 """Good verdicts, kept for some minutes: an image that many caches name is verified once. Decides nothing."""
 
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Protocol
 
 from gkm.api.errors import Reason
+from gkm.hoststate.lru import LRUCache
 from gkm.images.reference import Reference
 from gkm.images.signatures.verified_images import ImageVerifier
 from gkm.images.signatures.verify import Verdict
@@ -56,10 +56,9 @@ class VerdictCache:
         self._images = images
         self._stamp_now = stamp
         self._seconds = seconds
-        self._limit = limit
         self._clock = clock
         self._stamp: Hashable = None
-        self._kept: OrderedDict[_Key, _CachedVerdict] = OrderedDict()
+        self._kept: LRUCache[_Key, _CachedVerdict] = LRUCache(limit)
         self._lock = Lock()
 
     def check_allowed(self, image: str, namespace: str | None) -> None:
@@ -98,19 +97,15 @@ class VerdictCache:
             if kept is None:
                 return None
             if now >= kept.until:
-                del self._kept[key]
+                self._kept.remove(key)
                 return None
-            self._kept.move_to_end(key)
             return kept.verdict
 
     def _store(self, key: _Key, stamp: Hashable, kept: _CachedVerdict) -> None:
         with self._lock:
             if stamp != self._stamp:
                 return
-            self._kept[key] = kept
-            self._kept.move_to_end(key)
-            if len(self._kept) > self._limit:
-                self._kept.popitem(last=False)
+            self._kept.put(key, kept)
 
 
 def _result(verdict: Verdict) -> str:

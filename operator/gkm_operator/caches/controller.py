@@ -9,8 +9,8 @@ from typing import Any
 from gkm.api.caches import Cache
 from gkm.api.meta import timestamp
 from gkm.hoststate.logs import fields
+from gkm.hoststate.pacing import Backoff
 from gkm.kube.api import Api
-from gkm.kube.backoff import Backoff
 from gkm.kube.errors import ApiError
 from gkm.kube.events import EventBody, Recorder, Reporter
 from gkm.kube.reflector import Reflector

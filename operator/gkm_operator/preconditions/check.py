@@ -9,8 +9,8 @@ from threading import Event
 from typing import Any
 
 from gkm.hoststate.logs import fields
+from gkm.hoststate.pacing import Backoff
 from gkm.kube.api import EVERYTHING, Api, ListSelector
-from gkm.kube.backoff import Backoff
 from gkm.kube.errors import ApiError
 from gkm.kube.leases import LEASES
 from gkm.kube.resources import (

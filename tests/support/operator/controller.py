@@ -4,7 +4,7 @@ from threading import Event
 from typing import Any
 
 from gkm.api.caches import CacheStatus
-from gkm.kube.backoff import Backoff
+from gkm.hoststate.pacing import Backoff
 from gkm.kube.resources import (
     CLUSTERGKMCACHENODES,
     CLUSTERGKMCACHES,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from gkm.api import crds
-from gkm.kube.backoff import Backoff
+from gkm.hoststate.pacing import Backoff
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES
 from gkm_operator.preconditions import check as installed

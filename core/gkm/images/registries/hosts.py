@@ -5,7 +5,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from threading import local
 
 from urllib3 import BaseHTTPResponse
@@ -13,12 +12,15 @@ from urllib3 import BaseHTTPResponse
 from gkm.api.config import Registries
 from gkm.api.errors import GKMError, Reason
 from gkm.api.remedies import Remedy
+from gkm.hoststate.lru import LRUCache
 from gkm.images.reference import Reference
 from gkm.images.registries.auth import AnonymousCredentials, Authorizer, Credentials
 from gkm.images.registries.connections import not_public
 from gkm.images.registries.host_rules import HostRules
-from gkm.images.registries.lru import LRUCache
 from gkm.images.registries.transport import HttpRequest, Limits, Transport
+
+MAX_HOSTS = 64
+"""Users name hosts: beyond these, the connections of the least recently used host are dropped."""
 
 OK, UNAUTHORIZED, FORBIDDEN, NOT_FOUND, TOO_MANY_REQUESTS = 200, 401, 403, 404, 429
 
@@ -31,14 +33,14 @@ class RegistryHosts:
         config: Registries | None = None,
         credentials: Credentials | None = None,
         limits: Limits | None = None,
-        transports: LRUCache[Transport] | None = None,
+        transports: LRUCache[str, Transport] | None = None,
     ) -> None:
         self._config = config or Registries()
         self._credentials = credentials or AnonymousCredentials()
         self.limits = limits or Limits()
         self._rules = HostRules.of(self._config)
-        self._transports = transports or LRUCache(partial(Transport, self._config, limits=self.limits))
-        self._authorizers = LRUCache(self._authorizer)
+        self._transports = transports or LRUCache(MAX_HOSTS)
+        self._authorizers: LRUCache[str, Authorizer] = LRUCache(MAX_HOSTS)
         self._thread_deadline = local()
 
     def with_credentials(self, credentials: Credentials) -> "RegistryHosts":
@@ -87,18 +89,18 @@ class RegistryHosts:
 
     def url(self, host: str, repository: str, rest: str) -> str:
         """Return an address below a repository's part of the API (distribution-spec 1.1, "Endpoints")."""
-        return f"{self._transports.get(host).base}/v2/{repository}/{rest}"
+        return f"{self._transport(host).base}/v2/{repository}/{rest}"
 
     def location(self, host: str, origin: str, location: str) -> str:
         """Return where a host's Location header leads to from `origin`; raises as Transport.redirected does."""
-        return self._transports.get(host).resolve_redirect(origin, location)
+        return self._transport(host).resolve_redirect(origin, location)
 
     @contextmanager
     def send(
         self, host: str, repository: str, request: HttpRequest, actions: str, deadline: float
     ) -> Iterator[BaseHTTPResponse]:
         """Send a request, with a token when one is asked for; raises as Transport.send and Authorizer.answer do."""
-        transport, authorizer = self._transports.get(host), self._authorizers.get(host)
+        transport, authorizer = self._transport(host), self._authorizer(host)
         secret = authorizer.cached(repository, actions)
         with transport.send(replace(request, secret=secret), deadline) as response:
             if response.status != UNAUTHORIZED:
@@ -113,8 +115,11 @@ class RegistryHosts:
                     return
         raise authorizer.unauthorized(repository)
 
+    def _transport(self, host: str) -> Transport:
+        return self._transports.get_or_create(host, lambda: Transport(self._config, host, limits=self.limits))
+
     def _authorizer(self, host: str) -> Authorizer:
-        return Authorizer(self._transports.get(host), self._credentials)
+        return self._authorizers.get_or_create(host, lambda: Authorizer(self._transport(host), self._credentials))
 
 
 def failure(ref: Reference, status: int, verb: str) -> GKMError:

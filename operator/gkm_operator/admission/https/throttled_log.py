@@ -1,29 +1,30 @@
-"""Warnings about clients, each kind at most once in a while: who floods us must not fill the disk with our log."""
+"""Warnings about clients, each event at most once in an interval: a flood of requests must not fill the disk."""
 
 import logging
 import time
+from collections import Counter
 
 from gkm.hoststate.logs import fields
+from gkm.hoststate.pacing import Clock, MinimumInterval
 
 SECONDS = 10.0
 
 
 class ThrottledLog:
-    """Says an event at most once in `SECONDS`, and then how many were not said. For one thread.
+    """Logs an event at most once in `SECONDS`, with the number of warnings that it left out. For one thread.
 
-    Events are constants of ours, so there are few.
+    Events are constants of the code, so there are few.
     """
 
-    def __init__(self, log: logging.Logger) -> None:
+    def __init__(self, log: logging.Logger, clock: Clock = time.monotonic) -> None:
         self._log = log
-        self._said: dict[str, float] = {}
-        self._unsaid: dict[str, int] = {}
+        self._interval: MinimumInterval[str] = MinimumInterval(SECONDS, clock)
+        self._suppressed: Counter[str] = Counter()
 
     def warning(self, event: str, **what: object) -> None:
-        """Say that it happened, and with what."""
-        now = time.monotonic()
-        if now - self._said.get(event, -SECONDS) < SECONDS:
-            self._unsaid[event] = self._unsaid.get(event, 0) + 1
+        """Log an event with its fields."""
+        if not self._interval.has_passed(event):
+            self._suppressed[event] += 1
             return
-        self._said[event] = now
-        self._log.warning(event, extra=fields(**what, unsaid=self._unsaid.pop(event, None)))
+        self._interval.record(event)
+        self._log.warning(event, extra=fields(**what, unsaid=self._suppressed.pop(event, None)))

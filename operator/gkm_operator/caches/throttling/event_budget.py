@@ -1,33 +1,24 @@
-"""How many Events an object may have: a node that comes and goes must not fill the API server with them."""
+"""A limit on the Events of one object: a node that comes and goes must not fill the API server with them."""
 
 import time
-from collections import OrderedDict
-from collections.abc import Callable
-from threading import Lock
+
+from gkm.hoststate.lru import LRUCache
+from gkm.hoststate.pacing import Clock, TokenBucket
 
 BURST = 25
 REFILL_SECONDS = 300.0
 """As client-go's spam filter (tools/record/events_cache.go): 25 at once, then one in five minutes."""
-_REMEMBERED = 4096
+_MAX_OBJECTS = 4096
 
 
 class EventBudget:
-    """A bucket for each object. Thread-safe; of many objects only the latest are remembered."""
+    """A token bucket for each object, of the objects used most recently. Thread-safe."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
-        self._lock = Lock()
+        self._buckets: LRUCache[str, TokenBucket] = LRUCache(_MAX_OBJECTS)
 
     def spend(self, uid: str) -> bool:
-        """Return whether one more may be told of an object now, and count it."""
-        now = self._clock()
-        with self._lock:
-            left, then = self._buckets.get(uid, (float(BURST), now))
-            left = min(float(BURST), left + (now - then) / REFILL_SECONDS)
-            granted = left >= 1.0
-            self._buckets[uid] = (left - 1.0 if granted else left, now)
-            self._buckets.move_to_end(uid)
-            if len(self._buckets) > _REMEMBERED:
-                self._buckets.popitem(last=False)
-        return granted
+        """Return whether one more Event about an object may be sent now, and count it."""
+        bucket = self._buckets.get_or_create(uid, lambda: TokenBucket(BURST, REFILL_SECONDS, self._clock))
+        return bucket.try_acquire()

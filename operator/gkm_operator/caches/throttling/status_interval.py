@@ -1,9 +1,10 @@
 """How far apart the statuses of one cache are written: at once where it is quiet, seldom where it never is."""
 
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from threading import Lock
+
+from gkm.hoststate.lru import LRUCache
 
 from gkm_operator.caches.nodes.totals import CacheKey
 
@@ -30,22 +31,19 @@ class StatusInterval:
         self._first = first
         self._longest = max(first, longest)
         self._clock = clock
-        self._written: OrderedDict[CacheKey, tuple[float, float]] = OrderedDict()
+        self._written: LRUCache[CacheKey, tuple[float, float]] = LRUCache(_REMEMBERED)
         self._lock = Lock()
 
     def after(self, key: CacheKey) -> float:
         """Return in how many seconds a change that was seen now is written."""
         with self._lock:
-            when, pause = self._written.get(key, (0.0, self._first))
+            when, pause = self._written.get(key) or (0.0, self._first)
         return max(self._first, when + pause - self._clock())
 
     def wrote(self, key: CacheKey) -> None:
         """Note that the status of a cache was written."""
         now = self._clock()
         with self._lock:
-            when, pause = self._written.get(key, (0.0, 0.0))
+            when, pause = self._written.get(key) or (0.0, 0.0)
             soon = pause and now < when + pause + self._longest
-            self._written[key] = (now, min(self._longest, 2 * pause) if soon else self._first)
-            self._written.move_to_end(key)
-            if len(self._written) > _REMEMBERED:
-                self._written.popitem(last=False)
+            self._written.put(key, (now, min(self._longest, 2 * pause) if soon else self._first))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from gkm.api.caches import Cache
 from gkm.hoststate.logs import fields
-from gkm.kube.backoff import Backoff
+from gkm.hoststate.pacing import Backoff, TokenBucket
 from gkm.kube.workqueue import IMMEDIATELY, Retry, WorkQueue
 
 from gkm_operator import metrics
@@ -15,7 +15,7 @@ from gkm_operator.caches.nodes.totals import CacheKey
 from gkm_operator.caches.outcome import Outcome, check_image
 from gkm_operator.caches.verification import recheck as schedule
 from gkm_operator.caches.verification.policy_files import PolicyFileWatcher
-from gkm_operator.caches.verification.recheck import NEVER, CheckResult, RateLimiter, RecheckSchedule
+from gkm_operator.caches.verification.recheck import NEVER, PER_SECOND, CheckResult, RecheckSchedule
 from gkm_operator.images import Images
 
 _LOG = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ class VerificationQueue:
         self._found = found
         self._again = again
         self._clock = clock
-        self._pace = RateLimiter(clock=clock)
+        self._pace = TokenBucket(1, 1 / PER_SECOND, clock)
         self._round = 0
         self._outcomes: dict[str, CheckResult] = {}
         self.files = PolicyFileWatcher(again.files, self.recheck_all)

@@ -1,10 +1,7 @@
 """When an image is looked at again. Values and decisions on them; nothing here asks a registry."""
 
 import random
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
-from threading import Lock
 
 from gkm.api.caches import Cache
 from gkm.api.policies import Verification
@@ -79,21 +76,3 @@ class CheckResult:
 def check_key(cache: Cache) -> tuple[object, ...]:
     """Return what of a cache the registry is asked about, as whom, and how often."""
     return cache.spec.image, cache.spec.image_pull_secrets, cache.spec.update_policy
-
-
-class RateLimiter:
-    """Places in time, so many a second, for what need not come at once. Thread-safe."""
-
-    def __init__(self, per_second: float = PER_SECOND, clock: Callable[[], float] = time.monotonic) -> None:
-        self._step = 1.0 / per_second
-        self._clock = clock
-        self._next = 0.0
-        self._lock = Lock()
-
-    def reserve(self) -> float:
-        """Return after how many seconds it is the caller's turn."""
-        with self._lock:
-            now = self._clock()
-            mine = max(self._next, now)
-            self._next = mine + self._step
-            return mine - now

@@ -1,9 +1,10 @@
 """What is free for a run: allocatable, less pods, less what is held for others. Kept up to date within a sweep."""
 
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from gkm.hoststate.lru import LRUCache
 from gkm.packing.inventory import Inventory
 from gkm.packing.inventory_of import Usable, inventory_of, version
 from gkm.packing.values import Node, Share
@@ -94,7 +95,7 @@ class FreeCapacity:
         self._survey = survey
         self._taken = taken
         self.held = held
-        self._stocks: OrderedDict[str, FreeGpus] = OrderedDict()
+        self._stocks: LRUCache[str, FreeGpus] = LRUCache(_KEPT)
 
     def free_for(self, run: RunKey, demand: Demand, staying: Sequence[Node] = (), *, alone: bool) -> FreeGpus:
         """Return what a run may use; `alone` says that it has a plan or pods, which count as free for it.
@@ -104,20 +105,17 @@ class FreeCapacity:
         if alone or self._taken.of(run):
             return self._own(run, demand, staying)
         # By what it says: a Demand holds dicts, which have no hash.
-        key = repr(demand)
-        if key not in self._stocks:
-            self._stocks[key] = FreeGpus.of(inventory_of(self._survey, self._taken.usage, demand, self.held.total))
-            if len(self._stocks) > _KEPT:
-                self._stocks.popitem(last=False)
-        self._stocks.move_to_end(key)
-        return self._stocks[key]
+        return self._stocks.get_or_create(
+            repr(demand),
+            lambda: FreeGpus.of(inventory_of(self._survey, self._taken.usage, demand, self.held.total)),
+        )
 
     def record_plan(self, run: RunKey, claims: Mapping[str, int]) -> None:
         """Take in that a run has another plan now; what it had before is free for others from the next sweep on."""
         held = reserved_for(claims, self._taken.of(run))
         self.held.put(run, held)
         for key, stock in self._stocks.items():
-            self._stocks[key] = stock.less(held)
+            self._stocks.put(key, stock.less(held))
 
     def _own(self, run: RunKey, demand: Demand, staying: Iterable[Node]) -> FreeGpus:
         usable = inventory_of(self._survey, self._taken.without(run), demand, self.held.without(run))

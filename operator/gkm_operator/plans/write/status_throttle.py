@@ -1,6 +1,8 @@
 """What is written into the status of runs, and how often: what nobody waits for must not keep the API server busy."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
+
+from gkm.hoststate.pacing import Clock, MinimumInterval
 
 from gkm_operator.plans.state.objects import WatchedRun
 from gkm_operator.plans.write.status import PlanningResult, desired_status, differs_in_numbers_only
@@ -14,12 +16,11 @@ NUMBERS_SECONDS = 30.0
 class StatusThrottle:
     """For the one thread that plans."""
 
-    def __init__(self, writer: PlanWriter, clock: Callable[[], float]) -> None:
+    def __init__(self, writer: PlanWriter, clock: Clock) -> None:
         self._writer = writer
-        self._clock = clock
         self._now = ""
         self._left = 0
-        self._said: dict[str, float] = {}
+        self._numbers: MinimumInterval[str] = MinimumInterval(NUMBERS_SECONDS, clock)
         self.held_back = False
 
     def begin(self, now: str) -> None:
@@ -30,8 +31,7 @@ class StatusThrottle:
 
     def retain_only(self, uids: Collection[str]) -> None:
         """Forget runs that are not there any more."""
-        for uid in self._said.keys() - set(uids):
-            del self._said[uid]
+        self._numbers.retain_only(uids)
 
     def report(self, run: WatchedRun, came: PlanningResult) -> None:
         """Write the status of a run, where it says something new, and not more often than is good."""
@@ -39,12 +39,11 @@ class StatusThrottle:
         new = desired_status(run, standing, came, self._now)
         if new == standing:
             return
-        uid, now = run.metadata.uid, self._clock()
+        uid = run.metadata.uid
         if came.unfit is not None:
-            early = now < self._said.get(uid, float("-inf")) + NUMBERS_SECONDS
-            if not self._left or (early and differs_in_numbers_only(standing, new)):
+            if not self._left or (not self._numbers.has_passed(uid) and differs_in_numbers_only(standing, new)):
                 self.held_back = True
                 return
             self._left -= 1
-        self._said[uid] = now
+        self._numbers.record(uid)
         self._writer.write_status(run, new)

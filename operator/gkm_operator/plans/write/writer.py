@@ -1,7 +1,6 @@
 """What is written: plans, once each; the status of runs; Events. What is lost on the way is found out later."""
 
 import logging
-from collections import OrderedDict
 from collections.abc import Callable
 from enum import Enum
 from typing import NamedTuple
@@ -9,6 +8,7 @@ from typing import NamedTuple
 from gkm.api.plans import PlanStatus
 from gkm.api.runs import RunStatus
 from gkm.hoststate.logs import fields
+from gkm.hoststate.lru import LRUCache
 from gkm.kube.api import Api, ListSelector
 from gkm.kube.errors import ApiError
 from gkm.kube.events import EventBody, Recorder
@@ -67,9 +67,9 @@ class PlanWriter:
         self._unshown: list[PlanRecord] = []
         self.refusal = ""
         """What the API server said when it last refused a plan."""
-        self._written: OrderedDict[str, _Written] = OrderedDict()
-        self._told: OrderedDict[tuple[str, str], None] = OrderedDict()
-        self._said_of: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self._written: LRUCache[str, _Written] = LRUCache(_REMEMBERED)
+        self._told: LRUCache[tuple[str, str], EventBody] = LRUCache(_REMEMBERED)
+        self._said_of: LRUCache[tuple[str, str], str] = LRUCache(_REMEMBERED)
 
     def settle(self) -> bool:
         """Send again what may have been made or not; return whether it is known by now which plans there are.
@@ -165,10 +165,7 @@ class PlanWriter:
             if not (error.not_found or error.conflict):
                 _LOG.warning("status not written", extra=fields(run=str(run.key), why=str(error)))
             return
-        self._written[meta.uid] = _Written(meta.resource_version, answer.metadata.resource_version, new)
-        self._written.move_to_end(meta.uid)
-        if len(self._written) > _REMEMBERED:
-            self._written.popitem(last=False)
+        self._written.put(meta.uid, _Written(meta.resource_version, answer.metadata.resource_version, new))
         told, condition = telling.refusal_event(old, new), new.condition("Planned")
         if told is not None and condition is not None:
             self.emit(run, told, f"{meta.generation} {condition.last_transition_time}")
@@ -192,22 +189,17 @@ class PlanWriter:
                 return True
             _LOG.warning("status of a plan not written", extra=fields(plan="/".join(key), why=str(error)))
             return False
-        self._said_of[key] = plan.version
-        self._said_of.move_to_end(key)
-        if len(self._said_of) > _REMEMBERED:
-            self._said_of.popitem(last=False)
+        self._said_of.put(key, plan.version)
         return True
 
     def emit(self, run: WatchedRun, told: EventBody, occasion: str) -> None:
         """Tell something about a run, once; another process may have told it before."""
         key = (run.metadata.uid, f"{told.reason} {occasion}")
-        if key in self._told:
+        if self._told.get(key):
             return
         self.check_leading()
         self._recorder.emit(telling.regarding(run), told, occasion)
-        self._told[key] = None
-        if len(self._told) > _REMEMBERED:
-            self._told.popitem(last=False)
+        self._told.put(key, told)
 
     def _last(self, run: WatchedRun) -> "_Written":
         """Return the newest that is known of the status: what was shown, or what was written since."""

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from gkm.api.fabrics import NodeFabricStatus
 from gkm.api.meta import ObjectMeta
-from gkm.kube.backoff import Backoff
+from gkm.hoststate.pacing import Backoff
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import NODES, Json, Resource
 from gkm_agent.fabric import writer as module

@@ -11,7 +11,7 @@ import gkm
 import gkm_agent
 import pytest
 from gkm.api.nodes import NodeCacheStatus, NodeStatus
-from gkm.kube.backoff import Backoff
+from gkm.hoststate.pacing import Backoff
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import GKMCACHENODES, GKMCACHES
 from gkm_agent.kubernetes.source import KubernetesSource

@@ -7,7 +7,7 @@ from typing import ClassVar
 import pytest
 from gkm.api.nodes import NodeCacheStatus, NodeStatus
 from gkm.gpus.values import Inventory
-from gkm.kube.backoff import Backoff
+from gkm.hoststate.pacing import Backoff
 from gkm.kube.errors import ApiError
 from gkm_agent.gpus import GpuWatch
 from gkm_agent.interfaces.sink import NotWritten

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 from gkm.api.caches import GKMCache
+from gkm.hoststate.pacing import Backoff
 from gkm.kube.api import ListSelector
-from gkm.kube.backoff import Backoff
 from gkm.kube.errors import ApiError
 from gkm.kube.reflector import Reflector
 from gkm.kube.resources import GKMCACHES, Json, Resource

@@ -6,8 +6,8 @@ from contextlib import suppress
 from typing import Generic, TypeVar
 
 from gkm.api.caches import GKMCache
+from gkm.hoststate.pacing import Backoff
 from gkm.kube.api import EVERYTHING, ListSelector, Watch, WatchEvent
-from gkm.kube.backoff import Backoff
 from gkm.kube.errors import NO_RESPONSE, UNREADABLE, ApiError
 from gkm.kube.reflector import Reflector
 from gkm.kube.resources import GKMCACHES, Json, Resource

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
+from gkm.hoststate.pacing import Backoff
 from gkm.kube import decoding
-from gkm.kube.backoff import Backoff
 from gkm.kube.errors import MAX_RETRY_AFTER_SECONDS, ApiError, from_body
 from gkm.kube.reflector import Reflector
 from gkm.kube.resources import GKMCACHES

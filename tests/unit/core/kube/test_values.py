@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from gkm.api.caches import NAME_PATTERN
+from gkm.hoststate.pacing import Backoff
 from gkm.kube import decoding
 from gkm.kube.api import Change, ListPage, WatchEvent
-from gkm.kube.backoff import Backoff
 from gkm.kube.client import connect
 from gkm.kube.credentials import NotConfigured
 from gkm.kube.errors import ApiError, from_body

@@ -7,8 +7,8 @@ from contextlib import suppress
 from itertools import pairwise
 
 import pytest
+from gkm.hoststate.pacing import Backoff
 from gkm.kube import client
-from gkm.kube.backoff import Backoff
 from gkm.kube.errors import ApiError
 from gkm.kube.reflector import Reflector
 from gkm.kube.resources import Json, Resource

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from threading import Event, Lock
 
 import pytest
-from gkm.kube.backoff import Backoff
+from gkm.hoststate.pacing import Backoff
 from gkm.kube.errors import ApiError
 from gkm.kube.workqueue import Retry, WorkQueue
 from support.host.waiting import until

@@ -22,6 +22,7 @@ from gkm_operator.admission.https.certificate import ServerCertificate
 from gkm_operator.admission.https.server import AdmissionServer
 from gkm_operator.admission.https.session import HttpSession
 from gkm_operator.admission.review import ReviewRequest, ReviewResponse
+from support.host import pages, ports
 from support.host.waiting import until
 from support.operator.webhook import (
     REVIEW,
@@ -35,9 +36,6 @@ from support.operator.webhook import (
     true_judge,
     whole,
 )
-from support.host import pages
-from support.host import ports
-from support.host.waiting import until
 
 
 @pytest.fixture

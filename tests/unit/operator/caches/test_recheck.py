@@ -10,7 +10,7 @@ from gkm_operator.caches.nodes.totals import CacheSummary
 from gkm_operator.caches.throttling.event_budget import BURST, REFILL_SECONDS, EventBudget
 from gkm_operator.caches.verification.policy_files import PolicyFileWatcher
 from gkm_operator.caches.verification.queue import VerificationQueue as Queue
-from gkm_operator.caches.verification.recheck import PER_SECOND, RateLimiter, RecheckSchedule
+from gkm_operator.caches.verification.recheck import PER_SECOND, RecheckSchedule
 from support.operator.images import AWAY, DIGEST, GOOD, OFF, UNKNOWN, UNSIGNED, WARNED, FakeImages
 from support.operator.verdicts import IMAGE, KEY, PINNED, Place
 
@@ -178,14 +178,6 @@ def test_what_stands_waits_for_its_turn_after_a_start_and_what_has_no_answer_doe
         place.verification.changed(KEY, None, place.cache)
     place.verification.changed(KEY, None, Place(PINNED).cache)
     assert places == pytest.approx([0.0, 1 / PER_SECOND, 2 / PER_SECOND, 0.0])
-
-
-def test_a_pace_gives_places_and_forgets_the_past() -> None:
-    now = [0.0]
-    pace = RateLimiter(10.0, lambda: now[0])
-    assert [pace.reserve() for _ in range(3)] == pytest.approx([0.0, 0.1, 0.2])
-    now[0] = 100.0
-    assert [pace.reserve() for _ in range(2)] == pytest.approx([0.0, 0.1])
 
 
 class Files:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from gkm.api.caches import CacheStatus
-from gkm.kube.backoff import Backoff
+from gkm.hoststate.pacing import Backoff
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import EVENTS, GKMCACHES
 from gkm_operator.caches.controller import CachesController

@@ -10,11 +10,11 @@ from gkm.api.config import Config, Policy, Registries, RegistryHost, Store, Veri
 from gkm.api.errors import Reason
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.names import CacheRef
+from gkm.hoststate.pacing import Backoff
 from gkm.hoststate.pointers import CacheState
 from gkm.images.reference import Reference
 from gkm.images.registries import push
 from gkm.images.registries.registry import Registry as Client
-from gkm.kube.backoff import Backoff
 from gkm.kube.resources import GKMCACHES
 from gkm_agent.caches.model import WantedCache
 from gkm_agent.kubernetes.source import wanted_of

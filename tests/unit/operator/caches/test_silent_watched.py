@@ -6,7 +6,7 @@ from threading import Event
 
 import pytest
 from gkm.api.caches import CacheStatus
-from gkm.kube.backoff import Backoff
+from gkm.hoststate.pacing import Backoff
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import GKMCACHENODES, GKMCACHES, NODES
 from gkm_operator.caches.controller import CachesController

@@ -44,7 +44,7 @@ def test_no_more_caches_are_remembered_than_may_be(monkeypatch: pytest.MonkeyPat
     spacing = StatusInterval()
     for number in range(10):
         spacing.wrote(CacheKey("a", str(number)))
-    assert [key.name for key in spacing._written] == ["7", "8", "9"]
+    assert [key.name for key, _ in spacing._written.items()] == ["7", "8", "9"]
 
 
 def condition(kind: str, status: str, reason: str, seconds: int) -> Condition:

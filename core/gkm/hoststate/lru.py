@@ -1,0 +1,67 @@
+"""A bounded map that evicts the least recently used key. Keys often come from users, so no cache may grow with them."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from threading import Lock
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class LRUCache(Generic[K, V]):
+    """At most `limit` values by key. Every method is atomic; a get or a put makes its key the most recently used."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._values: OrderedDict[K, V] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, key: K) -> V | None:
+        """Return the value of a key, None without one."""
+        with self._lock:
+            if key not in self._values:
+                return None
+            self._values.move_to_end(key)
+            return self._values[key]
+
+    def put(self, key: K, value: V) -> None:
+        """Set the value of a key, and evict beyond the limit."""
+        with self._lock:
+            self._put(key, value)
+
+    def get_or_create(self, key: K, create: Callable[[], V]) -> V:
+        """Return the value of a key, created if it is missing; other threads wait meanwhile. Raises what `create` does.
+
+        `create` must not use this cache.
+        """
+        with self._lock:
+            if key in self._values:
+                self._values.move_to_end(key)
+            else:
+                self._put(key, create())
+            return self._values[key]
+
+    def remove(self, key: K) -> None:
+        """Remove a key, if it exists."""
+        with self._lock:
+            self._values.pop(key, None)
+
+    def clear(self) -> None:
+        """Remove all keys."""
+        with self._lock:
+            self._values.clear()
+
+    def items(self) -> list[tuple[K, V]]:
+        """Return keys and values, the least recently used first."""
+        with self._lock:
+            return list(self._values.items())
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def _put(self, key: K, value: V) -> None:
+        self._values[key] = value
+        self._values.move_to_end(key)
+        if len(self._values) > self._limit:
+            self._values.popitem(last=False)
