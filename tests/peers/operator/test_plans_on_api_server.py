@@ -27,6 +27,13 @@ from support.operator.plans import (
     newest,
     run,
 )
+from support.operator.nodes import put
+from support.operator.plans import PODS, RAW_PLANS, RAW_RUNS, claims, everything, given_twice, gpu_node, gpu_pod, newest, run
+from support.operator.deployment import operator
+from support.host import pages
+from support.host import ports
+from support.cluster.cluster import Cluster, KubectlFailed
+from support.host.processes import Process
 
 pytestmark = pytest.mark.peers
 NAMESPACE = "planned"
@@ -109,6 +116,7 @@ class Site:
 @pytest.fixture
 def site(gkm_cluster: Cluster, tmp_path: Path) -> Iterator[Site]:
     gkm_cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+    accept_every_flavor(gkm_cluster)
     directory = tmp_path / f"plans-{tmp_path.name[-20:].replace('_', '-')}"
     directory.mkdir()
     role = json.loads(gkm_cluster.kubectl("get", "role", "-n", "gkm-system", "gkm-controllers-lease", "-o", "json"))
@@ -128,6 +136,26 @@ def site(gkm_cluster: Cluster, tmp_path: Path) -> Iterator[Site]:
                 gkm_cluster.kubectl("delete", kind, "--all", "-n", NAMESPACE, "--grace-period=0", "--force")
             for name in made.names:
                 gkm_cluster.kubectl("delete", "node", name, "--ignore-not-found")
+    # After the controllers have ended: they may write it until then.
+    accept_every_flavor(gkm_cluster)
+
+
+def accept_every_flavor(cluster: Cluster) -> None:
+    """Delete the flavors that the controllers of another test wrote, and wait until the API server has seen that.
+
+    The policy gkm-runs-flavor refuses a Run with a flavor that is not among them.
+    """
+    cluster.kubectl("delete", "configmap", "gkm-flavors", "-n", "gkm-system", "--ignore-not-found")
+    request = json.dumps(run("flavor-check", 8, NAMESPACE, flavor=FLAVOR))
+
+    def accepted() -> bool:
+        try:
+            cluster.kubectl("create", "--dry-run=server", "-f", "-", input=request)
+        except KubectlFailed:
+            return False
+        return True
+
+    cluster.until(accepted, f"a Run of flavor {FLAVOR} to be accepted")
 
 
 def test_the_life_of_a_run(site: Site) -> None:

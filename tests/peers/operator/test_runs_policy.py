@@ -18,7 +18,7 @@ HASH = "0" * 64
 
 @pytest.fixture(scope="module")
 def place(gkm_cluster: Cluster) -> Iterator[Cluster]:
-    """A cluster with the policies that ship, and an administrator's ways around everything else."""
+    """The shared cluster with the policies that ship, which stay for other tests, and two flavors."""
     gkm_cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
     shipped = [found for found in manifests() if found["metadata"]["name"] in POLICIES]
     gkm_cluster.apply({"apiVersion": "v1", "kind": "List", "items": shipped})
@@ -29,8 +29,6 @@ def place(gkm_cluster: Cluster) -> Iterator[Cluster]:
         gkm_cluster.until(lambda: refused(gkm_cluster, plan()), "plans to be kept")
         yield gkm_cluster
     finally:
-        for found in shipped:
-            gkm_cluster.kubectl("delete", found["kind"], found["metadata"]["name"])
         gkm_cluster.kubectl("delete", "configmap", "gkm-flavors", "-n", "gkm-system")
         gkm_cluster.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
 
