@@ -57,9 +57,6 @@ class LRUCache(Generic[K, V]):
         with self._lock:
             return list(self._values.items())
 
-    def __len__(self) -> int:
-        return len(self._values)
-
     def _put(self, key: K, value: V) -> None:
         self._values[key] = value
         self._values.move_to_end(key)

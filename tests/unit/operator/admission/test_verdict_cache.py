@@ -105,7 +105,7 @@ def test_the_one_that_was_asked_for_longest_ago_goes_first() -> None:
     for name in ("a", "b", "a", "c"):
         site.verified(namespace=name)
     assert [site.verified(namespace=name) for name in ("a", "c", "b")] == [False, False, True]
-    assert len(site.verdicts._kept) == 2
+    assert len(site.verdicts._kept.items()) == 2
 
 
 def test_what_changes_with_the_files_voids_all() -> None:
