@@ -12,7 +12,7 @@ from msgspec import Raw, Struct, field
 
 from gkm.hoststate.logs import fields
 from gkm.kube.api import Change, Key, ListPage, Object, ObjectEntry, WatchEvent
-from gkm.kube.errors import NO_RESPONSE, UNREADABLE, ApiError, from_body
+from gkm.kube.errors import NO_RESPONSE, UNDECODABLE, UNREADABLE, ApiError, from_body
 from gkm.kube.resources import Resource
 
 T = TypeVar("T")
@@ -62,7 +62,7 @@ def page(resource: Resource[T], body: bytes) -> tuple[ListPage[T], str]:
     try:
         listed = msgspec.json.decode(body, type=_List)
         heads = [(msgspec.json.decode(raw, type=_Head).metadata, raw) for raw in listed.items or ()]
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         raise unreadable(resource, error) from error
     entries, unread = [], []
     for head, raw in heads:
@@ -89,7 +89,7 @@ def event(resource: Resource[T], line: bytes) -> WatchEvent[T]:
             version = msgspec.json.decode(decoded.object, type=_Bookmark).metadata.resource_version
             return WatchEvent(change, version)
         head = msgspec.json.decode(decoded.object, type=_Head).metadata
-    except ValueError as error:  # msgspec's errors are ValueErrors, and so is an unknown type of event
+    except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors, as is an unknown type of event
         raise unreadable(resource, error) from error
     entry = _entry(resource, head, decoded.object)
     key: Key | None = (head.namespace, head.name) if entry is None else None
@@ -104,7 +104,7 @@ def single_object(resource: Resource[T], body: bytes) -> T:
     """
     try:
         return msgspec.json.decode(body, type=resource.type)
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         raise unreadable(resource, error) from error
 
 
@@ -124,7 +124,7 @@ def plain(value: Object) -> Mapping[str, Any]:
 def _entry(resource: Resource[T], head: _Named, raw: Raw) -> ObjectEntry[T] | None:
     try:
         value = msgspec.json.decode(raw, type=resource.type)
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         # Stored before a schema became stricter, or by a newer version. One such object must not stop all the others.
         name = f"{head.namespace}/{head.name}" if head.namespace else head.name
         _LOG.warning("object cannot be read", extra=fields(object=f"{resource.kind} {name}", why=str(error)))

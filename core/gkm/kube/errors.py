@@ -1,6 +1,6 @@
 """What the API server refused, or that it did not answer: one error for both, with the server's own words."""
 
-from msgspec import DecodeError, Struct, ValidationError, json
+from msgspec import DecodeError, Struct, json
 
 NO_RESPONSE = 0
 """The status of an error that no server sent: connection refused, time-out, broken TLS."""
@@ -10,6 +10,9 @@ UNREADABLE = "Unreadable"
 
 MAX_RETRY_AFTER_SECONDS = 60.0
 """An API server asks for seconds; a proxy before it that asks for hours must not keep us away once it answers again."""
+
+UNDECODABLE = (DecodeError, UnicodeDecodeError, RecursionError)
+"""msgspec's errors for bytes that are no JSON of a type; RecursionError is that of JSON which is nested too deeply."""
 
 _NOT_FOUND, _CONFLICT, _GONE = 404, 409, 410
 _MAX_MESSAGE = 1000
@@ -73,7 +76,7 @@ def from_body(status: int, body: bytes, retry_after: str | None = None) -> ApiEr
     seconds = _bounded(float(retry_after) if retry_after and retry_after.isascii() and retry_after.isdigit() else 0.0)
     try:
         decoded = json.decode(body, type=_Status)
-    except (ValidationError, DecodeError):
+    except UNDECODABLE:
         line = body[:_MAX_MESSAGE].decode(errors="replace").strip().partition("\n")[0]
         return ApiError(status, "", line or f"HTTP {status}", seconds)
     asked = _bounded(decoded.details.retry_after_seconds if decoded.details else 0.0)

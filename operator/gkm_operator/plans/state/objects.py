@@ -141,7 +141,7 @@ def _pod_usage(spec: Raw, status: pods.KubePodStatus) -> tuple[str, int, str]:
     try:
         pod = pods.Pod(spec=msgspec.json.decode(spec, type=pods.KubePodSpec), status=status)
         return (pod.spec.node_name, pods.requested_gpus(pod), "") if pods.occupies_node(pod) else ("", 0, "")
-    except (msgspec.DecodeError, ValueError) as error:
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         # A pod of more containers than are read is no reason to know nothing of all others.
         over = not pods.occupies_node(pods.Pod(spec=pods.KubePodSpec(node_name="any"), status=status))
         node = "" if over else msgspec.json.decode(spec, type=_PodSpec).node_name

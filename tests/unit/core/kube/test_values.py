@@ -106,6 +106,23 @@ def test_an_object_that_has_no_name_is_none_of_the_api(item: Json) -> None:
         decoding.event(GKMCACHES, json.dumps({"type": "ADDED", "object": item}).encode())
 
 
+DEEP = b'{"metadata":{"name":"a","resourceVersion":"2"},"x":' + b"[" * 20_000 + b"]" * 20_000 + b"}"
+NO_UTF8 = b'{"metadata":{"name":"\xff","resourceVersion":"2"}}'
+
+
+@pytest.mark.parametrize("text", [DEEP, NO_UTF8], ids=["nested too deeply", "not UTF-8"])
+def test_json_that_cannot_be_decoded_is_an_error_of_the_api(text: bytes) -> None:
+    for decode in (
+        lambda: decoding.single_object(GKMCACHES, text),
+        lambda: decoding.page(GKMCACHES, b'{"metadata":{"resourceVersion":"1"},"items":[' + text + b"]}"),
+        lambda: decoding.event(GKMCACHES, b'{"type":"ADDED","object":' + text + b"}"),
+    ):
+        with pytest.raises(ApiError) as caught:
+            decode()
+        assert caught.value.unreadable
+    assert from_body(500, text).status == 500
+
+
 @pytest.mark.parametrize("line", [b"", b"{", b'{"type":"NEW","object":{}}', b'{"type":"BOOKMARK","object":7}', b"[]"])
 def test_a_line_that_is_no_event_is_an_error_of_ours(line: bytes) -> None:
     with pytest.raises(ApiError):
