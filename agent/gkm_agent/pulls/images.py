@@ -10,6 +10,7 @@ from gkm.hoststate.layout import Layout
 from gkm.images import cache
 from gkm.images.cache import CacheImage
 from gkm.images.pulling import entry, pull
+from gkm.images.pulling.disk_reservations import DiskReservation
 from gkm.images.pulling.entry import StoreEntry
 from gkm.images.pulling.pull import PullStage
 from gkm.images.reference import Reference
@@ -46,8 +47,8 @@ class CacheImages(ImageVerifier, Protocol):
             GKMError: it is no cache image, or not ours to read.
         """
 
-    def fetch(self, image: CacheImage, progress: Progress) -> StoreEntry:
-        """Return the complete entry of an image, made now if need be. What `progress` raises ends the fetch.
+    def fetch(self, image: CacheImage, progress: Progress, reservation: DiskReservation | None) -> StoreEntry:
+        """Return the complete entry of an image; pull it if the store lacks it. An error of `progress` ends the pull.
 
         Raises:
             GKMError: nothing was made.
@@ -106,10 +107,17 @@ class NodeImages(RegistryImages):
         with stages.stage("describe"):
             return cache.describe(self.registry, Reference.parse(image).pinned(digest))
 
-    def fetch(self, image: CacheImage, progress: Progress) -> StoreEntry:
+    def fetch(self, image: CacheImage, progress: Progress, reservation: DiskReservation | None) -> StoreEntry:
         """See CacheImages."""
         with stages.FetchTimer(progress) as watched:
-            return pull.fetch(self.registry, image, self.layout, max_bytes=self.max_bytes, progress=watched.record)
+            return pull.fetch(
+                self.registry,
+                image,
+                self.layout,
+                max_bytes=self.max_bytes,
+                reservation=reservation,
+                progress=watched.record,
+            )
 
     def find(self, digest: str) -> StoreEntry | None:
         """See CacheImages."""

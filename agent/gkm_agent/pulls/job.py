@@ -22,7 +22,7 @@ from gkm.images.signatures.verify import Verdict
 from gkm_agent.caches.approvals import Check, CheckedTarget
 from gkm_agent.caches.decisions import is_unchanged, make_pointer, serve_revoked_message, verdict_pointer
 from gkm_agent.caches.model import WantedCache
-from gkm_agent.pulls.images import CacheImages
+from gkm_agent.pulls.images import CacheImages, Progress
 from gkm_agent.store import removal as withdrawal
 from gkm_agent.store.budget import DiskBudget
 from gkm_agent.store.pointers import PointerStore, PullToken, Superseded
@@ -174,18 +174,19 @@ class PullJob:
                 told = (stage, percent)
                 self.store.save(replace(self._pointer(_STATES[stage]), progress=percent), self.token)
 
-        with (
-            self.store.exclusive_pull(image.ref.name, self.digest, self.token),
-            self.budget.reserve(self.wanted.ref, image),
-        ):
+        with self.store.exclusive_pull(image.ref.name, self.digest, self.token):
             if self.store.catalog.damage_of(self.digest):
                 withdrawal.discard(self.store, self.digest, self.wanted.ref.namespace)
             try:
-                return self.images.fetch(image, progress).size_bytes
+                return self._fetch_entry(image, progress)
             except UnreadableState as damage:
                 _LOG.error("a store entry is damaged", extra=fields(digest=self.digest, why=str(damage)))
             withdrawal.discard(self.store, self.digest, self.wanted.ref.namespace)
-            return self.images.fetch(image, progress).size_bytes
+            return self._fetch_entry(image, progress)
+
+    def _fetch_entry(self, image: CacheImage, progress: Progress) -> int:
+        with self.budget.reserve(self.wanted.ref, image) as reservation:
+            return self.images.fetch(image, progress, reservation).size_bytes
 
     def _report(self, state: CacheState, reason: str = "", message: str = "") -> None:
         self.store.save(self._pointer(state, reason, message), self.token)

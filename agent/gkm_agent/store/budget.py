@@ -10,7 +10,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Container, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from threading import Lock
 
@@ -20,7 +20,6 @@ from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.logs import fields
 from gkm.hoststate.names import CacheRef
 from gkm.images.cache import CacheImage
-from gkm.images.pulling import disk_reservations as promises
 from gkm.images.pulling import entry
 from gkm.images.pulling.blob_files import STALE_SECONDS, BlobFiles
 from gkm.images.pulling.disk_reservations import DiskReservation
@@ -103,16 +102,16 @@ class DiskBudget:
         self._bounds = bounds
         self._clock = clock
         self._lock = Lock()
-        self._promised: dict[tuple[str, str], SpaceNeed] = {}
-        """By repository and digest, as pulls are (Desk.pulling)."""
+        self._reserved: dict[tuple[str, str], tuple[SpaceNeed, DiskReservation]] = {}
+        """The need and the unwritten rest of each pull, by repository and digest (PointerStore.exclusive_pull)."""
         self._refused: dict[CacheRef, tuple[SpaceNeed, bool]] = {}
         self._complaint = ""
         self.spare: frozenset[str] = frozenset()
         """Digests of entries that nobody mounts and no cache of this node has a use for, as of the last turn."""
 
     @contextmanager
-    def reserve(self, ref: CacheRef, image: CacheImage) -> Iterator[None]:
-        """Hold room for an image while it is pulled, making it first; an entry that is there needs none.
+    def reserve(self, ref: CacheRef, image: CacheImage) -> Iterator[DiskReservation | None]:
+        """Reserve space for an image during its pull and evict for it; yield None for an entry that the store has.
 
         Raises:
             GKMError: DISK_FULL with the figures; nothing was evicted in vain.
@@ -120,13 +119,17 @@ class DiskBudget:
         if entry.exists(self._store.layout, image.digest):
             with self._lock:
                 self._refused.pop(ref, None)
-            yield
+            yield None
             return
-        with ExitStack() as held:
-            with self._lock:
-                self._reserve_for(ref, image, held)
-            yield
+        pull = image.ref.name, image.digest
+        with self._lock:
+            reservation = self._reserve_for(pull, ref, image)
+        try:
+            yield reservation
             self._already_stored(image)
+        finally:
+            with self._lock:
+                del self._reserved[pull]
 
     def enforce(self) -> None:
         """Bring store and disk back within their bounds, as far as there is anything that may go."""
@@ -164,38 +167,36 @@ class DiskBudget:
         """Return how it stands now."""
         notes = self._store.catalog.entries()
         # The same content from two repositories is two downloads, and one entry.
-        promised = dict(self._promised)
-        pending = {digest: need.store for (_, digest), need in promised.items() if need.store and digest not in notes}
+        reserved = dict(self._reserved)
+        pending = {
+            digest: need.store for (_, digest), (need, _) in reserved.items() if need.store and digest not in notes
+        }
         disk = os.statvfs(self._store.layout.state)
         return SpaceFigures(
             store=sum(note.size_bytes for note in notes.values()) + sum(pending.values()),
-            free=disk.f_bavail * disk.f_frsize - promises.reserved_bytes(self._store.layout.state),
+            free=disk.f_bavail * disk.f_frsize - sum(rest.remaining for _, rest in reserved.values()),
             total=disk.f_blocks * disk.f_frsize,
             inodes=100 * disk.f_favail / disk.f_files if disk.f_files else 100.0,
         )
 
-    def _reserve_for(self, ref: CacheRef, image: CacheImage, held: ExitStack) -> None:
-        """Promise an image all that it is known to need, until `held` ends, and more as it asks for it."""
-        pull, need = (image.ref.name, image.digest), SpaceNeed.of(image)
+    def _reserve_for(self, pull: tuple[str, str], ref: CacheRef, image: CacheImage) -> DiskReservation:
+        """Reserve all the space that an image claims; the reservation grows when the pull needs more."""
+        need = SpaceNeed.of(image)
 
-        def more(content: int, disk: int) -> None:
-            grown = SpaceNeed(content, disk)
+        def grow(content: int, disk: int) -> None:
+            more = SpaceNeed(content, disk)
             with self._lock:
-                # What it was given so far comes back when it ends: a try with less than all of it is worth nothing.
-                self._make_space(ref, grown, self._promised[pull])
-                self._promised[pull] += grown
-                promise.extend(content, disk)
+                # The space granted so far returns when the pull ends: a retry with less than all of it is useless.
+                granted, _ = self._reserved[pull]
+                self._make_space(ref, more, granted)
+                self._reserved[pull] = granted + more, reservation
+                reservation.extend(content, disk)
 
-        promise = DiskReservation(image, more)
+        reservation = DiskReservation(image, grow)
         self._make_space(ref, need)
         self._refused.pop(ref, None)
-        self._promised[pull] = need
-        held.callback(self._release, pull)
-        held.enter_context(promises.registered(self._store.layout.state, image, promise))
-
-    def _release(self, pull: tuple[str, str]) -> None:
-        with self._lock:
-            self._promised.pop(pull, None)
+        self._reserved[pull] = need, reservation
+        return reservation
 
     def _already_stored(self, image: CacheImage) -> None:
         with suppress(OSError, UnreadableState):

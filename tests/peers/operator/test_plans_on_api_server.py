@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from gkm.kube.client import connect
 from gkm.kube.resources import NODES, Json
-from support.cluster.cluster import Cluster
+from support.cluster.cluster import Cluster, KubectlFailed
 from support.host import pages, ports
 from support.host.processes import Process
 from support.operator.deployment import operator
@@ -27,13 +27,6 @@ from support.operator.plans import (
     newest,
     run,
 )
-from support.operator.nodes import put
-from support.operator.plans import PODS, RAW_PLANS, RAW_RUNS, claims, everything, given_twice, gpu_node, gpu_pod, newest, run
-from support.operator.deployment import operator
-from support.host import pages
-from support.host import ports
-from support.cluster.cluster import Cluster, KubectlFailed
-from support.host.processes import Process
 
 pytestmark = pytest.mark.peers
 NAMESPACE = "planned"

@@ -14,6 +14,7 @@ from gkm.gpus.values import Gpu, Inventory
 from gkm.hoststate.layout import Layout
 from gkm.images.cache import CacheImage, Format, GpuTarget
 from gkm.images.pulling import entry
+from gkm.images.pulling.disk_reservations import DiskReservation
 from gkm.images.pulling.entry import FileList, ListedFile, StoreEntry
 from gkm.images.pulling.pull import PullStage
 from gkm.images.reference import Reference
@@ -79,7 +80,12 @@ class FakeImages:
         ref = Reference.parse(image).pinned(digest)
         return CacheImage(ref, digest, Format.TRITON, targets, None, None, (), {})
 
-    def fetch(self, image: CacheImage, progress: Progress) -> StoreEntry:
+    def fetch(
+        self,
+        image: CacheImage,
+        progress: Progress,
+        reservation: DiskReservation | None,  # noqa: ARG002 -- the Protocol's names
+    ) -> StoreEntry:
         with self._lock:
             self.at_once += 1
             self.most_at_once = max(self.most_at_once, self.at_once)

@@ -8,17 +8,15 @@ import errno
 import os
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
-from threading import Lock
 
 from gkm.api.errors import GKMError, Reason
 from gkm.api.remedies import Remedy
 from gkm.hoststate.layout import Layout
 from gkm.images.archives.inflate import FEED_BYTES
 from gkm.images.cache import CacheImage
-from gkm.images.pulling import disk_reservations as promises
 from gkm.images.pulling import entry
 from gkm.images.pulling.blob_files import BlobFiles
 from gkm.images.pulling.disk_reservations import DiskReservation
@@ -41,9 +39,17 @@ pull."""
 
 
 def fetch(
-    registry: Registry, image: CacheImage, layout: Layout, *, max_bytes: int, progress: Progress | None = None
+    registry: Registry,
+    image: CacheImage,
+    layout: Layout,
+    *,
+    max_bytes: int,
+    reservation: DiskReservation | None = None,
+    progress: Progress | None = None,
 ) -> StoreEntry:
-    """Return the entry of an image, made now if the store does not have it.
+    """Return the store's entry of an image; pull the image if the store lacks it.
+
+    Without a `reservation` the pull checks the free space of the disk itself.
 
     Raises:
         GKMError: what the registry raises, UNSAFE_CONTENT, CONTENT_MISMATCH, TOO_LARGE, DISK_FULL; nothing is left
@@ -55,7 +61,9 @@ def fetch(
         return present
     work = Path(tempfile.mkdtemp(prefix=f"{layout.entry(image.digest).name[:16]}-", dir=layout.work))
     try:
-        extraction = extract(registry, image, layout, work, max_bytes=max_bytes, progress=progress)
+        extraction = extract(
+            registry, image, layout, work, max_bytes=max_bytes, reservation=reservation, progress=progress
+        )
         return entry.publish(layout, work, file_list(image, extraction), extraction.manifest)
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
@@ -72,6 +80,7 @@ def extract(
     work: Path,
     *,
     max_bytes: int,
+    reservation: DiskReservation | None = None,
     progress: Progress | None = None,
 ) -> Extraction:
     """Download, check and extract an image into the new directory `work/cache`.
@@ -81,7 +90,8 @@ def extract(
         OSError: the disk refused.
     """
     _check_size(image, max_bytes)
-    with _blobs_in_bounds(layout, image), _reserve_disk(layout, image, work) as reservation:
+    with _blobs_in_bounds(layout, image):
+        reservation = reservation or _reserve_disk(layout, image, work)
         on_progress = progress or _no_progress
         meter = _BlobMeter(reservation, image, on_progress)
         blobs = ImageDownload(registry, image.ref, BlobFiles(layout.blobs), work, meter).run(image.layers)
@@ -136,33 +146,20 @@ def file_list(image: CacheImage, extraction: Extraction) -> FileList:
     return FileList(image.digest, image.format.value, extraction.size_bytes, extraction.files)
 
 
-_reserving = Lock()
-"""Held from the look at the disk until its room is promised: two pulls that fit one by one need not fit together."""
-
-
-@contextmanager
-def _reserve_disk(layout: Layout, image: CacheImage, work: Path) -> Iterator[DiskReservation]:
-    """Give what the caller was promised for an image on the disk of `work`; where nobody promised anything, do it now.
+def _reserve_disk(layout: Layout, image: CacheImage, work: Path) -> DiskReservation:
+    """Return a reservation that is checked against the free space of the disk only.
 
     Raises:
-        GKMError: DISK_FULL; blobs that are only kept have given way.
+        GKMError: DISK_FULL; cached blobs that no pull uses are gone then.
     """
-    existing = promises.find(work, image)
-    if existing is not None:
-        yield existing
-        return
 
     def grow(content: int, disk: int) -> None:
-        with _reserving:
-            _check_free(layout, image, work, disk)
-            reservation.extend(content, disk)
+        _check_free(layout, image, work, disk)
+        reservation.extend(content, disk)
 
     reservation = DiskReservation(image, grow)
-    with ExitStack() as stack:
-        with _reserving:
-            _check_free(layout, image, work, reservation.remaining)
-            stack.enter_context(promises.registered(work, image, reservation))
-        yield reservation
+    _check_free(layout, image, work, reservation.remaining)
+    return reservation
 
 
 def _check_free(layout: Layout, image: CacheImage, work: Path, wanted: int) -> None:
@@ -175,7 +172,7 @@ def _check_free(layout: Layout, image: CacheImage, work: Path, wanted: int) -> N
 
 def _free(work: Path) -> int:
     disk = os.statvfs(work)
-    return disk.f_bavail * disk.f_frsize - promises.reserved_bytes(work)
+    return disk.f_bavail * disk.f_frsize
 
 
 def _check_size(image: CacheImage, max_bytes: int) -> None:

@@ -10,6 +10,7 @@ from gkm.hoststate.layout import Layout
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState
 from gkm.images.cache import CacheImage
+from gkm.images.pulling.disk_reservations import DiskReservation
 from gkm.images.pulling.entry import StoreEntry
 from gkm.images.pulling.pull import PullStage
 from gkm_agent.caches.model import WantedCache
@@ -33,9 +34,9 @@ class SlowImages(FakeImages):
     """The repositories that are slowly fetched from at this moment."""
     _held: Lock = field(default_factory=Lock)
 
-    def fetch(self, image: CacheImage, progress: Progress) -> StoreEntry:
+    def fetch(self, image: CacheImage, progress: Progress, reservation: DiskReservation | None) -> StoreEntry:
         if not image.ref.name.startswith("slow.example/"):
-            return super().fetch(image, progress)
+            return super().fetch(image, progress, reservation)
         with self._held:
             self.slow.append(image.ref.name)
         try:
@@ -44,7 +45,7 @@ class SlowImages(FakeImages):
         finally:
             with self._held:
                 self.slow.remove(image.ref.name)
-        return super().fetch(image, progress)
+        return super().fetch(image, progress, reservation)
 
 
 @dataclass

@@ -11,7 +11,7 @@ from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState
 from gkm.images.cache import CacheImage, Format
 from gkm.images.manifest import Descriptor
-from gkm.images.pulling import disk_reservations as promises
+from gkm.images.pulling.disk_reservations import STEP_BYTES, DiskReservation
 from gkm.images.pulling.entry import StoreEntry
 from gkm.images.reference import Reference
 from gkm_agent.pulls.images import Progress
@@ -50,14 +50,9 @@ def room_of(layout: Layout, bounds: Store) -> DiskBudget:
     return DiskBudget(PointerStore(layout), bounds, lambda: 0.0)
 
 
-def promise_of(layout: Layout, image: CacheImage) -> promises.DiskReservation:
-    found = promises.find(layout.work, image)
-    assert found is not None
-    return found
-
-
-def grow(promise: promises.DiskReservation, disk: Disk | None = None) -> None:
+def grow(promise: DiskReservation | None, disk: Disk | None = None) -> None:
     """Write 80 MiB, which `disk` has no more then."""
+    assert promise is not None
     promise.blob_written(MIB)
     for _ in range(80):
         promise.consume(MIB, MIB)
@@ -69,26 +64,27 @@ def test_what_is_written_is_not_counted_twice(layout: Layout, monkeypatch: pytes
     disk = Disk(monkeypatch, 50 * MIB)
     room = room_of(layout, Store(min_free_percent=20))
     first, second = image_of(10 * MIB, 10 * MIB), image_of(5 * MIB, 5 * MIB, "b")
-    with room.reserve(REF, first):
+    with room.reserve(REF, first) as promise:
+        assert promise is not None
         assert room.figures().free == 30 * MIB
-        promise_of(layout, first).blob_written(10 * MIB)
-        promise_of(layout, first).consume(10 * MIB, 10 * MIB)
+        promise.blob_written(10 * MIB)
+        promise.consume(10 * MIB, 10 * MIB)
         disk.free -= 20 * MIB
         assert room.figures().free == 30 * MIB
         with room.reserve(CacheRef("ml-apps", "b"), second):
             assert room.figures().free == 20 * MIB
-    assert promises.reserved_bytes(layout.work) == 0
+    assert room.figures().free == 30 * MIB
 
 
 def test_an_image_that_grows_stays_above_what_must_be_free(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = Disk(monkeypatch, 25 * MIB)
     room = room_of(layout, Store(min_free_percent=20))
     image = image_of(MIB, None)
-    with pytest.raises(GKMError) as caught, room.reserve(REF, image):
-        grow(promise_of(layout, image), disk)
+    with pytest.raises(GKMError) as caught, room.reserve(REF, image) as promise:
+        grow(promise, disk)
     assert caught.value.reason is Reason.DISK_FULL
     assert disk.free == 20 * MIB
-    assert promises.reserved_bytes(layout.work) == 0
+    assert room.figures().free == 20 * MIB
     # What it wrote has gone, and as it needs more than that, there is still no room for it.
     disk.free = 25 * MIB
     assert room.caches_with_space() == []
@@ -99,20 +95,34 @@ def test_an_image_that_grows_stays_above_what_must_be_free(layout: Layout, monke
 def test_an_image_that_grows_stays_within_the_budget(layout: Layout) -> None:
     room = room_of(layout, Store(min_free_percent=0, max_bytes=4 * MIB))
     image = image_of(MIB, None)
-    with pytest.raises(GKMError, match=r"store\.maxBytes"), room.reserve(REF, image):
-        grow(promise_of(layout, image))
+    with pytest.raises(GKMError, match=r"store\.maxBytes"), room.reserve(REF, image) as promise:
+        grow(promise)
+
+
+def test_two_pulls_do_not_reserve_the_same_space(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+    Disk(monkeypatch, 50 * MIB)
+    room = room_of(layout, Store(min_free_percent=20))
+    first, second = image_of(10 * MIB, 10 * MIB), image_of(10 * MIB, 10 * MIB, "b")
+    with room.reserve(REF, first):
+        with pytest.raises(GKMError) as caught, room.reserve(CacheRef("ml-apps", "b"), second):
+            pass
+        assert caught.value.reason is Reason.DISK_FULL
+    with room.reserve(CacheRef("ml-apps", "b"), second) as promise:
+        assert promise is not None
+        assert promise.remaining == 20 * MIB
 
 
 def test_an_image_that_grows_lets_go_what_nobody_uses(layout: Layout) -> None:
     class Growing(FakeImages):
         """Images whose content is larger than their blobs, which are all that they say."""
 
-        def fetch(self, image: CacheImage, progress: Progress) -> StoreEntry:
-            promise_of(self.layout, image).consume(ENTRY_BYTES, 4096)
-            return super().fetch(image, progress)
+        def fetch(self, image: CacheImage, progress: Progress, reservation: DiskReservation | None) -> StoreEntry:
+            assert reservation is not None
+            reservation.consume(ENTRY_BYTES, 4096)
+            return super().fetch(image, progress, reservation)
 
     node = Node(layout, Growing(layout))
-    bounded(node, Store(max_bytes=promises.STEP_BYTES + ENTRY_BYTES - 1, keep_seconds=3600, min_free_percent=0))
+    bounded(node, Store(max_bytes=STEP_BYTES + ENTRY_BYTES - 1, keep_seconds=3600, min_free_percent=0))
     want(node, "a")
     assert node.settle()
     want(node, "b")

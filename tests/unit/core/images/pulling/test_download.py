@@ -19,9 +19,8 @@ from gkm.images import cache
 from gkm.images.cache import CacheImage
 from gkm.images.local_image import LocalImage
 from gkm.images.pulling import blob_files, pull
-from gkm.images.pulling import disk_reservations as promises
 from gkm.images.pulling.blob_files import BlobFiles
-from gkm.images.pulling.disk_reservations import DiskReservation
+from gkm.images.pulling.disk_reservations import STEP_BYTES, DiskReservation
 from gkm.images.pulling.pull import PullStage
 from gkm.images.reference import Reference
 from gkm.images.registries import push
@@ -200,29 +199,33 @@ def test_a_pull_that_was_killed_is_taken_up(site: Site, layout: Layout) -> None:
     assert [request.headers["range"] for request in site.real.seen("GET", layer)] == ["bytes=4000-"]
 
 
-def test_two_pulls_do_not_promise_the_same_room(site: Site, layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pull_without_a_reservation_checks_the_free_space(
+    site: Site, layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
     image = described(site)
-    other = replace(image, digest=f"sha256:{'0' * 64}")
     needed = image.download_bytes + (image.size_bytes or 0)
-    disk_with(monkeypatch, lambda: needed + needed // 2)
-    with pull._reserve_disk(layout, image, layout.work):
-        with pytest.raises(GKMError) as caught, pull._reserve_disk(layout, other, layout.work):
-            pass
-        assert caught.value.reason is Reason.DISK_FULL
-    with pull._reserve_disk(layout, other, layout.work):
-        pass
+    disk_with(monkeypatch, lambda: needed - 1)
+    with pytest.raises(GKMError) as caught:
+        pull.fetch(site.client, image, layout, max_bytes=MAX)
+    assert caught.value.reason is Reason.DISK_FULL
+    disk_with(monkeypatch, lambda: needed + STEP_BYTES)
+    assert pull.fetch(site.client, image, layout, max_bytes=MAX).files
 
 
 def test_what_is_written_is_no_longer_promised(site: Site, layout: Layout) -> None:
     left: dict[PullStage, int] = {}
 
     def told(stage: PullStage, _percent: int) -> None:
-        left[stage] = min(left.get(stage, MAX), promises.reserved_bytes(layout.work))
+        left[stage] = min(left.get(stage, MAX), reservation.remaining)
+
+    def grow(content: int, disk: int) -> None:
+        reservation.extend(content, disk)
 
     image = described(site)
-    pull.fetch(site.client, image, layout, max_bytes=MAX, progress=told)
+    reservation = DiskReservation(image, grow)
+    pull.fetch(site.client, image, layout, max_bytes=MAX, reservation=reservation, progress=told)
     assert left[PullStage.DOWNLOADING] == image.size_bytes
-    assert promises.reserved_bytes(layout.work) == 0
+    assert reservation.remaining < STEP_BYTES
 
 
 def test_an_image_that_claims_no_size_grows_only_where_there_is_room(
@@ -257,7 +260,6 @@ def test_what_a_caller_was_promised_is_not_asked_of_the_disk_again(
 
     promise = DiskReservation(image, more)
     disk_with(monkeypatch, lambda: 0)
-    with promises.registered(layout.state, image, promise):
-        assert pull.fetch(site.client, image, layout, max_bytes=MAX).files
+    assert pull.fetch(site.client, image, layout, max_bytes=MAX, reservation=promise).files
     # Sizes are rounded up to blocks on the disk; no byte of content was more than the image claims.
-    assert asked == [(0, promises.STEP_BYTES)]
+    assert asked == [(0, STEP_BYTES)]
