@@ -1,10 +1,13 @@
-"""Connections that end at a deadline whatever trickles in, and that reach no address a registry cannot have.
+"""HTTP connections that end at a deadline and reach only addresses that a registry may have.
 
-A read timeout bounds one silence, not a drip: a header line or a TLS record that comes byte by byte would hold a worker
-for hours. So every exchange has a timer that shuts its sockets down.
+A read timeout bounds one silence, not a drip: a header line or a TLS record that arrives byte by byte could hold a
+worker for hours. So each exchange has a timer that shuts its sockets down at the deadline.
 
-A name is resolved here, its addresses are checked, and exactly those are connected to: a name that resolves to another
-address a moment later (DNS rebinding) gains nothing, and no packet goes to an address that is not permitted.
+A connection resolves the host itself, checks the addresses and connects to exactly those. A name that resolves to
+another address a moment later (DNS rebinding) gains nothing, and no packet goes to an address that is not permitted.
+
+urllib3 passes only a timeout from a request to its connection. So `ExchangeTimeout`, a number of seconds, carries the
+exchange there.
 """
 
 import contextlib
@@ -31,83 +34,87 @@ MAX_ADDRESSES = 16
 
 
 @dataclass(slots=True)
-class _Exchange:
-    """What holds for the connections of this thread at the moment."""
+class Exchange:
+    """A request with its redirects, retries and response body, up to `deadline` (time.monotonic()).
+
+    `rules` name the hosts that may have a private address. `stall` is the longest silence in seconds.
+    """
 
     rules: HostRules
     deadline: float
     stall: float
     sockets: list[socket.socket] = field(default_factory=list)
     expired: bool = False
+    """Whether the deadline passed, so that the timer shut the sockets down."""
+
+    def timeout(self, seconds: float) -> "ExchangeTimeout":
+        """Return a timeout for a connection of this exchange."""
+        timeout = ExchangeTimeout(seconds)
+        timeout.exchange = self
+        return timeout
 
     def watch(self, connection: socket.socket) -> None:
+        """Shut a socket down at the deadline."""
         # A duplicate: TLS takes the original over, and a shutdown of either ends both.
         self.sockets.append(socket.socket(fileno=os.dup(connection.fileno())))
 
     def shut_down(self) -> None:
-        self.expired = True  # before the first socket ends: whoever notices that asks why
+        """End all connections; called by the timer."""
+        self.expired = True  # before the first socket ends, because the thread that notices reads it
         for watched in self.sockets:
             with contextlib.suppress(OSError):
                 watched.shutdown(socket.SHUT_RDWR)
 
-    def close(self) -> None:
-        for watched in self.sockets:
-            watched.close()
 
+class ExchangeTimeout(float):
+    """A timeout in seconds that carries its exchange through urllib3 to the connection."""
 
-_thread_local = threading.local()
+    exchange: Exchange
 
 
 @contextmanager
-def exchange(deadline: float, *, rules: HostRules, stall: float) -> Iterator[None]:
-    """End what the connections of this thread do at `deadline` (time.monotonic()), a standstill after `stall` seconds.
-
-    `rules` say which hosts may lie at an address that is not public; what counts is the address, however it is spelt.
-    """
-    current = _Exchange(rules, deadline, stall)
-    timer = threading.Timer(min(max(0.0, deadline - time.monotonic()), threading.TIMEOUT_MAX), current.shut_down)
+def open_exchange(deadline: float, *, rules: HostRules, stall: float) -> Iterator[Exchange]:
+    """Yield an exchange; a timer shuts its sockets down at `deadline` (time.monotonic())."""
+    exchange = Exchange(rules, deadline, stall)
+    timer = threading.Timer(min(max(0.0, deadline - time.monotonic()), threading.TIMEOUT_MAX), exchange.shut_down)
     timer.daemon = True
     timer.start()
-    outer = getattr(_thread_local, "exchange", None)
-    _thread_local.exchange = current
     try:
-        yield
+        yield exchange
     finally:
-        _thread_local.exchange = outer
         timer.cancel()
-        timer.join()  # at most one shutdown: after this no socket of ours is touched any more
-        current.close()
-
-
-def timed_out() -> bool:
-    """Return whether the exchange of this thread came to its deadline, so that its sockets were shut down."""
-    current: _Exchange | None = getattr(_thread_local, "exchange", None)
-    return current is not None and current.expired
+        timer.join()  # at most one shutdown; afterwards the timer touches no socket
+        for watched in exchange.sockets:
+            watched.close()
 
 
 class _DeadlineConnection(HTTPConnection):
-    """What both kinds of connection do."""
+    """A connection under the deadline and the host rules of the exchange that uses it."""
+
+    @property
+    def _exchange(self) -> Exchange:
+        if not isinstance(self.timeout, ExchangeTimeout):
+            raise TypeError("a connection outside of an exchange")
+        return self.timeout.exchange
 
     def _new_conn(self) -> socket.socket:
-        current: _Exchange | None = getattr(_thread_local, "exchange", None)
-        if current is None:
-            raise AssertionError("a connection outside of an exchange")
-        # A proxy is an address that the administrator chose; what it reaches is for it to say.
-        new_socket = super()._new_conn() if self.proxy else self._checked(current)
-        current.watch(new_socket)
-        # Sending is under the socket's own timeout, until here that of connecting: an upload may pause longer.
-        new_socket.settimeout(current.stall)
+        exchange = self._exchange
+        # The administrator chose the proxy's address; the proxy decides which hosts it reaches.
+        new_socket = super()._new_conn() if self.proxy else self._connect_permitted(exchange)
+        exchange.watch(new_socket)
+        # urllib3 sends under the connect timeout of the socket; an upload may pause longer.
+        new_socket.settimeout(exchange.stall)
         return new_socket
 
-    def _checked(self, current: _Exchange) -> socket.socket:
-        """Connect to the first address of the host that is permitted and answers, raising what urllib3 raises."""
+    def _connect_permitted(self, exchange: Exchange) -> socket.socket:
+        """Connect to the first permitted address of the host that answers; raises urllib3's errors."""
         found = self._resolved()
-        permitted = [address for address in found if current.rules.permit(self.host, self.port, address)]
+        permitted = [address for address in found if exchange.rules.permit(self.host, self.port, address)]
         if not permitted:
             raise not_public(f"{self.host[:100]} leads to")
         failure: Exception = NewConnectionError(self, "no address")
         for address in permitted[:MAX_ADDRESSES]:
-            left = current.deadline - time.monotonic()
+            left = exchange.deadline - time.monotonic()
             timeout = min(float(self.timeout or left), left)
             if timeout <= 0:
                 break
@@ -131,9 +138,8 @@ class _DeadlineConnection(HTTPConnection):
         return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
     def getresponse(self) -> HTTPResponse:  # type: ignore[override]  # as urllib3's own
-        current: _Exchange | None = getattr(_thread_local, "exchange", None)
-        if current is not None and self.sock is not None:
-            current.watch(self.sock)  # one from the pool was made in another exchange
+        if self.sock is not None:
+            self._exchange.watch(self.sock)  # a pooled connection was opened in an earlier exchange
         return super().getresponse()
 
 

@@ -20,7 +20,7 @@ from gkm.hoststate.logs import fields
 from gkm.images.registries import addresses
 from gkm.images.registries.address_ranges import Kind, kind_of_host
 from gkm.images.registries.addresses import Address
-from gkm.images.registries.connections import exchange, not_public, timed_out
+from gkm.images.registries.connections import Exchange, not_public, open_exchange
 from gkm.images.registries.host_rules import HostRules
 from gkm.images.registries.pools import TIMED_OUT, ConnectionPools, describe_error, remedy_of
 from gkm.images.registries.proxies import InvalidProxy
@@ -105,8 +105,8 @@ class Transport:
         Raises:
             GKMError: REGISTRY_UNAVAILABLE, or NOT_ALLOWED for a redirect that must not be followed.
         """
-        with exchange(deadline, rules=self._rules, stall=self.limits.stall):
-            response = self._send_with_retries(request, deadline)
+        with open_exchange(deadline, rules=self._rules, stall=self.limits.stall) as exchange:
+            response = self._send_with_retries(request, exchange)
             try:
                 yield response
             finally:
@@ -168,31 +168,31 @@ class Transport:
             except addresses.InvalidAddress as error:
                 raise self.unavailable(f"authHosts names {host[:100]!r}, which is no host") from error
 
-    def _send_with_retries(self, request: HttpRequest, deadline: float) -> BaseHTTPResponse:
+    def _send_with_retries(self, request: HttpRequest, exchange: Exchange) -> BaseHTTPResponse:
         for attempt in range(1, request.attempts + 1):
             pause = retry_delay(attempt + 1)
             try:
-                response = self._follow(request, deadline)
+                response = self._follow(request, exchange)
             except HTTPError as error:
-                if attempt == request.attempts or time.monotonic() + pause >= deadline:
-                    # The end of the exchange shuts its sockets, which looks like a broken connection.
-                    if timed_out():
+                if attempt == request.attempts or time.monotonic() + pause >= exchange.deadline:
+                    # The timer shuts the sockets down, which looks like a broken connection.
+                    if exchange.expired:
                         raise self.unreachable(TIMED_OUT) from error
                     raise self.unreachable(describe_error(error), remedy_of(error)) from error
             else:
                 pause = retry_delay(attempt + 1, response.headers.get("Retry-After", ""))
-                late = time.monotonic() + pause >= deadline
+                late = time.monotonic() + pause >= exchange.deadline
                 if response.status not in RETRYABLE_STATUSES or attempt == request.attempts or late:
                     return response
                 response.close()
             time.sleep(pause)
         raise AssertionError("the last attempt returns or raises")
 
-    def _follow(self, request: HttpRequest, deadline: float) -> BaseHTTPResponse:
+    def _follow(self, request: HttpRequest, exchange: Exchange) -> BaseHTTPResponse:
         reading = request.method in ("GET", "HEAD")
         url = request.url
         for _ in range(MAX_REDIRECTS + 1):
-            response = self._send_once(request, url, deadline)
+            response = self._send_once(request, url, exchange)
             if response.status not in (_REDIRECTS if reading else _REDIRECTS_WITH_BODY):
                 return response
             response.close()
@@ -203,9 +203,9 @@ class Transport:
                 raise GKMError(Reason.NOT_ALLOWED, f"{self.registry} redirects what it is sent to {there}")
         raise self.unavailable(f"it redirected more than {MAX_REDIRECTS} times")
 
-    def _send_once(self, request: HttpRequest, url: str, deadline: float) -> BaseHTTPResponse:
+    def _send_once(self, request: HttpRequest, url: str, exchange: Exchange) -> BaseHTTPResponse:
         """Send the request once, to `url`, and return what it brings."""
-        remaining = deadline - time.monotonic()
+        remaining = exchange.deadline - time.monotonic()
         if remaining <= 0:
             raise self.unreachable(TIMED_OUT)
         headers = dict(request.headers)
@@ -221,7 +221,10 @@ class Transport:
             redirect=False,
             preload_content=False,
             decode_content=False,
-            timeout=Timeout(connect=min(self.limits.connect, remaining), read=min(silence, remaining)),
+            timeout=Timeout(
+                connect=exchange.timeout(min(self.limits.connect, remaining)),
+                read=exchange.timeout(min(silence, remaining)),
+            ),
         )
 
     def _pool(self, url: str) -> PoolManager:
