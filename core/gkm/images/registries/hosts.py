@@ -4,8 +4,8 @@ import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import replace
-from threading import local
 
 from urllib3 import BaseHTTPResponse
 
@@ -33,34 +33,31 @@ class RegistryHosts:
         config: Registries | None = None,
         credentials: Credentials | None = None,
         limits: Limits | None = None,
-        transports: LRUCache[str, Transport] | None = None,
     ) -> None:
         self._config = config or Registries()
         self._credentials = credentials or AnonymousCredentials()
         self.limits = limits or Limits()
         self._rules = HostRules.of(self._config)
-        self._transports = transports or LRUCache(MAX_HOSTS)
+        self._transports: LRUCache[str, Transport] = LRUCache(MAX_HOSTS)
         self._authorizers: LRUCache[str, Authorizer] = LRUCache(MAX_HOSTS)
-        self._thread_deadline = local()
+        self._end = math.inf
 
     def with_credentials(self, credentials: Credentials) -> "RegistryHosts":
         """Return the same hosts for somebody else: connections are shared, credentials and tokens are not."""
-        return RegistryHosts(self._config, credentials, self.limits, self._transports)
+        other = copy(self)
+        other._credentials = credentials  # noqa: SLF001 -- a copy of this object
+        other._authorizers = LRUCache(MAX_HOSTS)  # noqa: SLF001
+        return other
+
+    def within(self, seconds: float) -> "RegistryHosts":
+        """Return the same hosts for a series of exchanges that together end within `seconds` from now."""
+        other = copy(self)
+        other._end = min(self._end, time.monotonic() + seconds)  # noqa: SLF001 -- a copy of this object
+        return other
 
     def deadline(self, size: int = 0) -> float:
-        """Return when an exchange with a body of `size` bytes that begins now must have ended (time.monotonic())."""
-        own = time.monotonic() + self.limits.request + size / self.limits.min_rate
-        return min(own, getattr(self._thread_deadline, "end", own))
-
-    @contextmanager
-    def within(self, seconds: float) -> Iterator[None]:
-        """Let all exchanges of this thread in the block together end within `seconds`, however many they are."""
-        outer = getattr(self._thread_deadline, "end", math.inf)
-        self._thread_deadline.end = min(outer, time.monotonic() + seconds)
-        try:
-            yield
-        finally:
-            self._thread_deadline.end = outer
+        """Return the deadline (time.monotonic()) of an exchange that starts now and has a body of `size` bytes."""
+        return min(self._end, time.monotonic() + self.limits.request + size / self.limits.min_rate)
 
     def sources(self, ref: Reference) -> list[str]:
         """Return the hosts that may have it: the mirrors of its registry, then the registry itself.

@@ -59,6 +59,12 @@ class Registry:
         other.hosts = self.hosts.with_credentials(credentials)
         return other
 
+    def within(self, seconds: float) -> "Registry":
+        """Return the same registries for a series of requests that together end within `seconds` from now."""
+        other = copy(self)
+        other.hosts = self.hosts.within(seconds)
+        return other
+
     def resolve(self, ref: Reference) -> str:
         """Return the digest that a reference names now: of the bytes, never of a header alone.
 

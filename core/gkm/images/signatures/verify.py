@@ -148,8 +148,7 @@ class Verifier:
         if not trusts:
             return _refused(Reason.SIGNATURE_MISSING, self._uncovered(ref, namespace))
         lookups = LogLookups(time.monotonic() + self._seconds)
-        with registry.hosts.within(self._seconds):
-            found = find_signatures(registry, ref)
+        found = find_signatures(registry.within(self._seconds), ref)
         evaluated = [
             (trust, tuple(trust.evaluate(lookups.with_log_entry(each, trust), ref.target) for each in found.signatures))
             for trust in trusts

@@ -52,11 +52,11 @@ def sign(registry: Registry, ref: Reference, signer: ImageSigner) -> SignedImage
             SIGNATURE_INVALID when what was made would not be accepted; TOO_LARGE when there is no room for another.
     """
     trust = TrustPolicy.from_policy(0, signer.policy, TrustMaterial())
-    with registry.hosts.within(SIGN_SECONDS):
-        subject = registry.manifest(ref)
-        pinned = ref.pinned(subject.digest)
-        legacy = _legacy(registry, pinned, signer, trust)
-        bundle = _bundle(registry, pinned, signer, trust, subject)
+    registry = registry.within(SIGN_SECONDS)
+    subject = registry.manifest(ref)
+    pinned = ref.pinned(subject.digest)
+    legacy = _legacy(registry, pinned, signer, trust)
+    bundle = _bundle(registry, pinned, signer, trust, subject)
     return SignedImage(subject.digest, {SignatureForm.LEGACY: legacy, SignatureForm.BUNDLE: bundle})
 
 
