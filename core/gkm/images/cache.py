@@ -13,8 +13,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from gkm.api.errors import GKMError, Reason
-from gkm.images.configuration import MAX_CONFIG_BYTES, created_in, labels_in
-from gkm.images.creation_time import ANNOTATION, creation_time
+from gkm.images.configuration import CREATED_ANNOTATION, MAX_CONFIG_BYTES, created_in, creation_time, labels_in
 from gkm.images.manifest import Descriptor, ImageManifest, Platform, decode
 from gkm.images.reference import Reference
 from gkm.images.registries.registry import Registry
@@ -130,7 +129,11 @@ def describe(registry: Registry, ref: Reference) -> CacheImage:
     image = manifest.image()
     config = registry.small_blob(ref, image.config, MAX_CONFIG_BYTES)
     labels = labels_in(config, str(ref))
-    stated = (image.annotations.get(ANNOTATION, ""), labels.get(ANNOTATION, ""), created_in(config, str(ref)))
+    stated = (
+        image.annotations.get(CREATED_ANNOTATION, ""),
+        labels.get(CREATED_ANNOTATION, ""),
+        created_in(config, str(ref)),
+    )
     return replace(from_labels(ref, image, labels), created=creation_time(stated))
 
 

@@ -1,12 +1,27 @@
-"""The configuration of an image, as far as it is read: its labels, which are hostile text."""
+"""The configuration of an image: the one that GKM writes with its manifest, and the fields of others that GKM reads.
 
+GKM writes the same bytes for the same content. The fields of foreign images are hostile text. Creation times are RFC
+3339 (OCI image-spec, annotations.md and config.md); the signature of the digest covers them.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from msgspec import Struct, field
 
-from gkm.images.manifest import decode
+from gkm.api.errors import GKMError, Reason
+from gkm.images.local_image import LocalBlob, LocalImage
+from gkm.images.manifest import OCI_MANIFEST, Platform, decode
 
 MAX_CONFIG_BYTES = 1 << 20
+OCI_CONFIG = "application/vnd.oci.image.config.v1+json"
+OCI_LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
+CREATED_ANNOTATION = "org.opencontainers.image.created"
+_MAX_TIME_LENGTH = 64
+_EARLIEST = datetime(1970, 1, 2, tzinfo=UTC)
+"""Reproducible builds state 1970, and Go the year 1, for an unknown time."""
 
 
 class _ContainerConfig(Struct):
@@ -19,7 +34,7 @@ class _ImageConfig(Struct):
 
 
 def created_in(config: bytes, name: str) -> str:
-    """Return what the configuration of an image says of its creation, "" where that is no text.
+    """Return the `created` field of the configuration of image `name`, "" where it is not a text.
 
     Raises:
         GKMError: METADATA_INVALID.
@@ -29,9 +44,68 @@ def created_in(config: bytes, name: str) -> str:
 
 
 def labels_in(config: bytes, name: str) -> dict[str, str]:
-    """Return the labels in the configuration of an image.
+    """Return the labels in the configuration of image `name`.
 
     Raises:
         GKMError: METADATA_INVALID.
     """
     return decode(config, _ImageConfig, f"configuration of {name}").config.labels or {}
+
+
+def creation_time(stated: Iterable[str]) -> datetime | None:
+    """Return the first valid time among the texts, to the second; None if no text is one."""
+    return next((time for text in stated if (time := _time(text)) is not None), None)
+
+
+def encode_config(platform: Platform, labels: dict[str, str], diff_ids: list[str]) -> bytes:
+    """Return a configuration (OCI image-spec 1.1, "Image Configuration"); docker reads the same fields.
+
+    It states no creation time, so that the same content has the same digest.
+
+    Raises:
+        GKMError: TOO_LARGE when the labels exceed the size that GKM reads.
+    """
+    stated = {
+        "architecture": platform.architecture,
+        "os": platform.os,
+        "config": {"Labels": dict(sorted(labels.items()))},
+        "rootfs": {"type": "layers", "diff_ids": diff_ids},
+        "history": [{"created_by": "gkm"}],
+    }
+    raw = _compact(stated)
+    if len(raw) > MAX_CONFIG_BYTES:
+        raise GKMError(
+            Reason.TOO_LARGE,
+            f"the configuration of the image would have {len(raw)} bytes, at most {MAX_CONFIG_BYTES} are read",
+            "build several images",
+        )
+    return raw
+
+
+def assemble_image(config: bytes, layers: Sequence[LocalBlob], labels: dict[str, str]) -> LocalImage:
+    """Return the image of a configuration and its layers."""
+    packed = LocalBlob.from_bytes(config, OCI_CONFIG)
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": OCI_MANIFEST,
+        "config": packed.descriptor.to_json(),
+        "layers": [layer.descriptor.to_json() for layer in layers],
+    }
+    return LocalImage(_compact(manifest), OCI_MANIFEST, (packed, *layers), labels)
+
+
+def _compact(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _time(text: str) -> datetime | None:
+    if not 0 < len(text) <= _MAX_TIME_LENGTH:
+        return None
+    try:
+        time = datetime.fromisoformat(text)
+        if time.tzinfo is None:
+            return None
+        time = time.astimezone(UTC).replace(microsecond=0)
+    except (ValueError, OverflowError):
+        return None
+    return time if time >= _EARLIEST else None

@@ -3,26 +3,53 @@
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING
 
 from gkm.images.manifest import Descriptor
+
+if TYPE_CHECKING:
+    from hashlib import _Hash
 
 PIECE_BYTES = 256 << 10
 ProgressCallback = Callable[[int, int], object]
 """Told how many bytes are done, of how many."""
 
 
-class Count:
-    """Adds up bytes and reports them, of `total`."""
+class ByteCounter:
+    """Adds up bytes and reports each sum. Thread-safe; the callbacks run one at a time."""
 
     def __init__(self, report: ProgressCallback, total: int) -> None:
         self._report, self._total, self._done = report, total, 0
+        self._lock = Lock()
 
     def add(self, count: int) -> None:
-        """Report `count` more."""
-        self._done += count
-        self._report(self._done, self._total)
+        """Add `count` bytes (less than 0 to take bytes back) and report the sum; the callback may raise."""
+        with self._lock:
+            self._done += count
+            self._report(self._done, self._total)
+
+
+@dataclass(slots=True)
+class StreamHasher:
+    """Hashes and counts the bytes of a stream while another consumer reads it."""
+
+    size: int = 0
+    _hash: "_Hash" = field(default_factory=hashlib.sha256)
+
+    def through(self, parts: Iterable[bytes]) -> Iterator[bytes]:
+        """Yield the parts unchanged."""
+        for part in parts:
+            self._hash.update(part)
+            self.size += len(part)
+            yield part
+
+    @property
+    def digest(self) -> str:
+        """Return the digest of the bytes read so far."""
+        return f"sha256:{self._hash.hexdigest()}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +74,24 @@ class LocalBlob:
         if isinstance(self.source, bytes):
             yield self.source
             return
-        missing = self.descriptor.size
-        # A link in the place of a file that was checked would be another file.
-        descriptor = os.open(self.source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb", buffering=0) as file:
-            file.seek(self.offset)
-            while missing:
-                piece = file.read(min(PIECE_BYTES, missing))
-                if not piece:
-                    raise OSError(f"{self.source} ends {missing} bytes before the blob {self.descriptor.digest} does")
-                missing -= len(piece)
-                yield piece
+        yield from file_pieces(self.source, self.offset, self.descriptor.size)
+
+
+def file_pieces(path: Path, offset: int, size: int) -> Iterator[bytes]:
+    """Yield `size` bytes of a file from `offset` on. Does not follow a link: another file could replace a checked one.
+
+    Raises:
+        OSError: the file cannot be read, or ends too early.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb", buffering=0) as file:
+        file.seek(offset)
+        while size:
+            piece = file.read(min(PIECE_BYTES, size))
+            if not piece:
+                raise OSError(f"{path} ends {size} bytes too early")
+            size -= len(piece)
+            yield piece
 
 
 def counted(parts: Iterable[bytes], add: Callable[[int], object]) -> Iterator[bytes]:
@@ -73,13 +107,11 @@ def write_blob(parts: Iterable[bytes], target: Path, media_type: str) -> LocalBl
     Raises:
         OSError: the disk refused, or there is such a file.
     """
-    digest, size = hashlib.sha256(), 0
+    hasher = StreamHasher()
     with target.open("xb", buffering=0) as file:
-        for part in parts:
-            digest.update(part)
-            size += len(part)
+        for part in hasher.through(parts):
             write_all(file.fileno(), part)
-    return LocalBlob(Descriptor(media_type, f"sha256:{digest.hexdigest()}", size), target)
+    return LocalBlob(Descriptor(media_type, hasher.digest, hasher.size), target)
 
 
 def write_all(descriptor: int, part: bytes | memoryview) -> None:

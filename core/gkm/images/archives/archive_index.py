@@ -7,7 +7,7 @@ from pathlib import Path
 from gkm.api.errors import GKMError, Reason
 from gkm.images.archives.archive import ByteStream, members
 from gkm.images.archives.member_names import checked_path
-from gkm.images.local_image import PIECE_BYTES
+from gkm.images.local_image import PIECE_BYTES, file_pieces
 
 MAX_MEMBERS = 10_000
 """An image of 64 layers has a few hundred at most."""
@@ -56,15 +56,7 @@ class ArchiveIndex:
         Raises:
             OSError: it cannot be read, or the file has become shorter.
         """
-        with self.path.open("rb", buffering=0) as file:
-            file.seek(byte_range.offset)
-            missing = byte_range.size
-            while missing:
-                piece = file.read(min(PIECE_BYTES, missing))
-                if not piece:
-                    raise OSError(f"{self.path} has become shorter while it was read")
-                missing -= len(piece)
-                yield piece
+        return file_pieces(self.path, byte_range.offset, byte_range.size)
 
     def small(self, name: str, limit: int) -> bytes:
         """Return the content of a small member.

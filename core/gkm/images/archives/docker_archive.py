@@ -14,11 +14,9 @@ from gkm.api.errors import GKMError, Reason
 from gkm.api.grammar import count_of
 from gkm.images.archives.archive_index import ArchiveIndex, ByteRange
 from gkm.images.archives.deflate import deflated
-from gkm.images.archives.hashing import StreamHasher
 from gkm.images.archives.inflate import GZIP_MAGIC, inflated
-from gkm.images.configuration import MAX_CONFIG_BYTES, labels_in
-from gkm.images.image_manifest import OCI_LAYER, assemble_image
-from gkm.images.local_image import LocalBlob, LocalImage, write_blob
+from gkm.images.configuration import MAX_CONFIG_BYTES, OCI_LAYER, assemble_image, labels_in
+from gkm.images.local_image import LocalBlob, LocalImage, StreamHasher, write_blob
 from gkm.images.manifest import MAX_LAYERS, Descriptor, decode
 
 MANIFEST = "manifest.json"

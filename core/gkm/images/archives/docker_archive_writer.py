@@ -10,10 +10,17 @@ from pathlib import Path
 from gkm.api.errors import GKMError, Reason
 from gkm.images.archives.archive import BLOCK
 from gkm.images.archives.docker_archive import MANIFEST
-from gkm.images.archives.hashing import StreamHasher
 from gkm.images.archives.inflate import inflated
 from gkm.images.archives.oci_layout import refuse_existing
-from gkm.images.local_image import Count, LocalBlob, LocalImage, ProgressCallback, counted, write_all
+from gkm.images.local_image import (
+    ByteCounter,
+    LocalBlob,
+    LocalImage,
+    ProgressCallback,
+    StreamHasher,
+    counted,
+    write_all,
+)
 from gkm.images.reference import Reference
 
 
@@ -27,7 +34,9 @@ def write(image: LocalImage, path: Path, ref: Reference, report: ProgressCallbac
     refuse_existing(path)
     config, *layers = image.blobs
     # A layer is read twice, to be measured and to be written: each reading is half of its bytes.
-    count = Count(lambda done, of: report(done // 2, of // 2), 2 * sum(blob.descriptor.size for blob in image.blobs))
+    count = ByteCounter(
+        lambda done, of: report(done // 2, of // 2), 2 * sum(blob.descriptor.size for blob in image.blobs)
+    )
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name[:40]}-", dir=path.absolute().parent)
     temporary = Path(name)
     try:
@@ -46,7 +55,7 @@ def write(image: LocalImage, path: Path, ref: Reference, report: ProgressCallbac
         temporary.unlink(missing_ok=True)
 
 
-def _layer(descriptor: int, layer: LocalBlob, count: Count) -> str:
+def _layer(descriptor: int, layer: LocalBlob, count: ByteCounter) -> str:
     """Write a layer, and return its name. It is read twice: a tar states a size before the content."""
     packed, first, second = StreamHasher(), StreamHasher(), StreamHasher()
     for _ in first.through(inflated(packed.through(counted(layer.pieces(), count.add)))):

@@ -3,20 +3,29 @@
 Reading never follows a link: a layout may come from anybody, and what it names is read with our rights.
 """
 
-import hashlib
 import json
 import os
 import shutil
+import stat
 import tempfile
+from functools import partial
 from pathlib import Path
 
 from msgspec import Struct, field
 
 from gkm.api.errors import GKMError, Reason
 from gkm.api.grammar import count_of
-from gkm.images.archives.plain_files import open_file, read_small
 from gkm.images.configuration import MAX_CONFIG_BYTES, labels_in
-from gkm.images.local_image import PIECE_BYTES, Count, LocalBlob, LocalImage, ProgressCallback, counted, write_blob
+from gkm.images.local_image import (
+    PIECE_BYTES,
+    ByteCounter,
+    LocalBlob,
+    LocalImage,
+    ProgressCallback,
+    StreamHasher,
+    counted,
+    write_blob,
+)
 from gkm.images.manifest import (
     DOCKER_MANIFEST,
     MAX_MANIFEST_BYTES,
@@ -52,7 +61,7 @@ def write(image: LocalImage, path: Path, ref: Reference, report: ProgressCallbac
         blobs = temporary.joinpath(*_BLOBS)
         blobs.mkdir(parents=True)
         manifest = LocalBlob.from_bytes(image.manifest, image.media_type)
-        count = Count(report, sum(blob.descriptor.size for blob in (*image.blobs, manifest)))
+        count = ByteCounter(report, sum(blob.descriptor.size for blob in (*image.blobs, manifest)))
         for blob in (*image.blobs, manifest):
             target = blobs / blob.descriptor.digest.removeprefix("sha256:")
             if target.exists():
@@ -77,12 +86,12 @@ def open_layout(path: Path) -> LocalImage:
         OSError: it cannot be read.
     """
     version = decode(
-        read_small(path, (LAYOUT_FILE,), MAX_LAYOUT_FILE_BYTES), _LayoutFile, str(path / LAYOUT_FILE)
+        _read_small(path, (LAYOUT_FILE,), MAX_LAYOUT_FILE_BYTES), _LayoutFile, str(path / LAYOUT_FILE)
     ).version
     if version.partition(".")[0] != "1":
         raise GKMError(Reason.METADATA_INVALID, f"{path} is a layout of version {version[:20]!r}; 1 is understood")
     listed = _single_image(
-        decode(read_small(path, (INDEX_FILE,), MAX_MANIFEST_BYTES), ImageIndex, str(path / INDEX_FILE)), path
+        decode(_read_small(path, (INDEX_FILE,), MAX_MANIFEST_BYTES), ImageIndex, str(path / INDEX_FILE)), path
     )
     manifest = Manifest.from_bytes(_blob(path, listed, MAX_MANIFEST_BYTES), listed.media_type)
     described = manifest.image()
@@ -124,7 +133,7 @@ def _single_image(index: ImageIndex, path: Path) -> Descriptor:
 
 
 def _blob(root: Path, descriptor: Descriptor, limit: int) -> bytes:
-    raw = read_small(root, (*_BLOBS, descriptor.digest.removeprefix("sha256:")), limit)
+    raw = _read_small(root, (*_BLOBS, descriptor.digest.removeprefix("sha256:")), limit)
     _check_same(LocalBlob.from_bytes(raw, "").descriptor, descriptor)
     return raw
 
@@ -132,13 +141,13 @@ def _blob(root: Path, descriptor: Descriptor, limit: int) -> bytes:
 def _checked(root: Path, descriptor: Descriptor) -> Path:
     """Return the file of a blob that has its size and its digest."""
     parts = (*_BLOBS, descriptor.digest.removeprefix("sha256:"))
-    with os.fdopen(open_file(root, parts), "rb", buffering=0) as file:
+    hasher = StreamHasher()
+    with os.fdopen(_open_file(root, parts), "rb", buffering=0) as file:
         size = os.fstat(file.fileno()).st_size
-        digest = hashlib.sha256()
-        # A layer of another size is not worth reading.
-        while size == descriptor.size and (piece := file.read(PIECE_BYTES)):
-            digest.update(piece)
-    _check_same(Descriptor("", f"sha256:{digest.hexdigest()}", size), descriptor)
+        if size == descriptor.size:  # a layer of another size is not worth reading
+            for _ in hasher.through(iter(partial(file.read, PIECE_BYTES), b"")):
+                pass
+    _check_same(Descriptor("", hasher.digest, size), descriptor)
     return root.joinpath(*parts)
 
 
@@ -151,3 +160,44 @@ def _check_same(found: Descriptor, wanted: Descriptor) -> None:
         raise GKMError(
             Reason.DIGEST_MISMATCH, f"blob {wanted.digest} has the digest {found.digest}: it was changed or is damaged"
         )
+
+
+def _read_small(root: Path, parts: tuple[str, ...], limit: int) -> bytes:
+    """Return the content of the file at `parts` below `root`.
+
+    Raises:
+        GKMError: TOO_LARGE beyond `limit` bytes, and what `opened` raises.
+        OSError: it cannot be read.
+    """
+    with os.fdopen(_open_file(root, parts), "rb") as file:
+        raw = file.read(limit + 1)
+    if len(raw) > limit:
+        raise GKMError(Reason.TOO_LARGE, f"{root.joinpath(*parts)} has more than {limit} bytes")
+    return raw
+
+
+def _open_file(root: Path, parts: tuple[str, ...]) -> int:
+    """Return a descriptor of the file at `parts` below `root`; it does not block at a pipe.
+
+    Raises:
+        GKMError: METADATA_MISSING when it is not there, UNSAFE_CONTENT when it is no plain file in plain directories.
+        OSError: `root` is no directory.
+    """
+    path = root.joinpath(*parts)
+    # `root` was named by the person who asks: that one may be a link.
+    descriptor = os.open(root, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
+    try:
+        for part in parts:
+            flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+            parent, descriptor = descriptor, os.open(part, flags, dir_fd=descriptor)
+            os.close(parent)
+    except FileNotFoundError as error:
+        os.close(descriptor)
+        raise GKMError(Reason.METADATA_MISSING, f"{path} is missing: the layout is not complete") from error
+    except OSError as error:
+        os.close(descriptor)
+        raise GKMError(Reason.UNSAFE_CONTENT, f"{path} cannot be used: {error.strerror}") from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise GKMError(Reason.UNSAFE_CONTENT, f"{path} is not a plain file")
+    return descriptor

@@ -15,8 +15,7 @@ from gkm.images.build.tree import TreeEntry, walk
 from gkm.images.build.triton import Kernel, manifest_entry, parse_kernel
 from gkm.images.build.versions import DependencyVersions
 from gkm.images.build.vllm import ROOT, VllmScan
-from gkm.images.build.vllm_labels import vllm_labels
-from gkm.images.build.vllm_targets import check_stated
+from gkm.images.build.vllm_labels import check_stated, vllm_labels
 from gkm.images.cache import MAX_TARGETS, Format, GpuTarget
 from gkm.images.pulling.extract import MAX_MANIFEST_BYTES
 

@@ -1,20 +1,25 @@
 """Making an image of a cache directory: find what is in it, pack it, and describe it."""
 
 import re
-from collections.abc import Callable, Sequence
+import tarfile
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from gkm.images.build.contents import scan_directory
-from gkm.images.build.factors_file import NAME
-from gkm.images.build.layer import pack
+from gkm.api.errors import GKMError, Reason
+from gkm.images.archives.archive import BLOCK
+from gkm.images.archives.deflate import deflated
+from gkm.images.build.contents import CacheContents, scan_directory
+from gkm.images.build.factors_file import NAME, redact
+from gkm.images.build.tree import walk
 from gkm.images.build.versions import DependencyVersions
 from gkm.images.cache import GpuTarget, host_platform
-from gkm.images.image_manifest import OCI_LAYER, assemble_image, encode_config
-from gkm.images.local_image import LocalImage, ProgressCallback
+from gkm.images.configuration import OCI_LAYER, assemble_image, encode_config
+from gkm.images.local_image import LocalBlob, LocalImage, ProgressCallback, StreamHasher, write_blob
 
 TITLE = "org.opencontainers.image.title"
 _LAYER_FILE = "layer.tar.gz"
 _MAX_LISTED = 8
+_DIRECTORY_MODE, _FILE_MODE, _EXECUTABLE_MODE = 0o755, 0o644, 0o755
 _VARIABLE = re.compile(r"[A-Za-z0-9_]{1,64}", re.ASCII)
 
 
@@ -52,9 +57,55 @@ def build(
     contents = scan_directory(directory, stated, versions)
     if contents.secrets:
         warn(_secrets_warning(contents.secrets))
-    layer, unpacked = pack(directory, contents, work / _LAYER_FILE, OCI_LAYER, report)
+    layer, unpacked = _pack(directory, contents, work / _LAYER_FILE, report)
     labels = {**contents.labels, **versions.labels, TITLE: title}
     return assemble_image(encode_config(host_platform(), labels, [unpacked]), [layer], labels)
+
+
+def _pack(directory: Path, contents: CacheContents, target: Path, report: ProgressCallback) -> tuple[LocalBlob, str]:
+    """Write the layer to the new file `target`; return it, and the digest of what it unpacks to (its diff id).
+
+    Raises:
+        GKMError: CONTENT_MISMATCH when the directory is not what it was when `contents` was made, and what `walk` does.
+        OSError: it cannot be read, or the disk refused.
+    """
+    unpacked = StreamHasher()
+    blob = write_blob(deflated(unpacked.through(_tar(directory, contents, report))), target, OCI_LAYER)
+    return blob, unpacked.digest
+
+
+def _tar(directory: Path, contents: CacheContents, report: ProgressCallback) -> Iterator[bytes]:
+    done = 0
+    for entry in walk(directory):
+        name = f"{contents.format.content_directory}/{entry.path}"
+        if entry.directory:
+            yield _header(name, tarfile.DIRTYPE, 0, _DIRECTORY_MODE)
+            continue
+        mode = _EXECUTABLE_MODE if entry.executable else _FILE_MODE
+        without_secrets = redact(entry)
+        size = len(without_secrets.data) if without_secrets else entry.size
+        yield _header(name, tarfile.REGTYPE, size, mode)
+        for piece in [without_secrets.data] if without_secrets else entry.pieces():
+            yield piece
+            done += len(piece)
+            report(done, contents.size_bytes)
+        yield bytes(-size % BLOCK)
+    if done != contents.size_bytes:
+        raise GKMError(
+            Reason.CONTENT_MISMATCH,
+            f"{directory} had {contents.size_bytes} bytes, then {done}: something writes to it",
+            "build when nothing writes to the cache any more",
+        )
+    yield _header(contents.format.manifest_path.rpartition("/")[0], tarfile.DIRTYPE, 0, _DIRECTORY_MODE)
+    yield _header(contents.format.manifest_path, tarfile.REGTYPE, len(contents.manifest), _FILE_MODE)
+    yield contents.manifest + bytes(-len(contents.manifest) % BLOCK)
+    yield bytes(2 * BLOCK)
+
+
+def _header(name: str, kind: bytes, size: int, mode: int) -> bytes:
+    member = tarfile.TarInfo(f"{name}/" if kind == tarfile.DIRTYPE else name)
+    member.type, member.size, member.mode = kind, size, mode
+    return member.tobuf(tarfile.PAX_FORMAT)
 
 
 def _secrets_warning(names: Sequence[str]) -> str:

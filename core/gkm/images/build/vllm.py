@@ -2,10 +2,10 @@
 
 Layouts and rules: prior-art/gkm-02-mcv-image-format.md ("Detection rules") and MCV's docs/vllm-binary-cache.md. Proven
 byte for byte (manifest, labels) against images that MCV itself built of caches of ours in the formats "triton" and
-"binary" (tests/unit/core/images/build/test_mcv_images.py); mega-AOT bundles follow the documentation. In three points
-MCV is not followed: it lists the kernels of the last `triton_cache` of a hash only, here those of every rank are
-listed, which is the same for one rank; secrets are left out (gkm.images.build.factors_file); and the artifacts say the GPU
-(gkm.images.build.vllm_targets).
+"binary" (tests/unit/core/images/build/test_mcv_images.py); mega-AOT bundles follow the documentation. In three points MCV is not
+followed: it lists the kernels of the last `triton_cache` of a hash only, here those of every rank are listed, which is
+the same for one rank; secrets are left out (gkm.images.build.factors_file); and the artifacts say the GPU
+(gkm.images.build.vllm_labels).
 """
 
 import re
@@ -111,6 +111,11 @@ class VllmScan:
     def count(self) -> int:
         """Return the number of hash directories, as MCV counts them."""
         return len(self.hashes) + sum(1 for found in self.bundles.values() if found.models)
+
+    @property
+    def factors(self) -> list[CacheKeyFactors]:
+        """Return the key factors of all components in the binary format."""
+        return [each.factors for found in self.hashes.values() for each in found.binaries if each.factors]
 
     @property
     def entries(self) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Event, Lock
+from threading import Event
 
 from gkm.api import msgspec_warmup as first_use
 from gkm.api.errors import GKMError, Reason
@@ -22,25 +22,6 @@ _READ_BYTES = 1 << 20
 
 
 @dataclass(slots=True)
-class ProgressMeter:
-    """Adds up what all connections bring, and tells the percentage for every piece. Thread-safe.
-
-    For every piece, so that whoever is told can call the download off by raising, however slowly it comes.
-    """
-
-    on_progress: Callable[[int], None]
-    total: int
-    _done: int = 0
-    _lock: Lock = field(default_factory=Lock)
-
-    def add(self, count: int) -> None:
-        """Count bytes that have come."""
-        with self._lock:
-            self._done += count
-            self.on_progress(min(100, self._done * 100 // max(1, self.total)))
-
-
-@dataclass(slots=True)
 class ImageDownload:
     """The blobs of one image on their way into `work`, by way of the `files` that other images have too."""
 
@@ -48,7 +29,8 @@ class ImageDownload:
     ref: Reference
     files: BlobFiles
     work: Path
-    meter: ProgressMeter
+    on_bytes: Callable[[int], object]
+    """Called with every count of bytes; a negative count takes bytes back. An exception from it ends the download."""
     _stop: Event = field(default_factory=Event)
 
     def run(self, blobs: Sequence[Descriptor]) -> list[Path]:
@@ -108,7 +90,7 @@ class ImageDownload:
         """Count what has come, unless another blob of the image has failed."""
         if self._stop.is_set():
             raise GKMError(Reason.REGISTRY_UNAVAILABLE, "the download of another layer failed")
-        self.meter.add(count)
+        self.on_bytes(count)
 
 
 def _parts(descriptor: int, limit: int) -> Iterator[bytes]:

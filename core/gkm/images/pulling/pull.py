@@ -17,10 +17,11 @@ from gkm.api.remedies import Remedy
 from gkm.hoststate.layout import Layout
 from gkm.images.archives.inflate import FEED_BYTES
 from gkm.images.cache import CacheImage
+from gkm.images.local_image import ByteCounter, counted
 from gkm.images.pulling import entry
 from gkm.images.pulling.blob_files import BlobFiles
 from gkm.images.pulling.disk_reservations import DiskReservation
-from gkm.images.pulling.download import ImageDownload, ProgressMeter
+from gkm.images.pulling.download import ImageDownload
 from gkm.images.pulling.entry import FileList, StoreEntry
 from gkm.images.pulling.extract import Extraction
 from gkm.images.registries.registry import Registry
@@ -92,15 +93,15 @@ def extract(
     _check_size(image, max_bytes)
     with _blobs_in_bounds(layout, image):
         reservation = reservation or _reserve_disk(layout, image, work)
-        on_progress = progress or _no_progress
-        meter = _BlobMeter(reservation, image, on_progress)
-        blobs = ImageDownload(registry, image.ref, BlobFiles(layout.blobs), work, meter).run(image.layers)
+        downloaded = _stage_counter(PullStage.DOWNLOADING, image, progress)
+
+        def on_bytes(count: int) -> None:
+            reservation.blob_written(count)
+            downloaded.add(count)
+
+        blobs = ImageDownload(registry, image.ref, BlobFiles(layout.blobs), work, on_bytes).run(image.layers)
         extraction = Extraction(work / entry.CONTENT, image.format, max_bytes, image.size_bytes, reservation.consume)
-        _unpack(
-            extraction,
-            blobs,
-            ProgressMeter(lambda percent: on_progress(PullStage.EXTRACTING, percent), image.download_bytes),
-        )
+        _unpack(extraction, blobs, _stage_counter(PullStage.EXTRACTING, image, progress))
         _check_content(image, extraction)
     return extraction
 
@@ -121,23 +122,20 @@ def _blobs_in_bounds(layout: Layout, image: CacheImage) -> Iterator[None]:
             files.sweep()
 
 
-class _BlobMeter(ProgressMeter):
-    """Tells how far the blobs have come, and that they need no promise any more."""
+def _stage_counter(stage: PullStage, image: CacheImage, progress: Progress | None) -> ByteCounter:
+    """Return a counter of blob bytes that reports a percentage for each piece, so that `progress` can end the pull."""
 
-    def __init__(self, reservation: DiskReservation, image: CacheImage, on_progress: Progress) -> None:
-        super().__init__(lambda percent: on_progress(PullStage.DOWNLOADING, percent), image.download_bytes)
-        self._reservation = reservation
+    def report(done: int, total: int) -> None:
+        if progress:
+            progress(stage, min(100, done * 100 // max(1, total)))
 
-    def add(self, count: int) -> None:
-        """See Meter."""
-        self._reservation.blob_written(count)
-        super().add(count)
+    return ByteCounter(report, image.download_bytes)
 
 
-def _unpack(extraction: Extraction, blobs: list[Path], meter: ProgressMeter) -> None:
+def _unpack(extraction: Extraction, blobs: list[Path], counter: ByteCounter) -> None:
     extraction.destination.mkdir()
     for blob in blobs:
-        extraction.layer(_parts(blob, meter))
+        extraction.layer(counted(_parts(blob), counter.add))
         blob.unlink()
 
 
@@ -185,10 +183,9 @@ def _check_size(image: CacheImage, max_bytes: int) -> None:
         )
 
 
-def _parts(blob: Path, meter: ProgressMeter) -> Iterator[bytes]:
+def _parts(blob: Path) -> Iterator[bytes]:
     with blob.open("rb") as file:
         while part := file.read(FEED_BYTES):
-            meter.add(len(part))
             yield part
 
 
@@ -206,7 +203,3 @@ def _check_content(image: CacheImage, extraction: Extraction) -> None:
 
 def _disk_full(what: str) -> GKMError:
     return GKMError(Reason.DISK_FULL, what, Remedy.FREE_SPACE)
-
-
-def _no_progress(stage: PullStage, percent: int) -> None:
-    """Tell nobody."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from urllib.parse import quote
 
 from gkm.api.errors import GKMError, Reason
-from gkm.images.local_image import PIECE_BYTES, LocalBlob, LocalImage, ProgressCallback
+from gkm.images.local_image import PIECE_BYTES, ByteCounter, LocalBlob, LocalImage, ProgressCallback
 from gkm.images.manifest import Descriptor, Manifest
 from gkm.images.reference import Reference
 from gkm.images.registries.bodies import read_body
@@ -30,19 +30,12 @@ def image(
     Raises:
         GKMError: UNAUTHORIZED, NOT_ALLOWED or REGISTRY_UNAVAILABLE; NODE_ERROR when a blob cannot be read here.
     """
-    total = sum(blob.descriptor.size for blob in packed.blobs)
-    done = 0
-
-    def sent(count: int) -> None:
-        nonlocal done
-        done += count
-        report(done, total)
-
+    counter = ByteCounter(report, sum(blob.descriptor.size for blob in packed.blobs))
     for blob in packed.blobs:
         if blob_exists(registry, ref, blob.descriptor):
-            sent(blob.descriptor.size)
+            counter.add(blob.descriptor.size)
         else:
-            _store(registry, ref, blob, sent)
+            _store(registry, ref, blob, counter.add)
     return manifest(registry, ref, packed.manifest, packed.media_type)
 
 

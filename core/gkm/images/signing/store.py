@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct, field
 
 from gkm.api.errors import GKMError, Reason
-from gkm.images.image_manifest import OCI_CONFIG
+from gkm.images.configuration import OCI_CONFIG
 from gkm.images.local_image import LocalBlob
 from gkm.images.manifest import (
     MAX_LAYERS,

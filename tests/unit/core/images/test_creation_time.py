@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 import pytest
-from gkm.images.creation_time import creation_time
+from gkm.images.configuration import creation_time
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

@@ -24,7 +24,7 @@ def test_a_blob_can_lie_in_the_middle_of_a_file(tmp_path: Path) -> None:
 
 def test_a_file_that_ends_too_early_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(DATA[:-1])
-    with pytest.raises(OSError, match="ends 1 bytes before"):
+    with pytest.raises(OSError, match="ends 1 bytes too early"):
         list(LocalBlob(described(DATA), tmp_path / "file").pieces())
 
 
