@@ -177,7 +177,7 @@ PLACES = (
     ),
 )
 CLAIMS = (
-    Row("a size in a label", 8, labels(cache_size_bytes="4"), DAMAGED, "says that its cache has 4 bytes"),
+    Row("a size in a label", 8, labels(cache_size_bytes="4"), DAMAGED, "claims a cache of 4 bytes"),
     Row("a size of a thousand digits", 8, labels(cache_size_bytes="9" * 1000), INVALID, "not a number"),
     Row(
         "a label that is a command",

@@ -1,1 +1,1 @@
-"""From a described image to a complete entry of the store: blobs, extraction, the file list, one rename."""
+"""Pull a described image into a complete entry of the store: blobs, extraction, file list, one rename."""

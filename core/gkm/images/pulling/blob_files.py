@@ -1,7 +1,7 @@
-"""Blobs on the disk: in parts while they come, whole for a while after, shared by the images of one repository.
+"""Blob files on the disk: partial while a download runs, whole for a while afterwards, shared by a repository's images.
 
-A file is named by repository and digest, so that what one tenant may read is never handed to another who merely knows
-its digest: whoever reaches the blob here has been shown a manifest of the same repository.
+The name of a file holds its repository and its digest. So a pull reuses a blob only after the registry has shown it a
+manifest of the same repository: knowing a digest of another tenant gives no access to its content.
 """
 
 import fcntl
@@ -18,22 +18,23 @@ from gkm.images.manifest import Descriptor
 from gkm.images.reference import Reference
 
 STALE_SECONDS = 24 * 3600.0
-"""A blob that nobody has used, or a part that nobody has added to, for so long is not kept any more."""
+"""The sweep removes a blob without use, or a partial blob without new bytes, after this time."""
 MAX_CACHED_BYTES = 1 << 30
-"""So much of whole blobs is kept for the next image that shares them: nodes have better uses for their disks."""
+"""The bound of all whole blobs that wait for another image with the same layer, because a node needs its disk for other
+data."""
 PART = ".part"
 _POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class LockedBlob:
-    """A blob's file that is locked for us: the `descriptor` of the open file is at its start."""
+    """The file of a blob under an exclusive lock; `descriptor` is the open file, positioned at its start."""
 
     path: Path
     descriptor: int
 
     def finalize(self, target: Path) -> None:
-        """Take the blob, whole and checked, as `target` too; it stays here under its name for others."""
+        """Move the complete, verified blob to its final name and hard-link it as `target`."""
         whole = self.path.with_suffix("")
         self.path.rename(whole)
         os.utime(whole)
@@ -42,13 +43,13 @@ class LockedBlob:
 
 @dataclass(frozen=True, slots=True)
 class BlobFiles:
-    """The blobs in `directory`. Several threads and processes may use it at once."""
+    """The blob files in `directory`. Several threads and processes may use them at once."""
 
     directory: Path
 
     @contextmanager
     def locked(self, ref: Reference, blob: Descriptor, on_wait: Callable[[], object]) -> Iterator[LockedBlob]:
-        """Hold the file of a blob; while another pull holds it, `waiting` is called, which may give up by raising.
+        """Lock the file of a blob. While another pull holds the lock, call `on_wait`, which may raise to give up.
 
         Raises:
             OSError: the disk refused.
@@ -64,7 +65,7 @@ class BlobFiles:
             os.close(found.descriptor)
 
     def drop(self, ref: Reference, blobs: Iterable[Descriptor]) -> None:
-        """Remove blobs, whole or in part: their image was refused for its content. What another pull holds stays.
+        """Remove the blobs of an image with refused content, whole or partial, unless another pull has locked them.
 
         Raises:
             OSError: the disk refused.
@@ -72,17 +73,17 @@ class BlobFiles:
         for blob in blobs:
             whole = self._path(ref, blob)
             for path in (whole, whole.with_name(whole.name + PART)):
-                if held := _lock(path):
+                if locked := _lock(path):
                     path.unlink(missing_ok=True)
-                    os.close(held.descriptor)
+                    os.close(locked.descriptor)
 
     def sweep(self, now: float | None = None) -> None:
-        """Remove what is stale, and of the whole blobs the least used beyond KEPT_BYTES; what is in use stays."""
+        """Remove stale files, then the least recently used whole blobs beyond MAX_CACHED_BYTES. Locked files stay."""
         self._remove(lambda age, _whole, _newer: age > STALE_SECONDS, now)
         self._remove(lambda _age, whole, newer: whole and newer > MAX_CACHED_BYTES, now)
 
     def evict_unused(self) -> None:
-        """Remove every whole blob that nobody uses: they can be fetched again."""
+        """Remove every whole blob that no pull has locked; a later pull can fetch it again."""
         self._remove(lambda _age, whole, _newer: whole)
 
     def _path(self, ref: Reference, blob: Descriptor) -> Path:
@@ -91,9 +92,12 @@ class BlobFiles:
         return self.directory / name
 
     def _remove(self, should_remove: Callable[[float, bool, int], bool], now: float | None = None) -> None:
-        """Remove what `doomed` says of age in seconds, wholeness, and bytes of whole blobs up to and with this one."""
+        """Remove the unlocked files for which `should_remove(age, whole, newer)` holds.
+
+        `age` is in seconds; `newer` is the sum in bytes of the whole blobs up to this one, the last used first.
+        """
         newer = 0
-        for path, status in _by_use(self.directory):
+        for path, status in _by_last_use(self.directory):
             whole = path.suffix != PART
             newer += status.st_size if whole else 0
             if should_remove((now or time.time()) - status.st_mtime, whole, newer) and (locked := _lock(path)):
@@ -101,8 +105,8 @@ class BlobFiles:
                 os.close(locked.descriptor)
 
 
-def _by_use(directory: Path) -> list[tuple[Path, os.stat_result]]:
-    """Return the files, the last used first."""
+def _by_last_use(directory: Path) -> list[tuple[Path, os.stat_result]]:
+    """Return the regular files with their status, the last used first."""
     found = []
     for path in directory.iterdir() if directory.is_dir() else ():
         try:
@@ -115,11 +119,11 @@ def _by_use(directory: Path) -> list[tuple[Path, os.stat_result]]:
 
 
 def _try_lock(whole: Path) -> LockedBlob | None:
-    """Return the blob's file, whole or in part; None while another pull holds it, or has just changed it."""
+    """Return the locked file of a blob; None if another pull has the lock or just completed the blob."""
     path = whole if whole.exists() else whole.with_name(whole.name + PART)
     locked = _lock(path, os.O_CREAT)
     if locked is not None and path != whole and whole.exists():
-        # It became whole between our look and our lock: what we made is an empty part.
+        # Another pull completed the blob before we had the lock: we created an empty partial file.
         path.unlink()
         os.close(locked.descriptor)
         return None
@@ -133,7 +137,7 @@ def _lock(path: Path, flags: int = 0) -> LockedBlob | None:
         return None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # Somebody may have renamed or removed it between our open and our lock.
+        # Another pull may rename or remove the file between open and lock.
         if os.path.samestat(os.fstat(descriptor), path.lstat()):
             return LockedBlob(path, descriptor)
     except (BlockingIOError, FileNotFoundError):

@@ -1,4 +1,4 @@
-"""Blobs to the disk: several at once, each checked whole, each taken up where an earlier process left it."""
+"""Download the blobs of an image: several at once, each verified whole, each resumed where an earlier pull stopped."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -17,13 +17,13 @@ from gkm.images.registries.blobs import BlobDownload
 from gkm.images.registries.registry import Registry
 
 CONNECTIONS = 3
-"""At most so many blobs of an image are fetched at once: a registry serves a fleet."""
+"""The number of blobs of an image that are fetched at once, because a registry serves a whole fleet."""
 _READ_BYTES = 1 << 20
 
 
 @dataclass(slots=True)
 class ImageDownload:
-    """The blobs of one image on their way into `work`, by way of the `files` that other images have too."""
+    """The download of one image's blobs into `work`, through the blob `files` that images of a repository share."""
 
     registry: Registry
     ref: Reference
@@ -34,16 +34,17 @@ class ImageDownload:
     _stop: Event = field(default_factory=Event)
 
     def run(self, blobs: Sequence[Descriptor]) -> list[Path]:
-        """Return the files of the blobs, in their order; every one has its size and its digest.
+        """Return the files of the blobs in their order, each with the size and digest that the manifest states.
 
-        What came of a blob that failed for a passing reason stays, and the next try takes it up.
+        When a blob fails for a transient reason, its received bytes stay on the disk and the next attempt resumes
+        there.
 
         Raises:
-            GKMError: what the registry raises; the first failure ends the others.
+            GKMError: as the registry raises; the first failure ends the other downloads.
             OSError: the disk refused.
         """
         self.files.sweep()
-        first_use.warm_up()  # several connections may be asked for tokens at once
+        first_use.warm_up()  # several connections may request tokens at once
         with ThreadPoolExecutor(min(CONNECTIONS, max(1, len(blobs))), "gkm-blob") as pool:
             tasks = [pool.submit(self._download_blob, number, blob) for number, blob in enumerate(blobs)]
             try:
@@ -56,13 +57,13 @@ class ImageDownload:
 
     def _download_blob(self, number: int, blob: Descriptor) -> Path:
         target = self.work / f"layer-{number}"
-        # What was on the disk may be what is wrong: only bytes that all came now are the registry's to answer for.
+        # A wrong digest may come from the resumed bytes: blame the registry only after a download from the first byte.
         if not self._fetch(blob, target, is_retry=False):
             self._fetch(blob, target, is_retry=True)
         return target
 
     def _fetch(self, blob: Descriptor, target: Path, *, is_retry: bool) -> bool:
-        """Bring a blob; return False for a wrong one, some of which was here before, unless that was so `again`."""
+        """Fetch a blob; return False for a digest mismatch after a resume: the caller retries from the first byte."""
         with self.files.locked(self.ref, blob, lambda: self._count(0)) as locked:
 
             def write(part: bytes) -> None:
@@ -78,7 +79,7 @@ class ImageDownload:
                 self.registry.blob(self.ref, download)
             except GKMError as error:
                 if error.reason is not Reason.REGISTRY_UNAVAILABLE:
-                    locked.path.unlink()  # what came is not worth going on with
+                    locked.path.unlink()  # the received bytes are useless for a resume
                 if is_retry or not resumed_bytes or error.reason is not Reason.DIGEST_MISMATCH:
                     raise
                 self._count(-download.received)
@@ -87,14 +88,14 @@ class ImageDownload:
         return True
 
     def _count(self, count: int) -> None:
-        """Count what has come, unless another blob of the image has failed."""
+        """Count received bytes; raise if the download of another blob of the image failed."""
         if self._stop.is_set():
             raise GKMError(Reason.REGISTRY_UNAVAILABLE, "the download of another layer failed")
         self.on_bytes(count)
 
 
 def _parts(descriptor: int, limit: int) -> Iterator[bytes]:
-    """Yield at most `limit` bytes of what is there: more than the blob has was not written by this code."""
+    """Yield at most `limit` bytes of the partial file; bytes beyond the blob's size do not come from a download."""
     while limit > 0 and (part := os.read(descriptor, min(_READ_BYTES, limit))):
         limit -= len(part)
         yield part

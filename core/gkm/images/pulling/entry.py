@@ -1,4 +1,4 @@
-"""An entry of the store: what it holds, how it is found, sealed, published and taken apart."""
+"""Entries of the store: find, seal, publish and remove them."""
 
 import ctypes
 import errno
@@ -16,7 +16,7 @@ from gkm.images.pulling.file_list import FileList, ListedFile
 __all__ = ("FileList", "ListedFile", "StoreEntry", "exists", "find", "publish", "remove_tree")
 
 CONTENT = "cache"
-"""Directory of an entry that pods see."""
+"""The directory of an entry that pods mount."""
 FILE_LIST = "files.json"
 MANIFEST = "manifest.json"
 _SEALED_DIRECTORY = 0o555
@@ -26,7 +26,7 @@ _OPEN_DIRECTORY = 0o755
 
 @dataclass(frozen=True, slots=True)
 class StoreEntry:
-    """A complete entry: `size_bytes` in so many `files`."""
+    """A complete entry with `files` files of `size_bytes` together."""
 
     digest: str
     path: Path
@@ -35,28 +35,28 @@ class StoreEntry:
 
 
 def find(layout: Layout, digest: str) -> StoreEntry | None:
-    """Return the entry of a digest, None where the store has none.
+    """Return the entry of a digest; None if the store has none.
 
     Raises:
-        UnreadableState: something is there that is no entry of this digest: somebody changed the store.
+        UnreadableState: the entry is damaged or has another digest: another program changed the store.
     """
     path = layout.entry(digest)
     try:
         listed, count = listing.read(path / FILE_LIST)
     except FileNotFoundError as error:
         if os.path.lexists(path):
-            raise UnreadableState(f"{path}: an entry without {FILE_LIST}") from error
+            raise UnreadableState(f"{path}: the entry has no {FILE_LIST}") from error
         return None
     if listed.digest != digest:
-        raise UnreadableState(f"{path / FILE_LIST}: it is the list of another entry")
+        raise UnreadableState(f"{path / FILE_LIST}: it lists another entry")
     if not exists(layout, digest):
-        raise UnreadableState(f"{path}: an entry without {CONTENT}/")
+        raise UnreadableState(f"{path}: the entry has no {CONTENT}/")
     return StoreEntry(digest, path, listed.size_bytes, count)
 
 
 def exists(layout: Layout, digest: str) -> bool:
-    """Return whether the store has what pods see of an entry; its list is not looked at."""
-    # The agent asks for each of hundreds of caches in every turn: one call, and no path object that it does not need.
+    """Return whether the store has the content directory of an entry, without reading its file list."""
+    # The agent calls this for hundreds of caches in each reconcile: one system call and no extra path objects.
     try:
         return stat.S_ISDIR(os.lstat(f"{layout.entry(digest)}/{CONTENT}").st_mode)
     except (FileNotFoundError, NotADirectoryError):
@@ -64,7 +64,7 @@ def exists(layout: Layout, digest: str) -> bool:
 
 
 def publish(layout: Layout, work: Path, listed: FileList, manifest: bytes) -> StoreEntry:
-    """Turn `work`, which holds CONTENT, into the entry of `listed.digest` by one rename.
+    """Seal `work`, which holds CONTENT, and rename it to the entry of `listed.digest`.
 
     Raises:
         OSError: the disk refused.
@@ -74,9 +74,9 @@ def publish(layout: Layout, work: Path, listed: FileList, manifest: bytes) -> St
     for name in (MANIFEST, FILE_LIST):
         (work / name).chmod(_SEALED_FILE)
     _seal(str(work / CONTENT))
-    # The entry's own directory stays writable for its owner: a directory without write bits cannot be renamed by an
-    # agent that has no capability to override them, and pods see only what is below CONTENT. All modes are set, so
-    # that neither the umask nor how `work` was made shows.
+    # The entry's own directory stays writable for its owner: renaming a directory needs write permission on it unless
+    # the agent has a capability that overrides it, and pods see only CONTENT. Setting every mode makes the umask
+    # irrelevant.
     work.chmod(_OPEN_DIRECTORY)
     _sync_file_system(work)
     path = layout.entry(listed.digest)
@@ -85,13 +85,13 @@ def publish(layout: Layout, work: Path, listed: FileList, manifest: bytes) -> St
     except OSError as error:
         if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
             raise
-        remove_tree(work)  # somebody was faster with the same content
+        remove_tree(work)  # another pull published the same content first
     files.sync_directory(path.parent)
     return StoreEntry(listed.digest, path, listed.size_bytes, len(listed.files))
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a directory of ours, sealed or not, or what somebody put in its place; idempotent.
+    """Remove a directory of the store, sealed or not, or any file in its place; idempotent.
 
     Raises:
         OSError: something cannot be removed.
@@ -100,8 +100,8 @@ def remove_tree(path: Path) -> None:
 
 
 def _seal(directory: str) -> None:
-    """Take the write bits of directories; files were made without."""
-    # By scandir: os.walk reads all names of a directory at once, and an image decides how many there are.
+    """Remove the write permission of directories; their files have none."""
+    # scandir, because os.walk reads all names of a directory at once and an image decides their number.
     with os.scandir(directory) as found:
         for one in found:
             if one.is_dir(follow_symlinks=False):
@@ -110,7 +110,7 @@ def _seal(directory: str) -> None:
 
 
 def _sync_file_system(path: Path) -> None:
-    """Make everything below `path` durable at once: syncfs(2), where thousands of fsyncs would take minutes."""
+    """Make everything below `path` durable with one syncfs(2); thousands of fsyncs would take minutes."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         if ctypes.CDLL(None, use_errno=True).syncfs(descriptor) != 0:

@@ -1,6 +1,6 @@
-"""From a tar stream to a directory: names checked first, bounds kept, every file hashed on its way to the disk.
+"""Extract the tar stream of an image to a directory: check names first, keep bounds, hash each file while writing it.
 
-Three things go on at once, each in a thread: decompression, writing, and hashing what was written.
+Three threads work at once: one decompresses, one writes, one hashes the written bytes.
 """
 
 import os
@@ -22,28 +22,31 @@ from gkm.images.pulling.hashing import FileEnd, FilePart, batches, hash_files
 from gkm.images.pulling.time_budget import TimeBudget
 
 MAX_FILES = 200_000
-"""A real cache of 1 GB has 15,000; each costs time here, a line of the file list, and an inode on every node."""
+"""A real cache of 1 GB has 15,000. Each file costs extraction time, a line of the file list, and an inode on every
+node."""
 MAX_DIRECTORIES = 50_000
-"""Of those MAX_FILES. The kernels of the largest real cache, of six files each, have 33,000; and a directory costs more
-time and inodes than an empty file."""
+"""Included in MAX_FILES. The largest real cache has kernels of six files each in 33,000 directories; a directory costs
+more time and inodes than an empty file.
+"""
 SPARE_DIRECTORIES = 10_000
-"""So many more directories than files may come: archives may name directories first. A real cache of 1 GB has 2,000."""
+"""The directories beyond the number of files so far; archives may list directories first. A real 1 GB cache has
+2,000."""
 MAX_MEMBERS = 2 * MAX_FILES
-"""Entries of all layers, those outside the cache and directories named again included: each costs time."""
+"""Members of all layers, including those outside the cache and repeated directories, because each costs time."""
 OVERHEAD_BYTES = 512 << 20
-"""What headers and padding of MAX_FILES entries may take, besides the cache itself, once they are decompressed."""
+"""The decompressed headers and padding of MAX_FILES members, in addition to the cache itself."""
 MAX_PATHS_BYTES = 32 << 20
-"""Bound of all paths together: each is a line of the file list."""
+"""The bound of all paths together; each is a line of the file list."""
 MAX_MANIFEST_BYTES = 16 << 20
 FILE_MODE, EXECUTABLE_MODE = 0o444, 0o555
 
 
 @dataclass(slots=True)
 class Extraction:
-    """An extraction under way into an empty directory that nobody else knows.
+    """An extraction into an empty directory that no other process uses.
 
-    `claimed` is the size that the image claims, None where it claims none. `take` is called with bytes of content and
-    of the disk before they are written; what it raises ends the extraction.
+    `claimed_bytes` is the size that the image claims; None if it claims none. `reserve` is called with bytes of content
+    and of disk before they are written; an exception from it ends the extraction.
     """
 
     destination: Path
@@ -65,11 +68,11 @@ class Extraction:
     _path_bytes: int = 0
 
     def __post_init__(self) -> None:
-        """Begin the list, beside the directory."""
+        """Open the file list beside the directory."""
         self.files = SpooledFileList(self.destination.parent)
 
     def layer(self, parts: Iterable[bytes]) -> None:
-        """Extract one layer. What lies outside the cache's directory in the layer is checked and passed over.
+        """Extract one layer. Members outside the cache's directory are checked and skipped.
 
         Raises:
             GKMError: UNSAFE_CONTENT, TOO_LARGE, CONTENT_MISMATCH; NODE_ERROR when it takes too long.
@@ -104,7 +107,7 @@ class Extraction:
                 yield from self._file(inside, member, content)
 
     def _within_time_budget(self, parts: Iterable[bytes]) -> Iterator[bytes]:
-        # Asked for every piece that goes in: what a piece can cost is bounded, what it yields may be nothing.
+        # Checked for every compressed piece, because a piece has a bounded cost but may yield nothing.
         for part in parts:
             self.time_budget.check(self._unpacked, self._names)
             yield part
@@ -127,7 +130,7 @@ class Extraction:
         return b"".join(content)
 
     def _directory(self, path: str) -> None:
-        # Names are not remembered: the disk knows them, and no other process writes there.
+        # The file system remembers the names; no other process writes there.
         if path == self._current or self._is_made(path):
             self._current = path
             return
@@ -170,7 +173,7 @@ class Extraction:
                 self.reserve(len(piece), len(piece))
                 write_all(descriptor, piece)
                 yield piece
-            os.fchmod(descriptor, mode)  # whatever the umask was
+            os.fchmod(descriptor, mode)  # independent of the umask
         finally:
             os.close(descriptor)
         yield FileEnd(path, member.size, member.executable)
@@ -184,29 +187,29 @@ class Extraction:
             raise GKMError(Reason.TOO_LARGE, f"the paths in the cache are longer than {MAX_PATHS_BYTES} bytes together")
 
     def _count_bytes(self, size: int) -> None:
-        """Count a file before a byte of it is written: room is held for what is claimed, and for no more."""
+        """Count a file before its first byte is written: the reservation covers the claimed size only."""
         self.size_bytes += size
         if self.size_bytes > self.max_bytes:
             raise GKMError(Reason.TOO_LARGE, f"the cache is larger than the {self.max_bytes} bytes that are allowed")
         if self.claimed_bytes is not None and self.size_bytes > self.claimed_bytes:
             raise GKMError(
                 Reason.CONTENT_MISMATCH,
-                f"the image says that its cache has {self.claimed_bytes} bytes, it has {self.size_bytes} at least",
+                f"the image claims a cache of {self.claimed_bytes} bytes, it has at least {self.size_bytes}",
             )
 
 
 def check_directories(directories: int, files: int) -> None:
-    """Accept that a cache has so many directories for so many files, as far as it has come. Pure.
+    """Check the number of directories against the number of files so far. Pure.
 
     Raises:
-        GKMError: TOO_LARGE: its files do not need them.
+        GKMError: TOO_LARGE: more directories than the files need.
     """
     if directories > min(MAX_DIRECTORIES, files + SPARE_DIRECTORIES):
         raise GKMError(
             Reason.TOO_LARGE,
             f"the cache has {directories} directories for {files} files: at most {MAX_DIRECTORIES} are allowed, and "
             f"{SPARE_DIRECTORIES} more than files",
-            "remove directories that hold nothing",
+            "remove empty directories",
         )
 
 

@@ -1,7 +1,7 @@
-"""files.json: what an entry of the store must hold. Written and read file by file, because it can have 200,000.
+"""files.json, the list of the files that an entry of the store must hold, which may be 200,000.
 
-It is one JSON object, with the list last and a line for each of its files: so whoever reads it needs a line of memory.
-Built in memory, the list of the largest cache took 150 MiB.
+It is one JSON object that ends with the list, one file on each line. So a writer or reader needs the memory of one
+line: the list of the largest cache took 150 MiB in memory.
 """
 
 import os
@@ -16,7 +16,7 @@ from msgspec import Struct
 from gkm.hoststate.files import UnreadableState, open_regular
 
 MAX_LINE_BYTES = 16 << 10
-"""A path has at most 1,024 bytes; escaped for JSON each may take six."""
+"""A path has at most 1,024 bytes; as JSON each may take six."""
 _IN_MEMORY_BYTES = 1 << 20
 _END = b"]}\n"
 
@@ -31,7 +31,7 @@ class ListedFile(Struct, frozen=True, omit_defaults=True):
 
 
 class FileList(Struct, frozen=True, rename="camel"):
-    """files.json: what an entry must hold, so that a change of it can be found."""
+    """files.json: the files that an entry must hold, so that the agent detects a change."""
 
     digest: str
     format: str
@@ -40,17 +40,17 @@ class FileList(Struct, frozen=True, rename="camel"):
 
 
 class SpooledFileList(Collection[ListedFile]):
-    """Files as they come, on the disk of `directory` as soon as there are many."""
+    """Files in the order of extraction, spooled to the disk of `directory` beyond 1 MiB."""
 
     def __init__(self, directory: Path) -> None:
-        # It ends with this object, and has no name on the disk.
+        # It closes with this object and has no name on the disk.
         self._spool = tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES, dir=str(directory))  # noqa: SIM115
         self._count = 0
         self._at_end = True
 
     def append(self, file: ListedFile) -> None:
         """Add a file; raises OSError when the disk refuses."""
-        if not self._at_end:  # to seek where one is would write the buffer out for every file
+        if not self._at_end:  # a seek, even to the same position, would flush the buffer for every file
             self._spool.seek(0, os.SEEK_END)
             self._at_end = True
         self._spool.write(msgspec.json.encode(file) + b"\n")
@@ -86,11 +86,11 @@ def write(path: Path, listed: FileList) -> None:
 
 
 def read(path: Path) -> tuple[FileList, int]:
-    """Return a list without its files, and how many there are; every one is looked at. Links are not followed.
+    """Return a list without its files, and the number of its files; check every line. Does not follow links.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        UnreadableState: it is no list that `write` wrote.
+        FileNotFoundError: the file does not exist.
+        UnreadableState: `write` did not write this file.
     """
     with open_regular(path) as file:
         try:
@@ -106,17 +106,17 @@ def _read(file: BinaryIO) -> tuple[FileList, int]:
     count, more = 0, True
     while (line := _line(file)) != _END:
         if not more:
-            raise ValueError("a line behind its last file")
+            raise ValueError("a line follows its last file")
         more = line.endswith(b",\n")
         msgspec.json.decode(line.removesuffix(b"\n").removesuffix(b","), type=ListedFile)
         count += 1
     if file.read(1) or (more and count):
-        raise ValueError("it does not end where its list ends")
+        raise ValueError("it goes on after the end of the list")
     return head, count
 
 
 def _line(file: BinaryIO) -> bytes:
     line = file.readline(MAX_LINE_BYTES)
     if not line.endswith(b"\n"):
-        raise ValueError("a line of it is too long, or cut")
+        raise ValueError("a line is too long or truncated")
     return line

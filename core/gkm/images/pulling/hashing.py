@@ -1,4 +1,4 @@
-"""The hash of every file that an extraction writes, made beside the writing from the same bytes."""
+"""Hash every extracted file in a thread beside the writing, from the same bytes."""
 
 import hashlib
 from collections.abc import Iterable, Iterator
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from gkm.images.pulling.file_list import ListedFile
 
 MAX_BATCH = 1024
-"""Parts in a batch. Handing over from thread to thread costs as much as hashing 30 kB, and most files are smaller."""
+"""Parts in a batch. A handover between threads costs as much as hashing 30 kB, and most files are smaller."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileEnd:
-    """What follows the last piece of a file."""
+    """The end of a file, after its last piece."""
 
     path: str
     size: int
@@ -23,9 +23,9 @@ FilePart = memoryview | FileEnd
 
 
 def batches(parts: Iterable[FilePart]) -> Iterator[list[FilePart]]:
-    """Yield the parts in their order, many at once: as many as were cut from one piece of the stream.
+    """Yield the parts in their order, in batches of parts that come from one piece of the stream.
 
-    So a batch keeps no more memory alive than that piece, however little of it belongs to files.
+    A batch keeps only that piece alive in memory, even if few of its bytes belong to files.
     """
     batch: list[FilePart] = []
     piece: object = None
@@ -40,7 +40,7 @@ def batches(parts: Iterable[FilePart]) -> Iterator[list[FilePart]]:
 
 
 def hash_files(written: Iterable[list[FilePart]]) -> Iterator[ListedFile]:
-    """Yield each file as the list of an entry has it."""
+    """Yield each file as a line of the entry's file list."""
     hasher = hashlib.sha256()
     for batch in written:
         for part in batch:

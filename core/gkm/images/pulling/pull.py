@@ -1,7 +1,7 @@
-"""From a described image to a complete entry of the store: all of it, or nothing.
+"""Pull a described image into a complete entry of the store, or leave no entry.
 
-Two phases: every blob is on disk and checked before one byte of it reaches a decompressor or the tar reader. What is
-made lies in a directory of `work/` until one rename puts it into the store (docs/design/node-state.md, invariant 1).
+A pull has two phases: it writes and verifies every blob before it gives one byte to a decompressor or the tar reader.
+The result lies in a directory of `work/` until one rename publishes it (docs/design/node-state.md, invariant 1).
 """
 
 import errno
@@ -28,15 +28,16 @@ from gkm.images.registries.registry import Registry
 
 
 class PullStage(StrEnum):
-    """What a pull is doing."""
+    """The phase of a pull."""
 
     DOWNLOADING = "Downloading"
     EXTRACTING = "Extracting"
 
 
 Progress = Callable[[PullStage, int], None]
-"""Called with a stage and a percentage for every piece, from several threads, one at a time; what it raises ends the
-pull."""
+"""Called with a stage and a percentage for every piece, from several threads, one at a time; an exception from it ends
+the pull.
+"""
 
 
 def fetch(
@@ -50,12 +51,16 @@ def fetch(
 ) -> StoreEntry:
     """Return the store's entry of an image; pull the image if the store lacks it.
 
-    Without a `reservation` the pull checks the free space of the disk itself.
+        Without a `reservation` the pull checks the free space of the disk itself.
 
-    Raises:
-        GKMError: what the registry raises, UNSAFE_CONTENT, CONTENT_MISMATCH, TOO_LARGE, DISK_FULL; nothing is left
-            but parts of blobs that the next try takes up.
-        UnreadableState: the store has been changed by somebody else.
+        Raises:
+                        but parts of blobs that the next try takes up.
+            UnreadableState: the store has been changed by somebody else.
+    GKMError: as the registry raises; UNSAFE_CONTENT, CONTENT_MISMATCH, TOO_LARGE, DISK_FULL. Only partial blobs
+                stay, which the next attempt resumes.
+            UnreadableState: another program changed the store.
+                but parts of blobs that the next try takes up.
+            UnreadableState: the store has been changed by somebody else.
     """
     present = entry.find(layout, image.digest)
     if present is not None:
@@ -84,10 +89,10 @@ def extract(
     reservation: DiskReservation | None = None,
     progress: Progress | None = None,
 ) -> Extraction:
-    """Download, check and extract an image into the new directory `work/cache`.
+    """Download, verify and extract an image into the new directory `work/cache`.
 
     Raises:
-        GKMError: as `fetch`. What was made in `work` is then of no use.
+        GKMError: as `fetch`; the content of `work` is then useless.
         OSError: the disk refused.
     """
     _check_size(image, max_bytes)
@@ -108,13 +113,13 @@ def extract(
 
 @contextmanager
 def _blobs_in_bounds(layout: Layout, image: CacheImage) -> Iterator[None]:
-    """Remove the blobs of an image that is refused, and after every pull what is beyond the bound of all blobs."""
+    """Remove the blobs of a refused image, and after every pull the blobs beyond the bound of all blobs."""
     files = BlobFiles(layout.blobs)
     try:
         yield
     except GKMError as error:
         if not error.transient:
-            with suppress(OSError):  # they are swept by age and size; the refusal is what the caller must learn
+            with suppress(OSError):  # the sweep removes them later; the caller must see the refusal
                 files.drop(image.ref, image.layers)
         raise
     finally:
@@ -140,7 +145,7 @@ def _unpack(extraction: Extraction, blobs: list[Path], counter: ByteCounter) -> 
 
 
 def file_list(image: CacheImage, extraction: Extraction) -> FileList:
-    """Return the list that seals an extraction."""
+    """Return the file list that seals an extraction."""
     return FileList(image.digest, image.format.value, extraction.size_bytes, extraction.files)
 
 
@@ -197,7 +202,7 @@ def _check_content(image: CacheImage, extraction: Extraction) -> None:
     if image.size_bytes is not None and image.size_bytes != extraction.size_bytes:
         raise GKMError(
             Reason.CONTENT_MISMATCH,
-            f"{image.ref} says that its cache has {image.size_bytes} bytes, it has {extraction.size_bytes}",
+            f"{image.ref} claims a cache of {image.size_bytes} bytes, it has {extraction.size_bytes}",
         )
 
 

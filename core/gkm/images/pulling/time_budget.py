@@ -1,7 +1,7 @@
-"""How long an extraction may take: bounds of bytes and entries do not bound what a byte costs.
+"""Bound the time of an extraction, because bounds of bytes and entries do not bound the cost of a byte.
 
-Compressed data can be made of a million pieces that yield a byte each: half a megabyte a second was measured, which is
-40 hours for the largest image. So what comes out must come at a pace; a disk is given far more time than it needs.
+Compressed data can consist of a million pieces that yield one byte each: we measured half a megabyte a second, which is
+40 hours for the largest image. So the output must have a minimum rate, far below the rate of a slow disk.
 """
 
 import time
@@ -12,32 +12,32 @@ from gkm.api.errors import GKMError, Reason
 
 GRACE_SECONDS = 120.0
 MIN_BYTES_PER_SECOND = 4 << 20
-"""Uncompressed. Slow disks write five times as much."""
+"""Uncompressed. A slow disk writes five times as much."""
 SECONDS_PER_FILE = 0.02
-"""Slow disks make hundreds of files a second."""
+"""A slow disk creates hundreds of files a second."""
 
 
 @dataclass(slots=True)
 class TimeBudget:
-    """The time of one extraction, from now on; `clock` tells seconds."""
+    """The time of one extraction, counted from the creation of this object; `clock` returns seconds."""
 
     clock: Callable[[], float] = time.monotonic
     _started: float = field(init=False)
 
     def __post_init__(self) -> None:
-        """Begin."""
+        """Start the clock."""
         self._started = self.clock()
 
     def check(self, size: int, files: int) -> None:
-        """Accept that so many bytes and files have come out by now.
+        """Check that the extraction produced `size` bytes and `files` files in time.
 
         Raises:
-            GKMError: NODE_ERROR: a disk may be slow only for a while, so it is tried again.
+            GKMError: NODE_ERROR, which is retried: a disk may be slow only for a while.
         """
         allowed = GRACE_SECONDS + size / MIN_BYTES_PER_SECOND + files * SECONDS_PER_FILE
         if self.clock() - self._started > allowed:
             raise GKMError(
                 Reason.NODE_ERROR,
                 f"unpacking takes too long: {size} bytes in {files} files after {allowed:.0f} seconds",
-                "the disk is very slow, or the layers are made to take long",
+                "the disk is very slow, or the layers are built to take long",
             )

@@ -57,7 +57,7 @@ def test_a_list_that_is_not_that_of_the_entry_is_damage(site: Site, layout: Layo
 def test_an_entry_without_what_pods_see_is_damage(site: Site, layout: Layout) -> None:
     path = fetched(site, layout)
     entry.remove_tree(path / entry.CONTENT)
-    with pytest.raises(UnreadableState, match="without cache/"):
+    with pytest.raises(UnreadableState, match="has no cache/"):
         entry.find(layout, site.ref.digest or "")
 
 

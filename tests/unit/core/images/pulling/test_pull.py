@@ -142,7 +142,7 @@ def test_content_that_is_hostile_leaves_nothing(site: Site, layout: Layout, laye
 
 def test_labels_that_lie_about_the_size_are_found_out(site: Site, layout: Layout) -> None:
     lying = image_of_layers(tree(("io.triton.cache/a", b"abc")), labels={"cache.triton.image/cache-size-bytes": "4"})
-    with pytest.raises(GKMError, match="has 4 bytes, it has 3") as caught:
+    with pytest.raises(GKMError, match="cache of 4 bytes, it has 3") as caught:
         fetch(site, layout, pushed(site, lying))
     assert caught.value.reason is Reason.CONTENT_MISMATCH
     assert nothing_is_left(layout)
