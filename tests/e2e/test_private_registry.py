@@ -68,7 +68,7 @@ def test_it_is_read_once_its_namespace_has_opened_the_secret(
     def says(words: str) -> bool:
         return words in fleet.condition("llama", namespace, "Verified").get("message", "")
 
-    fleet.until(lambda: says("does not let us use team/private"), "nobody to be let in")
+    fleet.until(lambda: says("denies access to team/private"), "nobody to be let in")
     assert fleet.condition("llama", namespace, "Verified")["status"] == "Unknown"
     made = ["create", "secret", "docker-registry", SECRET, "--namespace", namespace]
     fleet.kubectl(

@@ -51,16 +51,12 @@ def fetch(
 ) -> StoreEntry:
     """Return the store's entry of an image; pull the image if the store lacks it.
 
-        Without a `reservation` the pull checks the free space of the disk itself.
+    Without a `reservation` the pull checks the free space of the disk itself.
 
-        Raises:
-                        but parts of blobs that the next try takes up.
-            UnreadableState: the store has been changed by somebody else.
-    GKMError: as the registry raises; UNSAFE_CONTENT, CONTENT_MISMATCH, TOO_LARGE, DISK_FULL. Only partial blobs
-                stay, which the next attempt resumes.
-            UnreadableState: another program changed the store.
-                but parts of blobs that the next try takes up.
-            UnreadableState: the store has been changed by somebody else.
+    Raises:
+        GKMError: as the registry raises; UNSAFE_CONTENT, CONTENT_MISMATCH, TOO_LARGE, DISK_FULL. Only partial blobs
+            stay, which the next attempt resumes.
+        UnreadableState: another program changed the store.
     """
     present = entry.find(layout, image.digest)
     if present is not None:
@@ -153,7 +149,7 @@ def _reserve_disk(layout: Layout, image: CacheImage, work: Path) -> DiskReservat
     """Return a reservation that is checked against the free space of the disk only.
 
     Raises:
-        GKMError: DISK_FULL; cached blobs that no pull uses are gone then.
+        GKMError: DISK_FULL; the unused cached blobs are then removed.
     """
 
     def grow(content: int, disk: int) -> None:

@@ -1,4 +1,4 @@
-"""Registries over HTTP: which are asked, as whom, within what bounds, and storing in them.
+"""Read from registries over HTTP, and write to them, within the bounds and hosts that the configuration allows.
 
-May know gkm.images' values (references, manifests, packed images); must never look into a signature or an archive.
+May know gkm.images' values (references, manifests, local images); must never look into a signature or an archive.
 """

@@ -1,8 +1,8 @@
-"""What kind of place an address is: public, private, or a part of this machine and its cloud. Pure.
+"""Classify an IP address: public, private, or a part of this machine and its cloud. Pure.
 
-IPv6 addresses that carry an IPv4 address are read as that address too (RFC 4291 mapped and compatible, RFC 2765
-translated, RFC 6052 NAT64, RFC 3056 6to4): a gateway delivers to it. The ranges are those of IANA's registries of
-special-purpose addresses; what is not known to be public counts as private.
+An IPv6 address that carries an IPv4 address also counts as that one (RFC 4291 mapped and compatible, RFC 2765
+translated, RFC 6052 NAT64, RFC 3056 6to4), because a gateway delivers to it. The ranges come from IANA's registries of
+special-purpose addresses; an address that is not known to be public counts as private.
 """
 
 import socket
@@ -11,7 +11,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
 
 class Kind(IntEnum):
-    """Where an address leads; of two kinds the larger one is the more sensitive."""
+    """The network that an address belongs to; a larger value is more sensitive."""
 
     PUBLIC = 0
     PRIVATE = 1
@@ -56,7 +56,7 @@ _LOCAL_6 = tuple(map(ip_network, ("::/128", "::1/128", "fe80::/10")))
 _PUBLIC_6 = ip_network("2000::/3")
 _NOT_PUBLIC_6 = tuple(map(ip_network, ("2001::/23", "2001:db8::/32", "3fff::/20")))
 _CARRIERS = (
-    # The network, how far the IPv4 address is from the right, and the least that counts for the whole.
+    # The network, the shift that gives the IPv4 address, and the least sensitive kind of the whole network.
     (ip_network("::ffff:0:0/96"), 0, Kind.PUBLIC),
     (ip_network("::ffff:0:0:0/96"), 0, Kind.PUBLIC),
     (ip_network("64:ff9b::/96"), 0, Kind.PUBLIC),
@@ -67,15 +67,15 @@ _CARRIERS = (
 
 
 def kind(address: str) -> Kind:
-    """Return the kind of an address as a socket names it, `fe80::1%eth0` too; LOCAL for what is no address."""
+    """Return the kind of an address in socket notation, also `fe80::1%eth0`; LOCAL if it is no address."""
     found = _literal(address)
     return Kind.LOCAL if found is None else _kind(found)
 
 
 def kind_of_host(host: str) -> Kind:
-    """Return what a host tells of itself before it is resolved: the kind of an address, LOCAL for this machine's names.
+    """Return the kind of a host before its name is resolved: of an address, or LOCAL for this machine's names.
 
-    Every other name is PUBLIC here: what it leads to is known when it is resolved.
+    Every other name is PUBLIC here; connections check its addresses once they are resolved.
     """
     name = host.lower().rstrip(".")
     if name in _LOCAL_NAMES or name.endswith(".localhost"):
@@ -91,7 +91,7 @@ def _literal(host: str) -> IPv4Address | IPv6Address | None:
     except ValueError:
         pass
     try:
-        # `127.1`, `0x7f.0.0.1` and `2130706433` are addresses for whoever connects, a proxy too.
+        # Resolvers and proxies accept `127.1`, `0x7f.0.0.1` and `2130706433` as addresses.
         return IPv4Address(socket.inet_aton(text))
     except (OSError, UnicodeError, ValueError):
         return None

@@ -1,7 +1,7 @@
-"""Addresses that registries send, read strictly: what is compared here must be what is connected to later.
+"""Strict parsing of addresses that registries send, so that the checked address is the contacted address.
 
-Two readers that see another host in one address are how credentials get lost, so nothing is left to be understood
-differently: no user, no backslash, no control character, no host that is not plainly one.
+If two parsers see different hosts in one address, credentials leak. So an address has no user, no backslash, no control
+character, and its host must be a plain one.
 """
 
 import re
@@ -20,7 +20,7 @@ MAX_LENGTH = 16 << 10
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """An http address: where it leads, in one spelling only, and the whole of it."""
+    """An http address: scheme, host and port in one canonical spelling, and the whole text."""
 
     scheme: str
     host: str
@@ -29,23 +29,23 @@ class Address:
 
     @property
     def origin(self) -> tuple[str, str, int]:
-        """Return what must be equal for two addresses to lead to the same server (RFC 6454)."""
+        """Return scheme, host and port, which are equal for two addresses of the same server (RFC 6454)."""
         return self.scheme, self.host, self.port
 
 
 class InvalidAddress(ValueError):
-    """It is none, or not plainly one."""
+    """The text is no address, or an ambiguous one."""
 
 
 class NotHttpAddress(InvalidAddress):
-    """It leads to something that is no http server; the scheme is named."""
+    """The scheme is not http or https; the message is the scheme."""
 
 
 def parse_address(text: str, base: str = "") -> Address:
     """Return the address in `text`, which may be relative to `base`.
 
     Raises:
-        NoAddress: also as NotHTTP.
+        InvalidAddress: also as NotHttpAddress.
     """
     if len(text) > MAX_LENGTH or _AMBIGUOUS.search(text):
         raise InvalidAddress("too long, or with characters that no address has")

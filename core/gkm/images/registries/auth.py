@@ -1,6 +1,6 @@
-"""Tokens: the challenges of a registry, answered only to hosts that may see its credentials.
+"""Answer the authentication challenges of a registry; send its credentials only to hosts that may see them.
 
-As distribution's token specification has it: GET with Basic, or POST with a refresh token (OAuth2).
+Follows distribution's token specification: GET with Basic, or POST with a refresh token (OAuth2).
 """
 
 import base64
@@ -23,59 +23,59 @@ from gkm.images.registries.transport import HttpRequest, Transport
 
 MAX_TOKEN_BYTES = 64 << 10
 MAX_LOGINS = 8
-"""So many of the credentials that match a repository are tried, in their order; each costs two requests."""
+"""The number of matching logins that are tried in their order; each costs two requests."""
 BASIC_SECONDS, TOKEN_SECONDS = 300.0, 60.0
-"""How long an answer that worked is sent unasked; the second is the specification's default for tokens."""
+"""How long an accepted answer is sent in advance; TOKEN_SECONDS is the specification's default lifetime of tokens."""
 _MAX_TOKEN_SECONDS = 3600.0
 _EARLY_SECONDS = 5.0
 _MAX_TOKENS = 256
 _OK = 200
 _REFUSALS = frozenset({400, 401, 403})
-"""What token servers answer to wrong credentials; 400 is OAuth2's (RFC 6749, section 5.2)."""
+"""The statuses of token servers for wrong credentials; 400 is OAuth2's (RFC 6749, section 5.2)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """A user and a password, or a refresh token that stands for both; never shown."""
+    """A user with a password, or a refresh token in place of both. Its repr shows none of them."""
 
     user: str = ""
     password: str = ""
     identity_token: str = ""
 
     def __repr__(self) -> str:
-        """Return nothing that could end in a log."""
+        """Return a text without secrets."""
         return "Login(…)"
 
     @property
     def basic(self) -> str:
-        """Return the value of an Authorization header, nothing where there is neither."""
+        """Return the Basic value of an Authorization header, "" without user and password."""
         if not (self.user or self.password):
             return ""
         return "Basic " + base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
 
 
 class Credentials(Protocol):
-    """Who we are at a registry. Thread-safe."""
+    """Logins for registries. Thread-safe."""
 
     def logins(self, registry: str, repository: str) -> Sequence[Login]:
-        """Return what may open the repository, the most fitting first; nothing for nobody.
+        """Return the logins that match a repository, the most specific first; none for anonymous access.
 
         Raises:
-            GKMError: they cannot be had.
+            GKMError: the credentials cannot be read.
         """
 
 
 class AnonymousCredentials:
-    """Nobody, anywhere."""
+    """No login for any registry."""
 
     def logins(self, registry: str, repository: str) -> Sequence[Login]:  # noqa: ARG002 -- the Protocol's names
-        """Return nothing."""
+        """Return no login."""
         return ()
 
 
 @dataclass(frozen=True, slots=True)
 class AuthSecret:
-    """The value of an Authorization header, good until `expires` (time.monotonic())."""
+    """The value of an Authorization header, valid until `expires` (time.monotonic())."""
 
     value: str = field(repr=False)
     expires: float
@@ -88,9 +88,9 @@ class _Token(Struct):
 
 
 class Authorizer:
-    """Answers challenges of one registry for one set of credentials, and remembers the answers by scope. Thread-safe.
+    """Answers challenges of one registry with one set of credentials; caches the answers by scope. Thread-safe.
 
-    Whoever has other credentials needs an Authorizer of their own: what one tenant got must never serve another.
+    Other credentials need an Authorizer of their own: the token of one tenant must never serve another.
     """
 
     def __init__(self, transport: Transport, credentials: Credentials) -> None:
@@ -100,26 +100,26 @@ class Authorizer:
         self._lock = Lock()
 
     def cached(self, repository: str, actions: str) -> str:
-        """Return an Authorization value that is still good, or nothing."""
+        """Return an Authorization value that is still valid, or ""."""
         with self._lock:
             secret = self._secrets.get(_scope(repository, actions))
         return secret.value if secret and time.monotonic() < secret.expires else ""
 
     def cache(self, repository: str, actions: str, secret: AuthSecret) -> None:
-        """Keep an answer that the registry took."""
+        """Store an answer that the registry accepted."""
         with self._lock:
             if len(self._secrets) >= _MAX_TOKENS:
                 self._secrets.clear()
             self._secrets[_scope(repository, actions)] = secret
 
     def challenge_responses(self, header: str, repository: str, actions: str, deadline: float) -> Iterator[AuthSecret]:
-        """Yield what may answer a WWW-Authenticate header, one for each fitting login, made when its turn comes.
+        """Yield one possible answer to a WWW-Authenticate header for each matching login; each is made on demand.
 
-        As in Kubernetes, who has logins does not try to be nobody.
+        As in Kubernetes, a client with logins does not try anonymous access.
 
         Raises:
-            GKMError: NOT_ALLOWED when credentials are wanted elsewhere, REGISTRY_UNAVAILABLE, or UNAUTHORIZED for
-                credentials that cannot be had.
+            GKMError: NOT_ALLOWED when the token server is not configured, REGISTRY_UNAVAILABLE, or UNAUTHORIZED for
+                credentials that cannot be read.
         """
         challenge = Challenge.parse(header)
         if challenge is None:
@@ -133,20 +133,20 @@ class Authorizer:
                 yield secret
 
     def unauthorized(self, repository: str) -> GKMError:
-        """Return the error for a repository that nothing of ours opens."""
+        """Return the error for a repository that no login opens."""
         return GKMError(
             Reason.UNAUTHORIZED,
-            f"registry {self._transport.registry} does not let us use {repository}",
+            f"registry {self._transport.registry} denies access to {repository}",
             Remedy.LOG_IN,
             self._transport.registry,
         )
 
     def _token(self, challenge: Challenge, login: Login, scope: str, deadline: float) -> AuthSecret | None:
-        """Return a token for the scope; None when the login does not get one."""
+        """Return a token for the scope; None if the token server refuses the login."""
         if not self._transport.may_send_credentials(challenge.realm):
             raise GKMError(
                 Reason.NOT_ALLOWED,
-                f"registry {self._transport.registry} wants a token from {_display_host(challenge.realm)!r}, "
+                f"registry {self._transport.registry} demands a token from {_display_host(challenge.realm)!r}, "
                 "a host that is not configured for it",
                 Remedy.ADD_AUTH_HOST,
                 self._transport.registry,
@@ -160,7 +160,7 @@ class Authorizer:
 
 
 def _token_request(challenge: Challenge, login: Login, scope: str) -> HttpRequest:
-    """Return the request for a token of exactly this scope, whatever the challenge asked for."""
+    """Return the request for a token of exactly this scope, independent of the challenge."""
     query = {"scope": scope} | ({"service": challenge.service} if challenge.service is not None else {})
     if login.identity_token:
         form = query | {"grant_type": "refresh_token", "client_id": "gkm", "refresh_token": login.identity_token}
@@ -180,7 +180,7 @@ def _token_in(response: BaseHTTPResponse, deadline: float) -> AuthSecret | None:
 
 
 def _display_host(realm: str) -> str:
-    """Return the host of a realm for a message, without a user that it may name."""
+    """Return the host of a realm for a message, without a user name."""
     return realm.partition("//")[2].partition("/")[0].rpartition("@")[2][:100]
 
 

@@ -1,4 +1,4 @@
-"""A blob on its way: counted and hashed as it comes, and able to go on where it was interrupted."""
+"""A blob download: counts and hashes the received bytes, and resumes after an interruption."""
 
 import hashlib
 from collections.abc import Callable, Iterable
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class BlobDownload:
-    """What has come of a blob so far; what was written counts only once `check` has passed."""
+    """The received part of a blob; the written bytes are valid only after `verify`."""
 
     descriptor: Descriptor
     write: Callable[[bytes], object]
@@ -22,24 +22,24 @@ class BlobDownload:
     _hash: "_Hash" = field(default_factory=hashlib.sha256)
 
     def resume(self, parts: Iterable[bytes]) -> None:
-        """Take what an earlier process had written already; it is hashed like the rest."""
+        """Add the bytes that an earlier download wrote; they are hashed like new ones."""
         for part in parts:
             self._hash.update(part)
             self.received += len(part)
 
     def receive(self, part: bytes) -> None:
-        """Take the next bytes."""
+        """Hash and write the next bytes."""
         self._hash.update(part)
         self.received += len(part)
         self.write(part)
 
     @property
     def missing(self) -> int:
-        """Return how many bytes are still to come."""
+        """Return the number of bytes still to receive."""
         return self.descriptor.size - self.received
 
     def verify(self, name: str) -> None:
-        """Accept the blob.
+        """Check the size and the digest of the blob.
 
         Raises:
             GKMError: DIGEST_MISMATCH.
@@ -53,5 +53,5 @@ class BlobDownload:
 
 
 def wrong_blob(name: str, descriptor: Descriptor, what: str) -> GKMError:
-    """Return the error for a blob that is not what its manifest says."""
+    """Return the error for a blob that differs from its manifest's description."""
     return GKMError(Reason.DIGEST_MISMATCH, f"blob {descriptor.digest} of {name} is {what}")

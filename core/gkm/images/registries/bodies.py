@@ -1,4 +1,4 @@
-"""Reading bodies within bounds of size and time, whatever the headers promised."""
+"""Read response bodies within bounds of size and time, whatever the headers claim."""
 
 import time
 from collections.abc import Iterator
@@ -16,18 +16,20 @@ def read_chunks(response: BaseHTTPResponse, limit: int, deadline: float) -> Iter
     """Yield at most `limit` bytes of the body before `deadline` (time.monotonic()).
 
     Raises:
-        GKMError: REGISTRY_UNAVAILABLE when it breaks off or drips, TOO_LARGE when there is more.
+        GKMError: REGISTRY_UNAVAILABLE for a body that breaks off or is too slow; TOO_LARGE for a longer one;
+            UNSAFE_CONTENT for a Content-Encoding.
     """
     if response.headers.get("Content-Encoding", "identity") != "identity":
-        # We asked for identity; a body that inflates would hide its size (48 kB became 50 MB in a test).
+        # We requested identity; an inflating body would hide its size (48 kB became 50 MB in a test).
         raise GKMError(Reason.UNSAFE_CONTENT, "the registry answers with a Content-Encoding that was not asked for")
     seen = 0
     try:
-        # read1 and not read: read fills the buffer, and a drip would keep it there past every deadline.
+        # read1, because read fills its buffer and so could wait past every deadline on a drip.
         more = True
         while more:
             chunk = response.read1(min(CHUNK_BYTES, limit + 1 - seen))
-            # At its deadline a connection is shut down, which looks like the end of a body that has no stated length.
+            # The timer shuts the connection down at the deadline, which looks like the end of a body without a stated
+            # length.
             if time.monotonic() >= deadline:
                 raise GKMError(Reason.REGISTRY_UNAVAILABLE, "the registry sends too slowly")
             seen += len(chunk)
@@ -42,7 +44,7 @@ def read_chunks(response: BaseHTTPResponse, limit: int, deadline: float) -> Iter
 
 
 def read_body(response: BaseHTTPResponse, limit: int, deadline: float) -> bytes:
-    """Return the whole body, as `chunks` does; a joined list of chunks would hold it twice."""
+    """Return the whole body, as `read_chunks` does; joining a list of chunks would hold it twice."""
     body = BytesIO()
     for chunk in read_chunks(response, limit, deadline):
         body.write(chunk)

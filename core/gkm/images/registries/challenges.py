@@ -1,4 +1,4 @@
-"""What a registry asks for with a 401: the WWW-Authenticate header (RFC 9110, section 11), read within bounds."""
+"""Parse the WWW-Authenticate header of a 401 (RFC 9110, section 11), within bounds."""
 
 import re
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ _MAX_HEADER = 8 << 10
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """Basic, or a Bearer token that `realm` hands out for `service`; what scope it needs, we know ourselves."""
+    """A Basic challenge, or one for a Bearer token from `realm` for `service`. GKM determines the scope itself."""
 
     bearer: bool
     realm: str = ""
@@ -18,7 +18,7 @@ class Challenge:
 
     @classmethod
     def parse(cls, header: str) -> "Challenge | None":
-        """Return the challenge that is answered: Bearer where there is one, else Basic; None for anything else."""
+        """Return the Bearer challenge of a header, else the Basic one; None for any other scheme."""
         header = header[:_MAX_HEADER]
         found = {match[1].lower(): match for match in reversed(list(_SCHEME.finditer(header)))}
         if match := found.get("bearer"):

@@ -30,7 +30,7 @@ from gkm.api.remedies import Remedy
 from gkm.images.registries.host_rules import HostRules
 
 MAX_ADDRESSES = 16
-"""So many addresses of a name are tried: whoever owns it may list hundreds that never answer."""
+"""The number of addresses of a name that are tried: the owner of a name may list hundreds that never answer."""
 
 
 @dataclass(slots=True)
@@ -127,7 +127,7 @@ class _DeadlineConnection(HTTPConnection):
         raise failure
 
     def _resolved(self) -> list[str]:
-        """Return the addresses of the host, each once."""
+        """Return the addresses of the host without duplicates."""
         try:
             self.host.encode("idna")
             found = socket.getaddrinfo(self._dns_host, self.port, type=socket.SOCK_STREAM)
@@ -148,19 +148,19 @@ class _DeadlineTLSConnection(_DeadlineConnection, HTTPSConnection):
 
 
 class DeadlinePool(HTTPConnectionPool):
-    """urllib3's pool, of watched connections."""
+    """urllib3's pool, with connections that end at the deadline."""
 
     ConnectionCls = _DeadlineConnection
 
 
 class DeadlineTLSPool(HTTPSConnectionPool):
-    """The same over TLS."""
+    """The same pool over TLS."""
 
     ConnectionCls = _DeadlineTLSConnection
 
 
 def not_public(host_is: str) -> GKMError:
-    """Return the error for a host at an address that the configuration does not open, whichever it is."""
+    """Return the error for a host with a non-public address that the configuration does not open."""
     return GKMError(
         Reason.NOT_ALLOWED,
         f"{host_is} an address of this machine or of a private network, not of a public registry",

@@ -1,6 +1,6 @@
-"""Credentials as Kubernetes' image pull secrets hold them: .dockerconfigjson and .dockercfg, typed and bounded.
+"""Parse the contents of Kubernetes' image pull secrets, .dockerconfigjson and .dockercfg, typed and bounded.
 
-Entries are normalised as the kubelet's keyring does (pkg/credentialprovider/keyring.go); matching is in keyring.py.
+Entries are normalized as the kubelet does (pkg/credentialprovider/keyring.go); keyring.py matches them.
 """
 
 import base64
@@ -15,7 +15,7 @@ from gkm.api.errors import GKMError, Reason
 from gkm.images.registries.auth import Login
 
 MAX_CONFIG_BYTES = 1 << 20
-"""No Secret of Kubernetes is larger."""
+"""The largest Secret that Kubernetes stores."""
 MAX_ENTRIES = 1024
 MAX_SECRET_CHARACTERS = 64 << 10
 _MAX_SERVER = 1024
@@ -25,7 +25,7 @@ _API_PREFIXES = ("/v1/", "/v2/")
 
 @dataclass(frozen=True, slots=True)
 class AuthEntry:
-    """A login and the place that it is for: host[:port][/path], the host may have globs."""
+    """A login and the registry that it opens: host[:port][/path]; the host may contain `*`."""
 
     host: str
     port: str
@@ -34,13 +34,13 @@ class AuthEntry:
 
     @property
     def key(self) -> str:
-        """Return the place as one text, by which entries are ordered."""
+        """Return host, port and path as one text, the sort key of entries."""
         return f"{self.host}{':' if self.port else ''}{self.port}{self.path}"
 
 
 @dataclass(frozen=True, slots=True)
 class DockerConfig:
-    """One file or Secret: its logins, and the programs that know more (only the command line runs those)."""
+    """One file or Secret: its logins, and the credential helpers that only the command line runs."""
 
     entries: tuple[AuthEntry, ...] = ()
     store: str = ""
@@ -61,10 +61,10 @@ class _File(Struct, rename="camel"):
 
 
 def parse(raw: bytes, what: str = "the credentials") -> DockerConfig:
-    """Return what a .dockerconfigjson, a config.json or an old .dockercfg holds; `what` names it in messages.
+    """Parse a .dockerconfigjson, a config.json or an old .dockercfg; messages call it `what`.
 
     Raises:
-        GKMError: UNAUTHORIZED, naming the entry and nothing of what is secret.
+        GKMError: UNAUTHORIZED; the message names the entry and no secret.
     """
     if len(raw) > MAX_CONFIG_BYTES:
         raise _unreadable(what, f"it has more than {MAX_CONFIG_BYTES} bytes")
@@ -73,7 +73,7 @@ def parse(raw: bytes, what: str = "the credentials") -> DockerConfig:
         file = msgspec.json.decode(raw, type=_File)
         auths = _old_form(raw) if file.auths is None else file.auths
     except (msgspec.MsgspecError, json_limits.TooManyValues, UnicodeDecodeError, RecursionError) as error:
-        raise _unreadable(what, f"it is not as docker writes it: {str(error)[:200]}") from error
+        raise _unreadable(what, f"it is not in docker's format: {str(error)[:200]}") from error
     if len(auths) + len(file.cred_helpers) > MAX_ENTRIES:
         raise _unreadable(what, f"it has more than {MAX_ENTRIES} entries")
     entries = [_entry(server, value, what) for server, value in auths.items()]
@@ -81,7 +81,7 @@ def parse(raw: bytes, what: str = "the credentials") -> DockerConfig:
 
 
 def _old_form(raw: bytes) -> dict[str, _Entry]:
-    """Return the entries of a .dockercfg, which has them at its root; of a config.json without any, nothing."""
+    """Return the entries at the root of a .dockercfg; none of a config.json without entries."""
     entries = {}
     for server, value in msgspec.json.decode(raw, type=dict[str, Raw]).items():
         if ("." in server or ":" in server or server == "localhost") and bytes(value).lstrip().startswith(b"{"):
@@ -90,15 +90,15 @@ def _old_form(raw: bytes) -> dict[str, _Entry]:
 
 
 def _entry(server: str, value: _Entry, what: str) -> AuthEntry | None:
-    """Return the entry for a place; None for one that only says that a helper knows."""
+    """Return the entry for a server; None for one without a login, which a helper knows."""
     login = _login(server, value, what)
     return AuthEntry(*split_server(server), login) if login != Login() else None
 
 
 def split_server(server: str) -> tuple[str, str, str]:
-    """Return host, port and path of a place: without scheme, and without docker's /v1/ and /v2/.
+    """Return host, port and path of a server, without the scheme and docker's /v1/ and /v2/.
 
-    One registry has one name, as in gkm.images.reference: hosts are lower-case and 443 goes without saying.
+    Each registry has one name, as in gkm.images.reference: lower-case, without port 443.
     """
     rest = server[:_MAX_SERVER]
     for scheme in _SCHEMES:
@@ -118,12 +118,12 @@ def _login(server: str, value: _Entry, what: str) -> Login:
     if value.auth:
         user, password = _decoded(server, value.auth, what)
     if max(map(len, (user, password, value.identitytoken))) > MAX_SECRET_CHARACTERS:
-        raise _unreadable(what, f"what it holds for {server[:100]!r} is too long")
+        raise _unreadable(what, f"the entry of {server[:100]!r} is too long")
     return Login(user, password, value.identitytoken)
 
 
 def _decoded(server: str, auth: str, what: str) -> tuple[str, str]:
-    """Return user and password in base64, whose padding may be missing (the kubelet takes both)."""
+    """Return user and password from base64, whose padding may be missing (as the kubelet accepts)."""
     try:
         stripped = auth.rstrip("=\r\n")
         text = base64.b64decode(stripped + "=" * (-len(stripped) % 4), validate=True).decode()
@@ -132,8 +132,8 @@ def _decoded(server: str, auth: str, what: str) -> tuple[str, str]:
     user, colon, password = text.partition(":")
     if not colon:
         raise _unreadable(what, f"auth of {server[:100]!r} is not base64 of user:password")
-    return user, password.strip("\x00")  # some versions of docker padded with NULs
+    return user, password.strip("\x00")  # some versions of docker padded passwords with NULs
 
 
-def _unreadable(what: str, why: str) -> GKMError:
-    return GKMError(Reason.UNAUTHORIZED, f"{what} cannot be used: {why}", "log in again, or make the Secret again")
+def _unreadable(what: str, detail: str) -> GKMError:
+    return GKMError(Reason.UNAUTHORIZED, f"{what} cannot be used: {detail}", "log in again, or make the Secret again")

@@ -1,8 +1,8 @@
-"""Which hosts may lie at an address that is not public: those that the configuration names, and no others. Pure.
+"""The hosts that may have a non-public address: only those that the configuration names. Pure.
 
-Users name registries, and registries name further hosts by redirects. Without this rule the control plane would connect
-to any address of its own network that somebody names. A host counts with its port: a registry that is named opens no
-other port of its machine.
+Users name registries, and registries name further hosts in redirects. Without this rule the control plane would connect
+to any address of its own network that a user names. A rule applies to a host with its port: a configured registry opens
+no other port of its machine.
 """
 
 from collections.abc import Container, Iterable, Iterator
@@ -22,22 +22,23 @@ _GLOB = frozenset("*?[]")
 
 @dataclass(frozen=True, slots=True)
 class HostRules:
-    """What the configuration opens.
+    """The hosts that the configuration opens.
 
-    `local` may lie anywhere, on this machine too: the keys of `registries.hosts`, and `authHosts`. `private` may lie in
-    a private network: mirrors, and hosts that a glob of `registries.allow` names. A glob names a host when its part
-    before the first slash has no wildcard, or only `*.` before a domain of at least two labels: `*` names nobody.
+    `local` hosts may have any address, also on this machine: the keys of `registries.hosts`, and `authHosts`. `private`
+    hosts may have a private address: mirrors, and hosts that a glob of `registries.allow` names. A glob names a host if
+    its
+    part before the first slash has no wildcard, or only `*.` before a domain of two or more labels; `*` names no host.
     """
 
     local: frozenset[_Endpoint] = frozenset()
     private: frozenset[_Endpoint] = frozenset()
     domains: tuple[str, ...] = ()
     plain: frozenset[str] = frozenset()
-    """The keys of `registries.hosts` that speak http, whose port is another one where none is named."""
+    """The keys of `registries.hosts` that use http, whose default port differs."""
 
     @classmethod
     def of(cls, registries: Registries, registry: str = "") -> "HostRules":
-        """Return the rules for what is asked on behalf of `registry`, whose token servers may be asked too."""
+        """Return the rules for requests on behalf of `registry`, including its token servers."""
         own = registries.hosts.get(registry, RegistryHost())
         mirrors = [mirror for host in registries.hosts.values() for mirror in host.mirrors]
         allowed = [pattern.partition("/")[0] for pattern in registries.allow]
@@ -53,15 +54,15 @@ class HostRules:
         )
 
     def permit(self, host: str, port: int, address: str) -> bool:
-        """Return whether a connection for host and port may go to an address that the host was resolved to."""
+        """Return whether a connection for host and port may go to one of the host's resolved addresses."""
         return self._permit(host, port, address_ranges.kind(address))
 
     def permit_host(self, host: str, port: int) -> bool:
-        """Return whether host and port may be asked at all, as far as that is known without resolving the host."""
+        """Return whether host and port are permitted, as far as the name tells before it is resolved."""
         return self._permit(host, port, address_ranges.kind_of_host(host))
 
     def permit_registry(self, registry: str) -> bool:
-        """Return whether a registry may be asked, as far as that is known without resolving its name."""
+        """Return whether a registry is permitted, as far as its name tells before it is resolved."""
         found = next(_endpoints((registry,), self.plain), None)
         return found is None or self.permit_host(*found)
 
@@ -80,17 +81,17 @@ def _endpoints(names: Iterable[str], plain: Container[str]) -> Iterator[_Endpoin
         try:
             found = addresses.parse_address(f"{'http' if name in plain else 'https'}://{name}")
         except addresses.InvalidAddress:
-            continue  # no connection can be for it
+            continue  # no connection can use it
         yield found.host, found.port
 
 
 def _is_domain(host: str) -> bool:
-    """Return whether a glob is `*.` and a domain of two labels or more, which is no part of an address."""
+    """Return whether a glob is `*.` followed by a domain of two or more labels, which is no part of an address."""
     star, dot, domain = host.partition(".")
     labels = domain.partition(":")[0].split(".")
     return star == "*" and bool(dot) and not _GLOB & set(domain) and len(labels) > 1 and not labels[-1].isdigit()
 
 
 def _without_brackets(host: str) -> str:
-    """Return a host without the brackets of an IPv6 address, which are none of a glob."""
+    """Return a host without the brackets of an IPv6 address, which are no wildcard."""
     return host[1:].replace("]", "", 1) if host.startswith("[") else host

@@ -1,4 +1,4 @@
-"""The hosts behind references: which may be asked, in what order, with whose token."""
+"""The hosts behind a reference: which ones GKM may contact, in which order, and with which token."""
 
 import math
 import time
@@ -26,7 +26,7 @@ OK, UNAUTHORIZED, FORBIDDEN, NOT_FOUND, TOO_MANY_REQUESTS = 200, 401, 403, 404, 
 
 
 class RegistryHosts:
-    """Connections and tokens of every registry that the configuration allows. Thread-safe."""
+    """Connections to and tokens for all registries that the configuration allows. Thread-safe."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class RegistryHosts:
         self._end = math.inf
 
     def with_credentials(self, credentials: Credentials) -> "RegistryHosts":
-        """Return the same hosts for somebody else: connections are shared, credentials and tokens are not."""
+        """Return the same hosts for another tenant: connections are shared, credentials and tokens are not."""
         other = copy(self)
         other._credentials = credentials  # noqa: SLF001 -- a copy of this object
         other._authorizers = LRUCache(MAX_HOSTS)  # noqa: SLF001
@@ -60,7 +60,7 @@ class RegistryHosts:
         return min(self._end, time.monotonic() + self.limits.request + size / self.limits.min_rate)
 
     def sources(self, ref: Reference) -> list[str]:
-        """Return the hosts that may have it: the mirrors of its registry, then the registry itself.
+        """Return the hosts that may have the image: the mirrors of its registry, then the registry itself.
 
         Raises:
             GKMError: NOT_ALLOWED.
@@ -69,7 +69,7 @@ class RegistryHosts:
         return self._config.sources(ref.registry)
 
     def check_allowed(self, ref: Reference) -> None:
-        """Accept a reference whose registry the configuration allows, as far as its name tells; nothing is asked.
+        """Check that the configuration allows the registry of a reference, by its name only; sends no request.
 
         Raises:
             GKMError: NOT_ALLOWED.
@@ -89,14 +89,18 @@ class RegistryHosts:
         return f"{self._transport(host).base}/v2/{repository}/{rest}"
 
     def location(self, host: str, origin: str, location: str) -> str:
-        """Return where a host's Location header leads to from `origin`; raises as Transport.redirected does."""
+        """Return the address in a host's Location header, relative to `origin`; raises as resolve_redirect does."""
         return self._transport(host).resolve_redirect(origin, location)
 
     @contextmanager
     def send(
         self, host: str, repository: str, request: HttpRequest, actions: str, deadline: float
     ) -> Iterator[BaseHTTPResponse]:
-        """Send a request, with a token when one is asked for; raises as Transport.send and Authorizer.answer do."""
+        """Send a request, with a token if the registry demands one.
+
+        Raises:
+            GKMError: as Transport.send and Authorizer.challenge_responses; UNAUTHORIZED when no login is accepted.
+        """
         transport, authorizer = self._transport(host), self._authorizer(host)
         secret = authorizer.cached(repository, actions)
         with transport.send(replace(request, secret=secret), deadline) as response:
@@ -120,7 +124,7 @@ class RegistryHosts:
 
 
 def failure(ref: Reference, status: int, verb: str) -> GKMError:
-    """Return the error for an answer that is not the one that was hoped for; `verb` is what was tried."""
+    """Return the error for an unexpected response status; `verb` names the attempted operation ("read", "written")."""
     if status in (UNAUTHORIZED, FORBIDDEN):
         return GKMError(
             Reason.UNAUTHORIZED,

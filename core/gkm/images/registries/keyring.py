@@ -1,8 +1,8 @@
-"""Which credentials are for which repository: the kubelet's rules (pkg/credentialprovider/keyring.go).
+"""Match credentials with repositories by the kubelet's rules (pkg/credentialprovider/keyring.go).
 
-Host and repository must match: `*` stands for a part of one label, so `*.example.com` is neither `example.com` nor
-`a.b.example.com`; the port must be the same; the path is a prefix of the repository's. Entries are tried in reverse
-order of their text, which puts what is more specific first.
+Host and repository must match: `*` stands for a part of one label, so `*.example.com` matches neither `example.com` nor
+`a.b.example.com`. The port must be equal, and the path must be a prefix of the repository. Entries are tried in reverse
+order of their text, so that a more specific entry comes first.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,18 +12,18 @@ from gkm.images.registries.credentials import AuthEntry, DockerConfig, split_ser
 
 DOCKER_HUB = "docker.io"
 _DOCKER_HUB_KEY = "index.docker.io"
-"""What docker itself writes for Docker Hub: https://index.docker.io/v1/."""
+"""The key that docker writes for Docker Hub: https://index.docker.io/v1/."""
 
 
 class Keyring:
-    """The Credentials of some files or Secrets: all pull secrets of one namespace, in their order. Immutable."""
+    """The Credentials of several files or Secrets, such as all pull secrets of a namespace, in order. Immutable."""
 
     def __init__(self, configs: Iterable[DockerConfig]) -> None:
         found = [entry for config in configs for entry in config.entries]
         self._entries = sorted(found, key=lambda entry: entry.key, reverse=True)  # stable: Secrets keep their order
 
     def logins(self, registry: str, repository: str) -> Sequence[Login]:
-        """Return what fits a repository, the most specific first."""
+        """Return the logins for a repository, the most specific first."""
         host, port, _ = split_server(registry)
         fitting = [entry.login for entry in self._entries if _matches(entry, host, port, f"/{repository}")]
         if fitting or registry != DOCKER_HUB:
@@ -42,7 +42,7 @@ def _matches(entry: AuthEntry, host: str, port: str, path: str) -> bool:
 
 
 def _label_matches(label: str, pattern: str) -> bool:
-    """Return whether a label is like a pattern. Only `*` is a glob: to the kubelet `?` and `[` belong to no host."""
+    """Return whether a label matches a pattern. Only `*` is a wildcard: for the kubelet no host contains `?` or `[`."""
     first, *rest = pattern.split("*")
     if not rest:
         return label == pattern

@@ -1,4 +1,4 @@
-"""Kept connections to a registry and to where it redirects: one pool for each proxy that leads there."""
+"""The connection pools of a registry and its redirect targets: one pool for each proxy."""
 
 from threading import Lock
 from typing import Any
@@ -16,7 +16,7 @@ TIMED_OUT = "it did not answer in time"
 
 
 class ConnectionPools:
-    """The connections of one registry, which trusts `ca_file` or, without one, what the system trusts. Thread-safe."""
+    """The connections of one registry, verified with `ca_file` or the authorities of the system. Thread-safe."""
 
     def __init__(self, ca_file: str) -> None:
         self._ca_file = ca_file
@@ -24,10 +24,10 @@ class ConnectionPools:
         self._lock = Lock()
 
     def pool_for(self, address: Address) -> PoolManager:
-        """Return the connections for an address: a blob may lie where another proxy leads, or none.
+        """Return the connections for an address; a redirect may need another proxy, or none.
 
         Raises:
-            NoProxy: the environment's proxy is none.
+            InvalidProxy: the environment names an invalid proxy.
         """
         proxy = proxy_for(address)
         with self._lock:
@@ -51,12 +51,12 @@ class ConnectionPools:
 
 
 def remedy_of(error: HTTPError) -> str:
-    """Return what helps, nothing where time may."""
+    """Return the remedy for an error; "" where only a retry can help."""
     return Remedy.TRUST_OR_PLAIN_HTTP if isinstance(error, urllib3.exceptions.SSLError) else ""
 
 
 def describe_error(error: HTTPError) -> str:
-    """Return what went wrong, for people."""
+    """Return the cause of an error in plain words."""
     match error:
         case urllib3.exceptions.NameResolutionError():
             return "its name cannot be resolved"
@@ -64,12 +64,12 @@ def describe_error(error: HTTPError) -> str:
             return "its certificate is not trusted, or it does not speak TLS"
         case urllib3.exceptions.ProxyError():
             return "its proxy does not answer"
-        case urllib3.exceptions.NewConnectionError():  # a kind of ConnectTimeoutError, so it comes first
+        case urllib3.exceptions.NewConnectionError():  # a subclass of ConnectTimeoutError, so it comes first
             return "it refuses connections"
         case (
             urllib3.exceptions.ConnectTimeoutError()
             | urllib3.exceptions.ReadTimeoutError()
-            | urllib3.exceptions.ProtocolError(args=(_, TimeoutError()))  # while something was sent
+            | urllib3.exceptions.ProtocolError(args=(_, TimeoutError()))  # during a send
         ):
             return TIMED_OUT
     return "the connection broke"

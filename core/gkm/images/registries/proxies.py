@@ -1,6 +1,6 @@
-"""The proxies of the environment: HTTP_PROXY, HTTPS_PROXY and NO_PROXY as Go's programs read them, networks included.
+"""The proxies of the environment: HTTP_PROXY, HTTPS_PROXY and NO_PROXY with the meaning that Go programs give them.
 
-Everything else on a node is told about proxies in Go's words, so the same words must mean the same here.
+The other programs on a node are configured in Go's terms, including networks in NO_PROXY, so GKM follows them.
 """
 
 import base64
@@ -20,41 +20,41 @@ _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """A proxy; its password is never shown."""
+    """A proxy; its repr hides the password."""
 
     url: str
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
 
 class InvalidProxy(ValueError):
-    """What the environment names is no http proxy; the message does not repeat it, it may hold a password."""
+    """The environment names an invalid proxy. The message does not repeat the value, which may contain a password."""
 
 
 def proxy_for(address: Address) -> Proxy | None:
-    """Return the proxy that the environment names for an address, if any; this machine is never asked through one.
+    """Return the proxy that the environment names for an address, if any; never for this machine itself.
 
     Raises:
-        NoProxy: what it names is none.
+        InvalidProxy: the value is no http proxy.
     """
     named = _variable(f"{address.scheme}_proxy")
-    own = kind_of_host(address.host) is Kind.LOCAL
-    if not named or own or is_excluded(address.host, address.port, _variable("no_proxy")):
+    is_local = kind_of_host(address.host) is Kind.LOCAL
+    if not named or is_local or is_excluded(address.host, address.port, _variable("no_proxy")):
         return None
     try:
-        return _read(named if _SCHEME.match(named) else f"http://{named}")
+        return _parse(named if _SCHEME.match(named) else f"http://{named}")
     except ValueError:
-        # Not chained: Python's own messages repeat what they could not read, which may be a part of the password.
+        # Not chained, because Python's message quotes the invalid text, which may contain a part of the password.
         raise InvalidProxy(f"{address.scheme.upper()}_PROXY names no http proxy") from None
 
 
-def _read(url: str) -> Proxy:
+def _parse(url: str) -> Proxy:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("no http address")
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     port = parts.port or (443 if parts.scheme == "https" else 80)
     origin = f"{parts.scheme}://{host}:{port}"
-    parse_url(origin)  # urllib3 reads it too, and stricter
+    parse_url(origin)  # urllib3 parses it too, and more strictly
     if not parts.username:
         return Proxy(origin)
     login = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
@@ -66,11 +66,11 @@ def _variable(name: str) -> str:
 
 
 def is_excluded(host: str, port: int, no_proxy: str) -> bool:
-    """Return whether NO_PROXY excepts a host: by `*`, a name (with what lies below it), an address or a network."""
-    return any(_covers(entry.strip().lower(), host, port) for entry in no_proxy.split(",") if entry.strip())
+    """Return whether NO_PROXY excludes a host: by `*`, a name (with its subdomains), an address or a network."""
+    return any(_entry_matches(entry.strip().lower(), host, port) for entry in no_proxy.split(",") if entry.strip())
 
 
-def _covers(entry: str, host: str, port: int) -> bool:
+def _entry_matches(entry: str, host: str, port: int) -> bool:
     if entry == "*":
         return True
     if "/" in entry:

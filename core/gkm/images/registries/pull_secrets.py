@@ -1,7 +1,7 @@
-"""Credentials of a cache: the pull secrets that its object names, and those that the configuration names for a host.
+"""The credentials of a cache: the pull secrets that its object names, and those that the configuration names per host.
 
-A Secret is read when it is needed, by its name, and not kept: nobody of ours can list Secrets, and each namespace
-opens its own (deploy/samples/pull-secret.yaml). What is read is for that one cache.
+GKM reads a Secret by its name when a pull needs it and does not store it: its service accounts cannot list Secrets, and
+each namespace grants access to its own (deploy/samples/pull-secret.yaml). A Secret serves only the cache that names it.
 """
 
 import base64
@@ -19,36 +19,37 @@ from gkm.images.registries.credentials import DockerConfig
 from gkm.images.registries.keyring import Keyring
 
 KEYS = (".dockerconfigjson", ".dockercfg")
-"""Of the data of Secrets of type kubernetes.io/dockerconfigjson and kubernetes.io/dockercfg."""
+"""The data keys of Secrets of type kubernetes.io/dockerconfigjson and kubernetes.io/dockercfg."""
 
 
 class Secrets(Protocol):
     """Reads one Secret."""
 
     def data(self, namespace: str, name: str) -> dict[str, str]:
-        """Return what a Secret holds, in base64.
+        """Return the data of a Secret, in base64.
 
         Raises:
-            GKMError: UNAUTHORIZED when it is not there or not open to us, NODE_ERROR when nobody answers.
+            GKMError: UNAUTHORIZED for a missing or forbidden Secret, NODE_ERROR when the API server does not answer.
         """
 
 
 @dataclass(frozen=True)
 class PullSecrets:
-    """Finds the credentials of caches; `namespace` is GKM's own, where the configuration's Secrets are."""
+    """Finds the credentials of caches; `namespace` is GKM's own, which holds the configuration's Secrets."""
 
     secrets: Secrets
     registries: Registries
     namespace: str
 
     def credentials(self, image: str, namespace: str | None, names: Sequence[str]) -> Credentials | None:
-        """Return the credentials of a cache that names Secrets of its namespace (None: cluster-wide), its own first.
+        """Return the credentials of a cache, the Secrets `names` of its namespace first (None: a cluster-wide cache).
 
-        Of the configuration's Secrets only those of the image's registry and its mirrors are read: one that is missing
-        for another host is no matter of this cache. None where neither the cache nor the configuration names any.
+        Of the configuration's Secrets, only those for the image's registry and its mirrors are read, so that a missing
+        Secret of another host does not affect this cache. None if neither the cache nor the configuration names a
+        Secret.
 
         Raises:
-            GKMError: as Secrets.data and Reference.parse; UNAUTHORIZED for a Secret that holds no credentials.
+            GKMError: as Secrets.data and Reference.parse; UNAUTHORIZED for a Secret without credentials.
         """
         registry = Reference.parse(image).registry
         found = list(self._configs(registry, namespace, names))

@@ -1,4 +1,4 @@
-"""Storing in a registry: blobs in one piece each, then the manifest (distribution-spec 1.1, "Pushing")."""
+"""Store an image in a registry: each blob in one piece, then the manifest (distribution-spec 1.1, "Pushing")."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -15,7 +15,7 @@ from gkm.images.registries.retry_after import retry_delay
 from gkm.images.registries.transport import MAX_ATTEMPTS, RETRYABLE_STATUSES, HttpRequest
 
 MAX_RESPONSE_BYTES = 64 << 10
-"""Nothing of it is used; it is read so that the connection can be used again."""
+"""The response is unused; reading it makes the connection reusable."""
 _CREATED, _ACCEPTED = 201, 202
 _ACTIONS = "pull,push"
 
@@ -23,12 +23,12 @@ _ACTIONS = "pull,push"
 def image(
     registry: Registry, ref: Reference, packed: LocalImage, report: ProgressCallback = lambda _done, _of: None
 ) -> str:
-    """Store an image under a reference and return its digest; blobs that are there already are not sent.
+    """Store an image under a reference and return its digest; skip blobs that the repository has.
 
-    `report` is told what has been sent; that goes back when an upload broke off and is made again.
+    `report` receives the sent bytes and the total; the sent bytes decrease when an upload breaks off and restarts.
 
     Raises:
-        GKMError: UNAUTHORIZED, NOT_ALLOWED or REGISTRY_UNAVAILABLE; NODE_ERROR when a blob cannot be read here.
+        GKMError: UNAUTHORIZED, NOT_ALLOWED or REGISTRY_UNAVAILABLE; NODE_ERROR when a local blob cannot be read.
     """
     counter = ByteCounter(report, sum(blob.descriptor.size for blob in packed.blobs))
     for blob in packed.blobs:
@@ -52,7 +52,7 @@ def manifest(registry: Registry, ref: Reference, raw: bytes, media_type: str) ->
 
 
 def referrer(registry: Registry, ref: Reference, raw: bytes, media_type: str) -> bool:
-    """Store a manifest with a subject; return whether the registry says that it took note of it; raises as `image`."""
+    """Store a manifest with a subject; return whether the registry lists it as a referrer; raises as `image` does."""
     return "OCI-Subject" in _put(registry, ref, raw, media_type)
 
 
@@ -65,7 +65,7 @@ def _put(registry: Registry, ref: Reference, raw: bytes, media_type: str) -> Map
 
 
 def blob_exists(registry: Registry, ref: Reference, descriptor: Descriptor) -> bool:
-    """Return whether the repository holds a blob; raises as `image` does."""
+    """Return whether the repository has a blob; raises as `image` does."""
     hosts = registry.hosts
     hosts.check_allowed(ref)
     request = HttpRequest("HEAD", hosts.url(ref.registry, ref.repository, f"blobs/{descriptor.digest}"))
@@ -76,7 +76,7 @@ def blob_exists(registry: Registry, ref: Reference, descriptor: Descriptor) -> b
 
 
 class _CountedBody:
-    """The body of an upload; each try begins anew, and takes back what the one before it told."""
+    """The body of an upload; each attempt restarts, and subtracts the bytes that the failed one reported."""
 
     def __init__(self, blob: LocalBlob, on_sent: Callable[[int], None]) -> None:
         self._blob = blob
@@ -84,7 +84,7 @@ class _CountedBody:
         self._reported = 0
 
     def __call__(self) -> Iterator[bytes]:
-        """Yield the bytes in pieces that each go out within the time that a standstill may last."""
+        """Yield the bytes in pieces that are small enough to send within the stall timeout."""
         self._on_sent(-self._reported)
         self._reported = 0
         for part in _read(self._blob):
@@ -99,22 +99,22 @@ def _read(blob: LocalBlob) -> Iterator[bytes]:
     try:
         yield from blob.pieces()
     except OSError as error:
-        # As an OSError it would be taken for one of the connection, and tried again.
+        # The transport would take an OSError for a connection failure and retry.
         raise GKMError(Reason.NODE_ERROR, f"blob {blob.descriptor.digest} cannot be read: {error}") from error
 
 
 class _UploadDeferred(GKMError):
-    """The registry did not take an upload for now; `wish` is its Retry-After."""
+    """The registry does not accept an upload for now; `retry_after` is its header."""
 
     def __init__(self, cause: GKMError, retry_after: str) -> None:
-        super().__init__(cause.reason, cause.message, "try again later: what is stored already is not sent again")
+        super().__init__(cause.reason, cause.message, "try again later: stored blobs are not sent again")
         self.retry_after = retry_after
 
 
 def _store(registry: Registry, ref: Reference, blob: LocalBlob, on_sent: Callable[[int], None]) -> None:
-    """Store a blob; each try has a session of its own.
+    """Store a blob; each attempt opens its own upload session.
 
-    One that broke off cannot be begun again: distribution 3 answers 416, olareg breaks the connection.
+    A broken upload cannot restart in its session: distribution 3 answers 416, olareg breaks the connection.
     """
     registry.hosts.check_allowed(ref)
     deadline = registry.hosts.deadline(blob.descriptor.size)
@@ -135,14 +135,14 @@ def _store(registry: Registry, ref: Reference, blob: LocalBlob, on_sent: Callabl
 
 
 def _session(registry: Registry, ref: Reference, deadline: float) -> str:
-    """Return where an upload may be sent to; another host than the registry's gets no credentials there."""
+    """Return the upload address; a host other than the registry's receives no credentials."""
     uploads = registry.hosts.url(ref.registry, ref.repository, "blobs/uploads/")
     headers = _write(registry, ref, HttpRequest("POST", uploads, body=b""), deadline, _ACCEPTED)
     return registry.hosts.location(ref.registry, uploads, headers.get("Location", ""))
 
 
 def _upload(registry: Registry, ref: Reference, request: HttpRequest, deadline: float) -> None:
-    """Send a blob, once."""
+    """Send a blob once."""
     with registry.hosts.send(ref.registry, ref.repository, request, _ACTIONS, deadline) as response:
         if response.status in RETRYABLE_STATUSES:
             raise _UploadDeferred(failure(ref, response.status, "written"), response.headers.get("Retry-After", ""))
@@ -154,7 +154,7 @@ def _upload(registry: Registry, ref: Reference, request: HttpRequest, deadline: 
 def _write(
     registry: Registry, ref: Reference, request: HttpRequest, deadline: float, expected: int
 ) -> Mapping[str, str]:
-    """Send what stores something; return the headers of the answer."""
+    """Send a write request; return the headers of the response."""
     with registry.hosts.send(ref.registry, ref.repository, request, _ACTIONS, deadline) as response:
         if response.status != expected:
             raise failure(ref, response.status, "written")

@@ -1,4 +1,4 @@
-"""Registries, by the OCI distribution specification 1.1; every byte is checked before it is handed out."""
+"""Read from registries by the OCI distribution specification 1.1; verify every byte before handing it out."""
 
 import re
 import time
@@ -26,15 +26,15 @@ from gkm.images.registries.hosts import NOT_FOUND, OK, RegistryHosts, failure
 from gkm.images.registries.transport import HttpRequest, Limits
 
 MAX_RESUMES = 5
-"""How often a blob that broke off is taken up again; a try that brought bytes is not a failed one."""
+"""The number of resumes of a broken blob download; an attempt that received bytes is not a failure."""
 
 _PARTIAL = 206
 MAX_REFERRER_PAGES = 8
 MAX_REFERRER_BYTES = 1 << 20
 MAX_REFERRERS = 4_096
-"""Of all pages together. 64 of them are read (gkm.images.signatures.discovery)."""
+"""The sum over all pages. gkm.images.signatures.discovery reads 64 of them."""
 _NO_REFERRERS_API = frozenset({400, 405, 406, 501})
-"""What registries without the referrers API answer besides 404."""
+"""The statuses besides 404 of registries without the referrers API."""
 _NEXT_PAGE = re.compile(r'<[^<>?]{0,1024}\?([^<>]{1,1024})>\s*;\s*rel="?next"?')
 _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-[0-9]{1,18}/(?:[0-9]{1,18}|\*)")
 
@@ -51,9 +51,9 @@ class Registry:
         self.hosts = RegistryHosts(config, credentials, limits)
 
     def with_credentials(self, credentials: Credentials) -> "Registry":
-        """Return the same registries for somebody else: connections are shared, credentials and tokens are not.
+        """Return the same registries for another tenant: connections are shared, credentials and tokens are not.
 
-        It costs no request, but its tokens live as long as it does: keep one for each namespace that is at work.
+        It costs no request, but its tokens live only as long as the object: keep one for each active namespace.
         """
         other = copy(self)
         other.hosts = self.hosts.with_credentials(credentials)
@@ -66,20 +66,19 @@ class Registry:
         return other
 
     def resolve(self, ref: Reference) -> str:
-        """Return the digest that a reference names now: of the bytes, never of a header alone.
+        """Return the digest that a reference names now, computed from the bytes and never taken from a header alone.
 
         Raises:
             GKMError: NOT_FOUND, UNAUTHORIZED, NOT_ALLOWED, REGISTRY_UNAVAILABLE, DIGEST_MISMATCH.
         """
-        self.hosts.check_allowed(ref)  # a digest asks no registry, and is no way around the list of those allowed
+        self.hosts.check_allowed(ref)  # a digest needs no request, but the allow-list applies to it too
         return ref.digest or self.manifest(ref).digest
 
     def manifest(self, ref: Reference, limit: int = MAX_MANIFEST_BYTES) -> Manifest:
         """Return the manifest that a reference names; with a digest, exactly the bytes of that digest.
 
         Raises:
-            GKMError: as `resolve`; DIGEST_MISMATCH when the registry answers with other bytes; TOO_LARGE beyond
-                `limit` bytes.
+            GKMError: as `resolve`; DIGEST_MISMATCH when the registry sends other bytes; TOO_LARGE beyond `limit` bytes.
         """
         deadline = self.hosts.deadline()
         with self._read(
@@ -97,9 +96,9 @@ class Registry:
         return manifest
 
     def blob(self, ref: Reference, download: BlobDownload) -> None:
-        """Bring a blob, or the rest of one; what was written counts only when this returns.
+        """Download the rest of a blob; its written bytes are valid only when this function returns.
 
-        One that breaks off is taken up where it was, as long as each try brings some of it.
+        A download that breaks off resumes as long as each attempt receives bytes.
 
         Raises:
             GKMError: as `manifest`; DIGEST_MISMATCH for wrong bytes or a wrong length.
@@ -121,7 +120,7 @@ class Registry:
         download.verify(ref.name)
 
     def small_blob(self, ref: Reference, descriptor: Descriptor, limit: int) -> bytes:
-        """Return a blob that belongs in memory.
+        """Return the bytes of a small blob.
 
         Raises:
             GKMError: as `blob`; TOO_LARGE beyond `limit` bytes.
@@ -135,7 +134,7 @@ class Registry:
         return b"".join(parts)
 
     def referrers(self, ref: Reference) -> list[Descriptor]:
-        """Return what refers to a pinned image: from the referrers API, or its fallback tag where there is none.
+        """Return the referrers of a pinned image, from the referrers API or else from its fallback tag.
 
         Raises:
             GKMError: as `manifest`; TOO_LARGE beyond MAX_REFERRER_BYTES or MAX_REFERRERS.
@@ -158,7 +157,7 @@ class Registry:
                     raise _too_many_referrers(ref) from None
                 if found or error.reason not in (Reason.NOT_FOUND, Reason.METADATA_INVALID):
                     raise
-                return self._fallback_referrers(ref)  # also where something else than the API answers
+                return self._fallback_referrers(ref)  # also where another service answers in place of the API
             if following is None:
                 break
             path = f"referrers/{ref.target}?{following[1]}"
@@ -179,19 +178,19 @@ class Registry:
         return found
 
     def _download_rest(self, ref: Reference, download: BlobDownload) -> None:
-        """Bring what is missing of a blob, as far as one answer goes."""
+        """Receive the missing bytes of a blob from one response."""
         deadline = self.hosts.deadline(download.missing)
         headers = {"Range": f"bytes={download.received}-"} if download.received else {}
         with self._read(ref, f"blobs/{download.descriptor.digest}", headers, deadline) as response:
             before = download.received
             known = before if response.status == OK else 0
             if response.status == _PARTIAL and _start(response) != download.received:
-                raise wrong_blob(ref.name, download.descriptor, "answered with another part of it than was asked for")
+                raise wrong_blob(ref.name, download.descriptor, "answered with another part than the requested one")
             try:
                 begun = time.monotonic()
                 for part in read_chunks(response, known + download.missing, deadline):
                     self._check_rate(time.monotonic() - begun, download.received - before)
-                    # A registry that knows no ranges sends it from the start: pass over what is here.
+                    # A registry without range support sends the blob from its start: skip the bytes that we have.
                     known, fresh = max(0, known - len(part)), part[known:]
                     if fresh:
                         download.receive(fresh)
@@ -201,7 +200,7 @@ class Registry:
                 raise
 
     def _check_rate(self, seconds: float, count: int) -> None:
-        """End a blob that drips long before the deadline of its whole size, which may be days.
+        """End a slow blob long before the deadline of its whole size, which may be days.
 
         Raises:
             GKMError: REGISTRY_UNAVAILABLE.
@@ -211,7 +210,7 @@ class Registry:
 
     @contextmanager
     def _read(self, ref: Reference, path: str, headers: dict[str, str], deadline: float) -> Iterator[BaseHTTPResponse]:
-        """Give the answer of the first source that has it. The last one is the registry: its failure is the failure."""
+        """Yield the response of the first source that has the object; only the registry's own failure counts."""
         for source in self.hosts.sources(ref):
             last = source == ref.registry
             with ExitStack() as stack:
@@ -227,15 +226,15 @@ class Registry:
                     yield response
                     return
                 missing = path.startswith("referrers/") and response.status in _NO_REFERRERS_API
-                answered = failure(ref, NOT_FOUND if missing else response.status, "read")
+                error = failure(ref, NOT_FOUND if missing else response.status, "read")
             if last:
-                raise answered
+                raise error
 
 
 def _too_many_referrers(ref: Reference) -> GKMError:
     return GKMError(
         Reason.TOO_LARGE,
-        f"the list of what is attached to {ref} has more than the {MAX_REFERRER_BYTES} bytes "
+        f"the list of artifacts attached to {ref} has more than the {MAX_REFERRER_BYTES} bytes "
         f"or {MAX_REFERRERS} artifacts that are read",
         "delete artifacts that are attached to the image and not needed",
     )

@@ -1,7 +1,7 @@
-"""HTTP to one registry host: bounded in time and bytes, redirects and credentials by rule, messages without bodies.
+"""HTTP to one registry host, bounded in time and bytes; redirects and credentials follow rules; errors quote no body.
 
-Whatever keeps a host from being reached has one message: a user who names hosts must not learn by it which of their
-ports is open, or what listens there. The cause is in the log, and in the error's `detail` for the command line.
+Every failure to reach a host has the same message, so that a user who names hosts does not learn which of their ports
+are open or what listens there. The cause is in the log, and in the error's `detail` for the command line.
 """
 
 import logging
@@ -33,14 +33,14 @@ MAX_REDIRECTS = 3
 RETRYABLE_STATUSES = frozenset({429, 500, 502, 503, 504})
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _REDIRECTS_WITH_BODY = frozenset({307, 308})
-"""The others turn what stores something into a GET, which no registry can mean."""
+"""The other redirects turn a write into a GET, which no registry can intend."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long a registry may take, in seconds, and how slowly it may send, in bytes a second.
+    """The seconds that a registry may take, and the least bytes a second that it must send.
 
-    `request` bounds a whole answer; a blob gets `min_rate` on top, because a drip would hold a worker for days.
+    `request` bounds a whole exchange; a blob gets its size divided by `min_rate` in addition.
     """
 
     connect: float = 5.0
@@ -51,9 +51,9 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """One request; `url` is absolute, `secret` the Authorization value that only the registry's own host may see.
+    """One request; `url` is absolute. Only the registry's own host receives `secret`, the Authorization value.
 
-    A `body` that is made anew for each of at most `tries` tries needs a Content-Length among the headers.
+    A callable `body` produces the bytes anew for each of at most `attempts` attempts; it needs a Content-Length header.
     """
 
     method: str
@@ -65,13 +65,13 @@ class HttpRequest:
 
 
 class Transport:
-    """Sends requests for one registry host. Thread-safe: urllib3's pools are."""
+    """Sends requests for one registry host. Thread-safe, as urllib3's pools are."""
 
     def __init__(self, registries: Registries, registry: str, limits: Limits) -> None:
         self.registry = registry
         self.limits = limits
         self.host = registries.hosts.get(registry, RegistryHost())
-        self._base = self._own_address()
+        self._base = self._base_address()
         self._rules = HostRules.of(registries, registry)
         self._secret_origins = {self._base.origin, *self._auth_origins(registries)}
         if not self._rules.permit_host(self._base.host, self._base.port):
@@ -83,82 +83,81 @@ class Transport:
     @property
     def base(self) -> str:
         """Return the root of the registry's API."""
-        # docker.io is the name of an index; its registry answers elsewhere.
+        # docker.io names an index; its registry has another host
         host = "registry-1.docker.io" if self.registry == "docker.io" else self.registry
         return f"{'http' if self.host.plain_http else 'https'}://{host}"
 
-    def _own_address(self) -> Address:
+    def _base_address(self) -> Address:
         try:
             return addresses.parse_address(self.base)
         except addresses.InvalidAddress as error:
-            raise GKMError(
-                Reason.INVALID_REFERENCE, f"{self.registry} cannot be a registry: it is no address"
-            ) from error
+            raise GKMError(Reason.INVALID_REFERENCE, f"{self.registry} is not a valid registry address") from error
 
     @contextmanager
     def send(self, request: HttpRequest, deadline: float) -> Iterator[BaseHTTPResponse]:
-        """Give the answer with its body unread; 429 and 5xx are tried again within the deadline.
+        """Yield the response with its body unread; 429 and 5xx are retried within the deadline.
 
-        `deadline` is a value of time.monotonic(): everything ends there, what is done with the body included. What
-        was not read of the body when the block ends costs the connection.
+        The whole exchange, including the caller's reading of the body, ends at `deadline` (time.monotonic()). If the
+        block
+        leaves a part of the body unread, the connection is closed.
 
         Raises:
-            GKMError: REGISTRY_UNAVAILABLE, or NOT_ALLOWED for a redirect that must not be followed.
+            GKMError: REGISTRY_UNAVAILABLE, or NOT_ALLOWED for a forbidden redirect.
         """
         with open_exchange(deadline, rules=self._rules, stall=self.limits.stall) as exchange:
             response = self._send_with_retries(request, exchange)
             try:
                 yield response
             finally:
-                # A connection with unread bytes must not go back to the pool.
+                # The pool must not reuse a connection with unread bytes.
                 response.release_conn() if response.closed else response.close()
 
     def may_send_credentials(self, url: str) -> bool:
-        """Return whether credentials of this registry may go to `url`: its own server, or one that is configured."""
+        """Return whether this registry's credentials may go to `url`: only to its own server or a configured one."""
         try:
             return addresses.parse_address(url).origin in self._secret_origins
         except addresses.InvalidAddress:
             return False
 
     def resolve_redirect(self, origin: str, location: str) -> str:
-        """Return where a Location header leads to.
+        """Return the address in a Location header.
 
         Raises:
-            GKMError: NOT_ALLOWED for a place that must not be gone to, REGISTRY_UNAVAILABLE when it is none.
+            GKMError: NOT_ALLOWED for a forbidden address, REGISTRY_UNAVAILABLE for an invalid one.
         """
-        here = addresses.parse_address(origin)
+        source = addresses.parse_address(origin)
         if not location:
-            raise self.unavailable("it sends us on without saying where")
+            raise self.unavailable("it redirects without an address")
         try:
-            there = addresses.parse_address(location, origin)
+            target = addresses.parse_address(location, origin)
         except addresses.NotHttpAddress as error:
             raise GKMError(
-                Reason.NOT_ALLOWED, f"{self.registry} redirects to {str(error)!r}, something that is no http address"
+                Reason.NOT_ALLOWED, f"{self.registry} redirects to {str(error)!r}, which is no http address"
             ) from error
         except addresses.InvalidAddress as error:
-            raise self.unavailable("it sent an address that is none") from error
-        if here.scheme == "https" and there.scheme != "https":
-            raise GKMError(Reason.NOT_ALLOWED, f"{self.registry} redirects from https to {there.scheme}")
-        local = kind_of_host(there.host) is Kind.LOCAL
-        if there.origin != here.origin and (local or not self._rules.permit_host(there.host, there.port)):
+            raise self.unavailable("it sent an invalid address") from error
+        if source.scheme == "https" and target.scheme != "https":
+            raise GKMError(Reason.NOT_ALLOWED, f"{self.registry} redirects from https to {target.scheme}")
+        local = kind_of_host(target.host) is Kind.LOCAL
+        if target.origin != source.origin and (local or not self._rules.permit_host(target.host, target.port)):
             raise GKMError(
                 Reason.NOT_ALLOWED,
-                f"{self.registry} redirects to {there.host[:100]}, an address that no registry has",
+                f"{self.registry} redirects to {target.host[:100]}, an address that no registry may have",
             )
-        return there.url
+        return target.url
 
-    def unavailable(self, why: str, hint: str = "") -> GKMError:
-        """Return the error for a registry that does not answer as it should."""
-        what = f"registry {self.registry} is not available: {why}"
+    def unavailable(self, detail: str, hint: str = "") -> GKMError:
+        """Return the error for a registry that gives an unexpected answer."""
+        what = f"registry {self.registry} is not available: {detail}"
         return GKMError(Reason.REGISTRY_UNAVAILABLE, what, hint, self.registry)
 
     def unreachable(self, detail: str, hint: str = "") -> GKMError:
-        """Return the error for a registry that could not be reached, and log why."""
+        """Return the error for a registry that does not answer at all, and log the cause."""
         _LOG.info("registry not reached", extra=fields(registry=self.registry, why=detail))
         return unreachable(self.registry, detail, hint)
 
     def _auth_origins(self, registries: Registries) -> Iterator[tuple[str, str, int]]:
-        """Yield the servers beside the registry's own that hand out tokens for it; over http only if that is said."""
+        """Yield the token servers beside the registry itself; one is plain http only if the configuration states it."""
         if self.registry == "docker.io":
             yield "https", "auth.docker.io", 443
         for host in self.host.auth_hosts:
@@ -198,20 +197,20 @@ class Transport:
             response.close()
             url = self.resolve_redirect(url, response.headers.get("Location", ""))
             if not reading and not self.may_send_credentials(url):
-                # A token request carries its secret in the body, and nobody but the registry asked for an upload.
-                there = addresses.parse_address(url).host[:100]
-                raise GKMError(Reason.NOT_ALLOWED, f"{self.registry} redirects what it is sent to {there}")
+                # The body of a token request carries a secret, and only the registry itself may receive an upload.
+                host = addresses.parse_address(url).host[:100]
+                raise GKMError(Reason.NOT_ALLOWED, f"{self.registry} redirects an upload to {host}")
         raise self.unavailable(f"it redirected more than {MAX_REDIRECTS} times")
 
     def _send_once(self, request: HttpRequest, url: str, exchange: Exchange) -> BaseHTTPResponse:
-        """Send the request once, to `url`, and return what it brings."""
+        """Send the request once, to `url`, and return the response."""
         remaining = exchange.deadline - time.monotonic()
         if remaining <= 0:
             raise self.unreachable(TIMED_OUT)
         headers = dict(request.headers)
         if request.secret and self.may_send_credentials(url):
             headers["Authorization"] = request.secret
-        # A registry that was sent a blob reads it again before it answers.
+        # A registry reads an uploaded blob again before it answers.
         silence = self.limits.request if request.body is not None else self.limits.stall
         return self._pool(url).request(
             request.method,
@@ -231,15 +230,15 @@ class Transport:
         try:
             return self._pools.pool_for(addresses.parse_address(url))
         except addresses.InvalidAddress as error:
-            raise self.unavailable("it sent an address that is none") from error
+            raise self.unavailable("it sent an invalid address") from error
         except InvalidProxy as error:
             raise self.unreachable(f"the environment's proxy cannot be used: {error}") from error
 
 
 def unreachable(registry: str, detail: str = "", hint: str = "") -> GKMError:
-    """Return the error for a registry that could not be reached.
+    """Return the error for a registry that does not answer.
 
-    Its message is the same for every `detail`, which goes to the log and to the command line with its `hint`.
+    The message is the same for every `detail`; the log and the command line show `detail` and its `hint`.
     """
     message = f"registry {registry} could not be reached"
     return GKMError(

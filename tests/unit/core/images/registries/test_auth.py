@@ -67,7 +67,7 @@ def test_a_login_that_gets_a_token_without_rights_is_not_the_last_word() -> None
 @pytest.mark.parametrize("bearer", [True, False])
 def test_credentials_that_open_nothing_are_an_error_that_names_no_secret(bearer: bool) -> None:  # noqa: FBT001
     with private(Auth("robot", SECRET, bearer=bearer)) as registry:
-        with pytest.raises(GKMError, match="does not let us use team/x") as caught:
+        with pytest.raises(GKMError, match="denies access to team/x") as caught:
             client(as_user(registry, "robot", "wr0ng"), registry).resolve(image_of(registry))
         assert caught.value.reason is Reason.UNAUTHORIZED
         assert "wr0ng" not in str(caught.value)
