@@ -57,7 +57,7 @@ def test_what_only_some_work_needs_is_named_as_well(bare: Path, tmp_path: Path) 
     """gkm-operator loads the client of Kubernetes only when it serves: half an extra is not enough either."""
     modules = tmp_path / "modules"
     modules.mkdir()
-    for name in ("msgspec", "yaml", "pydantic_core", "urllib3"):
+    for name in ("msgspec", "yaml", "urllib3"):
         found = importlib.util.find_spec(name)
         assert found is not None
         assert found.submodule_search_locations is not None

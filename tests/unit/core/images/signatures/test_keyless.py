@@ -152,7 +152,7 @@ from gkm.images.signatures.verify import Verifier
 registry = Registry(Registries(hosts={{{site.real.host!r}: RegistryHost(plain_http=True)}}))
 verifier = Verifier(Verification(policies=[Policy(keys=[{key.public_pem.decode()!r}])]))
 answer = verifier.verify(registry, Reference.parse({str(site.ref)!r}), None)
-print(answer.verified, sorted({{'sigstore', 'pydantic', 'pydantic_core', 'requests'}} & set(sys.modules)))
+print(answer.verified, sorted({{'sigstore', 'pydantic', 'pydantic_core', 're2', 'requests'}} & set(sys.modules)))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "True []"

@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from gkm.api.errors import GKMError
 from gkm.images.signing import keys
 from gkm.images.signing.keys import PrivateKey, WrongPassword
-from images_signers import KINDS, PASSWORD
+from support.images.signers import KINDS, PASSWORD
 from nacl.secret import SecretBox
 
 SALT, NONCE = b"s" * 32, b"n" * 24
