@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
-import yaml
 from gkm.api import config, documents
 from gkm.api.config import Config, ConfigInvalid
 from gkm.api.errors import GKMError
@@ -53,8 +52,8 @@ def check(path: str) -> Checked:
 def _unpacked(text: bytes, where: str) -> str | bytes:
     """Return the configuration in a ConfigMap; a text that is none is returned as it is."""
     try:
-        document = documents.decode(text, dict[str, object])
-    except (msgspec.ValidationError, yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError):
+        document = documents.decode(text, dict[str, object], aliases=True)
+    except (msgspec.ValidationError, documents.InvalidYAML):
         return text  # who parses it as a configuration says why
     if document.get("kind") != "ConfigMap":
         return text

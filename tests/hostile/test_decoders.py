@@ -25,6 +25,7 @@ DECODES = {
     "json.load",
     "json.loads",
     "documents.decode",
+    "documents.decode_all",
     "yaml.load",
     "yaml.load_all",
     "yaml.safe_load",

@@ -4,10 +4,8 @@ import base64
 from collections.abc import Iterator
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
-from typing import Any
 
 import msgspec
-import yaml
 from gkm.api import documents
 from gkm.api.caches import Cache, GKMCache
 from gkm.api.meta import API_VERSION, ObjectMeta
@@ -22,15 +20,6 @@ MAX_DOCUMENTS = 1000
 
 class BadManifest(ValueError):
     """A manifest that cannot be used; the message says which document and why."""
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML without aliases: a few lines of them can stand for gigabytes."""
-
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:  # noqa: ANN401 -- as yaml has it
-        if self.check_event(yaml.AliasEvent):
-            raise BadManifest("aliases are not used in manifests")
-        return super().compose_node(parent, index)
 
 
 class _SecretData(Struct, rename="camel"):
@@ -66,19 +55,14 @@ def manifests_in(text: bytes) -> Manifests:
 
 
 def _documents(text: bytes) -> Iterator[object]:
-    count = 0
     try:
-        documents.check(text)
-        for document in yaml.load_all(text, Loader=_Loader):
-            if document is not None:
-                count += 1
-                yield document
-            if count > MAX_DOCUMENTS:
+        found = (document for document in documents.decode_all(text) if document is not None)
+        for number, document in enumerate(found, 1):
+            if number > MAX_DOCUMENTS:
                 raise BadManifest(f"more than {MAX_DOCUMENTS} documents")
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        if isinstance(error, BadManifest):
-            raise
-        raise BadManifest(f"not YAML: {' '.join(str(error).split())[:300]}") from error
+            yield document
+    except documents.InvalidYAML as error:
+        raise BadManifest(f"not YAML: {error}") from error
 
 
 def _wanted(document: object, number: int) -> WantedCache:

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import msgspec
-import yaml
 from gkm.api import documents
 from gkm.api.meta import API_VERSION
 
@@ -77,8 +76,8 @@ def _documents(text: bytes) -> Iterator[tuple[str, object]]:
     for number, part in enumerate(texts, 1):
         where = f"document {number}" if len(texts) > 1 else ""
         try:
-            value = documents.decode(part, object, MAX_VALUES)
-        except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError, TypeError) as error:
+            value = documents.decode(part, object, MAX_VALUES, aliases=True)
+        except documents.InvalidYAML as error:
             at = f"{where} is" if where else "it is"
             raise ObjectsUnreadable(f"{at} neither YAML nor JSON: {_short(error)}") from error
         _bounded(value)

@@ -3,7 +3,6 @@
 from typing import Annotated, TypeVar
 
 import msgspec
-import yaml
 from msgspec import Meta, Struct, field
 
 from gkm.api import documents
@@ -123,8 +122,8 @@ def parse_verification(text: str | bytes, where: str = "verification") -> Verifi
 
 def _read(text: str | bytes, kind: type[T], what: str) -> T:
     try:
-        return documents.decode(text, kind)
+        return documents.decode(text, kind, aliases=True)
     except msgspec.ValidationError as error:
         raise ConfigInvalid(f"{what}: {explained(error, kind)}") from error
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise ConfigInvalid(f"{what}: it is not YAML: {' '.join(str(error).split())}") from error
+    except documents.InvalidYAML as error:
+        raise ConfigInvalid(f"{what}: it is not YAML: {error}") from error

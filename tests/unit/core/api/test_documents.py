@@ -1,9 +1,9 @@
-"""YAML of people: as many values and levels as they write, and no more."""
+"""The YAML loader: bounded values and levels, no aliases or merge keys, unique keys, booleans of YAML 1.2."""
 
 import pytest
 from gkm.api import config, documents
 from gkm.api.config import ConfigInvalid
-from gkm.api.documents import MAX_DEPTH, MAX_VALUES
+from gkm.api.documents import MAX_DEPTH, MAX_VALUES, InvalidYAML
 
 
 @pytest.mark.parametrize("opening", ["[", "- ", "? ", "{a: "])
@@ -21,3 +21,47 @@ def test_as_many_values_and_levels_as_may_be_are_read() -> None:
 
 def test_brackets_in_texts_are_no_levels() -> None:
     assert documents.decode("a: '" + "[" * 1000 + "'", dict[str, str]) == {"a": "[" * 1000}
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("a: &a [x]\nb: *a", "aliases"),
+        ("a: {<<: {b: c}}", "merge keys"),
+        ("a: 1\nb: {c: 1, d: 2, c: 3}", "line 2.*'c' twice"),
+        ("a: 1\n---\nb: 2", "2 documents"),
+        ("!!bool maybe", "maybe"),
+        ('!!int ""', "index"),
+        ("!!timestamp x", "group"),
+        ("? [a]\n: b", "unhashable"),
+        ("[", "expected"),
+        (b"\xff\xfe\x00", "."),
+    ],
+)
+def test_a_text_that_is_ambiguous_or_invalid_is_refused_in_one_line(text: str | bytes, problem: str) -> None:
+    with pytest.raises(InvalidYAML, match=problem) as caught:
+        documents.decode(text, object)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_caller_can_allow_aliases_which_share_one_value() -> None:
+    assert documents.decode("a: &a [x]\nb: *a", object, aliases=True) == {"a": ["x"], "b": ["x"]}
+
+
+def test_the_merge_key_as_quoted_text_is_text() -> None:
+    assert documents.decode("'<<': '<<'", object) == {"<<": "<<"}
+
+
+def test_on_off_yes_and_no_are_strings() -> None:
+    text = "[on, off, yes, no, Yes, true, False]"
+    assert documents.decode(text, object) == ["on", "off", "yes", "no", "Yes", True, False]
+
+
+def test_documents_come_in_order_and_their_values_count_together() -> None:
+    assert list(documents.decode_all("a\n---\n---\nb")) == ["a", None, "b"]
+    with pytest.raises(InvalidYAML, match="values"):
+        list(documents.decode_all("---\n" * (MAX_VALUES + 1)))
+
+
+def test_an_empty_text_is_null() -> None:
+    assert documents.decode("", object) is None
