@@ -1,6 +1,7 @@
 """Reading one Secret by its name, where somebody has opened it to us."""
 
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from pathlib import Path
 
 from msgspec import Struct, field
@@ -60,7 +61,7 @@ class KubeSecrets:
 class StaticSecrets:
     """Secrets that are at hand without Kubernetes: {(namespace, name): data}."""
 
-    secrets: dict[tuple[str, str], dict[str, str]]
+    secrets: dict[tuple[str, str], dict[str, str]] = dataclass_field(repr=False)
 
     def data(self, namespace: str, name: str) -> dict[str, str]:
         """Return what a Secret holds, in base64; raises GKMError (UNAUTHORIZED) for one that is not there."""
