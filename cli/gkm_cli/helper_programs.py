@@ -3,17 +3,12 @@
 Protocol: the server goes in on standard input, JSON comes out (docker/docker-credential-helpers).
 """
 
-import os
 import re
-import selectors
 import shutil
-import subprocess
-import time
-from contextlib import suppress
-from typing import IO
 
 import msgspec
 from gkm.api.errors import GKMError, Reason
+from gkm.hoststate.bounded_command import BoundedCommand, RunFailed
 from gkm.images.registries.auth import Login
 from msgspec import Struct
 
@@ -41,8 +36,13 @@ def get_login(name: str, server: str, seconds: float = TIMEOUT_SECONDS) -> Login
     program = shutil.which(f"docker-credential-{name}")
     if program is None:
         raise _failed(name, "it is not installed")
-    code, output = _run(program, server, name, seconds)
-    return login_in(name, code, output)
+    # In the session of the person's terminal, where a helper may ask for a password.
+    command = BoundedCommand([program, "get"], seconds, MAX_ANSWER_BYTES, own_session=False)
+    try:
+        result = command.run(server.encode())
+    except RunFailed as error:
+        raise _failed(name, f"it {error}") from error
+    return login_in(name, result.code, result.output)
 
 
 def login_in(name: str, code: int, output: bytes) -> Login | None:
@@ -70,40 +70,6 @@ def _login(name: str, output: bytes) -> Login | None:
     if answer.username == IDENTITY_TOKEN_USER:
         return Login(identity_token=answer.secret)
     return Login(answer.username, answer.secret)
-
-
-def _run(program: str, server: str, name: str, seconds: float) -> tuple[int, bytes]:
-    """Return exit code and standard output of the helper."""
-    deadline = time.monotonic() + seconds
-    with subprocess.Popen(  # noqa: S603 -- the person's own configuration names it, and its name was checked
-        [program, "get"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    ) as process:
-        try:
-            assert process.stdin is not None and process.stdout is not None  # noqa: PT018, S101 -- they are pipes
-            with suppress(BrokenPipeError):
-                process.stdin.write(server.encode())
-                process.stdin.close()
-            output = _output(process.stdout, deadline, name)
-            return process.wait(max(0.0, deadline - time.monotonic())), output
-        except subprocess.TimeoutExpired:
-            raise _failed(name, "it does not end") from None
-        finally:
-            process.kill()
-
-
-def _output(pipe: IO[bytes], deadline: float, name: str) -> bytes:
-    """Return everything up to the end of a pipe, which something that the helper started may keep open for ever."""
-    parts = b""
-    with selectors.DefaultSelector() as selector:
-        selector.register(pipe, selectors.EVENT_READ)
-        while selector.select(max(0.0, deadline - time.monotonic())):
-            part = os.read(pipe.fileno(), MAX_ANSWER_BYTES)
-            if not part:
-                return parts
-            parts += part
-            if len(parts) > MAX_ANSWER_BYTES:
-                raise _failed(name, f"it answers with more than {MAX_ANSWER_BYTES} bytes")
-    raise _failed(name, "it did not answer in time")
 
 
 def _failed(name: str, why: str) -> GKMError:

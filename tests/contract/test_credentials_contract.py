@@ -9,7 +9,7 @@ from gkm.images.registries import credentials
 from gkm.images.registries.auth import AnonymousCredentials, Credentials, Login
 from gkm.images.registries.keyring import Keyring
 from gkm_cli.credential_helpers import PersonalCredentials
-from images_hostile_scene import SECRET, USER, Fixed
+from support.images.hostile_scene import SECRET, USER, Fixed
 
 HOST = "registry.example:5000"
 CONFIG = credentials.parse(

@@ -9,7 +9,7 @@ from gkm.api.errors import GKMError, Reason
 from gkm.images.registries.pull_secrets import Secrets
 from gkm.kube.secrets import SECRETS, KubeSecrets, StaticSecrets
 from gkm_agent.standalone.source import FileSource
-from kube.fake_api import FakeApi
+from support.kube.fake_api import FakeApi
 
 VALUE = base64.b64encode(b"hidden-text").decode()
 DATA = {".dockerconfigjson": VALUE}

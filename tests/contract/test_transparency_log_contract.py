@@ -16,9 +16,9 @@ from gkm.images.signatures.rekor import ENTRIES, Rekor
 from gkm.images.signatures.sigstore_services import SigstoreService
 from gkm.images.signatures.trust_material import TrustMaterial
 from gkm.images.signing.forms import TransparencyLog
-from images_signers import private_key
-from testbed.sigstore_http import SigstoreServer
-from testbed.sigstore_services import Sigstore
+from support.images.signers import private_key
+from support.sigstore.http_services import SigstoreServer
+from support.sigstore.services import Sigstore
 
 LIMITS = Limits(connect=0.5, stall=0.3, request=1.0)
 DATA = b"what is signed"

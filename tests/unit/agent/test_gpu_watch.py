@@ -135,7 +135,7 @@ def test_what_changes_from_second_to_second_wakes_nobody(machine: Machine) -> No
 
 def test_a_driver_that_hangs_is_away_like_any_other(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     machine.has(H100)
-    monkeypatch.setattr(machine.reader, "_timeout", 0.3)
+    monkeypatch.setattr(machine.reader._command, "seconds", 0.3)
 
     hanging = machine.has(H100, errors={"nvmlInit": "HANG"})
 

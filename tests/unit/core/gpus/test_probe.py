@@ -36,7 +36,7 @@ def test_an_interpreter_that_is_not_there_is_an_error(monkeypatch: pytest.Monkey
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
 
     assert InventoryReader().read().errors == (
-        "GPUs cannot be read: the probe did not start: No such file or directory",
+        "GPUs cannot be read: the probe does not start: No such file or directory",
     )
 
 
@@ -48,9 +48,9 @@ def test_while_a_child_cannot_be_killed_no_second_one_is_started(monkeypatch: py
             return None
 
     reader = InventoryReader()
-    monkeypatch.setattr(reader, "_stuck", Stuck())
+    monkeypatch.setattr(reader._command, "_stuck", Stuck())
 
-    assert reader.read().errors == ("GPUs cannot be read: the previous reading still hangs in the driver",)
+    assert reader.read().errors == ("GPUs cannot be read: the probe still hangs in the kernel since an earlier run",)
 
 
 GPU = {"index": 0, "backend": "cuda"}
@@ -92,7 +92,7 @@ def test_an_answer_survives_the_way_through_json() -> None:
 def test_too_much_output_is_cut_off(monkeypatch: pytest.MonkeyPatch, reading: Reading) -> None:
     monkeypatch.setattr(inventory, "MAX_OUTPUT", 10)
 
-    assert "beyond 10 bytes" in reading(H100).errors[0]
+    assert "more than 10 bytes" in reading(H100).errors[0]
 
 
 def test_a_text_is_made_printable_and_bounded() -> None:
