@@ -1,4 +1,4 @@
-"""A few pages over plain HTTP: what kubelet's probes and Prometheus ask a process for.
+"""Pages over plain HTTP for kubelet's probes and for Prometheus.
 
-Standard library only. May know sockets and HTTP; must never know what a page says, nor do work that waits.
+Standard library only. May know sockets and HTTP; must never know the content of a page, nor do work that waits.
 """

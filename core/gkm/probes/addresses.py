@@ -1,4 +1,4 @@
-"""Where to listen, as it stands on a command line: `host:port`, `[::1]:port`, or `:port` for every address."""
+"""Parse listen addresses of the command line: `host:port`, `[::1]:port`, or `:port` for every address."""
 
 import ipaddress
 
@@ -6,11 +6,11 @@ MAX_PORT = 65_535
 
 
 def parse(text: str) -> tuple[str, int]:
-    """Return host and port; the host is "" for every address of this machine, of both families where it has them.
+    """Return host and port; the host is "" for every address of this machine, of both families where it has both.
 
     Raises:
-        ValueError: it is neither an address with a port, nor a port. A name is not looked up: it may mean another
-            address tomorrow.
+        ValueError: `text` is neither an IP address with a port nor a port. Names are not resolved: a name may lead to
+            another address tomorrow.
     """
     host, separator, port = text.rpartition(":")
     if not separator or not (port.isascii() and port.isdecimal()) or len(port) > len(str(MAX_PORT)):
@@ -25,7 +25,7 @@ def parse(text: str) -> tuple[str, int]:
         address = ipaddress.ip_address(bare)
     except ValueError:
         raise ValueError(f"{text!r}: {bare!r} is not an IP address") from None
-    # Without brackets nobody can tell the port of an IPv6 address from its last group.
+    # Without brackets the port of an IPv6 address looks like its last group.
     if bracketed != (address.version == 6):  # noqa: PLR2004 -- IPv6
-        raise ValueError(f"{text!r} is not host:port; an IPv6 address stands in brackets")
+        raise ValueError(f"{text!r} is not host:port; write an IPv6 address in brackets")
     return str(address), int(port)

@@ -1,6 +1,6 @@
-"""A request as kubelet and Prometheus send it, and its answer: pure. One request a connection, no body, no header read.
+"""Parse a request of kubelet or Prometheus (RFC 9112) and encode the response. Pure.
 
-RFC 9112. What is more than that is refused: nobody who may ask here needs it.
+A connection carries one request; its body and headers are not read. All other requests are refused.
 """
 
 import re
@@ -18,7 +18,7 @@ _REQUEST_LINE = re.compile(rb"(?P<method>[A-Z]{1,16}) (?P<path>/[!->@-~]{0,255})
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What is answered: `status` may be any that carries a body."""
+    """A response; `status` may be any that carries a body."""
 
     body: bytes
     status: HTTPStatus = HTTPStatus.OK
@@ -27,7 +27,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """What is asked: `path` is without its query."""
+    """A request; `path` is without its query."""
 
     method: str
     path: str
@@ -36,30 +36,29 @@ class PageRequest:
 def parse(head: bytes) -> PageRequest | Page:
     """Return the request that begins with `head`, or the page that refuses it."""
     if len(head) > MAX_REQUEST_BYTES:
-        return error_page(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"at most {MAX_REQUEST_BYTES} bytes are read")
-    found = _REQUEST_LINE.match(head.partition(b"\r\n")[0])
-    if found is None:
-        return error_page(HTTPStatus.BAD_REQUEST, "this is no request of HTTP/1.1")
-    request = PageRequest(found["method"].decode(), found["path"].decode())
+        return error_page(
+            HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"a request has at most {MAX_REQUEST_BYTES} bytes"
+        )
+    match = _REQUEST_LINE.match(head.partition(b"\r\n")[0])
+    if match is None:
+        return error_page(HTTPStatus.BAD_REQUEST, "this is not an HTTP/1.1 request")
+    request = PageRequest(match["method"].decode(), match["path"].decode())
     if request.method not in ("GET", "HEAD"):
-        return error_page(HTTPStatus.METHOD_NOT_ALLOWED, "pages here are read by GET")
+        return error_page(HTTPStatus.METHOD_NOT_ALLOWED, "use GET or HEAD")
     return request
 
 
-def error_page(status: HTTPStatus, why: str) -> Page:
-    """Return a page that says why there is none."""
-    return Page(f"{why}\n".encode(), status)
+def error_page(status: HTTPStatus, reason: str) -> Page:
+    """Return a page with the reason for an error."""
+    return Page(f"{reason}\n".encode(), status)
 
 
 def encode(page: Page, *, with_body: bool = True) -> bytes:
-    """Return the bytes of an answer; the connection ends with it."""
+    """Return the bytes of a response that ends its connection."""
+    allow = "Allow: GET, HEAD\r\n" if page.status is HTTPStatus.METHOD_NOT_ALLOWED else ""
     head = (
         f"HTTP/1.1 {page.status.value} {page.status.phrase}\r\n"
-        f"Content-Type: {page.content_type}\r\n"
-        f"Content-Length: {len(page.body)}\r\n"
-        f"{'Allow: GET, HEAD' + chr(13) + chr(10) if page.status is HTTPStatus.METHOD_NOT_ALLOWED else ''}"
-        "Cache-Control: no-store\r\n"
-        "X-Content-Type-Options: nosniff\r\n"
-        "Connection: close\r\n\r\n"
+        f"Content-Type: {page.content_type}\r\nContent-Length: {len(page.body)}\r\n{allow}"
+        "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n"
     )
     return head.encode() + (page.body if with_body else b"")

@@ -1,7 +1,8 @@
-"""The server: one thread, a bounded number of connections, and a deadline for each, however slowly its client is.
+"""Serve pages over HTTP: one thread, a bounded number of connections, and a deadline for each connection.
 
-Every client is taken for hostile. Who drips holds one of few places until the deadline; when all are held, the oldest
-gives way: kubelet sends its request at once, so it is never the oldest for long.
+Any client may be hostile. A client that sends byte by byte holds one connection until the deadline; when all
+connections are in use, the server closes the oldest one for a new one. Kubelet sends its request at once, so its
+connection is never the oldest for long. Decision 11 compares this event loop with the standard library's servers.
 """
 
 import logging
@@ -14,10 +15,11 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from threading import Thread
 
+from gkm.hoststate.logs import fields
 from gkm.probes.messages import END_OF_HEAD, MAX_REQUEST_BYTES, Page, encode, error_page, parse
 
 CONNECTION_SECONDS = 5.0
-"""For all of one connection, from when it is taken."""
+"""For a whole connection, from its acceptance."""
 MAX_CONNECTIONS = 32
 _BACKLOG = 32
 _CHUNK = 4 << 10
@@ -28,11 +30,11 @@ _ACCEPT_RETRY_SECONDS = 0.1
 _LOG = logging.getLogger(__name__)
 
 Pages = Mapping[str, Callable[[], Page]]
-"""{path: what makes the page}; called in the server's thread, so it must come from memory, and wait for nobody."""
+"""{path: function that makes the page}; it runs in the server's thread, so it reads memory only and never waits."""
 
 
 class PageServer:
-    """Serves pages until `close`."""
+    """Serve pages until `close`."""
 
     def __init__(
         self,
@@ -55,14 +57,14 @@ class PageServer:
 
     @property
     def port(self) -> int:
-        """Return the port that is listened on; 0 before `start`."""
+        """Return the port of the listening socket; 0 before `start`."""
         return int(self._listener.getsockname()[1]) if self._listener else 0
 
     def start(self) -> None:
         """Listen, and serve in a thread.
 
         Raises:
-            OSError: the address is taken, or not ours.
+            OSError: the address is in use, or not one of this machine.
         """
         self._listener = listen(self._address, _BACKLOG)
         self._listener.settimeout(0.0)
@@ -71,7 +73,7 @@ class PageServer:
         self._thread.start()
 
     def close(self) -> None:
-        """End at once: connections under way are cut off. Idempotent."""
+        """Stop at once, and cut off open connections. Idempotent."""
         with suppress(OSError):
             self._wake.send(b"x")
         if self._thread.is_alive():
@@ -96,7 +98,7 @@ class PageServer:
             self._close_expired()
 
     def _timeout(self) -> float | None:
-        """Return how long nothing happens by itself: until the oldest connection is late, or for ever."""
+        """Return the seconds until the deadline of the oldest connection; None without a connection."""
         oldest = next(iter(self._open.values()), None)
         return None if oldest is None else max(0.0, oldest.deadline - time.monotonic())
 
@@ -104,9 +106,9 @@ class PageServer:
         try:
             connection, _ = listener.accept()
         except OSError as error:
-            # Out of descriptors, mostly: the client stays in the backlog, and there is room when others have ended.
+            # Mostly no descriptors are left: the client stays in the backlog until other connections have ended.
             if not self._accept_failing:
-                _LOG.warning("no connection can be taken", extra={"why": str(error)})
+                _LOG.warning("accept failed", extra=fields(reason=str(error)))
             self._accept_failing = True
             time.sleep(_ACCEPT_RETRY_SECONDS)
             return
@@ -122,7 +124,7 @@ class PageServer:
 
     def _advance(self, connection: socket.socket) -> None:
         found = self._open.get(connection)
-        if found is None:  # it was ended for another in this very round
+        if found is None:  # closed for another connection in this round
             return
         try:
             self._selector.modify(connection, next(found.session))
@@ -136,7 +138,7 @@ class PageServer:
 
     def _close_expired(self) -> None:
         now = time.monotonic()
-        # All have the same time, so the first in is the first late.
+        # All have the same time limit, so the first connection has the first deadline.
         while (oldest := next(iter(self._open.items()), None)) is not None and oldest[1].deadline <= now:
             self._close(oldest[0])
 
@@ -146,25 +148,25 @@ class PageServer:
             return encode(request)
         make = self._pages.get(request.path)
         if make is None:
-            return encode(error_page(HTTPStatus.NOT_FOUND, f"there is {', '.join(self._pages)}"))
+            return encode(error_page(HTTPStatus.NOT_FOUND, f"the pages are {', '.join(self._pages)}"))
         try:
             page = make()
         except Exception:  # noqa: BLE001 -- a defect in one page costs that page
-            _LOG.exception("page not made", extra={"path": request.path})
-            page = error_page(HTTPStatus.INTERNAL_SERVER_ERROR, "this page cannot be made; the log says why")
+            _LOG.exception("page failed", extra=fields(path=request.path))
+            page = error_page(HTTPStatus.INTERNAL_SERVER_ERROR, "this page failed; the log has the cause")
         return encode(page, with_body=request.method == "GET")
 
 
 @dataclass(frozen=True, slots=True)
 class _OpenConnection:
-    """A connection under way: `conversation` yields what it waits for."""
+    """A connection; `session` yields the event that it waits for."""
 
     session: Iterator[int]
     deadline: float
 
 
 def _http_session(peer: socket.socket, respond: Callable[[bytes], bytes]) -> Iterator[int]:
-    """Yield the event that is waited for, until all is said."""
+    """Read a request and send its response; yield the event to wait for before each step."""
     head = bytearray()
     while END_OF_HEAD not in head and len(head) <= MAX_REQUEST_BYTES:
         yield selectors.EVENT_READ
@@ -177,7 +179,7 @@ def _http_session(peer: socket.socket, respond: Callable[[bytes], bytes]) -> Ite
         yield selectors.EVENT_WRITE
         unsent = unsent[peer.send(unsent) :]
     peer.shutdown(socket.SHUT_WR)
-    # Closed with something unread, the connection would be reset, and the client might lose the answer.
+    # A socket closed with unread data resets the connection, and the client may lose the response.
     discarded = 0
     while discarded < _MAX_DISCARDED:
         yield selectors.EVENT_READ
@@ -188,16 +190,16 @@ def _http_session(peer: socket.socket, respond: Callable[[bytes], bytes]) -> Ite
 
 
 def listen(address: tuple[str, int], backlog: int) -> socket.socket:
-    """Return a socket that listens; without a host on every address, of both families where there are two.
+    """Return a listening socket; without a host for every address, of both families where the machine has both.
 
     Raises:
-        OSError: the address is taken, or not ours.
+        OSError: the address is in use, or not one of this machine.
     """
     host = address[0]
     if not host and socket.has_dualstack_ipv6():
         try:
             return socket.create_server(address, family=socket.AF_INET6, backlog=backlog, dualstack_ipv6=True)
         except OSError:
-            # IPv6 is compiled in, and switched off.
+            # The kernel has IPv6 compiled in and switched off.
             return socket.create_server(address, backlog=backlog)
     return socket.create_server(address, family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=backlog)

@@ -1,4 +1,4 @@
-"""The server of probes and metrics, under clients that mean no good."""
+"""The server of probes and metrics, under hostile clients."""
 
 import errno
 import socket
@@ -22,8 +22,8 @@ PAGES = {"/ok": lambda: Page(b"ok\n"), "/broken": broken, "/large": lambda: Page
 
 
 @contextmanager
-def serving(**how: float) -> Iterator[PageServer]:
-    server = PageServer(("127.0.0.1", 0), PAGES, **how)  # type: ignore[arg-type]
+def serving(**bounds: float) -> Iterator[PageServer]:
+    server = PageServer(("127.0.0.1", 0), PAGES, **bounds)  # type: ignore[arg-type]
     server.start()
     try:
         yield server
@@ -41,18 +41,18 @@ def connect(server: PageServer) -> socket.socket:
     return socket.create_connection(("127.0.0.1", server.port), timeout=DEADLINE)
 
 
-def whole(peer: socket.socket) -> bytes:
+def read_all(peer: socket.socket) -> bytes:
     return b"".join(iter(lambda: peer.recv(1 << 16), b""))
 
 
-def ask(server: PageServer, request: bytes) -> bytes:
+def send(server: PageServer, request: bytes) -> bytes:
     with connect(server) as peer:
         peer.sendall(request)
-        return whole(peer)
+        return read_all(peer)
 
 
 def get(server: PageServer, path: str = "/ok") -> bytes:
-    return ask(server, f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    return send(server, f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
 
 
 def is_cut_off(peer: socket.socket) -> bool:
@@ -74,7 +74,7 @@ def test_a_page_is_served_with_its_length_and_the_connection_ends(server: PageSe
 
 def test_a_query_does_not_matter_and_head_has_no_body(server: PageServer) -> None:
     assert get(server, "/ok?verbose=1").endswith(b"ok\n")
-    answer = ask(server, b"HEAD /ok HTTP/1.1\r\n\r\n")
+    answer = send(server, b"HEAD /ok HTTP/1.1\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
     assert answer.endswith(b"\r\n\r\n")
 
@@ -84,7 +84,7 @@ def test_a_request_may_come_in_single_bytes(server: PageServer) -> None:
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for byte in b"GET /ok HTTP/1.1\r\nHost: x\r\n\r\n":
             peer.sendall(bytes([byte]))
-        assert whole(peer).endswith(b"ok\n")
+        assert read_all(peer).endswith(b"ok\n")
 
 
 @pytest.mark.parametrize(
@@ -106,10 +106,8 @@ def test_a_request_may_come_in_single_bytes(server: PageServer) -> None:
         (b"GET /broken HTTP/1.1", b"500 Internal Server Error"),
     ],
 )
-def test_what_is_no_good_request_is_refused_and_quoted_to_nobody(
-    server: PageServer, request_line: bytes, status: bytes
-) -> None:
-    answer = ask(server, request_line + b"\r\nHost: x\r\n\r\n")
+def test_a_malformed_request_is_refused_and_not_quoted(server: PageServer, request_line: bytes, status: bytes) -> None:
+    answer = send(server, request_line + b"\r\nHost: x\r\n\r\n")
 
     assert answer.startswith(b"HTTP/1.1 " + status + b"\r\n")
     assert b"secret" not in answer
@@ -120,11 +118,11 @@ def test_what_is_no_good_request_is_refused_and_quoted_to_nobody(
 def test_a_request_without_end_is_refused_before_it_fills_the_memory(server: PageServer) -> None:
     with connect(server) as peer:
         peer.sendall(b"GET /ok HTTP/1.1\r\nX: " + b"x" * (2 * MAX_REQUEST_BYTES))
-        assert whole(peer).startswith(b"HTTP/1.1 431 ")
+        assert read_all(peer).startswith(b"HTTP/1.1 431 ")
 
 
-def test_who_drips_is_cut_off_at_the_deadline() -> None:
-    with serving(seconds=0.5) as hasty, connect(hasty) as silent, connect(hasty) as dripping:
+def test_a_client_that_drips_is_cut_off_at_the_deadline() -> None:
+    with serving(seconds=0.5) as server, connect(server) as silent, connect(server) as dripping:
         until = time.monotonic() + DEADLINE
         dripping.settimeout(0.05)
         cut = False
@@ -138,33 +136,33 @@ def test_who_drips_is_cut_off_at_the_deadline() -> None:
                 cut = True
         assert cut
         assert is_cut_off(silent)
-        assert get(hasty).endswith(b"ok\n")
+        assert get(server).endswith(b"ok\n")
 
 
-def test_who_never_reads_its_answer_is_cut_off_at_the_deadline() -> None:
-    with serving(seconds=0.5) as hasty, connect(hasty) as lazy:
-        lazy.sendall(b"GET /large HTTP/1.1\r\n\r\n")
-        assert get(hasty).endswith(b"ok\n")
+def test_a_client_that_never_reads_is_cut_off_at_the_deadline() -> None:
+    with serving(seconds=0.5) as server, connect(server) as idle:
+        idle.sendall(b"GET /large HTTP/1.1\r\n\r\n")
+        assert get(server).endswith(b"ok\n")
         until = time.monotonic() + DEADLINE
-        while hasty._open and time.monotonic() < until:
+        while server._open and time.monotonic() < until:
             time.sleep(0.02)
-        assert not hasty._open
+        assert not server._open
         try:
-            received = len(whole(lazy))
+            received = len(read_all(idle))
         except ConnectionResetError:
             received = 0
         assert received < 8 << 20
 
 
-def test_however_many_drip_who_asks_at_once_is_answered() -> None:
-    with serving(connections=4) as small, ExitStack() as held:
-        silent = [held.enter_context(connect(small)) for _ in range(40)]
+def test_a_request_is_answered_beside_many_slow_clients() -> None:
+    with serving(connections=4) as small, ExitStack() as stack:
+        silent = [stack.enter_context(connect(small)) for _ in range(40)]
         assert get(small).endswith(b"ok\n")
         assert is_cut_off(silent[0])
         assert len(small._open) <= 4
 
 
-def test_who_leaves_in_the_middle_harms_nobody(server: PageServer) -> None:
+def test_a_client_that_leaves_early_costs_only_its_connection(server: PageServer) -> None:
     for request in (b"", b"GET /", b"GET /large HTTP/1.1\r\n\r\n"):
         with connect(server) as peer:
             peer.sendall(request)
@@ -172,7 +170,7 @@ def test_who_leaves_in_the_middle_harms_nobody(server: PageServer) -> None:
     assert get(server).endswith(b"ok\n")
 
 
-def test_an_address_that_is_taken_is_told(server: PageServer) -> None:
+def test_an_address_in_use_is_an_error(server: PageServer) -> None:
     second = PageServer(("127.0.0.1", server.port), PAGES)
     with pytest.raises(OSError, match=r".") as caught:
         second.start()
@@ -180,7 +178,7 @@ def test_an_address_that_is_taken_is_told(server: PageServer) -> None:
     second.close()
 
 
-def test_once_closed_it_listens_no_more_and_holds_nobody(server: PageServer) -> None:
+def test_close_stops_listening_and_cuts_off_connections(server: PageServer) -> None:
     with connect(server) as silent:
         port = server.port
         server.close()
@@ -208,7 +206,7 @@ def test_without_a_host_every_address_is_served() -> None:
         ("[fd00::7]:80", ("fd00::7", 80)),
     ],
 )
-def test_an_address_is_read(text: str, address: tuple[str, int]) -> None:
+def test_an_address_is_parsed(text: str, address: tuple[str, int]) -> None:
     assert addresses.parse(text) == address
 
 
@@ -217,17 +215,17 @@ def test_an_address_is_read(text: str, address: tuple[str, int]) -> None:
     ["", "8081", "localhost:80", "127.0.0.1", "127.0.0.1:", "127.0.0.1:65536", "127.0.0.1:-1", "127.0.0.1:٣", "::1:80",
      "[127.0.0.1]:80", "[::1:80", "::1]:80", "1.2.3:80", ":99999999999999999999", "a b:1", ":1e3"],
 )  # fmt: skip
-def test_what_is_no_address_is_refused(text: str) -> None:
+def test_an_invalid_address_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"host:port|last port|not an IP address"):
         addresses.parse(text)
 
 
-def test_pages_are_made_anew_for_each_who_asks() -> None:
-    asked: list[int] = []
+def test_each_request_makes_its_page_anew() -> None:
+    calls: list[int] = []
 
     def counting() -> Page:
-        asked.append(1)
-        return Page(str(len(asked)).encode())
+        calls.append(1)
+        return Page(str(len(calls)).encode())
 
     make: Callable[[], Page] = counting
     server = PageServer(("127.0.0.1", 0), {"/": make})
@@ -237,3 +235,24 @@ def test_pages_are_made_anew_for_each_who_asks() -> None:
         assert get(server, "/").endswith(b"\r\n\r\n2")
     finally:
         server.close()
+
+
+def test_a_failed_accept_is_retried(server: PageServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = socket.socket.accept
+    failures = iter(range(3))
+
+    def accept(listener: socket.socket) -> object:
+        if next(failures, None) is not None:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return real(listener)
+
+    monkeypatch.setattr(socket.socket, "accept", accept)
+    assert get(server).endswith(b"ok\n")
+    assert next(failures, None) is None
+
+
+def test_a_server_that_was_never_started_closes() -> None:
+    server = PageServer(("::1", 0), PAGES)
+    assert server.port == 0
+    server.close()
+    server.close()
