@@ -5,7 +5,6 @@ import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from threading import Event
 
 from gkm.api import config as configuration
@@ -14,7 +13,6 @@ from gkm.api.config import Config, ConfigInvalid
 from gkm.gpus.inventory import InventoryReader
 from gkm.gpus.values import Inventory
 from gkm.hoststate import locks
-from gkm.hoststate.files import UnreadableState, read_bounded
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.logs import configure as start_logs
 from gkm.hoststate.logs import fields
@@ -68,7 +66,7 @@ def main(arguments: list[str] | None = None) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
     try:
-        config = read_config(chosen.config)
+        config = configuration.load(chosen.config)
         with locks.process_lock(chosen.layout.state / "locks" / "agent"):
             status = work(chosen, config, outside_of(config, chosen.layout), stop, wake)
         sys.exit(status)
@@ -141,23 +139,6 @@ def outside_of(config: Config, layout: Layout) -> Dependencies:
         return inventory
 
     return Dependencies(lambda secrets: NodeImages.of(config, layout, secrets), read_gpus)
-
-
-def read_config(path: Path | None) -> Config:
-    """Return the configuration; without a file it is the default, which refuses everything unsigned.
-
-    Raises:
-        ConfigInvalid: the file cannot be used; the message names it.
-    """
-    if path is None:
-        return Config()
-    try:
-        # A mounted ConfigMap's files are links.
-        return configuration.parse(read_bounded(path.resolve()), f"configuration {path}")
-    except FileNotFoundError as error:
-        raise ConfigInvalid(f"configuration {path}: there is no such file") from error
-    except UnreadableState as error:
-        raise ConfigInvalid(f"configuration {path}: {error}") from error
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What can be said on the command line; every flag has a twin in the environment."""
+"""The command line of gkm-agent; every flag has an environment variable."""
 
 import argparse
 import os
@@ -6,7 +6,6 @@ import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from gkm.hoststate import names
 from gkm.hoststate.command_line import Parser
@@ -14,7 +13,6 @@ from gkm.hoststate.layout import Layout
 from gkm.hoststate.names import InvalidName
 from gkm.probes import addresses
 
-LEVELS = ("debug", "info", "warning", "error")
 LONGEST_GPU_SECONDS = 86_400.0
 
 
@@ -64,25 +62,23 @@ def parse(arguments: Sequence[str] | None = None, environment: Mapping[str, str]
 
 def _parser(environment: Mapping[str, str]) -> Parser:
     parser = Parser(
-        prog="gkm-agent",
+        "gkm-agent",
+        environment=environment,
         description="Makes the caches that are wanted real on this node, and says how it stands.",
-        epilog="A flag wins over its twin in the environment, which stands in brackets.",
+        epilog="A flag wins over its environment variable, in brackets.",
     )
     parser.add_version()
 
-    def flag(name: str, twin: str, text: str, *, default: object = None, **how: Any) -> None:  # noqa: ANN401 -- argparse's
-        parser.add_argument(name, default=environment.get(twin) or default, help=f"{text} [{twin}]", **how)
-
     here = Layout()
-    flag("--static", "GKM_STATIC", "manifests here instead of Kubernetes", type=Path, metavar="DIR")
-    flag("--status", "GKM_STATUS", "with --static: node objects (../nodes)", type=Path, metavar="DIR")
+    parser.add_flag("--static", "manifests here instead of Kubernetes", type=Path, metavar="DIR")
+    parser.add_flag("--status", "with --static: node objects (../nodes)", type=Path, metavar="DIR")
     parser.add_argument(
         "--once",
         action="store_true",
         default=environment.get("GKM_ONCE") == "true",
         help="end when all is done [GKM_ONCE=true]",
     )
-    flag("--config", "GKM_CONFIG", "the configuration (YAML)", type=Path, metavar="FILE")
+    parser.add_flag("--config", "the configuration (YAML)", type=Path, metavar="FILE")
     # $KUBECONFIG may name several files: who connects reads it.
     parser.add_argument(
         "--kubeconfig",
@@ -90,18 +86,17 @@ def _parser(environment: Mapping[str, str]) -> Parser:
         metavar="FILE",
         help="default: what the pod is given, else ~/.kube/config [KUBECONFIG, one file or several]",
     )
-    flag("--state", "GKM_STATE", "store and pointers", default=here.state, type=Path, metavar="DIR")
-    flag("--run", "GKM_RUN", "records of mounts", default=here.run, type=Path, metavar="DIR")
-    flag("--node", "GKM_NODE", "name of this node", default="", metavar="NAME")
-    flag("--gpu-seconds", "GKM_GPU_SECONDS", "between readings of GPUs", default=60.0, type=_seconds, metavar="N")
-    flag(
+    parser.add_flag("--state", "store and pointers", default=here.state, type=Path, metavar="DIR")
+    parser.add_flag("--run", "records of mounts", default=here.run, type=Path, metavar="DIR")
+    parser.add_flag("--node", "name of this node", default="", metavar="NAME")
+    parser.add_flag("--gpu-seconds", "between readings of GPUs", default=60.0, type=_seconds, metavar="N")
+    parser.add_flag(
         "--health",
-        "GKM_HEALTH",
-        "serve /healthz, /readyz and /metrics there, by plain HTTP; 127.0.0.1:8081, or :8081 for every address (none)",
-        type=_address,
+        "serve /healthz, /readyz and /metrics there, by plain HTTP; 127.0.0.1:8081, or :8081 for every address",
+        type=addresses.parse,
         metavar="HOST:PORT",
     )
-    flag("--log-level", "GKM_LOG_LEVEL", ", ".join(LEVELS), default="info", type=_level, metavar="LEVEL")
+    parser.add_log_level()
     return parser
 
 
@@ -115,17 +110,3 @@ def _seconds(text: str) -> float:
     if not 1 <= seconds <= LONGEST_GPU_SECONDS:
         raise wrong
     return seconds
-
-
-def _address(text: str) -> tuple[str, int]:
-    try:
-        return addresses.parse(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _level(text: str) -> str:
-    # `choices` would not look at what comes from the environment.
-    if text not in LEVELS:
-        raise argparse.ArgumentTypeError(f"{text!r} is not one of {', '.join(LEVELS)}")
-    return text

@@ -8,16 +8,15 @@ from typing import Annotated, NoReturn
 import typer
 from gkm.api.config import ConfigInvalid
 from gkm.api.errors import GKMError, Reason
+from gkm.api.remedies import Remedy
 from gkm.hoststate.escaping import escape
 from gkm.hoststate.version import version as installed_version
 from typer.exceptions import TyperException
 
-from gkm_cli import disks, hints, node
+from gkm_cli import disks, node
 from gkm_cli.cache.commands import app as cache
-from gkm_cli.invocation import PROGRAM
-from gkm_cli.output import EXIT_NEGATIVE, NegativeResult, UsageError, line
+from gkm_cli.output import EXIT_NEGATIVE, PROGRAM, NegativeResult, PlanningFailed, UsageError, line
 from gkm_cli.plan.command import EXAMPLE, plan
-from gkm_cli.plan.errors import PlanningFailed
 
 app = typer.Typer(
     name="gkm",
@@ -47,6 +46,17 @@ app.command(epilog=EXAMPLE)(plan)
 
 FAILURE, USAGE_ERROR = 1, 2
 INTERRUPTED = 130
+HINTS = {
+    Remedy.LOG_IN: "check that the repository exists, and log in: docker login {about}",
+    Remedy.CHECK_LOGIN: "log in as somebody who may: docker login {about}",
+    Remedy.TRUST_OR_PLAIN_HTTP: "trust its certificate authority with --ca-file FILE, or speak http with --plain-http",
+    Remedy.ADD_AUTH_HOST: "if it is right, add it to registries.hosts.{about}.authHosts in a file for --config",
+    Remedy.NAME_HOST: "if it is right, name it under registries.hosts in a file for --config",
+    Remedy.ALLOW_REGISTRY: "add it to registries.allow in the file of --config, or leave --config out",
+    Remedy.RAISE_MAX_IMAGE: "if it is meant, raise store.maxImageBytes in a file for --config",
+    Remedy.FREE_SPACE: "free space, and run the command again",
+}
+"""What a person at a terminal can do: flags and commands, where a process in the cluster names configuration keys."""
 
 
 def main() -> None:
@@ -68,7 +78,7 @@ def main() -> None:
     except TyperException as error:
         _end_as_typer(error)
     except GKMError as error:
-        _end(hints.sentence(error), USAGE_ERROR if error.reason is Reason.INVALID_REFERENCE else FAILURE)
+        _end(_gkm_error(error), USAGE_ERROR if error.reason is Reason.INVALID_REFERENCE else FAILURE)
     except (ConfigInvalid, PlanningFailed) as error:
         _end(error, FAILURE)
     except BrokenPipeError:  # whoever read has read enough; typer ends so, too
@@ -94,6 +104,15 @@ def _flush() -> None:
 def _discard() -> None:
     """Let the interpreter end without another try to write what nothing takes."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _gkm_error(error: GKMError) -> str:
+    """Return an error with its detail, which only the person who runs the command sees, and this program's hint."""
+    message = f"{error.message}: {error.detail}" if error.detail else error.message
+    hint = error.detail_hint if error.detail else error.hint
+    if isinstance(hint, Remedy):
+        hint = HINTS[hint].format(about=error.about)
+    return f"{message}; {hint}" if hint else message
 
 
 def _of_system(error: OSError) -> object:

@@ -4,8 +4,7 @@ import typer
 from gkm.gpus import inventory
 from gkm.gpus.groups import groups
 
-from gkm_cli.invocation import PROGRAM
-from gkm_cli.output import Output, OutputOption, line, show, table
+from gkm_cli.output import PROGRAM, Output, OutputOption, line, show, table
 
 app = typer.Typer(help="This machine.", no_args_is_help=True)
 

@@ -4,7 +4,8 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from enum import StrEnum
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, Final
 
 import msgspec
 import typer
@@ -14,6 +15,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+PLUGIN = "kubectl-gkm"
+
+
+def _program(started_as: str) -> str:
+    return PLUGIN.replace("-", " ") if Path(started_as).name.partition(".")[0] == PLUGIN else "gkm"
+
+
+PROGRAM: Final = _program(sys.argv[0] if sys.argv else "")
+"""The program's name in help texts: `gkm`, or `kubectl gkm` when kubectl runs it as its plugin."""
 EXIT_NEGATIVE = 3
 """Exit code when the answer is "no": not verified, not compatible."""
 
@@ -26,11 +36,24 @@ class Output(StrEnum):
     YAML = "yaml"
 
 
+class PlanOutput(StrEnum):
+    """The output formats of `gkm plan`."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+    MANIFESTS = "manifests"
+
+
 OutputOption = Annotated[Output, typer.Option("-o", "--output", help="How the answer is written.")]
 
 
 class NegativeResult(Exception):
     """The command ran, and the answer is "no"."""
+
+
+class PlanningFailed(Exception):
+    """`gkm plan` found no answer for a valid question; the message says why, and how to continue."""
 
 
 class UsageError(Exception):

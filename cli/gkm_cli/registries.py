@@ -13,7 +13,7 @@ from gkm.images.cache import CacheImage
 from gkm.images.reference import Reference
 from gkm.images.registries.registry import Registry
 
-from gkm_cli import config_files, loopback
+from gkm_cli import loopback
 from gkm_cli.credential_helpers import credentials_from_environment
 
 RefArgument = Annotated[str, typer.Argument(metavar="REF", help="registry/repository:tag or @sha256:…")]
@@ -35,13 +35,9 @@ class RegistryAccess:
         """Return what the options say.
 
         Raises:
-            ConfigInvalid: the configuration cannot be used.
-            OSError: it cannot be read.
+            ConfigInvalid: the configuration cannot be read or used.
         """
-        configured = Config()
-        if config_file:
-            configured = config.parse(config_files.read(config_file), f"configuration {config_file}")
-        return cls(configured, plain_http, ca_file)
+        return cls(config.load(config_file), plain_http, ca_file)
 
     def registry(self, ref: Reference) -> Registry:
         """Return a client; naming the registry on the command line is leave enough to use it."""

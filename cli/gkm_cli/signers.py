@@ -14,7 +14,6 @@ from gkm.images.signatures.evaluation import TrustPolicy
 from gkm.images.signatures.trust_material import TrustMaterial
 from gkm.images.signatures.verify import Verdict, Verifier
 
-from gkm_cli import config_files
 from gkm_cli.output import UsageError
 
 KeyOption = Annotated[
@@ -56,8 +55,7 @@ def verification(signers: SignerOptions, configured: Config) -> Verification:
     Raises:
         WrongUsage: nothing says what must be signed, or two things do.
         GKMError: SIGNATURE_INVALID, a key or trusted root cannot be read.
-        ConfigInvalid: what is named cannot be a policy.
-        OSError: the policy file cannot be read.
+        ConfigInvalid: the policy file cannot be read or used.
     """
     if signers.keys or signers.identity or signers.issuer:
         if signers.policy:
@@ -68,7 +66,8 @@ def verification(signers: SignerOptions, configured: Config) -> Verification:
     if signers.trusted_root:
         raise UsageError("--trusted-root is for --key and --identity", "a policy names its own `trustedRoot`")
     if signers.policy:
-        return config.parse_verification(config_files.read(signers.policy), f"verification {signers.policy}")
+        where = f"verification {signers.policy}"
+        return config.parse_verification(config.read_file(signers.policy, where), where)
     if not configured.verification.policies and configured.verification.mode == "enforce":
         raise UsageError(
             "nothing says whose signature is wanted",

@@ -1,7 +1,8 @@
-"""What the process is told: flags, each with a twin in the environment, and defaults that fit a usual node."""
+"""The command line of gkm-csi; every flag has an environment variable, and a default for a usual node."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from gkm.hoststate.command_line import Parser
@@ -34,35 +35,28 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> O
     Raises:
         SystemExit: a setting is missing or wrong; the sentence went to standard error.
     """
-    parser = Parser("gkm-csi", description="Mounts GPU kernel caches into pods (CSI driver csi.gkm.io).")
+    parser = Parser(
+        "gkm-csi", environment=environment, description="Mounts GPU kernel caches into pods (CSI driver csi.gkm.io)."
+    )
     parser.add_version()
-
-    def flag(name: str, twin: str, default: str, text: str) -> None:
-        parser.add_argument(name, default=environment.get(twin, default), help=f"{text} [{twin}]")
-
-    flag("--node", "GKM_NODE", "", "name of the node, as Kubernetes knows it; required")
-    flag("--state", "GKM_STATE", str(Layout().state), "directory that the agent fills")
-    flag("--run", "GKM_RUN", str(Layout().run), "directory of records; gone after a reboot")
-    flag("--kubelet", "GKM_KUBELET", "/var/lib/kubelet", "kubelet's root directory, the same path in here as outside")
-    flag(
-        "--endpoint", "CSI_ENDPOINT", "", f"CSI socket (default: plugins/{DRIVER_NAME}/csi.sock in kubelet's directory)"
-    )
-    flag("--kubelet-endpoint", "GKM_CSI_KUBELET_ENDPOINT", "", "CSI socket as kubelet sees it (default: the same path)")
-    flag("--registration", "GKM_CSI_REGISTRATION", "", "registration socket (default: in kubelet's plugins_registry)")
-    flag(
-        "--driver-version-file", "GKM_DRIVER_VERSION_FILE", "/sys/module/nvidia/version", "version of the loaded driver"
-    )
-    flag("--max-volumes", "GKM_CSI_MAX_VOLUMES", "1024", "volumes that this node may have")
-    flag("--log-level", "GKM_LOG_LEVEL", "info", "debug, info, warning or error")
-    parser.add_argument("--probe", action="store_true", help="ask the driver that runs here whether it answers; end")
+    flag = partial(parser.add_flag, default="")
+    flag("--node", "name of the node, as Kubernetes knows it; required")
+    flag("--state", "directory that the agent fills", default=str(Layout().state))
+    flag("--run", "directory of records; gone after a reboot", default=str(Layout().run))
+    flag("--kubelet", "kubelet's root directory; the same path inside and outside", default="/var/lib/kubelet")
+    flag("--endpoint", f"CSI socket; else plugins/{DRIVER_NAME}/csi.sock below --kubelet", variable="CSI_ENDPOINT")
+    flag("--kubelet-endpoint", "CSI socket as kubelet sees it; else --endpoint", variable="GKM_CSI_KUBELET_ENDPOINT")
+    flag("--registration", "registration socket; else in kubelet's plugins_registry", variable="GKM_CSI_REGISTRATION")
+    flag("--driver-version-file", "version of the loaded GPU driver", default="/sys/module/nvidia/version")
+    flag("--max-volumes", "volumes that this node may have", variable="GKM_CSI_MAX_VOLUMES", default="1024")
+    parser.add_log_level()
+    parser.add_argument("--probe", action="store_true", help="check that the driver on this machine answers, and exit")
     parsed = parser.parse_args(arguments)
 
     if not parsed.node or len(parsed.node.encode()) > _MAX_NODE_ID:
         parser.error("say which node this is: --node or GKM_NODE, at most 256 bytes")
     if not parsed.max_volumes.isdecimal():
         parser.error("--max-volumes must be a number; 0 leaves it to kubelet")
-    if parsed.log_level not in ("debug", "info", "warning", "error"):
-        parser.error("--log-level must be debug, info, warning or error")
     kubelet = _absolute(parser, parsed.kubelet)
     endpoint = (
         parsed.endpoint.removeprefix("unix://").removeprefix("unix:") or f"{kubelet}/plugins/{DRIVER_NAME}/csi.sock"

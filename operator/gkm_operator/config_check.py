@@ -19,8 +19,6 @@ from gkm.api.policies import is_pem
 from gkm.images.reference import Reference
 from gkm.images.signatures.trust_material import TrustMaterial
 
-from gkm_operator import flags
-
 KEY = "config.yaml"
 """Of the ConfigMap: what deploy/base mounts."""
 _WILD = re.compile(r"[*?\[\]]")
@@ -36,14 +34,14 @@ class Checked:
     absent: Sequence[str]
 
 
-def check(path: str) -> Checked:
+def check(path: Path | None) -> Checked:
     """Return what is wrong with the configuration in a file; of none, nothing.
 
     Raises:
         ConfigInvalid: it cannot be read as a configuration at all.
     """
     where = f"configuration {path}"
-    loaded = config.parse(_unpacked(flags.read_file(path), where), where) if path else Config()
+    loaded = config.parse(_unpacked(config.read_file(path, where), where), where) if path else Config()
     files = _Files()
     problems = [*_policies(loaded, files), *_registries(loaded, files)]
     return Checked([f"{where}: {problem}" for problem in problems], tuple(files.absent))

@@ -6,14 +6,16 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from threading import Event
 
+from gkm.api import config as configuration
 from gkm.api import msgspec_warmup as first_use
 from gkm.api.config import Config, ConfigInvalid
 from gkm.hoststate import logs
 from gkm.hoststate.command_line import Parser, print_line
+from gkm.probes import addresses
 
-from gkm_operator import flags
 from gkm_operator.admission import options as admission_options
 
 _LOG = logging.getLogger(__name__)
@@ -32,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _check(arguments.config)
     logs.configure(arguments.log_level)
     try:
-        config = flags.read_config(arguments.config)
+        config = configuration.load(arguments.config)
     except ConfigInvalid as error:
         print_line(f"gkm-operator: {error}", error=True)
         return MISUSED
@@ -54,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return FAILED
 
 
-def _check(path: str) -> int:
+def _check(path: Path | None) -> int:
     """Print what is wrong with a configuration; return the exit code."""
     from gkm_operator import config_check  # noqa: PLC0415 -- no process that serves needs it
 
@@ -99,23 +101,24 @@ def _parser() -> Parser:
         ("controllers", "reconcile caches and runs", _add_controllers_flags),
     ):
         command = commands.add_parser(name, help=text, description=text)
-        flags.add(command, "--config", metavar="FILE", help="the configuration; without it, nothing unsigned passes")
+        command.add_flag(
+            "--config", "the configuration; without it, nothing unsigned passes", metavar="FILE", type=Path
+        )
         command.add_argument("--check-config", action="store_true", help="read the configuration, say so, and end")
-        flags.add(command, "--log-level", default="info", type=flags.level, help="debug, info, warning or error")
+        command.add_log_level()
         command.add_argument("--kubeconfig", help="default: $KUBECONFIG, the pod's service account, ~/.kube/config")
         command.add_argument("--context", help="the context in it")
         add_flags(command)
     return parser
 
 
-def _add_controllers_flags(parser: argparse.ArgumentParser) -> None:
-    flags.add(parser, "--health", default=":8081", type=flags.address, help="host:port of /healthz and /readyz")
-    flags.add(parser, "--lease", default="gkm-controllers", help="Lease of the leader, in GKM's namespace")
-    flags.add(
-        parser,
+def _add_controllers_flags(parser: Parser) -> None:
+    parser.add_flag("--health", "host:port of /healthz and /readyz", default=":8081", type=addresses.parse)
+    parser.add_flag("--lease", "Lease of the leader, in GKM's namespace", default="gkm-controllers")
+    parser.add_flag(
         "--identity",
+        "name of this replica; replicas that run at once need different ones, such as their pods' names",
         default=socket.gethostname(),
-        help="name of this replica; replicas that run at once need different ones, such as their pods' names",
     )
 
 

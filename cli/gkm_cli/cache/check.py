@@ -1,11 +1,9 @@
 """`gkm cache check`: which GPUs can use an image, which cannot, and why."""
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-import typer
 from gkm.api.errors import GKMError, Reason
 from gkm.gpus import inventory, preflight
 from gkm.gpus.preflight import MAX_MESSAGE, Preflight
@@ -13,19 +11,9 @@ from gkm.gpus.values import printable
 
 from gkm_cli.cache import gpu_files
 from gkm_cli.cache.gpu_files import NodeGPUs
+from gkm_cli.cache.gpu_options import GPUsOption
 from gkm_cli.output import NegativeResult, Output, OutputOption, line, show, table
 from gkm_cli.registries import CAFileOption, ConfigOption, PlainHTTPOption, RefArgument, RegistryAccess
-
-GPUsOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--gpus",
-        metavar="FILE",
-        exists=True,
-        dir_okay=False,
-        help="Not the GPUs here but those of `gkm node detect`, of a node object or of a list of them.",
-    ),
-]
 
 
 def check(

@@ -9,7 +9,7 @@ from gkm_cli.cache.inspect import inspect
 from gkm_cli.cache.push import push
 from gkm_cli.cache.sign import sign
 from gkm_cli.cache.verify import verify
-from gkm_cli.invocation import PROGRAM
+from gkm_cli.output import PROGRAM
 
 app = typer.Typer(help="Cache images: build, push, sign, verify, inspect, check, extract.", no_args_is_help=True)
 _IMAGE = "registry.example/team/llama:1"

@@ -1,4 +1,4 @@
-"""`--gpu` and `--gpus` of `gkm cache build`: the GPU of a cache that does not say it itself."""
+"""The options `--gpu` and `--gpus`: GPUs that the user names instead of those of this machine or of a cache."""
 
 import re
 from pathlib import Path
@@ -24,7 +24,7 @@ GPUsOption = Annotated[
         metavar="FILE",
         exists=True,
         dir_okay=False,
-        help="The same, from `gkm node detect -o json` on the machine that compiled it, or a node object.",
+        help="GPUs from a file: `gkm node detect -o json`, a node object, or a list of node objects.",
     ),
 ]
 _WARP = re.compile(r"[0-9]{1,4}", re.ASCII)

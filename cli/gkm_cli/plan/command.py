@@ -1,24 +1,14 @@
 """`gkm plan`: what may be typed. numpy, and what brings it, are imported only when somebody plans."""
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from gkm.packing.values import Policy
 
-from gkm_cli.invocation import PROGRAM
+from gkm_cli.output import PROGRAM, PlanningFailed, PlanOutput
 
 EXAMPLE = f"Example: kubectl get nodes -o json | {PROGRAM} plan --nodes - --pods pods.json --run llama.yaml"
-
-
-class PlanOutput(StrEnum):
-    """How the answer is written."""
-
-    TABLE = "table"
-    JSON = "json"
-    YAML = "yaml"
-    MANIFESTS = "manifests"
 
 
 NodesOption = Annotated[
@@ -83,8 +73,6 @@ def plan(
     try:
         from gkm_cli.plan.planning import PlanOptions, print_plan  # noqa: PLC0415 -- no other command waits for numpy
     except ModuleNotFoundError as error:
-        from gkm_cli.plan.errors import PlanningFailed  # noqa: PLC0415 -- as above
-
         raise PlanningFailed(
             f"{error.name} is not installed; install GKM with its extra: pip install '.[cli]'"
         ) from error

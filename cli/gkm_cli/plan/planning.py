@@ -13,7 +13,7 @@ from gkm.hoststate.escaping import escape
 from gkm.packing.asked import kinds
 from gkm.packing.values import Plan, Policy, Refusal
 
-from gkm_cli.output import NegativeResult, Output, UsageError, show, takes_unicode
+from gkm_cli.output import NegativeResult, Output, PlanOutput, UsageError, show, takes_unicode
 from gkm_cli.plan import files, manifests, runs, snapshot
 from gkm_cli.plan import json_output as answers
 from gkm_cli.plan import previous_plan as standing
@@ -21,12 +21,9 @@ from gkm_cli.plan import render as telling
 from gkm_cli.plan import render_batch as telling_queue
 from gkm_cli.plan import run_batch as queueing
 from gkm_cli.plan import single_run as deciding
-from gkm_cli.plan.command import PlanOutput
 from gkm_cli.plan.runs import ParsedRun
 from gkm_cli.plan.snapshot import ClusterSnapshot
 from gkm_cli.progress import waiting
-
-MAX_CONFIG_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +90,7 @@ def print_plan(options: PlanOptions, output: PlanOutput) -> None:
 def _configured(path: Path | None) -> Config:
     if path is None:
         return Config()
-    return config.parse(files.read_all(path, MAX_CONFIG_BYTES), f"configuration {files.name(path)}")
+    return config.parse(files.read_all(path, config.MAX_BYTES), f"configuration {files.name(path)}")
 
 
 def _extra(options: PlanOptions, policy: str, parsed_runs: Iterable[ParsedRun]) -> ParsedRun | None:

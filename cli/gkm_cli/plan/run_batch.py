@@ -16,7 +16,7 @@ from gkm.packing.self_check import InvalidPlanError
 from gkm.packing.unusable import none_usable
 from gkm.packing.values import Fix, Node, Plan, Refusal, Share
 
-from gkm_cli.plan.errors import PlanningFailed
+from gkm_cli.output import PlanningFailed
 from gkm_cli.plan.runs import ParsedRun
 from gkm_cli.plan.snapshot import ClusterSnapshot
 

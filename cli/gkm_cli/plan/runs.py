@@ -1,24 +1,26 @@
 """Runs out of files, read as the API server would: what is misspelt, out of bounds or named twice is refused."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
 import msgspec
-from gkm.api.runs import MAX_NAME, Run, RunSpec
+from gkm.api.runs import LABEL_KEY, LABEL_VALUE, MAX_NAME, Run, RunSpec
 from gkm.packing import asked
 from gkm.packing.batches.values import MAX_RUNS
 from gkm.packing.values import Policy, Request
 from gkm.topology.eligibility import Demand
 
 from gkm_cli.output import UsageError
-from gkm_cli.plan import files, run_labels, schema
+from gkm_cli.plan import files, schema
 from gkm_cli.plan.objects import ObjectsUnreadable, ParsedObject, objects
 
 MAX_BYTES = 16 << 20
 MAX_NAMESPACE = 63
+# The rule of gkm.api.runs.Labels, which only the API server can evaluate.
+_KEY, _VALUE = re.compile(LABEL_KEY), re.compile(LABEL_VALUE)
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _HINT = "give manifests of Runs (gkm.io/v1alpha1), or what `kubectl get runs -o json` prints"
 
@@ -90,12 +92,26 @@ def _parse_run(found: ParsedObject, where: str, policy: str, *, overrides: bool)
         request, demand = asked.request(run.spec, policy), asked.demand(run.spec)
     except ValueError as error:
         raise UsageError(f"{where}: {error}", "correct its spec") from error
-    if fault := next(run_labels.faults(run.spec), None):
+    if fault := next(_label_faults(run.spec), None):
         raise UsageError(f"{where}: {fault}", "a key or value has up to 63 letters, digits, '-', '_' and '.'")
     malleable = run.spec.malleability
     if malleable and malleable.min_gpus > run.spec.gpus:
         raise UsageError(f"{where}: spec.malleability.minGPUs is more than spec.gpus", "correct its spec")
     return ParsedRun(name, namespace, run.spec, demand, request)
+
+
+def _label_faults(spec: RunSpec) -> Iterator[str]:
+    """Yield a sentence for each label that is none."""
+    yield from _invalid_labels("spec.labels", spec.labels)
+    yield from _invalid_labels("spec.selector.labels", spec.selector.labels)
+    for number, scope in enumerate(spec.scopes):
+        yield from _invalid_labels(f"spec.scopes[{number}].selector.labels", scope.selector.labels)
+
+
+def _invalid_labels(path: str, labels: Mapping[str, str]) -> Iterator[str]:
+    for key, value in labels.items():
+        if not (_KEY.fullmatch(key) and _VALUE.fullmatch(value)):
+            yield f"{path}: {key[:80]!a}: {value!a} is no label"
 
 
 def _suggestion(path: str) -> str:

@@ -15,7 +15,7 @@ from gkm.packing.self_check import InvalidPlanError
 from gkm.packing.unusable import none_usable
 from gkm.packing.values import Fix, Plan, Refusal
 
-from gkm_cli.plan.errors import PlanningFailed
+from gkm_cli.output import PlanningFailed
 from gkm_cli.plan.previous_plan import PreviousPlan
 from gkm_cli.plan.runs import ParsedRun
 from gkm_cli.plan.snapshot import ClusterSnapshot

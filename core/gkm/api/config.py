@@ -1,5 +1,6 @@
 """The one configuration file (ConfigMap gkm-config), read into one frozen value; unknown keys are refused by path."""
 
+from pathlib import Path
 from typing import Annotated, TypeVar
 
 import msgspec
@@ -24,10 +25,13 @@ __all__ = (
     "Store",
     "Topology",
     "Verification",
+    "load",
     "parse",
     "parse_verification",
+    "read_file",
 )
 
+MAX_BYTES = 4 << 20
 T = TypeVar("T")
 
 
@@ -104,6 +108,34 @@ class Config(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     capture: Capture = field(default_factory=Capture)
     topology: Topology = field(default_factory=Topology)
     packing: Packing = field(default_factory=Packing)
+
+
+def load(path: Path | None) -> Config:
+    """Return the configuration in a file; without a file, the default, which refuses every unsigned image.
+
+    Raises:
+        ConfigInvalid: the file cannot be read or used; the message names it.
+    """
+    if path is None:
+        return Config()
+    where = f"configuration {path}"
+    return parse(read_file(path, where), where)
+
+
+def read_file(path: Path, where: str) -> bytes:
+    """Return the bytes of a configuration file. Errors begin with `where`.
+
+    Raises:
+        ConfigInvalid: the file cannot be read, or is larger than MAX_BYTES.
+    """
+    try:
+        with path.open("rb") as file:
+            text = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise ConfigInvalid(f"{where}: {error.strerror}; check its name and mode") from error
+    if len(text) > MAX_BYTES:
+        raise ConfigInvalid(f"{where}: larger than {MAX_BYTES} bytes")
+    return text
 
 
 def parse(text: str | bytes, where: str = "configuration") -> Config:

@@ -1,19 +1,23 @@
-"""The command line of programs that run as processes of a cluster: argparse, and nothing foreign printed raw.
+"""The command line of the programs that run in a cluster: argparse with environment variables and safe output.
 
-Standard library only: the CSI process has one, too.
+Standard library only: the CSI process uses it too.
 """
 
 import argparse
+import os
 import sys
+from collections.abc import Mapping
 from typing import IO, Any, NoReturn
 
 from gkm.hoststate.escaping import escape, escape_lines
+
+LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
 class _Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:  # noqa: ANN401 -- argparse's
         """Print program and version, and end the process."""
-        # Only here: no process that serves needs the module that reads it.
+        # Imported here: a process that serves does not need this module.
         from gkm.hoststate.version import version  # noqa: PLC0415
 
         print_line(f"{parser.prog} {version()}")
@@ -21,14 +25,42 @@ class _Version(argparse.Action):
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse's parser. What it prints may quote the environment or a manifest that set the arguments."""
+    """argparse's parser, with an environment variable for each flag.
+
+    The parser escapes its output: a message may quote the environment or a manifest that set the arguments.
+    """
+
+    def __init__(self, prog: str | None = None, *, environment: Mapping[str, str] = os.environ, **options: Any) -> None:  # noqa: ANN401 -- argparse's
+        super().__init__(prog, **options)
+        self._environment = environment
+
+    def add_flag(
+        self,
+        flag: str,
+        text: str,
+        *,
+        variable: str = "",
+        default: object = None,
+        **options: Any,  # noqa: ANN401 -- argparse's
+    ) -> None:
+        """Add a flag whose default comes from `variable`: for `--log-level`, GKM_LOG_LEVEL. The flag wins.
+
+        An empty variable counts as unset.
+        """
+        name = variable or "GKM_" + flag.removeprefix("--").upper().replace("-", "_")
+        shown = f"{name}; default: {default}" if default else name
+        self.add_argument(flag, default=self._environment.get(name) or default, help=f"{text} [{shown}]", **options)
+
+    def add_log_level(self) -> None:
+        """Add --log-level."""
+        self.add_flag("--log-level", ", ".join(LOG_LEVELS), default="info", type=_log_level, metavar="LEVEL")
 
     def add_version(self) -> None:
         """Add --version."""
-        self.add_argument("--version", action=_Version, nargs=0, help="print the version, and end")
+        self.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
 
     def error(self, message: str) -> NoReturn:
-        """End the process with exit code 2, usage and one line."""
+        """Print the usage and one line; exit with code 2."""
         super().error(escape(message))
 
     def _print_message(self, message: str, file: IO[str] | None = None) -> None:  # type: ignore[override]
@@ -42,6 +74,13 @@ def print_line(text: str, *, error: bool = False) -> None:
 
 
 def _fitting(text: str, stream: IO[str]) -> str:
-    """Return a text with escapes for what a stream's encoding lacks."""
+    """Return a text with escapes for the characters that the stream's encoding lacks."""
     encoding = getattr(stream, "encoding", None) or "utf-8"
     return text.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def _log_level(text: str) -> str:
+    # argparse does not check `choices` for a value from the environment.
+    if text not in LOG_LEVELS:
+        raise argparse.ArgumentTypeError(f"{text!r} is not one of {', '.join(LOG_LEVELS)}")
+    return text

@@ -1,6 +1,7 @@
-"""Parse listen addresses of the command line: `host:port`, `[::1]:port`, or `:port` for every address."""
+"""A listen address on a command line: `host:port`, `[::1]:port`, or `:port` for every address."""
 
 import ipaddress
+from argparse import ArgumentTypeError
 
 MAX_PORT = 65_535
 
@@ -9,14 +10,14 @@ def parse(text: str) -> tuple[str, int]:
     """Return host and port; the host is "" for every address of this machine, of both families where it has both.
 
     Raises:
-        ValueError: `text` is neither an IP address with a port nor a port. Names are not resolved: a name may lead to
-            another address tomorrow.
+        ArgumentTypeError: the text is neither an address with a port nor a port. GKM does not look up host names: a
+            name may resolve to another address tomorrow.
     """
     host, separator, port = text.rpartition(":")
     if not separator or not (port.isascii() and port.isdecimal()) or len(port) > len(str(MAX_PORT)):
-        raise ValueError(f"{text!r} is not host:port")
+        raise ArgumentTypeError(f"{text!r} is not host:port")
     if int(port) > MAX_PORT:
-        raise ValueError(f"{text!r}: the last port is {MAX_PORT}")
+        raise ArgumentTypeError(f"{text!r}: the last port is {MAX_PORT}")
     if not host:
         return "", int(port)
     bare = host.removeprefix("[").removesuffix("]")
@@ -24,8 +25,8 @@ def parse(text: str) -> tuple[str, int]:
     try:
         address = ipaddress.ip_address(bare)
     except ValueError:
-        raise ValueError(f"{text!r}: {bare!r} is not an IP address") from None
+        raise ArgumentTypeError(f"{text!r}: {bare!r} is not an IP address") from None
     # Without brackets the port of an IPv6 address looks like its last group.
     if bracketed != (address.version == 6):  # noqa: PLR2004 -- IPv6
-        raise ValueError(f"{text!r} is not host:port; write an IPv6 address in brackets")
+        raise ArgumentTypeError(f"{text!r} is not host:port; write an IPv6 address in brackets")
     return str(address), int(port)

@@ -1,31 +1,25 @@
-"""What `gkm-operator admission` takes; light, so that the other command may name it without loading it."""
+"""The flags of `gkm-operator admission`, apart from its code: the other command names them without loading it."""
 
 import argparse
 
-from gkm_operator import flags
+from gkm.hoststate.command_line import Parser
+from gkm.probes import addresses
 
 SERVICE_NAMES = "gkm-admission.gkm-system.svc,gkm-admission.gkm-system.svc.cluster.local"
 MAX_BUDGET_SECONDS = 8.0
 """Our webhooks have timeoutSeconds 10: an answer must be under way before."""
 
 
-def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add what this command takes."""
-    flags.add(parser, "--listen", default=":9443", type=flags.address, help="host:port of the webhook")
-    flags.add(
-        parser, "--health", default=":8081", type=flags.address, help="host:port of /healthz, /readyz and /metrics"
-    )
-    flags.add(parser, "--tls-cert", help="PEM file of the certificate; read again when it changes")
-    flags.add(parser, "--tls-key", help="PEM file of its key")
-    flags.add(parser, "--self-signed", metavar="DIR", help="make CA and certificate in DIR and renew them")
-    flags.add(parser, "--tls-names", default=SERVICE_NAMES, help="names and addresses in that certificate, by comma")
-    flags.add(
-        parser,
-        "--webhook-configuration",
-        metavar="NAME",
-        help="keep its CA in this ValidatingWebhookConfiguration",
-    )
-    flags.add(parser, "--budget", default="3", type=_budget, help="seconds for one image")
+def add_flags(parser: Parser) -> None:
+    """Add the flags of this command."""
+    parser.add_flag("--listen", "host:port of the webhook", default=":9443", type=addresses.parse)
+    parser.add_flag("--health", "host:port of /healthz, /readyz and /metrics", default=":8081", type=addresses.parse)
+    parser.add_flag("--tls-cert", "PEM file of the certificate; read again when it changes")
+    parser.add_flag("--tls-key", "PEM file of its key")
+    parser.add_flag("--self-signed", "make CA and certificate in DIR and renew them", metavar="DIR")
+    parser.add_flag("--tls-names", "names and addresses in that certificate, by comma", default=SERVICE_NAMES)
+    parser.add_flag("--webhook-configuration", "keep its CA in this ValidatingWebhookConfiguration", metavar="NAME")
+    parser.add_flag("--budget", "seconds for one image", default="3", type=_budget)
 
 
 def problem(arguments: argparse.Namespace) -> str:

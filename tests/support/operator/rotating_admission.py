@@ -1,14 +1,15 @@
 """`gkm-operator admission` whose certificates live for seconds: `python rotating_admission.py ARGUMENTS`."""
 
-import argparse
 import signal
 import sys
 from datetime import timedelta
+from pathlib import Path
 from threading import Event
 
+from gkm.api import config as configuration
 from gkm.api import msgspec_warmup as first_use
 from gkm.hoststate import logs
-from gkm_operator import flags
+from gkm.hoststate.command_line import Parser
 from gkm_operator.admission import command, options
 from gkm_operator.admission.certificates.rotation import RotationTimes
 
@@ -17,8 +18,8 @@ TERMS = RotationTimes(valid=timedelta(minutes=10), renewed=timedelta(seconds=6),
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--config")
+    parser = Parser()
+    parser.add_argument("--config", type=Path)
     parser.add_argument("--kubeconfig")
     parser.add_argument("--context")
     options.add_flags(parser)
@@ -26,7 +27,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     logs.configure("info")
     arguments = parser.parse_args()
-    config = flags.read_config(arguments.config or "")
+    config = configuration.load(arguments.config)
     first_use.warm_up()
     return command.run(arguments, config, stop, TERMS)
 

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from gkm.api.config import ConfigInvalid
+from gkm.api.config import ConfigInvalid, load
 from gkm.hoststate.logs import configure as start_logs
 from gkm.hoststate.logs import fields
 from gkm_agent import options
-from gkm_agent.main import read_config
 
 
 def test_every_flag_has_a_twin_in_the_environment() -> None:
@@ -92,7 +91,7 @@ def test_health_is_served_on_an_address_and_on_nothing_else(
 
 
 @pytest.mark.parametrize(
-    ("content", "complaint"), [(None, "there is no such file"), ("x" * (5 << 20), "larger than"), ("a: [", "")]
+    ("content", "complaint"), [(None, "No such file"), ("x" * (5 << 20), "larger than"), ("a: [", "")]
 )
 def test_a_configuration_that_cannot_be_used_is_named(tmp_path: Path, content: str | None, complaint: str) -> None:
     path = tmp_path / "config.yaml"
@@ -100,14 +99,14 @@ def test_a_configuration_that_cannot_be_used_is_named(tmp_path: Path, content: s
         path.write_text(content)
 
     with pytest.raises(ConfigInvalid, match=f"configuration {path}: .*{complaint}"):
-        read_config(path)
+        load(path)
 
 
 def test_a_configuration_may_be_a_link_as_in_a_mounted_configmap(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("verification: {mode: warn}")
     (tmp_path / "config.yaml").symlink_to("data")
 
-    assert read_config(tmp_path / "config.yaml").verification.mode == "warn"
+    assert load(tmp_path / "config.yaml").verification.mode == "warn"
 
 
 def test_node_objects_go_beside_the_manifests(tmp_path: Path) -> None:

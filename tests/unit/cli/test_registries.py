@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from gkm.api.remedies import Remedy
-from gkm_cli import hints
+from gkm_cli import main
 from support.cli.command import CACHE, gkm
 from support.registry.auth import Auth
 from support.registry.server import Registry
@@ -57,4 +57,4 @@ def test_an_image_beyond_the_allow_list_is_refused_with_the_file_that_has_it(tmp
 
 
 def test_this_program_has_a_hint_of_its_own_for_every_remedy() -> None:
-    assert set(hints._HINTS) == set(Remedy)
+    assert set(main.HINTS) == set(Remedy)

@@ -259,7 +259,7 @@ def test_a_socket_with_too_long_a_name_is_told() -> None:
         (("--node", "n", "--kubelet", "relative"), "must be an absolute path"),
         (("--node", "n", "--state", "/a/../b"), "must be an absolute path"),
         (("--node", "n", "--max-volumes", "-1"), "must be a number"),
-        (("--node", "n", "--log-level", "loud"), "must be debug, info, warning or error"),
+        (("--node", "n", "--log-level", "loud"), "is not one of debug, info, warning, error"),
     ],
 )
 def test_a_wrong_setting_is_told(flags: tuple[str, ...], told: str) -> None:

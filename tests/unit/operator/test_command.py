@@ -10,9 +10,11 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from gkm.api import config
 from gkm.api.config import ConfigInvalid
+from gkm.hoststate.command_line import Parser
 from gkm.hoststate.logs import JsonFormatter
-from gkm_operator import flags
+from gkm.probes import addresses
 from gkm_operator.admission import options
 from gkm_operator.health import HealthServer
 from support.operator.deployment import ROOT, manifests, operator_command
@@ -49,7 +51,7 @@ def test_the_configuration_that_ships_is_good(tmp_path: Path) -> None:
     (shipped,) = (manifest for manifest in manifests() if manifest["kind"] == "ConfigMap")
     path = tmp_path / "config.yaml"
     path.write_text(shipped["data"]["config.yaml"], encoding="utf-8")
-    assert flags.read_config(str(path)).verification.mode == "enforce"
+    assert config.load(path).verification.mode == "enforce"
 
 
 def test_the_arguments_that_ship_are_understood() -> None:
@@ -103,7 +105,7 @@ def test_controllers_say_which_kinds_are_missing(tmp_path: Path, request: pytest
 
 def test_a_flag_wins_over_its_twin(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GKM_LISTEN", ":1")
-    parser = argparse.ArgumentParser()
+    parser = Parser()
     options.add_flags(parser)
     assert parser.parse_args([]).listen == ("", 1)  # every address, of both families
     assert parser.parse_args(["--listen=[::1]:2"]).listen == ("::1", 2)
@@ -112,16 +114,16 @@ def test_a_flag_wins_over_its_twin(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("text", ["", "host", "host:", "host:x", "host:70000"])
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError):
-        flags.address(text)
+        addresses.parse(text)
 
 
 def test_a_configuration_that_cannot_be_read_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigInvalid, match="No such file"):
-        flags.read_config(str(tmp_path / "none"))
-    monkeypatch.setattr(flags, "MAX_CONFIG_BYTES", 3)
-    with pytest.raises(ConfigInvalid, match="longer than"):
-        flags.read_config(str(ROOT / "pyproject.toml"))
-    assert flags.read_config("").verification.mode == "enforce"
+        config.load(tmp_path / "none")
+    monkeypatch.setattr(config, "MAX_BYTES", 3)
+    with pytest.raises(ConfigInvalid, match="larger than"):
+        config.load(ROOT / "pyproject.toml")
+    assert config.load(None).verification.mode == "enforce"
 
 
 def test_a_log_line_is_json_with_the_fields_that_were_given() -> None:

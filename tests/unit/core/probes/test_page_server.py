@@ -3,6 +3,7 @@
 import errno
 import socket
 import time
+from argparse import ArgumentTypeError
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -216,7 +217,7 @@ def test_an_address_is_parsed(text: str, address: tuple[str, int]) -> None:
      "[127.0.0.1]:80", "[::1:80", "::1]:80", "1.2.3:80", ":99999999999999999999", "a b:1", ":1e3"],
 )  # fmt: skip
 def test_an_invalid_address_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"host:port|last port|not an IP address"):
+    with pytest.raises(ArgumentTypeError, match=r"host:port|last port|not an IP address"):
         addresses.parse(text)
 
 

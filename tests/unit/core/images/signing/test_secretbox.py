@@ -9,8 +9,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from gkm.api.errors import GKMError
 from gkm.images.signing import keys
 from gkm.images.signing.keys import PrivateKey, WrongPassword
-from support.images.signers import KINDS, PASSWORD
 from nacl.secret import SecretBox
+from support.images.signers import KINDS, PASSWORD
 
 SALT, NONCE = b"s" * 32, b"n" * 24
 KEY = KINDS["p256"]()
