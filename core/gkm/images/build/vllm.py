@@ -2,9 +2,9 @@
 
 Layouts and rules: prior-art/gkm-02-mcv-image-format.md ("Detection rules") and MCV's docs/vllm-binary-cache.md. Proven
 byte for byte (manifest, labels) against images that MCV itself built of caches of ours in the formats "triton" and
-"binary" (tests/unit/core/images/build/test_mcv_images.py); mega-AOT bundles follow the documentation. In three points MCV is not
-followed: it lists the kernels of the last `triton_cache` of a hash only, here those of every rank are listed, which is
-the same for one rank; secrets are left out (gkm.images.build.factors_file); and the artifacts say the GPU
+"binary" (tests/unit/core/images/build/test_mcv_images.py); mega-AOT bundles follow the documentation. GKM differs from
+MCV in three points: MCV lists the kernels of only the last `triton_cache` of a hash, GKM those of every rank, which is
+the same for one rank; GKM leaves out secrets (gkm.images.build.factors_file); and the artifacts name the GPU
 (gkm.images.build.vllm_labels).
 """
 
