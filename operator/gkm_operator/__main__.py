@@ -1,4 +1,7 @@
-"""Starts the program `gkm-operator`; standard library only until it is known that its dependencies are there."""
+"""Starts the program `gkm-operator`.
+
+Imports only the standard library until it has checked that the program's dependencies are installed.
+"""
 
 import sys
 
@@ -8,7 +11,7 @@ from gkm.hoststate.extras import needed
 def main() -> int:
     """Run the program."""
     with needed("gkm-operator", "operator"):
-        from gkm_operator.main import main as run  # noqa: PLC0415 -- may be missing what it imports
+        from gkm_operator.main import main as run  # noqa: PLC0415 -- its dependencies may be missing
 
         return run()
 

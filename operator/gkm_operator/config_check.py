@@ -1,8 +1,8 @@
-"""`gkm-operator --check-config`: everything in a configuration that can be known to be wrong before a rollout.
+"""The check of `gkm-operator --check-config`: finds the errors of a configuration before its rollout.
 
-Reads the file as processes get it, or the ConfigMap that holds it. Beyond what every process refuses at its start
-(gkm.api.config) it opens the files that are named, and looks at globs that no image can match. Files that are named by
-an absolute path and are not on this machine may be in the pods: they are listed, and not counted as mistakes.
+Reads the file as processes read it, or the ConfigMap that contains it. Beyond the checks that every process makes at
+its start (gkm.api.config), it opens the named files and finds globs that match no image. Absolute paths that do not
+exist on this machine may exist in the pods: they are listed, and not reported as errors.
 """
 
 import re
@@ -20,39 +20,39 @@ from gkm.images.reference import Reference
 from gkm.images.signatures.trust_material import TrustMaterial
 
 KEY = "config.yaml"
-"""Of the ConfigMap: what deploy/base mounts."""
+"""The key in the ConfigMap that deploy/base mounts."""
 _WILD = re.compile(r"[*?\[\]]")
 _REPOSITORY_GLOB = re.compile(r"[a-z0-9._/*?\[\]!-]*")
 _NAMESPACE_GLOB = re.compile(r"[a-z0-9*?\[\]!-]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
-    """What is wrong, a sentence each, and the files that were named and are not on this machine."""
+class CheckReport:
+    """The problems, a sentence each, and the named files that do not exist on this machine."""
 
     problems: Sequence[str]
     absent: Sequence[str]
 
 
-def check(path: Path | None) -> Checked:
-    """Return what is wrong with the configuration in a file; of none, nothing.
+def check(path: Path | None) -> CheckReport:
+    """Return the problems of the configuration in a file; without a file there are no problems.
 
     Raises:
-        ConfigInvalid: it cannot be read as a configuration at all.
+        ConfigInvalid: the file cannot be read as a configuration at all.
     """
     where = f"configuration {path}"
-    loaded = config.parse(_unpacked(config.read_file(path, where), where), where) if path else Config()
+    loaded = config.parse(_unwrapped(config.read_file(path, where), where), where) if path else Config()
     files = _Files()
     problems = [*_policies(loaded, files), *_registries(loaded, files)]
-    return Checked([f"{where}: {problem}" for problem in problems], tuple(files.absent))
+    return CheckReport([f"{where}: {problem}" for problem in problems], tuple(files.absent))
 
 
-def _unpacked(text: bytes, where: str) -> str | bytes:
-    """Return the configuration in a ConfigMap; a text that is none is returned as it is."""
+def _unwrapped(text: bytes, where: str) -> str | bytes:
+    """Return the configuration in a ConfigMap; return any other text unchanged."""
     try:
         document = documents.decode(text, dict[str, object], aliases=True)
     except (msgspec.ValidationError, documents.InvalidYAML):
-        return text  # who parses it as a configuration says why
+        return text  # parsing it as a configuration reports the error
     if document.get("kind") != "ConfigMap":
         return text
     data = document.get("data")
@@ -63,42 +63,42 @@ def _unpacked(text: bytes, where: str) -> str | bytes:
 
 
 class _Files:
-    """Reads what a configuration names by path."""
+    """Reads the files that a configuration names."""
 
     def __init__(self) -> None:
         self._material = TrustMaterial()
         self.absent: dict[str, None] = {}
 
     def key(self, key: str, at: str) -> Iterator[str]:
-        """Yield what is wrong with a public key: PEM text, or a path."""
-        if is_pem(key) or self._is_here(key):
+        """Yield the problems of a public key: PEM text, or a path."""
+        if is_pem(key) or self._exists(key):
             try:
                 self._material.key(key)
             except GKMError as error:
                 yield f"{error.message} - at `{at}`; {error.hint}"
 
     def root(self, path: str, at: str) -> Iterator[str]:
-        """Yield what is wrong with a trusted root."""
-        if self._is_here(path):
+        """Yield the problems of a trusted root."""
+        if self._exists(path):
             try:
                 self._material.root(path)
             except GKMError as error:
                 yield f"{error.message} - at `{at}`; {error.hint}"
 
     def authorities(self, path: str, at: str) -> Iterator[str]:
-        """Yield what is wrong with a file of certificate authorities."""
-        if self._is_here(path):
+        """Yield the problems of a file of certificate authorities."""
+        if self._exists(path):
             try:
                 ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
             except (OSError, ValueError) as error:
-                why = getattr(error, "strerror", None) or error
-                yield f"{path[:200]!r} holds no certificate authorities in PEM: {why} - at `{at}`"
+                reason = getattr(error, "strerror", None) or error
+                yield f"{path[:200]!r} holds no certificate authorities in PEM: {reason} - at `{at}`"
 
-    def _is_here(self, path: str) -> bool:
+    def _exists(self, path: str) -> bool:
         try:
             absent = path.startswith("/") and not Path(path).exists()
         except (OSError, ValueError):
-            return True  # reading it says why
+            return True  # reading it reports the error
         if absent:
             self.absent[path] = None
         return not absent
@@ -107,40 +107,40 @@ class _Files:
 def _policies(loaded: Config, files: _Files) -> Iterator[str]:
     for number, policy in enumerate(loaded.verification.policies):
         at = f"$.verification.policies[{number}]"
-        for place, key in enumerate(policy.keys):
-            yield from files.key(key, f"{at}.keys[{place}]")
+        for index, key in enumerate(policy.keys):
+            yield from files.key(key, f"{at}.keys[{index}]")
         if policy.trusted_root:
             yield from files.root(policy.trusted_root, f"{at}.trustedRoot")
         yield from _image_globs(policy.images, f"{at}.images")
-        for place, glob in enumerate(policy.namespaces):
+        for index, glob in enumerate(policy.namespaces):
             if not _NAMESPACE_GLOB.fullmatch(glob):
-                yield f"no namespace can match {glob[:80]!r} - at `{at}.namespaces[{place}]`"
+                yield f"no namespace can match {glob[:80]!r} - at `{at}.namespaces[{index}]`"
 
 
 def _registries(loaded: Config, files: _Files) -> Iterator[str]:
     yield from _image_globs(loaded.registries.allow, "$.registries.allow")
-    for host, how in loaded.registries.hosts.items():
+    for host, host_config in loaded.registries.hosts.items():
         at = f"$.registries.hosts[{host[:80]!r}]"
-        for name in (host, *how.mirrors, *how.auth_hosts):
-            if why := _not_a_host(name):
-                yield f"{why} - at `{at}`"
-        if how.ca_file:
-            yield from files.authorities(how.ca_file, f"{at}.caFile")
+        for name in (host, *host_config.mirrors, *host_config.auth_hosts):
+            if reason := _not_a_host(name):
+                yield f"{reason} - at `{at}`"
+        if host_config.ca_file:
+            yield from files.authorities(host_config.ca_file, f"{at}.caFile")
 
 
 def _image_globs(globs: Iterable[str], at: str) -> Iterator[str]:
-    for place, glob in enumerate(globs):
-        if why := _matches_nothing(glob):
-            yield f"no image can match {glob[:80]!r}: {why} - at `{at}[{place}]`"
+    for index, glob in enumerate(globs):
+        if reason := _matches_nothing(glob):
+            yield f"no image can match {glob[:80]!r}: {reason} - at `{at}[{index}]`"
 
 
 def _matches_nothing(glob: str) -> str:
-    """Return why no image can match a glob; nothing where one can. What is compared: Reference.fits."""
+    """Return the reason why no image matches a glob; "" when one can. The comparison is that of Reference.fits."""
     if "://" in glob:
         return "images are named without a scheme"
     host, slash, repository = glob.partition("/")
-    if not _WILD.search(host.strip("[]")) and (why := _not_a_host(host)):
-        return why
+    if not _WILD.search(host.strip("[]")) and (reason := _not_a_host(host)):
+        return reason
     if host != host.lower() or any(not (one.isascii() and one.isprintable()) or one == " " for one in host):
         return "hosts are compared in lower case, and hold no spaces"
     if slash and not _REPOSITORY_GLOB.fullmatch(repository):
@@ -151,12 +151,12 @@ def _matches_nothing(glob: str) -> str:
 
 
 def _not_a_host(name: str) -> str:
-    """Return why images have no such host; nothing where they can."""
+    """Return the reason why no image has this host; "" when one can."""
     try:
         found = Reference.parse(f"{name}/x").registry
     except GKMError:
         found = ""
     if name and found == name:
         return ""
-    called = f": images call it {found!r}" if found and "." in name else ""
-    return f"{name[:80]!r} is no host of a registry{called}"
+    hint = f": images call it {found!r}" if found and "." in name else ""
+    return f"{name[:80]!r} is no host of a registry{hint}"

@@ -1,4 +1,4 @@
-"""`gkm-operator controllers`: runs the controllers of caches and of runs until it is told to end."""
+"""The command `gkm-operator controllers`: runs the controllers of caches and of Runs until a signal stops it."""
 
 import argparse
 from threading import Event
@@ -23,18 +23,18 @@ LOOK_SECONDS = 0.5
 
 
 class LeadershipEnded(RuntimeError):
-    """This process does not lead any more."""
+    """This process is no longer the leader."""
 
 
 def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
-    """Work until `stop`; return the exit code.
+    """Reconcile until `stop`; return the exit code.
 
     Raises:
-        KindsMissing, KindsForeign, RightsMissing: something is not installed (gkm_operator.preconditions.check).
-        LeaseLost: another replica may work now.
+        KindsMissing, KindsForeign, RightsMissing: the installation is incomplete (gkm_operator.preconditions.check).
+        LeadershipEnded: another replica may lead now.
     """
     api = connect(arguments.kubeconfig, arguments.context, metrics.api_answered)
-    # With a connection of its own, which gives up long before the lease is lost.
+    # A client of its own, whose timeout is much shorter than the lease.
     impatient = connect(arguments.kubeconfig, arguments.context, metrics.api_answered, timeout=LEASE_PATIENCE_SECONDS)
     elector = Elector(impatient, own_namespace(), arguments.lease, arguments.identity)
     metrics.LEADS.set_function(lambda: elector.is_leader)
@@ -46,21 +46,21 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
         CheckedImages.of(config, secrets=PullSecrets(KubeSecrets(api), config.registries, own_namespace())),
         instance=arguments.identity,
         namespace=own_namespace(),
-        again=RecheckSchedule.of(config.verification),
+        schedule=RecheckSchedule.of(config.verification),
         nodes=(flavors.nodes(config.topology.labels.flavor), plans.see_node),
     )
     health = HealthServer(arguments.health, lambda: caches.synced)
-    # Before anything is asked of the API server: while that is away, a restart by kubelet would mend nothing.
+    # Before the first request to the API server: while that is away, a restart by kubelet would not help.
     health.start()
     try:
         there = installed.wait(api, (own_namespace(), arguments.lease), stop)
-        # All watch caches, so that who follows a leader knows everything already; one works.
+        # Every replica watches caches, so that a new leader has their state already; only the leader writes.
         if there and caches.watch(stop) and elector.acquire(stop):
             caches.work()
             plans.work()
             _lead(elector, stop)
     finally:
-        # Who may give something twice ends first.
+        # First the controller that could assign the same nodes twice.
         plans.close()
         caches.close()
         elector.release()
@@ -72,7 +72,8 @@ def _lead(elector: Elector, stop: Event) -> None:
     """Return at `stop`.
 
     Raises:
-        LeaseLost: somebody else may work by now. The process must end at once: what it began, it cannot call back.
+        LeadershipEnded: another replica may lead now. The process must end at once: it cannot revoke requests it has
+            sent.
     """
     while not stop.wait(LOOK_SECONDS):
         if not elector.is_leader:

@@ -1,4 +1,7 @@
-"""`gkm-operator`: two commands, one process each; `gkm-operator --check-config --config FILE` needs neither."""
+"""The program `gkm-operator`: the commands `admission` and `controllers`, one process each.
+
+`gkm-operator --check-config --config FILE` checks a configuration and ends.
+"""
 
 import argparse
 import logging
@@ -9,8 +12,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Event
 
-from gkm.api import config as configuration
-from gkm.api import msgspec_warmup as first_use
+from gkm.api import config as config_file
+from gkm.api import msgspec_warmup
 from gkm.api.config import Config, ConfigInvalid
 from gkm.hoststate import logs
 from gkm.hoststate.command_line import Parser, print_line
@@ -20,8 +23,8 @@ from gkm_operator.admission import options as admission_options
 
 _LOG = logging.getLogger(__name__)
 
-FAILED, MISUSED = 1, 2
-"""Exit codes: something outside is wrong; the command line or the configuration is."""
+EXIT_FAILURE, EXIT_USAGE = 1, 2
+"""Exit codes: an error outside of the process; an error in the command line or the configuration."""
 
 Run = Callable[[argparse.Namespace, Config, Event], int]
 
@@ -34,10 +37,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _check(arguments.config)
     logs.configure(arguments.log_level)
     try:
-        config = configuration.load(arguments.config)
+        config = config_file.load(arguments.config)
     except ConfigInvalid as error:
         print_line(f"gkm-operator: {error}", error=True)
-        return MISUSED
+        return EXIT_USAGE
     if arguments.command == "admission" and (problem := admission_options.problem(arguments)):
         parser.error(problem)
     stop = Event()
@@ -45,38 +48,38 @@ def main(argv: Sequence[str] | None = None) -> int:
         signal.signal(number, lambda *_: stop.set())
     try:
         run = _command(arguments.command)
-        first_use.warm_up()
+        msgspec_warmup.warm_up()
         return run(arguments, config, stop)
     except ModuleNotFoundError:
-        raise  # who started us says what to install
-    except Exception as error:  # noqa: BLE001 -- whatever it was, the process ends with it
-        # The last line of a process that ends: one that a person can act on; the traceback is for a bug report.
+        raise  # gkm_operator.__main__ prints what to install
+    except Exception as error:  # noqa: BLE001 -- every error ends the process
+        # The last line must tell a person what to do; the traceback is for a bug report.
         _LOG.debug("ended", exc_info=True)
         _LOG.critical("ended", extra=logs.fields(command=arguments.command, error=type(error).__name__, why=str(error)))
-        return FAILED
+        return EXIT_FAILURE
 
 
 def _check(path: Path | None) -> int:
-    """Print what is wrong with a configuration; return the exit code."""
-    from gkm_operator import config_check  # noqa: PLC0415 -- no process that serves needs it
+    """Print the problems of a configuration; return the exit code."""
+    from gkm_operator import config_check  # noqa: PLC0415 -- serving processes do not need it
 
     try:
-        checked = config_check.check(path)
+        report = config_check.check(path)
     except ConfigInvalid as error:
         print_line(f"gkm-operator: {error}", error=True)
-        return MISUSED
-    for problem in checked.problems:
+        return EXIT_USAGE
+    for problem in report.problems:
         print_line(f"gkm-operator: {problem}", error=True)
-    if checked.problems:
-        return MISUSED
-    for absent in checked.absent:
+    if report.problems:
+        return EXIT_USAGE
+    for absent in report.absent:
         print_line(f"gkm-operator: not checked, because it is not on this machine: {absent}", error=True)
     print_line("gkm-operator: the configuration is good")
     return 0
 
 
 def _command(name: str) -> Run:
-    """Return what runs a command. Each loads its own half only: the two never share an interpreter."""
+    """Return the function that runs a command; import only that command's modules."""
     if name == "admission":
         from gkm_operator.admission.command import run as admission  # noqa: PLC0415
 
@@ -87,7 +90,7 @@ def _command(name: str) -> Run:
 
 
 def _with_command(words: Sequence[str]) -> Sequence[str]:
-    """Return a command line with its command: a file is checked for both at once, so it need not be named."""
+    """Return a command line with a command: `--check-config` alone checks the configuration of both."""
     alone = "--check-config" in words and words[0].startswith("-")
     return ["controllers", *words] if alone else words
 
@@ -102,12 +105,12 @@ def _parser() -> Parser:
     ):
         command = commands.add_parser(name, help=text, description=text)
         command.add_flag(
-            "--config", "the configuration; without it, nothing unsigned passes", metavar="FILE", type=Path
+            "--config", "configuration file; without it, every unsigned image is refused", metavar="FILE", type=Path
         )
-        command.add_argument("--check-config", action="store_true", help="read the configuration, say so, and end")
+        command.add_argument("--check-config", action="store_true", help="check the configuration and end")
         command.add_log_level()
         command.add_argument("--kubeconfig", help="default: $KUBECONFIG, the pod's service account, ~/.kube/config")
-        command.add_argument("--context", help="the context in it")
+        command.add_argument("--context", help="context in the kubeconfig")
         add_flags(command)
     return parser
 

@@ -1,4 +1,4 @@
-"""What both commands count (design/api.md, "Metrics": the names are API). Labels come from fixed sets only."""
+"""The metrics of both commands. Their names are part of the API; labels have fixed sets of values."""
 
 from collections.abc import Callable
 from typing import Final
@@ -22,85 +22,85 @@ ProcessCollector(registry=REGISTRY)
 
 RECONCILE_SECONDS: Final = Histogram(
     "gkm_reconcile_seconds",
-    "Time that one look at an object took: done, again (a passing reason) or failed.",
+    "Time of one reconcile of an object, by result: done, again (retried for a passing reason) or failed.",
     ["controller", "result"],
     buckets=(0.001, 0.005, 0.02, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60),
     registry=REGISTRY,
 )
 QUEUE_DEPTH: Final = Gauge(
-    "gkm_queue_depth", "Objects that wait to be looked at, now or later.", ["controller"], registry=REGISTRY
+    "gkm_queue_depth", "Objects that wait for a reconcile, now or later.", ["controller"], registry=REGISTRY
 )
 API_REQUESTS: Final = Counter(
-    "gkm_api_requests_total", "Answers of the Kubernetes API; code none: there was none.", ["verb", "code"],
+    "gkm_api_requests_total", "Responses of the Kubernetes API; code none: no response.", ["verb", "code"],
     registry=REGISTRY,
 )  # fmt: skip
 ADMISSION_SECONDS: Final = Histogram(
     "gkm_admission_seconds",
-    "Time until an admission request was answered: admitted, warned, refused, or late (no time or place to look).",
+    "Time of an admission request, by result: admitted, warned, refused, late (image check not finished).",
     ["kind", "result"],
     buckets=(0.001, 0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2, 3, 5, 10),
     registry=REGISTRY,
 )
 VERIFY_SECONDS: Final = Histogram(
     "gkm_verify_seconds",
-    "Time that admission's verification of one image took: verified, refused, unknown, remembered, or off.",
+    "Time of admission's verification of one image, by result: verified, refused, unknown, remembered (cached) or off.",
     ["result"],
     buckets=(0.001, 0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2, 3, 5, 10),
     registry=REGISTRY,
 )
 PLANS: Final = Counter(
     "gkm_plan_total",
-    "Runs that were planned, by what came of it: planned; refused, with the reason of the condition; failed.",
+    "Planned Runs by result: planned; refused, with the reason of the condition; failed.",
     ["result", "reason"],
     registry=REGISTRY,
 )
 PLAN_SECONDS: Final = Histogram(
     "gkm_plan_seconds",
-    "Time that planning one run took, whatever came of it; its inventory is not in it.",
+    "Time of planning one Run, for every result, without reading its inventory.",
     buckets=(0.001, 0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10),
     registry=REGISTRY,
 )
 TOPOLOGY_NODES: Final = Gauge(
     "gkm_topology_nodes",
-    "Nodes of the last survey: located, quarantined (some label contradicts another, or itself), bare (without GPUs).",
+    "Nodes of the last survey: located, quarantined (contradictory labels), bare (without GPUs).",
     ["state"],
     registry=REGISTRY,
 )
-LEADS: Final = Gauge("gkm_leader", "Whether this replica leads: 1 or 0.", registry=REGISTRY)
+LEADS: Final = Gauge("gkm_leader", "Whether this replica is the leader: 1 or 0.", registry=REGISTRY)
 
 
 def reconcile_recorder(controller: str) -> Callable[[str, float], None]:
-    """Return what takes in the result and the seconds of one look."""
+    """Return the observer of a controller's reconciles: it records the result and the seconds of each."""
     return lambda result, seconds: RECONCILE_SECONDS.labels(controller, result).observe(seconds)
 
 
 def record_review(kind: str, result: str, seconds: float) -> None:
-    """Take in an answered admission request; `kind` is one of ours (`gkm_operator.admission.review` reads no other)."""
+    """Record an admission request; `kind` has a fixed set of values, because `review` accepts no other."""
     ADMISSION_SECONDS.labels(kind, result).observe(seconds)
 
 
 def record_verification(result: str, seconds: float) -> None:
-    """Take in a verification."""
+    """Record a verification."""
     VERIFY_SECONDS.labels(result).observe(seconds)
 
 
 def record_plan(result: str, reason: str, seconds: float) -> None:
-    """Take in a run that was planned; reasons are ours (gkm_operator.plans.planning.refusals)."""
+    """Record the planning of a Run; reasons have a fixed set of values (gkm_operator.plans.planning.refusals)."""
     PLANS.labels(result, reason).inc()
     PLAN_SECONDS.observe(seconds)
 
 
 def record_survey(located: int, quarantined: int, bare: int) -> None:
-    """Take in a survey of all nodes."""
+    """Record a survey of all nodes."""
     for state, count in (("located", located), ("quarantined", quarantined), ("bare", bare)):
         TOPOLOGY_NODES.labels(state).set(count)
 
 
 def api_answered(verb: str, status: int) -> None:
-    """Count an answer of the Kubernetes API, 0 for none."""
+    """Count a response of the Kubernetes API; status 0 means no response."""
     API_REQUESTS.labels(verb, str(status) if status else "none").inc()
 
 
 def page() -> Page:
-    """Return all of it, in Prometheus' text format."""
+    """Return all metrics in Prometheus' text format."""
     return Page(generate_latest(REGISTRY), content_type=CONTENT_TYPE_PLAIN_0_0_4)

@@ -54,21 +54,21 @@ async def _converse(data: bytes, piece: int) -> list[object]:
     messages = HttpConnection(client, Limits(_counting(held), _admit))  # type: ignore[arg-type]  # what it needs of a connection
     understood: list[object] = []
     try:
-        while len(understood) < MAX_REQUESTS and await messages.begun():
+        while len(understood) < MAX_REQUESTS and await messages.wait_for_request():
             asked = await messages.read()
             assert len(asked.body) <= min(MAX_BODY_BYTES, len(data))
             assert asked.path.isascii() or "\ufffd" in asked.path
             understood.append((asked.method, asked.path, asked.take()))
             assert asked.body == b""
-            await messages.write(HttpResponse(HTTPStatus.OK, b"{}", JSON), last=messages.last)
-            if messages.last:
+            await messages.write(HttpResponse(HTTPStatus.OK, b"{}", JSON), is_last=messages.is_last)
+            if messages.is_last:
                 break
     except BadRequest as error:
-        assert 400 <= error.answer.status < 600
-        text = error.answer.body.decode().strip()
+        assert 400 <= error.response.status < 600
+        text = error.response.body.decode().strip()
         assert text.isprintable()
         assert len(text) < 200
-        understood.append(error.answer.status)  # which of two faults is named hangs on what had come
+        understood.append(error.response.status)  # which of two faults is named hangs on what had come
     except OSError:
         understood.append("gone")
     assert sum(held) <= len(data) + len(data) // SPARE

@@ -1,1 +1,1 @@
-"""The validating webhook: refuses what definitely does not hold. Holds no state that matters."""
+"""The validating webhook for new caches and new images of caches. Keeps no state that a restart must preserve."""

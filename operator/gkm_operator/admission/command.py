@@ -1,4 +1,4 @@
-"""`gkm-operator admission`: serves the webhook until it is told to end."""
+"""The command `gkm-operator admission`: serves the webhook until a signal stops it."""
 
 import argparse
 import logging
@@ -21,30 +21,30 @@ _LOG = logging.getLogger(__name__)
 
 
 class CertificateUnusable(RuntimeError):
-    """The files that were named cannot be read, or are no pair."""
+    """The named certificate files cannot be read, or certificate and key do not match."""
 
 
-def run(arguments: argparse.Namespace, config: Config, stop: Event, terms: RotationTimes = SHIPPED) -> int:
+def run(arguments: argparse.Namespace, config: Config, stop: Event, times: RotationTimes = SHIPPED) -> int:
     """Serve until `stop`; return the exit code.
 
     Raises:
-        OSError: an address is taken, or a certificate of our own cannot be written.
-        CertificateUnusable: one of somebody else cannot be used.
-        NotConfigured: nothing says where the API is, and our CA is to be put there.
+        OSError: an address is in use, or our own certificate cannot be written.
+        CertificateUnusable: a certificate of the administrator cannot be used.
+        NotConfigured: no API server is configured that could receive our CA.
     """
-    # A thread that nobody waits for any more must not hang on for the half minute that a pull may take.
-    patience = 2 * arguments.budget
-    limits = Limits(connect=arguments.budget, stall=arguments.budget, request=patience)
-    images = CheckedImages.of(config, limits, seconds=patience)
-    remembered = VerdictCache(images, images.verifier.stamp)
-    judge = ImageValidator(remembered, config.verification.mode, config.registries, seconds=arguments.budget)
+    # A thread whose caller has given up must not go on for the half minute that a pull may take.
+    request_seconds = 2 * arguments.budget
+    limits = Limits(connect=arguments.budget, stall=arguments.budget, request=request_seconds)
+    images = CheckedImages.of(config, limits, seconds=request_seconds)
+    verdicts = VerdictCache(images, images.verifier.stamp)
+    validator = ImageValidator(verdicts, config.verification.mode, config.registries, seconds=arguments.budget)
     if arguments.self_signed:
         names = [name for name in arguments.tls_names.split(",") if name]
-        rotation = Rotation(Path(arguments.self_signed), names, terms)
-        server = AdmissionServer(judge, arguments.listen, rotation.files.certificate, rotation.files.key)
+        rotation = Rotation(Path(arguments.self_signed), names, times)
+        server = AdmissionServer(validator, arguments.listen, rotation.files.certificate, rotation.files.key)
     else:
         rotation = None
-        server = _with_files(judge, arguments.listen, Path(arguments.tls_cert), Path(arguments.tls_key))
+        server = _with_files(validator, arguments.listen, Path(arguments.tls_cert), Path(arguments.tls_key))
     health = HealthServer(arguments.health, server.ready.is_set, lambda: server.alive)
 
     def ready() -> None:
@@ -58,11 +58,13 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event, terms: Rotat
             ready()
             stop.wait()
         else:
-            # Only here: who uses cert-manager's certificates needs no API access, nor the memory of its client.
+            # Imported only here: with cert-manager's certificates the process needs no API access, and saves the
+            # client's memory.
             from gkm.kube.client import connect  # noqa: PLC0415
 
             api = connect(arguments.kubeconfig, arguments.context, metrics.api_answered)
-            # Until its CA is trusted the API server would refuse what this process answers: it is not ready before.
+            # Until the API server trusts the CA it rejects this process's responses, so the process is not ready
+            # before.
             rotation.run(api, arguments.webhook_configuration, stop, ready)
     finally:
         server.close()
@@ -70,9 +72,9 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event, terms: Rotat
     return 0
 
 
-def _with_files(judge: ImageValidator, address: tuple[str, int], certificate: Path, key: Path) -> AdmissionServer:
+def _with_files(validator: ImageValidator, address: tuple[str, int], certificate: Path, key: Path) -> AdmissionServer:
     try:
-        return AdmissionServer(judge, address, certificate, key)
-    except OSError as error:  # neither names a file
-        why = error.strerror or str(error)
-        raise CertificateUnusable(f"the certificate {certificate} with {key} cannot be used: {why}") from error
+        return AdmissionServer(validator, address, certificate, key)
+    except OSError as error:  # its text names no file
+        reason = error.strerror or str(error)
+        raise CertificateUnusable(f"the certificate {certificate} with {key} cannot be used: {reason}") from error

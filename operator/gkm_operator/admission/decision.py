@@ -1,7 +1,7 @@
-"""What to answer: pure functions of the request and of what is known of its image.
+"""Decisions of the webhook: pure functions of the request and of the findings about its image.
 
-Only a definite failure is refused. What cannot be told now (the registry is away, slow, or closed to us) is admitted
-with a warning: nothing is pulled before the controller has verified it (design/architecture.md, "The way of a cache").
+Only a definite failure is refused. When the result is unknown (the registry does not answer, is slow, or denies access)
+the webhook admits with a warning: nodes pull nothing before the controller has verified it (docs/design/verdicts.md).
 """
 
 from gkm.api.errors import GKMError, Reason
@@ -13,14 +13,14 @@ ADMITTED = ReviewResponse(allowed=True)
 _CHECKED_OPERATIONS = frozenset({"CREATE", "UPDATE"})
 
 _REFUSED_ALWAYS = frozenset({Reason.INVALID_REFERENCE, Reason.NOT_ALLOWED})
-"""Wrong whatever the signature policy says: no mode can make such a reference work."""
+"""Refused in every mode: no signature policy makes such a reference work."""
 
 
 def decide_without_image(request: ReviewRequest) -> ReviewResponse | None:
-    """Return the answer where the image need not be looked at, None where it must.
+    """Return the response when the image need not be checked; None when it must be.
 
-    An object that is being deleted must always pass, or its finalizers could never be removed; and an update that
-    leaves the image alone must not fail because a tag has moved (prior-art/gkm-05: objects that could not be edited).
+    The deletion of an object must always pass, or its finalizers could never be removed. An update that leaves the
+    image unchanged must not fail because a tag has moved: the object could not be edited any more.
     """
     if request.operation not in _CHECKED_OPERATIONS or request.sub_resource:
         return ADMITTED
@@ -34,7 +34,7 @@ def decide_without_image(request: ReviewRequest) -> ReviewResponse | None:
 
 
 def decide_verdict(request: ReviewRequest, verdict: Verdict, mode: str) -> ReviewResponse:
-    """Return the answer for an image that was looked at; `mode` is that of verification."""
+    """Return the response for a checked image; `mode` is that of verification."""
     if verdict.verified is True or (verdict.allowed and verdict.reason is Reason.NOT_REQUIRED):
         return ADMITTED
     if verdict.allowed:
@@ -45,39 +45,39 @@ def decide_verdict(request: ReviewRequest, verdict: Verdict, mode: str) -> Revie
 
 
 def decide_error(request: ReviewRequest, error: GKMError, mode: str, *, private: bool = False) -> ReviewResponse:
-    """Return the answer for an image that could not be looked at; `private`: the controllers have credentials."""
-    if is_open(error, private=private):
+    """Return the response for an image whose check failed; `private`: the controllers have credentials for it."""
+    if is_inconclusive(error, private=private):
         return _deferred(request, str(error), mode)
     if mode == "enforce" or error.reason in _REFUSED_ALWAYS:
         return _refusal(request, error.reason, str(error))
     return ReviewResponse(allowed=True, warnings=(f"{_image(request)}: {error}",))
 
 
-def decide_delay(request: ReviewRequest, why: str, mode: str) -> ReviewResponse:
-    """Return the answer when there was no time to find out."""
-    return _deferred(request, why, mode)
+def decide_delay(request: ReviewRequest, reason: str, mode: str) -> ReviewResponse:
+    """Return the response when the check did not finish in time."""
+    return _deferred(request, reason, mode)
 
 
-def is_open(error: GKMError, *, private: bool) -> bool:
-    """Return whether an error says nothing of the image.
+def is_inconclusive(error: GKMError, *, private: bool) -> bool:
+    """Return whether an error proves nothing about the image.
 
-    We ask as nobody: that we may not read what is private, or do not see it, refutes nothing. Registries hide it as if
-    it were not there, and only the controllers have the credentials that the object or the configuration names.
+    The webhook reads registries anonymously, so a denied or hidden private image refutes nothing. Registries answer for
+    it as if it did not exist, and only the controllers have the credentials that the object or the configuration names.
     """
     return error.transient or error.reason is Reason.UNAUTHORIZED or (private and error.reason is Reason.NOT_FOUND)
 
 
 def result(response: ReviewResponse, *, late: bool) -> str:
-    """Return the word for an answer in `gkm_admission_seconds`; `late` when there was no time to find out."""
+    """Return the label `result` of `gkm_admission_seconds`; `late` means that the check did not finish in time."""
     if not response.allowed:
         return "refused"
     return "late" if late else "warned" if response.warnings else "admitted"
 
 
-def _deferred(request: ReviewRequest, why: str, mode: str) -> ReviewResponse:
-    # Other modes let it be pulled without a good signature, so nothing is promised there.
-    said = "is not verified yet, and not pulled before it is" if mode == "enforce" else "was not looked at"
-    return ReviewResponse(allowed=True, warnings=(f"{_image(request)} {said}: {why}",))
+def _deferred(request: ReviewRequest, reason: str, mode: str) -> ReviewResponse:
+    # In other modes nodes pull it without a valid signature, so the warning promises no verification.
+    state = "is not verified yet, and not pulled before it is" if mode == "enforce" else "was not looked at"
+    return ReviewResponse(allowed=True, warnings=(f"{_image(request)} {state}: {reason}",))
 
 
 def _refusal(request: ReviewRequest, reason: Reason, message: str) -> ReviewResponse:

@@ -1,4 +1,4 @@
-"""AdmissionReview v1, as far as we read and write it (k8s.io/api/admission/v1): hostile bytes in, values out."""
+"""AdmissionReview v1 (k8s.io/api/admission/v1), reduced to the fields in use: decodes hostile bytes."""
 
 import textwrap
 from typing import Annotated
@@ -13,18 +13,19 @@ API_VERSION = "admission.k8s.io/v1"
 CACHE_KINDS = frozenset({"GKMCache", "ClusterGKMCache"})
 
 MAX_WARNING, MAX_WARNING_LINES = 250, 4
-"""The API server may cut warnings at 256 characters (design of KEP-1693): a longer one goes on in a line of its own."""
+"""The API server may cut warnings at 256 characters (KEP-1693): a longer one continues in another line."""
 
 Word = Annotated[str, Meta(max_length=253)]
-"""As long as Kubernetes lets names be. Megabytes would be held for as long as a registry is slow, and be logged."""
+"""The longest name that Kubernetes allows. Megabytes would stay in memory as long as a registry is slow, and go to the
+log."""
 
 
 class ReviewInvalid(ValueError):
-    """The body is no AdmissionReview; the message says where."""
+    """The body is not a valid AdmissionReview; the message names the place."""
 
 
 class GroupVersionKind(Struct, frozen=True):
-    """What kind of object is meant."""
+    """The kind of the object."""
 
     group: Word
     version: Word
@@ -32,37 +33,38 @@ class GroupVersionKind(Struct, frozen=True):
 
 
 class ReviewedSpec(Struct, frozen=True, rename="camel"):
-    """The part of a cache's spec that is read; the rest is the schema's."""
+    """The fields of a cache's spec that are read; the API server's schema checks the others."""
 
     image: Annotated[str, Meta(max_length=4096)]
     image_pull_secrets: Raw = Raw()
-    """The beginning of it, as it came: 8 MiB of [1,1,… would be 270 MiB of objects, and a whole Raw keeps the body."""
+    """Only its first bytes: 8 MiB of [1,1,… would decode to 270 MiB of objects, and a whole Raw keeps the body in
+    memory."""
 
     def __post_init__(self) -> None:
-        """Let the rest go."""
+        """Drop all but the first bytes."""
         structs.force_setattr(self, "image_pull_secrets", Raw(bytes(memoryview(self.image_pull_secrets)[:5])))
 
     @property
     def names_secrets(self) -> bool:
-        """Return whether there are credentials that only the controllers read."""
+        """Return whether the cache names credentials, which only the controllers read."""
         return bytes(self.image_pull_secrets) not in {b"", b"[]", b"null"}
 
 
 class ReviewedMetadata(Struct, frozen=True, rename="camel"):
-    """The part of it that is read: labels and such would take ten times their length."""
+    """The metadata that is read: labels and the like would need ten times their length in memory."""
 
     deletion_timestamp: Word | None = None
 
 
 class ReviewedObject(Struct, frozen=True):
-    """The part of a cache that is read."""
+    """The fields of a cache that are read."""
 
     spec: ReviewedSpec
     metadata: ReviewedMetadata = ReviewedMetadata()
 
 
 class ReviewRequest(Struct, frozen=True, rename="camel"):
-    """An admission request about an object of ours. `namespace` is empty for a cluster-wide one."""
+    """An admission request about a cache. `namespace` is empty for a cluster-wide one."""
 
     uid: Annotated[str, Meta(min_length=1, max_length=128)]
     kind: GroupVersionKind
@@ -76,17 +78,17 @@ class ReviewRequest(Struct, frozen=True, rename="camel"):
 
     @property
     def scope(self) -> str | None:
-        """Return the namespace that policies match, None for the cluster kind."""
+        """Return the namespace that policies match; None for the cluster kind."""
         return self.namespace or None
 
     @property
     def image(self) -> str:
-        """Return the image that is asked for, nothing where there is no object."""
+        """Return the requested image; "" without an object."""
         return self.object.spec.image if self.object else ""
 
     @property
     def cache(self) -> str | None:
-        """Return the cache as people read it; None for one that has no name yet (metadata.generateName)."""
+        """Return the cache as logs show it; None for one without a name yet (metadata.generateName)."""
         try:
             return str(CacheRef(self.scope, self.name))
         except InvalidName:
@@ -100,7 +102,7 @@ class _Review(Struct, rename="camel"):
 
 
 class ReviewResponse(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What we answer: a refusal has a message, a permission may have warnings."""
+    """The response: a refusal has a message, an admission may have warnings."""
 
     allowed: bool
     message: str = ""
@@ -111,7 +113,7 @@ def parse(body: bytes | bytearray) -> ReviewRequest:
     """Return the request in an AdmissionReview.
 
     Raises:
-        ReviewInvalid: it is none.
+        ReviewInvalid: the body is not an AdmissionReview for our kinds.
     """
     try:
         review = msgspec.json.decode(body, type=_Review)
@@ -120,12 +122,12 @@ def parse(body: bytes | bytearray) -> ReviewRequest:
     if (review.api_version, review.kind) != (API_VERSION, "AdmissionReview"):
         raise ReviewInvalid(f"not an AdmissionReview of {API_VERSION}")
     if review.request.kind.group != GROUP or review.request.kind.kind not in CACHE_KINDS:
-        raise ReviewInvalid("this webhook judges GKMCache and ClusterGKMCache only")
+        raise ReviewInvalid("this webhook reviews GKMCache and ClusterGKMCache only")
     return review.request
 
 
 def encode(uid: str, response: ReviewResponse) -> bytes:
-    """Return the AdmissionReview that answers the request of this uid."""
+    """Return the AdmissionReview that responds to the request with this uid."""
     answer: dict[str, object] = {"uid": uid, "allowed": response.allowed}
     if not response.allowed:
         answer["status"] = {"code": 403, "reason": "Forbidden", "message": escape(response.message)}

@@ -1,4 +1,8 @@
-"""Work that may hang, done in a bounded number of threads, waited for a bounded time, and done once for all who ask."""
+"""Runs work that may hang in a bounded number of threads, waits a bounded time, and runs it once for all its callers.
+
+A registry may be slow or silent. Callers with the same key share one execution, and give up after a fixed time while
+the thread goes on. Quotas keep one owner, a registry or a namespace, from taking all threads or all places to wait.
+"""
 
 import time
 from collections import Counter
@@ -11,25 +15,24 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 PARTS = 4
-"""An owner has one part of the threads in so many: it takes as many slow ones to keep the others waiting
-(docs/decisions/0006)."""
+"""The number of slow owners that are needed to occupy all threads: each gets this fraction (docs/decisions/0006)."""
 
 
 class Overloaded(Exception):
-    """It did not finish in time, or there is no place for it; the message says which."""
+    """The work did not finish in time, or a quota is exhausted; the message tells which."""
 
 
 class NotInTime(Overloaded):
-    """It did not finish in time."""
+    """The work did not finish in time."""
 
 
 class SingleFlight(Generic[T]):
-    """Runs functions in at most `threads` threads, while at most `waiting` callers wait for one or for its end.
+    """Runs functions in at most `threads` threads, while at most `waiting` callers wait for a thread or a result.
 
-    Who waits gives up after `seconds`, who is one too many at once; the thread ends when its function does (the
-    registry client bounds that), and is counted until then. One owner has a fourth of the threads at most, and of
-    those who wait no more than there is still room for: a crowd is let in where it takes nobody's place, and whoever
-    comes after it finds one. Threads are daemons: an executor's would keep the process from ending on SIGTERM.
+    A caller gives up after `seconds`, and at once when a quota is exhausted. Its thread ends with the function (the
+    registry client bounds that), and counts until then. One owner gets a fourth of the threads at most, and no more
+    places to wait than remain free: a crowd of one owner leaves places for others. Threads are daemons: threads of an
+    executor would delay the end of the process after SIGTERM.
     """
 
     def __init__(self, threads: int, seconds: float, waiting: int) -> None:
@@ -40,32 +43,33 @@ class SingleFlight(Generic[T]):
         self._under_way: dict[Hashable, Future[T]] = {}
         self._changed = Condition()
 
-    def run(self, what: Hashable, owners: Sequence[str], work: Callable[[], T]) -> T:
-        """Return what `work` returns, or raise what it raises; what is under way already is not done twice.
+    def run(self, key: Hashable, owners: Sequence[str], work: Callable[[], T]) -> T:
+        """Return the result of `work`, or raise its error; join an execution with the same key that is in progress.
 
-        All who wait for the same `what` get the same outcome, a failure too: nobody tries again in a crowd. `owners`
-        say in words to whose account it goes.
+        All callers that wait for the same `key` get the same result, an error too: they do not all retry. `owners`
+        names, for messages, the accounts that the work is charged to.
 
         Raises:
-            NoAnswer: no place is free; as NotInTime, it did not finish.
+            NotInTime: the work did not finish in time.
+            Overloaded: a quota is exhausted.
         """
         until = time.monotonic() + self._seconds
-        with self._waiting(owners):
-            answer = self._joined(what, owners, work, until)
+        with self._caller_slot(owners):
+            future = self._join(key, owners, work, until)
             try:
-                if not wait((answer,), _seconds_left(until)).done:
+                if not wait((future,), _remaining_seconds(until)).done:
                     raise NotInTime(f"its registry did not answer within {self._seconds:g} s")
-                return answer.result()
+                return future.result()
             finally:
-                # An error has this frame, and the future the error: with this name, what the registry sent would stay
-                # in the frames of that error until the garbage collector comes by.
-                del answer
+                # The error refers to this frame, and the future to the error: without `del`, the registry's data would
+                # stay in the frames of that error until the garbage collector runs.
+                del future
 
     @contextmanager
-    def _waiting(self, owners: Sequence[str]) -> Iterator[None]:
+    def _caller_slot(self, owners: Sequence[str]) -> Iterator[None]:
         with self._changed:
-            if why := self._callers.full(owners):
-                raise Overloaded(why)
+            if reason := self._callers.full(owners):
+                raise Overloaded(reason)
             self._callers.take(owners)
         try:
             yield
@@ -73,44 +77,44 @@ class SingleFlight(Generic[T]):
             with self._changed:
                 self._callers.leave(owners)
 
-    def _joined(self, what: Hashable, owners: Sequence[str], work: Callable[[], T], until: float) -> Future[T]:
+    def _join(self, key: Hashable, owners: Sequence[str], work: Callable[[], T], until: float) -> Future[T]:
         with self._changed:
-            while what not in self._under_way and (why := self._threads.full(owners)):
-                if not self._changed.wait(_seconds_left(until)):
-                    raise Overloaded(why)
-            if what in self._under_way:
-                return self._under_way[what]
+            while key not in self._under_way and (reason := self._threads.full(owners)):
+                if not self._changed.wait(_remaining_seconds(until)):
+                    raise Overloaded(reason)
+            if key in self._under_way:
+                return self._under_way[key]
             self._threads.take(owners)
-            answer = self._under_way[what] = Future()
+            future = self._under_way[key] = Future()
         try:
-            Thread(target=self._work, args=(what, owners, work, answer), name="check", daemon=True).start()
-        except RuntimeError as error:  # the container may have no more processes
-            self._end(what, owners)
-            answer.set_exception(Overloaded(f"no thread can be started: {error}"))
-        return answer
+            Thread(target=self._work, args=(key, owners, work, future), name="check", daemon=True).start()
+        except RuntimeError as error:  # the container's process limit is reached
+            self._end(key, owners)
+            future.set_exception(Overloaded(f"no thread can be started: {error}"))
+        return future
 
-    def _work(self, what: Hashable, owners: Sequence[str], work: Callable[[], T], answer: Future[T]) -> None:
+    def _work(self, key: Hashable, owners: Sequence[str], work: Callable[[], T], future: Future[T]) -> None:
         try:
             try:
                 value = work()
             finally:
-                self._end(what, owners)  # before the answer is out: who has it may ask for more
-        except BaseException as error:  # noqa: BLE001 -- raised again where it is waited for
-            answer.set_exception(error)
+                self._end(key, owners)  # before the result is set: its receiver may start more work
+        except BaseException as error:  # noqa: BLE001 -- raised again by the future
+            future.set_exception(error)
         else:
-            answer.set_result(value)
+            future.set_result(value)
         finally:
-            del answer, work
+            del future, work
 
-    def _end(self, what: Hashable, owners: Sequence[str]) -> None:
+    def _end(self, key: Hashable, owners: Sequence[str]) -> None:
         with self._changed:
-            del self._under_way[what]
+            del self._under_way[key]
             self._threads.leave(owners)
-            self._changed.notify_all()  # all: the place may not be for whoever waited longest
+            self._changed.notify_all()  # all: the quota may not admit the caller that waited longest
 
 
 class _OwnerQuota:
-    """How many places are taken, by all and by each owner: at most `share` of those that are free. Not thread-safe."""
+    """Counts used places, in total and by owner: an owner may use at most `share` of the free ones. Not thread-safe."""
 
     def __init__(self, number: int, share: Callable[[int], int]) -> None:
         self._free = number
@@ -118,26 +122,26 @@ class _OwnerQuota:
         self._taken: Counter[str] = Counter()
 
     def full(self, owners: Sequence[str]) -> str:
-        """Return why there is no place for these owners, nothing when there is one."""
+        """Return the reason why these owners get no place; "" when they do."""
         if not self._free:
             return "too many registries are slow at once"
-        most = self._share(self._free)
-        owner = next((owner for owner in owners if self._taken[owner] >= most), "")
+        share = self._share(self._free)
+        owner = next((owner for owner in owners if self._taken[owner] >= share), "")
         return f"too many images of {owner} are being looked at" if owner else ""
 
     def take(self, owners: Sequence[str]) -> None:
-        """Take a place, where there is one."""
+        """Take a place."""
         self._free -= 1
         self._taken.update(owners)
 
     def leave(self, owners: Sequence[str]) -> None:
-        """Give a place back."""
+        """Release a place."""
         self._free += 1
         self._taken.subtract(owners)
         for owner in owners:
             if not self._taken[owner]:
-                del self._taken[owner]  # owners are named by users: the ones that hold nothing are forgotten
+                del self._taken[owner]  # users choose the owners' names, so unused ones must not accumulate
 
 
-def _seconds_left(until: float) -> float:
+def _remaining_seconds(until: float) -> float:
     return max(0.0, until - time.monotonic())

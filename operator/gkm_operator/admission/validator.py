@@ -1,4 +1,4 @@
-"""One request, judged: the decisions of `decision`, fed with what `Looked` says in the time there is."""
+"""Reviews one request: runs the image check within the time budget and passes its result to `decision`."""
 
 import logging
 import time
@@ -19,18 +19,18 @@ from gkm_operator.admission.verdict_cache import ImageChecker
 _LOG = logging.getLogger(__name__)
 
 BUDGET_SECONDS = 3.0
-"""Of the webhook's ten: what is left covers the way there and back and one more try of the API server."""
+"""Of the webhook's ten seconds: the rest covers the network and one retry of the API server."""
 
 THREADS = 16
-"""So many images are looked at at once; a registry, and a namespace, has a fourth of them at most."""
+"""Concurrent image checks; a registry, and a namespace, gets a fourth of them at most."""
 
 WAITING = 64
-"""So many requests wait for that at once, half of them for one registry or of one namespace at most; a server with
-more threads answers the others."""
+"""Requests that may wait for a check at once, half of them for one registry or namespace at most; a server with more
+threads answers the others."""
 
 
 class ImageValidator:
-    """Answers requests. Thread-safe; keeps no state that matters and has no side effects, so dry-run needs nothing."""
+    """Reviews requests. Thread-safe; without side effects, so a dry run needs no special case."""
 
     def __init__(
         self,
@@ -45,24 +45,25 @@ class ImageValidator:
         self._images = images
         self._mode = mode
         self._registries = registries or Registries()
-        self._bounded: SingleFlight[Verdict] = SingleFlight(threads, seconds, waiting)
+        self._single_flight: SingleFlight[Verdict] = SingleFlight(threads, seconds, waiting)
 
     def review(self, request: ReviewRequest) -> ReviewResponse:
-        """Return the answer."""
+        """Return the response."""
         started = time.monotonic()
-        late, cause = False, ""
+        is_late, cause = False, ""
         response = decision.decide_without_image(request)
         if response is None:
             try:
                 response = self._check_image(request)
             except NotInTime as error:
-                # In the words for a registry that refuses connections: which of the two it was is not for users.
+                # The same message as for a registry that refuses connections: users must not learn which of the two it
+                # was.
                 away = unreachable(Reference.parse(request.image).registry)
-                response, late, cause = decision.decide_delay(request, str(away), self._mode), True, str(error)
+                response, is_late, cause = decision.decide_delay(request, str(away), self._mode), True, str(error)
             except Overloaded as error:
-                response, late = decision.decide_delay(request, str(error), self._mode), True
+                response, is_late = decision.decide_delay(request, str(error), self._mode), True
         seconds = time.monotonic() - started
-        result = decision.result(response, late=late)
+        result = decision.result(response, late=is_late)
         metrics.record_review(request.kind.kind, result, seconds)
         _LOG.info(
             "admitted" if response.allowed else "refused",
@@ -86,7 +87,7 @@ class ImageValidator:
             self._images.check_allowed(request.image, request.scope)
             private = self._private(request, ref)
             owners = (f"registry {ref.registry}", f"namespace {request.scope}" if request.scope else "cluster caches")
-            verdict = self._bounded.run(
+            verdict = self._single_flight.run(
                 (ref, request.scope, private), owners, lambda: self._verdict(request.image, request.scope, private)
             )
         except GKMError as error:
@@ -94,20 +95,21 @@ class ImageValidator:
         return decision.decide_verdict(request, verdict, self._mode)
 
     def _private(self, request: ReviewRequest, ref: Reference) -> bool:
-        """Return whether the controllers have credentials for it that we have not."""
+        """Return whether the controllers have credentials for the image that the webhook has not."""
         if request.object is not None and request.object.spec.names_secrets:
             return True
         hosts = self._registries.hosts
         return any(host in hosts and hosts[host].credentials_secret for host in self._registries.sources(ref.registry))
 
-    def _verdict(self, image: str, scope: str | None, private: bool) -> Verdict:  # noqa: FBT001 -- what stands in a key
+    def _verdict(self, image: str, scope: str | None, private: bool) -> Verdict:  # noqa: FBT001 -- part of the key
         digest = self._images.resolve(image)
         verdict = self._images.verify(image, digest, scope)
         if private and verdict.reason is Reason.SIGNATURE_MISSING:
-            # Of an image that is named by its digest nobody has asked yet whether we see it at all.
+            # Resolving a digest contacts no registry, so this is the first request that shows whether we may see the
+            # image.
             try:
                 self._images.size(image, digest)
             except GKMError as error:
-                if decision.is_open(error, private=private):
+                if decision.is_inconclusive(error, private=private):
                     raise
         return verdict

@@ -1,4 +1,4 @@
-"""Good verdicts, kept for some minutes: an image that many caches name is verified once. Decides nothing."""
+"""Caches positive verdicts for some minutes, so that an image which many caches name is verified once."""
 
 import time
 from collections.abc import Callable, Hashable
@@ -14,10 +14,10 @@ from gkm.images.signatures.verify import Verdict
 
 from gkm_operator import metrics
 
-KEEP_SECONDS = 300.0
-"""A signature that is taken back counts here for so long. Nothing is pulled by it: the controllers verify anew."""
+CACHE_SECONDS = 300.0
+"""How long a revoked signature still counts here. Nodes pull nothing on its account: the controllers verify anew."""
 
-MAX_KEPT = 4096
+MAX_VERDICTS = 4096
 
 _Key = tuple[str, str, str | None]
 
@@ -26,7 +26,7 @@ class ImageChecker(ImageVerifier, Protocol):
     """The questions of admission about images. Thread-safe, bounded in time."""
 
     def size(self, image: str, digest: str) -> int:
-        """Return how large it claims to be; raises GKMError, NOT_FOUND when its registry does not show it."""
+        """Return the size that the image states; raise GKMError, NOT_FOUND when its registry does not show it."""
         ...
 
 
@@ -37,11 +37,11 @@ class _CachedVerdict:
 
 
 class VerdictCache:
-    """`images`, whose good verdicts are remembered by repository, digest and namespace. Thread-safe.
+    """`images` with positive verdicts cached by repository, digest and namespace. Thread-safe.
 
-    A tag is resolved each time: it may have moved. Of verdicts only `verified is True` is kept, because a signature
-    may be added a second after a refusal; of more than `limit`, the one that was asked for longest ago goes. `stamp`
-    must change with everything else that a verdict hangs on: then all of them go.
+    Every call resolves a tag, because it may have moved. Only `verified is True` is cached, because a signature may be
+    added a second after a refusal. Beyond `limit` the least recently used verdict is dropped. `stamp` must change with
+    everything else that a verdict depends on: a change drops all of them.
     """
 
     def __init__(
@@ -49,8 +49,8 @@ class VerdictCache:
         images: ImageChecker,
         stamp: Callable[[], Hashable],
         *,
-        seconds: float = KEEP_SECONDS,
-        limit: int = MAX_KEPT,
+        seconds: float = CACHE_SECONDS,
+        limit: int = MAX_VERDICTS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._images = images
@@ -58,54 +58,54 @@ class VerdictCache:
         self._seconds = seconds
         self._clock = clock
         self._stamp: Hashable = None
-        self._kept: LRUCache[_Key, _CachedVerdict] = LRUCache(limit)
+        self._verdicts: LRUCache[_Key, _CachedVerdict] = LRUCache(limit)
         self._lock = Lock()
 
     def check_allowed(self, image: str, namespace: str | None) -> None:
-        """Accept an image that the configuration lets us ask for; raises GKMError."""
+        """Accept an image that the configuration permits; raise GKMError."""
         self._images.check_allowed(image, namespace)
 
     def resolve(self, image: str) -> str:
-        """Return the digest that a reference names now; raises GKMError."""
+        """Return the digest that a reference names now; raise GKMError."""
         return self._images.resolve(image)
 
     def verify(self, image: str, digest: str, namespace: str | None) -> Verdict:
-        """Return the verdict on this digest, without its findings where it is known; raises GKMError."""
-        begun, stamp = self._clock(), self._stamp_now()
+        """Return the verdict on this digest, without its findings when it was cached; raise GKMError."""
+        started, stamp = self._clock(), self._stamp_now()
         key = (Reference.parse(image).name, digest, namespace)
-        known = self._known(key, stamp, begun)
-        if known is not None:
-            metrics.record_verification("remembered", self._clock() - begun)
-            return known
+        cached = self._cached(key, stamp, started)
+        if cached is not None:
+            metrics.record_verification("remembered", self._clock() - started)
+            return cached
         verdict = self._images.verify(image, digest, namespace)
-        metrics.record_verification(_result(verdict), self._clock() - begun)
-        # A file that changed meanwhile: nobody can say which of the two the verdict was reached with.
+        metrics.record_verification(_result(verdict), self._clock() - started)
+        # If a file changed meanwhile, it is unknown which version the verdict used.
         if verdict.verified is True and self._stamp_now() == stamp:
-            self._store(key, stamp, _CachedVerdict(replace(verdict, findings=()), begun + self._seconds))
+            self._store(key, stamp, _CachedVerdict(replace(verdict, findings=()), started + self._seconds))
         return verdict
 
     def size(self, image: str, digest: str) -> int:
-        """Return how large it claims to be; raises GKMError."""
+        """Return the size that the image states; raise GKMError."""
         return self._images.size(image, digest)
 
-    def _known(self, key: _Key, stamp: Hashable, now: float) -> Verdict | None:
+    def _cached(self, key: _Key, stamp: Hashable, now: float) -> Verdict | None:
         with self._lock:
             if stamp != self._stamp:
-                self._kept.clear()
+                self._verdicts.clear()
                 self._stamp = stamp
-            kept = self._kept.get(key)
-            if kept is None:
+            cached = self._verdicts.get(key)
+            if cached is None:
                 return None
-            if now >= kept.until:
-                self._kept.remove(key)
+            if now >= cached.until:
+                self._verdicts.remove(key)
                 return None
-            return kept.verdict
+            return cached.verdict
 
-    def _store(self, key: _Key, stamp: Hashable, kept: _CachedVerdict) -> None:
+    def _store(self, key: _Key, stamp: Hashable, cached: _CachedVerdict) -> None:
         with self._lock:
             if stamp != self._stamp:
                 return
-            self._kept.put(key, kept)
+            self._verdicts.put(key, cached)
 
 
 def _result(verdict: Verdict) -> str:

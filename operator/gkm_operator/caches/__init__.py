@@ -1,1 +1,1 @@
-"""The cache controllers: resolve and verify images, aggregate what the nodes say."""
+"""The controller of caches: verifies their images, counts the reports of nodes, and writes their status."""

@@ -1,8 +1,8 @@
-"""How old an image is, and whether one is older than another. Pure.
+"""The age of an image, and whether one image is older than another. Pure.
 
-A signature does not expire: who may push, but not sign, can push an old signed image under a tag again. What tells is
-the time when the image was created (its digest covers it), and else the time when it was first signed. An image with
-neither is never older.
+A signature does not expire: with push rights alone, an attacker can push an old signed image under a tag again. The
+order of two images follows from the creation time that the image states (its digest covers it), or else from the time
+of the first signature. An image with neither is never older.
 """
 
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ from gkm.api.meta import timestamp
 
 @dataclass(frozen=True, slots=True)
 class Age:
-    """When an image was created, as it states, and first signed, as a log or timestamp authority vouches.
+    """Creation time as the image states it, and time of the first signature as a log or timestamp authority attests it.
 
-    What it states is unknown where it is not `readable`.
+    The stated time is unknown when the image is not `readable`.
     """
 
     created: datetime | None = None
@@ -33,21 +33,21 @@ def of_status(status: CacheStatus) -> Age:
 
 
 def written(time: datetime | None) -> str | None:
-    """Return a time as the status has it."""
+    """Return a time in the format of the status."""
     return None if time is None else timestamp(time)
 
 
 def merged(new: Age, known: Age) -> Age:
-    """Return what is known of one image: that it cannot be read any more changes nothing of when it was made."""
+    """Return the combined knowledge about one image: that it became unreadable does not change its creation time."""
     signed = [time for time in (new.signed, known.signed) if time is not None]
     return Age(new.created or known.created, min(signed, default=None))
 
 
 def older(new: Age, old: Age) -> str:
-    """Return why `new` is older than `old`, for a sentence; "" where it is not, or where nothing tells.
+    """Return the reason why `new` is older than `old`, for a sentence; "" when it is not or the order is unknown.
 
-    The first kind of time decides that both have and that differs. An image that hides what it states is taken for an
-    older one where the present one states its time: a registry must not decide by what it answers.
+    The first kind of time that both have and that differs decides. An image that hides its creation time counts as
+    older when the present one states its own: a registry must not influence the order by withholding data.
     """
     if not new.readable and old.created is not None:
         return f"it cannot be read, and the present one was created {timestamp(old.created)}"

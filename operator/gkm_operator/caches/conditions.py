@@ -1,4 +1,4 @@
-"""The conditions Ready and Error of a cache, from the sums over its nodes. Pure."""
+"""The conditions Ready and Error of a cache, computed from the totals over its nodes. Pure."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ from gkm.api.meta import FALSE, TRUE
 from gkm_operator.caches.nodes.totals import CacheSummary
 
 FAILING = frozenset({"NodesFailed", "NodesIncompatible"})
-"""Reasons of Ready that a person must act on."""
+"""Reasons of Ready that need a person's action."""
 _MAX_LABELS, _MAX_TEXT = 3, 320
 
 
@@ -17,7 +17,7 @@ def ready(summary: CacheSummary, *, verified: bool, selector: Mapping[str, str] 
     if not verified:
         return FALSE, "NotVerified", "the image is not verified: see the condition Verified"
     if not summary.total:
-        return FALSE, "NoMatchingNodes", f"no node reports this cache: {_who_would(selector or {})}"
+        return FALSE, "NoMatchingNodes", f"no node reports this cache: {_expected_nodes(selector or {})}"
     counts = f"{summary.ready} of {count_of(summary.total, 'node')} {agree(summary.total, 'is', 'are')} ready"
     if summary.ready == summary.total:
         return TRUE, "AllNodesReady", counts
@@ -30,7 +30,7 @@ def ready(summary: CacheSummary, *, verified: bool, selector: Mapping[str, str] 
 
 
 def error(summary: CacheSummary) -> tuple[str, str, str]:
-    """Return status, reason and message of the condition Error. That nodes are silent is none."""
+    """Return status, reason and message of the condition Error. Silent nodes are not an error."""
     if not summary.failed:
         return FALSE, "NoFailures", "no node reports a failure"
     reasons = ", ".join(summary.failures)
@@ -41,8 +41,8 @@ def error(summary: CacheSummary) -> tuple[str, str, str]:
     )
 
 
-def _who_would(selector: Mapping[str, str]) -> str:
-    """Return which nodes would report a cache: a person compares that with the nodes that there are."""
+def _expected_nodes(selector: Mapping[str, str]) -> str:
+    """Return a description of the nodes that would report a cache, for comparison with the nodes of the cluster."""
     if not selector:
         return "every node with a GPU and a running agent would"
     shown = [ascii(f"{key}={value}"[:_MAX_TEXT])[1:-1] for key, value in sorted(selector.items())[:_MAX_LABELS]]
@@ -58,6 +58,6 @@ def _reasons(summary: CacheSummary) -> str:
 def _silent(summary: CacheSummary) -> str:
     if not summary.silent:
         return ""
-    named = ", ".join(f"{name} ({why})" for name, why in summary.silences.items())
+    named = ", ".join(f"{name} ({reason})" for name, reason in summary.silences.items())
     more = summary.silent - len(summary.silences)
     return f", {summary.silent} silent: {named}{f' and {more} more' if more > 0 else ''}"

@@ -1,4 +1,9 @@
-"""The controller of GKMCache and ClusterGKMCache: watches, two queues, and one write when something changed."""
+"""The controller of GKMCache and ClusterGKMCache.
+
+Reflectors watch caches, node reports, Nodes and agents. A change enqueues the cache's key in one of two queues: the
+first resolves and verifies images, and may wait for registries; the second computes the status and writes it on change.
+At most one worker of each queue handles a key at a time.
+"""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -19,8 +24,7 @@ from gkm.kube.secrets import DEFAULT_NAMESPACE
 from gkm.kube.workqueue import Retry, WorkQueue
 
 from gkm_operator import metrics
-from gkm_operator.caches import events as telling
-from gkm_operator.caches import status
+from gkm_operator.caches import events, status
 from gkm_operator.caches.nodes.liveness import NODES, WatchedNode
 from gkm_operator.caches.nodes.totals import CacheKey
 from gkm_operator.caches.nodes.watcher import NodeWatcher, SeeNode, ignore_node
@@ -38,11 +42,10 @@ STATUS_WORKERS = 2
 
 
 class CachesController:
-    """Resolves and verifies what caches name, sums up what nodes report, and writes status on change.
+    """Resolves and verifies the images of caches, sums up node reports, and writes status on change.
 
-    Level-triggered: everything it knows can be lost at any instant and is found again by a list. `verification` may
-    wait for registries, `status` is the queue that writes; a key is in one worker of each at most. `nodes` are as
-    Aggregation takes them.
+    Level-triggered: all of its state can be lost at any time and is rebuilt by a list. `nodes` are passed to
+    NodeWatcher.
     """
 
     def __init__(
@@ -50,32 +53,36 @@ class CachesController:
         api: Api,
         images: Images,
         *,
-        spacing: StatusInterval | None = None,
+        status_interval: StatusInterval | None = None,
         backoff: Backoff = verification.BACKOFF,
         instance: str = "",
         namespace: str = DEFAULT_NAMESPACE,
-        again: RecheckSchedule = RecheckSchedule(),  # noqa: B008 -- a frozen value
+        schedule: RecheckSchedule = RecheckSchedule(),  # noqa: B008 -- a frozen value
         now: Callable[[], str] = timestamp,
         nodes: tuple[Resource[WatchedNode], SeeNode] = (NODES, ignore_node),
     ) -> None:
         self._api = api
-        self._spacing = spacing or StatusInterval()
+        self._status_interval = status_interval or StatusInterval()
         self._now = now
         self._recorder = Recorder(api, Reporter("gkm.io/caches", instance or FIELD_MANAGER))
-        self._allowance = EventBudget()
-        self._works = False
-        self._untold: dict[CacheKey, str] = {}
-        """Of which caches nobody may have been told of the last write, if it is not older than this."""
+        self._event_budget = EventBudget()
+        self._leads = False
+        self._unreported: dict[CacheKey, str] = {}
+        """Caches whose last write may lack its Events, if it is not older than this time."""
         self.status = WorkQueue(
             "status",
             self.write,
             workers=STATUS_WORKERS,
-            group=lambda key: key.namespace,  # they take turns: a namespace of thousands holds up no other
+            group=lambda key: key.namespace,  # a namespace of thousands delays no other
             observe=metrics.reconcile_recorder("status"),
         )
-        self.verification = VerificationQueue(images, self._get, self.status.add, backoff, again=again)
-        self.aggregation = NodeWatcher(
-            api, lambda key: self.status.add(key, self._spacing.after(key)), namespace, nodes=nodes[0], see=nodes[1]
+        self.verification = VerificationQueue(images, self._get, self.status.add, backoff, schedule=schedule)
+        self.node_watcher = NodeWatcher(
+            api,
+            lambda key: self.status.add(key, self._status_interval.after(key)),
+            namespace,
+            nodes=nodes[0],
+            see=nodes[1],
         )
         for name, queue in (("verify", self.verification.queue), ("status", self.status)):
             metrics.QUEUE_DEPTH.labels(name).set_function(queue.__len__)
@@ -84,16 +91,16 @@ class CachesController:
         self._reflectors: tuple[Reflector[Any], ...] = (
             self._caches,
             self._cluster_caches,
-            *self.aggregation.reflectors,
+            *self.node_watcher.reflectors,
         )
 
     @property
     def synced(self) -> bool:
-        """Return whether everything has been listed once."""
+        """Return whether every reflector has listed once."""
         return all(reflector.synced.is_set() for reflector in self._reflectors)
 
     def watch(self, stop: Event) -> bool:
-        """Watch, and return when everything has been listed: sums of half a list would be written else.
+        """Start the watches and return True when every list is complete: totals over half a list would be wrong.
 
         Returns False when `stop` was set before.
         """
@@ -107,49 +114,50 @@ class CachesController:
         return True
 
     def work(self) -> None:
-        """Begin to look at images and to write status. Returns at once, whatever the API server does.
+        """Start to verify images and write status. Returns at once, whatever the API server does.
 
-        Places for the looks are given out here: those of a replica that waited for days would all be due at once.
+        Schedules the rechecks here: for a replica that waited for days as a follower, all of them would be due at once.
         """
         now = datetime.fromisoformat(self._now())
-        # Before the caches are read: one that comes meanwhile is in them, or is told of by its watch, or both.
-        self._works = True
+        # Before the caches are read: a cache that arrives meanwhile is in them, or its watch event enqueues it, or
+        # both.
+        self._leads = True
         caches: list[Cache] = [*self._caches.values(), *self._cluster_caches.values()]
         for cache in caches:
             key = _key(cache)
             self.verification.changed(key, None, cache)
             written = cache.status.last_updated
-            if written and any(telling.missed_events(cache, now)):
-                self._untold[key] = written
+            if written and any(events.missed_events(cache, now)):
+                self._unreported[key] = written
                 self.status.add(key)
         self.verification.start()
         self.status.start()
 
     def close(self) -> None:
-        """End within a few seconds; a check that waits for a registry is left to its daemon thread."""
-        # Who writes ends first: the lease may be another's already.
+        """Stop within a few seconds; a check that waits for a registry is left to its daemon thread."""
+        # The writers stop first: another replica may hold the lease already.
         self.status.close(3.0)
         self.verification.close(1.0)
         for reflector in self._reflectors:
             reflector.close(1.0)
 
     def write(self, key: CacheKey) -> None:
-        """Make the status of a cache what it should be.
+        """Write the status of a cache if it is not as it should be.
 
         Raises:
-            Retry: the object is not any more what this was made from.
-            ApiError: the API server did not take it.
+            Retry: the object has changed since it was read.
+            ApiError: the API server refused the write.
         """
         cache = self._get(key)
         if cache is None:
             return
         self._emit_missed(key, cache)
         outcome = self.verification.outcome(cache)
-        summary = self.aggregation.summary(key, status.resolved_digest(cache, outcome))
+        summary = self.node_watcher.summary(key, status.resolved_digest(cache, outcome))
         now = self._now()
         new = status.desired_status(cache, outcome, summary, now)
         if new is None or new == cache.status:
-            self._untold.pop(key, None)
+            self._unreported.pop(key, None)
             return
         try:
             self._api.apply(
@@ -162,25 +170,25 @@ class CachesController:
             if error.not_found:
                 return
             if error.conflict:
-                # Made from an older object: the watch brings the newer one, if it has not by now.
+                # Computed from an older object: the watch delivers the newer one, if it has not yet.
                 raise Retry(str(error)) from error
-            # It may be written all the same: an answer was lost, or etcd was slow. The object will show it.
-            self._untold.setdefault(key, now)
+            # The write may have succeeded: the response was lost, or etcd was slow. The object will show it.
+            self._unreported.setdefault(key, now)
             raise
-        self._untold.pop(key, None)
-        self._spacing.wrote(key)
-        self._emit(cache, telling.events_of(cache.status, new), new.last_updated or "")
+        self._unreported.pop(key, None)
+        self._status_interval.wrote(key)
+        self._emit(cache, events.events_of(cache.status, new), new.last_updated or "")
 
     def _emit_missed(self, key: CacheKey, cache: Cache) -> None:
-        written, since = cache.status.last_updated, self._untold.get(key)
+        written, since = cache.status.last_updated, self._unreported.get(key)
         if written is not None and since is not None and written >= since:
-            self._emit(cache, telling.missed_events(cache, datetime.fromisoformat(written)), written)
+            self._emit(cache, events.missed_events(cache, datetime.fromisoformat(written)), written)
 
-    def _emit(self, cache: Cache, news: Iterable[EventBody], written: str) -> None:
-        """Tell what a write of the status at this time has changed."""
-        for told in news:
-            if self._allowance.spend(cache.metadata.uid):
-                self._recorder.emit(telling.regarding(cache), told, written)
+    def _emit(self, cache: Cache, bodies: Iterable[EventBody], written: str) -> None:
+        """Emit the Events for a write of the status at this time."""
+        for body in bodies:
+            if self._event_budget.spend(cache.metadata.uid):
+                self._recorder.emit(events.regarding(cache), body, written)
 
     def _get(self, key: CacheKey) -> Cache | None:
         reflector = self._caches if key.namespace else self._cluster_caches
@@ -188,18 +196,18 @@ class CachesController:
 
     def _cache_changed(self, old: Cache | None, new: Cache | None) -> None:
         cache = new or old
-        assert cache is not None  # noqa: S101 -- a reflector hands on at least one of them
+        assert cache is not None  # noqa: S101 -- a reflector passes at least one of them
         key = _key(cache)
         if old is not None and (new is None or old.metadata.uid != new.metadata.uid):
             self.verification.remove(key, old)
             self.status.forget(key)
-            self._untold.pop(key, None)
+            self._unreported.pop(key, None)
             old = None
         if new is None:
             return
-        if self._works:
+        if self._leads:
             self.verification.changed(key, old, new)
-        self.status.add(key, self._spacing.after(key))
+        self.status.add(key, self._status_interval.after(key))
 
 
 def _key(cache: Cache) -> CacheKey:

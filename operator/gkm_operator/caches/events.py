@@ -1,6 +1,6 @@
-"""What is told about a cache, as Events: what its status says now and did not say before. Pure.
+"""The Events of a cache, derived from the difference between its previous and its new status. Pure.
 
-Both are what stands in the object: who starts anew, or follows a leader, sees no transition where there was none.
+Both statuses come from the API object, so a new leader or a restarted process sees no transition that did not happen.
 """
 
 from collections.abc import Iterator
@@ -17,12 +17,12 @@ from gkm_operator.caches.conditions import FAILING
 VERIFY, RESOLVE, SERVE = "Verify", "Resolve", "Serve"
 UPDATED = "Updated"
 
-_MOMENT, _SKEW = timedelta(minutes=2), timedelta(minutes=1)
-"""A leader that is killed is followed within 18 seconds (gkm.kube.leases); clocks of machines differ."""
+_RECENT, _SKEW = timedelta(minutes=2), timedelta(minutes=1)
+"""A new leader follows a killed one within 18 seconds (gkm.kube.leases); the clocks of machines differ."""
 
 
 def events_of(old: CacheStatus, new: CacheStatus) -> Iterator[EventBody]:
-    """Yield what to tell about a change of status."""
+    """Yield the Events of a change of status."""
     updated = old.image == new.image and old.resolved_digest not in (None, new.resolved_digest)
     if updated:
         note = f"{new.image} names another digest: from {old.resolved_digest} to {new.resolved_digest}"
@@ -33,22 +33,22 @@ def events_of(old: CacheStatus, new: CacheStatus) -> Iterator[EventBody]:
     before, after = old.condition("Ready"), new.condition("Ready")
     if after is None:
         return
-    turned = (before is not None and before.status == TRUE) != (after.status == TRUE)
-    if turned or (after.reason in FAILING and (before is None or before.reason != after.reason)):
+    changed = (before is not None and before.status == TRUE) != (after.status == TRUE)
+    if changed or (after.reason in FAILING and (before is None or before.reason != after.reason)):
         yield _of_ready(after, new, updated=updated)
     elif _is_true(new.condition("Error")) and not _is_true(old.condition("Error")):
         yield from _of_failures(new)
 
 
 def missed_events(cache: Cache, now: datetime) -> Iterator[EventBody]:
-    """Yield what the last write of a status had to tell, if that was a moment ago.
+    """Yield the Events of the last write of a status if that was a moment ago.
 
-    Whoever is killed between a write and its Events tells nobody; who follows tells it instead, and what was told
-    already is not told twice (gkm.kube.events). A condition that turned with the last write bears its time. Of Ready,
-    False is nothing new where the status was new, unless nodes failed.
+    A process that is killed between a write and its Events emits none; its successor emits them instead, and
+    gkm.kube.events drops those that exist already. A condition that changed with the last write carries its time.
+    Ready=False is no transition in a new status, unless nodes failed.
     """
     written = cache.status.last_updated
-    if written is None or not -_SKEW <= now - datetime.fromisoformat(written) <= _MOMENT:
+    if written is None or not -_SKEW <= now - datetime.fromisoformat(written) <= _RECENT:
         return
     verified, ready, error = (cache.status.condition(kind) for kind in ("Verified", "Ready", "Error"))
     if verified is not None and verified.last_transition_time == written:
@@ -66,7 +66,7 @@ def _of_verified(condition: Condition) -> EventBody:
 
 
 def _of_failures(status: CacheStatus) -> Iterator[EventBody]:
-    """Yield what is told when nodes begin to fail: the reason of Ready where that says it, else that of Error."""
+    """Yield the Events of a new failure, with the reason of Ready if that names the failure, else of Error."""
     ready, error = status.condition("Ready"), status.condition("Error")
     if ready is not None and ready.reason in FAILING:
         yield _of_ready(ready, status, updated=False)
@@ -79,7 +79,7 @@ def _is_true(condition: Condition | None) -> bool:
 
 
 def _of_ready(condition: Condition, status: CacheStatus, *, updated: bool) -> EventBody:
-    # A new digest is on no node yet, and nodes come and go: only what failed is a warning.
+    # A new digest is on no node yet, and nodes come and go: only failures are warnings.
     good = condition.status == TRUE or updated or (condition.reason != "NotVerified" and not status.failed_nodes)
     return EventBody(_kind(good=good), condition.reason, SERVE, condition.message)
 
@@ -89,6 +89,6 @@ def _kind(*, good: bool) -> Literal["Normal", "Warning"]:
 
 
 def regarding(cache: Cache) -> Regarding:
-    """Return the reference to a cache that an Event carries."""
+    """Return the reference to a cache for an Event."""
     meta = cache.metadata
     return Regarding(API_VERSION, type(cache).__name__, meta.name, meta.namespace, meta.uid)

@@ -1,4 +1,9 @@
-"""What came out of resolving and verifying an image, as the condition Verified says it. Pure but for `look`'s calls."""
+"""The result of resolving and verifying the image of a cache, in the terms of the condition Verified.
+
+`check_image` is the only function that contacts a registry; all others are pure. It keeps the present digest unless the
+tag names another one that is accepted and not older, and takes an acceptance back without a registry when the policies
+no longer name a signer.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,10 +20,11 @@ from gkm_operator.images import NO_CLAIMS, UNREADABLE, Claims, Images
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The answer for one image at one time.
+    """The result of checking one image at one time.
 
-    `digest` is None while it could not be resolved. `settled` is False when time can change the answer: the registry
-    comes back, the signature is added. `sure` is False when nobody could say: what is known already is worth more.
+    `digest` is None if the image could not be resolved. `settled` is False when time can change the result: the
+    registry recovers, a signature is added. `sure` is False when the check was inconclusive: then an earlier result
+    takes precedence.
     """
 
     image: str
@@ -29,75 +35,76 @@ class Outcome:
     size_bytes: int = 0
     settled: bool = True
     sure: bool = True
-    waits: str = ""
-    """What is waited for, where that is another thing than `reason` and `message` say."""
+    waiting_for: str = ""
+    """The reason for a retry, if it differs from `reason` and `message`."""
     signers: tuple[Signer, ...] = ()
-    """Whose signatures let the digest through."""
+    """The signers whose signatures made the digest acceptable."""
     age: Age = NO_AGE
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """The digest that a cache stands for until now, who let it through, and how old it is."""
+class CurrentImage:
+    """The digest that a cache resolves to so far, its signers and its age."""
 
     digest: str
     signers: Sequence[Signer] = ()
     age: Age = NO_AGE
 
 
-def check_image(images: Images, cache: Cache, stands: Standing | None) -> Outcome:
-    """Return the outcome for the image of a cache; `stands` is what it stands for until now.
+def check_image(images: Images, cache: Cache, current: CurrentImage | None) -> Outcome:
+    """Return the outcome for the image of a cache; `current` is the image it resolves to so far.
 
-    Where the registry does not say, policies that name its signers no more take it back. Pinned keeps it for good.
-    Track asks what the tag names now, and leaves it only for what is let through and not older. An
-    image that the configuration forbids is no reason to connect to anything, nor to read a Secret.
+    If the registry does not answer, policies that no longer name its signers still refuse the current digest. A pinned
+    cache never changes its digest. A tracking cache resolves its tag each time, and changes only to an image that is
+    accepted and not older. For an image that the configuration forbids, the check connects to nothing and reads no
+    Secret.
     """
-    outcome = _look(images, cache, stands)
-    if stands is None or outcome.digest != stands.digest:
+    outcome = _check(images, cache, current)
+    if current is None or outcome.digest != current.digest:
         return outcome
-    return replace(outcome, age=merged(outcome.age, stands.age))
+    return replace(outcome, age=merged(outcome.age, current.age))
 
 
-def _look(images: Images, cache: Cache, stands: Standing | None) -> Outcome:
+def _check(images: Images, cache: Cache, current: CurrentImage | None) -> Outcome:
     image, namespace = cache.spec.image, cache.metadata.namespace or None
-    standing = stands.digest if stands is not None else None
+    current_digest = current.digest if current is not None else None
     try:
         images.check_allowed(image, namespace)
         secrets = [reference.name for reference in cache.spec.image_pull_secrets]
         opened = images.with_pull_secrets(image, namespace, secrets)
     except GKMError as error:
-        outcome = error_outcome(image, standing, error)
-        return outcome if stands is None or outcome.sure else _unless_revoked(images, outcome, stands, namespace)
-    if stands is not None and not cache.spec.update_policy.tracks:
-        return _rechecked_outcome(opened, image, stands, namespace)
+        outcome = error_outcome(image, current_digest, error)
+        return outcome if current is None or outcome.sure else _unless_revoked(images, outcome, current, namespace)
+    if current is not None and not cache.spec.update_policy.tracks:
+        return _rechecked_outcome(opened, image, current, namespace)
     try:
         named = opened.resolve(image)
     except GKMError as error:
         new = error_outcome(image, None, error)
     else:
         new = _verified_outcome(opened, image, named, namespace)
-    if stands is None or new.digest == standing:
+    if current is None or new.digest == current_digest:
         return new
     if new.status == TRUE and new.sure:
-        why = "" if cache.spec.update_policy.allow_rollback else older(new.age, stands.age)
-        if not why:
+        reason = "" if cache.spec.update_policy.allow_rollback else older(new.age, current.age)
+        if not reason:
             return new
         hint = "set updatePolicy.allowRollback to follow it"
-        # An image whose age time alone keeps us from reading may be newer: then nobody can say yet.
+        # The image cannot be read for a passing reason and may be newer: then the result is inconclusive.
         status, sure = (FALSE, True) if new.age.readable or new.settled else (UNKNOWN, False)
-        new = replace(new, status=status, sure=sure, reason=Reason.UPDATE_REFUSED, message=f"{why}; {hint}")
-    return pinned_outcome(_rechecked_outcome(opened, image, stands, namespace), new)
+        new = replace(new, status=status, sure=sure, reason=Reason.UPDATE_REFUSED, message=f"{reason}; {hint}")
+    return pinned_outcome(_rechecked_outcome(opened, image, current, namespace), new)
 
 
 def pinned_outcome(old: Outcome, new: Outcome) -> Outcome:
-    """Return the outcome of a digest that is not left for what the tag names now: that is refused, or nobody can say.
+    """Return the outcome for a digest that stays, because the image that the tag names now is refused or inconclusive.
 
-    The old one was verified in the same look: an update that is refused saves nothing that is refused itself.
+    The same check has verified the old digest: a refused update does not protect a digest that is refused itself.
     """
     if not new.sure:
-        # Nor is what was said of the tag before taken back: nobody knows what it names.
+        # An earlier statement about the tag stays as well: what the tag names is unknown.
         sure = old.sure and old.status != TRUE
-        return replace(old, settled=False, sure=sure, waits=f"{new.reason}: {new.message}")
+        return replace(old, settled=False, sure=sure, waiting_for=f"{new.reason}: {new.message}")
     if old.status != TRUE or not old.sure:
         return old
     names = f"the tag names {new.digest} now, which is refused" if new.digest else "the tag names nothing now"
@@ -108,10 +115,10 @@ def pinned_outcome(old: Outcome, new: Outcome) -> Outcome:
 def verdict_outcome(
     image: str, digest: str, verdict: Verdict, claims: Claims = NO_CLAIMS, *, sized: bool = True
 ) -> Outcome:
-    """Return the outcome of a verification that came to a verdict.
+    """Return the outcome of a verification with a verdict.
 
-    What the mode allows without a good signature is True by NotRequired: True is what lets agents pull, and the
-    message says what is missing. Where nothing is required, time changes nothing.
+    An image that the mode admits without a valid signature gets True with the reason NotRequired: agents pull only on
+    True, and the message states what is missing. When no signature is required, time changes nothing.
     """
     if verdict.verified is True:
         age = Age(claims.created, verdict.signed, readable=claims.readable)
@@ -127,7 +134,7 @@ def verdict_outcome(
 
 
 def error_outcome(image: str, digest: str | None, error: GKMError) -> Outcome:
-    """Return the outcome when the registry or the image made it impossible."""
+    """Return the outcome of a check that failed with an error of the registry or the image."""
     sure = not (error.transient or error.reason is Reason.UNAUTHORIZED)
     return Outcome(image, digest, FALSE if sure else UNKNOWN, error.reason, str(error), settled=False, sure=sure)
 
@@ -141,44 +148,45 @@ def _verified_outcome(images: Images, image: str, digest: str, namespace: str | 
     return verdict_outcome(image, digest, verdict, claims, sized=sized)
 
 
-def _rechecked_outcome(images: Images, image: str, stands: Standing, namespace: str | None) -> Outcome:
-    """Return the outcome for a digest that stands already.
+def _rechecked_outcome(images: Images, image: str, current: CurrentImage, namespace: str | None) -> Outcome:
+    """Return the outcome for the present digest.
 
-    An image that has gone from its registry takes its signatures with it. That is housekeeping, no revocation: nobody
-    can say any more, and nodes that have it need nobody to. Nor can who is not told whether it has gone.
+    An image that was deleted from its registry takes its signatures with it. That is housekeeping, not revocation: the
+    result is inconclusive, and nodes that have the image need no result. The same holds when the registry hides whether
+    it exists.
     """
-    outcome = _verified_outcome(images, image, stands.digest, namespace)
+    outcome = _verified_outcome(images, image, current.digest, namespace)
     if outcome.status == FALSE:
-        outcome = _there(images, image, stands.digest, outcome)
-    return outcome if outcome.sure else _unless_revoked(images, outcome, stands, namespace)
+        outcome = _unless_missing(images, image, current.digest, outcome)
+    return outcome if outcome.sure else _unless_revoked(images, outcome, current, namespace)
 
 
-def _there(images: Images, image: str, digest: str, outcome: Outcome) -> Outcome:
+def _unless_missing(images: Images, image: str, digest: str, outcome: Outcome) -> Outcome:
     try:
         images.size(image, digest)
     except GKMError as error:
         if error.reason is Reason.NOT_FOUND:
-            why = f"{digest} has gone from its registry"
-            return Outcome(image, digest, UNKNOWN, Reason.NOT_FOUND, why, settled=False, sure=False)
+            reason = f"{digest} has gone from its registry"
+            return Outcome(image, digest, UNKNOWN, Reason.NOT_FOUND, reason, settled=False, sure=False)
         asked = error_outcome(image, digest, error)
         return outcome if asked.sure else asked
     return outcome
 
 
-def _unless_revoked(images: Images, outcome: Outcome, stands: Standing, namespace: str | None) -> Outcome:
-    """Return the outcome by which nobody could say, or the refusal that needs no registry.
+def _unless_revoked(images: Images, outcome: Outcome, current: CurrentImage, namespace: str | None) -> Outcome:
+    """Return an inconclusive outcome, or a refusal that needs no registry.
 
-    Nobody can take a revoked key's signature for good again by keeping the registry from answering.
+    An attacker with a revoked key gains nothing by keeping the registry from answering.
     """
     try:
-        refused = images.revoked(outcome.image, stands.digest, namespace, stands.signers)
+        refused = images.revoked(outcome.image, current.digest, namespace, current.signers)
     except GKMError:
         return outcome
-    return outcome if refused is None else verdict_outcome(outcome.image, stands.digest, refused, sized=False)
+    return outcome if refused is None else verdict_outcome(outcome.image, current.digest, refused, sized=False)
 
 
 def _claims(images: Images, image: str, digest: str) -> tuple[Claims, bool]:
-    """Return the claims, and whether asking again is pointless. That it is no cache image is for the agents to say."""
+    """Return the claims, and whether a retry is pointless. The agents report an image that is not a cache image."""
     try:
         return images.claims(image, digest), True
     except GKMError as error:

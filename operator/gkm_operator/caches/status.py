@@ -1,4 +1,4 @@
-"""The status of a cache, from its image's outcome and its nodes' sums: pure functions, and the only writer's words."""
+"""The status of a cache, computed from its image's outcome and its nodes' totals. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,46 +12,46 @@ from msgspec import structs
 from gkm_operator.caches import age
 from gkm_operator.caches import conditions as readiness
 from gkm_operator.caches.nodes.totals import CacheSummary
-from gkm_operator.caches.outcome import Outcome, Standing
+from gkm_operator.caches.outcome import CurrentImage, Outcome
 
 _MAX_MESSAGE = 2048
 
 
 def pinned_digest(cache: Cache) -> str | None:
-    """Return the digest that the status has for the cache's present image."""
+    """Return the digest in the status if it belongs to the cache's present image."""
     return cache.status.resolved_digest if cache.status.image == cache.spec.image else None
 
 
 def has_verdict(cache: Cache) -> bool:
-    """Return whether a definite verdict on the cache's present image stands in the status."""
+    """Return whether the status has a definite verdict on the cache's present image."""
     verdict = cache.status.condition("Verified")
     return pinned_digest(cache) is not None and verdict is not None and verdict.status in (TRUE, FALSE)
 
 
 def resolved_digest(cache: Cache, outcome: Outcome | None) -> str | None:
-    """Return the digest that the cache's present image stands for, as far as it is known."""
+    """Return the digest of the cache's present image, as far as it is known."""
     if outcome is not None and outcome.image == cache.spec.image:
         return outcome.digest or pinned_digest(cache)
     return pinned_digest(cache)
 
 
-def standing(cache: Cache, outcome: Outcome | None) -> Standing | None:
-    """Return what the cache's present image stands for, as far as it is known; its digest is that of `resolved`."""
+def current_image(cache: Cache, outcome: Outcome | None) -> CurrentImage | None:
+    """Return the resolved image of the cache, as far as it is known; its digest is that of `resolved_digest`."""
     digest = resolved_digest(cache, outcome)
     if digest is None:
         return None
     if outcome is not None and outcome.status == TRUE and outcome.sure and outcome.digest == digest:
-        return Standing(digest, outcome.signers, outcome.age)
+        return CurrentImage(digest, outcome.signers, outcome.age)
     if digest == pinned_digest(cache):
-        return Standing(digest, cache.status.signers, age.of_status(cache.status))
-    return Standing(digest)
+        return CurrentImage(digest, cache.status.signers, age.of_status(cache.status))
+    return CurrentImage(digest)
 
 
 def desired_status(cache: Cache, outcome: Outcome | None, summary: CacheSummary, now: str) -> CacheStatus | None:
     """Return the status that the cache should have; None while nothing is known of its present image.
 
-    `summary` is that of `resolved(cache, outcome)`. An outcome for another image than the present one counts for
-    nothing. Without one (just started) the verdict that stands in the status stands.
+    `summary` is that of `resolved_digest(cache, outcome)`. An outcome for another image is ignored. Without an outcome
+    (the process has just started) the verdict in the status remains.
     """
     if outcome is not None and outcome.image != cache.spec.image:
         outcome = None
@@ -81,9 +81,10 @@ def desired_status(cache: Cache, outcome: Outcome | None, summary: CacheSummary,
 
 
 def apply_configuration(cache: Cache, status: CacheStatus) -> Mapping[str, Any]:
-    """Return the object to apply to the status subresource; zeros are written out, columns show them.
+    """Return the object to apply to the status subresource; zeros are explicit, because columns show them.
 
-    It counts for the object that it was made from only: who was held up must not write what has been overtaken.
+    It carries the resource version of the object it was computed from, so a delayed writer cannot overwrite a newer
+    status.
     """
     shown: dict[str, Any] = msgspec.to_builtins(status)
     zeros = {"totalNodes": 0, "readyNodes": 0, "failedNodes": 0, "podsUsing": 0, "sizeBytes": 0}
@@ -99,18 +100,18 @@ def apply_configuration(cache: Cache, status: CacheStatus) -> Mapping[str, Any]:
 
 
 def _outweighs(cache: Cache, outcome: Outcome) -> bool:
-    """Return whether the verdict in the status is worth more than an outcome by which nobody could say anything.
+    """Return whether the verdict in the status takes precedence over an inconclusive outcome.
 
-    Not where the mode now lets pass what was refused. That a True may be older than the policies opens nothing: agents
-    verify on their own (docs/design/verdicts.md, "A True of another policy").
+    It does not if the mode now admits an image that was refused. A True may be older than the policies, which is safe:
+    agents verify on their own (docs/design/verdicts.md, "A True of another policy").
     """
-    standing = cache.status.condition("Verified")
+    current_image = cache.status.condition("Verified")
     return (
         not outcome.sure
         and has_verdict(cache)
         and outcome.digest in (None, pinned_digest(cache))
-        and standing is not None
-        and outcome.status in (UNKNOWN, standing.status)
+        and current_image is not None
+        and outcome.status in (UNKNOWN, current_image.status)
     )
 
 
@@ -126,7 +127,8 @@ def _verified(cache: Cache, outcome: Outcome, now: str) -> CacheStatus:
         conditions=with_condition(cache.status.conditions, condition),
     )
     if outcome.digest is None:
-        # Nothing was resolved. An older digest stays with the image it was resolved from: nobody takes it for this one.
+        # Nothing was resolved. An older digest stays next to the image it was resolved from, which tells it from the
+        # present one.
         return status
     known = cache.status.size_bytes if cache.status.resolved_digest == outcome.digest else 0
     return structs.replace(

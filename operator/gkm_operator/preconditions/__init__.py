@@ -1,1 +1,1 @@
-"""What must exist before the controllers start: checks of the cluster and its CRDs."""
+"""Checks at the start of the controllers: our kinds and the rights to use them."""

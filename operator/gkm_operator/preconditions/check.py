@@ -1,7 +1,7 @@
-"""Whether what the controllers need is installed: our kinds, and the rights to use them.
+"""Checks that our kinds are installed and that this account may use them.
 
-What only a person can mend ends the process with a line that says how, so that a rollout halts and is seen. What
-passes by itself, an API server that is away above all, is waited for.
+An error that only an administrator can repair ends the process with a line that tells how, so that a rollout stops
+visibly. The controllers wait out passing errors, such as an unavailable API server.
 """
 
 import logging
@@ -41,19 +41,19 @@ _FORBIDDEN = 403
 
 
 class KindsMissing(RuntimeError):
-    """The API server does not know our kinds."""
+    """The API server does not have our kinds."""
 
 
 class KindsForeign(RuntimeError):
-    """The API server has kinds of our names that are not ours."""
+    """The API server has kinds of the same names from another product."""
 
 
 class RightsMissing(RuntimeError):
-    """The API server does not let us; the message says which rule is missing."""
+    """The API server denies a request; the message names the missing rule."""
 
 
 def wait(api: Api, lease: tuple[str, str], stop: Event, backoff: Backoff = BACKOFF) -> bool:
-    """Return when everything is there; False when `stop` is set before. `lease` is (namespace, name) of the leader's.
+    """Return True when all checks pass, False when `stop` is set first. `lease` is the leader's (namespace, name).
 
     Raises:
         KindsMissing, KindsForeign, RightsMissing: as `check`.
@@ -64,7 +64,7 @@ def wait(api: Api, lease: tuple[str, str], stop: Event, backoff: Backoff = BACKO
             check(api, lease)
         except ApiError as error:
             failures += 1
-            _LOG.warning("waits for the API server", extra=fields(failures=failures, why=str(error)))
+            _LOG.warning("API server not available", extra=fields(failures=failures, why=str(error)))
             stop.wait(backoff.pause(failures, error.retry_after))
         else:
             return True
@@ -72,20 +72,20 @@ def wait(api: Api, lease: tuple[str, str], stop: Event, backoff: Backoff = BACKO
 
 
 def check(api: Api, lease: tuple[str, str]) -> None:
-    """See that our kinds are there, are ours, and may be listed, and the rest that is asked for before anybody leads.
+    """Check that our kinds exist, are ours and can be listed, and that all other resources can be read.
 
     Raises:
-        KindsMissing: one is not there.
-        KindsForeign: one is another's.
-        RightsMissing: a request was forbidden.
-        ApiError: the API server does not answer, or not now.
+        KindsMissing: a kind does not exist.
+        KindsForeign: a kind is another product's.
+        RightsMissing: a request was denied.
+        ApiError: the API server does not respond, or not now.
     """
     try:
         for resource in OURS:
             try:
                 found = api.get(DEFINITIONS, f"{resource.plural}.{resource.api_version.partition('/')[0]}")
-                if why := foreign(resource.plural, found):
-                    raise KindsForeign(why)
+                if reason := foreign(resource.plural, found):
+                    raise KindsForeign(reason)
                 next(iter(api.list_pages(resource, limit=1)))
             except ApiError as error:
                 if error.not_found:
@@ -103,12 +103,12 @@ def check(api: Api, lease: tuple[str, str]) -> None:
 
 
 def _optional_rights(namespace: str) -> tuple[tuple[Resource[Any], ListSelector], ...]:
-    # Pods of all namespaces are listed once there is a Run; who may not must be told before that.
+    # The first Run lists Pods of all namespaces; a missing right must be reported before that.
     return (NODES, EVERYTHING), (AGENTS, EVERYTHING), (AGENT_SETS, agent_set(namespace))
 
 
 def _read(api: Api, lease: tuple[str, str]) -> None:
-    """Read the Lease: who may not, would wait for ever to lead. That there is none yet is no matter."""
+    """Read the Lease, which need not exist yet: without that right a replica would wait forever to lead."""
     namespace, name = lease
     try:
         api.get(LEASES, name, namespace)

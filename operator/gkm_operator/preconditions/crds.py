@@ -1,7 +1,7 @@
-"""Whether the CustomResourceDefinitions of an API server are those that this version was written for. Pure.
+"""Compares the CustomResourceDefinitions of an API server with those that this version needs. Pure.
 
-Upstream GKM owns definitions of the same names (design/architecture.md). An API server drops what a schema does not
-have without a word, so a foreign one must be told by its fields: those that are missing, or are of another type.
+Upstream GKM has definitions of the same names. An API server silently drops fields that are not in a schema, so a
+foreign definition must be recognized by its fields: some of ours are missing, or have another type.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,11 +15,11 @@ from gkm.kube.resources import Resource
 from msgspec import Struct, field
 
 SHOWN = 4
-"""Fields in one message; how many there are beyond, is said."""
+"""Number of fields in one message; the message counts the others."""
 
 _ANYTHING = "x-kubernetes-preserve-unknown-fields"
 KINDS: Mapping[str, Kind] = {kind.plural: kind for kind in crds.KINDS}
-"""Ours, by plural."""
+"""Our kinds, by plural."""
 
 
 class Schema(Struct):
@@ -37,14 +37,14 @@ class Version(Struct):
 
 
 class DefinitionSpec(Struct):
-    """What is read of a definition."""
+    """The fields of a definition's spec that are read."""
 
     scope: str
     versions: list[Version]
 
 
 class Definition(Struct):
-    """A CustomResourceDefinition, as far as it is read."""
+    """A CustomResourceDefinition, reduced to the fields in use."""
 
     spec: DefinitionSpec
 
@@ -59,7 +59,7 @@ DEFINITIONS: Resource[Definition] = Resource(
 
 
 def foreign(plural: str, found: Definition) -> str:
-    """Return in a line why a definition is not that of this version, "" where it is; more fields than ours are good."""
+    """Return the difference of a definition from this version's; "" for none. Additional fields are allowed."""
     ours = crds.definition(KINDS[plural])["spec"]
     name = f"the API server's CustomResourceDefinition {plural}.{GROUP}"
     what_next = "uninstall the product it belongs to (upstream GKM has kinds of the same names), or apply our crds/"
@@ -75,7 +75,7 @@ def foreign(plural: str, found: Definition) -> str:
 
 
 def _lacking(ours: Mapping[str, Any], theirs: Mapping[str, Any], path: str) -> Iterator[str]:
-    """Yield the paths of what we say or read, and their schema does not have."""
+    """Yield the paths of our fields that their schema does not have."""
     if theirs.get(_ANYTHING) is True:
         return
     if ours.get("type") != theirs.get("type"):

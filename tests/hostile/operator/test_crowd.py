@@ -55,7 +55,7 @@ def test_however_many_are_silent_who_asks_at_once_is_answered(tmp_path: Path, mo
         silent = [held.enter_context(site.plain()) for _ in range(40)]
         assert is_judged(site)
         assert is_cut_off(silent[0])
-        assert len(site.server._places) <= 4
+        assert len(site.server._limiter) <= 4
 
 
 def test_who_is_idle_gives_way_before_who_is_not_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,7 +107,7 @@ def test_what_was_not_judged_in_time_is_told_so_and_never_begun(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(serving_module, "THREADS", 1)
-    monkeypatch.setattr(serving_module, "JUDGED_SECONDS", 0.3)
+    monkeypatch.setattr(serving_module, "REVIEW_SECONDS", 0.3)
     judge = Patient()
     with serving(tmp_path, judge) as site:
         assert site.ask("POST", "/validate", REVIEW)[0] == 503
@@ -124,7 +124,7 @@ def test_of_those_who_send_too_much_together_the_largest_gives_way(
     with serving(tmp_path) as site, site.secret() as large, site.secret() as larger:
         large.sendall(post(b" " * (400 << 10))[:-1])
         larger.sendall(post(b" " * (500 << 10))[:-1])
-        until(lambda: site.server._places.size > 900 << 10, "both are held")
+        until(lambda: site.server._limiter.size > 900 << 10, "both are held")
         assert answers(site, post(b" " * messages.MAX_BODY_BYTES)).startswith(b"HTTP/1.1 503 ")
         with site.secret() as third:
             third.sendall(post(b" " * (450 << 10))[:-1])
@@ -132,7 +132,7 @@ def test_of_those_who_send_too_much_together_the_largest_gives_way(
             assert is_judged(site)
             large.sendall(b" ")
             assert large.recv(1 << 10).startswith(b"HTTP/1.1 400 ")
-        until(lambda: site.server._places.size == 0, "nothing is held for those who are done")
+        until(lambda: site.server._limiter.size == 0, "nothing is held for those who are done")
 
 
 def test_what_is_being_judged_is_not_held_any_more(tmp_path: Path) -> None:
@@ -140,6 +140,6 @@ def test_what_is_being_judged_is_not_held_any_more(tmp_path: Path) -> None:
     with serving(tmp_path, judge) as site, site.secret() as peer:
         peer.sendall(post(REVIEW + b" " * (1 << 20)))
         until(lambda: judge.came, "it is judged")
-        until(lambda: site.server._places.size == 0, "its body was let go")
+        until(lambda: site.server._limiter.size == 0, "its body was let go")
         judge.go_on.set()
         assert peer.recv(1 << 10).startswith(b"HTTP/1.1 200 ")

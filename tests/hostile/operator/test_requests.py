@@ -234,9 +234,9 @@ def test_who_was_answered_for_the_last_time_gives_way_whatever_more_it_sends(
     with serving(tmp_path) as webhook, webhook.secret() as peer:
         peer.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         assert peer.recv(1 << 10).startswith(b"HTTP/1.1 200 ")
-        (place,) = webhook.server._places._taken
-        until(lambda: place.stage is SessionStage.IDLE, "it is to part")
-        assert not place.client.has_pending_data()
+        (slot,) = webhook.server._limiter._slots
+        until(lambda: slot.stage is SessionStage.IDLE, "it is to part")
+        assert not slot.client.has_pending_data()
 
 
 def large(inside: bytes, filling: bytes) -> bytes:

@@ -36,7 +36,7 @@ class Site:
         self.controller = self.new()
 
     def new(self) -> CachesController:
-        return CachesController(self.api, self.images, spacing=StatusInterval(0.0, 0.0), backoff=SOON)
+        return CachesController(self.api, self.images, status_interval=StatusInterval(0.0, 0.0), backoff=SOON)
 
     def run(self) -> None:
         assert self.controller.watch(self.stop)

@@ -25,7 +25,7 @@ class Place:
     """`look` is one turn of the queue: verify, and write what comes of it. `now` are monotonic seconds."""
 
     policy: UpdatePolicy = TRACKED
-    again: RecheckSchedule = field(default_factory=RecheckSchedule)
+    schedule: RecheckSchedule = field(default_factory=RecheckSchedule)
     images: FakeImages = field(default_factory=lambda: FakeImages({IMAGE: DIGEST}, {DIGEST: GOOD, OTHER: GOOD}))
     summary: CacheSummary = field(default_factory=CacheSummary)
     told: list[EventBody] = field(default_factory=list)
@@ -39,17 +39,17 @@ class Place:
     def restart(self) -> None:
         """Forget everything but the object."""
         self.verification = VerificationQueue(
-            self.images, lambda _: self.cache, lambda _: None, again=self.again, clock=lambda: self.now
+            self.images, lambda _: self.cache, lambda _: None, schedule=self.schedule, clock=lambda: self.now
         )
 
-    def look(self) -> float | str | None:
+    def check(self) -> float | str | None:
         """Return when the queue is to come back, or why it is to try again."""
         try:
-            again: float | str | None = self.verification.verify(KEY)
+            schedule: float | str | None = self.verification.verify(KEY)
         except Retry as retry:
-            again = str(retry)
+            schedule = str(retry)
         self.write()
-        return again
+        return schedule
 
     def write(self) -> None:
         """Write the status if it is to be another, and note what is told of that."""

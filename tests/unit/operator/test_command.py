@@ -67,9 +67,9 @@ def test_the_arguments_that_ship_are_understood() -> None:
     ("arguments", "said"),
     [
         ((), "required: command"),
-        (("admission",), "name a certificate"),
+        (("admission",), "use either --tls-cert"),
         (("admission", "--tls-cert=x"), "go together"),
-        (("admission", "--self-signed=d", "--tls-cert=x", "--tls-key=y"), "name a certificate"),
+        (("admission", "--self-signed=d", "--tls-cert=x", "--tls-key=y"), "use either --tls-cert"),
         (("admission", "--tls-cert=x", "--tls-key=y", "--webhook-configuration=w"), "needs --self-signed"),
         (("admission", "--self-signed=d"), "needs --webhook-configuration"),
         (("admission", "--self-signed=d", "--budget=60"), "between 0 and 8"),

@@ -71,7 +71,7 @@ def test_what_passes_by_itself_is_waited_for(status: int, caplog: pytest.LogCapt
     api, failures = whole_api(), count()
     api.fault = lambda verb, _: ApiError(status, "", "away") if verb == "list" and next(failures) < 3 else None
     assert installed.wait(api, LEASE, Event(), Backoff(0.001, 0.001))
-    assert [record.message for record in caplog.records] == ["waits for the API server"] * 3
+    assert [record.message for record in caplog.records] == ["API server not available"] * 3
 
 
 def test_who_is_told_to_end_waits_for_nobody() -> None:
@@ -159,7 +159,7 @@ def test_an_api_server_that_is_away_at_the_start_is_waited_for_by_a_process_that
         gate.shut()
         kubeconfig = gkm_cluster.control_plane.kubeconfig("behind-a-gate", token, server=gate.url)
         with operator(tmp_path, *controllers(kubeconfig, health)) as process:
-            process.ready(lambda: "waits for the API server" in said(process), "it has asked in vain")
+            process.ready(lambda: "API server not available" in said(process), "it has asked in vain")
             assert (status(health, "healthz"), status(health, "readyz")) == (200, 503)
             gate.open()
             process.ready(lambda: status(health, "readyz") == 200, "everything is listed")

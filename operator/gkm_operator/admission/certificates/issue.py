@@ -1,4 +1,4 @@
-"""A CA and a server certificate of our own making, for clusters without cert-manager. Nothing here knows of time."""
+"""Issues a CA and a server certificate of its own, for clusters without cert-manager. Does not schedule renewals."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,10 +13,10 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 VALID = timedelta(days=90)
 CLOCKS_DIFFER = timedelta(minutes=10)
-"""How far the clocks of two machines may be apart: a certificate is good so long before it is made."""
+"""How far the clocks of two machines may differ: the validity of a certificate begins this much before its issue."""
 
 _AUTHORITY, _SERVER = "gkm-operator CA", "gkm-operator"
-_AFTER = timedelta(seconds=1)  # X.509 knows whole seconds only
+_AFTER = timedelta(seconds=1)  # X.509 has whole seconds only
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,17 +31,17 @@ class CertificatePair:
 
     @property
     def begins(self) -> datetime:
-        """Return since when it is good."""
+        """Return the start of the validity."""
         return self.made - CLOCKS_DIFFER
 
     def is_valid(self, now: datetime) -> bool:
-        """Return whether a client whose clock says `now` takes it."""
+        """Return whether a client whose clock shows `now` accepts the certificate."""
         return self.begins <= now < self.ends
 
 
 @dataclass(frozen=True, slots=True)
 class IssuedFiles:
-    """Where the files are, and the CA that the API server must trust."""
+    """The paths of the files, and the CA that the API server must trust."""
 
     certificate: Path
     key: Path
@@ -50,7 +50,7 @@ class IssuedFiles:
 
 
 def issue(directory: Path, names: Sequence[str]) -> IssuedFiles:
-    """Make a pair that is good from now on, and write it.
+    """Issue a pair that is valid from now on, and write it.
 
     Raises:
         OSError: the directory cannot be written.
@@ -59,9 +59,9 @@ def issue(directory: Path, names: Sequence[str]) -> IssuedFiles:
 
 
 def make(names: Sequence[str], now: datetime, valid: timedelta = VALID) -> CertificatePair:
-    """Make a CA and a server certificate for DNS names and IP addresses.
+    """Issue a CA and a server certificate for DNS names and IP addresses.
 
-    The CA's key is never written: who wants another certificate makes another CA.
+    The CA's key is never written: every certificate has a CA of its own.
     """
     made = now.replace(microsecond=0)
     ends = max(made + valid, made + _AFTER)
@@ -80,7 +80,7 @@ def make(names: Sequence[str], now: datetime, valid: timedelta = VALID) -> Certi
         .add_extension(_usage(ca=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(x509.SubjectAlternativeName([_general_name(name) for name in names]), critical=False)
-        # All our CAs have one name: this says to a client which of them it was.
+        # All our CAs have the same subject: this extension tells a client which one issued the certificate.
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier), critical=False)
         .sign(authority_key, hashes.SHA256())
     )
@@ -90,10 +90,11 @@ def make(names: Sequence[str], now: datetime, valid: timedelta = VALID) -> Certi
 
 
 def write(directory: Path, pair: CertificatePair) -> IssuedFiles:
-    """Write ca.crt, tls.key and tls.crt, each in one step.
+    """Write ca.crt, tls.key and tls.crt, each atomically.
 
-    Between the last two steps the files do not fit each other: a server that reads them then keeps the pair that it has
-    in memory (tls.Certificate). What a crash leaves is never read: a process that starts writes all three anew.
+    Between the last two steps the files do not match: a server that reads them then keeps the pair in memory
+    (https.certificate.ServerCertificate). Leftovers of a crash are never read: a starting process writes all three
+    anew.
 
     Raises:
         OSError: the directory cannot be written.
@@ -110,7 +111,7 @@ def write(directory: Path, pair: CertificatePair) -> IssuedFiles:
 
 
 def _replace(path: Path, pem: bytes) -> None:
-    # Always by the same name: what a crash leaves is gone with the next write, and never adds up.
+    # A fixed name: the next write removes the leftover of a crash, so leftovers do not accumulate.
     temporary = path.with_name(f"{path.name}.new")
     temporary.unlink(missing_ok=True)
     temporary.touch(mode=0o600, exist_ok=False)

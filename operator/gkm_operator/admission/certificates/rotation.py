@@ -1,7 +1,7 @@
-"""The certificates of this process, renewed while it runs: a new CA is trusted first, and served by much later.
+"""Renews the certificate of this process: the API server trusts a new CA first, and the server uses it much later.
 
-A crash at any step leaves nothing to mend: a process that starts makes everything anew, and CAs that nobody serves by
-leave the bundle when they expire or others need their place.
+A crash at any step needs no repair: a starting process issues everything anew, and unused CAs leave the bundle when
+they expire or when others need their places.
 """
 
 import logging
@@ -25,71 +25,72 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RotationTimes:
-    """How long things take. Defaults are what ships; only tests have others."""
+    """The periods of a rotation. The defaults are the shipped values; only tests use others."""
 
     valid: timedelta = certificates.VALID
     renewed: timedelta = certificates.VALID * 2 / 3
-    """So long after it was made a pair is due. What is left, a month, is the time to mend an API server that is away or
-    a role that was taken away before anybody notices."""
+    """Age at which a pair is due for renewal. The rest, a month, is the time to notice and repair an unavailable API
+    server or a removed role."""
 
     settle_seconds: float = 300.0
-    """From when a CA is trusted until it is served by. API servers watch webhook configurations and see a change within
-    a second; one whose watch broke asks again after half a minute at most (client-go's reflector), and then lists. The
-    rest is for several of them that start at once; it costs nothing, because the old pair is good for a month more."""
+    """From when a CA is trusted until the server uses it. API servers watch webhook configurations and see a change
+    within a second; one whose watch broke retries after half a minute at most (client-go's reflector), and then lists.
+    The rest covers several that start at once; it costs nothing, because the old pair is valid for another month."""
 
     check_seconds: float = 60.0
-    """A configuration that was applied anew has lost our CA, and until it is there again our kinds cannot be written.
-    By the wall clock of each look a pair is due or not: a clock that jumps is noticed with the next one."""
+    """A configuration that was applied anew has lost our CA, and our kinds cannot be written until the CA is there
+    again. Each check compares a pair with the wall clock, so a clock that jumps is noticed by the next check."""
 
     retry_seconds: float = 5.0
-    """After a look that failed."""
+    """After a check that failed."""
 
 
 SHIPPED = RotationTimes()
 
 
-def is_due(pair: CertificatePair, terms: RotationTimes, now: datetime) -> bool:
-    """Return whether another pair must be made: it is old, or the clock was set to before it was good."""
-    return not pair.begins <= now < pair.made + terms.renewed
+def is_due(pair: CertificatePair, times: RotationTimes, now: datetime) -> bool:
+    """Return whether a new pair is needed: the present one is old, or the clock was set to before its validity."""
+    return not pair.begins <= now < pair.made + times.renewed
 
 
-def may_serve(serving: CertificatePair, *, waited: float, found: bool, terms: RotationTimes, now: datetime) -> bool:
-    """Return whether a trusted pair replaces the one that serves.
+def may_serve(serving: CertificatePair, *, waited: float, found: bool, times: RotationTimes, now: datetime) -> bool:
+    """Return whether a trusted pair replaces the serving one.
 
-    `waited` are the seconds since its CA was trusted, `found` says that it was so at this look. While the other pair is
-    good there is no haste; when it is not, because the clock jumped, no client takes it and each second counts.
+    `waited` is the time in seconds since its CA was trusted; `found` means that this check found the CA in the bundle.
+    While the serving pair is valid there is no hurry; when it is not, because the clock jumped, clients reject it and
+    each second counts.
     """
-    return not serving.is_valid(now) or (found and waited >= terms.settle_seconds)
+    return not serving.is_valid(now) or (found and waited >= times.settle_seconds)
 
 
 @dataclass(frozen=True, slots=True)
 class _Next:
-    """The pair that will serve; `trusted` is when its CA was first in the bundle, by a clock that nobody sets."""
+    """The pair that will serve; `trusted` is when its CA was first in the bundle, by the monotonic clock."""
 
     pair: CertificatePair
     trusted: float | None = None
 
 
 class Rotation:
-    """One pair serves, and at most one waits to. For one thread."""
+    """One pair serves, and at most one waits. For one thread."""
 
     def __init__(
         self,
         directory: Path,
         names: Sequence[str],
-        terms: RotationTimes = SHIPPED,
+        times: RotationTimes = SHIPPED,
         *,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         elapsed: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Make the first pair and write it to `directory`.
+        """Issue the first pair and write it to `directory`.
 
         Raises:
             OSError: the directory cannot be written.
         """
         self._directory = directory
         self._names = names
-        self._terms = terms
+        self._times = times
         self._now = now
         self._elapsed = elapsed
         self._serving = self._make()
@@ -97,36 +98,36 @@ class Rotation:
         self.files: IssuedFiles = certificates.write(directory, self._serving)
 
     def run(self, api: Api, configuration: str, stop: Event, trusted: Callable[[], object]) -> None:
-        """Look again and again until `stop`; call `trusted` once, when the API server was told of the CA that serves.
+        """Check periodically until `stop`; call `trusted` once, when the API server trusts the serving CA.
 
-        Never raises for what the API server or the disk answers: the process serves on, and looks again.
+        Never raises for errors of the API server or the disk: the process goes on serving, and checks again.
         """
-        said, told = "", False
+        last_error, reported = "", False
         while True:
             try:
                 self.check(api, configuration)
             except (ApiError, OSError) as error:
-                pause = self._terms.retry_seconds
-                if str(error) != said:
-                    said = str(error)
-                    _LOG.warning("CA not trusted", extra=fields(configuration=configuration, why=said))
+                pause = self._times.retry_seconds
+                if str(error) != last_error:
+                    last_error = str(error)
+                    _LOG.warning("CA not trusted", extra=fields(configuration=configuration, why=last_error))
             else:
-                pause, said = self._terms.check_seconds, ""
-                if not told:
+                pause, last_error = self._times.check_seconds, ""
+                if not reported:
                     trusted()
-                told = True
+                reported = True
             if stop.wait(pause):
                 return
 
     def check(self, api: Api, configuration: str) -> None:
-        """See to it that our CAs are trusted, make a pair when one is due, and serve by it when that is safe.
+        """Ensure that our CAs are trusted, issue a pair when one is due, and serve it when that is safe.
 
         Raises:
-            ApiError: the API server does not tell or does not take it; what serves, serves on.
+            ApiError: the API server does not answer or refuses; the server keeps its certificate.
             OSError: the files cannot be written; the server keeps the pair that it has in memory.
         """
         now = self._now()
-        if is_due(self._next.pair if self._next else self._serving, self._terms, now):
+        if is_due(self._next.pair if self._next else self._serving, self._times, now):
             self._next = _Next(self._make())
         if self._next is None:
             trust(api, configuration, [self._serving.authority], now)
@@ -135,10 +136,10 @@ class Rotation:
         if self._next.trusted is None:
             self._next = replace(self._next, trusted=self._elapsed())
         waited = self._elapsed() - (self._next.trusted or 0.0)
-        if may_serve(self._serving, waited=waited, found=found, terms=self._terms, now=now):
+        if may_serve(self._serving, waited=waited, found=found, times=self._times, now=now):
             self.files = certificates.write(self._directory, self._next.pair)
             self._serving, self._next = self._next.pair, None
             _LOG.info("certificate renewed", extra=fields(until=self._serving.ends.isoformat()))
 
     def _make(self) -> CertificatePair:
-        return certificates.make(self._names, self._now(), self._terms.valid)
+        return certificates.make(self._names, self._now(), self._times.valid)

@@ -20,13 +20,14 @@ from gkm_operator.admission.certificates.issue import CLOCKS_DIFFER
 
 MAX_TRIES = 5
 
-PLACES = 32
-"""Two for each replica that renews, and those of the pods before, which may still serve while a rollout is under way.
-20 kB in an object of 1.5 MB at most."""
+MAX_CAS = 32
+"""Two for each replica that renews, and those of former pods, which may still serve during a rollout. At most 20 kB in
+an object of 1.5 MB."""
 
-SAFE = PLACES // 2
-"""Who lives keeps its CA among so many first ones. So only a CA that nobody cares for comes to the end of the list and
-falls off it, unless more than this are added between two looks of a replica, or there are more than eight replicas."""
+SAFE_CAS = MAX_CAS // 2
+"""A running replica keeps its CA among the first ones, up to this number. So only the CA of a former replica reaches
+the end of the list and drops off, unless more than this are added between two checks of a replica, or there are more
+than eight replicas."""
 
 _CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----\r?\n[A-Za-z0-9+/=\r\n]{1,8192}-----END CERTIFICATE-----")
 
@@ -34,11 +35,11 @@ _CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----\r?\n[A-Za-z0-9+/=\r\n]{
 def trust(api: Api, configuration: str, authorities: Sequence[bytes], now: datetime) -> bool:
     """Put CAs into the caBundle of every webhook of a ValidatingWebhookConfiguration; return whether they were there.
 
-    Read, change, write with the version that was read: lists of webhooks merge as a whole, and nothing of what another
-    replica or an administrator changed meanwhile may be lost.
+    A patch replaces the list of webhooks as a whole. It carries the version that was read, so it never overwrites a
+    change that another replica or an administrator made in between.
 
     Raises:
-        ApiError: it is not there, or somebody else writes it again and again.
+        ApiError: the configuration does not exist, or another writer changes it again and again.
     """
     for tries in range(1, MAX_TRIES + 1):
         patch = trust_patch(api.get(VALIDATING_WEBHOOKS, configuration), authorities, now)
@@ -55,7 +56,7 @@ def trust(api: Api, configuration: str, authorities: Sequence[bytes], now: datet
 
 
 def trust_patch(found: Json, authorities: Sequence[bytes], now: datetime) -> Json | None:
-    """Return the merge patch that makes the webhooks trust the CAs, None where they do."""
+    """Return the merge patch that makes the webhooks trust the CAs; None when they already do."""
     before = found.get("webhooks") or []
     webhooks = [
         webhook | {"clientConfig": _client_patch(webhook["clientConfig"], authorities, now)} for webhook in before
@@ -75,18 +76,18 @@ def _client_patch(client_config: Json, authorities: Sequence[bytes], now: dateti
 
 
 def merged_bundle(before: bytes, ours: Sequence[bytes], now: datetime) -> bytes | None:
-    """Return a bundle that begins with our CAs; None where they have safe places in the one there is.
+    """Return a bundle that begins with our CAs; None when the present bundle has them in safe places.
 
-    After ours come the others in their order, without those that have expired, duplicates, and what is no certificate.
-    An expired one alone is no reason to write: replicas whose clocks disagree would write for ever.
+    The other CAs follow in their order, without expired ones, duplicates, and anything that is not a certificate. An
+    expired CA alone does not cause a write: replicas whose clocks disagree would overwrite each other forever.
     """
     own = [x509.load_pem_x509_certificate(one) for one in ours]
     found = list(_certificates(before))
-    if all(one in found[:SAFE] for one in own):
+    if all(one in found[:SAFE_CAS] for one in own):
         return None
-    living = [one for one in found if now - CLOCKS_DIFFER < one.not_valid_after_utc]
-    kept = list(dict.fromkeys((*own, *living)))[:PLACES]
-    return b"".join(one.public_bytes(Encoding.PEM) for one in kept)
+    unexpired = [one for one in found if now - CLOCKS_DIFFER < one.not_valid_after_utc]
+    merged = list(dict.fromkeys((*own, *unexpired)))[:MAX_CAS]
+    return b"".join(one.public_bytes(Encoding.PEM) for one in merged)
 
 
 def _certificates(pem: bytes) -> Iterator[x509.Certificate]:

@@ -1,7 +1,7 @@
-"""Who may stay connected: a bounded number of places and of bytes, and who gives way when all are taken. No I/O.
+"""A bounded number of connections and of request bytes, and the choice of the connection to evict at a limit. No I/O.
 
-Every client is taken for hostile. An honest API server sends a request within milliseconds, so of all whose request is
-unfinished it is never the one that has been so for longest, nor does it hold the most.
+Every client is treated as hostile. An honest API server sends a request within milliseconds, so among the clients with
+an unfinished request it is never the one that has been sending longest, nor the one that holds the most bytes.
 """
 
 from collections.abc import Callable
@@ -11,110 +11,112 @@ from typing import Protocol
 
 
 class SessionStage(IntEnum):
-    """What a client is about, in the order in which they give way."""
+    """The activity of a session, in the order of eviction."""
 
     IDLE = 0
-    """Between two requests: it loses nothing but the connection."""
-    UNDER_WAY = 1
-    """It shakes hands, sends a request, or receives an answer."""
-    JUDGED = 2
-    """Its request is whole: it never gives way, and the pool bounds how many there are."""
+    """Between two requests: an eviction costs nothing but the connection."""
+    ACTIVE = 1
+    """Performs the handshake, sends a request, or receives a response."""
+    IN_REVIEW = 2
+    """Its request is complete: the session is never evicted, and the thread pool bounds how many there are."""
 
 
 class EvictableClient(Protocol):
-    """Who holds a place."""
+    """The owner of a connection slot."""
 
     def has_pending_data(self) -> bool:
-        """Return whether something of it was not read yet."""
+        """Return whether received data has not been read yet."""
 
     def evict(self) -> None:
-        """Let go of all that it holds, and end soon."""
+        """Release all memory of the request, and end soon."""
 
 
 @dataclass(eq=False, slots=True)
 class ConnectionSlot:
-    """One client's place. `since` is when its present stage began, in seconds of the caller's clock."""
+    """The slot of one client. `since` is the start of its present stage, in seconds of the caller's clock."""
 
     client: EvictableClient
     since: float
-    stage: SessionStage = SessionStage.UNDER_WAY
+    stage: SessionStage = SessionStage.ACTIVE
     size: int = 0
-    """Bytes of its request that are held."""
+    """Bytes of its request in memory."""
 
     def enter(self, stage: SessionStage, now: float) -> None:
-        """Note what it is about from now on."""
+        """Record the start of a stage."""
         self.stage, self.since = stage, now
 
 
 class ConnectionLimiter:
-    """The places, at most `limit`, and all bytes that are held for them, at most `max_bytes`. For one thread."""
+    """At most `limit` slots, and at most `max_bytes` of request data in all of them. For one thread."""
 
-    def __init__(self, limit: int, max_bytes: int, let_go: Callable[[ConnectionSlot], None] = lambda _: None) -> None:
-        """`let_go` is called when the bytes of a place are counted no more."""
+    def __init__(
+        self, limit: int, max_bytes: int, on_release: Callable[[ConnectionSlot], None] = lambda _: None
+    ) -> None:
+        """`on_release` is called when the bytes of a slot are released."""
         self._limit = limit
         self._max_bytes = max_bytes
-        self._taken: dict[ConnectionSlot, None] = {}
-        self._let_go = let_go
+        self._slots: dict[ConnectionSlot, None] = {}
+        self._on_release = on_release
         self.size = 0
 
     def __len__(self) -> int:
-        return len(self._taken)
+        return len(self._slots)
 
     def acquire(self, client: EvictableClient, now: float) -> ConnectionSlot | None:
-        """Return a place; None when all are judged, so that nobody can give way."""
-        if len(self._taken) >= self._limit:
-            late = self._latest()
-            if late is None:
+        """Return a slot; evict another session when none is free. None when all requests are in review."""
+        if len(self._slots) >= self._limit:
+            evictable = self._find_evictable()
+            if evictable is None:
                 return None
-            self.evict(late)
-        place = ConnectionSlot(client, now)
-        self._taken[place] = None
-        return place
+            self.evict(evictable)
+        slot = ConnectionSlot(client, now)
+        self._slots[slot] = None
+        return slot
 
-    def release(self, place: ConnectionSlot) -> None:
-        """Give the place back. Idempotent."""
-        self._taken.pop(place, None)
-        self.release_bytes(place)
+    def release(self, slot: ConnectionSlot) -> None:
+        """Release the slot. Idempotent."""
+        self._slots.pop(slot, None)
+        self.release_bytes(slot)
 
-    def reserve_bytes(self, place: ConnectionSlot, size: int) -> bool:
-        """Count `size` bytes more for it; False, and not counted, when it is itself the one that holds the most."""
-        if place not in self._taken:
+    def reserve_bytes(self, slot: ConnectionSlot, size: int) -> bool:
+        """Reserve `size` more bytes for a slot, evicting the largest others; False when it is the largest itself."""
+        if slot not in self._slots:
             return False
-        place.size += size
+        slot.size += size
         self.size += size
         while self.size > self._max_bytes:
             largest = max(
-                (each for each in self._taken if each.stage is not SessionStage.JUDGED), key=lambda each: each.size
+                (each for each in self._slots if each.stage is not SessionStage.IN_REVIEW), key=lambda each: each.size
             )
-            if largest is place:
-                place.size -= size
+            if largest is slot:
+                slot.size -= size
                 self.size -= size
                 return False
             self.evict(largest)
         return True
 
-    def release_bytes(self, place: ConnectionSlot) -> None:
-        """Count its bytes no more."""
-        self.size -= place.size
-        place.size = 0
-        self._let_go(place)
+    def release_bytes(self, slot: ConnectionSlot) -> None:
+        """Release the bytes of a slot."""
+        self.size -= slot.size
+        slot.size = 0
+        self._on_release(slot)
 
-    def evict(self, place: ConnectionSlot) -> None:
-        """Have one give way; its bytes are counted no more, and held no more either."""
-        self.release(place)
-        place.client.evict()
+    def evict(self, slot: ConnectionSlot) -> None:
+        """Evict a session and release its slot and bytes."""
+        self.release(slot)
+        slot.client.evict()
 
     def evict_idle(self) -> None:
-        """Have all end that lose nothing by it."""
-        for place in [each for each in self._taken if each.stage is SessionStage.IDLE]:
-            if not place.client.has_pending_data():
-                self.evict(place)
+        """Evict every idle session without unread input."""
+        for slot in [each for each in self._slots if each.stage is SessionStage.IDLE]:
+            if not slot.client.has_pending_data():
+                self.evict(slot)
 
-    def _latest(self) -> ConnectionSlot | None:
-        for place in sorted(self._taken, key=lambda each: (each.stage, each.since)):
-            # A request that has come while we looked elsewhere would be lost: Go's client does not repeat a POST.
-            if place.stage is SessionStage.UNDER_WAY or (
-                place.stage is SessionStage.IDLE and not place.client.has_pending_data()
+    def _find_evictable(self) -> ConnectionSlot | None:
+        for slot in sorted(self._slots, key=lambda each: (each.stage, each.since)):
+            # An eviction would lose a request that arrived but was not read yet: Go's client does not repeat a POST.
+            if slot.stage is SessionStage.ACTIVE or (
+                slot.stage is SessionStage.IDLE and not slot.client.has_pending_data()
             ):
-                return place
+                return slot
         return None

@@ -1,7 +1,7 @@
-"""HTTP/1.1 of one connection: requests read whole and within bounds, answers written. Judges nothing.
+"""HTTP/1.1 on one connection: reads whole requests within limits and writes responses.
 
-What h11 makes of bytes is taken; whatever it refuses, we refuse. A body is held once: h11 hands on each record of TLS
-as it came, and the bytes stand in one buffer that grows and that `discard` empties, whoever else refers to it.
+h11 parses; a request that h11 rejects is refused. A body is in memory once: h11 passes on each TLS record as received,
+and `HttpConnection` appends it to one buffer. `discard` empties that buffer, whichever frames still refer to it.
 """
 
 from collections.abc import Awaitable, Callable
@@ -13,73 +13,74 @@ import h11
 from gkm_operator.admission.https.connection import Connection
 
 MAX_BODY_BYTES = 4 << 20
-"""An AdmissionReview holds the object twice, and etcd takes none above 1.5 MB, managedFields included."""
+"""An AdmissionReview contains the object twice, and etcd rejects objects above 1.5 MB, managedFields included."""
 
 MAX_HEADER_BYTES = 16 << 10
-"""An API server sends some 300. h11 takes 10 ms for 16 KiB of the shortest lines, and nobody is served meanwhile."""
+"""An API server sends some 300 bytes. h11 needs 10 ms for 16 KiB of the shortest lines, and blocks the event loop
+meanwhile."""
 
 LARGE_BYTES = 256 << 10
-"""A body beyond it is large. A review has the object of a cache twice, with some 10 KiB each."""
+"""Size from which a body counts as large. A review contains the object of a cache twice, with some 10 KiB each."""
 
 SPARE = 8
-"""A bytearray that grows has an eighth more than it needs (bytearrayobject.c)."""
+"""A growing bytearray over-allocates by one eighth (bytearrayobject.c)."""
 
 JSON, TEXT = "application/json", "text/plain; charset=utf-8"
 
 RETRY_SECONDS = 1
-"""An API server does as Retry-After says, for a POST too, until its time is up (client-go, rest/with_retry.go)."""
+"""An API server honors Retry-After, for a POST too, until its timeout (client-go, rest/with_retry.go)."""
 
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """What is answered."""
+    """A response."""
 
     status: HTTPStatus
     body: bytes
     kind: str = TEXT
 
 
-def error_response(status: HTTPStatus, why: str) -> HttpResponse:
-    """Return the answer that says why there is no other."""
-    return HttpResponse(status, f"{why}\n".encode())
+def error_response(status: HTTPStatus, reason: str) -> HttpResponse:
+    """Return a plain-text response that states the reason for an error."""
+    return HttpResponse(status, f"{reason}\n".encode())
 
 
 @dataclass(slots=True)
 class HttpRequest:
-    """A whole request. `path` is without its query: an API server adds its time-out there."""
+    """A whole request. `path` excludes the query: an API server puts its timeout there."""
 
     method: str
     path: str
     body: bytes | bytearray
 
     def take(self) -> bytes | bytearray:
-        """Return the body and forget it: it must not be held for as long as a registry is slow."""
+        """Return the body and drop it from the request, so that a slow registry does not keep it in memory."""
         body, self.body = self.body, b""
         return body
 
 
 class BadRequest(Exception):
-    """The request cannot be read to its end: `answer` is the last on this connection."""
+    """The request cannot be read to its end; `response` is the last one on this connection."""
 
-    def __init__(self, answer: HttpResponse) -> None:
-        super().__init__(answer.body.decode().strip())
-        self.answer = answer
+    def __init__(self, response: HttpResponse) -> None:
+        super().__init__(response.body.decode().strip())
+        self.response = response
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What limits the bytes that a connection holds.
+    """The limits on the memory of a connection.
 
-    `hold` counts bytes and returns whether they may be held. `hold_large` waits until a large body may be read, and
-    returns False when there are too many.
+    `reserve_bytes` returns whether that number of bytes may be added. `admit_large` waits until a large body may be
+    read, and returns False when too many are being read.
     """
 
-    hold: Callable[[int], bool]
-    hold_large: Callable[[], Awaitable[bool]]
+    reserve_bytes: Callable[[int], bool]
+    admit_large: Callable[[], Awaitable[bool]]
 
 
 class HttpConnection:
-    """Requests and answers on a connection, in turns. Raises OSError when the client has gone."""
+    """Requests and responses on a connection, in turns. Raises OSError when the client disconnects."""
 
     def __init__(self, connection: Connection, limits: Limits) -> None:
         self._connection = connection
@@ -89,12 +90,12 @@ class HttpConnection:
         self._head = False
 
     @property
-    def last(self) -> bool:
-        """Return whether the request was the last: its client said so, or speaks HTTP/1.0."""
+    def is_last(self) -> bool:
+        """Return whether the request was the last: the client requested close, or speaks HTTP/1.0."""
         return self._http.their_state is not h11.DONE
 
-    async def begun(self) -> bool:
-        """Wait for the beginning of a request; False when the client has ended."""
+    async def wait_for_request(self) -> bool:
+        """Wait for the first bytes of a request; return False when the client closes."""
         if self._http.our_state is h11.DONE:
             self._http.start_next_cycle()
         if self._http.trailing_data[0]:
@@ -105,15 +106,15 @@ class HttpConnection:
         """Return the request.
 
         Raises:
-            Refused: it is none, or longer than may be.
-            OSError: the client has gone.
+            BadRequest: the request is malformed or too long.
+            OSError: the client disconnected.
         """
         self._head = False
         event = await self._next()
         if not isinstance(event, h11.Request):
             raise ConnectionResetError("the client ended")
         self._head = event.method == b"HEAD"
-        if _length(event) > LARGE_BYTES and not await self._limits.hold_large():
+        if _length(event) > LARGE_BYTES and not await self._limits.admit_large():
             raise BadRequest(error_response(HTTPStatus.SERVICE_UNAVAILABLE, "too many large requests are sent at once"))
         while isinstance(part := await self._next(), h11.Data):
             self._body += part.data
@@ -122,19 +123,19 @@ class HttpConnection:
         return HttpRequest(event.method.decode(), path.decode("ascii", "replace"), body)
 
     def discard(self) -> None:
-        """Let go of what was read of a request. Nothing may be read after that."""
+        """Drop the input of the current request. Nothing may be read afterwards."""
         self._body.clear()
 
-    async def write(self, answer: HttpResponse, *, last: bool) -> None:
-        """Write the answer."""
-        headers = [("Content-Type", answer.kind), ("Content-Length", str(len(answer.body)))]
-        if answer.status is HTTPStatus.SERVICE_UNAVAILABLE:
+    async def write(self, response: HttpResponse, *, is_last: bool) -> None:
+        """Write the response."""
+        headers = [("Content-Type", response.kind), ("Content-Length", str(len(response.body)))]
+        if response.status is HTTPStatus.SERVICE_UNAVAILABLE:
             headers.append(("Retry-After", str(RETRY_SECONDS)))
-        if last:
+        if is_last:
             headers.append(("Connection", "close"))
         events = (
-            h11.Response(status_code=answer.status, headers=headers, reason=answer.status.phrase),
-            h11.Data(b"" if self._head else answer.body),
+            h11.Response(status_code=response.status, headers=headers, reason=response.status.phrase),
+            h11.Data(b"" if self._head else response.body),
             h11.EndOfMessage(),
         )
         await self._connection.send(b"".join(self._http.send(event) or b"" for event in events))
@@ -148,13 +149,13 @@ class HttpConnection:
                 await self._receive()
         except h11.RemoteProtocolError as error:
             status = HTTPStatus(error.error_status_hint)
-            why = str(error).partition(":")[0]  # behind it h11 quotes what came, which may be long, or a secret
-            raise BadRequest(error_response(status, f"no HTTP/1.1 that we read: {why}")) from error
+            reason = str(error).partition(":")[0]  # after the colon h11 quotes the input, which may be long or secret
+            raise BadRequest(error_response(status, f"no HTTP/1.1 that we read: {reason}")) from error
         return event
 
     async def _receive(self) -> int:
         data = await self._connection.receive()
-        if not self._limits.hold(len(data) + len(data) // SPARE):
+        if not self._limits.reserve_bytes(len(data) + len(data) // SPARE):
             raise BadRequest(error_response(HTTPStatus.SERVICE_UNAVAILABLE, "too much is being sent at once"))
         self._http.receive_data(data)
         return len(data)
@@ -163,7 +164,7 @@ class HttpConnection:
 def _length(request: h11.Request) -> int:
     """Return the length of the body, which must be known before it is read.
 
-    h11 would join chunks for us; those of one byte cost it 15 µs and their sender six bytes. API servers send none.
+    h11 would join chunks; chunks of one byte cost it 15 µs and their sender six bytes each. API servers send none.
     """
     headers = dict(request.headers)
     if b"transfer-encoding" in headers:

@@ -1,7 +1,7 @@
-"""A limit on how many large request bodies are held at once: the others wait unread, in their sender's buffers.
+"""A limit on the large request bodies in memory: further ones stay unread, in the buffers of their senders.
 
-A body counts from when it is read until it is decoded, since decoding makes up to four times its bytes of it. One that
-takes long gives way as soon as another waits: an API server sends 4 MiB in some hundred milliseconds.
+A body counts from the start of reading until it is decoded, because decoding needs up to four times its bytes. A slow
+sender is evicted as soon as another one waits: an API server sends 4 MiB within some hundred milliseconds.
 """
 
 import asyncio
@@ -18,10 +18,10 @@ WAIT_SECONDS = 2.0
 
 
 class LargeBodies:
-    """Who holds a large body, at most `limit`, and who waits for that. For one event loop."""
+    """The slots that hold a large body, at most `limit`, and those that wait. For one event loop."""
 
     def __init__(self, limit: int, evict: Callable[[ConnectionSlot], None]) -> None:
-        """`evict` ends the connection of a place, and calls `leave`."""
+        """`evict` ends the session of a slot and calls `leave`."""
         self._limit = limit
         self._evict = evict
         self._holders: dict[ConnectionSlot, float] = {}
@@ -30,46 +30,48 @@ class LargeBodies:
     def __len__(self) -> int:
         return len(self._holders)
 
-    async def enter(self, place: ConnectionSlot) -> bool:
-        """Wait until this place may hold a large body; return False when it may not within WAIT_SECONDS."""
+    async def enter(self, slot: ConnectionSlot) -> bool:
+        """Wait until this slot may hold a large body; return False when it may not within WAIT_SECONDS."""
         self._grant()
         if len(self._holders) < self._limit:
-            self._hold(place)
+            self._admit(slot)
             return True
-        turn = asyncio.get_running_loop().create_future()
-        self._waiting[turn] = place
+        granted = asyncio.get_running_loop().create_future()
+        self._waiting[granted] = slot
         try:
             self._evict_late()
             async with asyncio.timeout(WAIT_SECONDS):
-                await turn
+                await granted
         except TimeoutError:
-            return place in self._holders
+            return slot in self._holders
         finally:
-            self._waiting.pop(turn, None)
+            self._waiting.pop(granted, None)
         return True
 
-    def leave(self, place: ConnectionSlot) -> None:
-        """Note that this place holds no large body any more. Idempotent."""
-        if self._holders.pop(place, None) is not None:
+    def leave(self, slot: ConnectionSlot) -> None:
+        """Record that this slot no longer holds a large body. Idempotent."""
+        if self._holders.pop(slot, None) is not None:
             self._grant()
 
     def _grant(self) -> None:
         while self._waiting and len(self._holders) < self._limit:
-            turn, place = self._waiting.popitem(last=False)
-            if not turn.done():
-                self._hold(place)
-                turn.set_result(None)
+            granted, slot = self._waiting.popitem(last=False)
+            if not granted.done():
+                self._admit(slot)
+                granted.set_result(None)
 
-    def _hold(self, place: ConnectionSlot) -> None:
+    def _admit(self, slot: ConnectionSlot) -> None:
         loop = asyncio.get_running_loop()
-        self._holders[place] = loop.time()
+        self._holders[slot] = loop.time()
         loop.call_later(LARGE_SECONDS, self._evict_late)
 
     def _evict_late(self) -> None:
-        """Evict who has been at it for too long, one for each that waits."""
+        """Evict slots past LARGE_SECONDS, one for each waiting slot."""
         latest = asyncio.get_running_loop().time() - LARGE_SECONDS
         late = [
-            each for each, since in self._holders.items() if since <= latest and each.stage is not SessionStage.JUDGED
+            each
+            for each, since in self._holders.items()
+            if since <= latest and each.stage is not SessionStage.IN_REVIEW
         ]
-        for place in late[: len(self._waiting)]:
-            self._evict(place)
+        for slot in late[: len(self._waiting)]:
+            self._evict(slot)

@@ -1,8 +1,8 @@
-"""The webhook's HTTPS server: one event loop reads whole requests, a pool of threads judges; nothing is decided here.
+"""The webhook's HTTPS server: one event loop reads whole requests, a pool of threads reviews them.
 
-Behind failurePolicy Fail every answer but 200 is a write of a user that fails. So a request that is not even begun is
-never the reason that another is not read, and what must be turned away is told so at once, with 503 and Retry-After:
-the API server then asks again within its ten seconds, while it gives up on a connection that just ends.
+With failurePolicy Fail, every response but 200 fails a user's write. So a request that has not begun never delays
+another one, and the server answers a request that it must turn away at once, with 503 and Retry-After: the API server
+then retries within its ten seconds, while it gives up on a connection that just ends.
 """
 
 import asyncio
@@ -31,23 +31,24 @@ from gkm_operator.admission.review import ReviewInvalid, ReviewRequest, ReviewRe
 _LOG = logging.getLogger(__name__)
 
 THREADS = 72
-"""More than may wait for a registry at once (judge.WAITING): requests that wait for none find a thread."""
+"""More than may wait for a registry at once (validator.WAITING), so a request that needs no registry finds a thread."""
 
 WAITING = 128
-"""How many whole requests wait for a thread. Those that wait for no registry take a millisecond each."""
+"""How many whole requests wait for a thread. Requests that need no registry take a millisecond each."""
 
 CONNECTIONS = 256
-"""More than are judged or wait for it, so there is always one that can give way; some 50 KiB each. A kube-apiserver
+"""More than are in review or wait for a thread, so the limiter can always evict one; some 50 KiB each. A kube-apiserver
 keeps 25 idle ones (client-go, transport/cache.go)."""
 
 MAX_HELD_BYTES = 32 << 20
-"""All requests together that are read, or wait to be judged."""
+"""All requests together that are being read or wait for a thread."""
 
-JUDGED_SECONDS = 9.0
-"""Our webhooks have timeoutSeconds 10: nobody waits for a later answer, and what has not begun by then never does."""
+REVIEW_SECONDS = 9.0
+"""Our webhooks have timeoutSeconds 10: the API server ignores a later answer. A review that has not begun by then is
+dropped."""
 
 RECEIVE_BYTES = 32 << 10
-"""Of each socket; the kernel doubles it for its own bookkeeping (socket(7))."""
+"""Receive buffer of each socket; the kernel doubles it for its own bookkeeping (socket(7))."""
 
 CLOSE_SECONDS = 5.0
 
@@ -63,32 +64,32 @@ _OK = HttpResponse(HTTPStatus.OK, b"ok\n")
 
 
 class Validator(Protocol):
-    """Answers requests, in several threads at once, within the webhook's time."""
+    """Reviews requests, in several threads at once, within the webhook's timeout."""
 
     def review(self, request: ReviewRequest) -> ReviewResponse:
-        """Return the answer."""
+        """Return the response."""
 
 
 class AdmissionServer:
-    """Serves /validate, /healthz and /readyz over TLS until `close`. /readyz says whether `ready` is set."""
+    """Serves /validate, /healthz and /readyz over TLS until `close`. /readyz reports whether `ready` is set."""
 
-    def __init__(self, judge: Validator, address: tuple[str, int], certificate: Path, key: Path) -> None:
+    def __init__(self, validator: Validator, address: tuple[str, int], certificate: Path, key: Path) -> None:
         """Read the certificate.
 
         Raises:
-            OSError: it cannot be read, or (ssl.SSLError) is no pair with the key.
+            OSError: a file cannot be read, or (ssl.SSLError) certificate and key do not match.
         """
-        self._judge = judge
+        self._validator = validator
         self._address = address
         self._certificate = ServerCertificate(certificate, key)
         self.ready = Event()
-        self._places = ConnectionLimiter(CONNECTIONS, MAX_HELD_BYTES, self._let_go)
-        self._large = LargeBodies(LIMIT, self._places.evict)
+        self._limiter = ConnectionLimiter(CONNECTIONS, MAX_HELD_BYTES, self._release_large_body)
+        self._large = LargeBodies(LIMIT, self._limiter.evict)
         self._pool = ThreadPool(THREADS, WAITING)
-        self._seldom = ThrottledLog(_LOG)
+        self._throttled_log = ThrottledLog(_LOG)
         self._closing = asyncio.Event()
-        self._host = SessionContext(self._places, self._large, self._respond, self._closing, self._seldom)
-        self._conversations: set[asyncio.Task[None]] = set()
+        self._shared = SessionContext(self._limiter, self._large, self._respond, self._closing, self._throttled_log)
+        self._sessions: set[asyncio.Task[None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: Thread | None = None
         self._port = 0
@@ -96,7 +97,7 @@ class AdmissionServer:
 
     @property
     def port(self) -> int:
-        """Return the port that is listened on; 0 before `start`."""
+        """Return the listening port; 0 before `start`."""
         return self._port
 
     @property
@@ -105,10 +106,10 @@ class AdmissionServer:
         return time.monotonic() - self._last_heartbeat < HUNG_SECONDS
 
     def start(self) -> None:
-        """Listen, and serve in threads. `ready` is the caller's to set.
+        """Listen, and serve in threads. The caller sets `ready`.
 
         Raises:
-            OSError: the address is taken, or not ours.
+            OSError: the address is in use, or does not belong to this machine.
         """
         listener = listen(self._address, _BACKLOG)
         listener.settimeout(0.0)
@@ -120,7 +121,7 @@ class AdmissionServer:
         self._thread.start()
 
     def close(self) -> None:
-        """End within a few seconds; requests under way get their answer. Idempotent."""
+        """Stop within a few seconds; requests in review get their response. Idempotent."""
         self.ready.clear()
         if self._loop is None or self._thread is None:
             return
@@ -145,13 +146,13 @@ class AdmissionServer:
             await self._closing.wait()
             accepting.cancel()
             await asyncio.wait((accepting,))
-        self._places.evict_idle()
-        if self._conversations:
-            await asyncio.wait(self._conversations, timeout=CLOSE_SECONDS)
-        for conversation in self._conversations:
-            conversation.cancel()
-        if self._conversations:
-            await asyncio.wait(self._conversations)
+        self._limiter.evict_idle()
+        if self._sessions:
+            await asyncio.wait(self._sessions, timeout=CLOSE_SECONDS)
+        for session in self._sessions:
+            session.cancel()
+        if self._sessions:
+            await asyncio.wait(self._sessions)
 
     async def _accept(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -159,74 +160,77 @@ class AdmissionServer:
             try:
                 connection, peer = await loop.sock_accept(listener)
             except OSError as error:
-                # Out of descriptors, mostly: the client stays in the backlog, and there is room when others have ended.
-                self._seldom.warning("no connection can be taken", why=str(error))
+                # Usually the process has no free descriptor: the client stays in the backlog until another connection
+                # ends.
+                self._throttled_log.warning("no connection can be taken", why=str(error))
                 await asyncio.sleep(_FULL_SECONDS)
                 continue
             try:
                 self._start_session(connection, str(peer[0]))
-            except Exception:  # noqa: BLE001 -- a defect in one connection costs that one: nobody else takes the next
+            except Exception:  # noqa: BLE001 -- a defect in one connection must not end the accept loop
                 _LOG.exception("connection not taken")
                 connection.close()
-            await asyncio.sleep(0)  # those who are in take turns with those who come
+            await asyncio.sleep(0)  # let open sessions run between new connections
 
     def _start_session(self, connection: socket.socket, peer: str) -> None:
         try:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            # What a client sends before it is read is memory of ours too; the kernel would take up to 6 MiB for each.
+            # Unread input is memory of this container too; by default the kernel takes up to 6 MiB for each connection.
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES)
             client = Connection(connection, self._certificate.context())
         except OSError:
             connection.close()
             return
-        conversation = HttpSession(client, peer, self._host).start()
-        if conversation is not None:
-            self._conversations.add(conversation)
-            conversation.add_done_callback(self._conversations.discard)
+        session = HttpSession(client, peer, self._shared).start()
+        if session is not None:
+            self._sessions.add(session)
+            session.add_done_callback(self._sessions.discard)
 
-    def _let_go(self, place: ConnectionSlot) -> None:
-        self._large.leave(place)
+    def _release_large_body(self, slot: ConnectionSlot) -> None:
+        self._large.leave(slot)
 
-    async def _respond(self, asked: HttpRequest, place: ConnectionSlot) -> HttpResponse:
-        if asked.path == "/validate":
-            return await self._reviewed(asked, place)
-        if asked.path not in {"/healthz", "/readyz"}:
+    async def _respond(self, http_request: HttpRequest, slot: ConnectionSlot) -> HttpResponse:
+        if http_request.path == "/validate":
+            return await self._review(http_request, slot)
+        if http_request.path not in {"/healthz", "/readyz"}:
             return error_response(HTTPStatus.NOT_FOUND, "there is /validate, /healthz and /readyz")
-        if asked.method not in {"GET", "HEAD"}:
+        if http_request.method not in {"GET", "HEAD"}:
             return error_response(HTTPStatus.METHOD_NOT_ALLOWED, "GET this page")
-        if asked.path == "/readyz" and not self.ready.is_set():
+        if http_request.path == "/readyz" and not self.ready.is_set():
             return error_response(HTTPStatus.SERVICE_UNAVAILABLE, "not ready: starting, or ending")
         return _OK
 
-    async def _reviewed(self, asked: HttpRequest, place: ConnectionSlot) -> HttpResponse:
-        if asked.method != "POST":
+    async def _review(self, http_request: HttpRequest, slot: ConnectionSlot) -> HttpResponse:
+        if http_request.method != "POST":
             return error_response(HTTPStatus.METHOD_NOT_ALLOWED, "POST an AdmissionReview")
         loop = asyncio.get_running_loop()
 
         def parsed() -> None:
-            loop.call_soon_threadsafe(self._places.release_bytes, place)
+            loop.call_soon_threadsafe(self._limiter.release_bytes, slot)
 
-        place.enter(SessionStage.JUDGED, loop.time())
+        slot.enter(SessionStage.IN_REVIEW, loop.time())
         try:
-            async with asyncio.timeout(JUDGED_SECONDS):
-                answer = await asyncio.wrap_future(self._pool.run(lambda: self._review_in_thread(asked, parsed)))
+            async with asyncio.timeout(REVIEW_SECONDS):
+                response = await asyncio.wrap_future(
+                    self._pool.run(lambda: self._review_in_thread(http_request, parsed))
+                )
         except (PoolFull, TimeoutError) as error:
-            why = str(error) or f"not judged within {JUDGED_SECONDS:g} s"
-            self._seldom.warning("request not judged", why=why)
-            return error_response(HTTPStatus.SERVICE_UNAVAILABLE, why)
-        except Exception:  # noqa: BLE001 -- a defect in judging one request costs that request
-            _LOG.exception("request not judged", extra=fields(path=asked.path))
+            reason = str(error) or f"not judged within {REVIEW_SECONDS:g} s"
+            self._throttled_log.warning("request not judged", why=reason)
+            return error_response(HTTPStatus.SERVICE_UNAVAILABLE, reason)
+        except Exception:  # noqa: BLE001 -- a defect in one review fails only that request
+            _LOG.exception("request not judged", extra=fields(path=http_request.path))
             return error_response(HTTPStatus.INTERNAL_SERVER_ERROR, "this request cannot be judged; the log says why")
-        if answer.status is HTTPStatus.BAD_REQUEST:
-            self._seldom.warning("bad request", why=answer.body.decode().strip())
-        return answer
+        if response.status is HTTPStatus.BAD_REQUEST:
+            self._throttled_log.warning("bad request", why=response.body.decode().strip())
+        return response
 
-    def _review_in_thread(self, asked: HttpRequest, parsed: Callable[[], None]) -> HttpResponse:
+    def _review_in_thread(self, http_request: HttpRequest, parsed: Callable[[], None]) -> HttpResponse:
         try:
-            request = parse(asked.take())
+            request = parse(http_request.take())
         except ReviewInvalid as error:
-            # Not raised to the event loop: its traceback would hold the body for as long as the future is there.
+            # Not raised to the event loop: its traceback would keep the body in memory as long as the future.
             return error_response(HTTPStatus.BAD_REQUEST, str(error))
         finally:
             parsed()
-        return HttpResponse(HTTPStatus.OK, encode(request.uid, self._judge.review(request)), JSON)
+        return HttpResponse(HTTPStatus.OK, encode(request.uid, self._validator.review(request)), JSON)

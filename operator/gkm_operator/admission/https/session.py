@@ -1,4 +1,4 @@
-"""What goes on with one client, from the handshake to its end, each step within its time."""
+"""The session of one client, from the TLS handshake to the end, with a deadline for each step."""
 
 import asyncio
 import logging
@@ -18,133 +18,134 @@ from gkm_operator.admission.https.throttled_log import ThrottledLog
 _LOG = logging.getLogger(__name__)
 
 READ_SECONDS = 5.0
-"""For a whole request, from its first byte; for the first on a connection from when that was taken, handshake included.
-An API server takes milliseconds, and waits ten seconds for all."""
+"""For a whole request, from its first byte; for the first request from the accept, handshake included. An API server
+takes milliseconds, and waits ten seconds for the response."""
 
 WRITE_SECONDS = 5.0
-PART_SECONDS = 2.0
+SHUTDOWN_SECONDS = 2.0
 
 IDLE_SECONDS = 120.0
-"""Between two requests. More than the 90 after which Go's client lets go of an idle connection by itself: a request
-that meets our end on its way is lost, for Go does not repeat a POST."""
+"""Between two requests. More than the 90 after which Go's client closes an idle connection itself: a request that
+crosses our close on the wire is lost, because Go does not repeat a POST."""
 
-Answering = Callable[[HttpRequest, ConnectionSlot], Awaitable[HttpResponse]]
+Responder = Callable[[HttpRequest, ConnectionSlot], Awaitable[HttpResponse]]
 
 
 @dataclass(frozen=True, slots=True)
 class SessionContext:
-    """What all conversations share. Once `closing` is set, the next answer of each is its last."""
+    """The objects that all sessions share. Once `closing` is set, the next response of each session is its last."""
 
     limiter: ConnectionLimiter
     large: LargeBodies
-    answering: Answering
+    respond: Responder
     closing: asyncio.Event
     log: ThrottledLog
 
 
 class HttpSession:
-    """A client and what it holds. Ends by itself, or by `give_way`."""
+    """A client's session and its memory. Ends by itself, or by `evict`."""
 
-    def __init__(self, connection: Connection, peer: str, host: SessionContext) -> None:
+    def __init__(self, connection: Connection, peer: str, shared: SessionContext) -> None:
         self._connection = connection
         self._peer = peer
-        self._host = host
+        self._shared = shared
         self._task: asyncio.Task[None] | None = None
-        self._messages: HttpConnection | None = None
-        self._parting = False
+        self._http: HttpConnection | None = None
+        self._shutting_down = False
 
     def start(self) -> asyncio.Task[None] | None:
-        """Take a place and begin; None when there is none."""
-        place = self._host.limiter.acquire(self, _now())
-        if place is None:
+        """Acquire a slot and start the session; None when no slot is free."""
+        slot = self._shared.limiter.acquire(self, _now())
+        if slot is None:
             self._connection.close()
             return None
-        self._task = asyncio.get_running_loop().create_task(self._run(place))
-        # Not within the task: one that is cancelled before its first step runs none of itself.
-        self._task.add_done_callback(lambda _: self._end(place))
+        self._task = asyncio.get_running_loop().create_task(self._run(slot))
+        # As a callback, because a task that is cancelled before its first step runs none of its own code.
+        self._task.add_done_callback(lambda _: self._end(slot))
         return self._task
 
     def has_pending_data(self) -> bool:
-        """Return whether something was not read yet that is going to be; after the last answer nothing is."""
-        return not self._parting and self._connection.has_pending_data()
+        """Return whether received data will still be read; after the last response none will."""
+        return not self._shutting_down and self._connection.has_pending_data()
 
     def evict(self) -> None:
-        """Let go of what was read, and end soon."""
-        if self._messages is not None:
-            self._messages.discard()
+        """Drop the request, and end soon."""
+        if self._http is not None:
+            self._http.discard()
         if self._task is not None:
             self._task.cancel()
 
-    def _end(self, place: ConnectionSlot) -> None:
-        self._host.limiter.release(place)
+    def _end(self, slot: ConnectionSlot) -> None:
+        self._shared.limiter.release(slot)
         self._connection.close()
-        if self._messages is not None:
-            self._messages.discard()
-        # A task that was cancelled has the error, which has the frames, which have us. Without this, all of that would
-        # stay until the garbage collector comes by, which some hundred clients do not give the time to.
-        self._task = self._messages = None
+        if self._http is not None:
+            self._http.discard()
+        # A cancelled task refers to its error, the error to its frames, and the frames to this session. Without this
+        # line the cycle stays until the garbage collector runs, which comes too late under the load of some hundred
+        # clients.
+        self._task = self._http = None
 
-    async def _run(self, place: ConnectionSlot) -> None:
+    async def _run(self, slot: ConnectionSlot) -> None:
         limits = Limits(
-            lambda size: self._host.limiter.reserve_bytes(place, size), lambda: self._host.large.enter(place)
+            lambda size: self._shared.limiter.reserve_bytes(slot, size), lambda: self._shared.large.enter(slot)
         )
-        messages = self._messages = HttpConnection(self._connection, limits)
+        http = self._http = HttpConnection(self._connection, limits)
         try:
-            refused = None
+            refusal = None
             try:
-                await self._converse(messages, place)
+                await self._serve(http, slot)
             except BadRequest as error:
-                refused = error.answer
-                self._host.log.warning("request refused", peer=self._peer, why=str(error))
-            if refused is not None:
-                # What was read of it is held no more while its sender is told so.
-                messages.discard()
-                self._host.limiter.release_bytes(place)
-                await self._last(messages, place, refused)
+                refusal = error.response
+                self._shared.log.warning("request refused", peer=self._peer, why=str(error))
+            if refusal is not None:
+                # Release the input before the response is sent.
+                http.discard()
+                self._shared.limiter.release_bytes(slot)
+                await self._respond_last(http, slot, refusal)
         except ssl.SSLError as error:
-            self._host.log.warning("no TLS", peer=self._peer, why=str(error))
+            self._shared.log.warning("no TLS", peer=self._peer, why=str(error))
         except TimeoutError:
-            self._host.log.warning("too slow", peer=self._peer)
+            self._shared.log.warning("too slow", peer=self._peer)
         except OSError:
-            pass  # it has gone, and has nothing to be told
-        except Exception:  # noqa: BLE001 -- a defect in one conversation costs that conversation
+            pass  # the client disconnected
+        except Exception:  # noqa: BLE001 -- a defect in one session ends only that session
             _LOG.exception("conversation ended", extra=fields(peer=self._peer))
 
-    async def _converse(self, messages: HttpConnection, place: ConnectionSlot) -> None:
+    async def _serve(self, http: HttpConnection, slot: ConnectionSlot) -> None:
         async with asyncio.timeout(READ_SECONDS):
-            await self._connection.shake_hands()
-            asked = await messages.read()
+            await self._connection.handshake()
+            request = await http.read()
         while True:
-            answer = await self._host.answering(asked, place)
-            asked.take()  # nobody wanted it: it is not counted from now on, so it must not be held
-            place.enter(SessionStage.UNDER_WAY, _now())
-            self._host.limiter.release_bytes(place)
-            if messages.last or self._host.closing.is_set():
-                await self._last(messages, place, answer)
+            response = await self._shared.respond(request, slot)
+            request.take()  # drop an unread body: its bytes are released below
+            slot.enter(SessionStage.ACTIVE, _now())
+            self._shared.limiter.release_bytes(slot)
+            if http.is_last or self._shared.closing.is_set():
+                await self._respond_last(http, slot, response)
                 return
             async with asyncio.timeout(WRITE_SECONDS):
-                await messages.write(answer, last=False)
-            place.enter(SessionStage.IDLE, _now())
-            if self._host.closing.is_set() or not await self._begun(messages):
+                await http.write(response, is_last=False)
+            slot.enter(SessionStage.IDLE, _now())
+            if self._shared.closing.is_set() or not await self._wait_for_request(http):
                 return
-            place.enter(SessionStage.UNDER_WAY, _now())
+            slot.enter(SessionStage.ACTIVE, _now())
             async with asyncio.timeout(READ_SECONDS):
-                asked = await messages.read()
+                request = await http.read()
 
-    async def _begun(self, messages: HttpConnection) -> bool:
+    async def _wait_for_request(self, http: HttpConnection) -> bool:
         with suppress(TimeoutError):
             async with asyncio.timeout(IDLE_SECONDS):
-                return await messages.begun()
+                return await http.wait_for_request()
         return False
 
-    async def _last(self, messages: HttpConnection, place: ConnectionSlot, answer: HttpResponse) -> None:
+    async def _respond_last(self, http: HttpConnection, slot: ConnectionSlot, response: HttpResponse) -> None:
         async with asyncio.timeout(WRITE_SECONDS):
-            await messages.write(answer, last=True)
-        self._parting = True
-        place.enter(SessionStage.IDLE, _now())
+            await http.write(response, is_last=True)
+        self._shutting_down = True
+        slot.enter(SessionStage.IDLE, _now())
         with suppress(TimeoutError):
-            async with asyncio.timeout(PART_SECONDS):
-                await self._connection.part()
+            async with asyncio.timeout(SHUTDOWN_SECONDS):
+                await self._connection.shut_down()
 
 
 def _now() -> float:

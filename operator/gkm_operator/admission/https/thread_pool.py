@@ -15,13 +15,13 @@ _END_SECONDS = 1.0
 
 
 class PoolFull(Exception):
-    """As many tasks wait as may."""
+    """The queue of waiting tasks is full."""
 
 
 class ThreadPool:
-    """Runs functions in `threads` threads; `waiting` more wait.
+    """Runs functions in `threads` threads; at most `waiting` more wait.
 
-    Threads are daemons: an executor's would keep the process from ending on SIGTERM.
+    The threads are daemons: threads of an executor would delay the end of the process after SIGTERM.
     """
 
     def __init__(self, threads: int, waiting: int) -> None:
@@ -34,21 +34,22 @@ class ThreadPool:
             thread.start()
 
     def run(self, work: Callable[[], T]) -> Future[T]:
-        """Return what will hold the result; one that is cancelled before its turn is never run.
+        """Return the future of the result; a future cancelled before its task starts drops the task.
 
         Raises:
-            Full: there is no room to wait.
+            PoolFull: the queue is full.
         """
-        answer: Future[T] = Future()
+        future: Future[T] = Future()
         try:
-            # No lambda: its frame would have the future, and the frames of an error that it ends with have that frame.
-            self._tasks.put_nowait(partial(_run, work, answer))
+            # Not a lambda: its frame would refer to the future, and the frames of an error in the future refer to that
+            # frame.
+            self._tasks.put_nowait(partial(_run, work, future))
         except queue.Full as error:
             raise PoolFull("too many requests wait to be judged") from error
-        return answer
+        return future
 
     def close(self) -> None:
-        """Have the threads end; what waits is dropped. Waits a moment, not for work that hangs. Idempotent."""
+        """Stop the threads and drop waiting tasks. Waits a moment, but not for a task that hangs. Idempotent."""
         with suppress(queue.Empty):
             while True:
                 self._tasks.get_nowait()
@@ -62,20 +63,20 @@ class ThreadPool:
     def _work(self) -> None:
         while (task := self._tasks.get()) is not None:
             task()
-            del task  # and with it what it holds, for as long as there is no other
+            del task  # release its memory while the thread waits for the next task
         with suppress(queue.Full):
-            self._tasks.put_nowait(None)  # for the next thread
+            self._tasks.put_nowait(None)  # wakes the next thread
 
 
-def _run(work: Callable[[], T], answer: Future[T]) -> None:
-    if not answer.set_running_or_notify_cancel():
+def _run(work: Callable[[], T], future: Future[T]) -> None:
+    if not future.set_running_or_notify_cancel():
         return
     try:
         value = work()
-    except BaseException as error:  # noqa: BLE001 -- raised again where it is waited for
-        answer.set_exception(error)
+    except BaseException as error:  # noqa: BLE001 -- raised again by the future
+        future.set_exception(error)
     else:
-        answer.set_result(value)
+        future.set_result(value)
     finally:
-        # The error has this frame, and the future the error: without these names that is no cycle.
-        del work, answer
+        # The error refers to this frame, and the future to the error: without these names there is no cycle.
+        del work, future

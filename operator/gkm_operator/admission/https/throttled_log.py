@@ -1,4 +1,4 @@
-"""Warnings about clients, each event at most once in an interval: a flood of requests must not fill the disk."""
+"""Warnings about clients, each event at most once in an interval, so that a flood of requests cannot fill the disk."""
 
 import logging
 import time
@@ -11,9 +11,9 @@ SECONDS = 10.0
 
 
 class ThrottledLog:
-    """Logs an event at most once in `SECONDS`, with the number of warnings that it left out. For one thread.
+    """Logs an event at most once in `SECONDS`, with the number of suppressed repetitions. For one thread.
 
-    Events are constants of the code, so there are few.
+    Events are constants of this package, so there are few.
     """
 
     def __init__(self, log: logging.Logger, clock: Clock = time.monotonic) -> None:
@@ -21,10 +21,10 @@ class ThrottledLog:
         self._interval: MinimumInterval[str] = MinimumInterval(SECONDS, clock)
         self._suppressed: Counter[str] = Counter()
 
-    def warning(self, event: str, **what: object) -> None:
+    def warning(self, event: str, **details: object) -> None:
         """Log an event with its fields."""
         if not self._interval.has_passed(event):
             self._suppressed[event] += 1
             return
         self._interval.record(event)
-        self._log.warning(event, extra=fields(**what, unsaid=self._suppressed.pop(event, None)))
+        self._log.warning(event, extra=fields(**details, suppressed=self._suppressed.pop(event, None)))

@@ -1,1 +1,1 @@
-"""What nodes report about caches, watched and summed up."""
+"""The nodes of caches: their reports, their liveness, and the totals of each cache."""

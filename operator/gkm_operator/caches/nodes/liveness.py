@@ -1,4 +1,4 @@
-"""Which nodes answer for what they report: a Node that is there and Ready, with an agent on it that is (no I/O)."""
+"""Which nodes count as live: the Node exists and is Ready, and its agent is Ready. No I/O."""
 
 from enum import Enum
 
@@ -8,11 +8,11 @@ from gkm.kube.resources import Resource
 from msgspec import Struct, field, structs
 
 AGENT = "gkm-agent"
-"""The DaemonSet of the agents, and the label app.kubernetes.io/name of its Pods (deploy/base/agent.yaml)."""
+"""The name of the agents' DaemonSet, and the label app.kubernetes.io/name of its Pods (deploy/base/agent.yaml)."""
 
 
 class Liveness(Enum):
-    """What is known of a node; the value is what people are told."""
+    """The liveness of a node; the values are texts for messages."""
 
     GONE = "there is no such Node"
     ANSWERS = "it answers"
@@ -32,7 +32,7 @@ _ONLY_READY = (_READY,)
 
 
 class ReadyStatus(Struct, frozen=True, gc=False):
-    """The status of a Node or of a Pod: whether it is Ready. Of 10,000 of them, nothing else is kept."""
+    """The status of a Node or of a Pod, reduced to whether it is Ready to save memory for 10,000 of them."""
 
     conditions: tuple[ReadyCondition, ...] = ()
 
@@ -41,32 +41,32 @@ class ReadyStatus(Struct, frozen=True, gc=False):
 
 
 class NodeMeta(Struct, frozen=True, gc=False):
-    """Which Node."""
+    """The metadata of a Node."""
 
     name: str
 
 
 class WatchedNode(Struct, frozen=True, gc=False):
-    """A Node of Kubernetes, as far as it decides about its node objects."""
+    """A Node of Kubernetes, reduced to the fields that decide about its node objects."""
 
     metadata: NodeMeta
     status: ReadyStatus = field(default_factory=ReadyStatus)
 
     @property
     def ready(self) -> bool:
-        """Return whether its condition Ready is True; without one it is not."""
+        """Return whether its condition Ready is True; False without the condition."""
         return bool(self.status.conditions)
 
 
 class AgentMeta(Struct, frozen=True, rename="camel", gc=False):
-    """Which Pod, and since when it is on its way out."""
+    """The metadata of an agent's Pod; it has a deletion timestamp while it is being deleted."""
 
     name: str
     deletion_timestamp: str | None = None
 
 
 class AgentSpec(Struct, frozen=True, rename="camel", gc=False):
-    """Where a Pod runs; empty while no scheduler has said so."""
+    """The node of a Pod; empty until it is scheduled."""
 
     node_name: str = ""
 
@@ -80,12 +80,12 @@ class AgentPod(Struct, frozen=True, gc=False):
 
     @property
     def ready(self) -> bool:
-        """Return whether it is Ready; one on its way out is not, whatever its condition says."""
+        """Return whether it is Ready; a Pod that is being deleted is not, whatever its condition."""
         return bool(self.status.conditions) and self.metadata.deletion_timestamp is None
 
 
 class AgentDaemonSet(Struct, frozen=True, gc=False):
-    """The agents' DaemonSet; that it is there says that agents run as its Pods."""
+    """The agents' DaemonSet; its existence means that agents run as its Pods."""
 
     metadata: NodeMeta
 
@@ -96,27 +96,27 @@ AGENT_SETS = Resource("apps/v1", "DaemonSet", "daemonsets", namespaced=True, typ
 
 
 def agents(namespace: str) -> ListSelector:
-    """Return which of AGENTS are ours."""
+    """Return the selector of our agents among AGENTS."""
     return ListSelector(namespace, labels=f"app.kubernetes.io/name={AGENT}")
 
 
 def agent_set(namespace: str) -> ListSelector:
-    """Return which of AGENT_SETS is ours."""
+    """Return the selector of our DaemonSet among AGENT_SETS."""
     return ListSelector(namespace, fields=f"metadata.name={AGENT}")
 
 
 class LivenessTracker:
-    """The Nodes and their agents. Not thread-safe: who asks holds a lock over what depends on the answer."""
+    """The Nodes and their agents. Not thread-safe: callers lock around all that depends on the result."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, bool] = {}
-        """Whether a Node is Ready; what is not in it, is not there."""
+        """Whether a Node is Ready; a name without an entry is a Node that does not exist."""
         self.agents: Index[str, AgentPod] = Index(lambda agent: agent.spec.node_name, lambda agent: agent.metadata.name)
         self.deployed = False
-        """Whether the agents' DaemonSet is there; else nobody knows about agents, and the Node alone decides."""
+        """Whether the agents' DaemonSet exists; without it the Node alone decides."""
 
     def liveness(self, name: str) -> Liveness:
-        """Return what is known of a node."""
+        """Return the liveness of a node."""
         ready = self.nodes.get(name)
         if ready is None:
             return Liveness.GONE

@@ -1,6 +1,6 @@
-"""What one node contributes to the status of its caches: small, hashable, shared between nodes that are alike.
+"""The contribution of one node to the status of its caches: small, hashable, and shared between equal nodes.
 
-What is read here was written with the token of a node, which may be stolen: it is bounded before it is counted.
+The input was written with the token of a node, which may be stolen: it is bounded before it is counted.
 """
 
 import re
@@ -15,7 +15,7 @@ from msgspec import Struct, field, structs
 
 READY = "Ready"
 MAX_CACHES = 4096
-"""Caches of one node object that count: more than an honest agent's 384 KiB hold (design/aggregation.md)."""
+"""Caches of one node object that count: more than an honest agent's 384 KiB hold."""
 UNKNOWN_REASON = "Unknown"
 
 INCOMPATIBLE = "Incompatible"
@@ -24,9 +24,9 @@ _REASON = re.compile(r"[A-Z][A-Za-z0-9]{0,63}", re.ASCII)
 
 
 class NodeReport(NamedTuple):
-    """One node's part in one cache; `failure` is the reason of a failure, empty where there is none.
+    """The report of one node about one cache; `failure` is the reason of a failure, "" without one.
 
-    `incompatible` failures are those of a cache that fits no GPU of the node: no retry mends them.
+    A failure is `incompatible` if the cache fits no GPU of the node: a retry does not help.
     """
 
     digest: str
@@ -36,21 +36,21 @@ class NodeReport(NamedTuple):
     incompatible: bool = False
 
 
-# `gc=False`: there are many of these, and none refers to anything that refers to it.
+# `gc=False`: there are many of these objects, and none is part of a reference cycle.
 
 
 class ReportedIncompatibility(Struct, frozen=True, gc=False):
-    """Why some GPUs of a node cannot use a cache."""
+    """The reason why some GPUs of a node cannot use a cache."""
 
     reason: str = ""
 
 
 class ReportedPod(Struct, frozen=True, gc=False):
-    """A pod that has the cache mounted; it is counted, and nothing of it is kept."""
+    """A pod that mounts the cache; it is only counted."""
 
 
 class NodeCache(Struct, frozen=True, rename="camel", gc=False):
-    """One cache on one node, as far as it is counted."""
+    """One cache on one node, reduced to the fields that are counted."""
 
     state: str
     digest: str | None = None
@@ -60,30 +60,30 @@ class NodeCache(Struct, frozen=True, rename="camel", gc=False):
 
 
 class ReportStatus(Struct, frozen=True, gc=False):
-    """The caches of a node object. Kept is what they contribute, MAX_CACHES at most, the first by name.
+    """The caches of a node object, as their reports: the first MAX_CACHES by name.
 
-    `caches` is empty when it has been read: 10,000 nodes say the same of 20 caches, and `parts` share what is alike
-    (16 MB instead of 77).
+    `caches` is emptied after decoding: 10,000 nodes report the same 20 caches, and equal `reports` share one object (16
+    MB instead of 77).
     """
 
     caches: dict[str, NodeCache] = field(default_factory=dict)
-    parts: dict[str, NodeReport] = field(default_factory=dict)
+    reports: dict[str, NodeReport] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         counted = self.caches if len(self.caches) <= MAX_CACHES else nsmallest(MAX_CACHES, self.caches)
-        structs.force_setattr(self, "parts", {name: report_of(self.caches[name]) for name in counted})
+        structs.force_setattr(self, "reports", {name: report_of(self.caches[name]) for name in counted})
         structs.force_setattr(self, "caches", {})
 
 
 class ReportMeta(Struct, frozen=True, gc=False):
-    """Which node object; labels and annotations are not kept."""
+    """The metadata of a node object, without labels and annotations."""
 
     name: str
     namespace: str = ""
 
 
 class NodeObject(Struct, frozen=True, gc=False):
-    """A GKMCacheNode or ClusterGKMCacheNode, as far as it is counted."""
+    """A GKMCacheNode or ClusterGKMCacheNode, reduced to the fields that are counted."""
 
     metadata: ReportMeta
     status: ReportStatus = field(default_factory=ReportStatus)
@@ -96,26 +96,26 @@ CLUSTER_REPORTS = Resource(
 
 
 def reports_of(report: NodeObject | None) -> Mapping[str, NodeReport]:
-    """Return {cache name: contribution} of a node object; of None, nothing."""
-    return {} if report is None else report.status.parts
+    """Return {cache name: report} of a node object; {} for None."""
+    return {} if report is None else report.status.reports
 
 
 def report_of(cache: NodeCache) -> NodeReport:
-    """Return the contribution of one cache on one node.
+    """Return the report of one cache on one node.
 
-    Incompatible counts as failed, as in the GKM design (status.failedNodeConditions: ArchitectureMismatch).
+    Incompatible counts as failed, as in upstream GKM (status.failedNodeConditions: ArchitectureMismatch).
     """
     failure = ""
     if cache.state in _FAILED:
         by_gpu = next((gpus.reason for gpus in cache.incompatible_gpus if gpus.reason), "")
-        said = cache.reason or by_gpu or cache.state
-        failure = said if _REASON.fullmatch(said) else UNKNOWN_REASON
-    part = NodeReport(
+        reason = cache.reason or by_gpu or cache.state
+        failure = reason if _REASON.fullmatch(reason) else UNKNOWN_REASON
+    report = NodeReport(
         cache.digest or "", cache.state == READY, failure, len(cache.pods), incompatible=cache.state == INCOMPATIBLE
     )
-    return _shared(part)
+    return _shared(report)
 
 
 @lru_cache(maxsize=4096)
-def _shared(part: NodeReport) -> NodeReport:
-    return part
+def _shared(report: NodeReport) -> NodeReport:
+    return report

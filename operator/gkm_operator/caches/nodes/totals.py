@@ -1,4 +1,4 @@
-"""The sums of one cache over the nodes that report it: a node is added and taken back, nothing is counted anew."""
+"""The totals of one cache over the nodes that report it, updated by adding and removing one node at a time."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -13,28 +13,28 @@ from gkm_operator.caches.nodes.liveness import Liveness
 from gkm_operator.caches.nodes.reports import NodeReport
 
 MAX_REASONS = 32
-"""At most so many reasons in status.failedNodeConditions: they are free text of agents (design/aggregation.md)."""
+"""Most reasons in status.failedNodeConditions: they are free text of agents."""
 OTHER_REASONS = "Other"
 MAX_SILENT_NAMED = 3
 
 
 class CacheKey(NamedTuple):
-    """Which cache; the namespace is empty for a ClusterGKMCache."""
+    """The key of a cache; the namespace is empty for a ClusterGKMCache."""
 
     namespace: str
     name: str
 
     def __str__(self) -> str:
-        """Return it as people read it and logs show it, in every process the same."""
+        """Return the form that logs of every process show."""
         return str(CacheRef(self.namespace or None, self.name))
 
 
 @dataclass(frozen=True, slots=True)
 class CacheSummary:
-    """What the nodes say of a cache, for one digest.
+    """The totals of a cache for one digest.
 
-    `failures` is status.failedNodeConditions; of the `failed` nodes so many are `incompatible`. `silences` names a few
-    of the `silent` nodes, and says why each is.
+    `failures` is status.failedNodeConditions; `incompatible` counts the nodes among `failed` with that kind of failure.
+    `silences` names a few of the `silent` nodes, with the reason for each.
     """
 
     total: int = 0
@@ -48,7 +48,7 @@ class CacheSummary:
 
 
 class CacheTotals:
-    """The sums of one cache; a node whose standing is GONE is never added."""
+    """The totals of one cache; nodes with the liveness GONE are never added."""
 
     def __init__(self) -> None:
         self._total = 0
@@ -58,40 +58,40 @@ class CacheTotals:
         self._incompatible: Counter[str] = Counter()
         self._silent: dict[str, Liveness] = {}
 
-    def add(self, node: str, part: NodeReport, standing: Liveness) -> None:
-        """Count a node. Only one that answers is ready; pods and failures of a silent one are as it last said."""
+    def add(self, node: str, report: NodeReport, liveness: Liveness) -> None:
+        """Count a node. Only a live node is ready; pods and failures of a silent one are those of its last report."""
         self._total += 1
-        self._pods += part.pods
-        if standing is not Liveness.ANSWERS:
-            self._silent[node] = standing
-        elif part.ready:
-            self._ready[part.digest] += 1
-        if part.failure:
-            self._failed.setdefault(part.digest, {}).setdefault(part.failure, set()).add(node)
-        if part.incompatible:
-            self._incompatible[part.digest] += 1
+        self._pods += report.pods
+        if liveness is not Liveness.ANSWERS:
+            self._silent[node] = liveness
+        elif report.ready:
+            self._ready[report.digest] += 1
+        if report.failure:
+            self._failed.setdefault(report.digest, {}).setdefault(report.failure, set()).add(node)
+        if report.incompatible:
+            self._incompatible[report.digest] += 1
 
-    def remove(self, node: str, part: NodeReport, standing: Liveness) -> None:
-        """Take back exactly what `add` counted."""
+    def remove(self, node: str, report: NodeReport, liveness: Liveness) -> None:
+        """Undo exactly what `add` counted."""
         self._total -= 1
-        self._pods -= part.pods
-        if standing is not Liveness.ANSWERS:
+        self._pods -= report.pods
+        if liveness is not Liveness.ANSWERS:
             del self._silent[node]
-        elif part.ready:
-            self._ready[part.digest] -= 1
-            if not self._ready[part.digest]:
-                del self._ready[part.digest]
-        if part.failure:
-            reasons = self._failed[part.digest]
-            reasons[part.failure].discard(node)
-            if not reasons[part.failure]:
-                del reasons[part.failure]
+        elif report.ready:
+            self._ready[report.digest] -= 1
+            if not self._ready[report.digest]:
+                del self._ready[report.digest]
+        if report.failure:
+            reasons = self._failed[report.digest]
+            reasons[report.failure].discard(node)
+            if not reasons[report.failure]:
+                del reasons[report.failure]
             if not reasons:
-                del self._failed[part.digest]
-        if part.incompatible:
-            self._incompatible[part.digest] -= 1
-            if not self._incompatible[part.digest]:
-                del self._incompatible[part.digest]
+                del self._failed[report.digest]
+        if report.incompatible:
+            self._incompatible[report.digest] -= 1
+            if not self._incompatible[report.digest]:
+                del self._incompatible[report.digest]
 
     @property
     def empty(self) -> bool:
@@ -99,15 +99,15 @@ class CacheTotals:
         return not self._total
 
     def summary(self, digest: str | None) -> CacheSummary:
-        """Return the sums for a digest.
+        """Return the totals for a digest.
 
-        Ready counts for this very digest only: a node that still has the old one of an updated cache is not ready
-        for the new. A failure counts for it, and for a node that failed before it knew any digest.
+        Ready nodes count for this very digest only: a node that still has the old one of an updated cache is not ready
+        for the new. A failure counts for it as well if the node failed before it knew any digest.
         """
         reasons: dict[str, set[str]] = {}
         counted = {digest or "", ""}
-        for known in counted:
-            for reason, nodes in self._failed.get(known, {}).items():
+        for reported in counted:
+            for reason, nodes in self._failed.get(reported, {}).items():
                 reasons.setdefault(reason, set()).update(nodes)
         shown = _top_reasons(reasons)
         return CacheSummary(
@@ -118,7 +118,7 @@ class CacheTotals:
             failures={reason: _capped(shown[reason]) for reason in sorted(shown)},
             silent=len(self._silent),
             silences={name: self._silent[name].value for name in nsmallest(MAX_SILENT_NAMED, self._silent)},
-            incompatible=sum(self._incompatible[known] for known in counted),
+            incompatible=sum(self._incompatible[reported] for reported in counted),
         )
 
 
@@ -127,9 +127,9 @@ def _top_reasons(reasons: Mapping[str, set[str]]) -> Mapping[str, set[str]]:
     if len(reasons) <= MAX_REASONS:
         return reasons
     first = nsmallest(MAX_REASONS - 1, reasons, key=lambda reason: (-len(reasons[reason]), reason))
-    # An agent may say this very word.
-    kept = {reason: reasons[reason] for reason in first if reason != OTHER_REASONS}
-    return kept | {OTHER_REASONS: set().union(*(reasons[reason] for reason in reasons.keys() - kept.keys()))}
+    # An agent may report this very word.
+    named = {reason: reasons[reason] for reason in first if reason != OTHER_REASONS}
+    return named | {OTHER_REASONS: set().union(*(reasons[reason] for reason in reasons.keys() - named.keys()))}
 
 
 def _capped(nodes: set[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""What the nodes say of the caches, and which of them still answer, watched and summed up by differences."""
+"""Watches node reports, Nodes and agents, and passes their changes to the fleet's totals."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -23,18 +23,18 @@ from gkm_operator.caches.nodes.reports import CLUSTER_REPORTS, REPORTS, NodeObje
 from gkm_operator.caches.nodes.totals import CacheKey, CacheSummary
 
 SeeNode = Callable[[WatchedNode | None, WatchedNode | None], None]
-"""Told of every difference of a Node, as a reflector tells it."""
+"""Called with every change of a Node, as a reflector reports it."""
 
 
 def ignore_node(_old: WatchedNode | None, _new: WatchedNode | None) -> None:
-    """Look away."""
+    """Do nothing."""
 
 
 class NodeWatcher:
-    """Node objects of both kinds, Nodes, and the agents in GKM's `namespace`.
+    """Watches node objects of both kinds, Nodes, and the agents in GKM's `namespace`.
 
-    `changed` is told of every cache whose sums are others than before. Nodes are read as `nodes`, and `see` is shown
-    them too: who else needs a little of every Node need not watch them again.
+    `changed` is called with every cache whose totals have changed. Nodes are decoded as `nodes`, and `see` receives
+    their changes too, so that another controller need not watch them again.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class NodeWatcher:
         self._changed = changed
         self._see = see
         self._fleet = Fleet()
-        # Started in this order: of a node whose standing is known before it reports, the sums are made once.
+        # Started in this order: if a node's liveness is known before its report, its totals are computed once.
         self.reflectors: tuple[Reflector[Any], ...] = (
             Reflector(api, AGENT_SETS, self._agent_set_changed, selector=agent_set(namespace)),
             Reflector(api, AGENTS, self._agent_changed, selector=agents(namespace)),
@@ -59,7 +59,7 @@ class NodeWatcher:
         )
 
     def summary(self, key: CacheKey, digest: str | None) -> CacheSummary:
-        """Return the sums of a cache, for the digest that it stands for."""
+        """Return the totals of a cache for a digest."""
         return self._fleet.summary(key, digest)
 
     def _report_changed(self, old: NodeObject | None, new: NodeObject | None) -> None:
@@ -67,7 +67,7 @@ class NodeWatcher:
 
     def _node_changed(self, old: WatchedNode | None, new: WatchedNode | None) -> None:
         self._see(old, new)
-        # kubelets write the status of every Node again and again: what does not concern us ends here.
+        # kubelets write the status of every Node all the time: only a change of readiness matters here.
         before, after = (None if node is None else node.ready for node in (old, new))
         node = new or old
         if node is not None and before != after:
@@ -77,7 +77,7 @@ class NodeWatcher:
         self._enqueue(self._fleet.agent(old, new))
 
     def _agent_set_changed(self, old: AgentDaemonSet | None, new: AgentDaemonSet | None) -> None:
-        # Its status is written for every agent that comes or goes: only whether it is there concerns all nodes.
+        # Its status changes with every agent: only its existence affects the nodes.
         if (old is None) != (new is None):
             self._enqueue(self._fleet.agents_deployed(deployed=new is not None))
 

@@ -1,1 +1,1 @@
-"""Limits on how often a cache's status is written and its image is checked."""
+"""Limits on the rate of status writes and of Events."""

@@ -1,4 +1,4 @@
-"""A limit on the Events of one object: a node that comes and goes must not fill the API server with them."""
+"""A budget of Events for each object, so that a flapping node does not fill the API server with them."""
 
 import time
 
@@ -12,7 +12,7 @@ _MAX_OBJECTS = 4096
 
 
 class EventBudget:
-    """A token bucket for each object, of the objects used most recently. Thread-safe."""
+    """A token bucket for each object. Thread-safe; only the most recent objects are tracked."""
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock

@@ -1,4 +1,4 @@
-"""How far apart the statuses of one cache are written: at once where it is quiet, seldom where it never is."""
+"""The interval between two writes of a cache's status: longer for a cache that changes all the time."""
 
 import time
 from collections.abc import Callable
@@ -9,17 +9,17 @@ from gkm.hoststate.lru import LRUCache
 from gkm_operator.caches.nodes.totals import CacheKey
 
 FIRST_SECONDS, LONGEST_SECONDS = 1.0, 4.0
-"""A write costs the API server some 17 ms of CPU (design/runtime.md), and us more than the events that led to it: 20
-caches of 10,000 nodes that change without end were written 20 times a second, which was a third of all our time."""
+"""A write costs the API server some 17 ms of CPU, and this process more than the events that led to it: 20 caches of
+10,000 nodes that change all the time were written 20 times a second, which took a third of this process's CPU."""
 
 _REMEMBERED = 8192
 
 
 class StatusInterval:
-    """Tells when a change is written: after `first` seconds, so that what comes with it is written with it.
+    """Delays the write of a change by `first` seconds, so that changes which follow at once share the write.
 
-    Whoever is written again within `longest` seconds waits twice as long as before, `longest` at most. Thread-safe; of
-    many caches only the latest are remembered.
+    The delay doubles, up to `longest`, for a cache that is written again within `longest` seconds. Thread-safe; only
+    the most recent caches are tracked.
     """
 
     def __init__(
@@ -35,13 +35,13 @@ class StatusInterval:
         self._lock = Lock()
 
     def after(self, key: CacheKey) -> float:
-        """Return in how many seconds a change that was seen now is written."""
+        """Return the seconds until a change that was seen now is written."""
         with self._lock:
             when, pause = self._written.get(key) or (0.0, self._first)
         return max(self._first, when + pause - self._clock())
 
     def wrote(self, key: CacheKey) -> None:
-        """Note that the status of a cache was written."""
+        """Record a write of a cache's status."""
         now = self._clock()
         with self._lock:
             when, pause = self._written.get(key) or (0.0, 0.0)

@@ -1,1 +1,1 @@
-"""The queue of images to verify, when each is verified again, and the policies."""
+"""The queue that verifies images, the schedule of rechecks, and the watch on policy files."""

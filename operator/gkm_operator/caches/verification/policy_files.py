@@ -1,4 +1,4 @@
-"""The files that policies name, looked at on an interval: a key that is taken away must count at once, unasked."""
+"""Checks the files that policies name on an interval, so that a removed key takes effect at once."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ _ALL = "policy files"
 
 
 class PolicyFileWatcher:
-    """Calls `changed` when the content of one of the files is another than before."""
+    """Calls `changed` when the content of one of the files has changed."""
 
     def __init__(self, paths: Sequence[str], changed: Callable[[], None], seconds: float = SECONDS) -> None:
         self._paths = paths
@@ -21,26 +21,26 @@ class PolicyFileWatcher:
         self._seconds = seconds
         self._fingerprint = Fingerprint(paths)
         self._digest = self._fingerprint.current()
-        self._queue: WorkQueue[str] = WorkQueue("policy-files", self._look, workers=1)
+        self._queue: WorkQueue[str] = WorkQueue("policy-files", self._check, workers=1)
 
     def start(self) -> None:
-        """Look on the interval until `close`; without files there is nothing to look at."""
+        """Check on the interval until `close`; do nothing without files."""
         if self._paths:
             self._queue.add(_ALL)
             self._queue.start()
 
     def close(self) -> None:
-        """End it."""
+        """Stop the checks."""
         self._queue.close(1.0)
 
-    def look(self) -> None:
-        """Look once."""
+    def check(self) -> None:
+        """Check once."""
         digest = self._fingerprint.current()
         if digest != self._digest:
             self._digest = digest
             _LOG.info("files of policies changed; every image is verified again", extra=fields(files=list(self._paths)))
             self._changed()
 
-    def _look(self, _: str) -> float:
-        self.look()
+    def _check(self, _: str) -> float:
+        self.check()
         return self._seconds

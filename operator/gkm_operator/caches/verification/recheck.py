@@ -1,4 +1,4 @@
-"""When an image is looked at again. Values and decisions on them; nothing here asks a registry."""
+"""The schedule of rechecks: values and decisions on them, without access to registries."""
 
 import random
 from dataclasses import dataclass
@@ -12,28 +12,28 @@ from gkm_operator.caches.outcome import Outcome
 
 NEVER = float("inf")
 PER_SECOND = 50.0
-"""So many caches a second are handed out when all are looked at anew: 20,000 take 7 minutes."""
+"""Rate at which caches are enqueued when all are verified again: 20,000 take 7 minutes."""
 _JITTER = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class RecheckSchedule:
-    """What the configuration says: seconds between two looks (0: never again), and the files that policies name."""
+    """The configured seconds between two checks (0: never again), and the files that policies name."""
 
     seconds: float = 0.0
     files: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, verification: Verification) -> "RecheckSchedule":
-        """Return what is configured; where nothing is verified, time and files change nothing."""
+        """Return the configured schedule; in the mode `off` time and files change nothing."""
         if verification.mode == "off":
             return cls()
         return cls(verification.recheck_interval, tuple(sorted(set(verification.files()))))
 
     def pause(self, cache: Cache) -> float:
-        """Return after how many seconds the image of a cache is looked at again, with some jitter; NEVER for never.
+        """Return the seconds until the recheck of a cache's image, with some jitter; NEVER for never.
 
-        Under Track that is the interval of the cache, where it is the shorter one.
+        With the update policy Track, the interval of the cache applies if it is shorter.
         """
         policy = cache.spec.update_policy
         wanted = min(self.seconds or NEVER, policy.seconds if policy.tracks else NEVER)
@@ -42,37 +42,37 @@ class RecheckSchedule:
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What came out of looking at a cache's image, and what it was based on.
+    """The outcome of checking a cache's image, and its basis.
 
-    `asked` is what of the cache the registry was asked about, `round` counts what makes every answer old, `stood` is
-    the digest that the status had when the look began, `due` when the next one is (monotonic seconds).
+    `checked` are the fields of the cache that the check used, `generation` counts events that outdate every result,
+    `pinned` is the digest in the status when the check began, `due` is the time of the recheck (monotonic seconds).
     """
 
     key: CacheKey
     outcome: Outcome
-    asked: tuple[object, ...]
-    round: int
-    stood: str | None
+    checked: tuple[object, ...]
+    generation: int
+    pinned: str | None
     due: float
 
     def is_current(self, cache: Cache) -> bool:
-        """Return whether the outcome is about the cache as it is.
+        """Return whether the outcome is about the cache as it is now.
 
-        Not for another image; nor where another digest stands than the one that the look began with or came to: then
-        somebody else, the next leader, has moved on meanwhile, and this answer is the older one.
+        It is not if the cache names another image, or if its status has a digest that the check neither began with nor
+        ended with: then another process, the next leader, has written a newer result.
         """
         return self.outcome.image == cache.spec.image and status.pinned_digest(cache) in (
-            self.stood,
+            self.pinned,
             self.outcome.digest,
         )
 
-    def seconds_left(self, cache: Cache, round_: int, now: float) -> float:
-        """Return for how many seconds more nothing need be asked; 0 where it must be now."""
-        if not self.is_current(cache) or (self.asked, self.round) != (check_key(cache), round_):
+    def remaining_seconds(self, cache: Cache, generation: int, now: float) -> float:
+        """Return the seconds until the next check is due; 0 when it is due now."""
+        if not self.is_current(cache) or (self.checked, self.generation) != (check_key(cache), generation):
             return 0.0
         return max(0.0, self.due - now)
 
 
 def check_key(cache: Cache) -> tuple[object, ...]:
-    """Return what of a cache the registry is asked about, as whom, and how often."""
+    """Return the fields of a cache that determine its check: the image, the credentials and the interval."""
     return cache.spec.image, cache.spec.image_pull_secrets, cache.spec.update_policy

@@ -7,12 +7,12 @@ from functools import cache
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from gkm_operator.admission.certificates.issue import CLOCKS_DIFFER, make
-from gkm_operator.admission.certificates.webhook_ca import PLACES, SAFE, merged_bundle
+from gkm_operator.admission.certificates.webhook_ca import MAX_CAS, SAFE_CAS, merged_bundle
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
-MANY = 3 * PLACES
+MANY = 3 * MAX_CAS
 
 
 @cache
@@ -70,25 +70,25 @@ def test_what_is_written_is_bounded_and_holds_nothing_twice_and_nothing_that_exp
     written = merged_bundle(before, ours, NOW)
     if written is not None:
         found = read(written)
-        assert len(found) <= PLACES
+        assert len(found) <= MAX_CAS
         assert len(set(found)) == len(found)
         assert all(one.not_valid_after_utc > NOW for one in found)
 
 
 def test_of_too_many_the_last_leave() -> None:
-    many = [authority(number) for number in range(PLACES + 5)]
+    many = [authority(number) for number in range(MAX_CAS + 5)]
     mine = authority(MANY)
-    assert merged_bundle(b"".join(many), [mine], NOW) == b"".join([mine, *many[: PLACES - 1]])
+    assert merged_bundle(b"".join(many), [mine], NOW) == b"".join([mine, *many[: MAX_CAS - 1]])
 
 
 @settings(deadline=None)
-@given(st.lists(LIVING, max_size=PLACES - 2, unique=True), OURS)
+@given(st.lists(LIVING, max_size=MAX_CAS - 2, unique=True), OURS)
 def test_while_there_is_room_nobody_leaves(others: list[bytes], ours: list[bytes]) -> None:
     assert set(read(after(b"".join(others), ours))) == set(read(b"".join([*others, *ours])))
 
 
 @settings(deadline=None)
-@given(st.lists(st.integers(0, SAFE - 1), max_size=20))
+@given(st.lists(st.integers(0, SAFE_CAS - 1), max_size=20))
 def test_who_lives_is_trusted_however_many_come_and_go(arrivals: list[int]) -> None:
     """Between two looks of a replica, fewer pods than SAFE start and never look again."""
     mine, newest = authority(MANY), 0

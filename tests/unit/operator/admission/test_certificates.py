@@ -17,9 +17,9 @@ MOMENTS = st.datetimes(datetime(2000, 1, 1), datetime(2060, 1, 1), timezones=st.
 WAITED = st.floats(0, 1e6)
 
 
-def a_pair(made: datetime = NOW, terms: RotationTimes = SHIPPED) -> CertificatePair:
+def a_pair(made: datetime = NOW, times: RotationTimes = SHIPPED) -> CertificatePair:
     """Return a pair without the work of making one."""
-    return CertificatePair(b"", b"", b"", made, made + terms.valid)
+    return CertificatePair(b"", b"", b"", made, made + times.valid)
 
 
 def test_a_certificate_names_the_service_and_its_key_is_guarded(tmp_path: Path) -> None:
@@ -114,6 +114,6 @@ def test_a_good_pair_serves_until_the_next_is_settled_and_a_bad_one_not_at_all(
 ) -> None:
     serving = a_pair(made)
     settled = found and waited >= SHIPPED.settle_seconds
-    assert may_serve(serving, waited=waited, found=found, terms=SHIPPED, now=now) == (
+    assert may_serve(serving, waited=waited, found=found, times=SHIPPED, now=now) == (
         settled or not made - CLOCKS_DIFFER <= now < made + SHIPPED.valid
     )

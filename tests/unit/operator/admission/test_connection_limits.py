@@ -18,13 +18,13 @@ class Guest:
 
 
 def seat(
-    places: ConnectionLimiter, now: float, stage: SessionStage = SessionStage.UNDER_WAY, *, spoken: bool = False
+    places: ConnectionLimiter, now: float, stage: SessionStage = SessionStage.ACTIVE, *, spoken: bool = False
 ) -> tuple[Guest, ConnectionSlot]:
     guest = Guest(spoken)
-    place = places.acquire(guest, now)
-    assert place is not None
-    place.enter(stage, now)
-    return guest, place
+    slot = places.acquire(guest, now)
+    assert slot is not None
+    slot.enter(stage, now)
+    return guest, slot
 
 
 def test_the_one_that_is_unfinished_for_longest_gives_way() -> None:
@@ -54,9 +54,9 @@ def test_one_whose_request_has_just_come_is_not_idle() -> None:
 
 def test_when_all_are_judged_there_is_no_place() -> None:
     places = ConnectionLimiter(1, 100)
-    judged, place = seat(places, 1.0, SessionStage.JUDGED)
+    judged, slot = seat(places, 1.0, SessionStage.IN_REVIEW)
     assert places.acquire(Guest(), 2.0) is None
-    places.release(place)
+    places.release(slot)
     assert places.acquire(Guest(), 3.0) is not None
     assert not judged.gone
 
@@ -80,7 +80,7 @@ def test_what_is_judged_counts_and_stays() -> None:
     places = ConnectionLimiter(5, 100)
     judged, held = seat(places, 1.0)
     assert places.reserve_bytes(held, 90)
-    held.enter(SessionStage.JUDGED, 2.0)
+    held.enter(SessionStage.IN_REVIEW, 2.0)
     _, other = seat(places, 3.0)
     assert not places.reserve_bytes(other, 20)
     assert places.reserve_bytes(other, 10)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from gkm_operator.admission.certificates.issue import issue
 from gkm_operator.admission.https.certificate import ServerCertificate
-from gkm_operator.admission.https.connection import CHUNK, FED, Connection
+from gkm_operator.admission.https.connection import CHUNK, FEED_BYTES, Connection
 
 CRYPTO = CDLL(_ssl.__file__)
 """The OpenSSL that Python has loaded: its own module cannot send KeyUpdates."""
@@ -75,7 +75,7 @@ def pair(directory: Path) -> Iterator[tuple[Connection, Client, socket.socket]]:
 def test_what_is_no_data_is_read_in_turns_with_the_others(tmp_path: Path) -> None:
     async def turns() -> tuple[int, int]:
         with pair(tmp_path) as (connection, client, peer):
-            await asyncio.gather(connection.shake_hands(), asyncio.to_thread(client.connect))
+            await asyncio.gather(connection.handshake(), asyncio.to_thread(client.connect))
             wire = client.updates(UPDATES)
             await asyncio.to_thread(peer.sendall, wire)
             received = asyncio.create_task(connection.receive())
@@ -88,4 +88,4 @@ def test_what_is_no_data_is_read_in_turns_with_the_others(tmp_path: Path) -> Non
 
     taken, sent = asyncio.run(turns())
     assert sent > 4 * CHUNK
-    assert taken >= sent // FED
+    assert taken >= sent // FEED_BYTES

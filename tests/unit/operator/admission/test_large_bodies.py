@@ -120,7 +120,7 @@ def test_nothing_is_left_of_who_gave_way_even_before_the_garbage_collector_comes
         for _ in range(5):
             with site.secret() as larger, site.secret() as large:
                 larger.sendall(post(b" " * (2 * LARGE_BYTES))[:-1])
-                until(lambda: site.server._places.size > 2 * LARGE_BYTES, "one is held")
+                until(lambda: site.server._limiter.size > 2 * LARGE_BYTES, "one is held")
                 large.sendall(post(b" " * LARGE_BYTES)[:-1])
                 assert is_cut_off(larger)
         until(lambda: alive(HttpConnection, HttpSession, Connection) == before, "nothing is left of them")
@@ -156,5 +156,5 @@ def test_nothing_is_left_of_who_reset_its_connection_even_before_the_garbage_col
             peer = begun(site)
             peer.setsockopt(SOL_SOCKET, SO_LINGER, struct.pack("ii", 1, 0))
             peer.close()
-            until(lambda: not len(site.server._places), "it has gone")
+            until(lambda: not len(site.server._limiter), "it has gone")
         until(lambda: alive(HttpConnection, HttpSession, Connection) == before, "nothing is left of them")

@@ -28,10 +28,10 @@ class Site:
     api: FakeApi = field(default_factory=an_api)
     now: datetime = NOW
     elapsed: float = 0.0
-    terms: RotationTimes = field(default_factory=RotationTimes)
+    times: RotationTimes = field(default_factory=RotationTimes)
 
     def __post_init__(self) -> None:
-        self.rotation = Rotation(self.directory, ["x"], self.terms, now=lambda: self.now, elapsed=lambda: self.elapsed)
+        self.rotation = Rotation(self.directory, ["x"], self.times, now=lambda: self.now, elapsed=lambda: self.elapsed)
 
     def look(self, later: timedelta = timedelta(0), *, seconds: float = 0.0) -> None:
         self.now += later

@@ -237,7 +237,7 @@ def test_who_leaves_in_the_middle_harms_nobody(site: Webhook) -> None:
             peer.sendall(sent)
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
     assert is_judged(site)
-    until(lambda: not site.server._places, "nobody is left")
+    until(lambda: not site.server._limiter, "nobody is left")
 
 
 @contextmanager

@@ -18,5 +18,5 @@ def test_an_event_is_logged_once_in_an_interval_and_then_with_the_count_of_those
     log.warning("too slow", peer="8")
     now[0] = SECONDS
     log.warning("too slow", peer="9")
-    said = [(record.message, vars(record)["peer"], vars(record).get("unsaid")) for record in caplog.records]
+    said = [(record.message, vars(record)["peer"], vars(record).get("suppressed")) for record in caplog.records]
     assert said == [("too slow", "0", None), ("no TLS", "x", None), ("too slow", "9", 5)]

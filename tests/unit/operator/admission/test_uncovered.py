@@ -24,7 +24,7 @@ from gkm.images.registries.transport import Limits
 from gkm_operator.admission.review import ReviewResponse
 from gkm_operator.admission.validator import ImageValidator
 from gkm_operator.admission.verdict_cache import VerdictCache
-from gkm_operator.caches.outcome import Standing, check_image
+from gkm_operator.caches.outcome import CurrentImage, check_image
 from gkm_operator.images import CheckedImages
 from support.cluster.certificates import Authority
 from support.host.waiting import until
@@ -178,7 +178,7 @@ def test_the_controllers_ask_nobody_about_what_they_may_not_ask_for() -> None:
         uncovered.check_allowed(image, "a")
     images = FakeImages(refused={image: caught.value})
     for digest in (None, DIGEST):
-        outcome = check_image(images, cache, None if digest is None else Standing(digest))
+        outcome = check_image(images, cache, None if digest is None else CurrentImage(digest))
         assert (outcome.status, outcome.reason, outcome.digest) == ("False", Reason.SIGNATURE_MISSING, digest)
         assert outcome.sure
     assert images.asked == []

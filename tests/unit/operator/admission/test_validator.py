@@ -79,7 +79,7 @@ def test_many_requests_for_one_image_share_one_look(slow: SlowImages) -> None:
     judge = ImageValidator(slow, "enforce", seconds=30, waiting=100)
     with ThreadPoolExecutor(20) as pool:
         answers = [pool.submit(asked, judge, "slow.test/team/cache:1", uid=f"u-{n}") for n in range(20)]
-        until(lambda: judge._bounded._callers._taken["namespace a"] == 20, "all wait")
+        until(lambda: judge._single_flight._callers._taken["namespace a"] == 20, "all wait")
         slow.go.set()
         assert [answer.result() for answer in answers] == [GRANTED] * 20
     assert slow.looking == 1

@@ -69,14 +69,14 @@ def test_what_a_policy_may_tell_apart_is_told_apart(image: str, digest: str, nam
 
 
 @pytest.mark.parametrize("verdict", [UNSIGNED, WARNED, UNKNOWN, OFF])
-def test_only_a_good_verdict_is_kept(verdict: object) -> None:
+def test_only_a_good_verdict_is_verdicts(verdict: object) -> None:
     site = Site(FakeImages({}, {DIGEST: verdict}))  # type: ignore[dict-item]
     assert [site.verified() for _ in range(2)] == [True, True]
     site.images.verdicts[DIGEST] = GOOD
     assert [site.verified() for _ in range(2)] == [True, False]
 
 
-def test_an_error_is_raised_and_not_kept() -> None:
+def test_an_error_is_raised_and_not_verdicts() -> None:
     site = Site(FakeImages({}, {DIGEST: AWAY}))
     with pytest.raises(type(AWAY)):
         site.verified()
@@ -105,7 +105,7 @@ def test_the_one_that_was_asked_for_longest_ago_goes_first() -> None:
     for name in ("a", "b", "a", "c"):
         site.verified(namespace=name)
     assert [site.verified(namespace=name) for name in ("a", "c", "b")] == [False, False, True]
-    assert len(site.verdicts._kept.items()) == 2
+    assert len(site.verdicts._verdicts.items()) == 2
 
 
 def test_what_changes_with_the_files_voids_all() -> None:
@@ -118,7 +118,7 @@ def test_what_changes_with_the_files_voids_all() -> None:
     assert site.verified()
 
 
-def test_a_verdict_that_was_reached_while_a_file_changed_is_not_kept() -> None:
+def test_a_verdict_that_was_reached_while_a_file_changed_is_not_verdicts() -> None:
     site = Site()
     stamps = iter(["old", "new", "old", "old"])
     site.verdicts = VerdictCache(site.images, lambda: next(stamps))

@@ -211,7 +211,7 @@ def test_what_is_logged_of_a_cache_says_which_in_one_form(site: Site, caplog: py
     site.run()
     site.until_verified("RegistryUnavailable")
     until(lambda: site.api.get(CLUSTERGKMCACHES, "x").status.resolved_digest == OTHER, "the other is verified")
-    looks = [vars(record) for record in caplog.records if record.getMessage() == "looked at image"]
+    looks = [vars(record) for record in caplog.records if record.getMessage() == "image checked"]
     assert {look["cache"] for look in looks} == {"GKMCache a/x", "ClusterGKMCache x"}
     assert all(("digest" in look) == (look["cache"] != "GKMCache a/x") for look in looks)
     tries = [vars(record) for record in caplog.records if record.getMessage() == "tried again later"]

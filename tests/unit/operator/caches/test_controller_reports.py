@@ -56,7 +56,7 @@ def test_a_write_whose_answer_is_lost_is_told_all_the_same(site: Site) -> None:
     until(lambda: told(site) == ["CosignSuccess"], "it is told")
     site.quiet()
     assert told(site) == ["CosignSuccess"]
-    assert not site.controller._untold
+    assert not site.controller._unreported
 
 
 def test_an_api_server_that_takes_no_event_holds_up_no_new_leader(site: Site) -> None:

@@ -31,7 +31,7 @@ class SilentImages(FakeImages):
 def test_a_silent_registry_of_one_namespace_holds_up_no_other() -> None:
     api, go, stop = FakeApi(), Event(), Event()
     images = SilentImages(go)
-    controller = CachesController(api, images, spacing=StatusInterval(0.0, 0.0))
+    controller = CachesController(api, images, status_interval=StatusInterval(0.0, 0.0))
     for number in range(50):
         api.create(GKMCACHES, cache(f"x-{number}", SILENT, "a"))
     try:

@@ -213,8 +213,8 @@ def test_nothing_is_kept_of_what_has_gone(history: list[Event]) -> None:
     for name in list(world.nodes):
         world.happen(NodeIs(name, ready=None))
     fleet = world.fleet
-    assert (fleet._tallies, len(fleet._reports), len(fleet._presence.agents)) == ({}, 0, 0)
-    assert fleet._presence.nodes == {}
+    assert (fleet._totals, len(fleet._reports), len(fleet._liveness.agents)) == ({}, 0, 0)
+    assert fleet._liveness.nodes == {}
 
 
 def written(fleet: Fleet, key: CacheKey) -> bytes:

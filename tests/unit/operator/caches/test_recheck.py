@@ -23,7 +23,7 @@ AWAY_BUT_ALLOWED = Verdict(verified=None, allowed=True, reason=Reason.REGISTRY_U
 @pytest.fixture
 def place() -> Place:
     made = Place(PINNED, RecheckSchedule(6 * HOURS))
-    made.look()
+    made.check()
     assert made.verified.status == "True"
     made.told.clear()
     return made
@@ -31,21 +31,21 @@ def place() -> Place:
 
 def test_a_verified_image_is_verified_again_on_its_interval_and_not_before(place: Place) -> None:
     asked = len(place.images.asked)
-    left = place.look()
+    left = place.check()
     assert isinstance(left, float)
     assert 5.4 * HOURS <= left <= 6.6 * HOURS
     assert len(place.images.asked) == asked
     place.now += left
-    place.look()
+    place.check()
     assert place.images.asked[asked:] == [("verify", IMAGE, DIGEST, "a"), ("size", IMAGE, DIGEST)]
 
 
 def test_without_an_interval_it_is_never_verified_again() -> None:
     place = Place(PINNED, RecheckSchedule(0))
-    assert place.look() is None
+    assert place.check() is None
     asked = len(place.images.asked)
     place.now += 1e9
-    assert place.look() is None
+    assert place.check() is None
     assert len(place.images.asked) == asked
 
 
@@ -53,7 +53,7 @@ def test_a_revoked_signature_shows_and_is_told_once(place: Place) -> None:
     place.images.verdicts[DIGEST] = UNSIGNED
     for _ in range(3):
         place.now += 10 * HOURS
-        place.look()
+        place.check()
         place.restart()
     assert (place.verified.status, place.verified.reason) == ("False", "SignatureMissing")
     assert place.reasons() == [("Warning", "SignatureMissing")]
@@ -62,9 +62,9 @@ def test_a_revoked_signature_shows_and_is_told_once(place: Place) -> None:
 def test_what_is_signed_again_is_good_again(place: Place) -> None:
     place.images.verdicts[DIGEST] = UNSIGNED
     place.now += 10 * HOURS
-    place.look()
+    place.check()
     place.images.verdicts[DIGEST] = GOOD
-    place.look()
+    place.check()
     assert place.reasons() == [("Warning", "SignatureMissing"), ("Normal", "CosignSuccess")]
 
 
@@ -78,14 +78,14 @@ def test_what_cannot_be_said_changes_no_verdict(
 ) -> None:
     place = Place(PINNED, RecheckSchedule(HOURS))
     place.images.verdicts[DIGEST] = standing
-    place.look()
+    place.check()
     before = place.status
     place.told.clear()
     place.images.verdicts[DIGEST] = answer
     place.now += 10 * HOURS
     if restarted:
         place.restart()
-    assert isinstance(place.look(), str)
+    assert isinstance(place.check(), str)
     assert (place.status, place.told) == (before, [])
 
 
@@ -95,7 +95,7 @@ def test_an_image_that_has_gone_from_its_registry_is_no_revocation(place: Place,
     place.images.verdicts[DIGEST] = answer
     place.images.sizes = {DIGEST: GONE}
     place.now += 10 * HOURS
-    assert isinstance(place.look(), str)
+    assert isinstance(place.check(), str)
     assert (place.status, place.told) == (before, [])
 
 
@@ -104,7 +104,7 @@ def test_who_cannot_say_whether_an_image_has_gone_revokes_nothing(place: Place) 
     place.images.verdicts[DIGEST] = UNSIGNED
     place.images.sizes = {DIGEST: AWAY}
     place.now += 10 * HOURS
-    assert place.look() == f"{AWAY.reason}: {AWAY}"
+    assert place.check() == f"{AWAY.reason}: {AWAY}"
     assert (place.status, place.told) == (before, [])
 
 
@@ -112,30 +112,30 @@ def test_credentials_that_cannot_be_read_change_no_verdict(place: Place) -> None
     before = place.status
     place.restart()
     place.images.closed = CLOSED
-    assert isinstance(place.look(), str)
+    assert isinstance(place.check(), str)
     assert (place.status, place.told) == (before, [])
 
 
 def test_a_registry_that_is_away_where_verification_only_warns_leaves_a_good_verdict(place: Place) -> None:
     place.images.verdicts[DIGEST] = AWAY_BUT_ALLOWED
     place.now += 10 * HOURS
-    place.look()
+    place.check()
     assert place.verified.reason == "CosignSuccess"
 
 
 def test_a_mode_that_lets_pass_what_was_refused_does_so_also_while_the_registry_is_away(place: Place) -> None:
     place.images.verdicts[DIGEST] = UNSIGNED
     place.now += 10 * HOURS
-    place.look()
+    place.check()
     place.images.verdicts[DIGEST] = AWAY_BUT_ALLOWED
-    place.look()
+    place.check()
     assert (place.verified.status, place.verified.reason) == ("True", "NotRequired")
 
 
 def test_a_verdict_on_another_image_is_none_on_this_one(place: Place) -> None:
     place.images.digests["registry.test/team/cache:2"] = AWAY
     place.spec(image="registry.test/team/cache:2")
-    place.look()
+    place.check()
     assert (place.verified.status, place.verified.reason) == ("Unknown", "RegistryUnavailable")
 
 
@@ -143,7 +143,7 @@ def test_a_change_that_was_acted_on_is_observed_also_where_the_verdict_stands(pl
     place.images.verdicts[DIGEST] = AWAY
     place.spec(image_pull_secrets=[])
     place.restart()
-    place.look()
+    place.check()
     assert (place.status.observed_generation, place.verified.status) == (2, "True")
 
 
@@ -171,7 +171,7 @@ def test_what_stands_waits_for_its_turn_after_a_start_and_what_has_no_answer_doe
 ) -> None:
     place = Place(PINNED)
     places: list[float] = []
-    place.look()
+    place.check()
     place.restart()
     monkeypatch.setattr(place.verification.queue, "add", lambda _, after=0.0: places.append(after))
     for _ in range(3):
@@ -203,16 +203,16 @@ class Files:
 def test_a_file_that_changed_is_noticed_by_its_content(tmp_path: Path) -> None:
     mounted, noticed = Files(tmp_path), []
     files = PolicyFileWatcher([str(mounted.path)], lambda: noticed.append(1))
-    files.look()
+    files.check()
     mounted.write("one")
-    files.look()
+    files.check()
     assert noticed == []
     mounted.write("two")
-    files.look()
-    files.look()
+    files.check()
+    files.check()
     assert len(noticed) == 1
     mounted.path.unlink()
-    files.look()
+    files.check()
     assert len(noticed) == 2
 
 
@@ -220,7 +220,7 @@ def test_what_changed_before_the_first_look_is_noticed_too(tmp_path: Path) -> No
     mounted, noticed = Files(tmp_path), []
     files = PolicyFileWatcher([str(mounted.path)], lambda: noticed.append(1))
     mounted.write("two")
-    files.look()
+    files.check()
     assert noticed == [1]
 
 
@@ -229,14 +229,14 @@ def test_a_file_of_a_policy_that_changes_has_every_image_verified_again(tmp_path
     again = RecheckSchedule.of(Verification(policies=[Policy(keys=[str(mounted.path)])]))
     assert again.files == (str(mounted.path),)
     place = Place(PINNED, again)
-    place.look()
+    place.check()
     place.images.verdicts[DIGEST] = UNSIGNED
-    place.look()
+    place.check()
     assert place.verified.status == "True"
     mounted.write("two")
-    place.verification.files.look()
+    place.verification.files.check()
     assert len(place.verification.queue) == 1
-    place.look()
+    place.check()
     assert place.verified.status == "False"
 
 
@@ -250,10 +250,10 @@ def test_a_file_that_changes_during_the_first_look_has_the_image_verified_again(
         return verdict
 
     place.images.verify = changed  # type: ignore[method-assign]
-    assert place.look() == 0
+    assert place.check() == 0
     place.images.verify = judge  # type: ignore[method-assign]
     place.images.verdicts[DIGEST] = UNSIGNED
-    place.look()
+    place.check()
     assert place.verified.status == "False"
 
 

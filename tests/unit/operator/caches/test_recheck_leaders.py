@@ -46,7 +46,7 @@ class Leaders:
         self.held: list[HeldImages] = []
 
     def lead(self, images: FakeImages) -> CachesController:
-        controller = CachesController(self.api, images, spacing=StatusInterval(0.0, 0.0), backoff=SOON)
+        controller = CachesController(self.api, images, status_interval=StatusInterval(0.0, 0.0), backoff=SOON)
         controller.status._backoff = SOON
         self.running.append(controller)
         assert controller.watch(self.stop)

@@ -69,7 +69,7 @@ class Place:
         controller = CachesController(
             self.api,
             images or CheckedImages.of(self.config),
-            spacing=StatusInterval(0.0, 0.0),
+            status_interval=StatusInterval(0.0, 0.0),
             backoff=Backoff(0.001, 0.002),
         )
         self.api.create(GKMCACHES, cache(REF.name, self.image, REF.namespace))

@@ -48,13 +48,13 @@ class Scene:
             images,
             lambda _: self.place.cache,
             lambda _: None,
-            again=RecheckSchedule.of(self.demand),
+            schedule=RecheckSchedule.of(self.demand),
             clock=lambda: self.place.now,
         )
 
     def later(self) -> None:
         self.place.now += 10 * HOUR
-        self.place.look()
+        self.place.check()
 
     @property
     def verified(self) -> tuple[str, str]:
@@ -73,7 +73,7 @@ def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scene]:
         place.cache = structs.replace(place.cache, spec=structs.replace(place.cache.spec, image=tag))
         scene = Scene(site, place, file, key, Demand(policies=[Policy(keys=[str(file)])]))
         scene.restart()
-        place.look()
+        place.check()
         assert scene.verified == ("True", "CosignSuccess")
         yield scene
 

@@ -57,7 +57,7 @@ class Scene:
             CheckedImages.of(Config(self.demand, self.hosts), Limits(1.0, 0.5, 3.0), None),
             lambda _: self.place.cache,
             lambda _: None,
-            again=RecheckSchedule.of(self.demand),
+            schedule=RecheckSchedule.of(self.demand),
             clock=lambda: self.place.now,
         )
 
@@ -89,7 +89,7 @@ class Scene:
     def later(self) -> str:
         """Look at the tag again; return the digest that the cache stands for then."""
         self.place.now += 3600
-        self.place.look()
+        self.place.check()
         return str(self.place.status.resolved_digest)
 
 

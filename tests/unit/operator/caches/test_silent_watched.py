@@ -32,7 +32,9 @@ class Watched:
         self.debounce = debounce
         self.stop = Event()
         images = FakeImages({IMAGE: DIGEST}, {DIGEST: GOOD}, {DIGEST: 7})
-        self.controller = CachesController(self.api, images, spacing=StatusInterval(debounce, debounce), backoff=SOON)
+        self.controller = CachesController(
+            self.api, images, status_interval=StatusInterval(debounce, debounce), backoff=SOON
+        )
         self.api.create(GKMCACHES, cache("x", IMAGE, "a"))
 
     def join(self, name: str) -> None:
@@ -131,7 +133,7 @@ def test_without_the_daemonset_the_node_alone_decides(watched: Watched) -> None:
 
 
 def test_what_went_while_nobody_watched_is_found_by_the_next_list(watched: Watched) -> None:
-    for reflector in watched.controller.aggregation.reflectors:
+    for reflector in watched.controller.node_watcher.reflectors:
         reflector._backoff = SOON
     watched.api.fault = lambda verb, _: ApiError(503, "", "away") if verb in {"list", "watch"} else None
     watched.api.cut()
@@ -144,7 +146,7 @@ def test_what_went_while_nobody_watched_is_found_by_the_next_list(watched: Watch
 
 def test_what_a_kubelet_writes_again_and_again_asks_for_nothing(watched: Watched) -> None:
     asked: list[object] = []
-    watched.controller.aggregation._changed = asked.append
+    watched.controller.node_watcher._changed = asked.append
     for number in range(20):
         status = kube_node("n1")["status"] | {"images": [{"names": [f"image-{number}"], "sizeBytes": 1}]}
         put(watched.api, NODES, kube_node("n1") | {"status": status})
@@ -155,7 +157,7 @@ def test_what_a_kubelet_writes_again_and_again_asks_for_nothing(watched: Watched
 
 def test_what_is_written_of_the_daemonset_in_a_rollout_concerns_no_node(watched: Watched) -> None:
     asked: list[bool] = []
-    fleet = watched.controller.aggregation._fleet
+    fleet = watched.controller.node_watcher._fleet
     real = fleet.agents_deployed
 
     def noted(*, deployed: bool) -> set[CacheKey]:

@@ -9,7 +9,7 @@ from gkm.api.meta import Condition, ObjectMeta
 from gkm.images.signatures.verify import Verdict
 from gkm_operator.caches.events import events_of, regarding
 from gkm_operator.caches.nodes.totals import CacheSummary
-from gkm_operator.caches.outcome import Outcome, Standing, check_image, error_outcome, verdict_outcome
+from gkm_operator.caches.outcome import CurrentImage, Outcome, check_image, error_outcome, verdict_outcome
 from gkm_operator.caches.status import apply_configuration, desired_status, resolved_digest
 from gkm_operator.images import Claims
 from msgspec import structs
@@ -74,7 +74,7 @@ def test_an_error_becomes_a_condition_and_is_tried_again(reason: Reason, status:
 
 def test_an_image_is_resolved_once_and_verified_each_time() -> None:
     images = FakeImages({IMAGE: OTHER}, {DIGEST: GOOD}, {DIGEST: 7})
-    assert check_image(images, cache(), Standing(DIGEST)) == Outcome(
+    assert check_image(images, cache(), CurrentImage(DIGEST)) == Outcome(
         IMAGE, DIGEST, "True", Reason.COSIGN_SUCCESS, GOOD.message, 7
     )
     assert [call[0] for call in images.asked] == ["verify", "size"]

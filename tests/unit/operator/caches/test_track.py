@@ -14,29 +14,29 @@ THIRD = "sha256:" + "c" * 64
 @pytest.fixture
 def place() -> Place:
     made = Place()
-    made.look()
+    made.check()
     assert made.status.resolved_digest == DIGEST
     made.told.clear()
     return made
 
 
 def test_a_tracked_tag_is_resolved_on_its_interval_with_some_jitter(place: Place) -> None:
-    left = place.look()
+    left = place.check()
     assert isinstance(left, float)
     assert 0.9 * 900 <= left <= 1.1 * 900
     place.images.asked.clear()
     place.now += left - 1
-    assert place.look() == pytest.approx(1)
+    assert place.check() == pytest.approx(1)
     assert place.images.asked == []
     place.now += 1
-    place.look()
+    place.check()
     assert ("resolve", IMAGE) in place.images.asked
 
 
 def test_a_tag_that_names_another_verified_digest_is_followed(place: Place) -> None:
     place.images.digests[IMAGE] = OTHER
     place.now += 1000
-    place.look()
+    place.check()
     assert (place.status.resolved_digest, place.verified.status) == (OTHER, "True")
     assert place.images.asked.index(("verify", IMAGE, OTHER, "a")) > 0
     (told,) = place.told
@@ -48,7 +48,7 @@ def test_a_tag_that_names_another_verified_digest_is_followed(place: Place) -> N
 def test_a_tag_that_names_what_is_refused_is_not_followed(place: Place) -> None:
     place.images.digests[IMAGE], place.images.verdicts[OTHER] = OTHER, UNSIGNED
     place.now += 1000
-    again = place.look()
+    again = place.check()
     assert place.status.resolved_digest == DIGEST
     assert (place.verified.status, place.verified.reason) == ("True", "UpdateRefused")
     assert place.verified.message == (
@@ -62,7 +62,7 @@ def test_what_is_refused_is_told_once_also_after_restarts(place: Place) -> None:
     place.images.digests[IMAGE], place.images.verdicts[OTHER] = OTHER, UNSIGNED
     for _ in range(3):
         place.now += 1000
-        place.look()
+        place.check()
         place.restart()
     assert place.reasons() == [("Warning", "UpdateRefused")]
 
@@ -70,10 +70,10 @@ def test_what_is_refused_is_told_once_also_after_restarts(place: Place) -> None:
 def test_a_refused_update_ends_when_the_image_is_signed(place: Place) -> None:
     place.images.digests[IMAGE], place.images.verdicts[OTHER] = OTHER, UNSIGNED
     place.now += 1000
-    place.look()
+    place.check()
     place.images.verdicts[OTHER] = GOOD
     place.now += 1000
-    place.look()
+    place.check()
     assert (place.status.resolved_digest, place.verified.reason) == (OTHER, "CosignSuccess")
     assert place.reasons() == [("Warning", "UpdateRefused"), ("Normal", "Updated"), ("Normal", "CosignSuccess")]
 
@@ -81,7 +81,7 @@ def test_a_refused_update_ends_when_the_image_is_signed(place: Place) -> None:
 def test_a_tag_that_is_gone_leaves_what_stands(place: Place) -> None:
     del place.images.digests[IMAGE]
     place.now += 1000
-    place.look()
+    place.check()
     assert (place.status.resolved_digest, place.verified.status) == (DIGEST, "True")
     assert place.verified.message.startswith("the tag names nothing now: ")
 
@@ -92,7 +92,7 @@ def test_a_registry_that_does_not_say_what_the_tag_names_changes_nothing(place: 
     place.images.digests[IMAGE] = answer
     place.now += 1000
     for _ in range(2):
-        assert place.look() == f"{answer.reason}: {answer}"
+        assert place.check() == f"{answer.reason}: {answer}"
         assert (place.status, place.told) == (before, [])
         place.restart()
 
@@ -101,14 +101,14 @@ def test_a_registry_that_does_not_say_what_the_tag_names_changes_nothing(place: 
 def test_a_refused_update_stays_refused_while_the_registry_does_not_say(place: Place, which: str) -> None:
     place.images.digests[IMAGE], place.images.verdicts[OTHER] = OTHER, UNSIGNED
     place.now += 1000
-    place.look()
+    place.check()
     before = place.status
     if which == "tag":
         place.images.digests[IMAGE] = AWAY
     else:
         place.images.verdicts[OTHER] = UNKNOWN
     place.now += 1000
-    assert isinstance(place.look(), str)
+    assert isinstance(place.check(), str)
     assert place.status == before
     assert place.reasons() == [("Warning", "UpdateRefused")]
 
@@ -116,9 +116,9 @@ def test_a_refused_update_stays_refused_while_the_registry_does_not_say(place: P
 def test_a_digest_that_is_good_again_is_so_whatever_the_tag_names(place: Place) -> None:
     place.images.verdicts[DIGEST] = UNSIGNED
     place.now += 1000
-    place.look()
+    place.check()
     place.images.verdicts[DIGEST], place.images.digests[IMAGE] = GOOD, AWAY
-    place.look()
+    place.check()
     assert (place.status.resolved_digest, place.verified.reason) == (DIGEST, "CosignSuccess")
 
 
@@ -127,7 +127,7 @@ def test_an_update_that_cannot_be_verified_now_waits(place: Place, verdict: Verd
     before = place.status
     place.images.digests[IMAGE], place.images.verdicts[OTHER] = OTHER, verdict
     place.now += 1000
-    assert isinstance(place.look(), str)
+    assert isinstance(place.check(), str)
     assert (place.status, place.told) == (before, [])
 
 
@@ -135,7 +135,7 @@ def test_both_revoked_and_refused_is_refused(place: Place) -> None:
     place.images.digests[IMAGE] = OTHER
     place.images.verdicts.update({DIGEST: UNSIGNED, OTHER: UNSIGNED})
     place.now += 1000
-    place.look()
+    place.check()
     assert (place.status.resolved_digest, place.verified.status) == (DIGEST, "False")
     assert place.reasons() == [("Warning", "SignatureMissing")]
 
@@ -143,27 +143,27 @@ def test_both_revoked_and_refused_is_refused(place: Place) -> None:
 def test_a_revoked_digest_is_left_for_a_good_one(place: Place) -> None:
     place.images.verdicts[DIGEST] = UNSIGNED
     place.now += 1000
-    place.look()
+    place.check()
     assert place.verified.status == "False"
     place.images.digests[IMAGE] = OTHER
-    place.look()
+    place.check()
     assert (place.status.resolved_digest, place.verified.status) == (OTHER, "True")
 
 
 def test_where_verification_only_warns_the_tag_is_followed(place: Place) -> None:
     place.images.digests[IMAGE], place.images.verdicts[OTHER] = OTHER, WARNED
     place.now += 1000
-    place.look()
+    place.check()
     assert (place.status.resolved_digest, place.verified.reason) == (OTHER, "NotRequired")
 
 
 def test_a_pinned_tag_is_never_resolved_again() -> None:
     place = Place(PINNED, RecheckSchedule(3600))
-    place.look()
+    place.check()
     place.images.digests[IMAGE] = OTHER
     for _ in range(3):
         place.now += 10_000
-        place.look()
+        place.check()
         place.restart()
     assert place.status.resolved_digest == DIGEST
     assert place.images.asked.count(("resolve", IMAGE)) == 1
@@ -171,21 +171,21 @@ def test_a_pinned_tag_is_never_resolved_again() -> None:
 
 def test_a_change_of_mode_takes_effect_at_once() -> None:
     place = Place(PINNED)
-    assert place.look() is None
+    assert place.check() is None
     place.images.digests[IMAGE] = OTHER
     place.spec(update_policy=TRACKED)
-    assert isinstance(place.look(), float)
+    assert isinstance(place.check(), float)
     assert place.status.resolved_digest == OTHER
     place.images.digests[IMAGE] = DIGEST
     place.spec(update_policy=PINNED)
-    assert place.look() is None
+    assert place.check() is None
     assert place.status.resolved_digest == OTHER
 
 
 def test_a_change_of_interval_takes_effect_at_once(place: Place) -> None:
     place.images.asked.clear()
     place.spec(update_policy=UpdatePolicy("Track", "2m"))
-    left = place.look()
+    left = place.check()
     assert isinstance(left, float)
     assert left <= 1.1 * 120
     assert ("resolve", IMAGE) in place.images.asked
@@ -195,7 +195,7 @@ def test_another_image_is_resolved_and_takes_no_message_along(place: Place) -> N
     place.images.digests["registry.test/team/cache:2"] = THIRD
     place.images.verdicts[THIRD] = GOOD
     place.spec(image="registry.test/team/cache:2")
-    place.look()
+    place.check()
     assert (place.status.resolved_digest, place.status.observed_generation) == (THIRD, 2)
     assert place.told == []
 
