@@ -158,5 +158,5 @@ def _not_a_host(name: str) -> str:
         found = ""
     if name and found == name:
         return ""
-    hint = f": images call it {found!r}" if found and "." in name else ""
-    return f"{name[:80]!r} is no host of a registry{hint}"
+    hint = f": write {found!r}" if found and "." in name else ""
+    return f"{name[:80]!r} is not a registry host{hint}"

@@ -76,7 +76,7 @@ def result(response: ReviewResponse, *, late: bool) -> str:
 
 def _deferred(request: ReviewRequest, reason: str, mode: str) -> ReviewResponse:
     # In other modes nodes pull it without a valid signature, so the warning promises no verification.
-    state = "is not verified yet, and not pulled before it is" if mode == "enforce" else "was not looked at"
+    state = "is not verified yet, and not pulled before it is" if mode == "enforce" else "was not checked"
     return ReviewResponse(allowed=True, warnings=(f"{_image(request)} {state}: {reason}",))
 
 

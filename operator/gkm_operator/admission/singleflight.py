@@ -127,7 +127,7 @@ class _OwnerQuota:
             return "too many registries are slow at once"
         share = self._share(self._free)
         owner = next((owner for owner in owners if self._taken[owner] >= share), "")
-        return f"too many images of {owner} are being looked at" if owner else ""
+        return f"too many images of {owner} are being checked" if owner else ""
 
     def take(self, owners: Sequence[str]) -> None:
         """Take a place."""

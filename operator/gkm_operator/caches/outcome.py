@@ -107,7 +107,7 @@ def pinned_outcome(old: Outcome, new: Outcome) -> Outcome:
         return replace(old, settled=False, sure=sure, waiting_for=f"{new.reason}: {new.message}")
     if old.status != TRUE or not old.sure:
         return old
-    names = f"the tag names {new.digest} now, which is refused" if new.digest else "the tag names nothing now"
+    names = f"the tag names {new.digest} now, which is refused" if new.digest else "the tag names no image now"
     message = f"{names}: {new.message}; stays on {old.digest}"
     return replace(old, reason=Reason.UPDATE_REFUSED, message=message)
 
@@ -166,7 +166,7 @@ def _unless_missing(images: Images, image: str, digest: str, outcome: Outcome) -
         images.size(image, digest)
     except GKMError as error:
         if error.reason is Reason.NOT_FOUND:
-            reason = f"{digest} has gone from its registry"
+            reason = f"{digest} is no longer in its registry"
             return Outcome(image, digest, UNKNOWN, Reason.NOT_FOUND, reason, settled=False, sure=False)
         asked = error_outcome(image, digest, error)
         return outcome if asked.sure else asked

@@ -260,7 +260,7 @@ def test_large_bodies_at_once_stay_within_the_memory_that_the_container_has(tmp_
         idle = [victim.client() for _ in range(32)]
         for client in idle:
             client.request("POST", "/elsewhere", hostile[0])
-            assert client.getresponse().read() == b"there is /validate, /healthz and /readyz\n"
+            assert client.getresponse().read() == b"the paths are /validate, /healthz and /readyz\n"
         victim.serves_the_honest()
         assert victim.peak_bytes() < MEMORY_LIMIT
         for client in idle:

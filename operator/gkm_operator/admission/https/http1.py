@@ -112,7 +112,7 @@ class HttpConnection:
         self._head = False
         event = await self._next()
         if not isinstance(event, h11.Request):
-            raise ConnectionResetError("the client ended")
+            raise ConnectionResetError("the client disconnected")
         self._head = event.method == b"HEAD"
         if _length(event) > LARGE_BYTES and not await self._limits.admit_large():
             raise BadRequest(error_response(HTTPStatus.SERVICE_UNAVAILABLE, "too many large requests are sent at once"))
@@ -150,13 +150,15 @@ class HttpConnection:
         except h11.RemoteProtocolError as error:
             status = HTTPStatus(error.error_status_hint)
             reason = str(error).partition(":")[0]  # after the colon h11 quotes the input, which may be long or secret
-            raise BadRequest(error_response(status, f"no HTTP/1.1 that we read: {reason}")) from error
+            raise BadRequest(error_response(status, f"not a valid HTTP/1.1 request: {reason}")) from error
         return event
 
     async def _receive(self) -> int:
         data = await self._connection.receive()
         if not self._limits.reserve_bytes(len(data) + len(data) // SPARE):
-            raise BadRequest(error_response(HTTPStatus.SERVICE_UNAVAILABLE, "too much is being sent at once"))
+            raise BadRequest(
+                error_response(HTTPStatus.SERVICE_UNAVAILABLE, "the requests in memory are too large together")
+            )
         self._http.receive_data(data)
         return len(data)
 

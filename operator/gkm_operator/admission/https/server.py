@@ -162,13 +162,13 @@ class AdmissionServer:
             except OSError as error:
                 # Usually the process has no free descriptor: the client stays in the backlog until another connection
                 # ends.
-                self._throttled_log.warning("no connection can be taken", why=str(error))
+                self._throttled_log.warning("accept failed", why=str(error))
                 await asyncio.sleep(_FULL_SECONDS)
                 continue
             try:
                 self._start_session(connection, str(peer[0]))
             except Exception:  # noqa: BLE001 -- a defect in one connection must not end the accept loop
-                _LOG.exception("connection not taken")
+                _LOG.exception("connection not accepted")
                 connection.close()
             await asyncio.sleep(0)  # let open sessions run between new connections
 
@@ -193,16 +193,16 @@ class AdmissionServer:
         if http_request.path == "/validate":
             return await self._review(http_request, slot)
         if http_request.path not in {"/healthz", "/readyz"}:
-            return error_response(HTTPStatus.NOT_FOUND, "there is /validate, /healthz and /readyz")
+            return error_response(HTTPStatus.NOT_FOUND, "the paths are /validate, /healthz and /readyz")
         if http_request.method not in {"GET", "HEAD"}:
-            return error_response(HTTPStatus.METHOD_NOT_ALLOWED, "GET this page")
+            return error_response(HTTPStatus.METHOD_NOT_ALLOWED, "use GET")
         if http_request.path == "/readyz" and not self.ready.is_set():
-            return error_response(HTTPStatus.SERVICE_UNAVAILABLE, "not ready: starting, or ending")
+            return error_response(HTTPStatus.SERVICE_UNAVAILABLE, "not ready: the server starts or stops")
         return _OK
 
     async def _review(self, http_request: HttpRequest, slot: ConnectionSlot) -> HttpResponse:
         if http_request.method != "POST":
-            return error_response(HTTPStatus.METHOD_NOT_ALLOWED, "POST an AdmissionReview")
+            return error_response(HTTPStatus.METHOD_NOT_ALLOWED, "use POST with an AdmissionReview")
         loop = asyncio.get_running_loop()
 
         def parsed() -> None:
@@ -215,12 +215,12 @@ class AdmissionServer:
                     self._pool.run(lambda: self._review_in_thread(http_request, parsed))
                 )
         except (PoolFull, TimeoutError) as error:
-            reason = str(error) or f"not judged within {REVIEW_SECONDS:g} s"
-            self._throttled_log.warning("request not judged", why=reason)
+            reason = str(error) or f"not reviewed within {REVIEW_SECONDS:g} s"
+            self._throttled_log.warning("review failed", why=reason)
             return error_response(HTTPStatus.SERVICE_UNAVAILABLE, reason)
         except Exception:  # noqa: BLE001 -- a defect in one review fails only that request
-            _LOG.exception("request not judged", extra=fields(path=http_request.path))
-            return error_response(HTTPStatus.INTERNAL_SERVER_ERROR, "this request cannot be judged; the log says why")
+            _LOG.exception("review failed", extra=fields(path=http_request.path))
+            return error_response(HTTPStatus.INTERNAL_SERVER_ERROR, "the review of this request failed; see the log")
         if response.status is HTTPStatus.BAD_REQUEST:
             self._throttled_log.warning("bad request", why=response.body.decode().strip())
         return response

@@ -103,13 +103,13 @@ class HttpSession:
                 self._shared.limiter.release_bytes(slot)
                 await self._respond_last(http, slot, refusal)
         except ssl.SSLError as error:
-            self._shared.log.warning("no TLS", peer=self._peer, why=str(error))
+            self._shared.log.warning("TLS handshake failed", peer=self._peer, why=str(error))
         except TimeoutError:
-            self._shared.log.warning("too slow", peer=self._peer)
+            self._shared.log.warning("session timed out", peer=self._peer)
         except OSError:
             pass  # the client disconnected
         except Exception:  # noqa: BLE001 -- a defect in one session ends only that session
-            _LOG.exception("conversation ended", extra=fields(peer=self._peer))
+            _LOG.exception("session failed", extra=fields(peer=self._peer))
 
     async def _serve(self, http: HttpConnection, slot: ConnectionSlot) -> None:
         async with asyncio.timeout(READ_SECONDS):

@@ -45,7 +45,7 @@ class ThreadPool:
             # frame.
             self._tasks.put_nowait(partial(_run, work, future))
         except queue.Full as error:
-            raise PoolFull("too many requests wait to be judged") from error
+            raise PoolFull("too many requests wait for a review") from error
         return future
 
     def close(self) -> None:

@@ -14,8 +14,8 @@ AGENT = "gkm-agent"
 class Liveness(Enum):
     """The liveness of a node; the values are texts for messages."""
 
-    GONE = "there is no such Node"
-    ANSWERS = "it answers"
+    GONE = "the Node does not exist"
+    ANSWERS = "the node is live"
     NODE_NOT_READY = "the Node is not ready"
     AGENT_NOT_READY = "its agent is not ready"
 

@@ -38,7 +38,7 @@ class PolicyFileWatcher:
         digest = self._fingerprint.current()
         if digest != self._digest:
             self._digest = digest
-            _LOG.info("files of policies changed; every image is verified again", extra=fields(files=list(self._paths)))
+            _LOG.info("policy files changed; every image is verified again", extra=fields(files=list(self._paths)))
             self._changed()
 
     def _check(self, _: str) -> float:

@@ -96,7 +96,7 @@ def test_slow_work_takes_no_more_than_its_threads(slow: Slow) -> None:
 def test_one_owner_takes_a_fourth_of_the_threads_and_others_find_theirs(slow: Slow, shared: str) -> None:
     bounded: SingleFlight[int] = SingleFlight(4 * PARTS, SHORT, 100)
     said = [asked(bounded, number, (shared, f"other {number}"), slow) for number in range(6)]
-    assert [f"too many images of {shared} are being looked at" in why for why in said] == [False] * 4 + [True] * 2
+    assert [f"too many images of {shared} are being checked" in why for why in said] == [False] * 4 + [True] * 2
     until(lambda: slow.begun == 4, "so many are at work")
     assert asked(bounded, "else", B, slow) == "its registry did not answer within 0.01 s"
     until(lambda: slow.begun == 5, "so many are at work")
@@ -170,7 +170,7 @@ def test_of_those_who_wait_one_owner_has_no_more_than_there_is_room_left_for_oth
     for caller in callers:
         caller.start()
     until(lambda: bounded._callers._taken[A[0]] == 2, "both wait")
-    assert asked(bounded, "x", A, slow) == "too many images of registry a.test are being looked at"
+    assert asked(bounded, "x", A, slow) == "too many images of registry a.test are being checked"
     assert asked(bounded, "y", B, lambda: 1) == ""
     slow.go.set()
     for caller in callers:

@@ -231,7 +231,7 @@ def test_what_is_hidden_shows_no_signatures_either() -> None:
 @pytest.mark.parametrize("mode", ["warn", "off"])
 def test_where_nothing_must_be_verified_nothing_is_promised_of_it(mode: str) -> None:
     (warning,) = judged(FakeImages({IMAGE: AWAY}), mode).warnings
-    assert warning == f"image {IMAGE} was not looked at: the registry does not answer"
+    assert warning == f"image {IMAGE} was not checked: the registry does not answer"
     (late,) = decision.decide_delay(request(), "no time", mode).warnings
     assert "verified" not in late
 

@@ -121,7 +121,7 @@ def test_a_body_may_wait_for_leave_to_come(site: Webhook) -> None:
 
 def test_requests_that_come_at_once_are_answered_in_turn(site: Webhook) -> None:
     assert answers(site, b"HEAD /healthz HTTP/1.1\r\nHost: x\r\n\r\nx y\r\n\r\n").endswith(
-        b" read: illegal request line\n"
+        b" request: illegal request line\n"
     )
     told = answers(site, post(REVIEW) + b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n" + post(b"", "Connection: close"))
     assert re.findall(rb"HTTP/1.1 (\d+)", told) == [b"200", b"200", b"400"]
@@ -136,7 +136,7 @@ def test_a_defect_in_judging_costs_one_request(tmp_path: Path, caplog: pytest.Lo
         status, body = site.ask("POST", "/validate", REVIEW)
         assert (status, b"secret" in body) == (500, False)
         assert site.ask("GET", "/healthz")[0] == 200
-    assert [record.message for record in caplog.records if record.exc_info] == ["request not judged"]
+    assert [record.message for record in caplog.records if record.exc_info] == ["review failed"]
 
 
 def test_a_defect_in_taking_a_connection_costs_one_connection(
@@ -147,7 +147,7 @@ def test_a_defect_in_taking_a_connection_costs_one_connection(
         with site.plain() as peer:
             assert is_cut_off(peer)
     assert is_judged(site)
-    assert [record.message for record in caplog.records] == ["connection not taken"]
+    assert [record.message for record in caplog.records] == ["connection not accepted"]
 
 
 def test_a_new_certificate_is_served_without_a_restart(site: Webhook) -> None:
@@ -167,7 +167,7 @@ def test_while_certificate_and_key_do_not_fit_the_old_pair_serves_on_and_that_is
     assert site.ask("GET", "/healthz")[0] == 200
     site.issued.key.unlink()
     assert site.ask("GET", "/healthz")[0] == 200
-    assert [record.message for record in caplog.records] == ["certificate not taken"]
+    assert [record.message for record in caplog.records] == ["certificate not loaded"]
 
 
 def test_an_encrypted_key_is_an_error_and_no_question(tmp_path: Path) -> None:

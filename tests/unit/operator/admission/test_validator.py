@@ -64,7 +64,7 @@ def test_a_slow_registry_leaves_threads_to_the_others(slow: SlowImages) -> None:
 def test_a_greedy_namespace_leaves_threads_to_the_others(slow: SlowImages) -> None:
     judge = ImageValidator(slow, "enforce", seconds=0.01, threads=8)
     said = [asked(judge, f"{n}.slow.test/team/cache:1").warnings[0] for n in range(3)]
-    assert "too many images of namespace a are being looked at" in said[2]
+    assert "too many images of namespace a are being checked" in said[2]
     until(lambda: asked(judge, "quick.test/team/cache:1", namespace="b") == GRANTED, "another namespace's is admitted")
 
 
@@ -72,7 +72,7 @@ def test_cluster_caches_count_as_one_namespace_more(slow: SlowImages) -> None:
     judge = ImageValidator(slow, "enforce", seconds=0.01, threads=8)
     cluster = {"namespace": "", "kind": {"group": "gkm.io", "version": "v1alpha1", "kind": "ClusterGKMCache"}}
     said = [asked(judge, f"{n}.slow.test/team/cache:1", **cluster).warnings[0] for n in range(3)]
-    assert "too many images of cluster caches are being looked at" in said[2]
+    assert "too many images of cluster caches are being checked" in said[2]
 
 
 def test_many_requests_for_one_image_share_one_look(slow: SlowImages) -> None:

@@ -83,7 +83,7 @@ def test_a_tag_that_is_gone_leaves_what_stands(place: Place) -> None:
     place.now += 1000
     place.check()
     assert (place.status.resolved_digest, place.verified.status) == (DIGEST, "True")
-    assert place.verified.message.startswith("the tag names nothing now: ")
+    assert place.verified.message.startswith("the tag names no image now: ")
 
 
 @pytest.mark.parametrize("answer", [AWAY, GKMError(Reason.UNAUTHORIZED, "closed")])
