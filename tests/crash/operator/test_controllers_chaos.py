@@ -144,7 +144,7 @@ def ring(images: Shelf, tmp_path: Path) -> Iterator[Ring]:
         yield Ring(cluster, relay, config, stack)
 
 
-def test_after_every_fault_at_once_status_is_what_a_full_list_says(ring: Ring, images: Shelf) -> None:
+def test_after_all_faults_at_once_the_status_equals_a_full_list(ring: Ring, images: Shelf) -> None:
     chance = random.Random(SEED)
     storm = Storm(ring.api, NAMESPACE, {name: images.push(f"chaos-{name}") for name in ("a", "b", "c", "d")}, chance)
     storm.begin()

@@ -19,9 +19,7 @@ def site(tmp_path: Path) -> Iterator[Webhook]:
         yield webhook
 
 
-def test_who_drips_is_cut_off_at_the_deadline_however_often_it_drips(
-    site: Webhook, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_slow_sender_is_disconnected_at_the_deadline(site: Webhook, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conversation, "READ_SECONDS", 0.5)
     with site.plain() as silent, site.secret() as waiting, site.secret() as dripping:
         dripping.sendall(post(b" " * 1000)[:-1000])
@@ -39,7 +37,7 @@ def test_who_drips_is_cut_off_at_the_deadline_however_often_it_drips(
     assert is_judged(site)
 
 
-def test_plain_http_and_garbage_keep_nobody_waiting(site: Webhook) -> None:
+def test_plain_http_and_garbage_delay_no_other_client(site: Webhook) -> None:
     with site.plain() as plain, site.plain() as garbage:
         plain.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
         garbage.sendall(b"\x16\x03\x01" + b"\xff" * 100)
@@ -49,7 +47,9 @@ def test_plain_http_and_garbage_keep_nobody_waiting(site: Webhook) -> None:
     assert is_judged(site)
 
 
-def test_however_many_are_silent_who_asks_at_once_is_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_prompt_client_is_served_beside_any_number_of_silent_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(serving_module, "CONNECTIONS", 4)
     with serving(tmp_path) as site, ExitStack() as held:
         silent = [held.enter_context(site.plain()) for _ in range(40)]
@@ -58,7 +58,7 @@ def test_however_many_are_silent_who_asks_at_once_is_answered(tmp_path: Path, mo
         assert len(site.server._limiter) <= 4
 
 
-def test_who_is_idle_gives_way_before_who_is_not_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_idle_session_is_evicted_before_an_unfinished_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving_module, "CONNECTIONS", 2)
     with serving(tmp_path) as site, site.secret() as slow, site.secret() as idle:
         slow.sendall(post(REVIEW)[:-1])
@@ -70,7 +70,7 @@ def test_who_is_idle_gives_way_before_who_is_not_done(tmp_path: Path, monkeypatc
         assert slow.recv(1 << 10).startswith(b"HTTP/1.1 200 ")
 
 
-def test_who_is_judged_gives_way_to_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_in_review_is_never_evicted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving_module, "CONNECTIONS", 2)
     judge = Patient()
     with serving(tmp_path, judge) as site, site.secret() as judged, ExitStack() as held:
@@ -83,9 +83,7 @@ def test_who_is_judged_gives_way_to_nobody(tmp_path: Path, monkeypatch: pytest.M
         assert judged.recv(1 << 10).startswith(b"HTTP/1.1 200 ")
 
 
-def test_when_too_many_wait_to_be_judged_the_next_is_told_to_ask_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_request_beyond_the_waiting_limit_gets_retry_after(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving_module, "THREADS", 1)
     monkeypatch.setattr(serving_module, "WAITING", 1)
     judge = Patient()
@@ -103,7 +101,7 @@ def test_when_too_many_wait_to_be_judged_the_next_is_told_to_ask_again(
         assert waiting.recv(1 << 10).startswith(b"HTTP/1.1 200 ")
 
 
-def test_what_was_not_judged_in_time_is_told_so_and_never_begun(
+def test_a_request_past_its_review_deadline_gets_503_and_is_never_reviewed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(serving_module, "THREADS", 1)
@@ -117,7 +115,7 @@ def test_what_was_not_judged_in_time_is_told_so_and_never_begun(
         assert judge.came == 2
 
 
-def test_of_those_who_send_too_much_together_the_largest_gives_way(
+def test_the_largest_sender_is_evicted_when_requests_exceed_the_memory_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(serving_module, "MAX_HELD_BYTES", 1 << 20)
@@ -135,7 +133,7 @@ def test_of_those_who_send_too_much_together_the_largest_gives_way(
         until(lambda: site.server._limiter.size == 0, "nothing is held for those who are done")
 
 
-def test_what_is_being_judged_is_not_held_any_more(tmp_path: Path) -> None:
+def test_the_body_of_a_request_in_review_is_released(tmp_path: Path) -> None:
     judge = Patient()
     with serving(tmp_path, judge) as site, site.secret() as peer:
         peer.sendall(post(REVIEW + b" " * (1 << 20)))

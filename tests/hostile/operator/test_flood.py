@@ -43,7 +43,7 @@ def flooded(victim: Admission, clients: int, withheld: int) -> Iterator[None]:
 
 @pytest.mark.parametrize("withheld", [0, 1], ids=["whole", "without the last byte"])
 @pytest.mark.parametrize("clients", [20, CLIENTS])
-def test_clients_that_send_large_bodies_leave_admission_alive_and_others_answered(
+def test_admission_survives_clients_with_large_bodies_and_serves_others(
     images: Shelf, tmp_path: Path, clients: int, withheld: int
 ) -> None:
     image, _ = images.push("good")

@@ -183,7 +183,7 @@ def send_handshakes(victim: Victim, hostile: Iterator[bytes]) -> None:
             assert b"HTTP" not in whole(peer)
 
 
-def test_ten_thousand_hostile_requests_leave_the_server_answering_others(tmp_path: Path) -> None:
+def test_the_server_serves_others_during_ten_thousand_hostile_requests(tmp_path: Path) -> None:
     assert BATCHES * (BODIES + WIRES + HANDSHAKES) >= 10_000
     reviews, requests, hellos = bodies(7), wires(8), handshakes(9)
     with running(tmp_path) as victim:
@@ -204,7 +204,7 @@ def test_ten_thousand_hostile_requests_leave_the_server_answering_others(tmp_pat
 
 
 @pytest.mark.parametrize("kind", ["old versions", "no certificate of mine", "endless head", "endless body"])
-def test_who_means_no_good_once_harms_nobody(tmp_path: Path, kind: str) -> None:
+def test_one_hostile_client_affects_no_other(tmp_path: Path, kind: str) -> None:
     with running(tmp_path) as victim:
         with suppress(OSError), victim.plain() as peer:
             if kind == "old versions":
@@ -227,7 +227,7 @@ def test_who_means_no_good_once_harms_nobody(tmp_path: Path, kind: str) -> None:
         victim.serves_the_honest()
 
 
-def test_who_was_answered_for_the_last_time_gives_way_whatever_more_it_sends(
+def test_a_session_after_its_last_response_is_evictable_whatever_the_client_sends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Connection, "has_pending_data", lambda _: True)

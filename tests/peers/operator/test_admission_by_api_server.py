@@ -17,7 +17,7 @@ def webhook(gkm_cluster: Cluster, images: Shelf, tmp_path_factory: pytest.TempPa
         yield running
 
 
-def test_a_signed_image_is_admitted_without_a_word(webhook: Judged) -> None:
+def test_a_signed_image_is_admitted_without_a_warning(webhook: Judged) -> None:
     for bundle in (False, True):
         image, _ = webhook.images.push(f"good-{bundle}".lower(), bundle=bundle)
         code, said = webhook.apply(cache(f"adm-good-{bundle}".lower(), image, NAMESPACE))
@@ -35,7 +35,7 @@ def test_a_signed_image_is_admitted_without_a_word(webhook: Judged) -> None:
     ],
 )
 @pytest.mark.parametrize("namespace", [NAMESPACE, None])
-def test_an_image_that_is_not_signed_rightly_is_refused_in_one_sentence(
+def test_an_image_without_a_valid_signature_is_refused_in_one_sentence(
     webhook: Judged, flaw: Flaw | None, reason: str, namespace: str | None
 ) -> None:
     image, digest = webhook.images.push(f"bad-{flaw}".lower().replace("flaw.", ""), flaw=flaw)
@@ -60,7 +60,7 @@ def test_an_image_of_a_registry_that_is_away_is_admitted_with_a_warning(webhook:
     assert "not verified yet" in said
 
 
-def test_a_dry_run_is_judged_and_leaves_nothing(webhook: Judged) -> None:
+def test_a_dry_run_is_reviewed_and_creates_nothing(webhook: Judged) -> None:
     good, _ = webhook.images.push("dry-good")
     bad, _ = webhook.images.push("dry-bad", flaw=None)
     assert webhook.apply(cache("adm-dry", good, NAMESPACE), "--dry-run=server")[0] == 0
@@ -68,7 +68,7 @@ def test_a_dry_run_is_judged_and_leaves_nothing(webhook: Judged) -> None:
     assert not webhook.cluster.exists("gkmcache", "adm-dry", NAMESPACE)
 
 
-def test_an_update_is_judged_when_it_names_another_image_only(webhook: Judged) -> None:
+def test_an_update_is_reviewed_only_when_it_names_another_image(webhook: Judged) -> None:
     image, _ = webhook.images.push("moving")
     assert webhook.apply(cache("adm-update", image, NAMESPACE))[0] == 0
     webhook.images.push("moving", flaw=None, salt="the tag moved to something unsigned")
@@ -78,7 +78,7 @@ def test_an_update_is_judged_when_it_names_another_image_only(webhook: Judged) -
     assert webhook.apply(cache("adm-update", other, NAMESPACE))[0] == 1
 
 
-def test_an_update_back_to_an_image_that_was_admitted_before_is_judged_by_what_its_tag_names_now(
+def test_an_update_back_to_an_admitted_image_is_reviewed_with_the_present_digest_of_its_tag(
     webhook: Judged,
 ) -> None:
     first, _ = webhook.images.push("there-and-back")
@@ -102,7 +102,7 @@ def test_an_object_that_is_being_deleted_loses_its_finalizers(webhook: Judged) -
     cluster.until(lambda: not cluster.exists("gkmcache", "adm-going", NAMESPACE), "it is gone")
 
 
-def test_the_schema_refuses_what_no_webhook_needs_to_see(webhook: Judged) -> None:
+def test_the_schema_refuses_invalid_objects_before_the_webhook(webhook: Judged) -> None:
     code, said = webhook.apply(cache("schema-scheme", "https://registry.test/team/cache:1", NAMESPACE))
     assert (code, "without a scheme" in said) == (1, True)
     code, said = webhook.apply(cache("schema-space", "registry.test/team cache:1", NAMESPACE))

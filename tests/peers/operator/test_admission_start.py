@@ -11,7 +11,7 @@ pytestmark = pytest.mark.peers
 SOMEBODY = "system:serviceaccount:default:default"
 
 
-def test_a_right_that_is_missing_is_said_and_the_process_waits_for_it(gkm_cluster: Cluster, tmp_path: Path) -> None:
+def test_the_process_logs_a_missing_right_and_waits_for_it(gkm_cluster: Cluster, tmp_path: Path) -> None:
     health = f"127.0.0.1:{ports.free()}"
     arguments = (
         "admission",

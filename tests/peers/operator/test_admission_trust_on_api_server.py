@@ -130,7 +130,7 @@ def replicas(gkm_cluster: Cluster, tmp_path: Path) -> Iterator[Replicas]:
         yield Replicas(gkm_cluster, tmp_path, stack)
 
 
-def test_two_replicas_are_trusted_and_one_that_is_killed_is_not_missed(replicas: Replicas) -> None:
+def test_two_replicas_are_trusted_and_requests_survive_a_killed_one(replicas: Replicas) -> None:
     replicas.configure("ab")
     first, _ = replicas.start("a"), replicas.start("b")
     for letter in "ab":
@@ -158,7 +158,7 @@ def test_a_replica_is_ready_when_its_ca_is_trusted_and_not_before(replicas: Repl
     assert replicas.page("a", "metrics") == 200
 
 
-def test_what_applies_the_configuration_anew_leaves_the_cas_alone(replicas: Replicas) -> None:
+def test_server_side_apply_of_the_configuration_leaves_the_cas(replicas: Replicas) -> None:
     replicas.configure("a")
     replicas.start("a")
     replicas.ready("a")
@@ -167,7 +167,7 @@ def test_what_applies_the_configuration_anew_leaves_the_cas_alone(replicas: Repl
     assert replicas.trusted() == before
 
 
-def test_while_two_replicas_renew_their_certificates_every_request_is_judged(replicas: Replicas) -> None:
+def test_every_request_is_reviewed_while_two_replicas_renew_their_certificates(replicas: Replicas) -> None:
     replicas.configure("ab")
     for letter in "ab":
         replicas.start(letter, renewing=True)
@@ -207,7 +207,7 @@ def outage(gkm_cluster: Cluster) -> Iterator[Cluster]:
                 gkm_cluster.kubectl("delete", "gkmcache", name, "--namespace", NAMESPACE, "--ignore-not-found")
 
 
-def test_our_outage_blocks_new_images_of_caches_and_says_who_is_away(outage: Cluster) -> None:
+def test_an_outage_of_the_webhook_blocks_only_new_images_and_names_the_webhook(outage: Cluster) -> None:
     api = connect(str(outage.kubeconfig))
     for namespace in (NAMESPACE, None):
         said = refusal(outage, cache("out-new", "registry.test/team/cache:1", namespace))

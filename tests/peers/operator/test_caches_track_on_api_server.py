@@ -53,7 +53,7 @@ def make(api: Api, image: str, namespace: str | None = NAMESPACE, **policy: str)
 @pytest.mark.usefixtures("clean")
 @pytest.mark.parametrize("namespace", [NAMESPACE, None], ids=["GKMCache", "ClusterGKMCache"])
 @pytest.mark.parametrize("image", [f"registry.example/team/cache@{DIGEST}", f"{TAG}@{DIGEST}"])
-def test_what_is_named_by_digest_cannot_be_tracked(api: Api, image: str, namespace: str | None) -> None:
+def test_an_image_named_by_digest_cannot_be_tracked(api: Api, image: str, namespace: str | None) -> None:
     with pytest.raises(ApiError, match="named by digest cannot be tracked"):
         make(api, image, namespace, mode="Track")
     make(api, image, namespace, mode="Pinned")
@@ -79,7 +79,7 @@ def test_an_interval_that_no_registry_should_bear_is_refused(api: Api, interval:
 
 @pytest.mark.usefixtures("clean")
 @pytest.mark.parametrize("interval", ["1m", "60s", "15m", "1h30m", "720h"])
-def test_intervals_that_are_good(api: Api, interval: str) -> None:
+def test_valid_intervals_are_accepted(api: Api, interval: str) -> None:
     make(api, TAG, mode="Track", interval=interval)
     found = api.get(GKMCACHES, NAME, NAMESPACE).spec.update_policy
     assert (found.tracks, found.interval) == (True, interval)

@@ -100,7 +100,7 @@ def test_a_signed_image_is_resolved_and_verified(running: Controlled) -> None:
     assert (shown["READY"], shown["FAILED"], shown["STATUS"]) == ("0/0", "0", "NoMatchingNodes")
 
 
-def test_an_unsigned_image_is_not_verified_and_is_when_somebody_signs_it(running: Controlled) -> None:
+def test_an_unsigned_image_is_verified_after_it_is_signed(running: Controlled) -> None:
     image, digest = running.images.push("unsigned", flaw=None)
     running.create("unsigned", image)
     status = running.until("unsigned", lambda status: bool(status.get("conditions")))
@@ -110,7 +110,7 @@ def test_an_unsigned_image_is_not_verified_and_is_when_somebody_signs_it(running
     running.until("unsigned", lambda status: condition(status, "Verified") == ("True", "CosignSuccess"))
 
 
-def test_a_registry_that_is_away_is_asked_again(running: Controlled) -> None:
+def test_an_unreachable_registry_is_retried(running: Controlled) -> None:
     image, digest = running.images.push("away")
     running.images.registry.misbehave(answering("/v2/team/away/", 503))
     try:
@@ -124,7 +124,7 @@ def test_a_registry_that_is_away_is_asked_again(running: Controlled) -> None:
     assert status["resolvedDigest"] == digest
 
 
-def test_what_nodes_report_is_summed_up(running: Controlled) -> None:
+def test_reports_of_nodes_are_summed(running: Controlled) -> None:
     image, digest = running.images.push("summed")
     for namespace in (NAMESPACE, None):
         running.create("summed", image, namespace)
@@ -185,7 +185,7 @@ def test_a_node_that_falls_silent_or_leaves_is_not_counted_as_ready(running: Con
     running.until("silent", lambda status: status["ready"] == "1/1")
 
 
-def test_a_pinned_tag_stays_where_it_was_and_a_new_image_is_looked_up(running: Controlled) -> None:
+def test_a_pinned_cache_keeps_its_digest_and_a_new_image_is_resolved(running: Controlled) -> None:
     image, digest = running.images.push("pinned")
     running.create("pinned", image)
     running.until("pinned", lambda status: condition(status, "Verified")[0] == "True")

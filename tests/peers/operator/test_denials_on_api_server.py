@@ -79,7 +79,7 @@ ON_TRIAL = "registry.example/team/on-trial:1"
 """The one that is judged where verification only warns."""
 
 
-def test_every_transcript_is_tried_and_every_case_is_shown() -> None:
+def test_every_transcript_is_executed_and_every_case_is_documented() -> None:
     assert sorted(SHOWN) == sorted(PREPARED)
 
 
@@ -130,11 +130,11 @@ def _check(running: Judged, name: str, image: str) -> None:
 
 
 @pytest.mark.parametrize("image", [image for image in PREPARED if image != ON_TRIAL])
-def test_kubectl_prints_what_the_page_shows(enforcing: Judged, image: str) -> None:
+def test_kubectl_prints_the_transcripts_of_the_page(enforcing: Judged, image: str) -> None:
     _check(enforcing, "shown-kernels", image)
 
 
-def test_kubectl_prints_what_the_page_shows_where_verification_only_warns(warning: Judged) -> None:
+def test_kubectl_prints_the_transcripts_of_the_page_in_mode_warn(warning: Judged) -> None:
     _check(warning, "trial-kernels", ON_TRIAL)
 
 

@@ -72,7 +72,7 @@ REFUSED = {
 }
 
 
-def test_every_manifest_is_taken(gkm_cluster: Cluster) -> None:
+def test_every_manifest_is_accepted(gkm_cluster: Cluster) -> None:
     # The namespace is there already; in a dry run nothing could be put into a new one.
     said = gkm_cluster.kubectl(
         "apply", "--server-side", "--dry-run=server", "--kustomize", str(ROOT / "deploy" / "base")
@@ -81,7 +81,7 @@ def test_every_manifest_is_taken(gkm_cluster: Cluster) -> None:
     assert "serverside-applied" in said
 
 
-def test_the_samples_are_taken(gkm_cluster: Cluster) -> None:
+def test_the_samples_are_accepted(gkm_cluster: Cluster) -> None:
     samples = ROOT / "deploy" / "samples"
     documents = [document for path in samples.glob("*.yaml") for document in yaml.safe_load_all(path.read_text())]
     for name in sorted({document["metadata"].get("namespace", "default") for document in documents} - {"default"}):
@@ -100,13 +100,13 @@ def test_an_account_may_do_exactly_what_it_needs(gkm_cluster: Cluster, account: 
 
 
 @pytest.mark.parametrize("account", sorted(ALLOWED))
-def test_an_account_may_not_do_what_would_hurt(gkm_cluster: Cluster, account: str) -> None:
+def test_an_account_has_no_dangerous_rights(gkm_cluster: Cluster, account: str) -> None:
     for verb, kind in sorted(REFUSED - ALLOWED[account]):
         assert _can(gkm_cluster, account, verb, kind) == "no", (verb, kind)
 
 
 @pytest.mark.parametrize("account", sorted(ALLOWED))
-def test_an_account_may_do_what_it_needs_in_our_namespace_and_no_more(gkm_cluster: Cluster, account: str) -> None:
+def test_an_account_has_exactly_its_rights_in_our_namespace(gkm_cluster: Cluster, account: str) -> None:
     allowed = ALLOWED_IN_OURS.get(account, set())
     for verb, kind in sorted(REFUSED_IN_OURS | allowed):
         can = _can(gkm_cluster, account, verb, kind, "--namespace=gkm-system")

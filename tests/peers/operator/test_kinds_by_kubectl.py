@@ -37,7 +37,7 @@ def columns(cluster: Cluster, kind: str, name: str) -> dict[str, str]:
     return {head[at:to].strip(): row[at:to].strip() for at, to in pairwise([*starts, None])}
 
 
-def test_when_a_plan_expires_is_shown_as_a_time(seen: Cluster) -> None:
+def test_the_expiry_of_a_plan_is_printed_as_a_time(seen: Cluster) -> None:
     expires = timestamp(datetime.now(UTC) + timedelta(hours=1))
     plan = {
         "hash": SHA,
@@ -78,7 +78,7 @@ def a_flavor(cluster: Cluster) -> str:
     return cluster.kubectl(*words, "--output=jsonpath={.data.flavors}").split(",")[0] or "h100"
 
 
-def test_what_a_person_leaves_out_is_filled_in(seen: Cluster) -> None:
+def test_omitted_fields_get_their_defaults(seen: Cluster) -> None:
     flavor = a_flavor(seen)
     for kind, name, spec in (
         ("GKMCache", "short", {"image": "registry.test/a:1"}),

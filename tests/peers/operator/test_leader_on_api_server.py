@@ -113,7 +113,7 @@ def replicas(gkm_cluster: Cluster, images: Shelf, tmp_path: Path) -> Iterator[Re
         yield Replicas(gkm_cluster, images, directory, stack)
 
 
-def test_a_leader_that_is_killed_is_followed_and_nothing_is_lost_or_told_twice(replicas: Replicas) -> None:
+def test_a_new_leader_follows_a_killed_one_without_lost_or_repeated_events(replicas: Replicas) -> None:
     first = replicas.start("first")
     replicas.cluster.until(lambda: replicas.holder() == "first", "the first to lead")
     second = replicas.start("second")
@@ -144,7 +144,7 @@ def test_a_leader_that_is_killed_is_followed_and_nothing_is_lost_or_told_twice(r
     assert len(replicas.events("after")) == 1
 
 
-def test_a_leader_that_ends_gives_the_lease_back(replicas: Replicas) -> None:
+def test_a_stopping_leader_releases_the_lease(replicas: Replicas) -> None:
     first = replicas.start("first")
     replicas.cluster.until(lambda: replicas.holder() == "first", "the first to lead")
     first.stop()
@@ -152,7 +152,7 @@ def test_a_leader_that_ends_gives_the_lease_back(replicas: Replicas) -> None:
     assert replicas.holder() == ""
 
 
-def test_who_has_lost_its_lease_ends(replicas: Replicas) -> None:
+def test_a_process_that_lost_its_lease_ends(replicas: Replicas) -> None:
     first = replicas.start("first")
     replicas.cluster.until(lambda: replicas.holder() == "first", "the first to lead")
     taken = {"spec": {"holderIdentity": "somebody", "leaseDurationSeconds": 3600}}

@@ -112,7 +112,7 @@ def a_run(place: Accounts) -> None:
     cluster.kubectl("delete", "node", GPU_NODE)
 
 
-def test_nothing_that_a_process_asked_was_refused(asked: list[Request]) -> None:
+def test_no_request_of_a_process_was_refused(asked: list[Request]) -> None:
     # By the authorizer or by a policy. Who bears a token that is not taken is nobody, and not in this log.
     assert asked
     assert [request for request in asked if request.code == FORBIDDEN] == []
@@ -123,12 +123,12 @@ def test_a_right_that_ships_is_used(asked: list[Request], right: Right) -> None:
     assert any(right.covers(request) for request in authorized(asked))
 
 
-def test_nothing_was_asked_that_no_right_of_ours_allows(asked: list[Request]) -> None:
+def test_every_request_is_covered_by_our_rights(asked: list[Request]) -> None:
     """What everybody may do (to look at /version, at the API's discovery) would be found here too."""
     assert [one for one in asked if not any(right.covers(one) for right in RIGHTS)] == []
 
 
-def test_no_right_is_given_twice() -> None:
+def test_no_right_is_granted_twice() -> None:
     twice = [
         (wide, right)
         for wide, right in product(RIGHTS, RIGHTS)
@@ -141,7 +141,7 @@ def test_no_right_is_given_twice() -> None:
     assert len(RIGHTS) == len(set(RIGHTS))
 
 
-def test_the_csi_driver_has_no_right_and_no_token_to_ask_with() -> None:
+def test_the_csi_driver_has_no_right_and_no_token() -> None:
     assert [right for right in RIGHTS if right.account == "gkm-csi"] == []
     shipped = {(one["kind"], one["metadata"]["name"]): one for one in manifests()}
     assert shipped["ServiceAccount", "gkm-csi"]["automountServiceAccountToken"] is False

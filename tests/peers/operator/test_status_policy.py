@@ -95,7 +95,7 @@ def written(cluster: Cluster, value: Json) -> object:
 
 @pytest.mark.parametrize("more", [(), ("--dry-run=server",)], ids=["written", "dry-run"])
 @pytest.mark.parametrize("who", ALL_MIGHTY)
-def test_whoever_has_every_right_still_writes_no_status(
+def test_an_account_with_all_rights_still_writes_no_status(
     place: Cluster, claimed: Json, who: str, more: tuple[str, ...]
 ) -> None:
     kubeconfig = ALL_MIGHTY[who](place)

@@ -47,7 +47,7 @@ def test_a_configuration_is_checked_without_a_cluster(tmp_path: Path) -> None:
     )
 
 
-def test_the_configuration_that_ships_is_good(tmp_path: Path) -> None:
+def test_the_shipped_configuration_is_valid(tmp_path: Path) -> None:
     (shipped,) = (manifest for manifest in manifests() if manifest["kind"] == "ConfigMap")
     path = tmp_path / "config.yaml"
     path.write_text(shipped["data"]["config.yaml"], encoding="utf-8")
@@ -76,13 +76,13 @@ def test_the_arguments_that_ship_are_understood() -> None:
         (("admission", "--self-signed=d", "--listen=nowhere"), "is not host:port"),
     ],
 )
-def test_a_wrong_command_line_is_told_in_a_line(arguments: tuple[str, ...], said: str) -> None:
+def test_a_wrong_command_line_is_reported_in_one_line(arguments: tuple[str, ...], said: str) -> None:
     code, output = run(*arguments)
     assert code == 2
     assert said in output.splitlines()[-1]
 
 
-def test_what_cannot_work_ends_with_one_line(tmp_path: Path) -> None:
+def test_a_fatal_error_ends_with_one_line(tmp_path: Path) -> None:
     code, said = run("controllers", f"--kubeconfig={tmp_path / 'none'}")
     (line,) = said.splitlines()
     assert code == 1
@@ -92,7 +92,7 @@ def test_what_cannot_work_ends_with_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.peers
-def test_controllers_say_which_kinds_are_missing(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_controllers_report_the_missing_kinds(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     # An API server path that serves no kinds of ours: any 404 will do, and every cluster has one.
     kubeconfig = json.loads(Path(str(request.getfixturevalue("cluster").kubeconfig)).read_text(encoding="utf-8"))
     kubeconfig["clusters"][0]["cluster"]["server"] += "/apis/apps/v1/none"
@@ -112,12 +112,12 @@ def test_a_flag_wins_over_its_twin(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "host", "host:", "host:x", "host:70000"])
-def test_what_is_no_address_is_refused(text: str) -> None:
+def test_an_invalid_address_is_refused(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError):
         addresses.parse(text)
 
 
-def test_a_configuration_that_cannot_be_read_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_configuration_reports_its_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigInvalid, match="No such file"):
         config.load(tmp_path / "none")
     monkeypatch.setattr(config, "MAX_BYTES", 3)
@@ -126,7 +126,7 @@ def test_a_configuration_that_cannot_be_read_says_why(tmp_path: Path, monkeypatc
     assert config.load(None).verification.mode == "enforce"
 
 
-def test_a_log_line_is_json_with_the_fields_that_were_given() -> None:
+def test_a_log_line_is_json_with_its_fields() -> None:
     record = logging.makeLogRecord(
         {"msg": "looked at %s", "args": ("x",), "levelname": "INFO", "cache": "a/b", "path": Path("/p"), "n": 1}
     )

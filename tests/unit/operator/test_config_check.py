@@ -82,7 +82,7 @@ def test_a_mistake_inside_a_configmap_is_found_and_a_configmap_without_ours_is_n
         ("{keys: [/k], namespaces: [ML]}", ".namespaces[0]", "'ML'"),
     ],
 )
-def test_a_mistake_in_a_policy_is_named_with_file_path_and_what_may_be_meant(
+def test_an_error_in_a_policy_is_reported_with_file_path_and_a_suggestion(
     tmp_path: Path, text: str, where: str, words: str
 ) -> None:
     (said,) = problems(tmp_path, f"verification: {{policies: [{text}]}}")
@@ -90,7 +90,7 @@ def test_a_mistake_in_a_policy_is_named_with_file_path_and_what_may_be_meant(
     assert words in said
 
 
-def test_mistakes_about_registries_are_all_told(tmp_path: Path) -> None:
+def test_all_errors_about_registries_are_reported(tmp_path: Path) -> None:
     text = (
         "registries: {allow: ['https://r.example', '*.corp.example'], hosts: {'https://a': {}, b.example: {caFile: x}}}"
     )
@@ -98,7 +98,7 @@ def test_mistakes_about_registries_are_all_told(tmp_path: Path) -> None:
     assert [where in line for where, line in zip(("allow[0]", "https://a", "caFile"), told, strict=True)] == [True] * 3
 
 
-def test_globs_and_keys_that_can_be_are_good(tmp_path: Path) -> None:
+def test_possible_globs_and_keys_are_accepted(tmp_path: Path) -> None:
     key = tmp_path / "cosign.pub"
     key.write_bytes(SigningKey().public_pem)
     images = "['*', r.example, 'r.example/team/*', '*.example:5000/x', '[fd00::1]:5000/*', docker.io/*, 'localhost/?x']"

@@ -38,7 +38,7 @@ def whole_api() -> FakeApi:
     return api
 
 
-def test_what_is_installed_is_found_installed() -> None:
+def test_a_complete_installation_passes() -> None:
     assert installed.wait(whole_api(), LEASE, Event())
 
 
@@ -58,7 +58,7 @@ def test_kinds_that_are_missing_are_named(verb: str) -> None:
 @pytest.mark.parametrize(
     "plural", ["customresourcedefinitions", "clustergkmcaches", "leases", "nodes", "pods", "daemonsets"]
 )
-def test_a_right_that_is_missing_is_told_in_the_words_of_the_api_server(plural: str) -> None:
+def test_a_missing_right_is_reported_with_the_api_servers_message(plural: str) -> None:
     api = whole_api()
     words = f'{plural} is forbidden: User "somebody" cannot do that'
     api.fault = lambda _, asked: ApiError(403, "Forbidden", words) if asked == plural else None
@@ -67,14 +67,14 @@ def test_a_right_that_is_missing_is_told_in_the_words_of_the_api_server(plural: 
 
 
 @pytest.mark.parametrize("status", [0, 401, 429, 500])
-def test_what_passes_by_itself_is_waited_for(status: int, caplog: pytest.LogCaptureFixture) -> None:
+def test_passing_errors_are_waited_out(status: int, caplog: pytest.LogCaptureFixture) -> None:
     api, failures = whole_api(), count()
     api.fault = lambda verb, _: ApiError(status, "", "away") if verb == "list" and next(failures) < 3 else None
     assert installed.wait(api, LEASE, Event(), Backoff(0.001, 0.001))
     assert [record.message for record in caplog.records] == ["API server not available"] * 3
 
 
-def test_who_is_told_to_end_waits_for_nobody() -> None:
+def test_a_stop_ends_the_wait_at_once() -> None:
     api, stop = whole_api(), Event()
 
     def away(_verb: str, _plural: str) -> ApiError:
@@ -122,7 +122,7 @@ def account(name: str) -> Json:
 
 
 @pytest.mark.peers
-def test_the_controllers_end_with_a_line_that_says_what_to_install(bare: Bare) -> None:
+def test_the_controllers_end_with_a_line_that_names_the_missing_kinds(bare: Bare) -> None:
     """One story in its order, on one control plane: what a person who installs GKM piece by piece is told."""
     admin = bare.cluster.kubeconfig
     told = bare.ended(admin)
@@ -150,9 +150,7 @@ def test_the_controllers_end_with_a_line_that_says_what_to_install(bare: Bare) -
 
 
 @pytest.mark.peers
-def test_an_api_server_that_is_away_at_the_start_is_waited_for_by_a_process_that_lives(
-    gkm_cluster: Cluster, tmp_path: Path
-) -> None:
+def test_a_live_process_waits_for_an_api_server_that_is_away_at_the_start(gkm_cluster: Cluster, tmp_path: Path) -> None:
     token: dict[str, object] = {"token": gkm_cluster.token("gkm-controllers", "gkm-system")}
     health = f"127.0.0.1:{ports.free()}"
     with Gate.before(gkm_cluster.control_plane.port) as gate:

@@ -55,7 +55,7 @@ def test_an_event(note: str) -> None:
     assert made["note"].isprintable()
 
 
-def test_an_answer_of_admission() -> None:
+def test_a_response_of_admission() -> None:
     refused = json.loads(encode("u", ReviewResponse(allowed=False, message=COMMANDS)))["response"]
     assert refused["status"]["message"] == SHOWN
     warned = json.loads(encode("u", ReviewResponse(allowed=True, warnings=(COMMANDS,))))["response"]

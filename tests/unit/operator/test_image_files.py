@@ -19,7 +19,7 @@ def instructions(process: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("process", PROCESSES)
-def test_what_is_copied_is_there_and_not_ignored(process: str) -> None:
+def test_copied_files_exist_and_are_not_ignored(process: str) -> None:
     ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
     sources = [
         source

@@ -33,7 +33,7 @@ def test_there_are_pods_to_copy() -> None:
 
 
 @pytest.mark.parametrize("pod", pods(), ids=lambda pod: pod["metadata"]["name"])
-def test_a_pod_to_copy_asks_for_a_gpu(pod: Json) -> None:
+def test_a_sample_pod_requests_a_gpu(pod: Json) -> None:
     asked = [container.get("resources", {}).get("limits", {}).get(GPU) for container in pod["spec"]["containers"]]
     assert asked == [1]
 
@@ -61,7 +61,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.mark.peers
 @pytest.mark.parametrize("pod", pods(), ids=lambda pod: pod["metadata"]["name"])
-def test_on_a_mixed_cluster_a_pod_to_copy_goes_where_the_gpus_are(mixed: Cluster, pod: Json) -> None:
+def test_a_sample_pod_runs_on_gpu_nodes_of_a_mixed_cluster(mixed: Cluster, pod: Json) -> None:
     name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
     if not mixed.exists("namespace", namespace):
         mixed.kubectl("create", "namespace", namespace)

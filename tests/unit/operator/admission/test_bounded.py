@@ -41,7 +41,7 @@ class Body:
     """What a frame held when its work failed."""
 
 
-def test_nothing_of_work_that_failed_is_left_even_before_the_garbage_collector_comes() -> None:
+def test_failed_work_leaves_no_memory_even_before_garbage_collection() -> None:
     held: list[weakref.ref[Body]] = []
 
     def fail() -> int:
@@ -68,7 +68,7 @@ def asked(bounded: SingleFlight[int], what: object, owners: tuple[str, ...], wor
     return ""
 
 
-def test_what_is_slow_is_not_waited_for(slow: Slow) -> None:
+def test_a_caller_gives_up_on_slow_work(slow: Slow) -> None:
     assert asked(SingleFlight(4, SHORT, 4), "x", A, slow) == "its registry did not answer within 0.01 s"
 
 
@@ -77,7 +77,7 @@ def too_late() -> int:
 
 
 @pytest.mark.parametrize("work", [lambda: 1 // 0, lambda: int("x"), too_late])
-def test_what_bounded_work_raises_is_raised_where_it_is_waited_for(work: Callable[[], int]) -> None:
+def test_an_error_of_bounded_work_reaches_its_caller(work: Callable[[], int]) -> None:
     bounded: SingleFlight[int] = SingleFlight(1, PATIENT, 1)
     for _ in range(3):
         with pytest.raises((ZeroDivisionError, ValueError, TimeoutError)):
@@ -85,7 +85,7 @@ def test_what_bounded_work_raises_is_raised_where_it_is_waited_for(work: Callabl
     assert bounded.run("x", A, lambda: 7) == 7
 
 
-def test_slow_work_takes_no_more_than_its_threads(slow: Slow) -> None:
+def test_slow_work_uses_no_more_than_its_threads(slow: Slow) -> None:
     bounded: SingleFlight[int] = SingleFlight(3, SHORT, 100)
     said = [asked(bounded, number, (f"registry r{number}",), slow) for number in range(5)]
     assert ["too many registries are slow" in why for why in said] == [False] * 3 + [True] * 2
@@ -93,7 +93,7 @@ def test_slow_work_takes_no_more_than_its_threads(slow: Slow) -> None:
 
 
 @pytest.mark.parametrize("shared", ["registry a.test", "namespace a"])
-def test_one_owner_takes_a_fourth_of_the_threads_and_others_find_theirs(slow: Slow, shared: str) -> None:
+def test_one_owner_uses_a_fourth_of_the_threads_and_others_find_free_ones(slow: Slow, shared: str) -> None:
     bounded: SingleFlight[int] = SingleFlight(4 * PARTS, SHORT, 100)
     said = [asked(bounded, number, (shared, f"other {number}"), slow) for number in range(6)]
     assert [f"too many images of {shared} are being checked" in why for why in said] == [False] * 4 + [True] * 2
@@ -102,7 +102,7 @@ def test_one_owner_takes_a_fourth_of_the_threads_and_others_find_theirs(slow: Sl
     until(lambda: slow.begun == 5, "so many are at work")
 
 
-def test_who_finds_its_owners_threads_taken_gets_one_that_ends_in_time() -> None:
+def test_a_caller_whose_owner_uses_its_share_gets_a_thread_that_ends_in_time() -> None:
     bounded: SingleFlight[None] = SingleFlight(PARTS, PATIENT, 100)
     first, second = Slow(), Event()
     one = Thread(target=bounded.run, args=("1", A, lambda: first() and None))
@@ -118,7 +118,7 @@ def test_who_finds_its_owners_threads_taken_gets_one_that_ends_in_time() -> None
     assert second.is_set()
 
 
-def test_what_is_under_way_is_done_once_and_all_who_wait_get_its_outcome(slow: Slow) -> None:
+def test_callers_with_one_key_share_one_execution_and_its_result(slow: Slow) -> None:
     bounded: SingleFlight[int] = SingleFlight(PARTS, PATIENT, 100)
     answers: list[int] = []
     callers = [Thread(target=lambda: answers.append(bounded.run("x", A, slow))) for _ in range(20)]
@@ -131,7 +131,7 @@ def test_what_is_under_way_is_done_once_and_all_who_wait_get_its_outcome(slow: S
     assert (answers, slow.begun) == ([1] * 20, 1)
 
 
-def test_a_failure_is_shared_too_and_nobody_tries_again_in_a_crowd() -> None:
+def test_a_failure_is_shared_by_all_callers_without_retries() -> None:
     bounded: SingleFlight[int] = SingleFlight(PARTS, PATIENT, 100)
     go, begun, failures = Event(), [0], [0]
 
@@ -157,14 +157,14 @@ def test_a_failure_is_shared_too_and_nobody_tries_again_in_a_crowd() -> None:
     assert bounded.run("x", A, lambda: 3) == 3
 
 
-def test_who_gives_up_leaves_the_work_to_those_who_come_later(slow: Slow) -> None:
+def test_work_goes_on_for_later_callers_after_one_gives_up(slow: Slow) -> None:
     bounded: SingleFlight[int] = SingleFlight(PARTS, SHORT, 100)
     for _ in range(5):
         assert "did not answer" in asked(bounded, "x", A, slow)
     until(lambda: slow.begun == 1, "so many are at work")
 
 
-def test_of_those_who_wait_one_owner_has_no_more_than_there_is_room_left_for_others(slow: Slow) -> None:
+def test_one_owner_has_no_more_waiting_callers_than_places_remain_free(slow: Slow) -> None:
     bounded: SingleFlight[int] = SingleFlight(100, PATIENT, 4)
     callers = [Thread(target=asked, args=(bounded, "x", A, slow)) for _ in range(2)]
     for caller in callers:
@@ -188,7 +188,7 @@ def test_a_thread_is_free_again_when_its_late_work_ends(slow: Slow) -> None:
     assert not bounded._callers._taken
 
 
-def test_a_process_that_may_have_no_more_threads_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_at_its_thread_limit_reports_it(monkeypatch: pytest.MonkeyPatch) -> None:
     class Refused(Thread):
         def start(self) -> None:
             raise RuntimeError("can't start new thread")

@@ -64,9 +64,7 @@ def test_ours_are_first_and_then_there_is_nothing_to_write(before: bytes, ours: 
 
 @settings(deadline=None)
 @given(BUNDLES, OURS)
-def test_what_is_written_is_bounded_and_holds_nothing_twice_and_nothing_that_expired(
-    before: bytes, ours: list[bytes]
-) -> None:
+def test_a_written_bundle_is_bounded_without_duplicates_and_expired_cas(before: bytes, ours: list[bytes]) -> None:
     written = merged_bundle(before, ours, NOW)
     if written is not None:
         found = read(written)
@@ -83,13 +81,13 @@ def test_of_too_many_the_last_leave() -> None:
 
 @settings(deadline=None)
 @given(st.lists(LIVING, max_size=MAX_CAS - 2, unique=True), OURS)
-def test_while_there_is_room_nobody_leaves(others: list[bytes], ours: list[bytes]) -> None:
+def test_no_ca_leaves_a_bundle_with_free_places(others: list[bytes], ours: list[bytes]) -> None:
     assert set(read(after(b"".join(others), ours))) == set(read(b"".join([*others, *ours])))
 
 
 @settings(deadline=None)
 @given(st.lists(st.integers(0, SAFE_CAS - 1), max_size=20))
-def test_who_lives_is_trusted_however_many_come_and_go(arrivals: list[int]) -> None:
+def test_a_running_replica_stays_trusted_through_any_number_of_restarts(arrivals: list[int]) -> None:
     """Between two looks of a replica, fewer pods than SAFE start and never look again."""
     mine, newest = authority(MANY), 0
     bundle = mine
@@ -101,7 +99,7 @@ def test_who_lives_is_trusted_however_many_come_and_go(arrivals: list[int]) -> N
         bundle = after(bundle, [mine])
 
 
-def test_eight_replicas_that_all_renew_at_once_come_to_rest() -> None:
+def test_eight_replicas_that_renew_at_once_stop_writing() -> None:
     replicas = [[authority(2 * number), authority(2 * number + 1)] for number in range(8)]
     bundle = b""
     for ours in replicas:
@@ -109,13 +107,13 @@ def test_eight_replicas_that_all_renew_at_once_come_to_rest() -> None:
     assert [merged_bundle(bundle, ours, NOW) for ours in replicas] == [None] * 8
 
 
-def test_an_expired_one_is_left_alone_until_there_is_another_reason_to_write() -> None:
+def test_an_expired_ca_alone_causes_no_write() -> None:
     mine, expired = authority(1), authority(1, expired=True)
     assert merged_bundle(mine + expired, [mine], NOW) is None
     assert merged_bundle(mine + expired, [authority(2)], NOW) == authority(2) + mine
 
 
-def test_a_clock_that_is_early_throws_nobody_out() -> None:
+def test_an_early_clock_removes_no_valid_ca() -> None:
     ends = NOW + timedelta(days=90)
     assert merged_bundle(authority(1), [authority(2)], ends + CLOCKS_DIFFER / 2) == authority(2) + authority(1)
     assert merged_bundle(authority(1), [authority(2)], ends + CLOCKS_DIFFER) == authority(2)

@@ -34,7 +34,7 @@ def test_a_certificate_names_the_service_and_its_key_is_guarded(tmp_path: Path) 
     assert b"PRIVATE" not in issued.authority.read_bytes()
 
 
-def test_a_certificate_and_its_ca_are_good_for_90_days_and_for_clocks_that_are_late() -> None:
+def test_a_certificate_and_its_ca_are_valid_for_90_days_and_for_late_clocks() -> None:
     pair = make(["x"], NOW)
     for pem in (pair.certificate, pair.authority):
         certificate = x509.load_pem_x509_certificate(pem)
@@ -42,13 +42,13 @@ def test_a_certificate_and_its_ca_are_good_for_90_days_and_for_clocks_that_are_l
         assert certificate.not_valid_after_utc == pair.ends == NOW + timedelta(days=90)
 
 
-def test_a_key_is_not_shown_where_a_pair_is_printed() -> None:
+def test_the_repr_of_a_pair_hides_its_key() -> None:
     pair = make(["x"], NOW)
     assert b"PRIVATE KEY" in pair.key
     assert "PRIVATE" not in repr(pair)
 
 
-def test_of_several_cas_of_one_name_a_client_finds_the_right_one(tmp_path: Path) -> None:
+def test_a_client_finds_the_right_one_of_several_cas_with_one_name(tmp_path: Path) -> None:
     issued = [issue(tmp_path / str(number), ["x"]) for number in range(3)]
     context = ssl.create_default_context(cadata=b"".join(one.ca_bundle for one in issued).decode())
     certificate = x509.load_pem_x509_certificate(issued[-1].certificate.read_bytes())
@@ -82,7 +82,7 @@ def test_cut_after_each_step_the_certificate_is_the_old_one(
     ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(issued.certificate, issued.key)
 
 
-def test_what_a_crash_left_is_no_hindrance(tmp_path: Path) -> None:
+def test_leftovers_of_a_crash_do_not_prevent_a_write(tmp_path: Path) -> None:
     (tmp_path / "tls.key.new").write_bytes(b"half a key")
     (tmp_path / "tls.key.new").chmod(0o644)
     (tmp_path / "tls.key").write_bytes(b"")
@@ -102,14 +102,14 @@ def test_two_thirds_of_its_life_a_pair_is_not_due() -> None:
 
 @settings(deadline=None)
 @given(MOMENTS, MOMENTS)
-def test_what_is_not_due_is_good_and_what_was_just_made_is_not_due(made: datetime, now: datetime) -> None:
+def test_a_pair_that_is_not_due_is_valid_and_a_new_pair_is_not_due(made: datetime, now: datetime) -> None:
     assert is_due(a_pair(made), SHIPPED, now) or a_pair(made).is_valid(now)
     assert not is_due(a_pair(now), SHIPPED, now)
 
 
 @settings(deadline=None)
 @given(made=MOMENTS, now=MOMENTS, waited=WAITED, found=st.booleans())
-def test_a_good_pair_serves_until_the_next_is_settled_and_a_bad_one_not_at_all(
+def test_a_valid_pair_serves_until_the_next_is_settled_and_an_invalid_one_is_replaced(
     *, made: datetime, now: datetime, waited: float, found: bool
 ) -> None:
     serving = a_pair(made)

@@ -86,7 +86,7 @@ def test_files_that_kubelet_changes_are_served_without_a_restart(site: Site) -> 
     assert site.page("metrics") == 200
 
 
-def test_files_that_do_not_fit_or_are_no_certificate_leave_the_old_pair_in_place(site: Site) -> None:
+def test_mismatched_or_invalid_files_leave_the_old_pair_serving(site: Site) -> None:
     good, other = AUTHORITY.server(["127.0.0.1"]), AUTHORITY.server(["127.0.0.1"])
     site.secret.put(good)
     assert site.serves(good)
@@ -98,13 +98,13 @@ def test_files_that_do_not_fit_or_are_no_certificate_leave_the_old_pair_in_place
     assert site.serves(other)
 
 
-def test_a_process_that_ends_leaves_its_ports_and_says_nothing(site: Site) -> None:
+def test_an_ending_process_releases_its_ports_and_logs_nothing(site: Site) -> None:
     site.process.stop()
     assert site.process.popen.returncode == 0
     assert site.page("healthz") == 0
 
 
-def test_files_that_cannot_be_used_end_the_process_with_one_line(tmp_path: Path) -> None:
+def test_unusable_files_end_the_process_with_one_line(tmp_path: Path) -> None:
     pairs = [AUTHORITY.server(["x"]).write(tmp_path / str(number), "tls") for number in range(2)]
     for certificate, key in ((tmp_path / "none", tmp_path / "none"), (pairs[0][0], pairs[1][1])):
         arguments = (f"--tls-cert={certificate}", f"--tls-key={key}", "--health=127.0.0.1:0")
@@ -191,7 +191,7 @@ def test_with_cert_manager_nothing_else_changes_and_the_webhook_has_no_rights(
 
 
 @pytest.mark.peers
-def test_with_cert_manager_the_arguments_are_understood_and_the_api_server_takes_the_rest(
+def test_the_cert_manager_component_has_valid_arguments_and_manifests(
     gkm_cluster: Cluster, rendered: list[Object], tmp_path: Path
 ) -> None:
     (container,) = _one(rendered, "Deployment", "gkm-admission")["spec"]["template"]["spec"]["containers"]

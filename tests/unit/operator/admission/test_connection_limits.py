@@ -27,14 +27,14 @@ def seat(
     return guest, slot
 
 
-def test_the_one_that_is_unfinished_for_longest_gives_way() -> None:
+def test_the_longest_unfinished_session_is_evicted() -> None:
     places = ConnectionLimiter(2, 100)
     (later, _), (earlier, _) = seat(places, 2.0), seat(places, 1.0)
     seat(places, 3.0)
     assert (earlier.gone, later.gone, len(places)) == (True, False, 2)
 
 
-def test_idle_ones_give_way_first_and_of_them_the_one_that_was_idle_for_longest() -> None:
+def test_idle_sessions_are_evicted_first_by_idle_time() -> None:
     places = ConnectionLimiter(3, 100)
     under_way, _ = seat(places, 1.0)
     newer, _ = seat(places, 3.0, SessionStage.IDLE)
@@ -43,7 +43,7 @@ def test_idle_ones_give_way_first_and_of_them_the_one_that_was_idle_for_longest(
     assert (under_way.gone, newer.gone, older.gone) == (False, False, True)
 
 
-def test_one_whose_request_has_just_come_is_not_idle() -> None:
+def test_a_session_with_an_unread_request_is_not_idle() -> None:
     places = ConnectionLimiter(2, 100)
     speaking, _ = seat(places, 1.0, SessionStage.IDLE, spoken=True)
     under_way, _ = seat(places, 2.0)
@@ -52,7 +52,7 @@ def test_one_whose_request_has_just_come_is_not_idle() -> None:
     assert (speaking.gone, under_way.gone) == (False, True)
 
 
-def test_when_all_are_judged_there_is_no_place() -> None:
+def test_no_slot_is_free_when_all_requests_are_in_review() -> None:
     places = ConnectionLimiter(1, 100)
     judged, slot = seat(places, 1.0, SessionStage.IN_REVIEW)
     assert places.acquire(Guest(), 2.0) is None
@@ -61,7 +61,7 @@ def test_when_all_are_judged_there_is_no_place() -> None:
     assert not judged.gone
 
 
-def test_the_one_that_holds_the_most_gives_way_unless_it_is_who_asks() -> None:
+def test_the_largest_session_is_evicted_unless_it_asks_for_bytes_itself() -> None:
     places = ConnectionLimiter(5, 100)
     large, held = seat(places, 1.0)
     small, other = seat(places, 2.0)
@@ -76,7 +76,7 @@ def test_the_one_that_holds_the_most_gives_way_unless_it_is_who_asks() -> None:
     assert places.size == 0
 
 
-def test_what_is_judged_counts_and_stays() -> None:
+def test_a_request_in_review_counts_and_is_not_evicted() -> None:
     places = ConnectionLimiter(5, 100)
     judged, held = seat(places, 1.0)
     assert places.reserve_bytes(held, 90)

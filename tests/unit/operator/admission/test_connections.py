@@ -72,7 +72,7 @@ def pair(directory: Path) -> Iterator[tuple[Connection, Client, socket.socket]]:
         yield Connection(ours, ServerCertificate(issued.certificate, issued.key).context()), Client(theirs), theirs
 
 
-def test_what_is_no_data_is_read_in_turns_with_the_others(tmp_path: Path) -> None:
+def test_tls_records_without_data_do_not_block_other_sessions(tmp_path: Path) -> None:
     async def turns() -> tuple[int, int]:
         with pair(tmp_path) as (connection, client, peer):
             await asyncio.gather(connection.handshake(), asyncio.to_thread(client.connect))

@@ -48,14 +48,14 @@ def test_a_review_is_read() -> None:
         json.dumps(review(object=an_object(IMAGE, deletionTimestamp=7))).encode(),
     ],
 )
-def test_what_is_no_review_of_ours_is_refused_as_such(body: bytes) -> None:
+def test_a_body_that_is_not_a_review_of_our_kinds_is_refused(body: bytes) -> None:
     with pytest.raises(ReviewInvalid) as caught:
         parse(body)
     assert len(str(caught.value)) < 400
 
 
 @pytest.mark.parametrize("field", ["operation", "name", "namespace", "subResource", "version", "deletionTimestamp"])
-def test_no_word_is_longer_than_a_name_may_be(field: str) -> None:
+def test_no_field_is_longer_than_a_kubernetes_name(field: str) -> None:
     def saying(text: str) -> bytes:
         changes: dict[str, Any] = {field: text}
         if field == "version":
@@ -83,7 +83,7 @@ def test_no_field_of_another_kind_does_worse_either(field: str, value: object) -
         assert str(error)
 
 
-def test_an_answer_carries_uid_message_and_warnings() -> None:
+def test_a_response_carries_uid_message_and_warnings() -> None:
     assert msgspec.json.decode(encode("u", ReviewResponse(allowed=True)))["response"] == {"uid": "u", "allowed": True}
     refused = msgspec.json.decode(encode("u", ReviewResponse(allowed=False, message="no")))
     assert refused["response"]["status"] == {"code": 403, "reason": "Forbidden", "message": "no"}
@@ -91,7 +91,7 @@ def test_an_answer_carries_uid_message_and_warnings() -> None:
     assert warned["response"]["warnings"] == ["a b c", "d"]
 
 
-def test_a_long_warning_goes_on_in_lines_that_the_api_server_does_not_cut_and_ends() -> None:
+def test_a_long_warning_is_wrapped_below_the_api_servers_limit_and_ends() -> None:
     said = "the-image is not verified yet " * 20
     lines = msgspec.json.decode(encode("u", ReviewResponse(allowed=True, warnings=(said,))))["response"]["warnings"]
     assert (len(lines), " ".join(lines)) == (3, said.strip())
@@ -113,12 +113,12 @@ def test_a_long_warning_goes_on_in_lines_that_the_api_server_does_not_cut_and_en
         {"operation": "UPDATE", "oldObject": an_object(IMAGE)},
     ],
 )
-def test_some_requests_pass_before_anything_is_looked_at(changes: dict[str, Any]) -> None:
+def test_some_requests_pass_without_an_image_check(changes: dict[str, Any]) -> None:
     assert decision.decide_without_image(request(**changes)) == ReviewResponse(allowed=True)
 
 
 @pytest.mark.parametrize("changes", [{}, {"operation": "UPDATE", "oldObject": an_object("other")}])
-def test_a_new_image_is_looked_at(changes: dict[str, Any]) -> None:
+def test_a_new_image_is_checked(changes: dict[str, Any]) -> None:
     assert decision.decide_without_image(request(**changes)) is None
 
 
@@ -172,7 +172,7 @@ def judged(images: FakeImages, mode: str = "enforce", **changes: Any) -> ReviewR
     return ImageValidator(images, mode, seconds=10).review(request(**changes))
 
 
-def test_the_digest_that_the_tag_names_is_what_is_verified_in_the_namespace_of_the_object() -> None:
+def test_the_digest_of_the_tag_is_verified_in_the_namespace_of_the_object() -> None:
     images = FakeImages({IMAGE: DIGEST}, {DIGEST: GOOD})
     assert judged(images) == ReviewResponse(allowed=True)
     assert images.asked == [("resolve", IMAGE), ("verify", IMAGE, DIGEST, "a")]
@@ -181,13 +181,13 @@ def test_the_digest_that_the_tag_names_is_what_is_verified_in_the_namespace_of_t
     assert images.asked[-1] == ("verify", IMAGE, DIGEST, "None")
 
 
-def test_what_the_registry_raises_is_decided_too() -> None:
+def test_an_error_of_the_registry_leads_to_a_decision() -> None:
     assert not judged(FakeImages()).allowed
     assert judged(FakeImages({IMAGE: AWAY})).allowed
     assert judged(FakeImages({IMAGE: DIGEST}, {DIGEST: AWAY})).allowed
 
 
-def test_a_request_that_needs_no_look_asks_nobody() -> None:
+def test_a_request_without_an_image_check_contacts_no_registry() -> None:
     images = FakeImages()
     assert judged(images, operation="DELETE", object=None).allowed
     assert images.asked == []
@@ -200,7 +200,7 @@ def asking(*secrets: str) -> dict[str, Any]:
     return made
 
 
-def test_what_only_others_may_see_is_not_taken_for_missing() -> None:
+def test_a_private_image_is_not_treated_as_missing() -> None:
     missing = FakeImages()
     answer = judged(missing, object=asking("pull"))
     assert answer.allowed
@@ -220,7 +220,7 @@ def test_credentials_may_also_be_those_of_the_configuration(host: str) -> None:
     assert not opened.review(request(object=an_object("other.test/team/cache:1"))).allowed
 
 
-def test_what_is_hidden_shows_no_signatures_either() -> None:
+def test_a_hidden_image_without_visible_signatures_is_admitted_with_a_warning() -> None:
     hidden = FakeImages({IMAGE: DIGEST}, sizes={DIGEST: GKMError(Reason.NOT_FOUND, "it is not there")})
     seen = FakeImages({IMAGE: DIGEST}, sizes={DIGEST: GKMError(Reason.METADATA_INVALID, "no cache image")})
     assert judged(hidden, object=asking("pull")).allowed
@@ -245,7 +245,7 @@ def test_where_nothing_must_be_verified_nothing_is_promised_of_it(mode: str) -> 
         (ReviewResponse(allowed=False, message="no"), False, "refused"),
     ],
 )
-def test_every_answer_has_one_word_for_the_metrics(response: ReviewResponse, late: bool, word: str) -> None:  # noqa: FBT001
+def test_every_response_has_one_result_label(response: ReviewResponse, late: bool, word: str) -> None:  # noqa: FBT001
     assert decision.result(response, late=late) == word
 
 

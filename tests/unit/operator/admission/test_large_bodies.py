@@ -54,9 +54,7 @@ def alive(*types: type) -> int:
     return sum(isinstance(each, types) for each in gc.get_objects())
 
 
-def test_more_large_bodies_than_may_be_held_are_told_to_come_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_body_beyond_the_limit_gets_retry_after(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(large_bodies, "WAIT_SECONDS", 0.3)
     monkeypatch.setattr(large_bodies, "LARGE_SECONDS", 60.0)
     with one_at_a_time(tmp_path, monkeypatch) as site, begun(site) as first:
@@ -68,7 +66,7 @@ def test_more_large_bodies_than_may_be_held_are_told_to_come_again(
         assert answers(site, post(LARGE, "Connection: close")).startswith(b"HTTP/1.1 200 ")
 
 
-def test_a_large_body_waits_until_another_was_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_body_waits_until_another_is_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(large_bodies, "LARGE_SECONDS", 60.0)
     with one_at_a_time(tmp_path, monkeypatch) as site, begun(site) as first, site.secret() as second:
         second.sendall(post(LARGE))
@@ -78,9 +76,7 @@ def test_a_large_body_waits_until_another_was_judged(tmp_path: Path, monkeypatch
         until(lambda: not len(site.server._large), "nothing large is held")
 
 
-def test_a_large_body_that_takes_long_gives_way_to_one_that_waits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_slow_large_body_is_evicted_for_a_waiting_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(large_bodies, "LARGE_SECONDS", 0.1)
     monkeypatch.setattr(large_bodies, "WAIT_SECONDS", float(SECONDS))
     with one_at_a_time(tmp_path, monkeypatch) as site, begun(site) as slow:
@@ -88,16 +84,14 @@ def test_a_large_body_that_takes_long_gives_way_to_one_that_waits(
         assert is_cut_off(slow)
 
 
-def test_a_large_body_that_takes_long_is_read_while_nobody_waits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_slow_large_body_is_read_while_no_other_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(large_bodies, "LARGE_SECONDS", 0.0)
     with one_at_a_time(tmp_path, monkeypatch) as site, begun(site) as slow:
         assert is_judged(site)
         assert ended(slow).startswith(b"HTTP/1.1 200 ")
 
 
-def test_whoever_waited_and_has_gone_takes_no_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disconnected_client_takes_no_large_body_slot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(large_bodies, "LARGE_SECONDS", 60.0)
     monkeypatch.setattr(large_bodies, "WAIT_SECONDS", 0.2)
     with one_at_a_time(tmp_path, monkeypatch) as site, begun(site) as first:
@@ -111,7 +105,7 @@ def test_whoever_waited_and_has_gone_takes_no_turn(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.usefixtures("without_garbage_collector")
-def test_nothing_is_left_of_who_gave_way_even_before_the_garbage_collector_comes(
+def test_an_evicted_session_leaves_no_memory_even_before_garbage_collection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(serving_module, "MAX_HELD_BYTES", 3 * LARGE_BYTES)
@@ -136,9 +130,7 @@ def test_nothing_is_left_of_who_gave_way_even_before_the_garbage_collector_comes
     ],
     ids=["good", "bad", "too long"],
 )
-def test_nothing_is_left_of_who_was_answered_even_before_the_garbage_collector_comes(
-    tmp_path: Path, sent: bytes
-) -> None:
+def test_a_finished_session_leaves_no_memory_even_before_garbage_collection(tmp_path: Path, sent: bytes) -> None:
     before = alive(HttpConnection, HttpSession, Connection)
     with serving(tmp_path) as site:
         for _ in range(3):
@@ -149,7 +141,7 @@ def test_nothing_is_left_of_who_was_answered_even_before_the_garbage_collector_c
 
 
 @pytest.mark.usefixtures("without_garbage_collector")
-def test_nothing_is_left_of_who_reset_its_connection_even_before_the_garbage_collector_comes(tmp_path: Path) -> None:
+def test_a_reset_connection_leaves_no_memory_even_before_garbage_collection(tmp_path: Path) -> None:
     before = alive(HttpConnection, HttpSession, Connection)
     with serving(tmp_path) as site:
         for _ in range(3):

@@ -82,7 +82,7 @@ def test_of_cas_that_have_expired_none_stays_over_the_years(site: Site) -> None:
     assert len(trusted(site.api)) <= 3
 
 
-def test_a_ca_that_was_lost_is_told_of_again_before_it_is_served_by(site: Site) -> None:
+def test_a_lost_ca_is_written_again_before_its_certificate_serves(site: Site) -> None:
     site.look()
     first = site.served
     site.look(60 * DAY)
@@ -95,7 +95,7 @@ def test_a_ca_that_was_lost_is_told_of_again_before_it_is_served_by(site: Site) 
     assert site.accepted()
 
 
-def test_while_the_api_server_is_away_the_old_pair_serves_and_one_other_is_made(
+def test_during_an_api_outage_the_old_pair_serves_and_one_new_pair_is_issued(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site.look()
@@ -121,7 +121,7 @@ def test_while_the_api_server_is_away_the_old_pair_serves_and_one_other_is_made(
     assert site.accepted()
 
 
-def test_an_expired_certificate_is_replaced_with_the_look_that_finds_the_api_server_again(site: Site) -> None:
+def test_an_expired_certificate_is_replaced_by_the_first_check_after_an_api_outage(site: Site) -> None:
     site.look()
     site.api.fault = lambda _verb, _plural: ApiError(0, "Unreachable", "away")
     with pytest.raises(ApiError):
@@ -156,7 +156,7 @@ JUMPS = st.lists(st.integers(-40000, 40000).map(lambda days: days * DAY / 10), m
 
 @settings(deadline=None, max_examples=30)  # each makes a dozen keys
 @given(jumps=JUMPS)
-def test_wherever_a_clock_jumps_the_next_look_serves_what_is_good_and_makes_one_pair_at_most(
+def test_after_a_clock_jump_the_next_check_serves_a_valid_pair_and_issues_one_at_most(
     tmp_path_factory: pytest.TempPathFactory, jumps: list[timedelta]
 ) -> None:
     site = Site(tmp_path_factory.mktemp("jumps"))
@@ -168,7 +168,7 @@ def test_wherever_a_clock_jumps_the_next_look_serves_what_is_good_and_makes_one_
         assert len(set(trusted(site.api)) - before) <= 1
 
 
-def test_an_early_clock_of_one_replica_takes_the_others_out_for_one_look_only(tmp_path: Path) -> None:
+def test_an_early_clock_of_one_replica_removes_other_cas_for_one_check_only(tmp_path: Path) -> None:
     right = Site(tmp_path / "right")
     wrong = Site(tmp_path / "wrong", api=right.api)
     right.look()
@@ -184,7 +184,7 @@ def test_an_early_clock_of_one_replica_takes_the_others_out_for_one_look_only(tm
     assert writes(right.api) == wrote
 
 
-def test_it_looks_on_whatever_the_api_server_answers(tmp_path: Path) -> None:
+def test_checks_go_on_whatever_the_api_server_answers(tmp_path: Path) -> None:
     api, stop, told = FakeApi(), Event(), list[str]()
     rotation = Rotation(tmp_path, ["x"], RotationTimes(check_seconds=0.01, retry_seconds=0.01))
     keeper = Thread(target=rotation.run, args=(api, NAME, stop, lambda: told.append("trusted")))

@@ -60,7 +60,7 @@ def test_a_connection_is_used_again(site: Webhook) -> None:
     connection.close()
 
 
-def test_it_is_ready_when_it_is_told_so(site: Webhook) -> None:
+def test_the_server_is_ready_once_ready_is_set(site: Webhook) -> None:
     assert site.ask("GET", "/healthz") == (200, b"ok\n")
     assert site.ask("GET", "/readyz")[0] == 503
     site.server.ready.set()
@@ -82,7 +82,9 @@ def test_it_is_ready_when_it_is_told_so(site: Webhook) -> None:
         ("POST", "/validate", b"\x00" * 100, 400),
     ],
 )
-def test_what_is_no_review_is_told_so(site: Webhook, method: str, path: str, body: bytes, status: int) -> None:
+def test_a_request_that_is_not_a_review_gets_an_error_status(
+    site: Webhook, method: str, path: str, body: bytes, status: int
+) -> None:
     assert site.ask(method, path, body)[0] == status
 
 
@@ -98,7 +100,7 @@ def test_what_is_no_review_is_told_so(site: Webhook, method: str, path: str, bod
     ],
     ids=["chunks", "two lengths", "no host", "a long head", "no HTTP", "HTTP/2"],
 )
-def test_what_cannot_be_read_is_the_last_of_its_connection(site: Webhook, sent: bytes, status: int) -> None:
+def test_an_unreadable_request_is_the_last_of_its_connection(site: Webhook, sent: bytes, status: int) -> None:
     assert answers(site, sent).startswith(b"HTTP/1.1 %d " % status)
     assert is_judged(site)
 
@@ -110,7 +112,7 @@ def test_a_body_beyond_the_bound_is_not_read_and_its_sender_still_reads_why(site
     connection.close()
 
 
-def test_a_body_may_wait_for_leave_to_come(site: Webhook) -> None:
+def test_a_body_may_wait_for_100_continue(site: Webhook) -> None:
     head, _, body = post(REVIEW, "Expect: 100-continue").partition(b"\r\n\r\n")
     with site.secret() as peer:
         peer.sendall(head + b"\r\n\r\n")
@@ -119,7 +121,7 @@ def test_a_body_may_wait_for_leave_to_come(site: Webhook) -> None:
         assert peer.recv(1 << 10).startswith(b"HTTP/1.1 200 ")
 
 
-def test_requests_that_come_at_once_are_answered_in_turn(site: Webhook) -> None:
+def test_pipelined_requests_are_answered_in_order(site: Webhook) -> None:
     assert answers(site, b"HEAD /healthz HTTP/1.1\r\nHost: x\r\n\r\nx y\r\n\r\n").endswith(
         b" request: illegal request line\n"
     )
@@ -127,7 +129,7 @@ def test_requests_that_come_at_once_are_answered_in_turn(site: Webhook) -> None:
     assert re.findall(rb"HTTP/1.1 (\d+)", told) == [b"200", b"200", b"400"]
 
 
-def test_a_defect_in_judging_costs_one_request(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_defect_in_a_review_fails_one_request(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     class Broken:
         def review(self, request: ReviewRequest) -> ReviewResponse:
             raise ValueError(f"a secret of {request.uid}")
@@ -139,7 +141,7 @@ def test_a_defect_in_judging_costs_one_request(tmp_path: Path, caplog: pytest.Lo
     assert [record.message for record in caplog.records if record.exc_info] == ["review failed"]
 
 
-def test_a_defect_in_taking_a_connection_costs_one_connection(
+def test_a_defect_in_accepting_a_connection_fails_one_connection(
     site: Webhook, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with monkeypatch.context() as patched:
@@ -159,7 +161,7 @@ def test_a_new_certificate_is_served_without_a_restart(site: Webhook) -> None:
         site.ask("GET", "/healthz")
 
 
-def test_while_certificate_and_key_do_not_fit_the_old_pair_serves_on_and_that_is_said(
+def test_the_old_pair_serves_on_with_a_warning_while_certificate_and_key_do_not_match(
     site: Webhook, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     other = issue(tmp_path / "other", ["127.0.0.1"])
@@ -170,7 +172,7 @@ def test_while_certificate_and_key_do_not_fit_the_old_pair_serves_on_and_that_is
     assert [record.message for record in caplog.records] == ["certificate not loaded"]
 
 
-def test_an_encrypted_key_is_an_error_and_no_question(tmp_path: Path) -> None:
+def test_an_encrypted_key_is_an_error_without_a_prompt(tmp_path: Path) -> None:
     issued = issue(tmp_path, ["127.0.0.1"])
     key = serialization.load_pem_private_key(issued.key.read_bytes(), None)
     pem, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
@@ -179,7 +181,7 @@ def test_an_encrypted_key_is_an_error_and_no_question(tmp_path: Path) -> None:
         ServerCertificate(issued.certificate, issued.key)
 
 
-def test_closing_waits_for_who_is_judged_and_for_nobody_else(tmp_path: Path) -> None:
+def test_closing_waits_only_for_requests_in_review(tmp_path: Path) -> None:
     judge = Patient()
     with (
         serving(tmp_path, judge) as site,
@@ -203,7 +205,7 @@ def test_closing_waits_for_who_is_judged_and_for_nobody_else(tmp_path: Path) -> 
             site.plain()
 
 
-def test_closing_is_done_once_and_harms_nobody_who_was_never_started(tmp_path: Path) -> None:
+def test_closing_is_idempotent_and_safe_before_the_start(tmp_path: Path) -> None:
     with serving(tmp_path) as site:
         site.server.close()
         site.server.close()
@@ -212,7 +214,7 @@ def test_closing_is_done_once_and_harms_nobody_who_was_never_started(tmp_path: P
         assert unstarted.port == 0
 
 
-def test_closing_frees_the_port_and_until_then_it_is_taken(site: Webhook) -> None:
+def test_the_port_is_in_use_until_the_server_closes(site: Webhook) -> None:
     address = ("127.0.0.1", site.server.port)
     again = AdmissionServer(true_judge(), address, site.issued.certificate, site.issued.key)
     with pytest.raises(OSError, match=r"in use"):
@@ -231,7 +233,7 @@ def test_without_a_host_every_address_is_served(site: Webhook) -> None:
         server.close()
 
 
-def test_who_leaves_in_the_middle_harms_nobody(site: Webhook) -> None:
+def test_a_client_that_disconnects_halfway_affects_no_other(site: Webhook) -> None:
     for sent in (b"", b"POST /validate HTTP/1.1\r\n", post(REVIEW)[:-1], post(REVIEW)):
         with site.secret() as peer:
             peer.sendall(sent)

@@ -35,7 +35,7 @@ class Body:
     """What a frame held when its work failed."""
 
 
-def test_nothing_of_work_that_failed_is_left_even_before_the_garbage_collector_comes(pool: ThreadPool) -> None:
+def test_failed_work_leaves_no_memory_even_before_garbage_collection(pool: ThreadPool) -> None:
     held: list[weakref.ref[Body]] = []
 
     def fail() -> None:
@@ -63,7 +63,7 @@ class Busy:
         return self.go_on.wait(SECONDS)
 
 
-def test_no_more_wait_than_may_and_who_gave_up_is_not_served(pool: ThreadPool) -> None:
+def test_the_queue_is_bounded_and_cancelled_tasks_are_dropped(pool: ThreadPool) -> None:
     works, served = [Busy(), Busy()], Event()
     results = [pool.run(work) for work in works]
     assert all(work.begun.wait(SECONDS) for work in works)
@@ -78,7 +78,7 @@ def test_no_more_wait_than_may_and_who_gave_up_is_not_served(pool: ThreadPool) -
     assert not served.is_set()
 
 
-def test_closing_ends_the_threads_and_drops_what_waits() -> None:
+def test_closing_ends_the_threads_and_drops_waiting_tasks() -> None:
     pool, work, served = ThreadPool(threads=1, waiting=1), Busy(), Event()
     pool.start()
     pool.run(work)

@@ -6,7 +6,7 @@ import pytest
 from gkm_operator.admission.https.throttled_log import SECONDS, ThrottledLog
 
 
-def test_an_event_is_logged_once_in_an_interval_and_then_with_the_count_of_those_left_out(
+def test_an_event_is_logged_once_per_interval_with_the_suppressed_count(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     now = [0.0]

@@ -85,7 +85,7 @@ def answer(judging: ImageValidator, image: str, **changes: Any) -> ReviewRespons
 
 @pytest.mark.parametrize("secrets", [[], ["pull"]])
 @pytest.mark.parametrize("dry_run", [False, True])
-def test_what_no_policy_covers_is_refused_without_asking_anybody(dry_run: bool, secrets: list[str]) -> None:  # noqa: FBT001
+def test_an_image_without_a_policy_is_refused_without_a_connection(dry_run: bool, secrets: list[str]) -> None:  # noqa: FBT001
     with listening(lambda peer: peer.close()) as port:
         host = f"127.0.0.1:{port.number}"
         judging = judge("enforce", covered=False, hosts={host: RegistryHost(plain_http=True)})
@@ -98,7 +98,7 @@ def test_what_no_policy_covers_is_refused_without_asking_anybody(dry_run: bool, 
         assert port.came == []
 
 
-def test_where_verification_only_warns_the_image_is_looked_at_all_the_same() -> None:
+def test_the_mode_warn_checks_the_image_as_well() -> None:
     with listening(lambda peer: peer.close()) as port:
         host = f"127.0.0.1:{port.number}"
         warned = answer(judge("warn", covered=False, hosts={host: RegistryHost()}), f"{host}/team/x:1")
@@ -107,7 +107,7 @@ def test_where_verification_only_warns_the_image_is_looked_at_all_the_same() -> 
 
 
 @pytest.mark.parametrize("mode", ["enforce", "warn", "off"])
-def test_an_address_that_is_not_public_is_refused_in_every_mode_without_asking_anybody(mode: str) -> None:
+def test_a_private_address_is_refused_in_every_mode_without_a_connection(mode: str) -> None:
     with listening(lambda peer: peer.close()) as port:
         refused = answer(judge(mode, covered=True, hosts={}), f"127.0.0.1:{port.number}/team/x:1")
         assert not refused.allowed
@@ -127,7 +127,7 @@ def web(peer: socket.socket) -> None:
 
 @pytest.mark.parametrize("dry_run", [False, True])
 @pytest.mark.parametrize("plain", [False, True])
-def test_no_answer_tells_what_is_behind_a_port(
+def test_no_response_reveals_the_service_behind_a_port(
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
     plain: bool,  # noqa: FBT001 -- a column
@@ -168,7 +168,7 @@ def test_no_answer_tells_what_is_behind_a_port(
         assert "\x1b" not in json.dumps([str(why) for why in whys], ensure_ascii=False)
 
 
-def test_the_controllers_ask_nobody_about_what_they_may_not_ask_for() -> None:
+def test_the_controllers_connect_to_no_forbidden_registry() -> None:
     """Nor do they read its Secrets; and a digest that stands is refused, whatever its registry would answer."""
     image = "registry.example/team/x:1"
     spec = CacheSpec(image, image_pull_secrets=[LocalObjectReference("pull")])

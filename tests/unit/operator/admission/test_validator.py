@@ -47,35 +47,35 @@ def asked(judge: ImageValidator, image: str, **changes: Any) -> ReviewResponse: 
     return judge.review(request(object=an_object(image), **changes))
 
 
-def test_a_slow_registry_is_not_waited_for(slow: SlowImages) -> None:
+def test_the_webhook_does_not_wait_for_a_slow_registry(slow: SlowImages) -> None:
     answer = asked(ImageValidator(slow, "enforce", seconds=0.01), "slow.test/team/cache:1")
     assert answer.allowed
     assert "registry slow.test could not be reached" in answer.warnings[0]
     assert "not pulled before it is" in answer.warnings[0]
 
 
-def test_a_slow_registry_leaves_threads_to_the_others(slow: SlowImages) -> None:
+def test_a_slow_registry_leaves_threads_for_other_registries(slow: SlowImages) -> None:
     judge = ImageValidator(slow, "enforce", seconds=0.01, threads=8)
     said = [asked(judge, f"slow.test/team/{n}:1", namespace=f"n{n}").warnings[0] for n in range(4)]
     assert ["too many images of registry slow.test" in why for why in said] == [False, False, True, True]
     until(lambda: asked(judge, "quick.test/team/cache:1", namespace="n0") == GRANTED, "another registry's is admitted")
 
 
-def test_a_greedy_namespace_leaves_threads_to_the_others(slow: SlowImages) -> None:
+def test_a_busy_namespace_leaves_threads_for_other_namespaces(slow: SlowImages) -> None:
     judge = ImageValidator(slow, "enforce", seconds=0.01, threads=8)
     said = [asked(judge, f"{n}.slow.test/team/cache:1").warnings[0] for n in range(3)]
     assert "too many images of namespace a are being checked" in said[2]
     until(lambda: asked(judge, "quick.test/team/cache:1", namespace="b") == GRANTED, "another namespace's is admitted")
 
 
-def test_cluster_caches_count_as_one_namespace_more(slow: SlowImages) -> None:
+def test_cluster_caches_share_a_quota_like_a_namespace(slow: SlowImages) -> None:
     judge = ImageValidator(slow, "enforce", seconds=0.01, threads=8)
     cluster = {"namespace": "", "kind": {"group": "gkm.io", "version": "v1alpha1", "kind": "ClusterGKMCache"}}
     said = [asked(judge, f"{n}.slow.test/team/cache:1", **cluster).warnings[0] for n in range(3)]
     assert "too many images of cluster caches are being checked" in said[2]
 
 
-def test_many_requests_for_one_image_share_one_look(slow: SlowImages) -> None:
+def test_many_requests_for_one_image_share_one_check(slow: SlowImages) -> None:
     judge = ImageValidator(slow, "enforce", seconds=30, waiting=100)
     with ThreadPoolExecutor(20) as pool:
         answers = [pool.submit(asked, judge, "slow.test/team/cache:1", uid=f"u-{n}") for n in range(20)]
@@ -85,7 +85,7 @@ def test_many_requests_for_one_image_share_one_look(slow: SlowImages) -> None:
     assert slow.looking == 1
 
 
-def test_another_namespace_is_another_look(slow: SlowImages) -> None:
+def test_another_namespace_needs_another_check(slow: SlowImages) -> None:
     judge = ImageValidator(slow, "enforce", seconds=0.01)
     for namespace in ("a", "b"):
         asked(judge, "slow.test/team/cache:1", namespace=namespace)
@@ -96,14 +96,14 @@ def test_the_server_has_more_threads_than_may_wait_for_registries() -> None:
     assert server.THREADS > judging.WAITING > judging.THREADS
 
 
-def test_what_is_no_reference_takes_no_thread(slow: SlowImages) -> None:
+def test_an_invalid_reference_uses_no_thread(slow: SlowImages) -> None:
     judge = ImageValidator(slow, "enforce", seconds=0.01, threads=1)
     asked(judge, "slow.test/team/cache:1")
     answer = asked(judge, "UPPER/case:1")
     assert (answer.allowed, "(InvalidReference)" in answer.message) == (False, True)
 
 
-def test_a_tag_that_moved_is_never_admitted_by_what_it_named_before() -> None:
+def test_a_moved_tag_is_never_admitted_by_its_old_digest() -> None:
     images = FakeImages({IMAGE: DIGEST}, {DIGEST: GOOD})
     judge = ImageValidator(VerdictCache(images, lambda: 0), "enforce", seconds=30)
     assert judge.review(request()).allowed
@@ -132,13 +132,13 @@ def count(name: str, **labels: str) -> float:
         (FakeImages({IMAGE: DIGEST}), "refused"),
     ],
 )
-def test_every_answer_is_counted(images: FakeImages, result: str) -> None:
+def test_every_response_is_counted(images: FakeImages, result: str) -> None:
     before = count("gkm_admission_seconds", kind="GKMCache", result=result)
     ImageValidator(images, "enforce", seconds=30).review(request())
     assert count("gkm_admission_seconds", kind="GKMCache", result=result) == before + 1
 
 
-def test_late_answers_are_counted_apart(slow: SlowImages) -> None:
+def test_late_responses_are_counted_separately(slow: SlowImages) -> None:
     before = count("gkm_admission_seconds", kind="GKMCache", result="late")
     asked(ImageValidator(slow, "enforce", seconds=0.01), "slow.test/team/cache:1")
     assert count("gkm_admission_seconds", kind="GKMCache", result="late") == before + 1

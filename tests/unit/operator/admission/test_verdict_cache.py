@@ -37,7 +37,7 @@ class Site:
         return len(self.images.asked) > before
 
 
-def test_a_good_verdict_is_asked_for_once() -> None:
+def test_a_positive_verdict_is_computed_once() -> None:
     site = Site()
     assert [site.verified() for _ in range(3)] == [True, False, False]
     assert site.verdicts.verify(IMAGE, DIGEST, "a").message == GOOD.message
@@ -61,7 +61,7 @@ def test_another_tag_of_the_same_repository_with_the_same_digest_is_the_same_ima
     ],
     ids=["repository", "registry", "digest", "namespace", "cluster"],
 )
-def test_what_a_policy_may_tell_apart_is_told_apart(image: str, digest: str, namespace: str | None) -> None:
+def test_verdicts_are_cached_by_repository_digest_and_namespace(image: str, digest: str, namespace: str | None) -> None:
     site = Site()
     site.verified()
     assert site.verified(image, digest, namespace)
@@ -69,14 +69,14 @@ def test_what_a_policy_may_tell_apart_is_told_apart(image: str, digest: str, nam
 
 
 @pytest.mark.parametrize("verdict", [UNSIGNED, WARNED, UNKNOWN, OFF])
-def test_only_a_good_verdict_is_verdicts(verdict: object) -> None:
+def test_only_a_positive_verdict_is_cached(verdict: object) -> None:
     site = Site(FakeImages({}, {DIGEST: verdict}))  # type: ignore[dict-item]
     assert [site.verified() for _ in range(2)] == [True, True]
     site.images.verdicts[DIGEST] = GOOD
     assert [site.verified() for _ in range(2)] == [True, False]
 
 
-def test_an_error_is_raised_and_not_verdicts() -> None:
+def test_an_error_is_raised_and_not_cached() -> None:
     site = Site(FakeImages({}, {DIGEST: AWAY}))
     with pytest.raises(type(AWAY)):
         site.verified()
@@ -100,7 +100,7 @@ def test_a_verdict_ends_with_its_time() -> None:
     assert site.verified()
 
 
-def test_the_one_that_was_asked_for_longest_ago_goes_first() -> None:
+def test_the_least_recently_used_verdict_is_dropped_first() -> None:
     site = Site(limit=2)
     for name in ("a", "b", "a", "c"):
         site.verified(namespace=name)
@@ -108,7 +108,7 @@ def test_the_one_that_was_asked_for_longest_ago_goes_first() -> None:
     assert len(site.verdicts._verdicts.items()) == 2
 
 
-def test_what_changes_with_the_files_voids_all() -> None:
+def test_a_changed_policy_file_drops_all_verdicts() -> None:
     site = Site()
     site.verified()
     site.verified(namespace="b")
@@ -118,14 +118,14 @@ def test_what_changes_with_the_files_voids_all() -> None:
     assert site.verified()
 
 
-def test_a_verdict_that_was_reached_while_a_file_changed_is_not_verdicts() -> None:
+def test_a_verdict_computed_while_a_file_changed_is_not_cached() -> None:
     site = Site()
     stamps = iter(["old", "new", "old", "old"])
     site.verdicts = VerdictCache(site.images, lambda: next(stamps))
     assert [site.verified() for _ in range(2)] == [True, True]
 
 
-def test_who_has_little_time_gives_all_signatures_together_little(images: Shelf) -> None:
+def test_the_time_budget_bounds_all_signatures_together(images: Shelf) -> None:
     image, digest = images.push("patience")
     verdict = CheckedImages.of(parse(images.config()), seconds=0.0).verify(image, digest, "a")
     assert (verdict.verified, verdict.reason) == (None, Reason.REGISTRY_UNAVAILABLE)
@@ -139,7 +139,7 @@ def key_file(tmp_path: Path, images: Shelf) -> Path:
 
 
 @pytest.mark.parametrize("taken", ["replaced", "removed", "rewritten"])
-def test_a_key_that_is_taken_away_leaves_no_old_verdict_standing(images: Shelf, key_file: Path, taken: str) -> None:
+def test_a_removed_key_invalidates_cached_verdicts(images: Shelf, key_file: Path, taken: str) -> None:
     value = yaml.safe_load(images.config())
     value["verification"]["policies"] = [{"keys": [str(key_file)]}]
     real = CheckedImages.of(parse(yaml.safe_dump(value)))

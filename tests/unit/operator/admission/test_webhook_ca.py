@@ -9,7 +9,7 @@ from gkm_operator.admission.certificates.webhook_ca import trust, trust_patch
 from support.operator.webhook_configurations import NAME, NOW, an_api, trusted, writes
 
 
-def test_the_api_server_is_told_once_and_for_every_webhook() -> None:
+def test_the_ca_is_written_once_and_to_every_webhook() -> None:
     api = an_api("", "%%%")
     authority = make(["x"], NOW).authority
     assert [trust(api, NAME, [authority], NOW) for _ in range(3)] == [False, True, True]

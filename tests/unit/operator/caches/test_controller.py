@@ -61,7 +61,7 @@ def test_nothing_is_written_before_everything_was_listed(site: Site) -> None:
     assert site.writes() == 1
 
 
-def test_what_does_not_change_is_not_written(site: Site) -> None:
+def test_an_unchanged_status_is_not_written(site: Site) -> None:
     site.create()
     site.run()
     site.until_verified()
@@ -76,7 +76,7 @@ def test_what_does_not_change_is_not_written(site: Site) -> None:
     assert site.writes() == before
 
 
-def test_a_restart_keeps_the_digest_though_the_tag_moved_and_verifies_again(site: Site) -> None:
+def test_a_restart_preserves_the_digest_of_a_moved_tag_and_verifies_it_again(site: Site) -> None:
     site.create()
     site.run()
     site.until_verified()
@@ -152,7 +152,7 @@ def test_a_deleted_cache_is_forgotten(site: Site) -> None:
     site.quiet()
 
 
-def test_a_cache_that_is_being_deleted_is_not_looked_up(site: Site) -> None:
+def test_a_cache_in_deletion_is_not_resolved(site: Site) -> None:
     meta = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
     site.api.create(GKMCACHES, cache("x", IMAGE, "a", **meta))
     site.run()
@@ -185,7 +185,7 @@ def test_watches_that_break_and_are_forgotten_lose_nothing(site: Site) -> None:
     assert site.status().failed_node_conditions == {"DiskFull": ["n0", "n2", "n4"]}
 
 
-def test_a_cache_that_cannot_be_read_any_more_is_kept_as_it_was(site: Site) -> None:
+def test_an_undecodable_cache_keeps_its_last_state(site: Site) -> None:
     site.create()
     site.run()
     site.until_verified()
@@ -203,7 +203,7 @@ def test_a_cache_that_cannot_be_read_any_more_is_kept_as_it_was(site: Site) -> N
     assert len(site.images.asked) == asked
 
 
-def test_what_is_logged_of_a_cache_says_which_in_one_form(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+def test_log_lines_name_a_cache_in_one_form(site: Site, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     site.images.digests[IMAGE] = AWAY
     site.create()

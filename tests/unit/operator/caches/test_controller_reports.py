@@ -24,7 +24,7 @@ def site() -> Iterator[Site]:
     made.controller.close()
 
 
-def test_transitions_are_told_once(site: Site) -> None:
+def test_transitions_are_reported_once(site: Site) -> None:
     site.create()
     site.run()
     site.until_verified()
@@ -38,7 +38,7 @@ def told(site: Site) -> list[str]:
     return [entry.value["reason"] for page in site.api.list_pages(EVENTS) for entry in page.entries]
 
 
-def test_a_write_whose_answer_is_lost_is_told_all_the_same(site: Site) -> None:
+def test_a_write_with_a_lost_response_is_still_reported(site: Site) -> None:
     real = site.api.apply
     lost: list[Any] = []
 
@@ -59,7 +59,7 @@ def test_a_write_whose_answer_is_lost_is_told_all_the_same(site: Site) -> None:
     assert not site.controller._unreported
 
 
-def test_an_api_server_that_takes_no_event_holds_up_no_new_leader(site: Site) -> None:
+def test_an_api_server_that_blocks_events_does_not_block_a_new_leader(site: Site) -> None:
     site.create()
     site.run()
     site.until_verified()
@@ -88,7 +88,7 @@ def test_an_api_server_that_takes_no_event_holds_up_no_new_leader(site: Site) ->
     until(lambda: told(site) == ["CosignSuccess"], "what its predecessor did not tell is told")
 
 
-def test_a_namespace_of_many_caches_holds_up_no_status_of_another(site: Site) -> None:
+def test_a_namespace_of_many_caches_does_not_block_the_status_of_another(site: Site) -> None:
     names = [f"x{number}" for number in range(30)]
     for name in names:
         site.create(name)
@@ -125,7 +125,7 @@ def test_a_namespace_of_many_caches_holds_up_no_status_of_another(site: Site) ->
     until(lambda: {site.status(name).ready for name in names} == {"1/1"}, "all are written")
 
 
-def test_who_takes_over_after_days_spreads_its_looks_as_after_a_start(
+def test_a_new_leader_after_days_spreads_its_checks_as_after_a_start(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site.create()

@@ -28,7 +28,7 @@ class SilentImages(FakeImages):
         return digest
 
 
-def test_a_silent_registry_of_one_namespace_holds_up_no_other() -> None:
+def test_a_silent_registry_of_one_namespace_does_not_block_another() -> None:
     api, go, stop = FakeApi(), Event(), Event()
     images = SilentImages(go)
     controller = CachesController(api, images, status_interval=StatusInterval(0.0, 0.0))

@@ -170,7 +170,7 @@ histories = st.lists(happening, max_size=50).map(lambda events: [*everybody, *ev
 
 
 @given(histories)
-def test_sums_kept_by_differences_equal_a_full_count(history: list[Event]) -> None:
+def test_totals_updated_by_differences_equal_a_full_count(history: list[Event]) -> None:
     world = World()
     for event in history:
         world.happen(event)
@@ -202,7 +202,7 @@ def test_the_same_objects_in_any_order_give_the_same_status(history: list[Event]
 
 
 @given(histories)
-def test_nothing_is_kept_of_what_has_gone(history: list[Event]) -> None:
+def test_deleted_objects_leave_no_state(history: list[Event]) -> None:
     world = World()
     for event in history:
         world.happen(event)

@@ -49,7 +49,7 @@ def test_without_an_interval_it_is_never_verified_again() -> None:
     assert len(place.images.asked) == asked
 
 
-def test_a_revoked_signature_shows_and_is_told_once(place: Place) -> None:
+def test_a_revoked_signature_is_reported_once(place: Place) -> None:
     place.images.verdicts[DIGEST] = UNSIGNED
     for _ in range(3):
         place.now += 10 * HOURS
@@ -59,7 +59,7 @@ def test_a_revoked_signature_shows_and_is_told_once(place: Place) -> None:
     assert place.reasons() == [("Warning", "SignatureMissing")]
 
 
-def test_what_is_signed_again_is_good_again(place: Place) -> None:
+def test_an_image_signed_again_is_verified_again(place: Place) -> None:
     place.images.verdicts[DIGEST] = UNSIGNED
     place.now += 10 * HOURS
     place.check()
@@ -71,7 +71,7 @@ def test_what_is_signed_again_is_good_again(place: Place) -> None:
 @pytest.mark.parametrize("restarted", [False, True])
 @pytest.mark.parametrize("standing", [GOOD, UNSIGNED, WARNED, OFF])
 @pytest.mark.parametrize("answer", [UNKNOWN, AWAY, CLOSED])
-def test_what_cannot_be_said_changes_no_verdict(
+def test_an_inconclusive_check_changes_no_verdict(
     standing: Verdict,
     answer: Verdict | GKMError,
     restarted: bool,  # noqa: FBT001 -- a parameter
@@ -90,7 +90,7 @@ def test_what_cannot_be_said_changes_no_verdict(
 
 
 @pytest.mark.parametrize("answer", [UNSIGNED, GONE])
-def test_an_image_that_has_gone_from_its_registry_is_no_revocation(place: Place, answer: Verdict | GKMError) -> None:
+def test_an_image_deleted_from_its_registry_is_not_a_revocation(place: Place, answer: Verdict | GKMError) -> None:
     before = place.status
     place.images.verdicts[DIGEST] = answer
     place.images.sizes = {DIGEST: GONE}
@@ -99,7 +99,7 @@ def test_an_image_that_has_gone_from_its_registry_is_no_revocation(place: Place,
     assert (place.status, place.told) == (before, [])
 
 
-def test_who_cannot_say_whether_an_image_has_gone_revokes_nothing(place: Place) -> None:
+def test_a_registry_that_hides_whether_an_image_exists_revokes_nothing(place: Place) -> None:
     before = place.status
     place.images.verdicts[DIGEST] = UNSIGNED
     place.images.sizes = {DIGEST: AWAY}
@@ -116,14 +116,14 @@ def test_credentials_that_cannot_be_read_change_no_verdict(place: Place) -> None
     assert (place.status, place.told) == (before, [])
 
 
-def test_a_registry_that_is_away_where_verification_only_warns_leaves_a_good_verdict(place: Place) -> None:
+def test_an_unreachable_registry_in_mode_warn_leaves_a_positive_verdict(place: Place) -> None:
     place.images.verdicts[DIGEST] = AWAY_BUT_ALLOWED
     place.now += 10 * HOURS
     place.check()
     assert place.verified.reason == "CosignSuccess"
 
 
-def test_a_mode_that_lets_pass_what_was_refused_does_so_also_while_the_registry_is_away(place: Place) -> None:
+def test_a_mode_that_admits_a_refused_image_does_so_during_a_registry_outage(place: Place) -> None:
     place.images.verdicts[DIGEST] = UNSIGNED
     place.now += 10 * HOURS
     place.check()
@@ -132,14 +132,14 @@ def test_a_mode_that_lets_pass_what_was_refused_does_so_also_while_the_registry_
     assert (place.verified.status, place.verified.reason) == ("True", "NotRequired")
 
 
-def test_a_verdict_on_another_image_is_none_on_this_one(place: Place) -> None:
+def test_a_verdict_on_another_image_does_not_apply(place: Place) -> None:
     place.images.digests["registry.test/team/cache:2"] = AWAY
     place.spec(image="registry.test/team/cache:2")
     place.check()
     assert (place.verified.status, place.verified.reason) == ("Unknown", "RegistryUnavailable")
 
 
-def test_a_change_that_was_acted_on_is_observed_also_where_the_verdict_stands(place: Place) -> None:
+def test_observed_generation_advances_even_if_the_verdict_stays(place: Place) -> None:
     place.images.verdicts[DIGEST] = AWAY
     place.spec(image_pull_secrets=[])
     place.restart()
@@ -147,7 +147,7 @@ def test_a_change_that_was_acted_on_is_observed_also_where_the_verdict_stands(pl
     assert (place.status.observed_generation, place.verified.status) == (2, "True")
 
 
-def test_ready_is_told_when_it_begins_and_when_it_ends(place: Place) -> None:
+def test_ready_is_reported_when_it_begins_and_when_it_ends(place: Place) -> None:
     for summary in (
         CacheSummary(2, 1),
         CacheSummary(2, 2),
@@ -166,7 +166,7 @@ def test_ready_is_told_when_it_begins_and_when_it_ends(place: Place) -> None:
     ]
 
 
-def test_what_stands_waits_for_its_turn_after_a_start_and_what_has_no_answer_does_not(
+def test_after_a_start_caches_without_a_verdict_are_checked_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     place = Place(PINNED)
@@ -216,7 +216,7 @@ def test_a_file_that_changed_is_noticed_by_its_content(tmp_path: Path) -> None:
     assert len(noticed) == 2
 
 
-def test_what_changed_before_the_first_look_is_noticed_too(tmp_path: Path) -> None:
+def test_a_file_change_before_the_first_check_is_noticed(tmp_path: Path) -> None:
     mounted, noticed = Files(tmp_path), []
     files = PolicyFileWatcher([str(mounted.path)], lambda: noticed.append(1))
     mounted.write("two")
@@ -240,7 +240,7 @@ def test_a_file_of_a_policy_that_changes_has_every_image_verified_again(tmp_path
     assert place.verified.status == "False"
 
 
-def test_a_file_that_changes_during_the_first_look_has_the_image_verified_again() -> None:
+def test_a_file_change_during_the_first_check_causes_another_verification() -> None:
     place = Place(PINNED, RecheckSchedule(6 * HOURS))
     judge = place.images.verify
 
@@ -262,7 +262,7 @@ def test_where_nothing_is_verified_nothing_is_verified_again() -> None:
 
 
 @pytest.mark.parametrize("text", ["recheckInterval: 5", "recheckInterval: -1", "whenRevoked: panic"])
-def test_what_cannot_be_configured_is_refused_with_its_key(text: str) -> None:
+def test_an_invalid_recheck_setting_is_refused_with_its_key(text: str) -> None:
     with pytest.raises(ConfigInvalid, match=text.partition(":")[0]):
         parse_verification(text)
 
@@ -271,7 +271,7 @@ def test_an_interval_of_zero_is_never() -> None:
     assert RecheckSchedule.of(parse_verification("recheckInterval: 0")).seconds == 0
 
 
-def test_an_object_may_be_told_of_so_often_and_then_rarely() -> None:
+def test_events_of_an_object_have_a_burst_and_then_a_low_rate() -> None:
     now = [0.0]
     allowance = EventBudget(lambda: now[0])
     assert [allowance.spend("u") for _ in range(BURST + 2)] == [True] * BURST + [False] * 2
@@ -280,7 +280,7 @@ def test_an_object_may_be_told_of_so_often_and_then_rarely() -> None:
     assert [allowance.spend("u") for _ in range(2)] == [True, False]
 
 
-def test_a_look_at_an_object_that_was_deleted_meanwhile_is_forgotten() -> None:
+def test_the_check_of_an_object_deleted_meanwhile_is_forgotten() -> None:
     place = Place(PINNED)
     objects = [place.cache, None]
     queue = Queue(FakeImages({IMAGE: DIGEST}, {DIGEST: GOOD}), lambda _: objects.pop(0), lambda _: None)

@@ -88,7 +88,7 @@ def leaders() -> Iterator[Leaders]:
     made.close()
 
 
-def test_an_answer_about_an_older_image_is_not_written(leaders: Leaders) -> None:
+def test_a_result_for_an_older_image_is_not_written(leaders: Leaders) -> None:
     leaders.create()
     old = leaders.hold({IMAGE: DIGEST, NEXT: OTHER}, {DIGEST: GOOD, OTHER: GOOD})
     leaders.lead(old)
@@ -102,7 +102,7 @@ def test_an_answer_about_an_older_image_is_not_written(leaders: Leaders) -> None
     assert (leaders.status().image, leaders.status().resolved_digest) == (NEXT, OTHER)
 
 
-def test_an_older_answer_about_a_tracked_tag_is_thrown_away(leaders: Leaders) -> None:
+def test_an_older_result_for_a_tracked_tag_is_discarded(leaders: Leaders) -> None:
     leaders.create(**TRACK)
     old = leaders.hold({IMAGE: DIGEST}, {DIGEST: GOOD, OTHER: GOOD})
     leaders.lead(old)
@@ -120,7 +120,7 @@ def test_an_older_answer_about_a_tracked_tag_is_thrown_away(leaders: Leaders) ->
     assert "Updated" not in leaders.told()
 
 
-def test_what_a_stopped_leader_has_not_seen_it_cannot_overwrite(leaders: Leaders) -> None:
+def test_a_stalled_leader_cannot_overwrite_a_status_it_has_not_read(leaders: Leaders) -> None:
     leaders.create()
     api = leaders.api
     first = leaders.lead(FakeImages({IMAGE: DIGEST, NEXT: OTHER}, {DIGEST: GOOD, OTHER: GOOD}))

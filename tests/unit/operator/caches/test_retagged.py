@@ -96,7 +96,7 @@ def place(registry: Registry, tmp_path: Path) -> Place:
     return Place(registry, tmp_path)
 
 
-def test_what_was_verified_is_pulled_though_the_tag_has_moved(place: Place) -> None:
+def test_the_verified_digest_is_pulled_although_the_tag_moved(place: Place) -> None:
     place.verified()
     place.moved()
     assert place.wanted().digest == place.a
@@ -104,7 +104,7 @@ def test_what_was_verified_is_pulled_though_the_tag_has_moved(place: Place) -> N
     assert (place.node.pointer().digest, place.node.entries()) == (place.a, {place.a})
 
 
-def test_a_tag_that_moves_between_resolving_and_verifying_is_judged_by_what_was_resolved(place: Place) -> None:
+def test_a_tag_that_moves_during_verification_counts_with_its_resolved_digest(place: Place) -> None:
     class Moving(CheckedImages):
         def resolve(self, image: str) -> str:
             digest = super().resolve(image)
@@ -134,7 +134,7 @@ def _resized(headers: Any, data: bytes) -> dict[str, str]:  # noqa: ANN401 -- a 
     ],
     ids=["B under the digest of A", "A is gone"],
 )
-def test_where_the_verified_image_is_not_to_be_had_nothing_is_pulled(
+def test_nothing_is_pulled_when_the_verified_image_is_unavailable(
     place: Place, fault: Callable[[str, bytes], faults.Fault]
 ) -> None:
     place.verified()
@@ -148,7 +148,7 @@ def test_where_the_verified_image_is_not_to_be_had_nothing_is_pulled(
     assert b not in {place.node.pointer().digest, place.wanted().digest}
 
 
-def test_a_registry_that_answers_the_controller_with_other_bytes_is_not_believed(place: Place) -> None:
+def test_other_bytes_from_a_registry_are_rejected(place: Place) -> None:
     b = place.moved()
     manifest = place.client.manifest(Reference.parse(place.image).pinned(b)).raw
     Target(place.registry.host, REPOSITORY).manifest(

@@ -102,7 +102,7 @@ def test_an_image_that_no_policy_covers_any_more_counts_no_more(scene: Scene, fa
 
 
 @away
-def test_a_key_that_is_still_named_beside_others_counts(scene: Scene, fault: Fault) -> None:
+def test_a_key_that_is_still_named_counts(scene: Scene, fault: Fault) -> None:
     scene.site.real.misbehave(fault)
     keys = [SigningKey().public_pem.decode(), scene.key.public_pem.decode()]
     scene.restart(Demand(policies=[Policy(keys=keys)]))
@@ -111,7 +111,7 @@ def test_a_key_that_is_still_named_beside_others_counts(scene: Scene, fault: Fau
 
 
 @away
-def test_a_policy_that_wants_more_takes_nothing_back_while_nobody_can_say(scene: Scene, fault: Fault) -> None:
+def test_a_stricter_policy_revokes_nothing_during_a_registry_outage(scene: Scene, fault: Fault) -> None:
     scene.site.real.misbehave(fault)
     keys = [SigningKey().public_pem.decode(), scene.key.public_pem.decode()]
     scene.restart(Demand(policies=[Policy(keys=keys, require="all")]))

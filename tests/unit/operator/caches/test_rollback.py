@@ -117,7 +117,7 @@ ways = pytest.mark.parametrize(
 
 @pytest.mark.parametrize("restarted", [False, True], ids=["running", "restarted"])
 @ways
-def test_a_tag_that_goes_back_is_not_followed(scene: Scene, push_at: Push, word: str, *, restarted: bool) -> None:
+def test_a_tag_that_moves_back_is_not_followed(scene: Scene, push_at: Push, word: str, *, restarted: bool) -> None:
     old = push_at(scene, "old", OLD)
     assert scene.later() == old
     new = push_at(scene, "new", NEW)
@@ -133,7 +133,7 @@ def test_a_tag_that_goes_back_is_not_followed(scene: Scene, push_at: Push, word:
 
 
 @ways
-def test_what_the_registry_has_lost_meanwhile_changes_nothing(scene: Scene, push_at: Push, word: str) -> None:
+def test_data_lost_by_the_registry_changes_nothing(scene: Scene, push_at: Push, word: str) -> None:
     old = push_at(scene, "old", OLD)
     new = push_at(scene, "new", NEW)
     assert scene.later() == new
@@ -166,14 +166,14 @@ def test_with_allow_rollback_it_is_followed(scene: Scene, push_at: Push, word: s
     assert scene.later() == old
 
 
-def test_where_nothing_tells_the_tag_is_followed(scene: Scene) -> None:
+def test_a_tag_is_followed_when_the_order_is_unknown(scene: Scene) -> None:
     old, new = scene.push("old"), scene.push("new")
     assert scene.later() == new
     scene.retag(old)
     assert scene.later() == old
 
 
-def test_an_annotation_goes_before_the_log(scene: Scene) -> None:
+def test_an_annotation_takes_precedence_over_the_log(scene: Scene) -> None:
     first = scene.push("first", created=OLD, signed=NEW)
     assert scene.later() == first
     second = scene.push("second", created=NEW, signed=OLD)

@@ -37,7 +37,7 @@ def test_a_node_is_ready_when_its_condition_is_true(ready: str, is_ready: bool) 
     assert a_node("n", ready).ready is is_ready
 
 
-def test_of_a_node_and_a_pod_nothing_is_kept_but_that_they_are_ready() -> None:
+def test_only_readiness_is_stored_of_nodes_and_pods() -> None:
     assert a_node("n").status.conditions is a_node("m").status.conditions
     assert a_node("n", "False").status.conditions == ()
     assert an_agent("n").status.conditions is a_node("n").status.conditions
@@ -49,7 +49,7 @@ def test_an_agent_on_its_way_out_is_not_ready() -> None:
     assert not an_agent("n", deletionTimestamp=GOING).ready
 
 
-def test_how_a_node_stands() -> None:
+def test_the_liveness_of_a_node() -> None:
     presence = LivenessTracker()
     presence.deployed = True
     assert presence.liveness("n") is Liveness.GONE
@@ -84,7 +84,7 @@ def test_a_failure_stays_when_its_node_falls_silent() -> None:
     assert (found.silent, found.silences) == (1, {"n2": "its agent is not ready"})
 
 
-def test_what_a_silent_node_had_reported_before_is_replaced_by_what_it_reports_now() -> None:
+def test_a_new_report_of_a_silent_node_replaces_its_old_one() -> None:
     fleet = a_fleet("n1", failed="n2")
     fleet.node("n2", ready=False)
     fleet.reported(a_report("n2", {"x": FAILED}), a_report("n2", {"x": READY}))
@@ -93,7 +93,7 @@ def test_what_a_silent_node_had_reported_before_is_replaced_by_what_it_reports_n
     assert summed(fleet) == CacheSummary(total=2, ready=2, pods=2)
 
 
-def test_a_node_that_left_the_fleet_is_not_counted_though_its_object_is_there() -> None:
+def test_a_node_without_a_node_object_of_kubernetes_is_not_counted() -> None:
     fleet = a_fleet("n1", failed="n2")
     assert fleet.node("n2", ready=None) == {KEY}
     assert summed(fleet) == CacheSummary(total=1, ready=1, pods=1)
@@ -134,7 +134,7 @@ def test_only_the_caches_of_the_node_that_fell_silent_are_named() -> None:
     assert fleet.node("n1", ready=False) == {KEY, CacheKey("b", "y"), CacheKey("", "z")}
 
 
-def test_a_condition_says_who_is_silent_and_why() -> None:
+def test_a_condition_names_silent_nodes_with_reasons() -> None:
     names = [f"node-{number}" for number in range(1, 11)]
     fleet = a_fleet(*names[:9], failed="node-10")
     assert readiness.ready(summed(fleet), verified=True)[2] == "9 of 10 nodes are ready, 1 failed (DiskFull)"
@@ -160,7 +160,7 @@ def test_silence_is_no_error_and_all_silent_is_not_ready() -> None:
     assert readiness.ready(summed(fleet), verified=True)[1] == "NoMatchingNodes"
 
 
-def test_watches_tell_from_threads_of_their_own_and_no_sum_is_torn() -> None:
+def test_concurrent_watches_never_produce_inconsistent_totals() -> None:
     names = [f"n-{number}" for number in range(20)]
     fleet = a_fleet(*names)
 

@@ -107,7 +107,7 @@ def test_a_node_whose_agent_is_not_ready_is_silent_until_it_is(watched: Watched)
     watched.until("1/2", "silent: n2 (its agent is not ready)")
 
 
-def test_only_agents_in_our_namespace_and_with_their_label_are_asked(watched: Watched) -> None:
+def test_only_agents_in_our_namespace_with_their_label_are_watched(watched: Watched) -> None:
     foreign = agent_pod("n2", name="foreign")
     foreign["metadata"]["namespace"] = "a"
     other = agent_pod("n2", name="other")
@@ -132,7 +132,7 @@ def test_without_the_daemonset_the_node_alone_decides(watched: Watched) -> None:
     watched.until("2/2")
 
 
-def test_what_went_while_nobody_watched_is_found_by_the_next_list(watched: Watched) -> None:
+def test_a_deletion_missed_by_the_watch_is_found_by_the_next_list(watched: Watched) -> None:
     for reflector in watched.controller.node_watcher.reflectors:
         reflector._backoff = SOON
     watched.api.fault = lambda verb, _: ApiError(503, "", "away") if verb in {"list", "watch"} else None
@@ -144,7 +144,7 @@ def test_what_went_while_nobody_watched_is_found_by_the_next_list(watched: Watch
     watched.until("0/1", "1 silent: n2")
 
 
-def test_what_a_kubelet_writes_again_and_again_asks_for_nothing(watched: Watched) -> None:
+def test_repeated_kubelet_status_writes_cause_no_work(watched: Watched) -> None:
     asked: list[object] = []
     watched.controller.node_watcher._changed = asked.append
     for number in range(20):
@@ -155,7 +155,7 @@ def test_what_a_kubelet_writes_again_and_again_asks_for_nothing(watched: Watched
     assert asked == [("a", "x")]
 
 
-def test_what_is_written_of_the_daemonset_in_a_rollout_concerns_no_node(watched: Watched) -> None:
+def test_daemonset_status_writes_in_a_rollout_affect_no_node(watched: Watched) -> None:
     asked: list[bool] = []
     fleet = watched.controller.node_watcher._fleet
     real = fleet.agents_deployed
@@ -184,7 +184,7 @@ def test_a_thousand_events_are_few_writes(started: Callable[[Watched], Watched])
     assert watched.writes() - before <= 1 + (time.monotonic() - began) / watched.debounce
 
 
-def test_what_came_before_anybody_worked_is_one_write(started: Callable[[Watched], Watched]) -> None:
+def test_changes_before_the_start_become_one_write(started: Callable[[Watched], Watched]) -> None:
     watched = Watched()
     for number in range(100):
         watched.join(f"n-{number}")

@@ -81,7 +81,7 @@ def test_an_image_is_resolved_once_and_verified_each_time() -> None:
     assert check_image(images, cache(), None).digest == OTHER
 
 
-def test_the_registry_is_asked_with_the_secrets_that_the_cache_names() -> None:
+def test_the_registry_is_read_with_the_secrets_of_the_cache() -> None:
     images = FakeImages({IMAGE: OTHER}, {OTHER: GOOD})
     private = cache()
     private = structs.replace(
@@ -98,7 +98,7 @@ def test_secrets_that_cannot_be_read_leave_the_question_open() -> None:
     assert (outcome.status, outcome.reason, outcome.settled) == ("Unknown", Reason.UNAUTHORIZED, False)
 
 
-def test_what_was_resolved_stays_when_the_registry_fails_after_it() -> None:
+def test_a_resolved_digest_stays_when_the_registry_fails_afterwards() -> None:
     outcome = check_image(FakeImages({IMAGE: DIGEST}, {DIGEST: AWAY}), cache(), None)
     assert (outcome.digest, outcome.status) == (DIGEST, "Unknown")
 
@@ -154,7 +154,7 @@ def test_sums_become_conditions(summary: CacheSummary, ready: tuple[str, str], e
         ({"a": "\x1b]0;owned\a"}, r"a=\x1b]0;owned\x07"),
     ],
 )
-def test_a_cache_that_no_node_reports_says_which_nodes_would(selector: dict[str, str], labels: str) -> None:
+def test_the_condition_of_an_unreported_cache_names_the_expected_nodes(selector: dict[str, str], labels: str) -> None:
     selecting = structs.replace(cache(), spec=CacheSpec(IMAGE, node_selector=selector))
     status = desired_status(selecting, verdict_outcome(IMAGE, DIGEST, GOOD, Claims(7)), NOBODY, THEN)
     assert status
@@ -168,7 +168,7 @@ def test_a_cache_that_no_node_reports_says_which_nodes_would(selector: dict[str,
     assert every.message == "no node reports this cache: every node with a GPU and a running agent would"
 
 
-def test_without_a_good_verdict_nothing_is_ready() -> None:
+def test_without_a_positive_verdict_no_cache_is_ready() -> None:
     status = desired_status(
         cache(), verdict_outcome(IMAGE, DIGEST, UNSIGNED, Claims(0)), CacheSummary(total=1, ready=1), NOW
     )
@@ -182,7 +182,7 @@ def test_nothing_is_written_when_nothing_changed() -> None:
     assert desired_status(cache(status), verdict_outcome(IMAGE, DIGEST, GOOD, Claims(7)), NOBODY, NOW) == status
 
 
-def test_times_move_with_what_they_are_about() -> None:
+def test_times_change_only_with_their_subject() -> None:
     status = desired_status(
         cache(settled()), verdict_outcome(IMAGE, DIGEST, GOOD, Claims(7)), CacheSummary(total=1, pods=1), NOW
     )
@@ -199,21 +199,21 @@ def test_times_move_with_what_they_are_about() -> None:
     assert verified.last_transition_time == NOW
 
 
-def test_after_a_restart_the_verdict_that_stands_stands_until_there_is_another() -> None:
+def test_after_a_restart_the_verdict_stays_until_the_next_one() -> None:
     status = desired_status(cache(settled()), None, CacheSummary(total=1, ready=1), NOW)
     assert status
     assert shown(status, "Verified") == ("True", "CosignSuccess")
     assert status.ready == "1/1"
 
 
-def test_nothing_is_said_of_an_image_that_nobody_looked_at() -> None:
+def test_an_unchecked_image_has_no_condition() -> None:
     assert desired_status(cache(), None, NOBODY, NOW) is None
     moved = cache(settled(), image="registry.test/other:2", generation=2)
     assert desired_status(moved, None, NOBODY, NOW) is None
     assert desired_status(moved, verdict_outcome(IMAGE, DIGEST, GOOD, Claims(7)), NOBODY, NOW) is None
 
 
-def test_an_old_digest_is_never_taken_for_the_new_image() -> None:
+def test_an_old_digest_is_never_used_for_a_new_image() -> None:
     moved = cache(settled(), image="registry.test/other:2", generation=2)
     outcome = error_outcome("registry.test/other:2", None, AWAY)
     assert resolved_digest(moved, outcome) is None
@@ -232,13 +232,13 @@ def test_the_pinned_digest_is_that_of_the_present_image() -> None:
     assert resolved_digest(cache(settled(), image="other"), good) is None
 
 
-def test_a_known_size_survives_a_look_that_found_none() -> None:
+def test_a_known_size_survives_a_check_without_a_size() -> None:
     status = desired_status(cache(settled()), verdict_outcome(IMAGE, DIGEST, GOOD, Claims(0)), NOBODY, NOW)
     assert status
     assert status.size_bytes == 7
 
 
-def test_zeros_are_written_out_and_names_are_whole() -> None:
+def test_zeros_are_explicit_and_names_complete() -> None:
     written = apply_configuration(cache(), settled())
     assert (written["apiVersion"], written["kind"]) == ("gkm.io/v1alpha1", "GKMCache")
     assert written["metadata"] == {"name": "x", "namespace": "a"}
@@ -289,7 +289,7 @@ ONE_FAILED = {"total": 2, "ready": 1, "failed": 1, "failures": FULL}
         (ALL_UNFIT, PENDING, []),
     ],
 )
-def test_that_nodes_fail_is_told_once_as_a_warning(
+def test_failing_nodes_are_reported_once_as_a_warning(
     before: dict[str, Any] | None, after: dict[str, Any], news: list[str]
 ) -> None:
     old = of_nodes(**before) if before is not None else structs.replace(settled(), conditions=settled().conditions[2:])
@@ -303,7 +303,7 @@ def shows(status: str, reason: str, message: str = "message") -> CacheStatus:
     return CacheStatus(conditions=[Condition("Verified", status, reason, message, THEN)])
 
 
-def test_only_a_changed_verdict_is_told() -> None:
+def test_only_a_changed_verdict_is_reported() -> None:
     good, bad = shows("True", "CosignSuccess"), shows("False", "SignatureInvalid")
     assert not list(events_of(CacheStatus(), CacheStatus()))
     assert not list(events_of(good, shows("True", "CosignSuccess", "other words")))

@@ -22,7 +22,7 @@ class Clock:
         return self.now
 
 
-def test_a_quiet_cache_is_written_soon_and_a_restless_one_ever_less_often() -> None:
+def test_a_quiet_cache_is_written_soon_and_a_busy_one_with_growing_intervals() -> None:
     clock = Clock()
     spacing = StatusInterval(clock=clock)
     waited = []
@@ -77,7 +77,7 @@ VERIFIED, LONG_VERIFIED = (condition("Verified", "True", "CosignSuccess", second
         ((), []),
     ],
 )
-def test_who_follows_a_leader_tells_what_its_last_write_turned(
+def test_a_new_leader_emits_the_events_of_its_predecessors_last_write(
     conditions: tuple[Condition, ...], told: list[str]
 ) -> None:
     found = telling.missed_events(written(*conditions), NOW + timedelta(seconds=20))
@@ -85,11 +85,11 @@ def test_who_follows_a_leader_tells_what_its_last_write_turned(
 
 
 @pytest.mark.parametrize("later", [timedelta(minutes=3), timedelta(minutes=-2)])
-def test_what_was_written_long_ago_is_told_by_nobody(later: timedelta) -> None:
+def test_an_old_write_causes_no_events(later: timedelta) -> None:
     assert not list(telling.missed_events(written(VERIFIED), NOW + later))
 
 
-def test_what_is_told_anew_is_word_for_word_what_was_told() -> None:
+def test_repeated_events_equal_the_original_ones() -> None:
     before = CacheStatus()
     after = written(VERIFIED, condition("Ready", "True", "AllNodesReady", 0))
     assert list(telling.missed_events(after, NOW)) == list(telling.events_of(before, after.status))

@@ -51,17 +51,17 @@ def test_a_node_contributes_by_state() -> None:
     assert reports_of(None) == {}
 
 
-def test_nodes_that_are_alike_share_their_contribution() -> None:
+def test_equal_nodes_share_one_report_object() -> None:
     assert report_of(NodeCache("Ready", DIGEST)) is report_of(NodeCache("Ready", DIGEST))
 
 
 @pytest.mark.parametrize("reason", ["PTXTooNew", "X", "A" * 64])
-def test_a_reason_that_is_a_word_is_kept(reason: str) -> None:
+def test_a_reason_in_camel_case_is_used(reason: str) -> None:
     assert report_of(NodeCache("Failed", reason=reason)).failure == reason
 
 
 @pytest.mark.parametrize("reason", ["diskFull", "Disk full", "Disk\n", "A" * 65, "Ünfit", "7Dwarfs", "a.b"])
-def test_a_reason_that_is_no_word_is_not_repeated(reason: str) -> None:
+def test_a_reason_in_another_format_is_replaced(reason: str) -> None:
     assert report_of(NodeCache("Failed", reason=reason)).failure == "Unknown"
 
 
@@ -92,7 +92,7 @@ def test_a_node_with_the_old_digest_is_not_ready_for_the_new() -> None:
     assert fleet.summary(KEY, None) == CacheSummary(total=1)
 
 
-def test_a_failure_counts_for_its_digest_and_one_before_any_digest_for_all() -> None:
+def test_a_failure_counts_for_its_digest_and_without_a_digest_for_all() -> None:
     fleet = a_fleet("old", "now", "early")
     for name, digest in (("old", OTHER), ("now", DIGEST), ("early", None)):
         fleet.reported(None, a_report(name, {"x": FAILED | {"digest": digest}}))
@@ -121,7 +121,7 @@ def test_at_most_twenty_nodes_are_named_by_reason() -> None:
     assert summary.failures == {"DiskFull": [*names[:20], "and 5 more"]}
 
 
-def test_reasons_that_few_nodes_invent_do_not_push_out_what_many_say() -> None:
+def test_reasons_of_few_nodes_do_not_displace_those_of_many() -> None:
     liars = [f"liar-{number:02}" for number in range(MAX_REASONS + 8)]
     fleet = a_fleet("n1", "n2", *liars)
     for name in ("n1", "n2"):
@@ -137,7 +137,7 @@ def test_reasons_that_few_nodes_invent_do_not_push_out_what_many_say() -> None:
     assert list(summary.failures) == sorted(summary.failures)
 
 
-def test_the_word_for_the_rest_may_be_somebodys_reason_too() -> None:
+def test_an_agent_may_report_the_reason_that_stands_for_the_rest() -> None:
     names = [f"n-{number:02}" for number in range(MAX_REASONS + 1)]
     fleet = a_fleet(*names, "o1", "o2")
     for name in names:
@@ -150,5 +150,5 @@ def test_the_word_for_the_rest_may_be_somebodys_reason_too() -> None:
     assert sorted(name for named in failures.values() for name in named) == sorted([*names, "o1", "o2"])
 
 
-def test_a_cache_is_called_what_every_process_calls_it() -> None:
+def test_a_cache_key_reads_as_in_every_process() -> None:
     assert (str(KEY), str(CacheKey("", "x"))) == ("GKMCache a/x", "ClusterGKMCache x")

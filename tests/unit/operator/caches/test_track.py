@@ -45,7 +45,7 @@ def test_a_tag_that_names_another_verified_digest_is_followed(place: Place) -> N
     assert OTHER in told.note
 
 
-def test_a_tag_that_names_what_is_refused_is_not_followed(place: Place) -> None:
+def test_a_tag_that_names_a_refused_image_is_not_followed(place: Place) -> None:
     place.images.digests[IMAGE], place.images.verdicts[OTHER] = OTHER, UNSIGNED
     place.now += 1000
     again = place.check()
@@ -58,7 +58,7 @@ def test_a_tag_that_names_what_is_refused_is_not_followed(place: Place) -> None:
     assert place.reasons() == [("Warning", "UpdateRefused")]
 
 
-def test_what_is_refused_is_told_once_also_after_restarts(place: Place) -> None:
+def test_a_refused_update_is_reported_once_also_after_restarts(place: Place) -> None:
     place.images.digests[IMAGE], place.images.verdicts[OTHER] = OTHER, UNSIGNED
     for _ in range(3):
         place.now += 1000
@@ -78,7 +78,7 @@ def test_a_refused_update_ends_when_the_image_is_signed(place: Place) -> None:
     assert place.reasons() == [("Warning", "UpdateRefused"), ("Normal", "Updated"), ("Normal", "CosignSuccess")]
 
 
-def test_a_tag_that_is_gone_leaves_what_stands(place: Place) -> None:
+def test_a_deleted_tag_leaves_the_present_digest(place: Place) -> None:
     del place.images.digests[IMAGE]
     place.now += 1000
     place.check()
@@ -87,7 +87,7 @@ def test_a_tag_that_is_gone_leaves_what_stands(place: Place) -> None:
 
 
 @pytest.mark.parametrize("answer", [AWAY, GKMError(Reason.UNAUTHORIZED, "closed")])
-def test_a_registry_that_does_not_say_what_the_tag_names_changes_nothing(place: Place, answer: GKMError) -> None:
+def test_a_registry_that_does_not_resolve_the_tag_changes_nothing(place: Place, answer: GKMError) -> None:
     before = place.status
     place.images.digests[IMAGE] = answer
     place.now += 1000
@@ -98,7 +98,7 @@ def test_a_registry_that_does_not_say_what_the_tag_names_changes_nothing(place: 
 
 
 @pytest.mark.parametrize("which", ["tag", "update"])
-def test_a_refused_update_stays_refused_while_the_registry_does_not_say(place: Place, which: str) -> None:
+def test_a_refused_update_stays_refused_during_a_registry_outage(place: Place, which: str) -> None:
     place.images.digests[IMAGE], place.images.verdicts[OTHER] = OTHER, UNSIGNED
     place.now += 1000
     place.check()
@@ -113,7 +113,7 @@ def test_a_refused_update_stays_refused_while_the_registry_does_not_say(place: P
     assert place.reasons() == [("Warning", "UpdateRefused")]
 
 
-def test_a_digest_that_is_good_again_is_so_whatever_the_tag_names(place: Place) -> None:
+def test_a_digest_that_verifies_again_is_accepted_whatever_the_tag_names(place: Place) -> None:
     place.images.verdicts[DIGEST] = UNSIGNED
     place.now += 1000
     place.check()
@@ -140,7 +140,7 @@ def test_both_revoked_and_refused_is_refused(place: Place) -> None:
     assert place.reasons() == [("Warning", "SignatureMissing")]
 
 
-def test_a_revoked_digest_is_left_for_a_good_one(place: Place) -> None:
+def test_a_revoked_digest_is_replaced_by_a_verified_one(place: Place) -> None:
     place.images.verdicts[DIGEST] = UNSIGNED
     place.now += 1000
     place.check()
@@ -191,7 +191,7 @@ def test_a_change_of_interval_takes_effect_at_once(place: Place) -> None:
     assert ("resolve", IMAGE) in place.images.asked
 
 
-def test_another_image_is_resolved_and_takes_no_message_along(place: Place) -> None:
+def test_another_image_is_resolved_with_a_message_of_its_own(place: Place) -> None:
     place.images.digests["registry.test/team/cache:2"] = THIRD
     place.images.verdicts[THIRD] = GOOD
     place.spec(image="registry.test/team/cache:2")

@@ -56,9 +56,7 @@ def config_of(shelf: Shelf, mode: str = "enforce", *allow: str) -> Config:
         (None, "off", "True", "NotRequired"),
     ],
 )
-def test_what_is_signed_becomes_a_condition(
-    images: Shelf, flaw: Flaw | None, mode: str, status: str, reason: str
-) -> None:
+def test_a_signature_becomes_a_condition(images: Shelf, flaw: Flaw | None, mode: str, status: str, reason: str) -> None:
     image, _ = images.push(f"{status}-{reason}-{mode}".lower(), flaw=flaw)
     condition = verified(image, config_of(images, mode))
     assert (condition.status, condition.reason) == (status, reason)
@@ -80,7 +78,7 @@ def test_what_is_signed_becomes_a_condition(
         ),
     ],
 )
-def test_what_a_registry_does_becomes_a_condition(
+def test_a_registry_fault_becomes_a_condition(
     images: Shelf, fault: Callable[[str], faults.Fault], status: str, reason: str
 ) -> None:
     image, _ = images.push("faulty")
@@ -93,7 +91,7 @@ def test_what_a_registry_does_becomes_a_condition(
 
 
 @pytest.mark.parametrize("image", ["UPPER/case:1", "registry.test/team/x@sha256:short", "registry.test:99999999/x"])
-def test_what_is_no_reference_becomes_a_condition(images: Shelf, image: str) -> None:
+def test_an_invalid_reference_becomes_a_condition(images: Shelf, image: str) -> None:
     condition = verified(image, config_of(images))
     assert (condition.status, condition.reason) == ("False", "InvalidReference")
 

@@ -27,7 +27,7 @@ def test_our_definitions_are_ours(plural: str) -> None:
     assert foreign(plural, read(ours(plural))) == ""
 
 
-def test_a_definition_with_more_fields_than_ours_is_good() -> None:
+def test_a_definition_with_additional_fields_is_accepted() -> None:
     newer = ours("gkmcaches")
     schema = newer["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     schema["properties"]["spec"]["properties"]["later"] = {"type": "string"}
@@ -35,7 +35,7 @@ def test_a_definition_with_more_fields_than_ours_is_good() -> None:
     assert foreign("gkmcaches", read(newer)) == ""
 
 
-def test_a_definition_that_keeps_every_field_is_good() -> None:
+def test_a_definition_that_preserves_unknown_fields_is_accepted() -> None:
     loose = upstream()
     loose["spec"]["versions"][0]["schema"] = {
         "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
@@ -43,7 +43,7 @@ def test_a_definition_that_keeps_every_field_is_good() -> None:
     assert foreign("gkmcaches", read(loose)) == ""
 
 
-def test_a_definition_of_upstream_is_told_by_what_it_lacks_in_one_line() -> None:
+def test_an_upstream_definition_is_recognized_by_its_missing_fields() -> None:
     said = foreign("gkmcaches", read(upstream()))
     assert said.startswith("the API server's CustomResourceDefinition gkmcaches.gkm.io is not ours")
     assert "it lacks spec.imagePullSecrets, spec.nodeSelector, spec.updatePolicy, status.observedGeneration and" in said
@@ -71,7 +71,7 @@ def test_a_definition_of_upstream_is_told_by_what_it_lacks_in_one_line() -> None
         (lambda found: status_of(found).update(conditions="hostile"), "it lacks status.conditions:"),
     ],
 )
-def test_what_is_different_is_named(change: Callable[[Json], object], said: str) -> None:
+def test_a_difference_is_named(change: Callable[[Json], object], said: str) -> None:
     found = json.loads(json.dumps(ours("gkmcaches")))
     change(found)
     assert said in foreign("gkmcaches", read(found))
