@@ -69,6 +69,11 @@ def flavor(value: str) -> str:
     return value.lower()
 
 
+def named_flavor(labels: Mapping[str, str], keys: Sequence[str]) -> str:
+    """Return the flavor that the first label that is not empty names, in normalized spelling; "" without one."""
+    return next((flavor(value) for key in keys if (value := labels.get(key))), "")
+
+
 def relevant_labels(labels: Mapping[str, str], keys: TopologyLabels) -> dict[str, str]:
     """Return those of a node's labels that are read, for a person who looks for the wrong one."""
     return {key: labels[key] for key in _label_keys(keys) if key in labels}

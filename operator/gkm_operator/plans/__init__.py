@@ -1,4 +1,5 @@
-"""The controller of Run: what is planned, when, and what stands of it (docs/design/plans.md).
+"""The controller of Run objects: it observes runs, plans, nodes and pods, and writes placement plans.
 
-Decisions are pure; `controller` and `writer` talk to the API server, and nobody else here does.
+`state` observes, `planning` decides and is pure but for its caches, `planner` combines both, and `write` alone writes
+to the API server (docs/design/plans.md).
 """

@@ -1,4 +1,4 @@
-"""The controller of Run: one thread that sweeps when something changed, and never more than half of the time."""
+"""The controller of Run: one thread that reconciles all runs after a change, and rests as long as it worked."""
 
 import logging
 import time
@@ -24,17 +24,18 @@ from gkm_operator.plans.write.writer import FIELD_MANAGER, NotLeading, PlanWrite
 _LOG = logging.getLogger(__name__)
 
 CALM_SECONDS = 1.0
-"""So long a change waits for those that come with it."""
+"""The delay after a change, so that one pass handles the changes that come with it."""
 PAUSE_SECONDS = 2.0
+"""The minimum pause between two passes."""
 IDLE_SECONDS = 30.0
-"""Plans expire, and nodes stay away, without anybody saying so."""
+"""The longest interval without a pass: no watch reports that a plan expires."""
 NAME = "plans"
 
 
 class PlansController:
-    """Works for a leader only: a replica that stands ready watches nothing of this (docs/design/plans.md).
+    """Runs in the leader only: a standby replica does not watch these objects (docs/design/plans.md).
 
-    `leads` is asked before everything that is written.
+    `leads` returns whether this process is the leader, and is called before every write.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class PlansController:
         flavors: FlavorCounts | None = None,
         calm: float = CALM_SECONDS,
         pause: float = PAUSE_SECONDS,
-        patience: GracePeriod | None = None,
+        grace: GracePeriod | None = None,
     ) -> None:
         self._api = api
         self._namespace = namespace
@@ -57,76 +58,76 @@ class PlansController:
         self._changed = Event()
         self._stop = Event()
         self._waiting = 0
-        book = PlanIndex()
+        index = PlanIndex()
         self.flavors = flavors or FlavorCounts(config.topology.labels.flavor, config.packing.flavors)
-        self._writer = PlanWriter(api, book, Recorder(api, Reporter("gkm.io/plans", instance or FIELD_MANAGER)), leads)
-        self._sweeper = RunReconciler(self._writer, Planner(self._writer, book, config.packing), patience=patience)
-        self._watching = ClusterWatcher(api, book, config.topology, self._changed.set)
+        self._writer = PlanWriter(api, index, Recorder(api, Reporter("gkm.io/plans", instance or FIELD_MANAGER)), leads)
+        self._reconciler = RunReconciler(self._writer, Planner(index, config.packing), grace=grace)
+        self._watcher = ClusterWatcher(api, index, config.topology, self._changed.set)
         self._observe = metrics.reconcile_recorder(NAME)
         self._thread = Thread(target=self._work, name=NAME, daemon=True)
         metrics.QUEUE_DEPTH.labels(NAME).set_function(lambda: self._waiting)
 
     def work(self) -> None:
-        """Begin; every Node must have been shown to `see_node` once. Returns at once."""
+        """Start the thread and return. `see_node` must have got every Node before."""
         self._thread.start()
 
     def see_node(self, old: WatchedNode | None, new: WatchedNode | None) -> None:
-        """Take in a difference of a Node, for the flavors that there are."""
-        if self.flavors.see(old, new):
+        """Count the flavor of a Node that changed."""
+        if self.flavors.change(old, new):
             self._changed.set()
 
     def close(self) -> None:
-        """End within a few seconds; a plan that is under way is found by whoever follows."""
+        """Stop within a few seconds; the next leader finds a plan that is being created."""
         self._stop.set()
         self._changed.set()
         if self._thread.ident is not None:
             self._thread.join(3.0)
-        self._watching.close(1.0)
+        self._watcher.close(1.0)
 
     def _work(self) -> None:
-        if not self._watching.start(self._stop):
+        if not self._watcher.start(self._stop):
             return
         _LOG.info("plans synced")
         self._changed.set()
         while not self._stop.is_set():
-            self._changed.wait(self._sweeper.patience.seconds_left(IDLE_SECONDS))
+            self._changed.wait(self._reconciler.grace.seconds_left(IDLE_SECONDS))
             if self._stop.wait(self._calm):
                 return
             self._changed.clear()
             began = time.monotonic()
-            if not self._round():
+            if not self._reconcile():
                 return
             self._stop.wait(max(self._pause, time.monotonic() - began))
 
-    def _round(self) -> bool:
-        """Sweep; return whether this process goes on. Nothing else would start this thread again: it lives."""
+    def _reconcile(self) -> bool:
+        """Do one pass; return whether the thread continues. It survives every error, for nothing would restart it."""
         began, result = time.monotonic(), "again"
         try:
             if not self.flavors.write(self._api, self._namespace, self._writer):
                 self._changed.set()
-            if not (self._watching.any_runs and self._watching.list_nodes_and_pods(self._stop)):
+            if not (self._watcher.any_runs and self._watcher.list_nodes_and_pods(self._stop)):
                 self._waiting = 0
                 result = "done"
                 return not self._stop.is_set()
             if not self._writer.settle():
                 self._changed.set()
                 return True
-            self._apply_result(self._sweeper.reconcile(self._watching.snapshot()))
+            self._record(self._reconciler.reconcile(self._watcher.snapshot()))
             result = "done"
         except NotLeading as error:
-            _LOG.warning("plans no more", extra=fields(why=str(error)))
+            _LOG.warning("planning stopped", extra=fields(why=str(error)))
             return False
         except PodsUnread as error:
-            _LOG.error("cannot plan", extra=fields(why=str(error)))
-        except Exception:  # noqa: BLE001 -- as above
-            _LOG.exception("sweep failed")
+            _LOG.error("planning blocked", extra=fields(why=str(error)))
+        except Exception:  # noqa: BLE001 -- the thread must survive
+            _LOG.exception("reconcile failed")
             result = "failed"
             self._changed.set()
         finally:
             self._observe(result, time.monotonic() - began)
         return True
 
-    def _apply_result(self, swept: ReconcileResult) -> None:
-        self._waiting = swept.waiting
-        if swept.more:
+    def _record(self, result: ReconcileResult) -> None:
+        self._waiting = result.waiting
+        if result.more:
             self._changed.set()

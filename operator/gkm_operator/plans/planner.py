@@ -1,18 +1,32 @@
-"""A run is planned, and the plan is made; a refusal that is known is not asked for again."""
+"""Plan one run: a new plan for it, or the reason why it does not fit.
+
+The planner writes nothing to the API server. It returns a NewPlan, which the reconciler commits, or a PlanningResult.
+It caches refusals: while neither the request of a run nor its free capacity changes, it returns the cached refusal
+instead of a new search.
+"""
 
 import logging
 import time
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 
 from gkm.api.topology_settings import Packing
 from gkm.hoststate.logs import fields
 from gkm.packing.refusals.fixes import fixes
-from gkm.packing.values import Group, Refusal, Request
+from gkm.packing.values import Group, Plan, Refusal, Request
 
 from gkm_operator import metrics
-from gkm_operator.plans.planning.assessment import RunAssessment
+from gkm_operator.plans.planning.assessment import PlanningResult, RunAssessment
 from gkm_operator.plans.planning.decisions import RunAction
-from gkm_operator.plans.planning.draft import FoundPlan, PlanOccasion, find_plan, log_groups, make_draft, sizes
+from gkm_operator.plans.planning.draft import (
+    FoundPlan,
+    PlanDraft,
+    PlanOccasion,
+    find_plan,
+    log_groups,
+    make_draft,
+    sizes,
+)
 from gkm_operator.plans.planning.refusal_cache import RETRY_SECONDS, CachedRefusal, RefusalCache
 from gkm_operator.plans.planning.refusals import PlanReason, Unfit, unfit
 from gkm_operator.plans.state.free_capacity import FreeCapacity, FreeGpus
@@ -20,168 +34,168 @@ from gkm_operator.plans.state.node_loss import retained_nodes
 from gkm_operator.plans.state.plan_index import PlanIndex
 from gkm_operator.plans.state.request_hash import replan_annotation, request_hash
 from gkm_operator.plans.state.snapshot import ClusterSnapshot
-from gkm_operator.plans.write.status import PlanningResult
-from gkm_operator.plans.write.writer import NotLeading, PlanWriter, SendResult
 
 _LOG = logging.getLogger(__name__)
 
+_SCOPES_INVALID = Unfit(PlanReason.INVALID_REQUEST, "two scopes have one name")
+
+
+@dataclass(frozen=True, slots=True)
+class NewPlan:
+    """A plan to create, the free GPUs that it was made from, and the state of the cluster then."""
+
+    draft: PlanDraft
+    plan: Plan
+    free: FreeGpus
+    state: Hashable
+
 
 class Planner:
-    """For the one thread that plans."""
+    """For the one thread that plans. `index` has the highest plan number of each run."""
 
-    def __init__(
-        self, writer: PlanWriter, book: PlanIndex, settings: Packing, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self.answers = RefusalCache()
-        self._writer = writer
-        self._book = book
+    def __init__(self, index: PlanIndex, settings: Packing, clock: Callable[[], float] = time.monotonic) -> None:
+        self.refusals = RefusalCache()
+        self._index = index
         self._settings = settings
         self._clock = clock
 
-    def plan(self, case: RunAssessment, room: FreeCapacity, snapshot: ClusterSnapshot) -> PlanningResult | None:
-        """Plan a run; return what came of it, None where nobody knows and nothing more may be planned.
+    def plan(self, case: RunAssessment, capacity: FreeCapacity, snapshot: ClusterSnapshot) -> NewPlan | PlanningResult:
+        """Return a new plan for a run, or its current plan if a new one would equal it, or a refusal."""
+        cached, state = self.refusals.get(case.uid), _state_key(capacity, snapshot)
+        if cached is not None and self._clock() >= cached.until:
+            self.refusals.remove(case.uid)
+            cached = None
+        if cached is not None and (cached.request, cached.state) == (_request_key(case), state):
+            return _refused(case, cached)
+        request, free = sizes(case.run, self._settings), self._free(case, capacity, snapshot)
+        if isinstance(request, Unfit) or free is None:
+            invalid = request if isinstance(request, Unfit) else _SCOPES_INVALID
+            return self._refuse(case, invalid, state)
+        if cached is not None and (cached.request, cached.version) == (_request_key(case), free.version):
+            cached.state = state
+            return _refused(case, cached)
+        planned = self._plan(case, free, request, snapshot, state)
+        return self._refuse(case, planned, state, free.version) if isinstance(planned, Unfit) else planned
 
-        Raises:
-            NotLeading: nothing must be written any more.
-        """
-        known = self.answers.get(case.uid)
-        question, world = _question(case), (snapshot.version, room.held.version)
-        if known is not None and self._clock() >= known.until:
-            self.answers.remove(case.uid)
-            known = None
-        if known is not None and (known.question, known.world) == (question, world):
-            return self._refused(case, known)
-        try:
-            return self._planned(case, room, snapshot)
-        except NotLeading:
-            raise
-        except Exception:  # noqa: BLE001 -- whatever the planner does with one run, the others are planned
-            _LOG.exception("planner failed", extra=fields(run=str(case.run.key)))
-            metrics.PLANS.labels("failed", PlanReason.PLANNER_FAILED).inc()
-            wrong = Unfit(
-                PlanReason.PLANNER_FAILED,
-                "the planner failed, which is a mistake of GKM: see the log of gkm-controllers",
-            )
-            return self._refuse(case, CachedRefusal(question, "", world, wrong))
-
-    def fix(self, case: RunAssessment, room: FreeCapacity, snapshot: ClusterSnapshot) -> PlanningResult | None:
-        """Look for changes that would make a run fit; return what came of it then, None where nothing did."""
-        known = self.answers.get(case.uid)
-        request = sizes(case.run, self._settings)
-        if known is None or isinstance(request, Unfit) or case.demand is None:
-            return None
-        stock = self._stock(case, room, snapshot)
-        known.fixed, known.fixed_at = known.version, self._clock()
-        if stock is None or stock.version != known.version:
-            return None
-        try:
-            known.fixes = fixes(stock.inventory, request)
-        except Exception:  # noqa: BLE001 -- as above; without fixes the refusal says enough
-            _LOG.exception("no fixes found", extra=fields(run=str(case.run.key)))
-            known.fixes = ()
-        return self._refused(case, known)
-
-    def _planned(self, case: RunAssessment, room: FreeCapacity, snapshot: ClusterSnapshot) -> PlanningResult | None:
-        question, world = _question(case), (snapshot.version, room.held.version)
-        request = sizes(case.run, self._settings)
-        stock = self._stock(case, room, snapshot)
-        if isinstance(request, Unfit) or stock is None:
-            wrong = (
-                request if isinstance(request, Unfit) else Unfit(PlanReason.INVALID_REQUEST, "two scopes have one name")
-            )
-            metrics.PLANS.labels("refused", wrong.reason).inc()
-            return self._refuse(case, CachedRefusal(question, "", world, wrong))
-        known = self.answers.get(case.uid)
-        if known is not None and (known.question, known.version) == (question, stock.version):
-            known.world = world
-            return self._refused(case, known)
-        found = self._fit(case, stock, request, snapshot)
-        if isinstance(found, FoundPlan):
-            return self._make(case, found, stock, room, snapshot)
-        return self._refuse(case, CachedRefusal(question, stock.version, world, found))
-
-    def _stock(self, case: RunAssessment, room: FreeCapacity, snapshot: ClusterSnapshot) -> FreeGpus | None:
-        if case.demand is None:
-            return None
-        own = snapshot.taken.of(case.run.key)
-        stays = (
-            () if not _former(case) or case.plan is None else retained_nodes(case.plan, own, case.found, case.confirmed)
-        )
-        return room.free_for(case.run.key, case.demand, tuple(stays), alone=case.plan is not None)
-
-    def _fit(
-        self, case: RunAssessment, stock: FreeGpus, request: Request, snapshot: ClusterSnapshot
-    ) -> FoundPlan | Unfit:
-        began = self._clock()
-        found = find_plan(stock, request, _former(case))
-        seconds = self._clock() - began
-        if isinstance(found, Refusal):
-            survey = snapshot.nodes.survey
-            found = unfit(found, stock.usable, survey, snapshot.flavored, case.run.spec.flavor)
-        metrics.PLAN_SECONDS.observe(seconds)
+    def _plan(
+        self, case: RunAssessment, free: FreeGpus, request: Request, snapshot: ClusterSnapshot, state: Hashable
+    ) -> NewPlan | PlanningResult | Unfit:
+        found = self._find(case, free, request, snapshot)
         if isinstance(found, Unfit):
-            metrics.PLANS.labels("refused", found.reason).inc()
-        return found
-
-    def _make(
-        self, case: RunAssessment, fits: FoundPlan, stock: FreeGpus, room: FreeCapacity, snapshot: ClusterSnapshot
-    ) -> PlanningResult | None:
-        run = case.run
-        if case.plan is not None and is_redundant(case, fits):
-            # Nothing better is possible: another number on the same groups would be followed by the next.
+            return found
+        if case.plan is not None and is_redundant(case, found):
+            # Another number on the same groups would be followed by the next one.
             return PlanningResult(case.plan)
-        number = 1 + self._book.last_number(run.key)
-        occasion = PlanOccasion(number, snapshot.now, case.decision.why, case.plan)
-        made = make_draft(run, fits, stock, self._settings, occasion)
-        world = (snapshot.version, room.held.version)
-        if isinstance(made, Unfit):
-            metrics.PLANS.labels("refused", made.reason).inc()
-            return self._refuse(case, CachedRefusal(_question(case), stock.version, world, made))
-        sent = self._writer.create(made)
-        plan = made.counts
-        if sent is SendResult.REFUSED:
-            wrong = Unfit(
-                PlanReason.NOT_WRITTEN, f"the API server does not take plan {plan.name}: {self._writer.refusal}"
-            )
-            metrics.PLANS.labels("failed", wrong.reason).inc()
-            until = self._clock() + RETRY_SECONDS
-            return self._refuse(case, CachedRefusal(_question(case), stock.version, world, wrong, until=until))
-        room.record_plan(run.key, plan.claims)
-        if sent is not SendResult.MADE:
-            return None
+        number = 1 + self._index.last_number(case.run.key)
+        occasion = PlanOccasion(number, snapshot.now, case.decision.message, case.plan)
+        draft = make_draft(case.run, found, free, self._settings, occasion)
+        return draft if isinstance(draft, Unfit) else NewPlan(draft, found.plan, free, state)
+
+    def created(self, case: RunAssessment, new: NewPlan) -> PlanningResult:
+        """Record that the API server created a new plan."""
+        plan = new.draft.counts
         metrics.PLANS.labels("planned", "").inc()
-        self.answers.remove(case.uid)
-        said = fields(run=str(run.key), plan=plan.name, gpus=plan.spec.gpus, domains=plan.spec.metrics.domains)
-        _LOG.info("planned", extra=said | fields(gap=plan.spec.metrics.gap, why=plan.spec.reason[:200]))
-        log_groups(run, stock, fits.plan)
+        self.refusals.remove(case.uid)
+        log_fields = fields(run=str(plan.run), plan=plan.name, gpus=plan.spec.gpus, domains=plan.spec.metrics.domains)
+        _LOG.info("planned", extra=log_fields | fields(gap=plan.spec.metrics.gap, why=plan.spec.reason[:200]))
+        log_groups(case.run, new.free, new.plan)
         return PlanningResult(plan)
 
-    def _refuse(self, case: RunAssessment, answer: CachedRefusal) -> PlanningResult:
-        known = self.answers.get(case.uid)
-        if known is None or known.unfit != answer.unfit:
-            said = fields(run=str(case.run.key), reason=answer.unfit.reason, why=answer.unfit.message[:400])
-            _LOG.info("not planned", extra=said)
-        self.answers.put(case.uid, answer)
-        return self._refused(case, answer)
+    def not_created(self, case: RunAssessment, new: NewPlan, error: str) -> PlanningResult:
+        """Record that the API server refused a new plan; the run is planned again after RETRY_SECONDS."""
+        refusal = Unfit(PlanReason.NOT_WRITTEN, f"the API server does not take plan {new.draft.counts.name}: {error}")
+        until = self._clock() + RETRY_SECONDS
+        return self._refuse(case, refusal, new.state, new.free.version, result="failed", until=until)
 
-    def _refused(self, case: RunAssessment, answer: CachedRefusal) -> PlanningResult:
-        return PlanningResult(case.plan, case.over, answer.unfit, case.decision.why, answer.fixes)
+    def failed(self, case: RunAssessment, capacity: FreeCapacity, snapshot: ClusterSnapshot) -> PlanningResult:
+        """Record an exception of the planner, which is logged already."""
+        refusal = Unfit(
+            PlanReason.PLANNER_FAILED, "the planner failed, which is a mistake of GKM: see the log of gkm-controllers"
+        )
+        return self._refuse(case, refusal, _state_key(capacity, snapshot), result="failed")
+
+    def fix(self, case: RunAssessment, capacity: FreeCapacity, snapshot: ClusterSnapshot) -> PlanningResult | None:
+        """Search for changes that make a run fit; return its refusal with them, None without a search."""
+        cached = self.refusals.get(case.uid)
+        request = sizes(case.run, self._settings)
+        if cached is None or isinstance(request, Unfit) or case.demand is None:
+            return None
+        free = self._free(case, capacity, snapshot)
+        cached.fixed, cached.fixed_at = cached.version, self._clock()
+        if free is None or free.version != cached.version:
+            return None
+        try:
+            cached.fixes = fixes(free.inventory, request)
+        except Exception:  # noqa: BLE001 -- a refusal without fixes is still an answer
+            _LOG.exception("search for fixes failed", extra=fields(run=str(case.run.key)))
+            cached.fixes = ()
+        return _refused(case, cached)
+
+    def _free(self, case: RunAssessment, capacity: FreeCapacity, snapshot: ClusterSnapshot) -> FreeGpus | None:
+        if case.demand is None:
+            return None
+        retained = (
+            tuple(retained_nodes(case.plan, snapshot.taken.of(case.run.key), case.found, case.confirmed))
+            if case.plan is not None and _former_groups(case)
+            else ()
+        )
+        return capacity.free_for(case.run.key, case.demand, retained, alone=case.plan is not None)
+
+    def _find(
+        self, case: RunAssessment, free: FreeGpus, request: Request, snapshot: ClusterSnapshot
+    ) -> FoundPlan | Unfit:
+        began = self._clock()
+        found = find_plan(free, request, _former_groups(case))
+        seconds = self._clock() - began
+        if isinstance(found, Refusal):
+            found = unfit(found, free.usable, snapshot.nodes.survey, snapshot.flavored, case.run.spec.flavor)
+        metrics.PLAN_SECONDS.observe(seconds)
+        return found
+
+    def _refuse(
+        self,
+        case: RunAssessment,
+        refusal: Unfit,
+        state: Hashable,
+        version: str = "",
+        *,
+        result: str = "refused",
+        until: float = float("inf"),
+    ) -> PlanningResult:
+        metrics.PLANS.labels(result, refusal.reason).inc()
+        before = self.refusals.get(case.uid)
+        if before is None or before.unfit != refusal:
+            log_fields = fields(run=str(case.run.key), reason=refusal.reason, why=refusal.message[:400])
+            _LOG.info("not planned", extra=log_fields)
+        cached = CachedRefusal(_request_key(case), version, state, refusal, until=until)
+        self.refusals.put(case.uid, cached)
+        return _refused(case, cached)
 
 
-def is_redundant(case: RunAssessment, fits: FoundPlan) -> bool:
-    """Return whether the plan of a run would only be made again, with nothing that anybody asked for."""
+def is_redundant(case: RunAssessment, found: FoundPlan) -> bool:
+    """Return whether a new plan would equal the current one, and no user requested a new plan."""
     plan, run = case.plan, case.run
-    if plan is None or case.decision.act is not RunAction.AGAIN:
+    if plan is None or case.decision.action is not RunAction.AGAIN:
         return False
-    return (plan.groups, plan.asked, plan.again) == (fits.plan.groups, request_hash(run.spec), replan_annotation(run))
+    return (plan.groups, plan.asked, plan.again) == (found.plan.groups, request_hash(run.spec), replan_annotation(run))
 
 
-def _former(case: RunAssessment) -> tuple[Group, ...]:
-    """Return the groups that should stay."""
-    return case.plan.groups if case.plan is not None and case.decision.act is RunAction.AGAIN else ()
+def _refused(case: RunAssessment, cached: CachedRefusal) -> PlanningResult:
+    return PlanningResult(case.plan, case.over, cached.unfit, case.decision.message, cached.fixes)
 
 
-def _question(case: RunAssessment) -> Hashable:
+def _former_groups(case: RunAssessment) -> tuple[Group, ...]:
+    """Return the groups that should stay where they are."""
+    return case.plan.groups if case.plan is not None and case.decision.action is RunAction.AGAIN else ()
+
+
+def _state_key(capacity: FreeCapacity, snapshot: ClusterSnapshot) -> Hashable:
+    """Return a value that differs whenever the cluster or the reservations differ."""
+    return snapshot.version, capacity.reservations.version
+
+
+def _request_key(case: RunAssessment) -> Hashable:
+    """Return a value that differs whenever the planner must search for something else."""
     plan = case.plan.name if case.plan else ""
-    stays = tuple(sorted(case.found)) + tuple(sorted(case.confirmed))
-    return request_hash(case.run.spec), replan_annotation(case.run), case.decision.act, plan, stays
+    nodes = tuple(sorted(case.found)) + tuple(sorted(case.confirmed))
+    return request_hash(case.run.spec), replan_annotation(case.run), case.decision.action, plan, nodes

@@ -1,4 +1,8 @@
-"""One sweep: what is decided about every run, in order, and done (docs/design/plans.md)."""
+"""One reconcile pass over all runs: assess each one, plan those that need a plan, and write the results.
+
+The order of a pass is fixed: report the runs whose plan stays, plan the others by priority until PLANNING_SECONDS are
+used up, search for fixes of refused runs, delete old plans, and write the status of plans (docs/design/plans.md).
+"""
 
 import logging
 import time
@@ -8,151 +12,165 @@ from dataclasses import dataclass
 from gkm.api.meta import timestamp
 from gkm.hoststate.logs import fields
 
-from gkm_operator.plans.plan_reports import MadeByRun, report
-from gkm_operator.plans.planner import Planner
-from gkm_operator.plans.planning.assessment import RunAssessment
-from gkm_operator.plans.planning.assessment import assess as case_of
-from gkm_operator.plans.planning.decisions import RunAction
-from gkm_operator.plans.replan_limit import ReplanLimit
+from gkm_operator.plans.planner import NewPlan, Planner
+from gkm_operator.plans.planning.assessment import PlanningResult, RunAssessment, assess
+from gkm_operator.plans.planning.decisions import ReplanLimit, RunAction
 from gkm_operator.plans.state.free_capacity import FreeCapacity
 from gkm_operator.plans.state.node_loss import GracePeriod
+from gkm_operator.plans.state.plan_index import PlanRecord
 from gkm_operator.plans.state.snapshot import ClusterSnapshot, double_allocations
-from gkm_operator.plans.write import events as telling
-from gkm_operator.plans.write.status import PlanningResult
-from gkm_operator.plans.write.status_throttle import StatusThrottle
-from gkm_operator.plans.write.writer import PlanWriter
+from gkm_operator.plans.write import events
+from gkm_operator.plans.write.status_reports import PlansByRun, StatusThrottle, report_plans
+from gkm_operator.plans.write.writer import NotLeading, PlanWriter, SendResult
 
 _LOG = logging.getLogger(__name__)
 
 PLANNING_SECONDS = 4.0
 FIXING_SECONDS = 2.0
 KEPT_PLANS = 3
-MAX_DROPPED = 50
-"""Plans that are nobody's, in one sweep."""
+MAX_ORPHANS = 50
+"""Plans without an owner that one pass deletes."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReconcileResult:
-    """How a sweep ended: `waiting` runs have no plan; `more` says that the next one should follow."""
+    """The end of a pass: `waiting` runs have no plan; with `more`, another pass should follow."""
 
     waiting: int
     more: bool
 
 
 class RunReconciler:
-    """What outlives a sweep is memory only: it saves work, and decides nothing."""
+    """For the one thread that plans. Its memory between passes saves work and decides nothing."""
 
     def __init__(
         self,
         writer: PlanWriter,
-        attempts: Planner,
+        planner: Planner,
         clock: Callable[[], float] = time.monotonic,
-        patience: GracePeriod | None = None,
+        grace: GracePeriod | None = None,
     ) -> None:
-        self.patience = patience or GracePeriod()
+        self.grace = grace or GracePeriod()
         self._writer = writer
-        self._attempts = attempts
+        self._planner = planner
         self._clock = clock
-        self._reports = StatusThrottle(writer, clock)
-        self._sweeps = 0
-        self._passed_over: dict[str, int] = {}
-        self._made: MadeByRun = {}
-        self._pace = ReplanLimit(clock)
+        self._statuses = StatusThrottle(writer, clock)
+        self._passes = 0
+        self._skipped_since: dict[str, int] = {}
+        self._created: PlansByRun = {}
+        self._replans = ReplanLimit(clock)
 
     def reconcile(self, snapshot: ClusterSnapshot) -> ReconcileResult:
         """Decide about every run of a snapshot, and act.
 
         Raises:
-            NotLeading: nothing must be written any more.
+            NotLeading: this process must not write any more.
         """
         live = snapshot.live()
         totals = {located.node.name: located.gpus for located in snapshot.nodes.survey.located}
-        twice = double_allocations(live, totals, snapshot.running(live))
-        cases = [case_of(run, snapshot, self.patience, twice.get(run.key, "")) for run in snapshot.runs]
-        self._forget(snapshot)
-        room = FreeCapacity(snapshot.nodes.survey, snapshot.taken, snapshot.reserved(live))
-        self._reports.begin(timestamp(snapshot.now))
-        self._made = {}
+        conflicts = double_allocations(live, totals, snapshot.running(live))
+        cases = [assess(run, snapshot, self.grace, conflicts.get(run.key, "")) for run in snapshot.runs]
+        self._forget_deleted(snapshot)
+        capacity = FreeCapacity(snapshot.nodes.survey, snapshot.taken, snapshot.reserved(live))
+        self._statuses.begin(timestamp(snapshot.now))
+        self._created = {}
         for case in cases:
-            self._settled(case, snapshot)
+            self._report_unchanged(case, snapshot)
         to_plan = sorted(filter(self._is_due, cases), key=lambda case: case.order)
-        done = self._plan_all(to_plan, room, snapshot)
-        self._fix(to_plan, room, snapshot)
-        self._drop_old(snapshot)
-        said = report(self._writer, cases, snapshot, self._made, timestamp(snapshot.now))
+        all_planned = self._plan_all(to_plan, capacity, snapshot)
+        self._fix(to_plan, capacity, snapshot)
+        self._delete_old(snapshot)
+        all_reported = report_plans(self._writer, cases, snapshot, self._created, timestamp(snapshot.now))
         waiting = sum(case.plan is None for case in to_plan)
-        return ReconcileResult(waiting, more=not (done and said) or self._reports.held_back)
+        return ReconcileResult(waiting, more=not (all_planned and all_reported) or self._statuses.held_back)
 
-    def _settled(self, case: RunAssessment, snapshot: ClusterSnapshot) -> None:
-        """Say what stands of a run that is not planned now."""
-        if case.plan is None or case.decision.act not in (RunAction.KEEP, RunAction.EXPIRE):
+    def _report_unchanged(self, case: RunAssessment, snapshot: ClusterSnapshot) -> None:
+        """Report a run that keeps its plan, or whose plan expired."""
+        if case.plan is None or case.decision.action not in (RunAction.KEEP, RunAction.EXPIRE):
             return
-        self._attempts.answers.remove(case.uid)
-        self._reports.report(case.run, PlanningResult(case.plan, expired=case.decision.act is RunAction.EXPIRE))
-        if telling.is_recent(case.plan, snapshot.now):
-            for told in telling.plan_events(case.plan):
-                self._writer.emit(case.run, told, case.plan.name)
+        self._planner.refusals.remove(case.uid)
+        self._statuses.report(case.run, PlanningResult(case.plan, expired=case.decision.action is RunAction.EXPIRE))
+        if events.is_recent(case.plan, snapshot.now):
+            self._emit_events(case, case.plan)
 
-    def _plan_all(self, cases: Sequence[RunAssessment], room: FreeCapacity, snapshot: ClusterSnapshot) -> bool:
-        """Plan runs until the time is up; return whether all had their turn."""
-        ends = self._clock() + PLANNING_SECONDS
-        self._sweeps += 1
-        # Who was passed over goes before all that came since: newcomers of high priority would hold up others for ever.
-        ordered = sorted(cases, key=lambda case: self._passed_over.get(case.uid, self._sweeps))
-        left = {case.uid: self._passed_over.get(case.uid, self._sweeps) for case in ordered}
-        known = True
-        for case in ordered:
-            if not known or self._clock() > ends:
+    def _plan_all(self, cases: Sequence[RunAssessment], capacity: FreeCapacity, snapshot: ClusterSnapshot) -> bool:
+        """Plan runs until the time is used up; return whether all were planned."""
+        deadline = self._clock() + PLANNING_SECONDS
+        self._passes += 1
+        # Runs that an earlier pass skipped come first, or new runs of high priority could hold them up for ever.
+        since = {case.uid: self._skipped_since.get(case.uid, self._passes) for case in cases}
+        skipped = dict(since)
+        ready = True
+        for case in sorted(cases, key=lambda case: since[case.uid]):
+            if not ready or self._clock() > deadline:
                 break
-            del left[case.uid]
-            known = self._plan(case, room, snapshot)
-        self._passed_over = left
-        return known and not left
+            del skipped[case.uid]
+            ready = self._plan(case, capacity, snapshot)
+        self._skipped_since = skipped
+        return ready and not skipped
 
-    def _plan(self, case: RunAssessment, room: FreeCapacity, snapshot: ClusterSnapshot) -> bool:
-        """Plan a run; return whether others may be planned after it."""
-        came = self._attempts.plan(case, room, snapshot)
-        if came is None:
+    def _plan(self, case: RunAssessment, capacity: FreeCapacity, snapshot: ClusterSnapshot) -> bool:
+        """Plan a run and write the result; return whether further runs may be planned."""
+        try:
+            planned = self._planner.plan(case, capacity, snapshot)
+            result = self._commit(case, planned, capacity) if isinstance(planned, NewPlan) else planned
+        except NotLeading:
+            raise
+        except Exception:  # noqa: BLE001 -- a run for which the planner fails must not stop the others
+            _LOG.exception("planner failed", extra=fields(run=str(case.run.key)))
+            result = self._planner.failed(case, capacity, snapshot)
+        if result is None:
             return False
-        self._reports.report(case.run, came)
-        if came.unfit is None and came.plan is not None:
-            self._pace.record(case.uid)
-            self._made[case.uid] = came.plan
-            for told in telling.plan_events(came.plan):
-                self._writer.emit(case.run, told, came.plan.name)
+        self._statuses.report(case.run, result)
+        if result.unfit is None and result.plan is not None:
+            self._replans.record(case.uid)
+            self._created[case.uid] = result.plan
+            self._emit_events(case, result.plan)
         return True
 
-    def _fix(self, cases: Iterable[RunAssessment], room: FreeCapacity, snapshot: ClusterSnapshot) -> None:
-        by_uid = {case.uid: case for case in cases}
-        ends = self._clock() + FIXING_SECONDS
-        for uid in self._attempts.answers.to_fix(by_uid, self._clock()):
-            if self._clock() > ends:
-                return
-            if (came := self._attempts.fix(by_uid[uid], room, snapshot)) is not None:
-                self._reports.report(by_uid[uid].run, came)
+    def _commit(self, case: RunAssessment, new: NewPlan, capacity: FreeCapacity) -> PlanningResult | None:
+        """Create a new plan; return None if it may or may not exist, so that no further run may be planned."""
+        outcome, plan = self._writer.create(new.draft), new.draft.counts
+        if outcome is SendResult.REFUSED:
+            return self._planner.not_created(case, new, self._writer.refusal)
+        capacity.record_plan(plan.run, plan.claims)
+        return self._planner.created(case, new) if outcome is SendResult.MADE else None
 
-    def _drop_old(self, snapshot: ClusterSnapshot) -> None:
+    def _fix(self, cases: Iterable[RunAssessment], capacity: FreeCapacity, snapshot: ClusterSnapshot) -> None:
+        by_uid = {case.uid: case for case in cases}
+        deadline = self._clock() + FIXING_SECONDS
+        for uid in self._planner.refusals.to_fix(by_uid, self._clock()):
+            if self._clock() > deadline:
+                return
+            if (result := self._planner.fix(by_uid[uid], capacity, snapshot)) is not None:
+                self._statuses.report(by_uid[uid].run, result)
+
+    def _delete_old(self, snapshot: ClusterSnapshot) -> None:
         for run in snapshot.runs:
             plans = [plan for plan in snapshot.plans.get(run.key, ()) if plan.owner == run.metadata.uid]
             for plan in plans[:-KEPT_PLANS]:
-                _LOG.debug("old plan goes", extra=fields(run=str(run.key), plan=plan.name))
+                _LOG.debug("old plan deleted", extra=fields(run=str(run.key), plan=plan.name))
                 self._writer.delete(plan)
-        # From what outlives its Run (kubectl delete --cascade=orphan) the owner is taken; nobody else would delete it.
+        # `kubectl delete run --cascade=orphan` removes the owner from plans, so the garbage collector skips them.
         orphans = [plan for plans in snapshot.plans.values() for plan in plans if not plan.owner]
-        for plan in orphans[:MAX_DROPPED]:
-            _LOG.info("plan of no run goes", extra=fields(run=str(plan.run), plan=plan.name))
+        for plan in orphans[:MAX_ORPHANS]:
+            _LOG.info("orphaned plan deleted", extra=fields(run=str(plan.run), plan=plan.name))
             self._writer.delete(plan)
 
+    def _emit_events(self, case: RunAssessment, plan: PlanRecord) -> None:
+        for event in events.plan_events(plan):
+            self._writer.emit(case.run, event, plan.name)
+
     def _is_due(self, case: RunAssessment) -> bool:
-        """Return whether a run is planned in this sweep. A wish may wait; nodes that are lost do not."""
+        """Return whether this pass plans a run. A user's request may be delayed; lost nodes may not."""
         decision = case.decision
-        return decision.act in (RunAction.AFRESH, RunAction.AGAIN) and not (
-            decision.wish and self._pace.is_exceeded(case.uid)
+        return decision.action in (RunAction.AFRESH, RunAction.AGAIN) and not (
+            decision.requested and self._replans.is_exceeded(case.uid)
         )
 
-    def _forget(self, snapshot: ClusterSnapshot) -> None:
+    def _forget_deleted(self, snapshot: ClusterSnapshot) -> None:
         uids = {run.metadata.uid for run in snapshot.runs}
-        self.patience.retain_only(uids)
-        self._attempts.answers.retain_only(uids)
-        self._reports.retain_only(uids)
-        self._pace.retain_only(uids)
+        self.grace.retain_only(uids)
+        self._planner.refusals.retain_only(uids)
+        self._statuses.retain_only(uids)
+        self._replans.retain_only(uids)

@@ -20,7 +20,7 @@ RUNS = 8
 
 
 def controller(api: Any) -> PlansController:  # noqa: ANN401 -- an Api
-    return PlansController(api, Config(), leads=lambda: True, calm=0.001, pause=0.001, patience=GracePeriod(0.0))
+    return PlansController(api, Config(), leads=lambda: True, calm=0.001, pause=0.001, grace=GracePeriod(0.0))
 
 
 def answered(api: Witness) -> bool:
@@ -77,7 +77,7 @@ def test_no_gpu_is_given_twice_by_processes_that_die_and_answers_that_are_lost(s
             working.work()
             for number in range(3):
                 disturb(api, chance, 3 * step + number)
-                # Not until something: nobody is to know where it stands when it dies.
+                # After a random time, so that it dies at any point.
                 time.sleep(chance.random() * 0.03)
             working.close()
             deaths += process.dead
@@ -150,5 +150,5 @@ def test_gpus_that_two_leaders_gave_away_are_given_back_by_the_younger_plan() ->
     site.controller.close()
     assert judged(site.api) == []
     assert site.status("b")["planRef"] == {"name": "b-1"}
-    assert "were given to another run as well" in site.plan("a-2")["spec"]["reason"]
+    assert "another run has GPUs of node" in site.plan("a-2")["spec"]["reason"]
     assert claims(site.plan("a-2")).keys().isdisjoint(claims(site.plan("b-1")))

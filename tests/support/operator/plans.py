@@ -118,7 +118,7 @@ class PlansSite:
             leads=leads or (lambda: self.leads),
             calm=0.001,
             pause=0.001,
-            patience=GracePeriod(self.patience),
+            grace=GracePeriod(self.patience),
         )
 
     def restart(self) -> None:

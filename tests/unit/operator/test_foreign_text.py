@@ -14,8 +14,8 @@ from gkm_operator.admission.review import ReviewResponse, encode
 from gkm_operator.caches.nodes.totals import CacheSummary
 from gkm_operator.caches.outcome import error_outcome
 from gkm_operator.caches.status import desired_status
+from gkm_operator.plans.planning.assessment import PlanningResult
 from gkm_operator.plans.planning.refusals import Unfit
-from gkm_operator.plans.write.status import PlanningResult
 from gkm_operator.plans.write.status import desired_status as wanted_of_run
 from support.operator.plans_made import a_run
 

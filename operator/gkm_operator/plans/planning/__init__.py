@@ -1,1 +1,1 @@
-"""From a run and free capacity to a plan or a refusal."""
+"""Decisions about runs: values in, values out. Must never call the API server."""

@@ -1,12 +1,14 @@
-"""A run in a sweep: what stands of it, and what was decided. Pure, but for the patience with nodes."""
+"""A run in one reconcile pass: its plan, the problems of its nodes, the decision, and the result of planning."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gkm.packing.asked import demand as demand_of
+from gkm.packing.values import Fix
 from gkm.topology.eligibility import Demand
 
 from gkm_operator.plans.planning.decisions import CurrentPlan, Decision, decide
+from gkm_operator.plans.planning.refusals import Unfit
 from gkm_operator.plans.state.node_loss import GracePeriod, NodeProblem, lost_nodes, node_problems
 from gkm_operator.plans.state.objects import WatchedRun
 from gkm_operator.plans.state.plan_index import PlanRecord
@@ -15,9 +17,10 @@ from gkm_operator.plans.state.snapshot import ClusterSnapshot
 
 @dataclass(frozen=True, slots=True)
 class RunAssessment:
-    """`demand` is None where the run contradicts itself. `found` are the troubles of its plan's nodes; `ripe` count.
+    """A run, its newest plan, and the decision about it.
 
-    `over` says that its plan holds nothing any more.
+    `demand` is None if the run contradicts itself. `found` has the problems of the nodes of its plan by node,
+    `confirmed` those that have outlasted the grace period. `over` is set when the plan holds no GPUs any more.
     """
 
     run: WatchedRun
@@ -30,29 +33,44 @@ class RunAssessment:
 
     @property
     def uid(self) -> str:
-        """Return which run it is, also if one of its name was there before."""
+        """Return the uid of the run, which differs from that of an earlier run of the same name."""
         return self.run.metadata.uid
 
     @property
     def order(self) -> tuple[bool, int, str, str, str]:
-        """Return whose turn comes first: of who has a plan and lost some of it; then by priority, age and name."""
+        """Return the sort key of planning: first runs that have a plan, then by priority, age and name."""
         meta = self.run.metadata
         return self.plan is None, -self.run.spec.priority, meta.creation_timestamp, meta.namespace, meta.name
 
 
-def assess(run: WatchedRun, snapshot: ClusterSnapshot, patience: GracePeriod, taken: str) -> RunAssessment:
-    """Return what stands of a run, and what is decided; `taken` says whether another plan has the same GPUs."""
+@dataclass(frozen=True, slots=True)
+class PlanningResult:
+    """The result of planning a run: its plan (current, new or expired), or a refusal, or both.
+
+    A refusal beside a plan means that no new plan is possible; `message` is the reason for which one was needed.
+    `fixes` is None while the planner has not searched for any.
+    """
+
+    plan: PlanRecord | None = None
+    expired: bool = False
+    unfit: Unfit | None = None
+    message: str = ""
+    fixes: Sequence[Fix] | None = None
+
+
+def assess(run: WatchedRun, snapshot: ClusterSnapshot, grace: GracePeriod, conflict: str) -> RunAssessment:
+    """Assess a run; `conflict` is the message about a plan of another run with the same GPUs, "" without one."""
     plan = snapshot.current(run)
     try:
         demand = demand_of(run.spec)
     except ValueError:
         demand = None
     if plan is None or demand is None:
-        standing = None if plan is None else CurrentPlan(plan, {}, taken)
-        return RunAssessment(run, plan, decide(run, standing, snapshot.now), demand)
+        current = None if plan is None else CurrentPlan(plan, {}, conflict)
+        return RunAssessment(run, plan, decide(run, current, snapshot.now), demand)
     own = snapshot.taken.of(run.key)
     found = node_problems(plan, demand, snapshot.nodes)
-    ripe = patience.confirmed(run.metadata.uid, found)
-    standing = CurrentPlan(plan, lost_nodes(plan, own, ripe), taken, bool(own))
+    confirmed = grace.confirmed(run.metadata.uid, found)
+    current = CurrentPlan(plan, lost_nodes(plan, own, confirmed), conflict, bool(own))
     over = plan.expired(snapshot.now) and not own
-    return RunAssessment(run, plan, decide(run, standing, snapshot.now), demand, found, ripe, over)
+    return RunAssessment(run, plan, decide(run, current, snapshot.now), demand, found, confirmed, over)

@@ -1,6 +1,7 @@
-"""What is to be done about one run, from what stands of it (docs/design/plans.md, The states of a run). Pure."""
+"""Decide about one run whether it gets a new plan (docs/design/plans.md, The states of a run)."""
 
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -11,11 +12,13 @@ from gkm_operator.plans.state.objects import AGAIN, WatchedRun
 from gkm_operator.plans.state.plan_index import PlanRecord
 from gkm_operator.plans.state.request_hash import replan_annotation, request_hash
 
-_SHOWN = 3
+BURST = 6
+BURST_SECONDS = 180.0
+_MAX_NAMED_NODES = 3
 
 
 class RunAction(StrEnum):
-    """What is done: nothing to a run that is being deleted; AFRESH plans as if nothing stood."""
+    """What to do about a run. NOTHING is for a run that is being deleted; AFRESH plans as if it had no plan."""
 
     NOTHING = "nothing"
     KEEP = "keep"
@@ -26,70 +29,95 @@ class RunAction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What is done, and why: the sentence stands on the plan that comes of it, "" on the first one.
+    """An action and the reason for it, which the new plan carries; "" for a first plan.
 
-    A `wish` is somebody's, and nothing is lost while it waits.
+    `requested` is set if a user requested the new plan: the run loses nothing while the request is delayed.
     """
 
-    act: RunAction
-    why: str = ""
-    wish: bool = False
+    action: RunAction
+    message: str = ""
+    requested: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class CurrentPlan:
-    """What is known of a run that has a plan.
+    """The plan of a run, and what is wrong with it.
 
-    `lost` are nodes of the plan on which something of it cannot stay, and why; `taken` the first of the nodes that
-    another run's plan has too, and whose; `runs` whether pods of the run take GPUs anywhere.
+    `lost` maps nodes of the plan that the run can no longer use to the reason. `conflict` is a message about a node
+    whose GPUs the plan of another run names too. `running` is set while pods of the run use GPUs on any node.
     """
 
     plan: PlanRecord
     lost: Mapping[str, str]
-    taken: str = ""
-    runs: bool = False
+    conflict: str = ""
+    running: bool = False
 
 
-def decide(run: WatchedRun, standing: CurrentPlan | None, now: datetime) -> Decision:
-    """Return what is done about a run; without `standing` it has no plan."""
+def decide(run: WatchedRun, current: CurrentPlan | None, now: datetime) -> Decision:
+    """Return the decision about a run; `current` is None if it has no plan."""
     if run.metadata.deletion_timestamp is not None:
         return Decision(RunAction.NOTHING)
-    if standing is None:
+    if current is None:
         return Decision(RunAction.AFRESH)
-    over = standing.plan.expired(now) and not standing.runs
-    return _replan_request(run, standing, over=over) or (Decision(RunAction.EXPIRE) if over else _unchanged(standing))
+    over = current.plan.expired(now) and not current.running
+    return _replan_request(run, current, over=over) or (Decision(RunAction.EXPIRE) if over else _unrequested(current))
 
 
-def _replan_request(run: WatchedRun, standing: CurrentPlan, *, over: bool) -> Decision | None:
-    """Return what somebody asks for, None where nobody does."""
-    plan, wanted = standing.plan, replan_annotation(run)
-    if wanted and wanted != plan.again:
-        act = RunAction.AGAIN if standing.runs else RunAction.AFRESH
-        return Decision(act, f"a new plan was asked for by the annotation {AGAIN}", wish=True)
-    if _changed(run, plan):
-        act = RunAction.AFRESH if over else RunAction.AGAIN
-        return Decision(act, f"the Run asks for something else than when {plan.name} was made", wish=True)
+def _replan_request(run: WatchedRun, current: CurrentPlan, *, over: bool) -> Decision | None:
+    """Return the decision for a user's request of a new plan, None without such a request."""
+    plan, annotation = current.plan, replan_annotation(run)
+    if annotation and annotation != plan.again:
+        action = RunAction.AGAIN if current.running else RunAction.AFRESH
+        return Decision(action, f"the annotation {AGAIN} requested a new plan", requested=True)
+    if _is_changed(run, plan):
+        action = RunAction.AFRESH if over else RunAction.AGAIN
+        return Decision(action, f"the Run has changed since {plan.name} was made", requested=True)
     return None
 
 
-def _unchanged(standing: CurrentPlan) -> Decision:
-    if standing.taken:
-        return Decision(RunAction.AGAIN, standing.taken)
-    return Decision(RunAction.AGAIN, node_loss_message(standing.lost)) if standing.lost else Decision(RunAction.KEEP)
+def _unrequested(current: CurrentPlan) -> Decision:
+    if current.conflict:
+        return Decision(RunAction.AGAIN, current.conflict)
+    return Decision(RunAction.AGAIN, node_loss_message(current.lost)) if current.lost else Decision(RunAction.KEEP)
 
 
 def node_loss_message(lost: Mapping[str, str]) -> str:
-    """Return a sentence about nodes that are lost, a few of them by name."""
-    named = ", ".join(f"{node} ({lost[node]})" for node in sorted(lost)[:_SHOWN])
-    more = f" and {len(lost) - _SHOWN} more" if len(lost) > _SHOWN else ""
+    """Return a sentence about lost nodes, which names a few of them."""
+    named = ", ".join(f"{node} ({lost[node]})" for node in sorted(lost)[:_MAX_NAMED_NODES])
+    more = f" and {len(lost) - _MAX_NAMED_NODES} more" if len(lost) > _MAX_NAMED_NODES else ""
     return f"lost {agree(len(lost), 'node', 'nodes')} {named}{more}"
 
 
-def _changed(run: WatchedRun, plan: PlanRecord) -> bool:
-    """Return whether a run asks for something else than a plan was made for.
+def _is_changed(run: WatchedRun, plan: PlanRecord) -> bool:
+    """Return whether a plan was made for another request than that of the run now.
 
-    Whoever removes the annotation from a plan must not move a run by that.
+    The generation of the Run decides for a plan without the annotation: removing it must not move a run.
     """
     if plan.asked:
         return plan.asked != request_hash(run.spec)
     return plan.spec.run_generation != run.metadata.generation
+
+
+class ReplanLimit:
+    """A limit on new plans: BURST of them in BURST_SECONDS for each run, by its uid. For the one thread that plans.
+
+    Each plan is an object of up to a megabyte in etcd.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._recent: dict[str, deque[float]] = {}
+
+    def record(self, uid: str) -> None:
+        """Record a new plan of a run."""
+        self._recent.setdefault(uid, deque(maxlen=BURST)).append(self._clock())
+
+    def is_exceeded(self, uid: str) -> bool:
+        """Return whether a run had BURST plans in the last BURST_SECONDS."""
+        recent = self._recent.get(uid)
+        return recent is not None and len(recent) == BURST and self._clock() < recent[0] + BURST_SECONDS
+
+    def retain_only(self, uids: Collection[str]) -> None:
+        """Forget all other runs."""
+        for uid in self._recent.keys() - set(uids):
+            del self._recent[uid]

@@ -1,6 +1,7 @@
-"""One run, planned: the plan as it is sent, or why there is none. Pure, but for what it logs."""
+"""Find the plan of one run and build its PlacementPlan object, or a refusal. Pure but for logs."""
 
 import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -31,51 +32,51 @@ from gkm_operator.plans.state.request_hash import replan_annotation, request_has
 _LOG = logging.getLogger(__name__)
 
 MAX_BYTES = 1 << 20
-"""Of a plan as JSON. etcd takes 1.5 MB, and the API server adds to it who wrote which field."""
+"""The largest plan as JSON. etcd takes 1.5 MB, and the API server adds managedFields."""
 MAX_REASON = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class FoundPlan:
-    """A plan, and what it does to the groups of the former one, in sentences."""
+    """A plan, with sentences about the groups of the former plan that it moves."""
 
     plan: Plan
     reasons: tuple[str, ...] = ()
 
 
 def sizes(run: WatchedRun, settings: Packing) -> Request | Unfit:
-    """Return what a run asks for in numbers, or what is wrong with them; the rules of the CRD catch it before."""
+    """Return the numbers that a run requests, or why they are invalid, which the rules of the CRD prevent."""
     try:
         return request_of(run.spec, settings.policy)
     except ValueError as error:
         return Unfit(PlanReason.INVALID_REQUEST, str(error))
 
 
-def find_plan(stock: FreeGpus, request: Request, former: Sequence[Group] = ()) -> FoundPlan | Refusal | Unfit:
-    """Return the best plan for a run; with the groups of its `former` plan the one that moves the fewest of them."""
-    standing = _current_placement(former)
+def find_plan(free: FreeGpus, request: Request, former: Sequence[Group] = ()) -> FoundPlan | Refusal | Unfit:
+    """Return the best plan for a run; with groups of its `former` plan, the one that moves the fewest of them."""
+    current = _current_placement(former)
     try:
-        if standing is None:
-            found = plan(stock.inventory, request, stock.version)
+        if current is None:
+            found = plan(free.inventory, request, free.version)
             return FoundPlan(found) if isinstance(found, Plan) else found
-        again_found = replan(stock.inventory, standing, request, stock.version)
+        found_again = replan(free.inventory, current, request, free.version)
     except TooLargeError as error:
         return Unfit(PlanReason.TOO_LARGE, str(error))
-    return FoundPlan(again_found.plan, again_found.reasons) if isinstance(again_found, Replanned) else again_found
+    return FoundPlan(found_again.plan, found_again.reasons) if isinstance(found_again, Replanned) else found_again
 
 
 def _current_placement(former: Sequence[Group]) -> Standing | None:
-    """Return the groups of a former plan, None where nothing of it can stand."""
+    """Return the groups of a former plan, None if they are no valid placement."""
     try:
         return Standing(tuple(former)) if former else None
     except ValueError as error:
-        _LOG.warning("former plan cannot stand", extra=fields(why=str(error)))
+        _LOG.warning("former plan ignored", extra=fields(why=str(error)))
         return None
 
 
 @dataclass(frozen=True, slots=True)
 class PlanDraft:
-    """A plan as it is sent, and as it counts."""
+    """A new plan: the object to create, and the record that reserves its GPUs."""
 
     value: Mapping[str, Any]
     counts: PlanRecord
@@ -83,33 +84,33 @@ class PlanDraft:
 
 @dataclass(frozen=True, slots=True)
 class PlanOccasion:
-    """Why a plan is made now: `former` is the one that it takes the place of."""
+    """The number, time and reason of a new plan, and the `former` plan that it supersedes."""
 
     number: int
     now: datetime
-    why: str = ""
+    reason: str = ""
     former: PlanRecord | None = None
 
 
 def make_draft(
-    run: WatchedRun, fits: FoundPlan, stock: FreeGpus, settings: Packing, occasion: PlanOccasion
+    run: WatchedRun, found: FoundPlan, free: FreeGpus, settings: Packing, occasion: PlanOccasion
 ) -> PlanDraft | Unfit:
     """Return the PlacementPlan of a run."""
-    meta, why = run.metadata, ". ".join(part for part in (occasion.why, *fits.reasons) if part)
+    meta, reason = run.metadata, ". ".join(part for part in (occasion.reason, *found.reasons) if part)
     spec = msgspec.structs.replace(
-        written(fits.plan, flavor(run.spec.flavor), _fragmentation_after(stock, fits.plan, settings)),
+        written(found.plan, flavor(run.spec.flavor), _fragmentation_after(free, found.plan, settings)),
         run=meta.name,
         run_generation=meta.generation,
         number=occasion.number,
         supersedes=occasion.former.name if occasion.former else "",
-        reason=why if len(why) <= MAX_REASON else f"{why[: MAX_REASON - 1]}…",
+        reason=reason if len(reason) <= MAX_REASON else f"{reason[: MAX_REASON - 1]}…",
         expires_at=timestamp(occasion.now + timedelta(seconds=settings.plan_ttl)),
         labels=run.spec.labels,
     )
     body = msgspec.json.encode(spec)
     if len(body) > MAX_BYTES:
-        needs = f"its plan takes {len(body):,} bytes, and {MAX_BYTES:,} are possible"
-        return Unfit(PlanReason.TOO_LARGE, f"{needs}: ask for fewer, larger groups, or for several runs")
+        size = f"its plan takes {len(body):,} bytes, and {MAX_BYTES:,} are possible"
+        return Unfit(PlanReason.TOO_LARGE, f"{size}: ask for fewer, larger groups, or for several runs")
     owner = {"apiVersion": API_VERSION, "kind": "Run", "name": meta.name, "uid": meta.uid}
     metadata = {
         "name": name_of(meta.name, occasion.number),
@@ -127,24 +128,22 @@ def make_draft(
     return PlanDraft({"apiVersion": API_VERSION, "kind": "PlacementPlan", **plain}, counts)
 
 
-def _fragmentation_after(stock: FreeGpus, planned: Plan, settings: Packing) -> PlanFragmentation:
-    """Return what a plan leaves behind."""
-    mix = kinds(settings.mix)
-    left = fragmentation(stock.inventory, mix, planned)
-    return PlanFragmentation(left.expected_unusable_gpus, left.largest_group)
+def _fragmentation_after(free: FreeGpus, planned: Plan, settings: Packing) -> PlanFragmentation:
+    """Return the fragmentation of the free GPUs that a plan leaves."""
+    after = fragmentation(free.inventory, kinds(settings.mix), planned)
+    return PlanFragmentation(after.expected_unusable_gpus, after.largest_group)
 
 
-def log_groups(run: WatchedRun, stock: FreeGpus, planned: Plan) -> None:
-    """Say in debug logs where each group went, and how many GPUs its domain has left."""
+def log_groups(run: WatchedRun, free: FreeGpus, planned: Plan) -> None:
+    """Log the domain of each group, with the GPUs that stay free there, at level debug."""
     if not _LOG.isEnabledFor(logging.DEBUG):
         return
-    inventory = stock.inventory
-    left: dict[tuple[str, ...], int] = {}
-    for node in inventory.nodes:
-        left[node.place] = left.get(node.place, 0) + node.free
+    residual: Counter[tuple[str, ...]] = Counter()
+    for node in free.inventory.nodes:
+        residual[node.place] += node.free
     for group in planned.groups:
-        left[group.place] -= group.gpus
+        residual[group.place] -= group.gpus
         for spare in group.spares:
-            left[spare.place] -= spare.gpus
-        said = fields(run=str(run.key), group=group.index, domain=str(group.place), residual_gpus=left[group.place])
-        _LOG.debug("group placed", extra=said)
+            residual[spare.place] -= spare.gpus
+        where = fields(domain=str(group.place), residual_gpus=residual[group.place])
+        _LOG.debug("group placed", extra=fields(run=str(run.key), group=group.index) | where)

@@ -1,4 +1,4 @@
-"""Which refusals are known, of what they were the answer, and whose fixes are to be looked for. In memory only."""
+"""The last refusal of each run, with the request and the state that led to it. In memory only."""
 
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
@@ -8,22 +8,23 @@ from gkm.packing.values import Fix
 from gkm_operator.plans.planning.refusals import Unfit
 
 RETRY_SECONDS = 60.0
-"""What an API server refuses may be taken later: of quotas, rights and policies no watch tells."""
+"""The API server may accept later what it refuses now: no watch reports changes of quotas, rights and policies."""
 FIXES_SECONDS = 60.0
-"""Fixes of one run are looked for so often at most: they can take seconds, and what is free changes all the time."""
+"""The minimum interval between two searches for the fixes of a run: one can take seconds, and free capacity changes all
+the time."""
 
 
 @dataclass(slots=True)
 class CachedRefusal:
-    """Why a run does not fit. `question` is what it asked; of the same question and `version` it is the answer again.
+    """A refusal, valid for the same `request` and the same inventory `version`.
 
-    `world` tells the same at less cost: while it is equal, so is the version. `fixes` were those of `fixed`, a version.
-    From `until` on, in seconds of the clock, it is asked for again although nothing changed.
+    `state` is a cheaper key: while it is equal, so is the version. `fixes` belong to the inventory version `fixed`, and
+    the planner searched for them at `fixed_at`. At `until` the refusal expires. Times are seconds of the clock.
     """
 
-    question: Hashable
+    request: Hashable
     version: str
-    world: Hashable
+    state: Hashable
     unfit: Unfit
     fixes: Sequence[Fix] | None = None
     fixed: str = ""
@@ -32,37 +33,37 @@ class CachedRefusal:
 
 
 class RefusalCache:
-    """Answers by the uid of the run. For the one thread that plans."""
+    """Refusals by the uid of the run. For the one thread that plans."""
 
     def __init__(self) -> None:
-        self._known: dict[str, CachedRefusal] = {}
+        self._refusals: dict[str, CachedRefusal] = {}
 
     def get(self, uid: str) -> CachedRefusal | None:
         """Return the last refusal of a run."""
-        return self._known.get(uid)
+        return self._refusals.get(uid)
 
-    def put(self, uid: str, answer: CachedRefusal) -> None:
-        """Keep a refusal. Fixes of an older one to the same question stay until new ones are found."""
-        old = self._known.get(uid)
-        if old is not None and (old.question, old.unfit.reason) == (answer.question, answer.unfit.reason):
-            answer.fixes, answer.fixed, answer.fixed_at = old.fixes, old.fixed, old.fixed_at
-        self._known[uid] = answer
+    def put(self, uid: str, refusal: CachedRefusal) -> None:
+        """Store a refusal. It takes over the fixes of an older one of the same request and reason."""
+        old = self._refusals.get(uid)
+        if old is not None and (old.request, old.unfit.reason) == (refusal.request, refusal.unfit.reason):
+            refusal.fixes, refusal.fixed, refusal.fixed_at = old.fixes, old.fixed, old.fixed_at
+        self._refusals[uid] = refusal
 
     def remove(self, uid: str) -> None:
-        """Drop the refusal of a run that fits."""
-        self._known.pop(uid, None)
+        """Remove the refusal of a run that fits."""
+        self._refusals.pop(uid, None)
 
     def retain_only(self, uids: Collection[str]) -> None:
-        """Forget runs that are not there any more."""
-        for uid in self._known.keys() - set(uids):
-            del self._known[uid]
+        """Forget all other runs."""
+        for uid in self._refusals.keys() - set(uids):
+            del self._refusals[uid]
 
     def to_fix(self, uids: Iterable[str], now: float) -> list[str]:
-        """Return whose fixes are to be looked for: first those for whom nobody ever has."""
+        """Return the runs that need a search for fixes, those without any search first."""
         due = []
         for uid in uids:
-            answer = self._known.get(uid)
-            if answer is not None and answer.fixed != answer.version and now >= answer.fixed_at + FIXES_SECONDS:
-                due.append((answer.fixed_at, uid))
-        # Of equals in the order in which they came: by priority.
+            refusal = self._refusals.get(uid)
+            if refusal is not None and refusal.fixed != refusal.version and now >= refusal.fixed_at + FIXES_SECONDS:
+                due.append((refusal.fixed_at, uid))
+        # The sort is stable: runs of one time stay in the order of `uids`, which is by priority.
         return [uid for _, uid in sorted(due, key=lambda item: item[0])]

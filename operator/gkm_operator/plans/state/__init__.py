@@ -1,1 +1,1 @@
-"""Observed state that plans depend on: runs, plans, nodes and pods."""
+"""Observed state: runs, plans, nodes and pods, and the capacity that is free. Must never write to the API server."""

@@ -1,4 +1,7 @@
-"""What is free for a run: allocatable, less pods, less what is held for others. Kept up to date within a sweep."""
+"""The free GPUs for a run: allocatable GPUs less those of pods and less the reservations of other runs.
+
+A FreeCapacity serves one reconcile pass, and accounts for the plans that the pass creates.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,114 +17,117 @@ from gkm.topology.survey import TopologySurvey
 from gkm_operator.plans.state.objects import RunKey
 from gkm_operator.plans.state.pod_usage import PodUsage
 
-_KEPT = 8
-"""Inventories for as many kinds of runs: each is a few megabytes for 10,000 nodes."""
+_MAX_INVENTORIES = 8
+"""Cached inventories, one for each kind of demand: one takes a few megabytes for 10,000 nodes."""
 
 _NONE: Mapping[str, int] = {}
 
 
 def reserved_for(claims: Mapping[str, int], own: Mapping[str, int]) -> dict[str, int]:
-    """Return the GPUs by node that are held for a run: what its plan has there, less what its pods take there."""
-    held = ((node, gpus - own.get(node, 0)) for node, gpus in claims.items())
-    return {node: gpus for node, gpus in held if gpus > 0}
+    """Return the GPUs reserved for a run by node: those that its plan claims, less those that its pods use."""
+    reserved = ((node, gpus - own.get(node, 0)) for node, gpus in claims.items())
+    return {node: gpus for node, gpus in reserved if gpus > 0}
 
 
 class Reservations:
-    """What is held for each run, and the sums of it."""
+    """GPUs by node that are reserved for each run, and their sums."""
 
-    def __init__(self, holds: Mapping[RunKey, Mapping[str, int]]) -> None:
-        self._holds = dict(holds)
+    def __init__(self, by_run: Mapping[RunKey, Mapping[str, int]]) -> None:
+        self._by_run = dict(by_run)
         self._version: int | None = None
         self.total: Counter[str] = Counter()
-        for held in self._holds.values():
-            self.total.update(held)
+        for reserved in self._by_run.values():
+            self.total.update(reserved)
 
-    def put(self, run: RunKey, held: Mapping[str, int]) -> None:
-        """Hold these for a run, in place of what was."""
-        self.total.subtract(self._holds.pop(run, _NONE))
-        self.total.update(held)
+    def put(self, run: RunKey, reserved: Mapping[str, int]) -> None:
+        """Replace the reservation of a run."""
+        self.total.subtract(self._by_run.pop(run, _NONE))
+        self.total.update(reserved)
         self.total = +self.total
-        self._holds[run] = held
+        self._by_run[run] = reserved
         self._version = None
 
     @property
     def version(self) -> int:
-        """Return what is equal while the same is held."""
-        # Asked for by every run that waits.
+        """Return a number that is equal for equal sums."""
+        # Every waiting run reads it.
         if self._version is None:
             self._version = hash(frozenset(self.total.items()))
         return self._version
 
     def without(self, run: RunKey) -> Counter[str]:
-        """Return what is held for all others."""
+        """Return the sums without a run."""
         others = Counter(self.total)
-        others.subtract(self._holds.get(run, _NONE))
+        others.subtract(self._by_run.get(run, _NONE))
         return +others
 
 
 @dataclass(frozen=True, slots=True)
 class FreeGpus:
-    """What a run is planned with. `usable` is as it was when the sweep began, its version excepted."""
+    """The GPUs that a run can use, as the packing needs them.
+
+    Of `usable`, only nodes and version change after the start of a pass.
+    """
 
     usable: Usable
     inventory: Inventory
 
     @classmethod
     def of(cls, usable: Usable) -> "FreeGpus":
-        """Return it with its inventory."""
+        """Return the free GPUs of usable nodes."""
         return cls(usable, Inventory.from_nodes(usable.nodes))
 
     @property
     def version(self) -> str:
-        """Return what the inventory is called."""
+        """Return the version of the inventory."""
         return self.usable.version
 
     def less(self, claims: Mapping[str, int]) -> "FreeGpus":
-        """Return it without these GPUs; nodes that it does not have do not concern it."""
+        """Return the free GPUs without these claims; claims on other nodes are ignored."""
         numbers = self.inventory.numbers
         shares = [Share(node, gpus) for node, gpus in claims.items() if node in numbers]
         if not shares:
             return self
-        # A pod may have come since: then there is less than the plan was promised, and no less than nothing.
+        # A pod may have started since: then fewer GPUs than the claims are free.
         free = [Share(node, min(gpus, self.inventory.nodes[numbers[node]].free)) for node, gpus in shares]
-        left = self.inventory.taking(free)
-        return FreeGpus(replace(self.usable, nodes=left.nodes, version=version(left.nodes)), left)
+        rest = self.inventory.taking(free)
+        return FreeGpus(replace(self.usable, nodes=rest.nodes, version=version(rest.nodes)), rest)
 
 
 class FreeCapacity:
-    """The stocks of one sweep."""
+    """The free GPUs of one reconcile pass, by demand. For one thread."""
 
-    def __init__(self, survey: TopologySurvey, taken: PodUsage, held: Reservations) -> None:
+    def __init__(self, survey: TopologySurvey, taken: PodUsage, reservations: Reservations) -> None:
         self._survey = survey
         self._taken = taken
-        self.held = held
-        self._stocks: LRUCache[str, FreeGpus] = LRUCache(_KEPT)
+        self.reservations = reservations
+        self._by_demand: LRUCache[str, FreeGpus] = LRUCache(_MAX_INVENTORIES)
 
-    def free_for(self, run: RunKey, demand: Demand, staying: Sequence[Node] = (), *, alone: bool) -> FreeGpus:
-        """Return what a run may use; `alone` says that it has a plan or pods, which count as free for it.
+    def free_for(self, run: RunKey, demand: Demand, retained: Sequence[Node] = (), *, alone: bool) -> FreeGpus:
+        """Return the GPUs that a run may use; with `alone`, its own plan and pods count as free.
 
-        `staying` are nodes that nothing new may come to, with what stays there.
+        `retained` are nodes that take no new groups, with the GPUs that the run keeps there.
         """
         if alone or self._taken.of(run):
-            return self._own(run, demand, staying)
-        # By what it says: a Demand holds dicts, which have no hash.
-        return self._stocks.get_or_create(
+            return self._own(run, demand, retained)
+        # By its text: a Demand contains dicts, which have no hash.
+        return self._by_demand.get_or_create(
             repr(demand),
-            lambda: FreeGpus.of(inventory_of(self._survey, self._taken.usage, demand, self.held.total)),
+            lambda: FreeGpus.of(inventory_of(self._survey, self._taken.usage, demand, self.reservations.total)),
         )
 
     def record_plan(self, run: RunKey, claims: Mapping[str, int]) -> None:
-        """Take in that a run has another plan now; what it had before is free for others from the next sweep on."""
-        held = reserved_for(claims, self._taken.of(run))
-        self.held.put(run, held)
-        for key, stock in self._stocks.items():
-            self._stocks.put(key, stock.less(held))
+        """Reserve the GPUs of a new plan. Those of the former plan become free in the next pass."""
+        reserved = reserved_for(claims, self._taken.of(run))
+        self.reservations.put(run, reserved)
+        for key, free in self._by_demand.items():
+            self._by_demand.put(key, free.less(reserved))
 
-    def _own(self, run: RunKey, demand: Demand, staying: Iterable[Node]) -> FreeGpus:
-        usable = inventory_of(self._survey, self._taken.without(run), demand, self.held.without(run))
-        extra = list(staying)
-        if not extra:
+    def _own(self, run: RunKey, demand: Demand, retained: Iterable[Node]) -> FreeGpus:
+        usable = inventory_of(self._survey, self._taken.without(run), demand, self.reservations.without(run))
+        kept = list(retained)
+        if not kept:
             return FreeGpus.of(usable)
-        names = {node.name for node in extra}
-        nodes = (*(node for node in usable.nodes if node.name not in names), *extra)
+        names = {node.name for node in kept}
+        nodes = (*(node for node in usable.nodes if node.name not in names), *kept)
         return FreeGpus.of(replace(usable, nodes=nodes, version=version(nodes)))

@@ -1,4 +1,4 @@
-"""Runs, plans and pods as they are watched: what is decided by, and nothing else of them."""
+"""Run, PlacementPlan and Pod as the controller watches them: only the fields that decide, to save memory."""
 
 import hashlib
 from typing import NamedTuple
@@ -13,35 +13,35 @@ from gkm.topology import nodes, pods
 from msgspec import Raw, Struct, field, structs
 
 ASKED = f"{GROUP}/asked"
-"""On a plan: the sha256 of what its Run asked for."""
+"""Annotation of a plan: the sha256 of the request of its Run."""
 AGAIN = f"{GROUP}/plan-again"
-"""On a Run: anything new asks for a new plan. On a plan: what stood on the Run when it was made."""
+"""Annotation of a Run: a new value requests a new plan. A plan carries the value of its Run at that time."""
 
 MAX_AGAIN = 63
-"""Characters of the annotation that are kept as they are."""
+"""The longest annotation that is stored unhashed, in characters."""
 
 _NOTHING = Raw(b"{}")
 
 
 class RunKey(NamedTuple):
-    """Which Run."""
+    """The namespace and name of a Run."""
 
     namespace: str
     name: str
 
     def __str__(self) -> str:
-        """Return it as people read it."""
+        """Return namespace/name."""
         return f"{self.namespace}/{self.name}"
 
 
 class Owner(Struct, frozen=True, gc=False):
-    """Whose garbage an object becomes."""
+    """An owner reference."""
 
     uid: str
 
 
 class WatchedMetadata(Struct, frozen=True, rename="camel"):
-    """Which object. Of the annotations only ours are kept, and none as large as the API server lets it be (256 KiB)."""
+    """Metadata with the annotations of GKM only, hashed if they are long: the API server allows 256 KiB."""
 
     name: str
     namespace: str = ""
@@ -54,19 +54,19 @@ class WatchedMetadata(Struct, frozen=True, rename="camel"):
     deletion_timestamp: str | None = None
 
     def __post_init__(self) -> None:
-        said = self.annotations or {}
-        kept = {ASKED: said[ASKED]} if ASKED in said else {}
-        if AGAIN in said:
-            kept[AGAIN] = _short(said[AGAIN])
-        structs.force_setattr(self, "annotations", kept)
+        given = self.annotations or {}
+        annotations = {ASKED: given[ASKED]} if ASKED in given else {}
+        if AGAIN in given:
+            annotations[AGAIN] = _shortened(given[AGAIN])
+        structs.force_setattr(self, "annotations", annotations)
 
     def annotation(self, key: str) -> str:
-        """Return one of our annotations, "" where there is none."""
+        """Return an annotation of GKM, "" without it."""
         return (self.annotations or {}).get(key, "")
 
 
-def _short(text: str) -> str:
-    """Return a text, or what stands for a long one: its sha256."""
+def _shortened(text: str) -> str:
+    """Return a text, or the start of its sha256 if it is long."""
     return text if len(text) <= MAX_AGAIN else f"sha256-{hashlib.sha256(text.encode()).hexdigest()[:48]}"
 
 
@@ -79,7 +79,7 @@ class WatchedRun(Struct, frozen=True):
 
     @property
     def key(self) -> RunKey:
-        """Return which Run it is."""
+        """Return namespace and name."""
         return RunKey(self.metadata.namespace, self.metadata.name)
 
 
@@ -90,14 +90,14 @@ class WatchedPlan(Struct, frozen=True):
     spec: PlanSpec
     status: PlanStatus = field(default_factory=PlanStatus)
 
-    def decides_as(self, other: "WatchedPlan") -> bool:
-        """Return whether nothing is decided otherwise by another version of this object: only its status differs."""
-        plain = structs.replace(other.metadata, resource_version=self.metadata.resource_version)
-        return (plain, other.spec) == (self.metadata, self.spec)
+    def is_equal_but_status(self, other: "WatchedPlan") -> bool:
+        """Return whether another version of this object differs in status and resourceVersion only."""
+        metadata = structs.replace(other.metadata, resource_version=self.metadata.resource_version)
+        return (metadata, other.spec) == (self.metadata, self.spec)
 
 
 class PodMetadata(Struct, frozen=True, gc=False):
-    """Which pod, and the run that it says it is of ("" for none)."""
+    """The name of a pod, and the run that its label names ("" without one)."""
 
     name: str
     namespace: str = ""
@@ -110,9 +110,9 @@ class PodMetadata(Struct, frozen=True, gc=False):
 
 
 class WatchedPod(Struct, frozen=True, gc=False):
-    """A pod as what it takes: GPUs of a node, or nobody knows how many of it (`fault` says why).
+    """The GPUs that a pod uses on its node; with a `fault`, their number is unknown.
 
-    Of a pod that waits or is over, `node` is "". There are 100,000 of them: nothing else is kept.
+    `node` is "" for a pod that waits or has ended. A cluster has 100,000 pods, so no other field is stored.
     """
 
     metadata: PodMetadata
@@ -137,14 +137,14 @@ _NO_STATUS = pods.KubePodStatus()
 
 
 def _pod_usage(spec: Raw, status: pods.KubePodStatus) -> tuple[str, int, str]:
-    """Return the node of a pod, the GPUs that it takes there, and why that is not known."""
+    """Return the node of a pod, the GPUs that it uses there, and why their number is unknown."""
     try:
         pod = pods.Pod(spec=msgspec.json.decode(spec, type=pods.KubePodSpec), status=status)
         return (pod.spec.node_name, pods.requested_gpus(pod), "") if pods.occupies_node(pod) else ("", 0, "")
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        # A pod of more containers than are read is no reason to know nothing of all others.
-        over = not pods.occupies_node(pods.Pod(spec=pods.KubePodSpec(node_name="any"), status=status))
-        node = "" if over else msgspec.json.decode(spec, type=_PodSpec).node_name
+        # A pod with too many containers must not hide all others.
+        ended = not pods.occupies_node(pods.Pod(spec=pods.KubePodSpec(node_name="any"), status=status))
+        node = "" if ended else msgspec.json.decode(spec, type=_PodSpec).node_name
         return node, 0, ascii(str(error)[:160])[1:-1] if node else ""
 
 
@@ -153,4 +153,4 @@ PLANS = Resource(API_VERSION, "PlacementPlan", "placementplans", namespaced=True
 NODES = Resource("v1", "Node", "nodes", namespaced=False, type=nodes.Node)
 PODS = Resource("v1", "Pod", "pods", namespaced=True, type=WatchedPod)
 PLACED_PODS = ListSelector(fields="spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed")
-"""Pods that take something of a node; one that ends is told as deleted."""
+"""Pods that use a node; the watch reports a pod that ends as deleted."""

@@ -1,4 +1,4 @@
-"""The plans that there are, of each run by number; also those that were sent and that the watch has not shown yet."""
+"""All plans by run: those that the watch shows, and those that this process created and the watch has yet to show."""
 
 import logging
 from collections.abc import Mapping
@@ -19,9 +19,9 @@ Name = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class PlanRecord:
-    """A plan that was made. `claims` are GPUs by node, spares included; `expires` is None where it never does.
+    """A plan, parsed. `claims` are its GPUs by node, with spares; `expires` is None if it never expires.
 
-    `version` is its resourceVersion, "" while no watch has shown it.
+    `version` is its resourceVersion, "" until the watch shows it.
     """
 
     name: str
@@ -40,12 +40,12 @@ class PlanRecord:
     status: PlanStatus = field(default_factory=PlanStatus)
 
     def expired(self, now: datetime) -> bool:
-        """Return whether it holds nothing any more."""
+        """Return whether it has expired."""
         return self.expires is not None and now >= self.expires
 
 
 def parse_plan(plan: WatchedPlan) -> PlanRecord | None:
-    """Return a plan as it counts; None for one that is not named as ours are, or that cannot be read."""
+    """Return the record of a plan, None if its name is not one of GKM or it cannot be parsed."""
     spec, meta = plan.spec, plan.metadata
     if meta.name != name_of(spec.run, spec.number):
         return None
@@ -53,7 +53,7 @@ def parse_plan(plan: WatchedPlan) -> PlanRecord | None:
         groups = groups_of(spec)
         expires = None if spec.expires_at is None else datetime.fromisoformat(spec.expires_at).astimezone(UTC)
     except (PlanUnreadable, ValueError, OverflowError) as error:
-        _LOG.error("plan cannot be read", extra=fields(plan=f"{meta.namespace}/{meta.name}", why=str(error)))
+        _LOG.error("plan cannot be parsed", extra=fields(plan=f"{meta.namespace}/{meta.name}", why=str(error)))
         return None
     owner = meta.owner_references[0].uid if meta.owner_references else ""
     claims: dict[str, int] = {}
@@ -62,73 +62,75 @@ def parse_plan(plan: WatchedPlan) -> PlanRecord | None:
             claims[node] = claims.get(node, 0) + gpus
     run = RunKey(meta.namespace, spec.run)
     asked, again = meta.annotation(ASKED), meta.annotation(AGAIN)
-    created, shown = meta.creation_timestamp, (meta.resource_version, meta.generation, plan.status)
-    return PlanRecord(meta.name, run, owner, spec.number, created, asked, again, expires, spec, groups, claims, *shown)
+    created, observed = meta.creation_timestamp, (meta.resource_version, meta.generation, plan.status)
+    return PlanRecord(
+        meta.name, run, owner, spec.number, created, asked, again, expires, spec, groups, claims, *observed
+    )
 
 
 def name_of(run: str, number: int) -> str:
-    """Return the name of a plan. A number has no hyphen, so the plans of no two runs share one."""
+    """Return the name of a plan. A number has no hyphen, so plans of different runs have different names."""
     return f"{run}-{number}"
 
 
 class PlanIndex:
-    """Thread-safe: a watch tells what there is, and the one that plans what it sends."""
+    """Plans by name. Thread-safe: a watch changes it, and the planning thread adds the plans that it creates."""
 
     def __init__(self) -> None:
         self._shown: dict[Name, tuple[WatchedPlan, PlanRecord | None]] = {}
-        self._sent: dict[Name, PlanRecord] = {}
+        self._unconfirmed: dict[Name, PlanRecord] = {}
         self._lock = Lock()
 
     def change(self, old: WatchedPlan | None, new: WatchedPlan | None) -> None:
-        """Take in a difference of the watch. What it tells of, it knows better than whoever sent it."""
+        """Apply a change that the watch reports; it replaces the unconfirmed record of the plan."""
         plan = new or old
         if plan is None:
             return
         name = (plan.metadata.namespace, plan.metadata.name)
-        read = None if new is None else self._read(name, new)
+        record = None if new is None else self._record(name, new)
         with self._lock:
-            self._sent.pop(name, None)
+            self._unconfirmed.pop(name, None)
             if new is None:
                 self._shown.pop(name, None)
             else:
-                self._shown[name] = new, read
+                self._shown[name] = new, record
 
-    def _read(self, name: Name, new: WatchedPlan) -> PlanRecord | None:
-        """Return a plan as it counts. Where only its status is another, its groups are not unfolded again."""
+    def _record(self, name: Name, new: WatchedPlan) -> PlanRecord | None:
+        """Return the record of a plan; if only its status changed, its groups are not parsed again."""
         with self._lock:
-            before, known = self._shown.get(name, (None, None))
-        if before is None or known is None or not before.decides_as(new):
+            before, record = self._shown.get(name, (None, None))
+        if before is None or record is None or not before.is_equal_but_status(new):
             return parse_plan(new)
-        return replace(known, version=new.metadata.resource_version, status=new.status)
+        return replace(record, version=new.metadata.resource_version, status=new.status)
 
     def add_unconfirmed(self, plan: PlanRecord) -> None:
-        """Count a plan from now on: it is about to be sent, and who knows when the answer comes."""
+        """Count a plan from now on, before the request that creates it."""
         with self._lock:
-            self._sent[plan.run.namespace, plan.name] = plan
+            self._unconfirmed[plan.run.namespace, plan.name] = plan
 
     def remove_unconfirmed(self, plan: PlanRecord) -> None:
-        """Take back what was surely not made, or was made by another and is told by the watch."""
+        """Remove a plan that was certainly not created."""
         with self._lock:
-            self._sent.pop((plan.run.namespace, plan.name), None)
+            self._unconfirmed.pop((plan.run.namespace, plan.name), None)
 
     def is_unconfirmed(self, plan: PlanRecord) -> bool:
-        """Return whether the watch has not told of a plan that was sent."""
+        """Return whether the watch has yet to show a plan."""
         with self._lock:
-            return (plan.run.namespace, plan.name) in self._sent
+            return (plan.run.namespace, plan.name) in self._unconfirmed
 
     def plans(self) -> dict[RunKey, list[PlanRecord]]:
-        """Return the plans that can be read, of each run by number."""
+        """Return the valid plans of each run, sorted by number."""
         with self._lock:
-            found = [plan for _, plan in self._shown.values() if plan is not None] + list(self._sent.values())
+            found = [plan for _, plan in self._shown.values() if plan is not None] + list(self._unconfirmed.values())
         by_run: dict[RunKey, list[PlanRecord]] = {}
         for plan in sorted(found, key=lambda plan: plan.number):
             by_run.setdefault(plan.run, []).append(plan)
         return by_run
 
     def last_number(self, run: RunKey) -> int:
-        """Return the highest number that a plan of a run has, also one that cannot be read; 0 where there is none."""
-        begins = f"{run.name}-"
+        """Return the highest number among the plans of a run, invalid ones included; 0 without any."""
+        prefix = f"{run.name}-"
         with self._lock:
-            names = [name for namespace, name in (*self._shown, *self._sent) if namespace == run.namespace]
-        numbers = (name.removeprefix(begins) for name in names if name.startswith(begins))
+            names = [name for namespace, name in (*self._shown, *self._unconfirmed) if namespace == run.namespace]
+        numbers = (name.removeprefix(prefix) for name in names if name.startswith(prefix))
         return max((int(text) for text in numbers if text.isascii() and text.isdigit()), default=0)

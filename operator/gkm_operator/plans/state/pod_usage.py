@@ -1,4 +1,4 @@
-"""What pods take, by node and by run, kept by differences: a hundred thousand pods are never added up anew."""
+"""The GPUs that pods use, by node and by run, updated by changes: a cluster has a hundred thousand pods."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,17 +13,17 @@ _NONE: Mapping[str, int] = {}
 
 @dataclass(frozen=True, slots=True)
 class PodUsage:
-    """What pods take, at one moment: all of them, and those of each run; GPUs by node."""
+    """The GPUs that pods use at one moment, by node: those of all pods, and those of each run."""
 
     usage: Usage = field(default_factory=Usage)
     runs: Mapping[RunKey, Mapping[str, int]] = field(default_factory=dict)
 
     def of(self, run: RunKey) -> Mapping[str, int]:
-        """Return what the pods of a run take."""
+        """Return the GPUs that pods of a run use, by node."""
         return self.runs.get(run, _NONE)
 
     def without(self, run: RunKey) -> Usage:
-        """Return what the pods of all others take."""
+        """Return the GPUs that all other pods use."""
         own = self.of(run)
         if not own:
             return self.usage
@@ -34,7 +34,7 @@ class PodUsage:
 
 
 class PodUsageIndex:
-    """The sums over pods. Thread-safe: a watch tells it, another thread asks."""
+    """The sums over pods. Thread-safe: a watch changes them, another thread reads them."""
 
     def __init__(self) -> None:
         self._gpus: dict[str, int] = {}
@@ -43,7 +43,7 @@ class PodUsageIndex:
         self._lock = Lock()
 
     def change(self, old: WatchedPod | None, new: WatchedPod | None) -> bool:
-        """Take in a difference; return whether anything counts otherwise than before."""
+        """Apply a change of a pod; return whether it changes a sum."""
         if old == new:
             return False
         with self._lock:
@@ -53,8 +53,8 @@ class PodUsageIndex:
     def usage(self) -> PodUsage:
         """Return the sums."""
         with self._lock:
-            # Of several sentences about a node the first by letters, in whatever order the pods came.
-            faults = {node: min(said.values()) for node, said in self._faults.items()}
+            # The first message in alphabetical order, so that the order of pods does not matter.
+            faults = {node: min(messages.values()) for node, messages in self._faults.items()}
             runs = {run: dict(gpus) for run, gpus in self._runs.items()}
             return PodUsage(Usage(dict(self._gpus), faults), runs)
 
@@ -63,13 +63,13 @@ class PodUsageIndex:
         if not node:
             return False
         if pod.fault:
-            said = self._faults.setdefault(node, {})
-            which = (meta.namespace, meta.name)
+            messages = self._faults.setdefault(node, {})
+            key = (meta.namespace, meta.name)
             if sign > 0:
-                said[which] = f"pod {meta.namespace}/{meta.name} on it: {pod.fault}"
+                messages[key] = f"pod {meta.namespace}/{meta.name} on it: {pod.fault}"
             else:
-                said.pop(which, None)
-            if not said:
+                messages.pop(key, None)
+            if not messages:
                 del self._faults[node]
             return True
         if not pod.gpus:
@@ -85,8 +85,8 @@ class PodUsageIndex:
 
 
 def _add(sums: dict[str, int], node: str, gpus: int) -> None:
-    left = sums.get(node, 0) + gpus
-    if left:
-        sums[node] = left
+    total = sums.get(node, 0) + gpus
+    if total:
+        sums[node] = total
     else:
         sums.pop(node, None)

@@ -1,4 +1,4 @@
-"""What a Run asks for, as a text that is equal while nothing is that matters to its plan. Pure."""
+"""The request of a Run as a hash: runs with equal hashes get equal plans. Pure."""
 
 import hashlib
 
@@ -10,11 +10,11 @@ from gkm_operator.plans.state.objects import AGAIN, WatchedRun
 
 
 def request_hash(spec: RunSpec) -> str:
-    """Return the sha256, in hex, of all that a plan is made from: not the priority, and not labels for others."""
-    matters = structs.replace(spec, priority=0, labels={})
-    return hashlib.sha256(msgspec.json.encode(matters, order="sorted")).hexdigest()
+    """Return the sha256, in hex, of the fields that decide a plan: all but priority and labels."""
+    relevant = structs.replace(spec, priority=0, labels={})
+    return hashlib.sha256(msgspec.json.encode(relevant, order="sorted")).hexdigest()
 
 
 def replan_annotation(run: WatchedRun) -> str:
-    """Return what asks for a new plan, "" where nothing does; of a long text its sha256 stands for it."""
+    """Return the annotation that requests a new plan, "" without it; a long one is hashed."""
     return run.metadata.annotation(AGAIN)

@@ -1,4 +1,4 @@
-"""What a sweep decides on, taken together at one moment, and who has the same GPUs by it. Pure."""
+"""The observed state of one reconcile pass, and the plans that claim the same GPUs. Pure."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,10 +13,10 @@ from gkm_operator.plans.state.pod_usage import PodUsage
 
 @dataclass(frozen=True, slots=True)
 class ClusterSnapshot:
-    """Runs, the plans of each by number, and the nodes with what their pods take.
+    """Runs, the plans of each by number, and nodes with the GPUs that their pods use.
 
-    `unread` are Runs that are there and cannot be read: their plans count. `version` is another one whenever nodes or
-    pods changed; `flavored` has the flavors of all nodes that name one.
+    `unread` are Runs that exist and cannot be read: their plans count. `version` changes with nodes and pods.
+    `flavored` has the flavors of all nodes that name one.
     """
 
     now: datetime
@@ -29,11 +29,11 @@ class ClusterSnapshot:
     version: int
 
     def current(self, run: WatchedRun) -> PlanRecord | None:
-        """Return the newest plan of a run; those of a former Run of its name are none of it."""
+        """Return the newest plan of a run; plans of an earlier Run of its name do not count."""
         return newest(self.plans.get(run.key, ()), run.metadata.uid)
 
     def live(self) -> dict[RunKey, tuple[PlanRecord, int]]:
-        """Return the plans that hold GPUs, each with the priority of its run."""
+        """Return the plans that have not expired, each with the priority of its run."""
         found = {}
         for run in self.runs:
             plan = self.current(run)
@@ -46,11 +46,11 @@ class ClusterSnapshot:
         return found
 
     def reserved(self, live: Mapping[RunKey, tuple[PlanRecord, int]]) -> Reservations:
-        """Return what live plans hold."""
+        """Return the GPUs that live plans reserve."""
         return Reservations({key: reserved_for(plan.claims, self.taken.of(key)) for key, (plan, _) in live.items()})
 
     def running(self, live: Mapping[RunKey, tuple[PlanRecord, int]]) -> frozenset[RunKey]:
-        """Return the runs all of whose plan runs."""
+        """Return the runs whose pods use all GPUs of their plan."""
         return frozenset(
             key
             for key, (plan, _) in live.items()
@@ -66,25 +66,25 @@ def newest(plans: Iterable[PlanRecord], owner: str) -> PlanRecord | None:
 def double_allocations(
     live: Mapping[RunKey, tuple[PlanRecord, int]], totals: Mapping[str, int], running: Collection[RunKey] = frozenset()
 ) -> dict[RunKey, str]:
-    """Return the runs whose plans name GPUs that those of others name as well, with a sentence each.
+    """Return the runs whose plans claim GPUs that plans of other runs claim too, with a message each.
 
-    Of two, one that is `running` has them, then the run with the higher priority, of equals the older plan: who may
-    delete plans could bring back one that was superseded. `totals` are the GPUs of each node.
+    Of two runs, the one that is `running` wins, then the one with the higher priority, then the one with the older
+    plan: a user who may delete plans could restore a superseded one. `totals` are the GPUs of each node.
     """
     order = sorted(
         live.items(), key=lambda item: (item[0] not in running, -item[1][1], item[1][0].created or "~", item[0])
     )
-    left = dict(totals)
+    free = dict(totals)
     claimed: set[str] = set()
     found = {}
     for run, (plan, _) in order:
-        over = [node for node, gpus in sorted(plan.claims.items()) if node in claimed and gpus > left.get(node, gpus)]
+        over = [node for node, gpus in sorted(plan.claims.items()) if node in claimed and gpus > free.get(node, gpus)]
         if over:
-            # Whose they are is not said: it may be a run of a namespace that this one's users cannot see.
-            found[run] = f"GPUs of node {over[0]} were given to another run as well"
+            # The message names no run: it may be of a namespace that users of this one must not see.
+            found[run] = f"another run has GPUs of node {over[0]} too"
             continue
         for node, gpus in plan.claims.items():
-            if node in left:
-                left[node] -= gpus
+            if node in free:
+                free[node] -= gpus
                 claimed.add(node)
     return found

@@ -1,1 +1,1 @@
-"""Plans, statuses and events as they are written to the API server."""
+"""Everything that the controller writes to the API server: plans, their status, the status of runs, and Events."""

@@ -1,4 +1,4 @@
-"""What is told about a Run, as Events: what its status says now and did not say before. Pure."""
+"""Events about a Run, from the change of its status. Pure."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -15,26 +15,26 @@ from gkm_operator.plans.write.status import summary
 PLAN = "Plan"
 SUPERSEDED = "Superseded"
 
-_MOMENT = timedelta(minutes=2)
+_RECENT = timedelta(minutes=2)
 
 
 def plan_events(plan: PlanRecord) -> Iterator[EventBody]:
-    """Yield what is told about a new plan; its name is the occasion."""
+    """Yield the events of a new plan; its name is their occasion."""
     spec = plan.spec
     yield EventBody("Normal", PlanReason.PLANNED, PLAN, f"{plan.name}: {summary(spec)}")
     if spec.supersedes:
-        yield EventBody("Normal", SUPERSEDED, PLAN, f"{plan.name} takes the place of {spec.supersedes}: {spec.reason}")
+        yield EventBody("Normal", SUPERSEDED, PLAN, f"{plan.name} supersedes {spec.supersedes}: {spec.reason}")
 
 
 def is_recent(plan: PlanRecord, now: datetime) -> bool:
-    """Return whether a plan was made a moment ago: whoever made it may have died before it told of it."""
+    """Return whether a plan is younger than two minutes: its creator may have died before it sent the events."""
     if not plan.created:
         return False
-    return now - datetime.fromisoformat(plan.created) <= _MOMENT
+    return now - datetime.fromisoformat(plan.created) <= _RECENT
 
 
 def refusal_event(old: RunStatus, new: RunStatus) -> EventBody | None:
-    """Return what is told where the condition Planned turned to another reason of False, None where it did not."""
+    """Return the event for a condition Planned that became False with another reason, None without such a change."""
     before, after = old.condition(CONDITION), new.condition(CONDITION)
     if after is None or after.status == TRUE or (before is not None and before.reason == after.reason):
         return None

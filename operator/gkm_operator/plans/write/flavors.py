@@ -1,4 +1,7 @@
-"""Which flavors of GPUs the nodes have, for the policy that refuses a Run with another (docs/design/plans.md)."""
+"""The GPU flavors of all nodes, in a ConfigMap.
+
+The policy gkm-runs-flavor refuses a Run of any other flavor (docs/design/plans.md).
+"""
 
 import logging
 from collections import Counter
@@ -9,10 +12,10 @@ from gkm.hoststate.logs import fields
 from gkm.kube.api import Api
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import Json, Resource
+from gkm.topology.labels import named_flavor
 from msgspec import structs
 
 from gkm_operator.caches.nodes.liveness import NodeMeta, WatchedNode
-from gkm_operator.plans.planning.refusals import first_label
 from gkm_operator.plans.write.writer import FIELD_MANAGER, PlanWriter
 
 _LOG = logging.getLogger(__name__)
@@ -23,19 +26,19 @@ CONFIGMAPS: Resource[Json] = Resource("v1", "ConfigMap", "configmaps", namespace
 
 
 class FlavoredMeta(NodeMeta, frozen=True, gc=False):
-    """Which Node, and its labels."""
+    """The name of a Node, and its flavor label."""
 
     labels: dict[str, str] | None = None
 
 
 def nodes(keys: Sequence[str]) -> Resource[WatchedNode]:
-    """Return Nodes as the caches read them, each with the first of these labels that says something."""
+    """Return the kind Node as the caches read it, each with the first of these labels that is not empty."""
 
     class Meta(FlavoredMeta, frozen=True, gc=False):
         def __post_init__(self) -> None:
             labels = self.labels or {}
-            kept = next(({key: labels[key]} for key in keys if labels.get(key)), None)
-            structs.force_setattr(self, "labels", kept)
+            flavor = next(({key: labels[key]} for key in keys if labels.get(key)), None)
+            structs.force_setattr(self, "labels", flavor)
 
     class Flavored(WatchedNode, frozen=True, gc=False):
         metadata: Meta
@@ -44,7 +47,10 @@ def nodes(keys: Sequence[str]) -> Resource[WatchedNode]:
 
 
 class FlavorCounts:
-    """How many nodes have each flavor, by differences; `also` are flavors whose nodes come later. Thread-safe."""
+    """The number of nodes of each flavor, updated by changes of Nodes. Thread-safe.
+
+    `keys` are the label keys of flavors, `also` the configured flavors whose nodes come later.
+    """
 
     def __init__(self, keys: Sequence[str], also: Sequence[str] = ()) -> None:
         self._keys = keys
@@ -53,8 +59,8 @@ class FlavorCounts:
         self._written: str | None = None
         self._lock = Lock()
 
-    def see(self, old: WatchedNode | None, new: WatchedNode | None) -> bool:
-        """Take in a difference of a Node; return whether it is of another flavor than before."""
+    def change(self, old: WatchedNode | None, new: WatchedNode | None) -> bool:
+        """Count a change of a Node; return whether its flavor changed."""
         before, after = self._flavor(old), self._flavor(new)
         if before == after:
             return False
@@ -64,7 +70,7 @@ class FlavorCounts:
         return True
 
     def text(self) -> str:
-        """Return the flavors that there are, "" where there is none, or so many that nobody counts on them."""
+        """Return the flavors, joined by commas; "", which refuses no Run, without any and beyond MAX_FLAVORS."""
         with self._lock:
             found = {flavor for flavor, count in self._count.items() if flavor and count > 0}
         if not found or len(found) > MAX_FLAVORS:
@@ -72,12 +78,12 @@ class FlavorCounts:
         return ",".join(sorted(found | self._also))
 
     def write(self, api: Api, namespace: str, writer: PlanWriter) -> bool:
-        """Write the ConfigMap if it says something else than when this process last wrote it; return whether it is so.
+        """Write the ConfigMap if the flavors changed since the last write; return whether it is current.
 
-        All nodes must have been listed once.
+        All nodes must have been listed before.
 
         Raises:
-            NotLeading: nothing must be written any more.
+            NotLeading: this process must not write any more.
         """
         text = self.text()
         if text == self._written:
@@ -97,4 +103,4 @@ class FlavorCounts:
     def _flavor(self, node: WatchedNode | None) -> str:
         if node is None or not isinstance(node.metadata, FlavoredMeta):
             return ""
-        return first_label(node.metadata.labels or {}, self._keys)
+        return named_flavor(node.metadata.labels or {}, self._keys)

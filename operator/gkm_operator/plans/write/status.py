@@ -1,7 +1,6 @@
-"""The status of a Run, from what stands of it: pure functions, and the only writer's words."""
+"""The status of a Run, from the result of planning it. Pure."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -10,51 +9,36 @@ from gkm.api.meta import API_VERSION, FALSE, TRUE, Condition, with_condition
 from gkm.api.plans import PlanSpec
 from gkm.api.runs import MAX_FIXES, PlanReference, RunFix, RunStatus
 from gkm.hoststate.escaping import escape
-from gkm.packing.values import Fix
 
-from gkm_operator.plans.planning.refusals import CONDITION, PlanReason, Unfit
+from gkm_operator.plans.planning.assessment import PlanningResult
+from gkm_operator.plans.planning.refusals import CONDITION, PlanReason
 from gkm_operator.plans.state.objects import AGAIN, WatchedRun
-from gkm_operator.plans.state.plan_index import PlanRecord
 
 MAX_MESSAGE = 2048
 _MAX_FIX = 1024
 _BOUNDS = {"fewest-domains": "domains", "fewest-blocks": "blocks", "least-waste": "stranded GPUs"}
 
 
-@dataclass(frozen=True, slots=True)
-class PlanningResult:
-    """What came of a run: a plan that stands, or expired; or why there is none, or no new one beside it.
-
-    `fixes` is None while nobody has looked for any.
-    """
-
-    plan: PlanRecord | None = None
-    expired: bool = False
-    unfit: Unfit | None = None
-    why: str = ""
-    fixes: Sequence[Fix] | None = None
-
-
-def desired_status(run: WatchedRun, standing: RunStatus, came: PlanningResult, now: str) -> RunStatus:
-    """Return the status that a run should have; equal to that which is `standing` where nothing is new."""
-    value, reason, message = _condition(came)
+def desired_status(run: WatchedRun, old: RunStatus, result: PlanningResult, now: str) -> RunStatus:
+    """Return the status that a run should have; it equals `old` if nothing changes. `now` is a timestamp of the API."""
+    value, reason, message = _condition(result)
     condition = Condition(CONDITION, value, reason, escape(message)[:MAX_MESSAGE], now, run.metadata.generation)
-    spec = came.plan.spec if came.plan else None
-    unfit = came.unfit
+    spec = result.plan.spec if result.plan else None
+    unfit = result.unfit
     return RunStatus(
         observed_generation=run.metadata.generation,
-        plan_ref=PlanReference(came.plan.name) if came.plan else None,
+        plan_ref=PlanReference(result.plan.name) if result.plan else None,
         gpus=spec.gpus if spec else 0,
         domains=spec.metrics.domains if spec else 0,
         binding_level=unfit.level if unfit else "",
         largest_feasible_groups=unfit.largest if unfit else None,
-        fixes=_fixes(standing, came, reason),
-        conditions=with_condition(standing.conditions, condition),
+        fixes=_fixes(old, result, reason),
+        conditions=with_condition(old.conditions, condition),
     )
 
 
 def differs_in_numbers_only(old: RunStatus, new: RunStatus) -> bool:
-    """Return whether two statuses say the same but for numbers: nothing that anybody waits for."""
+    """Return whether two statuses differ in numbers only, for which no user waits."""
     before, after = old.condition(CONDITION), new.condition(CONDITION)
     return (
         before is not None
@@ -67,7 +51,7 @@ def differs_in_numbers_only(old: RunStatus, new: RunStatus) -> bool:
 
 
 def apply_configuration(run: WatchedRun, status: RunStatus, version: str) -> Mapping[str, Any]:
-    """Return the object to apply to the status subresource; it counts for this resourceVersion only."""
+    """Return the object to apply to the status subresource; a resourceVersion other than `version` is a conflict."""
     meta = run.metadata
     only = {"resourceVersion": version} if version else {}
     return {
@@ -78,27 +62,27 @@ def apply_configuration(run: WatchedRun, status: RunStatus, version: str) -> Map
     }
 
 
-def _condition(came: PlanningResult) -> tuple[str, str, str]:
+def _condition(result: PlanningResult) -> tuple[str, str, str]:
     """Return status, reason and message of the condition Planned."""
-    if came.unfit is not None:
-        kept = f"; {came.plan.name} stands" if came.plan and not came.expired else ""
-        why = f"{came.why}: " if came.why else ""
-        return FALSE, came.unfit.reason, f"{why}{came.unfit.message}{kept}"
-    if came.plan is None:
-        raise AssertionError("something came of a run: a plan, or why there is none")
-    if came.expired:
-        when = f"{came.plan.name} expired at {came.plan.spec.expires_at}, and no pod of the run had GPUs then"
-        message = f"{when}; others may have them now: annotate the Run with {AGAIN}=<anything new> for a new plan"
+    if result.unfit is not None:
+        current = f"; {result.plan.name} stays current" if result.plan and not result.expired else ""
+        cause = f"{result.message}: " if result.message else ""
+        return FALSE, result.unfit.reason, f"{cause}{result.unfit.message}{current}"
+    if result.plan is None:
+        raise AssertionError("the result of a run has neither a plan nor a refusal")
+    if result.expired:
+        when = f"{result.plan.name} expired at {result.plan.spec.expires_at}, and no pod of the run had GPUs then"
+        message = f"{when}; other runs may use them now: annotate the Run with {AGAIN}=<any new value> for a new plan"
         return FALSE, PlanReason.PLAN_EXPIRED, message
-    return TRUE, PlanReason.PLANNED, summary(came.plan.spec)
+    return TRUE, PlanReason.PLANNED, summary(result.plan.spec)
 
 
 def summary(spec: PlanSpec) -> str:
-    """Return what a plan gives, and how far it is from the best that is possible, in one line."""
-    metrics, asked = spec.metrics, spec.request
-    size = count_of(spec.gpus, "GPU") if spec.gpus == asked.gpus else f"{spec.gpus} of {asked.gpus} GPUs"
-    groups = -(-spec.gpus // asked.group_gpus)
-    spares = f" with {count_of(asked.spares, 'spare pod')} each" if asked.spares else ""
+    """Return the sizes of a plan, and its distance from the best possible one, in one line."""
+    metrics, request = spec.metrics, spec.request
+    size = count_of(spec.gpus, "GPU") if spec.gpus == request.gpus else f"{spec.gpus} of {request.gpus} GPUs"
+    groups = -(-spec.gpus // request.group_gpus)
+    spares = f" with {count_of(request.spares, 'spare pod')} each" if request.spares else ""
     elsewhere = f", {metrics.spares_elsewhere} with a spare in another domain" if metrics.spares_elsewhere else ""
     compared = _BOUNDS[spec.policy]
     return (
@@ -108,11 +92,11 @@ def summary(spec: PlanSpec) -> str:
     )
 
 
-def _fixes(old: RunStatus, came: PlanningResult, reason: str) -> list[RunFix]:
-    if came.unfit is None:
+def _fixes(old: RunStatus, result: PlanningResult, reason: str) -> list[RunFix]:
+    if result.unfit is None:
         return []
-    if came.fixes is not None:
-        return [RunFix(fix.kind.value, escape(fix.sentence)[:_MAX_FIX]) for fix in came.fixes[:MAX_FIXES]]
-    # Nobody has looked since: what was found for the same answer stands until somebody does.
+    if result.fixes is not None:
+        return [RunFix(fix.kind.value, escape(fix.sentence)[:_MAX_FIX]) for fix in result.fixes[:MAX_FIXES]]
+    # The planner has not searched again: the fixes of the same reason stay until it does.
     before = old.condition(CONDITION)
     return old.fixes if before is not None and before.reason == reason else []

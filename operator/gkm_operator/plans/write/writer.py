@@ -1,4 +1,9 @@
-"""What is written: plans, once each; the status of runs; Events. What is lost on the way is found out later."""
+"""The only writer of plans, of the status of runs and plans, and of Events.
+
+A create whose response is lost leaves a plan that may or may not exist. The writer counts such a plan as created,
+repeats the create in the next pass (`settle`), and lets no further run be planned until the watch shows the outcome.
+Every write checks leadership first.
+"""
 
 import logging
 from collections.abc import Callable
@@ -13,28 +18,31 @@ from gkm.kube.api import Api, ListSelector
 from gkm.kube.errors import ApiError
 from gkm.kube.events import EventBody, Recorder
 
-from gkm_operator.plans import plan_status
 from gkm_operator.plans.planning.draft import PlanDraft
+from gkm_operator.plans.planning.refusals import CONDITION
 from gkm_operator.plans.state.objects import PLANS, RUNS, WatchedRun
 from gkm_operator.plans.state.plan_index import PlanIndex, PlanRecord
-from gkm_operator.plans.write import events as telling
-from gkm_operator.plans.write import status
+from gkm_operator.plans.write import events
+from gkm_operator.plans.write.plan_status import plan_apply_configuration
+from gkm_operator.plans.write.status import apply_configuration
 
 _LOG = logging.getLogger(__name__)
 
 FIELD_MANAGER = "gkm-operator"
 _FIRST_SERVER_ERROR = 500
 _WEBHOOK_FAILED = "failed calling webhook"
-"""What an API server answers, as an internal error, before anything is stored: that of one namespace stops no other."""
-_REMEMBERED = 8192
+"""The API server reports a failed webhook as an internal error and stores nothing: a definite failure, so that the
+webhook of one namespace stops no other."""
+_MAX_CACHED = 8192
 _EXISTS = "AlreadyExists"
-"""There are other conflicts at a create: two that count against one ResourceQuota."""
-_LOOKED_FOR = 8
-"""Plans that no watch tells of, in one sweep."""
+"""The reason that distinguishes an existing object from other conflicts: two creates that count against one
+ResourceQuota conflict too."""
+_MAX_LOOKUPS = 8
+"""Plans that the watch has not shown and that one pass looks up."""
 
 
 class SendResult(Enum):
-    """What became of a plan. OPEN: its answer was lost. ANOTHERS: a leader before made one of that name."""
+    """The outcome of a create. OPEN: the response is lost. ANOTHERS: an earlier leader created a plan of that name."""
 
     MADE = "made"
     OPEN = "open"
@@ -43,11 +51,11 @@ class SendResult(Enum):
 
 
 class NotLeading(RuntimeError):
-    """The lease may be another's: nothing must be written any more."""
+    """Another process may hold the lease: this one must not write any more."""
 
 
-class _Written(NamedTuple):
-    """A status, the resourceVersion that the watch showed when it was written, and that of the object with it."""
+class _WrittenStatus(NamedTuple):
+    """A status, the resourceVersion that the watch showed before the write, and that of the object after it."""
 
     shown: str
     version: str
@@ -55,170 +63,171 @@ class _Written(NamedTuple):
 
 
 class PlanWriter:
-    """Used by the one thread that plans. `leads` is asked before every write."""
+    """Writes for the one thread that plans. `is_leader` is called before every write."""
 
-    def __init__(self, api: Api, book: PlanIndex, recorder: Recorder, leads: Callable[[], bool]) -> None:
+    def __init__(self, api: Api, index: PlanIndex, recorder: Recorder, is_leader: Callable[[], bool]) -> None:
         self._api = api
-        self._book = book
+        self._index = index
         self._recorder = recorder
-        self._leads = leads
+        self._is_leader = is_leader
         self._open: list[PlanDraft] = []
         self._anothers: list[PlanRecord] = []
         self._unshown: list[PlanRecord] = []
         self.refusal = ""
-        """What the API server said when it last refused a plan."""
-        self._written: LRUCache[str, _Written] = LRUCache(_REMEMBERED)
-        self._told: LRUCache[tuple[str, str], EventBody] = LRUCache(_REMEMBERED)
-        self._said_of: LRUCache[tuple[str, str], str] = LRUCache(_REMEMBERED)
+        """The message of the API server when it last refused a plan."""
+        self._written: LRUCache[str, _WrittenStatus] = LRUCache(_MAX_CACHED)
+        self._emitted: LRUCache[tuple[str, str], EventBody] = LRUCache(_MAX_CACHED)
+        self._written_plans: LRUCache[tuple[str, str], str] = LRUCache(_MAX_CACHED)
 
     def settle(self) -> bool:
-        """Send again what may have been made or not; return whether it is known by now which plans there are.
+        """Repeat the creates whose outcome is open; return whether all plans are known now.
 
         Raises:
-            NotLeading: as it says.
+            NotLeading: this process must not write any more.
         """
         while self._open:
             if self._send(self._open[0]) is SendResult.OPEN:
                 return False
-            # Also where the name is taken: most likely by what was sent before. The watch will tell.
+            # Also if the name is taken: most likely by the first create. The watch will show it.
             self._anothers.append(self._open.pop(0).counts)
-        self._anothers = self._awaited(self._anothers)
-        self._unshown = self._awaited(self._unshown)
+        self._anothers = self._unconfirmed(self._anothers)
+        self._unshown = self._unconfirmed(self._unshown)
         return not self._anothers
 
-    def _awaited(self, plans: list[PlanRecord]) -> list[PlanRecord]:
-        """Return those plans that the watch has yet to tell of. Of one that went unseen, it never will."""
-        waiting = [plan for plan in plans if self._book.is_unconfirmed(plan)]
-        return [plan for at, plan in enumerate(waiting) if at >= _LOOKED_FOR or not self._is_absent(plan)]
+    def _unconfirmed(self, plans: list[PlanRecord]) -> list[PlanRecord]:
+        """Return the plans that the watch has yet to show. It never shows a plan that was deleted unseen."""
+        waiting = [plan for plan in plans if self._index.is_unconfirmed(plan)]
+        return [plan for at, plan in enumerate(waiting) if at >= _MAX_LOOKUPS or not self._is_absent(plan)]
 
     def _is_absent(self, plan: PlanRecord) -> bool:
-        """Return whether a plan that was sent is surely not there; then it counts no more."""
-        where = ListSelector(namespace=plan.run.namespace, fields=f"metadata.name={plan.name}")
+        """Return whether a plan certainly does not exist; the index drops such a plan."""
+        selector = ListSelector(namespace=plan.run.namespace, fields=f"metadata.name={plan.name}")
+        log_fields = fields(plan=f"{plan.run.namespace}/{plan.name}")
         try:
-            there = any(page.entries or page.unreadable for page in self._api.list_pages(PLANS, where))
+            exists = any(page.entries or page.unreadable for page in self._api.list_pages(PLANS, selector))
         except ApiError as error:
-            _LOG.warning("plan not looked for", extra=fields(plan=f"{plan.run.namespace}/{plan.name}", why=str(error)))
+            _LOG.warning("plan lookup failed", extra=log_fields | fields(why=str(error)))
             return False
-        if not there:
-            _LOG.warning("plan went unseen", extra=fields(plan=f"{plan.run.namespace}/{plan.name}"))
-            self._book.remove_unconfirmed(plan)
-        return not there
+        if not exists:
+            _LOG.warning("plan deleted before the watch showed it", extra=log_fields)
+            self._index.remove_unconfirmed(plan)
+        return not exists
 
     def create(self, draft: PlanDraft) -> SendResult:
-        """Make a plan. From before it is sent, it counts. Nothing more may be planned after OPEN and ANOTHERS.
+        """Create a plan, which counts from before the request on. After OPEN and ANOTHERS, plan no further run.
 
         Raises:
-            NotLeading: as it says.
+            NotLeading: this process must not write any more.
         """
         self.check_leading()
-        self._book.add_unconfirmed(draft.counts)
-        sent = self._send(draft)
-        if sent is SendResult.OPEN:
+        self._index.add_unconfirmed(draft.counts)
+        result = self._send(draft)
+        if result is SendResult.OPEN:
             self._open.append(draft)
-        elif sent is SendResult.ANOTHERS:
+        elif result is SendResult.ANOTHERS:
             self._anothers.append(draft.counts)
-        elif sent is SendResult.MADE:
+        elif result is SendResult.MADE:
             self._unshown.append(draft.counts)
-        return sent
+        return result
 
     def _send(self, draft: PlanDraft) -> SendResult:
         self.check_leading()
         plan = draft.counts
-        name = f"{plan.run.namespace}/{plan.name}"
+        log_fields = fields(plan=f"{plan.run.namespace}/{plan.name}")
         try:
             self._api.create(PLANS, draft.value)
         except ApiError as error:
             if error.conflict and error.reason == _EXISTS:
-                _LOG.info("plan is there already", extra=fields(plan=name))
+                _LOG.info("plan exists already", extra=log_fields)
                 return SendResult.ANOTHERS
             if not _is_definite_failure(error):
-                _LOG.warning("plan may be made or not", extra=fields(plan=name, why=str(error)))
+                _LOG.warning("outcome of plan creation unknown", extra=log_fields | fields(why=str(error)))
                 return SendResult.OPEN
-            self._book.remove_unconfirmed(plan)
+            self._index.remove_unconfirmed(plan)
             self.refusal = str(error)
-            _LOG.warning("plan not made", extra=fields(plan=name, why=self.refusal))
+            _LOG.warning("plan creation failed", extra=log_fields | fields(why=self.refusal))
             return SendResult.REFUSED
         return SendResult.MADE
 
     def delete(self, plan: PlanRecord) -> None:
-        """Delete an old plan, if it is there; what cannot be deleted now is tried again in a later sweep."""
+        """Delete an old plan, if it exists; a later pass repeats a delete that fails."""
         self.check_leading()
         try:
             self._api.delete(PLANS, plan.name, plan.run.namespace)
         except ApiError as error:
             if not error.not_found:
-                _LOG.warning("old plan not deleted", extra=fields(plan=f"{plan.run}-{plan.number}", why=str(error)))
+                log_fields = fields(plan=f"{plan.run}-{plan.number}", why=str(error))
+                _LOG.warning("plan deletion failed", extra=log_fields)
 
     def status(self, run: WatchedRun) -> RunStatus:
-        """Return the status of a run, also if this process wrote it a moment ago and its watch lags behind."""
-        return self._last(run).status
+        """Return the status of a run, also if this process wrote it and the watch has not shown it yet."""
+        return self._last_status(run).status
 
     def write_status(self, run: WatchedRun, new: RunStatus) -> None:
-        """Write the status of a run; who was overtaken writes it in a later sweep, from what is there then."""
+        """Write the status of a run. After a conflict, a later pass writes it from the object as it is then."""
         self.check_leading()
-        last, meta = self._last(run), run.metadata
-        old = last.status
+        last, meta = self._last_status(run), run.metadata
         try:
-            value = status.apply_configuration(run, new, last.version)
-            answer = self._api.apply(RUNS, value, field_manager=FIELD_MANAGER, subresource="status")
+            value = apply_configuration(run, new, last.version)
+            stored = self._api.apply(RUNS, value, field_manager=FIELD_MANAGER, subresource="status")
         except ApiError as error:
             if not (error.not_found or error.conflict):
                 _LOG.warning("status not written", extra=fields(run=str(run.key), why=str(error)))
             return
-        self._written.put(meta.uid, _Written(meta.resource_version, answer.metadata.resource_version, new))
-        told, condition = telling.refusal_event(old, new), new.condition("Planned")
-        if told is not None and condition is not None:
-            self.emit(run, told, f"{meta.generation} {condition.last_transition_time}")
+        self._written.put(meta.uid, _WrittenStatus(meta.resource_version, stored.metadata.resource_version, new))
+        event, condition = events.refusal_event(last.status, new), new.condition(CONDITION)
+        if event is not None and condition is not None:
+            self.emit(run, event, f"{meta.generation} {condition.last_transition_time}")
 
-    def said(self, plan: PlanRecord) -> bool:
-        """Return whether the status of a plan was written, and the watch does not show that yet."""
-        return self._said_of.get((plan.run.namespace, plan.name)) == plan.version
+    def is_plan_status_pending(self, plan: PlanRecord) -> bool:
+        """Return whether this process wrote the status of a plan, and the watch has not shown it yet."""
+        return self._written_plans.get((plan.run.namespace, plan.name)) == plan.version
 
-    def say_of(self, plan: PlanRecord, new: PlanStatus) -> bool:
-        """Write the status of a plan; return False where the API server did not take it.
+    def write_plan_status(self, plan: PlanRecord, new: PlanStatus) -> bool:
+        """Write the status of a plan; return False if the API server refuses it.
 
-        One that is gone, or was changed since the watch showed it, is left to a later sweep.
+        A plan that was deleted, or has changed since the watch showed it, is left to a later pass.
         """
         self.check_leading()
         key = (plan.run.namespace, plan.name)
         try:
-            value = plan_status.applied(plan, new)
+            value = plan_apply_configuration(plan, new)
             self._api.apply(PLANS, value, field_manager=FIELD_MANAGER, subresource="status")
         except ApiError as error:
             if error.not_found or error.conflict:
                 return True
-            _LOG.warning("status of a plan not written", extra=fields(plan="/".join(key), why=str(error)))
+            _LOG.warning("plan status not written", extra=fields(plan="/".join(key), why=str(error)))
             return False
-        self._said_of.put(key, plan.version)
+        self._written_plans.put(key, plan.version)
         return True
 
-    def emit(self, run: WatchedRun, told: EventBody, occasion: str) -> None:
-        """Tell something about a run, once; another process may have told it before."""
-        key = (run.metadata.uid, f"{told.reason} {occasion}")
-        if self._told.get(key):
+    def emit(self, run: WatchedRun, event: EventBody, occasion: str) -> None:
+        """Send an event about a run once for each occasion; the API server refuses the copy of another process."""
+        key = (run.metadata.uid, f"{event.reason} {occasion}")
+        if self._emitted.get(key):
             return
         self.check_leading()
-        self._recorder.emit(telling.regarding(run), told, occasion)
-        self._told.put(key, told)
+        self._recorder.emit(events.regarding(run), event, occasion)
+        self._emitted.put(key, event)
 
-    def _last(self, run: WatchedRun) -> "_Written":
-        """Return the newest that is known of the status: what was shown, or what was written since."""
+    def _last_status(self, run: WatchedRun) -> _WrittenStatus:
+        """Return the newest known status: the one that the watch shows, or the one that this process wrote since."""
         shown = run.metadata.resource_version
         last = self._written.get(run.metadata.uid)
-        return last if last is not None and last.shown == shown else _Written(shown, shown, run.status)
+        return last if last is not None and last.shown == shown else _WrittenStatus(shown, shown, run.status)
 
     def check_leading(self) -> None:
-        """Go on only as a leader.
+        """Return only in a leader.
 
         Raises:
-            NotLeading: the lease may be another's.
+            NotLeading: another process may hold the lease.
         """
-        if not self._leads():
+        if not self._is_leader():
             raise NotLeading("the lease is not held any more")
 
 
 def _is_definite_failure(error: ApiError) -> bool:
-    """Return whether an API server that answered so has stored nothing, now and later."""
+    """Return whether the API server stored nothing, and will store nothing for this request."""
     if not error.status:
         return False
     return error.status < _FIRST_SERVER_ERROR or _WEBHOOK_FAILED in error.message

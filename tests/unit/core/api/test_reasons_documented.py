@@ -92,7 +92,7 @@ def test_the_reasons_of_a_gpu_stand_together() -> None:
         ("States of a cache on a node", lambda: set(CacheState)),
         ("Fabric", lambda: {*Health, *fabric._PROBLEMS.values(), *fabric._CONFIGURATIONS.values()}),
         ("Runs", lambda: set(PlannedReason)),
-        ("Condition Live of a plan", lambda: of_conditions(PLANS / "plan_status.py")),
+        ("Condition Live of a plan", lambda: of_conditions(PLANS / "write" / "plan_status.py")),
         ("CSI answers", lambda: {code.value for code in Code}),
     ],
 )

@@ -13,7 +13,7 @@ from support.operator.plans import run
 from support.operator.plans_made import NOW, a_plan, a_run
 
 
-def standing(plan: PlanRecord, **known: object) -> CurrentPlan:
+def current(plan: PlanRecord, **known: object) -> CurrentPlan:
     return CurrentPlan(plan, **({"lost": {}} | known))  # type: ignore[arg-type]
 
 
@@ -22,54 +22,54 @@ def plan_for(one: WatchedRun, **fields: Any) -> PlanRecord:  # noqa: ANN401 -- t
 
 
 def test_a_run_without_a_plan_is_planned() -> None:
-    assert decide(a_run(), None, NOW).act is RunAction.AFRESH
+    assert decide(a_run(), None, NOW).action is RunAction.AFRESH
 
 
 @pytest.mark.parametrize("with_plan", [True, False])
 def test_a_run_that_is_being_deleted_is_left_alone(with_plan: bool) -> None:  # noqa: FBT001 -- a parameter
     one = a_run(deletionTimestamp="2026-01-01T00:00:00Z")
-    assert decide(one, standing(plan_for(one)) if with_plan else None, NOW).act is RunAction.NOTHING
+    assert decide(one, current(plan_for(one)) if with_plan else None, NOW).action is RunAction.NOTHING
 
 
 def test_a_plan_for_what_is_asked_is_kept() -> None:
     one = a_run()
-    assert decide(one, standing(plan_for(one)), NOW).act is RunAction.KEEP
+    assert decide(one, current(plan_for(one)), NOW).action is RunAction.KEEP
 
 
 @pytest.mark.parametrize(("runs", "act"), [(False, RunAction.EXPIRE), (True, RunAction.KEEP)])
 def test_a_plan_expires_unless_pods_run(runs: bool, act: RunAction) -> None:  # noqa: FBT001 -- a parameter
     one = a_run()
-    assert decide(one, standing(plan_for(one, expires=NOW), runs=runs), NOW).act is act
+    assert decide(one, current(plan_for(one, expires=NOW), running=runs), NOW).action is act
 
 
 def test_it_expires_when_its_time_has_come_and_no_second_before() -> None:
     one = a_run()
     plan = plan_for(one, expires=NOW)
-    assert decide(one, standing(plan), NOW - timedelta(seconds=1)).act is RunAction.KEEP
-    assert decide(one, standing(plan), NOW).act is RunAction.EXPIRE
+    assert decide(one, current(plan), NOW - timedelta(seconds=1)).action is RunAction.KEEP
+    assert decide(one, current(plan), NOW).action is RunAction.EXPIRE
 
 
 @pytest.mark.parametrize(("runs", "act"), [(False, RunAction.AFRESH), (True, RunAction.AGAIN)])
 def test_an_annotation_with_another_value_asks_for_a_plan(runs: bool, act: RunAction) -> None:  # noqa: FBT001 -- a parameter
     one = a_run(annotations={AGAIN: "2"})
-    assert decide(one, standing(plan_for(one, again="1"), runs=runs), NOW).act is act
-    assert decide(one, standing(plan_for(one, again="2"), runs=runs), NOW).act is RunAction.KEEP
+    assert decide(one, current(plan_for(one, again="1"), running=runs), NOW).action is act
+    assert decide(one, current(plan_for(one, again="2"), running=runs), NOW).action is RunAction.KEEP
 
 
 def test_an_annotation_that_is_taken_away_asks_for_nothing() -> None:
     one = a_run()
-    assert decide(one, standing(plan_for(one, again="1")), NOW).act is RunAction.KEEP
+    assert decide(one, current(plan_for(one, again="1")), NOW).action is RunAction.KEEP
 
 
 def test_an_expired_run_is_planned_afresh_when_it_changes_or_asks() -> None:
     changed, wanted = a_run(gpus=64), a_run(annotations={AGAIN: "1"})
     old = a_plan(asked=request_hash(a_run().spec), expires=NOW)
-    assert decide(changed, standing(old), NOW).act is RunAction.AFRESH
-    assert decide(wanted, standing(old), NOW).act is RunAction.AFRESH
+    assert decide(changed, current(old), NOW).action is RunAction.AFRESH
+    assert decide(wanted, current(old), NOW).action is RunAction.AFRESH
 
 
 def test_what_changed_is_planned_again_with_what_can_stay() -> None:
-    assert decide(a_run(gpus=64), standing(plan_for(a_run())), NOW).act is RunAction.AGAIN
+    assert decide(a_run(gpus=64), current(plan_for(a_run())), NOW).action is RunAction.AGAIN
 
 
 @pytest.mark.parametrize(
@@ -104,16 +104,17 @@ def test_labels_in_another_order_ask_for_the_same() -> None:
 
 def test_a_plan_that_lost_its_annotation_is_told_by_the_generation() -> None:
     one = a_run()
-    assert decide(one, standing(a_plan(asked="", generation=1)), NOW).act is RunAction.KEEP
-    assert decide(one, standing(a_plan(asked="", generation=7)), NOW).act is RunAction.AGAIN
+    assert decide(one, current(a_plan(asked="", generation=1)), NOW).action is RunAction.KEEP
+    assert decide(one, current(a_plan(asked="", generation=7)), NOW).action is RunAction.AGAIN
 
 
 def test_nodes_that_are_lost_and_gpus_that_another_has_are_reasons() -> None:
     one = a_run()
-    lost = decide(one, standing(plan_for(one), lost={"n1": "it is cordoned"}), NOW)
-    assert (lost.act, lost.why) == (RunAction.AGAIN, "lost node n1 (it is cordoned)")
-    taken = decide(one, standing(plan_for(one), taken="GPUs of node n1 were given to another run as well"), NOW)
-    assert (taken.act, taken.why) == (RunAction.AGAIN, "GPUs of node n1 were given to another run as well")
+    lost = decide(one, current(plan_for(one), lost={"n1": "it is cordoned"}), NOW)
+    assert (lost.action, lost.message) == (RunAction.AGAIN, "lost node n1 (it is cordoned)")
+    conflict = "another run has GPUs of node n1 too"
+    decision = decide(one, current(plan_for(one), conflict=conflict), NOW)
+    assert (decision.action, decision.message) == (RunAction.AGAIN, conflict)
 
 
 def test_of_many_nodes_a_few_are_named() -> None:

@@ -43,25 +43,25 @@ def test_flavors_are_those_of_the_nodes_that_there_are_in_lower_case() -> None:
     seen = FlavorCounts(KEYS)
     assert seen.text() == ""
     one, other = read(gpu_node("a", "d")), read(gpu_node("b", "d", gpu__flavor="gb200"))
-    assert seen.see(None, one)
-    assert seen.see(None, other)
-    assert not seen.see(None, read(kube_node("c")))
-    assert not seen.see(one, read(gpu_node("a", "d", ready="False")))
+    assert seen.change(None, one)
+    assert seen.change(None, other)
+    assert not seen.change(None, read(kube_node("c")))
+    assert not seen.change(one, read(gpu_node("a", "d", ready="False")))
     assert seen.text() == "gb200,h100"
-    seen.see(one, None)
+    seen.change(one, None)
     assert seen.text() == "gb200"
 
 
 def test_flavors_of_nodes_that_come_later_count_where_there_are_any() -> None:
     seen = FlavorCounts(KEYS, ["B300"])
-    seen.see(None, read(gpu_node("a", "d")))
+    seen.change(None, read(gpu_node("a", "d")))
     assert seen.text() == "b300,h100"
 
 
 def test_of_too_many_flavors_nobody_is_told() -> None:
     seen = FlavorCounts(KEYS)
     for number in range(MAX_FLAVORS + 1):
-        seen.see(None, read(gpu_node("a", "d", gpu__flavor=f"f{number}")))
+        seen.change(None, read(gpu_node("a", "d", gpu__flavor=f"f{number}")))
     assert seen.text() == ""
 
 

@@ -6,17 +6,17 @@ from typing import Any
 
 import msgspec
 import pytest
+from gkm_operator.plans.planning.assessment import PlanningResult
+from gkm_operator.plans.planning.decisions import BURST, BURST_SECONDS, ReplanLimit
 from gkm_operator.plans.planning.refusal_cache import RefusalCache
 from gkm_operator.plans.planning.refusals import Unfit
 from gkm_operator.plans.reconciler import RunReconciler
-from gkm_operator.plans.replan_limit import BURST, BURST_SECONDS, ReplanLimit
 from gkm_operator.plans.state.node_loss import NodeIndex
 from gkm_operator.plans.state.objects import WatchedRun
 from gkm_operator.plans.state.plan_index import name_of
 from gkm_operator.plans.state.pod_usage import PodUsage
 from gkm_operator.plans.state.request_hash import replan_annotation
 from gkm_operator.plans.state.snapshot import ClusterSnapshot
-from gkm_operator.plans.write.status import PlanningResult
 from hypothesis import given
 from hypothesis import strategies as st
 from support.host.waiting import until
@@ -59,7 +59,7 @@ class Slow:
     def __init__(self) -> None:
         self.now = 0.0
         self.turns: list[str] = []
-        self.answers = RefusalCache()
+        self.refusals = RefusalCache()
 
     def plan(self, case: Any, *_: object) -> PlanningResult:  # noqa: ANN401 -- a Case
         self.now += 3.0

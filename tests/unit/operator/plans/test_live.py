@@ -9,9 +9,9 @@ from gkm.kube.errors import ApiError
 from gkm.kube.resources import PLACEMENTPLANS
 from gkm.packing.values import Group
 from gkm.packing.written import groups_of
-from gkm_operator.plans import plan_reports
-from gkm_operator.plans.plan_status import live, wanted
 from gkm_operator.plans.state.objects import WatchedPlan
+from gkm_operator.plans.write import status_reports
+from gkm_operator.plans.write.plan_status import desired_plan_status, live
 from msgspec import convert, structs
 from support.host.waiting import until
 from support.operator.plans import NAMESPACE, RAW_RUNS, PlansSite
@@ -61,10 +61,10 @@ def test_a_plan_becomes_a_condition(number: int, newest: int, over: bool, expect
 
 def test_the_same_again_is_equal_and_a_turn_moves_the_time() -> None:
     plan = a_draft(a_run(), a_stock(*fleet())).counts
-    first = wanted(plan, plan, THEN, over=False)
+    first = desired_plan_status(plan, plan, THEN, over=False)
     known = replace(plan, status=first)
-    assert wanted(known, known, NOW, over=False) == first
-    (turned,) = wanted(known, known, NOW, over=True).conditions
+    assert desired_plan_status(known, known, NOW, over=False) == first
+    (turned,) = desired_plan_status(known, known, NOW, over=True).conditions
     assert (turned.status, turned.last_transition_time) == ("False", NOW)
 
 
@@ -136,7 +136,7 @@ def test_a_status_that_nobody_takes_holds_up_no_plan(site: PlansSite) -> None:
 
 
 def test_of_many_plans_a_few_are_written_in_one_sweep(site: PlansSite, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan_reports, "MAX_WRITES", 2)
+    monkeypatch.setattr(status_reports, "MAX_PLAN_STATUSES", 2)
     site.rack("d1", 4)
     names = [f"r{number}" for number in range(7)]
     for name in names:
@@ -160,6 +160,8 @@ def test_only_the_status_of_a_plan_decides_nothing() -> None:
     draft = a_draft(a_run(), a_stock(*fleet()))
     plan = convert(dict(draft.value), WatchedPlan)
     moved = structs.replace(plan, metadata=structs.replace(plan.metadata, resource_version="9"))
-    assert plan.decides_as(structs.replace(moved, status=wanted(draft.counts, draft.counts, NOW, over=False)))
-    assert not plan.decides_as(structs.replace(plan, metadata=structs.replace(plan.metadata, owner_references=())))
-    assert not plan.decides_as(structs.replace(plan, spec=structs.replace(plan.spec, expires_at=NOW)))
+    status = desired_plan_status(draft.counts, draft.counts, NOW, over=False)
+    orphaned = structs.replace(plan.metadata, owner_references=())
+    assert plan.is_equal_but_status(structs.replace(moved, status=status))
+    assert not plan.is_equal_but_status(structs.replace(plan, metadata=orphaned))
+    assert not plan.is_equal_but_status(structs.replace(plan, spec=structs.replace(plan.spec, expires_at=NOW)))

@@ -22,8 +22,8 @@ from support.operator.plans import gpu_node
 from support.operator.plans_made import a_plan, a_run, fleet
 
 DEMAND = Demand("h100")
-SURE = NodeProblem("gone", stays=False, sure=True)
-PASSING = NodeProblem("it is not ready", stays=False, sure=False)
+PERMANENT = NodeProblem("gone", pods_stay=False, permanent=True)
+PASSING = NodeProblem("it is not ready", pods_stay=False, permanent=False)
 
 
 def known(*nodes: dict[str, Any]) -> NodeIndex:
@@ -47,14 +47,14 @@ def test_nodes_that_are_well_are_in_no_trouble() -> None:
 
 
 @pytest.mark.parametrize(
-    ("node", "why", "stays", "sure"),
+    ("node", "message", "pods_stay", "permanent"),
     [
         (cordoned("d0-n0"), "it is cordoned", True, True),
         (tainted("d0-n0"), "it has a taint that is not tolerated", True, False),
         (gpu_node("d0-n0", "d0", ready="False"), "it is not ready", False, False),
         (gpu_node("d0-n0", "d0", ready="Unknown"), "it is not ready", False, False),
         (gpu_node("d0-n0", "d0", 0), "it has no GPUs", False, False),
-        (gpu_node("d0-n0", "d0", gpu__flavor="gb200"), "it is of another flavor", False, True),
+        (gpu_node("d0-n0", "d0", gpu__flavor="gb200"), "it has another flavor", False, True),
         (gpu_node("d0-n0", "d1"), "it is in another domain now", True, False),
         (gpu_node("d0-n0", "d0", block="b-other"), "it is set aside: DomainInSeveralBlocks", True, False),
         (
@@ -65,27 +65,27 @@ def test_nodes_that_are_well_are_in_no_trouble() -> None:
         ),
     ],
 )
-def test_each_trouble_is_told_apart(node: dict[str, Any], why: str, stays: bool, sure: bool) -> None:  # noqa: FBT001 -- parameters
+def test_each_trouble_is_told_apart(node: dict[str, Any], message: str, pods_stay: bool, permanent: bool) -> None:  # noqa: FBT001 -- parameters
     found = node_problems(a_plan(), DEMAND, known(node))
-    assert found.get("d0-n0") == (NodeProblem(why, stays, sure) if why else None)
+    assert found.get("d0-n0") == (NodeProblem(message, pods_stay, permanent) if message else None)
 
 
 def test_a_node_that_is_deleted_is_lost_for_sure() -> None:
     whole = [msgspec.convert(node, TopologyNode) for node in fleet()[1:]]
     found = node_problems(a_plan(), DEMAND, NodeIndex(survey_nodes(whole, Topology()), {}))
-    assert found == {"d0-n0": NodeProblem("it is not there any more", stays=False, sure=True)}
+    assert found == {"d0-n0": NodeProblem("it does not exist any more", pods_stay=False, permanent=True)}
 
 
 def test_a_node_of_which_nobody_knows_what_it_has_left_keeps_what_runs_there() -> None:
     whole = [msgspec.convert(node, TopologyNode) for node in fleet()]
     found = node_problems(a_plan(), DEMAND, NodeIndex(survey_nodes(whole, Topology()), {"d0-n0": "a pod"}))
-    assert found == {"d0-n0": NodeProblem("what its pods take is not known", stays=True, sure=False)}
+    assert found == {"d0-n0": NodeProblem("the GPUs that its pods use are unknown", pods_stay=True, permanent=False)}
 
 
 @pytest.mark.parametrize(("own", "is_lost", "kept"), [(0, True, 0), (4, True, 4), (8, False, 8), (9, False, 8)])
 def test_what_runs_on_a_cordoned_node_stays_and_the_rest_does_not(own: int, is_lost: bool, kept: int) -> None:  # noqa: FBT001 -- parameters
     plan = a_plan()
-    found = {"d0-n0": NodeProblem("it is cordoned", stays=True, sure=True)}
+    found = {"d0-n0": NodeProblem("it is cordoned", pods_stay=True, permanent=True)}
     assert bool(lost_nodes(plan, {"d0-n0": own}, found)) == is_lost
     place = plan.groups[0].place
     wanted = [Node("d0-n0", place, kept, kept)] if kept else []
@@ -99,16 +99,16 @@ def test_what_may_pass_keeps_all_that_the_plan_has_there() -> None:
 
 
 def test_what_is_gone_keeps_nothing_though_pods_are_told_to_run_there() -> None:
-    assert list(retained_nodes(a_plan(), {"d0-n0": 8}, {"d0-n0": SURE}, {"d0-n0": SURE})) == []
+    assert list(retained_nodes(a_plan(), {"d0-n0": 8}, {"d0-n0": PERMANENT}, {"d0-n0": PERMANENT})) == []
 
 
 def test_a_trouble_counts_after_its_time_and_a_sure_one_at_once() -> None:
     now = 0.0
     patience = GracePeriod(30.0, lambda: now)
-    found = {"a": PASSING, "b": SURE}
-    assert patience.confirmed("r", found) == {"b": SURE}
+    found = {"a": PASSING, "b": PERMANENT}
+    assert patience.confirmed("r", found) == {"b": PERMANENT}
     now = 29.0
-    assert patience.confirmed("r", found) == {"b": SURE}
+    assert patience.confirmed("r", found) == {"b": PERMANENT}
     assert patience.seconds_left(99.0) == 1.0
     now = 30.0
     assert patience.confirmed("r", found) == found

@@ -3,9 +3,10 @@
 from gkm.api.meta import Condition, timestamp
 from gkm.api.runs import RunFix, RunStatus
 from gkm.packing.values import Fix, FixKind
+from gkm_operator.plans.planning.assessment import PlanningResult
 from gkm_operator.plans.planning.refusals import Unfit
 from gkm_operator.plans.write.events import is_recent, plan_events, refusal_event
-from gkm_operator.plans.write.status import PlanningResult, apply_configuration, desired_status, differs_in_numbers_only
+from gkm_operator.plans.write.status import apply_configuration, desired_status, differs_in_numbers_only
 from support.operator.plans_made import NOW, a_plan, a_run
 
 T1, T2 = "2026-03-01T12:00:00Z", "2026-03-01T13:00:00Z"
@@ -46,9 +47,9 @@ def test_fixes_stand_until_somebody_has_looked_again() -> None:
 
 
 def test_a_plan_that_stands_beside_a_refusal_is_named() -> None:
-    status = said(PlanningResult(a_plan(), unfit=UNFIT, why="lost node n (it is cordoned)"))
+    status = said(PlanningResult(a_plan(), unfit=UNFIT, message="lost node n (it is cordoned)"))
     assert status.plan_ref is not None
-    assert status.conditions[0].message == "lost node n (it is cordoned): there is no room; r-1 stands"
+    assert status.conditions[0].message == "lost node n (it is cordoned): there is no room; r-1 stays current"
 
 
 def test_a_plan_that_expired_says_what_to_do() -> None:

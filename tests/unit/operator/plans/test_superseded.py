@@ -71,7 +71,7 @@ def test_where_what_is_lost_fits_nowhere_the_plan_stands_and_the_run_says_so(sit
     site.cordon("d1-n0")
     site.until("r", "DoesNotFit", "r-1")
     assert "d1-n0 (it is cordoned)" in site.planned("r")[2]
-    assert site.planned("r")[2].endswith("r-1 stands")
+    assert site.planned("r")[2].endswith("; r-1 stays current")
 
 
 def test_a_run_that_changes_gets_another_plan(site: PlansSite) -> None:
