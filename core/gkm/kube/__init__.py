@@ -1,4 +1,4 @@
-"""Talking to the Kubernetes API: watching, applying, events, leases.
+"""Clients of the Kubernetes API: requests, watches, work queues, events and leases.
 
-May know gkm.api and gkm.hoststate.logs; must never know what a cache is for.
+May import gkm.api and gkm.hoststate; must never know the purpose of a cache.
 """

@@ -1,4 +1,4 @@
-"""The Kubernetes API as our controllers see it; `client.HttpApi` is the real one, tests have a fake like it."""
+"""The Kubernetes API as the controllers use it: a Protocol that `client.HttpApi` implements."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,17 +13,17 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 Object = Struct | Mapping[str, Any]
-"""What is written: a typed value, or JSON as it is. It names its apiVersion, kind and metadata.name."""
+"""An object to write: a typed value, or JSON values. It has apiVersion, kind and metadata.name."""
 
 Key = tuple[str, str]
 """(namespace, name); the namespace is "" for a cluster-wide object."""
 
 PAGE_LIMIT = 250
-"""Objects a page: half of client-go's page size (tools/pager), because a node object may hold hundreds of pods."""
+"""Objects in a page: half of client-go's page size (tools/pager), because a node object may hold hundreds of pods."""
 
 
 class Change(StrEnum):
-    """What a watch event says (metav1.WatchEvent); errors are raised instead."""
+    """The type of a watch event (metav1.WatchEvent); errors are raised instead."""
 
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
@@ -33,7 +33,7 @@ class Change(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ObjectEntry(Generic[T_co]):
-    """An object with what the reflector needs to know of it. `namespace` is "" for a cluster-wide object."""
+    """An object with the metadata that the reflector needs. `namespace` is "" for a cluster-wide object."""
 
     namespace: str
     name: str
@@ -42,7 +42,7 @@ class ObjectEntry(Generic[T_co]):
 
     @property
     def key(self) -> Key:
-        """Return what it is found by."""
+        """Return namespace and name."""
         return self.namespace, self.name
 
 
@@ -50,7 +50,7 @@ class ObjectEntry(Generic[T_co]):
 class ListPage(Generic[T_co]):
     """A part of a list; every page of one list has the same `resource_version`.
 
-    `unreadable` are objects that are there and cannot be read as the type that was asked for: not deleted.
+    `unreadable` are the keys of objects that exist and cannot be decoded as the type of the resource.
     """
 
     entries: tuple[ObjectEntry[T_co], ...]
@@ -60,9 +60,9 @@ class ListPage(Generic[T_co]):
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent(Generic[T_co]):
-    """A change. A BOOKMARK has no entry and only moves `resource_version` on.
+    """A change of an object. A BOOKMARK has no entry and only advances `resource_version`.
 
-    An object that cannot be read as the type that was asked for has no entry, but its key in `unreadable`.
+    An object that cannot be decoded as the type of the resource has no entry, but its key in `unreadable`.
     """
 
     change: Change
@@ -73,7 +73,7 @@ class WatchEvent(Generic[T_co]):
 
 @dataclass(frozen=True, slots=True)
 class ListSelector:
-    """Which objects of a collection; an empty namespace means all of them. Selectors in the API's own syntax."""
+    """A selection of the objects of a collection, in the syntax of the API; an empty namespace selects all of them."""
 
     namespace: str = ""
     labels: str = ""
@@ -84,7 +84,7 @@ EVERYTHING = ListSelector()
 
 
 class Watch(Protocol[T_co]):
-    """A watch that runs: iterate over it; it ends when the server ends it, and after `close` from any thread."""
+    """An open watch to iterate over. It ends when the server ends it, or after `close` from any thread."""
 
     def __iter__(self) -> Iterator[WatchEvent[T_co]]:
         """Yield changes.
@@ -95,12 +95,12 @@ class Watch(Protocol[T_co]):
         ...
 
     def close(self) -> None:
-        """End it; a thread that waits in it returns soon. Idempotent."""
+        """End the watch; a thread that iterates over it returns soon. Idempotent."""
         ...
 
 
 class Api(Protocol):
-    """The verbs. Every call is bounded in time and raises ApiError; all are safe to call from several threads.
+    """The verbs of the API. Every call is thread-safe, bounded in time, and raises ApiError.
 
     `namespace` is None for cluster-wide kinds.
     """
@@ -112,29 +112,29 @@ class Api(Protocol):
     def list_pages(
         self, resource: Resource[T], selector: ListSelector = EVERYTHING, limit: int = PAGE_LIMIT
     ) -> Iterator[ListPage[T]]:
-        """Yield a consistent list in pages; raises 410 when it took so long that the server forgot its start."""
+        """Yield a consistent list in pages; raise ApiError 410 if the continue token expires meanwhile."""
         ...
 
     def watch(self, resource: Resource[T], resource_version: str, selector: ListSelector = EVERYTHING) -> Watch[T]:
-        """Return a watch of what changes after `resource_version`."""
+        """Return a watch of the changes after `resource_version`."""
         ...
 
     def apply(self, resource: Resource[T], value: Object, *, field_manager: str, subresource: str = "") -> T:
-        """Make the fields in `value` so, and own them, also those of another manager (server-side apply, forced).
+        """Apply `value` server-side, forced: this manager takes over the fields of other managers.
 
-        Fields that this manager applied before and that are no longer in `value` go. On a subresource, a missing
-        object is a 404; else it is made.
+        The server removes fields that this manager applied before and that `value` lacks. It creates a missing object,
+        but answers 404 for a subresource of one.
         """
         ...
 
     def merge(self, resource: Resource[T], name: str, patch: Object, namespace: str | None = None) -> T:
-        """Change an object by a merge patch (RFC 7386). A metadata.resourceVersion in it must still be the current."""
+        """Change an object by a merge patch (RFC 7386); raise ApiError 409 if the patch has an old resourceVersion."""
         ...
 
     def create(self, resource: Resource[T], value: Object) -> T:
-        """Make an object; 409 AlreadyExists when it is there. The namespace is the one in its metadata."""
+        """Create an object in the namespace of its metadata; raise ApiError 409 (AlreadyExists) if it exists."""
         ...
 
     def delete(self, resource: Resource[Any], name: str, namespace: str | None = None) -> None:
-        """Delete an object; 404 when it is not there."""
+        """Delete an object; raise ApiError 404 if it does not exist."""
         ...

@@ -1,4 +1,8 @@
-"""The real API: the official client's configuration, credentials and pool; raw requests (design/runtime.md)."""
+"""The API over HTTP: raw requests through the connection pool and credentials of the official client.
+
+msgspec decodes the responses into small types, which takes a fraction of the time and memory of the official client's
+models (docs/design/runtime.md).
+"""
 
 import random
 from collections.abc import Callable, Iterator, Mapping
@@ -25,19 +29,19 @@ CONNECT_SECONDS = 5.0
 READ_SECONDS = 20.0
 LIST_SECONDS = 60.0
 WATCH_SECONDS = 290
-"""How long a watch is asked to last: below the server's own minimum of 30 minutes and most proxies' idle limits.
+"""The requested duration of a watch: below the server's own minimum of 30 minutes and the idle limits of most proxies.
 
-One of a kind of which nothing has happened since the server started is silent all that time, without a bookmark
-(measured: bench/fleet). So silence says nothing; a peer that was cut off is found by TCP's own probes, within three
-minutes (kubernetes.utils.keepalive).
+The watch of a kind that has not changed since the server started is silent all that time, without a bookmark
+(measured: bench/fleet). So silence is no failure; TCP keepalive detects a lost peer within three minutes
+(kubernetes.utils.keepalive).
 """
 
 MAX_BODY_BYTES = 64 << 20
-"""An eighth of the memory of a process that lists (deploy/base). 250 objects of 256 kB fit, and ours have a few kB; a
-page that is larger is asked for again in smaller ones, and etcd takes no object above 1.5 MB."""
+"""An eighth of the memory of a process that lists (deploy/base). 250 objects of 256 kB fit, and objects of GKM
+have a few kB. The client requests a larger page again in smaller ones; etcd takes no object above 1.5 MB."""
 
 MAX_ERROR_BYTES = 64 << 10
-"""A metav1.Status has a few hundred; what a proxy says beyond that, nobody reads."""
+"""A metav1.Status has a few hundred bytes; only a proxy sends more."""
 
 _TOO_LARGE = "TooLarge"
 _UNAUTHORIZED = 401
@@ -47,11 +51,11 @@ _JSON, _MERGE, _APPLY = "application/json", "application/merge-patch+json", "app
 
 
 RequestObserver = Callable[[str, int], None]
-"""Told of every answer: the verb as the API's audit log has it, and the status; 0 where none came."""
+"""Called for every response with the verb of the API's audit log and the status; 0 without a response."""
 
 
 def _no_observer(verb: str, status: int) -> None:
-    """Tell nobody."""
+    """Ignore a response."""
 
 
 def connect(
@@ -61,13 +65,13 @@ def connect(
     *,
     timeout: float = READ_SECONDS,
 ) -> "HttpApi":
-    """Return the API of `kubeconfig`, else of $KUBECONFIG, else of the pod we run in, else of ~/.kube/config.
+    """Return the API of `kubeconfig`, else of $KUBECONFIG, else of the pod of this process, else of ~/.kube/config.
 
-    No request is sent yet. Credentials refresh themselves: a kubeconfig, and every file that it names, is read again
-    when the server refuses what was in it. `patience` is how many seconds a single object may take to come.
+    This sends no request. When the server refuses the credentials, the client reads the kubeconfig and the files that
+    it names again. `timeout` limits a request for a single object, in seconds.
 
     Raises:
-        NotConfigured: nothing says where the API is.
+        NotConfigured: there is no usable configuration.
     """
     return HttpApi(ApiCredentials(lambda: load_client(kubeconfig, context)), observe, timeout)
 
@@ -81,7 +85,7 @@ class _Request:
     body: bytes | None = None
     content_type: str = _JSON
     read_seconds: float | None = None
-    """None for the patience of the client."""
+    """None for the timeout of the client."""
 
 
 class HttpApi:
@@ -112,7 +116,7 @@ class HttpApi:
             except ApiError as error:
                 if error.reason != _TOO_LARGE or limit == 1:
                     raise
-                # The token says where to go on, not how far: a smaller page may follow it.
+                # A continue token holds a position, not a size: a smaller page may follow it.
                 limit //= 2
                 query["limit"] = limit
                 continue
@@ -123,7 +127,7 @@ class HttpApi:
             query["continue"] = more
 
     def watch(self, resource: Resource[T], resource_version: str, selector: ListSelector = EVERYTHING) -> HttpWatch[T]:
-        """Return a watch; it lasts about 290 seconds, jittered so that a fleet does not come back at once."""
+        """Return a watch. It lasts about 290 seconds, with jitter so that a fleet does not reconnect at once."""
         seconds = int(WATCH_SECONDS * random.uniform(0.9, 1.0))  # noqa: S311 -- spreads load, hides nothing
         query: dict[str, str | int] = {
             **_selector_query(selector),
@@ -132,14 +136,14 @@ class HttpApi:
             "resourceVersion": resource_version,
             "timeoutSeconds": seconds,
         }
-        # The server ends the watch; when it cannot say so, we end it a little later.
+        # The server ends the watch; if it fails to, the read timeout does a little later.
         request = _Request(
             "watch", "GET", resource.path(selector.namespace), query, read_seconds=seconds + READ_SECONDS
         )
         return HttpWatch(resource, self._send(request))
 
     def apply(self, resource: Resource[T], value: Object, *, field_manager: str, subresource: str = "") -> T:
-        """Make the fields in `value` so, and own them."""
+        """Apply `value` server-side, forced."""
         plain = decoding.plain(value)
         meta = plain["metadata"]
         query = {"fieldManager": field_manager, "force": "true"}
@@ -154,7 +158,7 @@ class HttpApi:
         return decoding.single_object(resource, self._request_body(request))
 
     def create(self, resource: Resource[T], value: Object) -> T:
-        """Make an object."""
+        """Create an object."""
         plain = decoding.plain(value)
         path = resource.path(plain["metadata"].get("namespace"))
         return decoding.single_object(
@@ -166,18 +170,18 @@ class HttpApi:
         self._request_body(_Request("delete", "DELETE", resource.path(namespace, name), {}))
 
     def _request_body(self, request: _Request) -> bytes:
-        """Return the whole body of a successful answer."""
+        """Return the body of a successful response."""
         response = self._send(request)
         try:
             return _body(response)
         except HTTPError as error:
-            raise ApiError(NO_RESPONSE, "Broken", f"the API server broke off: {error}") from error
+            raise ApiError(NO_RESPONSE, "Broken", f"the response of the API server broke off: {error}") from error
 
     def _send(self, request: _Request) -> BaseHTTPResponse:
-        """Return the answer with its body unread; what is refused as unauthorized is asked again as who we are now.
+        """Return the response with its body unread; after 401, send the request once more with renewed credentials.
 
         Raises:
-            ApiError: the status is not 2xx, or no answer came.
+            ApiError: the status is not 2xx, or no response came.
         """
         client = self._credentials.client
         try:
@@ -222,13 +226,13 @@ def _headers(client: ApiClient, request: _Request) -> dict[str, str]:
     """Return the headers of a request.
 
     Raises:
-        ApiError: 401, for a token that cannot be sent.
+        ApiError: 401, for a token that no header can hold.
     """
     try:
-        who = authorization(client)
+        identity = authorization(client)
     except TokenUnsendable as error:
         raise ApiError(_UNAUTHORIZED, "Unauthorized", f"{error}, so it was not sent") from error
-    return {"Accept": _JSON, "User-Agent": "gkm", "Content-Type": request.content_type, **who}
+    return {"Accept": _JSON, "User-Agent": "gkm", "Content-Type": request.content_type, **identity}
 
 
 def _response_error(response: BaseHTTPResponse) -> ApiError:
@@ -245,7 +249,7 @@ def _body(response: BaseHTTPResponse) -> bytes:
 
 
 def _error_body(response: BaseHTTPResponse) -> bytes:
-    """Return the body of an error, as much of it as is ever read."""
+    """Return the first MAX_ERROR_BYTES of the body of an error."""
     data = response.read(MAX_ERROR_BYTES + 1)
     if len(data) > MAX_ERROR_BYTES:
         response.close()

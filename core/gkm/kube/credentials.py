@@ -1,6 +1,6 @@
-"""Who we are to the API server: what a kubeconfig or a pod says, read again when the server refuses it.
+"""The credentials of a kubeconfig or a pod, loaded again when the API server refuses them.
 
-The official client reads a token file of a kubeconfig once, and that of a pod once a minute.
+The official client reads the token file of a kubeconfig only once, and that of a pod once a minute.
 """
 
 import logging
@@ -18,21 +18,21 @@ from gkm.hoststate.logs import fields
 _LOG = logging.getLogger(__name__)
 
 RELOAD_SECONDS = 10.0
-"""At least so long between two looks at credentials that are refused: the API server remembers a token for as long."""
+"""The minimum interval between two loads of refused credentials: the API server caches a token for as long."""
 
 _CONNECTIONS = 16
 
 
 class NotConfigured(ValueError):
-    """There is no usable kubeconfig, and we are not in a pod."""
+    """There is no usable kubeconfig, and this process does not run in a pod."""
 
 
 class TokenUnsendable(ValueError):
-    """The token is nothing that a header can hold; http.client would name it in its message."""
+    """No header can hold the token. The error of http.client would contain the token."""
 
 
 class ApiCredentials:
-    """The client of now; `load` makes one of what the files say. Thread-safe."""
+    """The current client; `load` creates one from the files. Thread-safe."""
 
     def __init__(self, load: Callable[[], ApiClient]) -> None:
         self._load = load
@@ -42,11 +42,11 @@ class ApiCredentials:
 
     @property
     def client(self) -> ApiClient:
-        """Return the client to ask with."""
+        """Return the client with the current credentials."""
         return self._client
 
     def renew(self, refused: ApiClient) -> bool:
-        """Return whether there are other credentials to try than those of `refused`; look at most every 10 s."""
+        """Return whether the current credentials differ from those of `refused`; load them at most every 10 s."""
         with self._loading:
             if self._client is not refused:
                 return True
@@ -56,23 +56,23 @@ class ApiCredentials:
             try:
                 client = self._load()
             except Exception as error:  # noqa: BLE001 -- a file that is being replaced may be anything
-                # Not its words: they may quote the file.
-                _LOG.warning("credentials refused and not loaded again", extra=fields(why=type(error).__name__))
+                # Not the message: it may quote the file.
+                _LOG.warning("credentials not reloaded", extra=fields(why=type(error).__name__))
                 return False
             if refused.configuration.api_key and not client.configuration.api_key:
-                # An empty token file: without it we would be somebody else, whom nobody calls unauthorized.
-                _LOG.warning("credentials refused and not loaded again", extra=fields(why="there is no token"))
+                # An empty token file: without a token, the server would refuse requests as forbidden, not unauthorized.
+                _LOG.warning("credentials not reloaded", extra=fields(why="there is no token"))
                 return False
             self._client = client
-        _LOG.info("credentials refused and loaded again")
+        _LOG.info("credentials reloaded")
         return True
 
 
 def load_client(kubeconfig: str | None, context: str | None) -> ApiClient:
-    """Return a client for `kubeconfig`, else $KUBECONFIG, else the pod we run in, else ~/.kube/config.
+    """Return a client for `kubeconfig`, else $KUBECONFIG, else the pod of this process, else ~/.kube/config.
 
     Raises:
-        NotConfigured: nothing says where the API is.
+        NotConfigured: there is no usable configuration.
     """
     configuration = Configuration()
     configuration.connection_pool_maxsize = _CONNECTIONS
@@ -86,19 +86,19 @@ def load_client(kubeconfig: str | None, context: str | None) -> ApiClient:
                 kubeconfig, context, client_configuration=configuration, persist_config=False
             )
     except (ConfigException, OSError) as error:
-        raise NotConfigured(f"cannot tell where the Kubernetes API is: {error}") from error
+        raise NotConfigured(f"no configuration of the Kubernetes API: {error}") from error
     return ApiClient(configuration)
 
 
 def authorization(client: ApiClient) -> Mapping[str, str]:
-    """Return the header that says who we are; empty where a certificate does.
+    """Return the Authorization header; empty if a certificate authenticates.
 
     Raises:
-        Unsendable: no header can hold the token.
+        TokenUnsendable: no header can hold the token.
     """
     headers: dict[str, str] = {}
     client.update_params_for_auth(headers, [], ["BearerToken"], "", "", None)
-    # A file ends with a newline, and the official client takes it for a part of the token.
+    # A file ends with a newline, which the official client includes in the token.
     token = " ".join(headers.get("authorization", "").split(maxsplit=1)).rstrip()
     if not (token.isascii() and token.isprintable()):
         raise TokenUnsendable("the token is not one line of ASCII")

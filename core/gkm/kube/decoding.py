@@ -1,6 +1,6 @@
-"""Lists and watch events as bytes become typed entries; an object that cannot be read stops no other.
+"""Decode lists and watch events into typed entries.
 
-Nor is it taken for deleted: its key is handed on instead of it.
+An object that cannot be decoded must neither hide the others nor look deleted: its key takes its place.
 """
 
 import logging
@@ -21,7 +21,7 @@ _GONE = 410
 
 
 _Version = Annotated[str, msgspec.Meta(min_length=1)]
-"""Of an object, a list or a bookmark. Without one there is nothing to go on from: "" means the start of everything."""
+"""The resourceVersion of an object, a list or a bookmark. It must not be "", which starts a watch at any version."""
 
 
 class _Meta(Struct, rename="camel"):
@@ -57,25 +57,25 @@ def page(resource: Resource[T], body: bytes) -> tuple[ListPage[T], str]:
     """Return a page and the continue token of its list.
 
     Raises:
-        ApiError: it is no list.
+        ApiError: the body is no list.
     """
     try:
         listed = msgspec.json.decode(body, type=_List)
         heads = [(msgspec.json.decode(raw, type=_Head).metadata, raw) for raw in listed.items or ()]
     except UNDECODABLE as error:
         raise unreadable(resource, error) from error
-    entries, unread = [], []
+    entries, unreadable_keys = [], []
     for head, raw in heads:
         entry = _entry(resource, head, raw)
         if entry is None:
-            unread.append((head.namespace, head.name))
+            unreadable_keys.append((head.namespace, head.name))
         else:
             entries.append(entry)
-    return ListPage(tuple(entries), listed.metadata.resource_version, tuple(unread)), listed.metadata.continue_
+    return ListPage(tuple(entries), listed.metadata.resource_version, tuple(unreadable_keys)), listed.metadata.continue_
 
 
 def event(resource: Resource[T], line: bytes) -> WatchEvent[T]:
-    """Return the event in a line of a watch.
+    """Return the event on a line of a watch.
 
     Raises:
         ApiError: the line is an error, or no event.
@@ -100,7 +100,7 @@ def single_object(resource: Resource[T], body: bytes) -> T:
     """Return an object.
 
     Raises:
-        ApiError: it cannot be read as the type that was asked for.
+        ApiError: the body cannot be decoded as the type of the resource.
     """
     try:
         return msgspec.json.decode(body, type=resource.type)
@@ -109,12 +109,12 @@ def single_object(resource: Resource[T], body: bytes) -> T:
 
 
 def unreadable(resource: Resource[Any], error: Exception) -> ApiError:
-    """Return the error for an answer that is not what the API promises; its status is 0: retry, slowly."""
+    """Return the error for a response that violates the API; its status is 0, so that callers retry with backoff."""
     return ApiError(NO_RESPONSE, UNREADABLE, f"the server's {resource.kind} cannot be read: {str(error)[:200]}")
 
 
 def plain(value: Object) -> Mapping[str, Any]:
-    """Return what is written as JSON values."""
+    """Return an object as JSON values."""
     if isinstance(value, Mapping):
         return value
     builtins: Mapping[str, Any] = msgspec.to_builtins(value)
@@ -125,7 +125,7 @@ def _entry(resource: Resource[T], head: _Named, raw: Raw) -> ObjectEntry[T] | No
     try:
         value = msgspec.json.decode(raw, type=resource.type)
     except UNDECODABLE as error:
-        # Stored before a schema became stricter, or by a newer version. One such object must not stop all the others.
+        # Stored before a schema became stricter, or by a newer version. It must not hide all others.
         name = f"{head.namespace}/{head.name}" if head.namespace else head.name
         _LOG.warning("object cannot be read", extra=fields(object=f"{resource.kind} {name}", why=str(error)))
         return None

@@ -1,4 +1,4 @@
-"""Taking, renewing and giving back the Lease that makes a process the leader (gkm.kube.leases has the rules)."""
+"""Leader election: acquire, renew and release a Lease (gkm.kube.leases has the rules)."""
 
 import logging
 import random
@@ -29,18 +29,18 @@ _JITTER = 1.2
 
 
 def boottime_seconds() -> float:
-    """Return seconds that count on while the machine sleeps, as a lease does; CLOCK_MONOTONIC stands still then.
+    """Return the seconds of CLOCK_BOOTTIME, which includes suspend, as a lease does; CLOCK_MONOTONIC does not.
 
-    No clock that anybody sets: a jump of the time of day changes nothing about who leads.
+    Setting the time of day does not change it, so a jump of that clock does not change the leader.
     """
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Elector:
-    """One candidate. `api` must give up on a request well before `terms.deadline`.
+    """One candidate. The requests of `api` must time out well before `timing.deadline`.
 
-    After `lead` a thread renews the lease. `leads` turns false by the clock alone, whatever that thread waits for: who
-    leads must look at it and end, for a process that has lost its lease cannot know what it has not been told.
+    After `acquire`, a thread renews the lease. `is_leader` becomes false by the clock alone, even while that thread
+    waits for a response: the leader must check it before each write and stop, for nothing else reports a lost lease.
     """
 
     def __init__(
@@ -69,37 +69,37 @@ class Elector:
 
     @property
     def is_leader(self) -> bool:
-        """Return whether the lease is ours, and was renewed in time."""
+        """Return whether this process holds the lease and renewed it in time."""
         renewed = self._renewed
         return renewed is not None and self._clock() < renewed + self._timing.deadline
 
     def acquire(self, stop: Event) -> bool:
-        """Wait until the lease is ours, then keep it; return False when `stop` is set before."""
+        """Wait for the lease and renew it from then on; return False if `stop` is set first."""
         while not stop.is_set():
             if self.try_acquire_or_renew():
-                _LOG.info("leads", extra=fields(lease=self._name, identity=self._identity))
+                _LOG.info("lease acquired", extra=fields(lease=self._name, identity=self._identity))
                 self._thread.start()
                 return True
             stop.wait(self._pause())
         return False
 
     def try_acquire_or_renew(self) -> bool:
-        """Take or renew the lease if that may be done now; return whether it is ours. Never raises."""
+        """Acquire or renew the lease if the rules allow it now; return whether this process holds it. Never raises."""
         with self._lock:
-            # Before the request: what is written may count from here on, whenever the answer comes.
+            # Before the request: the renewal counts from now on, whenever the response comes.
             began = self._clock()
             try:
-                ours = self._acquire_or_renew()
+                is_holder = self._acquire_or_renew()
             except ApiError as error:
                 level = logging.INFO if error.conflict else logging.WARNING
                 _LOG.log(level, "lease not held", extra=fields(lease=self._name, why=str(error)))
                 return False
-            if ours:
+            if is_holder:
                 self._renewed = began
-            return ours
+            return is_holder
 
     def release(self) -> None:
-        """Give the lease back, so that another replica leads at once. Call it when nothing is done any more."""
+        """Release the lease, so that another replica can lead at once. Call it after the last write."""
         self._stop.set()
         with self._lock:
             observed, self._renewed = self._observed, None
@@ -108,10 +108,10 @@ class Elector:
             try:
                 self._write(observed.lease, {"holderIdentity": "", "leaseDurationSeconds": 1})
             except ApiError as error:
-                _LOG.warning("lease not given back", extra=fields(lease=self._name, why=str(error)))
+                _LOG.warning("lease not released", extra=fields(lease=self._name, why=str(error)))
 
     def _pause(self) -> float:
-        """Return after how many seconds to try again: a lease that runs out before is tried when it does."""
+        """Return the seconds until the next attempt, which is at the latest when the lease of another expires."""
         usual = self._timing.retry * random.uniform(1.0, _JITTER)  # noqa: S311 -- spreads load, hides nothing
         left = expires_at(self._observed, self._timing) - self._clock() if self._observed else 0.0
         return left if 0.0 < left < usual else usual
@@ -143,14 +143,14 @@ class Elector:
         return self._api.create(LEASES, value)
 
     def _write(self, lease: Lease, spec: dict[str, object]) -> Lease:
-        """Change the lease as it was read; whoever was faster makes it a conflict."""
+        """Change the lease; a change since it was read is a conflict."""
         patch = {"metadata": {"resourceVersion": lease.metadata.resource_version}, "spec": spec}
         return self._api.merge(LEASES, self._name, patch, self._namespace)
 
     def _observe(self, lease: Lease) -> ObservedLease:
-        """Note a lease after it was read: another's time runs from when it was renewed, and that may be this instant.
+        """Record a lease with the time after it was read, for its holder may have renewed it at this instant.
 
-        Counted from before the request, a slow answer would make the other's lease run out before the other stops.
+        With the time before the request, a slow response would expire the lease before its holder stops.
         """
         if self._observed is None or self._observed.lease.metadata.resource_version != lease.metadata.resource_version:
             self._observed = ObservedLease(lease, self._clock())

@@ -1,15 +1,15 @@
-"""What the API server refused, or that it did not answer: one error for both, with the server's own words."""
+"""One error for every failed request: the API server refused it, or did not respond."""
 
 from msgspec import DecodeError, Struct, json
 
 NO_RESPONSE = 0
-"""The status of an error that no server sent: connection refused, time-out, broken TLS."""
+"""The status of an error without a response: connection refused, timeout, broken TLS."""
 
 UNREADABLE = "Unreadable"
-"""Our own machine word, for an answer that came and that nobody can read."""
+"""The reason of GKM for a response that cannot be decoded."""
 
 MAX_RETRY_AFTER_SECONDS = 60.0
-"""An API server asks for seconds; a proxy before it that asks for hours must not keep us away once it answers again."""
+"""An API server requests pauses of seconds. A proxy that requests hours must not delay a client for as long."""
 
 UNDECODABLE = (DecodeError, UnicodeDecodeError, RecursionError)
 """msgspec's errors for bytes that are no JSON of a type; RecursionError is that of JSON which is nested too deeply."""
@@ -23,7 +23,7 @@ class _Details(Struct, rename="camel"):
 
 
 class _Status(Struct):
-    """metav1.Status, as far as it is read."""
+    """The fields of metav1.Status that GKM reads."""
 
     reason: str = ""
     message: str = ""
@@ -32,10 +32,10 @@ class _Status(Struct):
 
 
 class ApiError(Exception):
-    """A request that did not succeed.
+    """A request that failed.
 
-    `status` is the HTTP status (0: no answer), `reason` the server's machine word (`NotFound`, `Conflict`, `Expired`
-    …), `message` a line for people, `retry_after` the seconds that the server asked us to wait (0: it did not).
+    `status` is the HTTP status (0: no response), `reason` the machine-readable reason (`NotFound`, `Conflict`,
+    `Expired` …), `message` a line for people, `retry_after` the requested pause in seconds (0: none).
     """
 
     def __init__(self, status: int, reason: str, message: str, retry_after: float = 0) -> None:
@@ -47,12 +47,12 @@ class ApiError(Exception):
 
     @property
     def not_found(self) -> bool:
-        """Return whether the object (or its kind) is not there."""
+        """Return whether the object, or its kind, does not exist."""
         return self.status == _NOT_FOUND
 
     @property
     def conflict(self) -> bool:
-        """Return whether somebody else was first: the object exists already, or changed meanwhile."""
+        """Return whether the object exists already, or has changed meanwhile."""
         return self.status == _CONFLICT
 
     @property
@@ -62,16 +62,16 @@ class ApiError(Exception):
 
     @property
     def unreadable(self) -> bool:
-        """Return whether an answer came that is not what the API promises (gkm.kube.decoding)."""
+        """Return whether the response violates the API (gkm.kube.decoding)."""
         return self.reason == UNREADABLE
 
 
 def from_body(status: int, body: bytes, retry_after: str | None = None) -> ApiError:
-    """Return the error in an answer: its metav1.Status where it is one, else its first line.
+    """Return the error in a response body: its metav1.Status if it is one, else its first line.
 
-    `retry_after` is the header. Kubernetes sends whole seconds (RFC 9110, 10.2.3); a date, which a proxy may send,
-    would be read against a clock that can jump, so our own pauses stand in for it. Never more than
-    MAX_RETRY_AFTER_SECONDS comes out, also of an error in the midst of a watch.
+    `retry_after` is the header. Kubernetes sends whole seconds (RFC 9110, 10.2.3); a date, which a proxy may send, is
+    ignored, because the time of day can jump. The result is at most MAX_RETRY_AFTER_SECONDS, also for an error in a
+    watch.
     """
     seconds = _bounded(float(retry_after) if retry_after and retry_after.isascii() and retry_after.isdigit() else 0.0)
     try:
@@ -79,9 +79,12 @@ def from_body(status: int, body: bytes, retry_after: str | None = None) -> ApiEr
     except UNDECODABLE:
         line = body[:_MAX_MESSAGE].decode(errors="replace").strip().partition("\n")[0]
         return ApiError(status, "", line or f"HTTP {status}", seconds)
-    asked = _bounded(decoded.details.retry_after_seconds if decoded.details else 0.0)
+    requested = _bounded(decoded.details.retry_after_seconds if decoded.details else 0.0)
     return ApiError(
-        decoded.code or status, decoded.reason, decoded.message[:_MAX_MESSAGE] or f"HTTP {status}", max(seconds, asked)
+        decoded.code or status,
+        decoded.reason,
+        decoded.message[:_MAX_MESSAGE] or f"HTTP {status}",
+        max(seconds, requested),
     )
 
 

@@ -1,4 +1,8 @@
-"""Kubernetes Events about our objects: told on transitions, never relied on, never a reason to fail."""
+"""Kubernetes Events about objects of GKM, sent on transitions.
+
+No component depends on them, and a failure to send one fails nothing else. The name of an Event contains a hash of its
+content, so that several processes create it once.
+"""
 
 import hashlib
 import logging
@@ -16,7 +20,7 @@ from gkm.kube.resources import EVENTS
 _LOG = logging.getLogger(__name__)
 
 MAX_NOTE_BYTES = 1024
-"""events.k8s.io/v1: note is below 1 kB."""
+"""The limit of `note` in events.k8s.io/v1 is below 1 kB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +36,7 @@ class Regarding:
 
 @dataclass(frozen=True, slots=True)
 class EventBody:
-    """What is told: reason and action are words in CamelCase, note is a sentence."""
+    """The content of an event: reason and action are in CamelCase, note is a sentence."""
 
     kind: Literal["Normal", "Warning"]
     reason: str
@@ -42,7 +46,7 @@ class EventBody:
 
 @dataclass(frozen=True, slots=True)
 class Reporter:
-    """Who tells: the controller, and which process of it."""
+    """The sender of events: a controller, and one process of it."""
 
     controller: str
     instance: str
@@ -51,14 +55,14 @@ class Reporter:
 def event_object(
     regarding: Regarding, body: EventBody, occasion: str, reporter: Reporter, moment: datetime
 ) -> Mapping[str, Any]:
-    """Return the Event object. Events about cluster-wide objects live in `default`, as the API demands.
+    """Return the Event object. Events about cluster-wide objects are in the namespace `default`, as the API demands.
 
-    Its name says what is told of which object on which occasion, so nobody can tell that twice.
+    Its name is a function of object, content and occasion, so that a second create of it conflicts.
     """
     body = replace(body, note=escape(body.note))
     note = body.note.encode()[: MAX_NOTE_BYTES - 1].decode(errors="ignore")
     namespace = regarding.namespace or "default"
-    # Cut where it may be, a label must not end in a hyphen: the API server would refuse the name.
+    # The API server refuses a name whose cut prefix ends in a hyphen or a dot.
     prefix = regarding.name[:200].rstrip("-.")
     return {
         "apiVersion": EVENTS.api_version,
@@ -94,7 +98,7 @@ class Recorder:
         self._reporter = reporter
 
     def emit(self, regarding: Regarding, body: EventBody, occasion: str) -> None:
-        """Send an event, unless somebody has told the same of the same `occasion`: this process, or one before it."""
+        """Send an event, unless this or an earlier process sent it for the same `occasion`."""
         try:
             self._api.create(EVENTS, event_object(regarding, body, occasion, self._reporter, datetime.now(UTC)))
         except ApiError as error:

@@ -1,4 +1,4 @@
-"""Objects of a watch found by something else than their name, kept by differences."""
+"""An index of watched objects by a key other than their name, updated by changes."""
 
 from collections.abc import Callable, Hashable
 from threading import Lock
@@ -9,10 +9,10 @@ T = TypeVar("T")
 
 
 class Index(Generic[K, T]):
-    """Objects by a key, after client-go's Indexer: fed with what a reflector hands on, never listed anew.
+    """Objects by key, after client-go's Indexer. A reflector feeds it with changes.
 
-    `key` is what objects are asked for by, `identity` tells two objects of one key apart. Both must be functions of
-    the object alone. Thread-safe; an object costs two entries of a dict, and a key goes with its last object.
+    `key` returns the index key of an object, `identity` distinguishes objects of one key. Both must depend on the
+    object alone. Thread-safe; an object takes two dict entries, and a key is removed with its last object.
     """
 
     def __init__(self, key: Callable[[T], K], identity: Callable[[T], Hashable]) -> None:
@@ -22,7 +22,7 @@ class Index(Generic[K, T]):
         self._lock = Lock()
 
     def change(self, old: T | None, new: T | None) -> None:
-        """Take in a difference: (None, new), (old, new) or (old, None)."""
+        """Apply a change: (None, new), (old, new) or (old, None)."""
         with self._lock:
             if old is not None:
                 self._remove(old)
@@ -30,12 +30,12 @@ class Index(Generic[K, T]):
                 self._objects.setdefault(self._key(new), {})[self._identity(new)] = new
 
     def get(self, key: K) -> tuple[T, ...]:
-        """Return the objects of a key, in no order that means anything."""
+        """Return the objects of a key, in no particular order."""
         with self._lock:
             return tuple(self._objects.get(key, {}).values())
 
     def __len__(self) -> int:
-        """Return how many keys have objects."""
+        """Return the number of keys."""
         return len(self._objects)
 
     def _remove(self, old: T) -> None:

@@ -1,9 +1,9 @@
-"""One leader among replicas, by a Lease (coordination.k8s.io/v1): who holds it works, the others stand ready.
+"""The rules of leader election by a Lease (coordination.k8s.io/v1): its holder works, the other replicas wait.
 
-After client-go's tools/leaderelection, with its guarantees and no more: clocks that run at different speeds, or a
-process that is stopped for longer than the lease, can make two leaders for a moment, so whatever a leader writes must
-stand being written twice. Times in the Lease are for people: whether a holder is alive is told by changes seen, against
-our own clock, so that clocks of different machines need not agree.
+They follow client-go's tools/leaderelection, with its guarantees and no more: clocks of different speed, or a process
+that is stopped for longer than the lease, can make two leaders for a moment. So each write of a leader must tolerate a
+second one. The times in the Lease are for people: a candidate measures the time since the last change of the Lease by
+its own clock, so the clocks of machines need not agree.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from gkm.kube.resources import Resource
 
 
 class LeaseSpec(Struct, frozen=True, rename="camel"):
-    """What is read of a Lease: whose it is, for how many seconds after each renewal, and how often it went over."""
+    """The spec of a Lease: its holder, its duration after each renewal, and the number of its transitions."""
 
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
@@ -28,7 +28,7 @@ class LeaseSpec(Struct, frozen=True, rename="camel"):
 
 
 class Lease(Struct, frozen=True):
-    """A Lease, as it is read."""
+    """A Lease."""
 
     metadata: ObjectMeta
     spec: LeaseSpec = LeaseSpec()
@@ -39,11 +39,11 @@ LEASES: Resource[Lease] = Resource("coordination.k8s.io/v1", "Lease", "leases", 
 
 @dataclass(frozen=True, slots=True)
 class LeaseTiming:
-    """How long things take, in seconds.
+    """Times of leader election, in seconds.
 
-    A lease counts for `duration` after it was last renewed; a leader that has not renewed it for `deadline` ends; a try
-    is made every `retry`, and when a lease runs out. A leader that is killed is followed within duration + retry and
-    some: its last renewal may be seen so much later (with jitter, 2.4 seconds of these).
+    A lease is valid for `duration` after its last renewal. A leader that has not renewed it for `deadline` stops.
+    Candidates try every `retry`, and when a lease expires. After a leader is killed, another leads within duration +
+    retry, plus the delay until a candidate saw the last renewal (2.4 seconds, with jitter).
     """
 
     duration: float = 15.0
@@ -53,16 +53,16 @@ class LeaseTiming:
 
 @dataclass(frozen=True, slots=True)
 class ObservedLease:
-    """A Lease as it was last seen to change, and when it had been read: seconds of our own clock."""
+    """A Lease at its last observed change, and the time of that by the clock of this process, in seconds."""
 
     lease: Lease
     observed_at: float
 
 
 def can_acquire(observed: ObservedLease, identity: str, now: float, timing: LeaseTiming) -> bool:
-    """Return whether a candidate may write itself into a lease: it is its own, nobody's, or has run out. Pure.
+    """Return whether a candidate may take a lease: it holds it, or it has no holder, or it has expired. Pure.
 
-    A lease that says a longer duration than ours is believed: its holder may run with other terms.
+    A longer duration in the Lease than in `timing` counts: its holder may run with another configuration.
     """
     spec = observed.lease.spec
     if not spec.holder_identity or spec.holder_identity == identity:
@@ -71,12 +71,12 @@ def can_acquire(observed: ObservedLease, identity: str, now: float, timing: Leas
 
 
 def expires_at(observed: ObservedLease, timing: LeaseTiming) -> float:
-    """Return when a lease does not count any more, if it is not renewed. Pure."""
+    """Return when a lease expires unless it is renewed. Pure."""
     return observed.observed_at + max(timing.duration, float(observed.lease.spec.lease_duration_seconds or 0))
 
 
 def renewed_spec(old: LeaseSpec, identity: str, timing: LeaseTiming, moment: datetime) -> dict[str, Any]:
-    """Return what a Lease says when `identity` takes or renews it."""
+    """Return the spec of a Lease that `identity` acquires or renews. Pure."""
     now = micro_time(moment)
     is_transition = old.holder_identity != identity
     return {
@@ -89,7 +89,7 @@ def renewed_spec(old: LeaseSpec, identity: str, timing: LeaseTiming, moment: dat
 
 
 def micro_time(moment: datetime) -> str:
-    """Return a moment as metav1.MicroTime has it."""
+    """Return a time in the format of metav1.MicroTime."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 

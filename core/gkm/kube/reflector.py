@@ -1,4 +1,4 @@
-"""A collection kept in memory: listed once, then watched, and every difference handed on with the old and the new."""
+"""A cache of one collection: list it once, watch it, and call a handler with the old and new object of each change."""
 
 import logging
 import time
@@ -16,24 +16,22 @@ T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
 
 _SHORT_WATCH_SECONDS = 1.0
-"""A watch that ends sooner and brought nothing counts as a failure, or a broken proxy would keep us spinning."""
+"""A watch that ends sooner without an event counts as a failure: a broken proxy must not cause a busy loop."""
 
 OnChange = Callable[[T | None, T | None], None]
 """Called with (None, new), (old, new) or (old, None), from the reflector's one thread, in order."""
 
 
 class Reflector(Generic[T]):
-    """List and watch of one collection (after client-go's tools/cache/reflector.go).
+    """Lists and watches one collection (after client-go's tools/cache/reflector.go).
 
-    It resumes where it was when a watch ends, lists again only after 410 Gone or an answer that is none (then the
-    deletes that it missed are handed on too), and waits with growing, jittered pauses while the server is away, or as
-    long as the server asks. `on_change` should be quick:
-    put a key on a WorkQueue. What it raises is logged, and the event is not repeated: a bad event must not be
-    retried for ever.
+    When a watch ends, the reflector resumes it. It lists again only after 410 Gone or a response that cannot be
+    decoded, and then reports the deletions in between. While the server fails, it waits with a jittered backoff, or as
+    long as the server requests. `on_change` should be quick, and put a key on a WorkQueue. The reflector logs an
+    exception of it and does not repeat the event: a bad event must not be retried for ever.
 
-    An object that cannot be read is not deleted: it stays as it was last read, and is named in `unreadable`.
-
-    `synced` is set after the first complete list has been handed on.
+    An object that cannot be decoded stays as it was last decoded, and `unreadable` names it. `synced` is set after
+    `on_change` got the first complete list.
     """
 
     def __init__(
@@ -61,29 +59,29 @@ class Reflector(Generic[T]):
         self._thread: Thread | None = None
 
     def get(self, name: str, namespace: str = "") -> T | None:
-        """Return an object as it was last seen; any thread may ask."""
+        """Return an object as last observed. Thread-safe."""
         entry = self._entries.get((namespace, name))
         return entry.value if entry else None
 
     def values(self) -> list[T]:
-        """Return all objects as they were last seen; any thread may ask."""
+        """Return all objects as last observed. Thread-safe."""
         return [entry.value for entry in list(self._entries.values())]
 
     @property
     def unreadable(self) -> frozenset[Key]:
-        """Return what is there and could not be read when it was last seen; any thread may ask.
+        """Return the keys of objects that exist and could not be decoded when last observed. Thread-safe.
 
-        Ask for it before `values`: what becomes readable meanwhile is then in one of the two at least.
+        Read it before `values`: an object that becomes readable in between is then in at least one of the two.
         """
         return self._unreadable
 
     def start(self) -> None:
-        """Run in a thread of its own until `close`."""
+        """Start a thread that calls `run`."""
         self._thread = Thread(target=self.run, name=f"watch {self.resource.plural}", daemon=True)
         self._thread.start()
 
     def close(self, seconds: float = 5.0) -> None:
-        """End `run` from any thread and wait for its thread, where `start` made one, at most so long."""
+        """End `run`, from any thread, and wait at most `seconds` for the thread of `start`."""
         self._stopped.set()
         with self._lock:
             if self._watch:
@@ -100,20 +98,20 @@ class Reflector(Generic[T]):
                     continue
                 self._failures += 1
             except ApiError as error:
-                # A server whose words cannot be read says them again: only a list leads past them.
+                # The server would repeat a response that cannot be decoded: only a list gets past it.
                 if error.expired or error.unreadable:
                     self._version = ""
                 self._failures += 1
                 self._log_error(error)
                 retry_after = error.retry_after
-            except Exception:  # noqa: BLE001 -- the thread must live
-                # Nothing above us could do better, and a thread that ends silently is the worst answer.
+            except Exception:  # noqa: BLE001 -- the thread must survive
+                # No caller could handle it, and a thread that ends silently would leave the cache stale.
                 self._failures += 1
                 _LOG.exception("watch failed", extra=fields(resource=self.resource.plural))
             self._stopped.wait(self._backoff.pause(self._failures, retry_after))
 
     def _list_and_watch(self) -> bool:
-        """List where that is needed, then watch until the watch ends; return whether that led anywhere."""
+        """List if necessary, then watch until the watch ends; return whether the watch made progress."""
         if not self._version:
             self._list()
         if self._stopped.is_set():
@@ -124,20 +122,20 @@ class Reflector(Generic[T]):
             self._watch = watch
             if self._stopped.is_set():
                 watch.close()
-        fruitful = False
+        progressed = False
         try:
             for event in watch:
                 self._apply(event)
-                fruitful = True
+                progressed = True
         finally:
             watch.close()
             with self._lock:
                 self._watch = None
-            fruitful = fruitful or time.monotonic() - started >= _SHORT_WATCH_SECONDS
-            if fruitful:
-                # Also where it broke off: a network that cuts us every few minutes is no server that is away.
+            progressed = progressed or time.monotonic() - started >= _SHORT_WATCH_SECONDS
+            if progressed:
+                # Also after a broken watch: a network that cuts connections every few minutes is no failing server.
                 self._failures = 0
-        return fruitful
+        return progressed
 
     def _list(self) -> None:
         seen: set[Key] = set()
@@ -184,8 +182,8 @@ class Reflector(Generic[T]):
     def _notify(self, old: T | None, new: T | None) -> None:
         try:
             self._on_change(old, new)
-        except Exception:  # noqa: BLE001 -- whatever a handler does, the watch goes on
-            _LOG.exception("handler failed; the event is dropped", extra=fields(resource=self.resource.plural))
+        except Exception:  # noqa: BLE001 -- a handler must not end the watch
+            _LOG.exception("handler failed, event dropped", extra=fields(resource=self.resource.plural))
 
     def _log_error(self, error: ApiError) -> None:
         if self._stopped.is_set():

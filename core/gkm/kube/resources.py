@@ -1,4 +1,4 @@
-"""Which collections of the API there are: group, version, plural, and the type that we read their objects as."""
+"""The collections of the API: group, version, plural, and the type of their objects."""
 
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -19,9 +19,9 @@ _NOT_FOUND = 404
 
 @dataclass(frozen=True, slots=True)
 class Resource(Generic[T]):
-    """A collection, and what its objects are decoded to.
+    """A collection and the type of its objects.
 
-    Only the fields that `type` names are decoded, so a reader with less interest passes a smaller type:
+    Only the fields of `type` are decoded, so a client that needs fewer fields passes a smaller type:
     `replace(GKMCACHENODES, type=MyThinNode)`.
     """
 
@@ -35,7 +35,7 @@ class Resource(Generic[T]):
         """Return the path of the collection (of one namespace, or of all), of an object, or of its subresource.
 
         Raises:
-            ApiError: not found, for a name that no object has and that would lead elsewhere: empty, `.` or `..`.
+            ApiError: 404, for a name that no object can have and that changes the path: empty, `.` or `..`.
         """
         root = f"/apis/{self.api_version}" if "/" in self.api_version else f"/api/{self.api_version}"
         parts = ["namespaces", namespace] if self.namespaced and namespace else []

@@ -1,4 +1,4 @@
-"""Reading one Secret by its name, where somebody has opened it to us."""
+"""Read one Secret by its name; RBAC must allow it."""
 
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
@@ -24,7 +24,7 @@ SECRETS: Resource[_Secret] = Resource("v1", "Secret", "secrets", namespaced=True
 
 
 def own_namespace() -> str:
-    """Return the namespace that this process runs in: its ServiceAccount's, or ours outside a pod."""
+    """Return the namespace of the pod of this process, DEFAULT_NAMESPACE outside a pod."""
     try:
         return _NAMESPACE_FILE.read_text(encoding="ascii").strip() or DEFAULT_NAMESPACE
     except (OSError, UnicodeDecodeError):
@@ -38,10 +38,10 @@ class KubeSecrets:
     api: Api
 
     def data(self, namespace: str, name: str) -> dict[str, str]:
-        """Return what a Secret holds, in base64.
+        """Return the data of a Secret, in base64.
 
         Raises:
-            GKMError: UNAUTHORIZED when it is not there or not open to us, NODE_ERROR when nobody answers.
+            GKMError: UNAUTHORIZED if it does not exist or GKM may not read it, NODE_ERROR if the API server fails.
         """
         try:
             return self.api.get(SECRETS, name, namespace).data
@@ -52,28 +52,28 @@ class KubeSecrets:
                 raise GKMError(
                     Reason.UNAUTHORIZED,
                     f"GKM may not read Secret {namespace}/{name}",
-                    "open it by a RoleBinding, as deploy/samples/pull-secret.yaml does",
+                    "allow it by a RoleBinding, as deploy/samples/pull-secret.yaml does",
                 ) from error
             raise GKMError(Reason.NODE_ERROR, f"Secret {namespace}/{name} cannot be read now: {error}") from error
 
 
 @dataclass(frozen=True)
 class StaticSecrets:
-    """Secrets that are at hand without Kubernetes: {(namespace, name): data}."""
+    """Secrets without Kubernetes: {(namespace, name): data}."""
 
     secrets: dict[tuple[str, str], dict[str, str]] = dataclass_field(repr=False)
 
     def data(self, namespace: str, name: str) -> dict[str, str]:
-        """Return what a Secret holds, in base64; raises GKMError (UNAUTHORIZED) for one that is not there."""
+        """Return the data of a Secret, in base64; raise GKMError (UNAUTHORIZED) if it does not exist."""
         if (namespace, name) not in self.secrets:
             raise secret_missing(namespace, name)
         return self.secrets[namespace, name]
 
 
 def secret_missing(namespace: str, name: str) -> GKMError:
-    """Return the error for a Secret that is not there."""
+    """Return the error for a Secret that does not exist."""
     return GKMError(
         Reason.UNAUTHORIZED,
         f"Secret {namespace}/{name} does not exist",
-        "make it, or take it out of imagePullSecrets (or registries.hosts.<host>.credentialsSecret)",
+        "create it, or remove it from imagePullSecrets (or registries.hosts.<host>.credentialsSecret)",
     )

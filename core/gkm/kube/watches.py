@@ -1,4 +1,4 @@
-"""A watch over HTTP: lines of JSON from a connection that another thread may end."""
+"""A watch over HTTP: lines of JSON from a connection that another thread may close."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -16,13 +16,13 @@ from gkm.kube.resources import Resource
 T = TypeVar("T")
 
 MAX_LINE_BYTES = 16 << 20
-"""etcd takes objects of 1.5 MB; a line that grows beyond ten times that is no event."""
+"""etcd takes objects of 1.5 MB, so a line of more than ten times that is no event."""
 
 _CHUNK_BYTES = 64 << 10
 
 
 class HttpWatch(Generic[T]):
-    """`gkm.kube.api.Watch` of one answer."""
+    """`gkm.kube.api.Watch` of one HTTP response."""
 
     def __init__(self, resource: Resource[T], response: BaseHTTPResponse) -> None:
         self._resource = resource
@@ -41,15 +41,15 @@ class HttpWatch(Generic[T]):
             for line in self._lines():
                 yield decoding.event(self._resource, line)
         except (HTTPError, OSError, ValueError) as error:
-            # A socket that was shut down under its reader fails in many ways, ssl's ValueError among them.
+            # A socket that `close` shuts down under its reader fails in many ways, ssl's ValueError among them.
             if not self._closed:
                 raise ApiError(NO_RESPONSE, "Broken", f"the watch broke off: {error}") from error
         finally:
-            # Never back to the pool: bytes of a watch may still come.
+            # Not returned to the pool: more bytes of the watch may come.
             self._response.close()
 
     def close(self) -> None:
-        """End it, from any thread: the socket is shut down here, and closed by whoever reads from it."""
+        """End the watch from any thread: shut down the socket here; the reader closes it."""
         with self._lock:
             if self._closed:
                 return
@@ -57,7 +57,7 @@ class HttpWatch(Generic[T]):
             if not self._reading:
                 self._response.close()
                 return
-            with suppress(OSError, ValueError, RuntimeError):  # it has ended already
+            with suppress(OSError, ValueError, RuntimeError):  # the watch has ended already
                 self._response.shutdown()
 
     def _lines(self) -> Iterator[bytes]:

@@ -1,4 +1,8 @@
-"""Keys that want work, after client-go's workqueue: each key by one worker at a time, failures with growing pauses."""
+"""A queue of keys to reconcile, after client-go's workqueue.
+
+One worker at a time handles a key, and a failed key is retried with backoff. A heap orders keys by time. Due keys move
+to a scheduler, in which the groups of keys take turns.
+"""
 
 import heapq
 import logging
@@ -17,22 +21,22 @@ _LOG = logging.getLogger(__name__)
 IMMEDIATELY = 0.0
 
 _MAX_STALE = 64
-"""So many places of keys that were brought forward are left where they are."""
+"""The number of outdated heap entries that are tolerated before the heap is rebuilt."""
 
 _LONGEST_WAIT_SECONDS = 3600.0
-"""A lock of Python cannot wait for more than threading.TIMEOUT_MAX; what is due later is looked at again."""
+"""A lock cannot wait for more than threading.TIMEOUT_MAX; a worker that waits for a later key wakes up in between."""
 
 
 class Retry(Exception):
-    """Raised by a handler for "not yet, try again": the text is logged on one line, without a traceback."""
+    """A handler raises it to be called again later; the queue logs the message without a traceback."""
 
 
 RunObserver = Callable[[str, float], None]
-"""Told of every run of a handler: done, again (a passing reason) or failed, and the seconds it took."""
+"""Called after every run of a handler with its result (done, again or failed) and its seconds."""
 
 
 def _no_observer(result: str, seconds: float) -> None:
-    """Tell nobody."""
+    """Ignore a result."""
 
 
 def _same_group(_: object) -> str:
@@ -40,14 +44,14 @@ def _same_group(_: object) -> str:
 
 
 class WorkQueue(Generic[K]):
-    """A level-triggered queue: a key says THAT there is something to do, the handler finds out what.
+    """A level-triggered queue: a key means that its object needs work, and the handler finds out which.
 
-    `handle(key)` returns None when all is as it should be, or the seconds after which to look again. What it raises
-    puts the key back with the pause of `backoff`. A key that is added while it is worked on runs once more after.
-    The queue holds a key at most once, so it is no longer than there are objects.
+    `handle(key)` returns None when the object is reconciled, or the seconds until it must run again. After an
+    exception, the key is retried with the pause of `backoff`. A key that is added while a worker handles it runs once
+    more. The queue holds a key at most once, so it is no longer than the number of objects.
 
-    Keys of one `group` are worked on by at most `per_group` workers at a time (None: by all); the others of the group
-    wait without holding one. Groups whose keys are due take turns, the keys of one come in the order of their times.
+    At most `per_group` workers (None: all) handle keys of one `group` at a time; the other keys of the group wait
+    without a worker. Groups take turns; the keys of one group run in the order of their times.
     """
 
     def __init__(
@@ -78,21 +82,21 @@ class WorkQueue(Generic[K]):
         self._threads = [Thread(target=self._work, name=f"{name} {n}", daemon=True) for n in range(workers)]
 
     def __len__(self) -> int:
-        """Return how many keys wait."""
+        """Return the number of waiting keys."""
         with self._changed:
             return len(self._due)
 
     @property
     def idle(self) -> bool:
-        """Return whether no key waits or is worked on."""
+        """Return whether no key waits and no worker is busy."""
         with self._changed:
             return not self._due and not self._running
 
     def add(self, key: K, after: float = IMMEDIATELY) -> None:
-        """Ask for work on a key, `after` seconds from now at the latest; an earlier time that stands, stands.
+        """Schedule a key in `after` seconds, unless it is scheduled earlier.
 
-        Nor is it earlier than the server asked for, when it last refused: news of an object are no reason to come back
-        to a server that is overrun.
+        It does not run before the pause that the server requested with its last refusal: a change of the object is no
+        reason to burden an overloaded server.
         """
         with self._changed:
             due = max(time.monotonic() + after, self._not_before.get(key, 0.0))
@@ -102,10 +106,10 @@ class WorkQueue(Generic[K]):
                 self._schedule(key, due)
 
     def forget(self, key: K) -> None:
-        """Drop a key whose object has gone, with its failures; work under way is not interrupted."""
+        """Remove the key of a deleted object with its failures; a running handler is not interrupted."""
         with self._changed:
-            for memory in (self._due, self._requeued, self._failures, self._not_before):
-                memory.pop(key, None)
+            for by_key in (self._due, self._requeued, self._failures, self._not_before):
+                by_key.pop(key, None)
             self._scheduler.drop(key)
 
     def start(self) -> None:
@@ -114,7 +118,7 @@ class WorkQueue(Generic[K]):
             thread.start()
 
     def close(self, seconds: float = 5.0) -> None:
-        """Take no more keys and wait for the workers, at most so long; their threads do not keep the process."""
+        """Stop, and wait at most `seconds` for the workers; their threads are daemons."""
         deadline = time.monotonic() + seconds
         with self._changed:
             self._stopped = True
@@ -130,7 +134,7 @@ class WorkQueue(Generic[K]):
         self._count += 1
         heapq.heappush(self._heap, (due, self._count, key))
         if len(self._heap) > _MAX_STALE + 2 * len(self._due):
-            # Keys that are brought forward again and again would fill it with later places until those are due.
+            # A key that is rescheduled earlier leaves its later entry in the heap until that is due.
             self._heap = [item for item in self._heap if self._due.get(item[2]) == item[0]]
             heapq.heapify(self._heap)
         self._changed.notify()
@@ -147,7 +151,7 @@ class WorkQueue(Generic[K]):
                     self._schedule(key, max(min(due), self._not_before.get(key, 0.0)))
 
     def _next(self) -> K | None:
-        """Return the next key that is due, None when the queue is closed."""
+        """Return the next due key, None after `close`."""
         with self._changed:
             while not self._stopped:
                 now = time.monotonic()
@@ -155,33 +159,33 @@ class WorkQueue(Generic[K]):
                 if (key := self._scheduler.dequeue()) is not None:
                     del self._due[key]
                     self._running.add(key)
-                    # Another worker may be waiting for a later key than the one that comes next.
+                    # Another worker may wait for a later key than the next one.
                     self._changed.notify()
                     return key
                 self._changed.wait(min(self._heap[0][0] - now, _LONGEST_WAIT_SECONDS) if self._heap else None)
             return None
 
     def _collect(self, now: float) -> None:
-        """Hand the keys that are due to their groups."""
-        # A key that was brought forward leaves its later place in the heap behind; that one is stale.
+        """Move the due keys to the scheduler."""
+        # An entry that differs from the time of its key is outdated.
         while self._heap and (self._heap[0][0] <= now or self._due.get(self._heap[0][2]) != self._heap[0][0]):
             due, _, key = heapq.heappop(self._heap)
             if self._due.get(key) == due:
                 self._scheduler.enqueue(key)
 
     def _run(self, key: K) -> float | None:
-        """Work on a key; return after how many seconds it wants to run again."""
+        """Handle a key; return the seconds until it must run again, None if it need not."""
         retry_after = 0.0
         began = time.monotonic()
         result = "again"
         try:
             after = self._handle(key)
         except Retry as error:
-            _LOG.info("tried again later", extra=fields(queue=self._name, key=str(key), why=str(error)))
+            _LOG.info("retry scheduled", extra=fields(queue=self._name, key=str(key), why=str(error)))
         except ApiError as error:
             retry_after = error.retry_after
-            _LOG.warning("tried again later", extra=fields(queue=self._name, key=str(key), why=str(error)))
-        except Exception:  # noqa: BLE001 -- whatever a handler does, the worker goes on
+            _LOG.warning("retry scheduled", extra=fields(queue=self._name, key=str(key), why=str(error)))
+        except Exception:  # noqa: BLE001 -- a handler must not end the worker
             _LOG.exception("handler failed", extra=fields(queue=self._name, key=str(key)))
             result = "failed"
         else:
@@ -201,9 +205,9 @@ class WorkQueue(Generic[K]):
 
 
 class _GroupScheduler(Generic[K]):
-    """Keys that are due, and how many of each group are taken. The caller's lock guards it.
+    """Due keys by group, and the number of busy workers of each group. The lock of the caller guards it.
 
-    No step costs more than there are groups with all they may have, and those hold a worker each at least.
+    A step takes time in proportion to the number of groups at their limit, which is at most the number of workers.
     """
 
     def __init__(self, group: Callable[[K], str], max_active: int) -> None:
@@ -213,11 +217,11 @@ class _GroupScheduler(Generic[K]):
         self._active: Counter[str] = Counter()
 
     def enqueue(self, key: K) -> None:
-        """Let a key wait for its turn, behind the others of its group."""
+        """Append a due key to its group."""
         self._waiting.setdefault(self._group(key), OrderedDict())[key] = None
 
     def drop(self, key: K) -> None:
-        """Let a key wait no more, if it does."""
+        """Remove a key, if it waits."""
         group = self._group(key)
         keys = self._waiting.get(group, OrderedDict())
         keys.pop(key, None)
@@ -225,7 +229,7 @@ class _GroupScheduler(Generic[K]):
             self._waiting.pop(group, None)
 
     def dequeue(self) -> K | None:
-        """Take the first key of the next group that may have one more, None where there is none."""
+        """Take the first key of the next group below its limit, None without such a group."""
         group = next((group for group in self._waiting if self._active[group] < self._max_active), None)
         if group is None:
             return None
@@ -238,7 +242,7 @@ class _GroupScheduler(Generic[K]):
         return key
 
     def release(self, key: K) -> None:
-        """Give back what was taken for a key."""
+        """Record that the worker of a key is free."""
         group = self._group(key)
         self._active[group] -= 1
         if not self._active[group]:

@@ -1,4 +1,4 @@
-"""From what a cluster says of its nodes and pods to places and free GPUs; what contradicts itself is set aside by name.
+"""Locations and GPUs of nodes, from Node and Pod objects. Nodes with contradictory labels are quarantined.
 
-May know gkm.api; must never read a file, a clock or the network, and never know what is planned with it.
+May import gkm.api; must never read a file, a clock or the network, and never know the purpose of a plan.
 """

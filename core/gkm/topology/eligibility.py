@@ -1,4 +1,4 @@
-"""Which nodes a run may use at all, and of every other one the first reason why not. Pure."""
+"""The nodes that a run may use, and for every other node the first reason that excludes it. Pure."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -15,14 +15,14 @@ _NO_SCOPES: frozenset[str] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """Which nodes: in this region, in this cluster, with these labels. What is empty selects every node."""
+    """A selection of nodes by region, cluster and labels. An empty field selects every node."""
 
     region: str = ""
     cluster: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
 
     def matches(self, located: LocatedNode) -> bool:
-        """Return whether a node is selected."""
+        """Return whether the selector selects a node."""
         location = located.location
         if self.region not in ("", location.region) or self.cluster not in ("", location.cluster):
             return False
@@ -34,7 +34,7 @@ class Selector:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """A budget's nodes, by the name that its ceiling has."""
+    """The nodes of a budget, with the name of the budget."""
 
     name: str
     selector: Selector
@@ -42,7 +42,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What a run asks of its nodes. With scopes, a node is in one of them at least."""
+    """The nodes that a run requests. With scopes, a node must be in at least one of them."""
 
     flavor: str
     selector: Selector = field(default_factory=Selector)
@@ -50,23 +50,23 @@ class Demand:
     tolerations: tuple[Toleration, ...] = DEFAULT_TOLERATIONS
 
     def __post_init__(self) -> None:
-        """Refuse scopes that share a name.
+        """Check that the names of scopes differ.
 
         Raises:
-            ValueError: two do.
+            ValueError: two scopes have one name.
         """
-        if twice := [name for name, count in Counter(scope.name for scope in self.scopes).items() if count > 1]:
-            raise ValueError(f"several scopes have the name {min(twice)!r}")
+        if repeated := [name for name, count in Counter(scope.name for scope in self.scopes).items() if count > 1]:
+            raise ValueError(f"several scopes have the name {min(repeated)!r}")
 
     def scopes_of(self, located: LocatedNode) -> frozenset[str]:
-        """Return the names of the scopes that take a node."""
+        """Return the names of the scopes that select a node."""
         if not self.scopes:
             return _NO_SCOPES
         return frozenset(scope.name for scope in self.scopes if scope.selector.matches(located))
 
 
 class Exclusion(StrEnum):
-    """Why a run does not use a node: of several reasons the first in this order."""
+    """Reasons that exclude a node; if several apply, the first in this order counts."""
 
     NO_GPUS = "NoGPUs"
     FLAVOR = "OtherFlavor"
@@ -80,7 +80,7 @@ class Exclusion(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Excluded:
-    """A node that a run does not use. `detail` is the flavor or the taint that it has, where that is why."""
+    """An excluded node. `detail` is its flavor or its taint, if that is the reason."""
 
     node: str
     why: Exclusion
@@ -88,7 +88,7 @@ class Excluded:
 
 
 def excluded(located: LocatedNode, demand: Demand) -> Excluded | None:
-    """Return why a run does not use a node, None where it may."""
+    """Return why a run must not use a node, None if it may."""
     why = _why(located, demand)
     return None if why is None else Excluded(located.node.name, why, _detail(why, located, demand))
 

@@ -1,4 +1,4 @@
-"""What a node says of itself by labels: of the keys that are configured, the first that it has counts. Pure."""
+"""The topology labels of a node: of several configured keys, the first that the node has counts. Pure."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -7,16 +7,16 @@ from typing import NamedTuple
 
 from gkm.api.topology_settings import Topology, TopologyLabels
 
-# Kubernetes, "Labels and Selectors", syntax. Lists may come from files, where nobody has checked it.
+# Kubernetes, "Labels and Selectors", syntax. Lists may come from files, which no API server has validated.
 _VALUE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", re.ASCII)
 
 
 class MalformedLabel(ValueError):
-    """A label has a value that no label can have; the message names both."""
+    """A label has a value that violates the syntax of labels; the message has key and value."""
 
 
 class Claims(NamedTuple):
-    """What the labels of one node say; "" where they say nothing. Of the flavor, lower case is compared."""
+    """The values of the labels of one node, "" without a label. The flavor is in lower case."""
 
     region: str
     cluster: str
@@ -28,10 +28,10 @@ class Claims(NamedTuple):
 
 
 def read(labels: Mapping[str, str], settings: Topology) -> Claims:
-    """Return what labels say, with region and cluster as configured where they say nothing.
+    """Return the values of labels; region and cluster default to the configured ones.
 
     Raises:
-        Malformed: a value that counts cannot be one of a label.
+        MalformedLabel: a value that counts violates the syntax of labels.
     """
     keys = settings.labels
     return Claims(
@@ -47,25 +47,25 @@ def read(labels: Mapping[str, str], settings: Topology) -> Claims:
 
 
 def reader(settings: Topology) -> Callable[[Mapping[str, str]], Claims]:
-    """Return `read` with these settings, for many nodes: thousands say the same few hundred things.
+    """Return `read` with these settings and a cache: thousands of nodes have the same few hundred sets of labels.
 
-    What it returns raises Malformed as `read` does. It remembers what it read, and is for the nodes of one snapshot.
+    The function raises MalformedLabel as `read` does. Its cache is unbounded, so use it for the nodes of one snapshot.
     """
     keys = _label_keys(settings.labels)
-    known: dict[tuple[str | None, ...], Claims] = {}
+    cache: dict[tuple[str | None, ...], Claims] = {}
 
     def cached(labels: Mapping[str, str]) -> Claims:
         values = tuple(map(labels.get, keys))
-        claims = known.get(values)
+        claims = cache.get(values)
         if claims is None:
-            claims = known[values] = read(labels, settings)
+            claims = cache[values] = read(labels, settings)
         return claims
 
     return cached
 
 
 def flavor(value: str) -> str:
-    """Return a flavor in the spelling that is compared."""
+    """Return a flavor in normalized spelling, which comparisons use."""
     return value.lower()
 
 
@@ -75,7 +75,7 @@ def named_flavor(labels: Mapping[str, str], keys: Sequence[str]) -> str:
 
 
 def relevant_labels(labels: Mapping[str, str], keys: TopologyLabels) -> dict[str, str]:
-    """Return those of a node's labels that are read, for a person who looks for the wrong one."""
+    """Return the topology labels of a node, to show a person who looks for a wrong one."""
     return {key: labels[key] for key in _label_keys(keys) if key in labels}
 
 
@@ -86,9 +86,9 @@ def _label_keys(keys: TopologyLabels) -> tuple[str, ...]:
 def _first(labels: Mapping[str, str], keys: Sequence[str]) -> str:
     for key in keys:
         value = labels.get(key)
-        if value:  # an empty one is allowed, and says nothing
+        if value:  # Kubernetes allows empty values
             if not _is_label_value(value):
-                raise MalformedLabel(f"label {key} is {value[:63]!a}, which no label can be")
+                raise MalformedLabel(f"label {key} is {value[:63]!a}, which is no value of a label")
             return value
     return ""
 

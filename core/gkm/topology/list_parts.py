@@ -1,7 +1,6 @@
-"""A long list, as kubectl prints it, in parts of bounded size: each with some of its objects. Pure.
+"""Split a long list in the layout of kubectl into parts of bounded size, each with some of the objects. Pure.
 
-25,000 Nodes are half a gigabyte with all that kubelets and controllers write into them. A text that is laid out in
-another way is handed on as it is, in one piece.
+25,000 Nodes take half a gigabyte of JSON. A text in another layout is returned unchanged, in one part.
 """
 
 import json
@@ -9,26 +8,26 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-# From the brace of the list to that of its first object; every line of its own keys is indented alike.
+# From the brace of the list to that of its first object; its own keys have one indentation.
 _HEAD = re.compile(rb'\{\n(?P<indent> {1,8})"(?:[^\n]*\n(?P=indent)")*?items": \[\n(?P=indent){2}(?=\{\n)')
 BLOCK_BYTES = 1 << 18
-"""A good size of the blocks: it stays in the processor's cache while it is cut and read."""
+"""The recommended size of blocks: one stays in the cache of the processor while it is split and decoded."""
 
 
 class ListPart(NamedTuple):
-    """A part of a list: an array of some of its `objects`, or what is left without them, or all of it."""
+    """A part of a list: an array of some of its `objects`, or the rest of the list without them, or the whole list."""
 
     text: bytes
     objects: bool
 
 
 def split_list(blocks: Iterable[bytes]) -> Iterator[ListPart]:
-    """Yield the objects of the list in `blocks`, in their order, and last what stands around them.
+    """Yield the objects of the list in `blocks` in their order, then the rest of the list.
 
-    Cuts are made by indentation, which proves nothing; that every part can be read does: what is an array between
-    brackets of ours is objects and commas, and what is left is a list that they fit in. A list with another one beside
-    `items`, which the API has nowhere, comes in parts that cannot be read. No string of JSON has a line break in it, so
-    a cut is never within one.
+    Indentation decides where to split, and decoding proves it right: a part that decodes as an array between added
+    brackets consists of objects and commas, and the rest decodes as a list into which they fit. A list with another
+    list beside `items`, which the API has nowhere, gives parts that do not decode. A JSON string contains no line
+    break, so no split is within one.
     """
     texts = iter(blocks)
     first = next(texts, b"")
@@ -40,7 +39,7 @@ def split_list(blocks: Iterable[bytes]) -> Iterator[ListPart]:
     between, end = close + b",\n" + 2 * head["indent"] + b"{\n", close + b"\n" + head["indent"] + b"]"
     rest, scanned = bytearray(first[head.end() :]), 0
     while True:
-        # What was looked through has no place to cut, but one may have begun in it.
+        # The scanned bytes contain no separator, but one may begin in them.
         cut = rest.rfind(between, max(0, scanned - len(between)))
         if cut >= 0:
             yield _array(rest, cut + len(close))
@@ -53,7 +52,7 @@ def split_list(blocks: Iterable[bytes]) -> Iterator[ListPart]:
         if cut < 0:
             rest += block
             continue
-        # Nearly always: then all but the last object of the block is copied once, and no more.
+        # The usual case: all but the last object of the block are copied only once.
         with memoryview(block) as view:
             yield ListPart(b"".join((b"[", rest, view[: cut + len(close)], b"]")), objects=True)
             rest, scanned = bytearray(view[cut + len(close) + 1 :]), 0
@@ -65,7 +64,7 @@ def split_list(blocks: Iterable[bytes]) -> Iterator[ListPart]:
 
 
 def _is_json(text: bytes) -> bool:
-    """Return whether this is JSON: then the list that its last brackets close is one of its own."""
+    """Return whether a text is JSON: then its last brackets close the list that it opens."""
     try:
         json.loads(text)
     except (ValueError, RecursionError):

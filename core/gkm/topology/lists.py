@@ -1,6 +1,6 @@
-"""Nodes and pods out of what `kubectl get -o json` prints, or the API answers: bounded, and one by one.
+"""Decode the nodes and pods of a list from `kubectl get -o json` or the API, within bounds.
 
-A node that cannot be read is named and stops no other. So is a pod, as long as it says which node it is on.
+A node that cannot be decoded is quarantined, and the others are read. The same holds for a pod whose node is known.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,17 +16,17 @@ from gkm.topology.pods import Pod
 from gkm.topology.quarantine import Quarantined, QuarantineReason
 
 MAX_BYTES = 2 << 30
-"""A node takes 5 to 30 kB of what kubectl prints; a few dozen are in memory at a time (gkm.topology.list_parts)."""
+"""A node takes 5 to 30 kB in the output of kubectl; a few dozen are in memory at a time (gkm.topology.list_parts)."""
 MAX_ITEMS = 2_000_000
 MAX_WRONG = 10_000
-"""Objects that cannot be read, each with a message: more of them are another kind of list."""
+"""The largest number of objects that cannot be decoded: a list with more is of another kind."""
 T = TypeVar("T", Node, Pod)
 
 _Word = Annotated[str, Meta(max_length=317)]
 
 
 class ListUnreadable(ValueError):
-    """It is no list of what it should be; the message says what it is, and what to give."""
+    """The text is no list of the expected kind; the message has the kind that it is, and the expected input."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class NodeList:
 
 @dataclass(frozen=True, slots=True)
 class PodList:
-    """The pods of a list; `unread` are nodes with a pod that cannot be read, and why."""
+    """The pods of a list; `unread` has the nodes with a pod that cannot be decoded, each with a message."""
 
     pods: tuple[Pod, ...]
     unread: tuple[tuple[str, str], ...] = ()
@@ -59,7 +59,7 @@ class _PodSpecHead(Struct, rename="camel"):
 
 
 class _Head(Struct):
-    """As much of an object as names it, where the rest of it is not as it should be."""
+    """The fields that identify an object which cannot be decoded."""
 
     metadata: _Named = field(default_factory=_Named)
     spec: _PodSpecHead = field(default_factory=_PodSpecHead)
@@ -72,10 +72,10 @@ class _UnreadableItem(NamedTuple):
 
 
 def parse_nodes(blocks: Iterable[bytes]) -> NodeList:
-    """Return the nodes of a list of them, or of one node alone; `blocks` are its text, in pieces of any size.
+    """Return the nodes of a list, or one single node; `blocks` are its text in pieces of any size.
 
     Raises:
-        ListUnreadable: it is no such list, or it has too many bytes or items.
+        ListUnreadable: the text is no such list, or has too many bytes or items.
     """
     read, wrong = _read(blocks, Node)
     quarantined = (
@@ -88,11 +88,11 @@ def parse_nodes(blocks: Iterable[bytes]) -> NodeList:
 
 
 def parse_pods(blocks: Iterable[bytes]) -> PodList:
-    """Return the pods of a list of them, or one pod alone; `blocks` are its text, in pieces of any size.
+    """Return the pods of a list, or one single pod; `blocks` are its text in pieces of any size.
 
     Raises:
-        ListUnreadable: it is no such list, it is too long, or it has a pod of which not even the node can be read:
-            what that one takes would be taken for free.
+        ListUnreadable: the text is no such list, or is too long, or has a pod whose node cannot be decoded: the GPUs
+            of that pod would count as free.
     """
     read, wrong = _read(blocks, Pod)
     unread: list[tuple[str, str]] = []
@@ -105,7 +105,7 @@ def parse_pods(blocks: Iterable[bytes]) -> PodList:
 
 
 def _read(blocks: Iterable[bytes], kind: type[T]) -> tuple[list[T], list[_UnreadableItem]]:
-    """Return the objects of a list, and those that cannot be read."""
+    """Return the objects of a list, and those that cannot be decoded."""
     plural = f"{kind.__name__.lower()}s"
     hint = f"give what `kubectl get {plural} -o json` prints"
     read: list[T] = []
@@ -136,11 +136,11 @@ def _bounded(blocks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _add_all(text: bytes, kind: type[T], read: list[T], wrong: Sequence[_UnreadableItem]) -> bool:
-    """Add the objects of an array if all can be read, in half the time that one by one takes; return whether."""
+    """Decode an array at once, in half the time of one by one; return False, and add nothing, if any object fails."""
     try:
         found: list[T] = msgspec.json.decode(text, type=list[kind])  # type: ignore[valid-type]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return False  # which one it is, and what is wrong with it, is found out one by one
+        return False  # decoding one by one finds the wrong object
     if len(read) + len(wrong) + len(found) > MAX_ITEMS or any(entry.kind != kind.__name__ for entry in found):
         return False
     read += found
@@ -148,10 +148,10 @@ def _add_all(text: bytes, kind: type[T], read: list[T], wrong: Sequence[_Unreada
 
 
 def _add_each(raws: Sequence[Raw | bytes], kind: type[T], read: list[T], wrong: list[_UnreadableItem]) -> None:
-    """Add objects to those that were read, or to those that cannot be.
+    """Add each object to `read`, or to `wrong` if it cannot be decoded.
 
     Raises:
-        ListUnreadable: one is of another kind (this is not the list that somebody meant), or there are too many.
+        ListUnreadable: an object is of another kind, or there are too many.
     """
     before = len(read) + len(wrong)
     if before + len(raws) > MAX_ITEMS:
@@ -177,5 +177,5 @@ def _head(raw: Raw | bytes) -> _Head:
 
 
 def _plain(value: object) -> str:
-    """Return a text of others so that it can stand in a line; escaped, a character may be ten."""
+    """Return foreign text escaped and cut, to be part of one line; an escaped character takes up to ten."""
     return ascii(str(value)[:160])[1:-1][:160]

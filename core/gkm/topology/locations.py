@@ -1,10 +1,10 @@
-"""Where a domain lies, as a value that sorts; and the names of domains and blocks that no label names."""
+"""Locations of fabric domains, and the names of domains and blocks that no label names."""
 
 from typing import NamedTuple
 
 
 class Location(NamedTuple):
-    """Where a domain lies. Its own name comes last, so that places sort by region, cluster, block and domain."""
+    """The location of a fabric domain, which sorts by region, cluster, block and domain."""
 
     region: str
     cluster: str
@@ -12,15 +12,15 @@ class Location(NamedTuple):
     domain: str
 
     def __str__(self) -> str:
-        """Return it as people read it."""
+        """Return the four names, joined by slashes."""
         return "/".join(self)
 
 
 def domain_of_node(node: str) -> str:
-    """Return the domain of a node that is one by itself. The value of a label holds no colon: none is called so."""
+    """Return the domain of a node without a domain label. A label value has no colon, so no label names it."""
     return f"node:{node}"
 
 
 def block_of_domain(domain: str) -> str:
-    """Return the block of a domain that is one by itself: unknown blocks are never taken for the same one."""
+    """Return the block of a domain without a block label: each such domain is a block of its own."""
     return domain if ":" in domain else f"domain:{domain}"

@@ -1,7 +1,7 @@
-"""Node (v1) as far as it is read: what it has, where its labels say it is, whether pods may come.
+"""The fields of Node (v1) that GKM reads: labels, taints, allocatable GPUs and readiness.
 
-25,000 nodes say a few hundred things a million times over: what is equal is kept once, and what is not read not at all.
-That is 30 MiB instead of 220, for 40 labels and 7 conditions a node (bench/packing_snapshot.py).
+Equal values of all nodes are stored once, and other fields not at all: 25,000 nodes with 40 labels and 7 conditions
+each take 30 MiB instead of 220 (bench/packing_snapshot.py).
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from msgspec import Meta, Struct, field, structs
 from gkm.topology.quantities import Quantity
 from gkm.topology.taints import Taint
 
-# RFC 1123, section 2.1, as Kubernetes has it for the names of nodes.
+# RFC 1123, section 2.1, as Kubernetes applies it to the names of nodes.
 Name = Annotated[str, Meta(max_length=253, pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?\Z")]
 _Word = Annotated[str, Meta(max_length=317)]
 _Labels = Annotated[dict[_Word, _Word], Meta(max_length=4096)]
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 @lru_cache(maxsize=1 << 8)  # nearly always one of a few
 def _deduplicated(value: T) -> T:
-    """Return the first value that was equal, so that those after it need not be kept."""
+    """Return the first equal value, so that later ones need not be stored."""
     return value
 
 
@@ -48,7 +48,7 @@ class KubeNodeMetadata(Struct, frozen=True, gc=False):
     labels: _Labels | None = None
 
     def __post_init__(self) -> None:
-        """Keep equal keys and values of all nodes once: a string of 20 characters takes 69 bytes."""
+        """Store equal keys and values of all nodes once: a string of 20 characters takes 69 bytes."""
         labels = self.labels
         if labels:
             values = map(intern, labels.values())
@@ -56,13 +56,13 @@ class KubeNodeMetadata(Struct, frozen=True, gc=False):
 
 
 class KubeNodeSpec(Struct, frozen=True, gc=False):
-    """Who may come."""
+    """Whether pods may be scheduled."""
 
     unschedulable: bool = False
     taints: _Taints | None = None
 
     def __post_init__(self) -> None:
-        """Keep equal taints of all nodes once."""
+        """Store equal taints of all nodes once."""
         if self.taints:
             structs.force_setattr(self, "taints", _deduplicated(self.taints))
 
@@ -74,13 +74,13 @@ class GpuResources(Struct, frozen=True, gc=False):
 
 
 class KubeNodeStatus(Struct, frozen=True, gc=False):
-    """What it has, and how it is. Of the conditions only the first of type Ready is kept."""
+    """Allocatable GPUs, and the first condition of type Ready."""
 
     allocatable: GpuResources | None = None
     conditions: _Conditions | None = None
 
     def __post_init__(self) -> None:
-        """Keep what is read, and what is equal on all nodes once."""
+        """Drop other conditions, and store equal values of all nodes once."""
         if self.allocatable is not None:
             structs.force_setattr(self, "allocatable", _deduplicated(self.allocatable))
         if self.conditions:
@@ -89,7 +89,7 @@ class KubeNodeStatus(Struct, frozen=True, gc=False):
 
 
 class Node(Struct, frozen=True, gc=False):
-    """A node. Of the resources only nvidia.com/gpu is read: MIG devices and DRA claims are none of it."""
+    """A node. Of its resources, only nvidia.com/gpu is read: it includes no MIG devices and no DRA claims."""
 
     metadata: KubeNodeMetadata
     spec: KubeNodeSpec = field(default_factory=KubeNodeSpec)
@@ -98,27 +98,27 @@ class Node(Struct, frozen=True, gc=False):
 
     @property
     def name(self) -> str:
-        """Return its name."""
+        """Return the name."""
         return self.metadata.name
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """Return its labels."""
+        """Return the labels."""
         return self.metadata.labels or {}
 
     @property
     def taints(self) -> tuple[Taint, ...]:
-        """Return its taints."""
+        """Return the taints."""
         return self.spec.taints or ()
 
     @property
     def gpus(self) -> Quantity | None:
-        """Return what its pods may have of GPUs, as it is written; None where it does not say it."""
+        """Return the allocatable GPUs as a Kubernetes quantity, None without any."""
         return self.status.allocatable.gpus if self.status.allocatable else None
 
     @property
     def ready(self) -> bool:
-        """Return whether its kubelet says that it is ready; one that says nothing is not."""
+        """Return whether its kubelet reports it ready; without a condition it is not."""
         for entry in self.status.conditions or ():
             if entry.type == _READY:
                 return entry.status == "True"

@@ -1,4 +1,4 @@
-"""Pod (v1) as far as it is read, and how many GPUs it takes of its node, as the scheduler counts them. Pure."""
+"""The fields of Pod (v1) that GKM reads, and the GPUs that a pod requests, as the scheduler counts them. Pure."""
 
 from typing import Annotated
 
@@ -12,21 +12,21 @@ _TERMINAL_PHASES = ("Succeeded", "Failed")
 
 
 class KubePodMetadata(Struct, frozen=True, gc=False):
-    """Whose it is."""
+    """Name and namespace."""
 
     name: _Text = ""
     namespace: _Text = ""
 
 
 class ResourceRequirements(Struct, frozen=True, gc=False):
-    """What a container asks for. GPUs that are only limited are asked for just so."""
+    """The requests and limits of a container. A limit without a request counts as the request."""
 
     requests: GpuResources | None = None
     limits: GpuResources | None = None
 
 
 class Container(Struct, frozen=True, rename="camel", gc=False):
-    """A container; among init containers one that always restarts is a sidecar, and stays."""
+    """A container. An init container with the restart policy Always is a sidecar, which keeps running."""
 
     resources: ResourceRequirements | None = None
     restart_policy: _Text = ""
@@ -36,7 +36,7 @@ _Containers = Annotated[tuple[Container, ...], Meta(max_length=4096)]
 
 
 class KubePodSpec(Struct, frozen=True, rename="camel", gc=False):
-    """Where it runs, and what."""
+    """The node and the containers of a pod."""
 
     node_name: _Text = ""
     containers: _Containers | None = None
@@ -45,7 +45,7 @@ class KubePodSpec(Struct, frozen=True, rename="camel", gc=False):
 
 
 class KubePodStatus(Struct, frozen=True, gc=False):
-    """How far it is."""
+    """The phase of a pod."""
 
     phase: _Text = ""
 
@@ -60,18 +60,18 @@ class Pod(Struct, frozen=True, gc=False):
 
 
 def occupies_node(pod: Pod) -> bool:
-    """Return whether it takes anything of a node: it has one, and is not over. One that is being deleted still does."""
+    """Return whether a pod uses resources of a node: it has one, and has not ended. It may be terminating."""
     return bool(pod.spec.node_name) and pod.status.phase not in _TERMINAL_PHASES
 
 
 def requested_gpus(pod: Pod) -> int:
-    """Return the GPUs that a pod takes of its node.
+    """Return the GPUs that a pod requests.
 
-    The larger of what runs together in the end (containers and sidecars) and the largest init container together with
-    the sidecars that start before it; overhead comes on top (k8s.io/component-helpers, resource, PodRequests).
+    The sum of containers and sidecars, or the largest init container with the sidecars that start before it if that is
+    more; plus overhead (k8s.io/component-helpers, resource, PodRequests).
 
     Raises:
-        ValueError: a quantity is none.
+        ValueError: a quantity is invalid.
     """
     spec = pod.spec
     together = sum(_container_gpus(container) for container in spec.containers or ())

@@ -1,17 +1,17 @@
-"""How many GPUs a Kubernetes quantity means: a whole number, never negative, and no more than a machine can have."""
+"""Parse a Kubernetes quantity as a number of GPUs: whole, not negative, and at most MAX_GPUS."""
 
 import re
 from fractions import Fraction
 from functools import lru_cache
 
 MAX_GPUS = 1024
-"""Of one node, or asked for by one pod. The largest machines have 16; with time slicing each counts several times."""
+"""The largest number for one node or one pod. Machines have up to 16; with time slicing, each counts several times."""
 
 _QUANTITY = re.compile(
     r"\+?(?P<number>\d{1,18}(?:\.\d{0,18})?|\.\d{1,18})(?P<suffix>[a-zA-Z]?i?|[eE][+-]?\d{1,2})", re.ASCII
 )
-# k8s.io/apimachinery, pkg/api/resource: suffixes. A part of the largest one may be a few GPUs: 0.000001M is one.
-# Fractions, because decimals of 28 digits round: 36 digits would come out whole that are not.
+# k8s.io/apimachinery, pkg/api/resource: suffixes. Large suffixes may give a few GPUs: 0.000001M is one.
+# Fractions are exact: a Decimal of 28 digits would round 36 digits to a whole number.
 _FACTORS = {suffix: Fraction(1, 1000**power) for power, suffix in enumerate("mun", 1)}
 _FACTORS |= {suffix: Fraction(1000**power) for power, suffix in enumerate(("", "k", "M", "G", "T", "P", "E"))}
 _FACTORS |= {f"{suffix}i": Fraction(1024**power) for power, suffix in enumerate("KMGTPE", 1)}
@@ -21,24 +21,24 @@ Quantity = str | int | float
 
 @lru_cache(maxsize=1 << 10)  # nearly always one of a few
 def gpu_count(quantity: Quantity) -> int:
-    """Return a quantity as a number of GPUs; `8`, `"8"`, `"8000m"` and `"8e0"` are all eight.
+    """Return the number of GPUs of a quantity; `8`, `"8"`, `"8000m"` and `"8e0"` are all eight.
 
     Raises:
-        ValueError: it is no quantity, not whole, negative, or more than MAX_GPUS.
+        ValueError: the text is no quantity, or not whole, or negative, or more than MAX_GPUS.
     """
     text = str(quantity)
     found = _QUANTITY.fullmatch(text)
     if found is None:
         raise ValueError(f"{text[:32]!a} is no number of GPUs")
     number, suffix = Fraction(found["number"]), found["suffix"]
-    if suffix not in _FACTORS and not suffix[-1:].isdigit():  # what ends in a digit is an exponent
+    if suffix not in _FACTORS and not suffix[-1:].isdigit():  # a final digit belongs to an exponent
         raise ValueError(f"{text[:32]!a} is no number of GPUs")
     return _bounded(number * (_FACTORS[suffix] if suffix in _FACTORS else Fraction(f"1{suffix}")), text)
 
 
 def _bounded(number: Fraction, text: str) -> int:
     if number > MAX_GPUS:
-        raise ValueError(f"{text[:32]!a} GPUs are more than the {MAX_GPUS} that are believed")
+        raise ValueError(f"{text[:32]!a} GPUs are more than the maximum of {MAX_GPUS}")
     if number.denominator != 1:
         raise ValueError(f"{text[:32]!a} is no whole number of GPUs")
     return int(number)

@@ -1,7 +1,7 @@
-"""Which nodes contradict one another about where they are. They are set aside by name and reason; the rest stays. Pure.
+"""Locate nodes by their labels, and quarantine nodes whose labels contradict those of other nodes. Pure.
 
-A plan that believes a wrong domain hangs, so nobody is believed by majority: the whole domain, or rack, is set aside
-until a person mends the label. Nothing is ever merged into a domain or block "unknown".
+A job on a wrong domain hangs, so a majority decides nothing: the whole domain or rack is quarantined until a person
+corrects the label. Nodes are never merged into a domain or block "unknown".
 """
 
 from collections import Counter
@@ -17,7 +17,7 @@ _MAX_LISTED = 3
 
 
 class QuarantineReason(StrEnum):
-    """Why a node is set aside."""
+    """Reasons for the quarantine of a node."""
 
     UNREADABLE = "Unreadable"
     DUPLICATE_NAME = "DuplicateName"
@@ -32,7 +32,7 @@ class QuarantineReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Quarantined:
-    """A node that is set aside; `message` says to a person what contradicts what."""
+    """A quarantined node; `message` names the contradiction for a person."""
 
     node: str
     why: QuarantineReason
@@ -40,14 +40,14 @@ class Quarantined:
 
 
 class _ClaimGroup(NamedTuple):
-    """Nodes that say the same: thousands of nodes say a few hundred things."""
+    """Nodes with equal labels: thousands of nodes have a few hundred sets of labels."""
 
     claims: Claims
     names: list[str]
 
 
 class _Contradiction(NamedTuple):
-    """A kind of contradiction: things of which each lies in one other at most. "" is no thing, and nowhere."""
+    """A rule: each `thing` (domain or rack) is in at most one of `others`. The functions return "" without a label."""
 
     why: QuarantineReason
     thing: str
@@ -59,12 +59,12 @@ class _Contradiction(NamedTuple):
 def resolve_locations(
     nodes: Iterable[tuple[str, Claims]], *, own_domains: bool = True
 ) -> tuple[Mapping[str, Location], tuple[Quarantined, ...]]:
-    """Return where each node is, and those that are set aside; each node is in one of the two. Names differ.
+    """Return the location of each node, and the quarantined nodes. Each node is in one of the two; names are unique.
 
-    A node without a fabric domain is one of its own, or set aside without `own_domains`. What is set aside counts no
-    more in what comes after it: first domains in several clusters, then domains in several blocks, then racks in
-    several blocks of their cluster (racks and blocks of two clusters may share a name). A node that names no block is
-    in that of its domain; a domain of which no node names one is a block of its own.
+    A node without a domain label is a domain of its own, or is quarantined without `own_domains`. The rules apply in
+    order, and later ones ignore quarantined nodes: domains in several clusters, domains in several blocks, racks in
+    several blocks of their cluster (racks and blocks of different clusters may share a name). A node without a block
+    label is in the block of its domain; a domain without any block label is a block of its own.
     """
     rest, quarantined = _group_by_claims(nodes), list[Quarantined]()
     if not own_domains:
@@ -75,7 +75,7 @@ def resolve_locations(
             if not group.claims.domain
             for entry in _quarantine(group, QuarantineReason.NO_FABRIC_DOMAIN, message)
         ]
-        rest = [alike for alike in rest if alike.claims.domain]
+        rest = [group for group in rest if group.claims.domain]
     for kind in (_CLUSTERS, _BLOCKS):
         rest, wrong = _split_conflicting(rest, kind)
         quarantined += wrong
@@ -84,7 +84,7 @@ def resolve_locations(
         QuarantineReason.RACK_IN_SEVERAL_BLOCKS, "rack", "blocks", _rack, lambda claims: _block(claims, blocks)
     )
     rest, wrong = _split_conflicting(rest, racks)
-    # Once more: what a rack took along may have been all that named the block of a domain.
+    # Again: the quarantined nodes may be the only ones with the block label of a domain.
     blocks = _blocks(rest)
     return dict(_locations(rest, blocks)), tuple(sorted([*quarantined, *wrong]))
 
@@ -97,13 +97,13 @@ def _group_by_claims(nodes: Iterable[tuple[str, Claims]]) -> list[_ClaimGroup]:
 
 
 def _split_conflicting(rest: list[_ClaimGroup], kind: _Contradiction) -> tuple[list[_ClaimGroup], list[Quarantined]]:
-    """Return the nodes that agree about a kind of thing, and those that do not."""
+    """Return the nodes that follow a rule, and the quarantined ones."""
     found: dict[str, dict[str, list[str]]] = {}
     for group in rest:
         thing, where = kind.of(group.claims), kind.where(group.claims)
         if thing and where:
             found.setdefault(thing, {}).setdefault(where, []).extend(group.names)
-    wrong = {thing: _message(kind, thing, places) for thing, places in found.items() if len(places) > 1}
+    wrong = {thing: _message(kind, thing, locations) for thing, locations in found.items() if len(locations) > 1}
     if not wrong:
         return rest, []
     quarantined: list[Quarantined] = []
@@ -121,13 +121,13 @@ def _quarantine(group: _ClaimGroup, why: QuarantineReason, message: str) -> list
     return [Quarantined(name, why, message) for name in group.names]
 
 
-def _message(kind: _Contradiction, thing: str, places: Mapping[str, list[str]]) -> str:
-    """Return who says what; few come by name, for one wrong label among many is the usual case."""
-    said = sorted(places.items(), key=lambda item: (-len(item[1]), item[0]))
-    # Of many, the first and those that the fewest say: these are the likely mistakes.
-    shown = said if len(said) <= _MAX_LISTED else [said[0], *said[1 - _MAX_LISTED :]]
+def _message(kind: _Contradiction, thing: str, locations: Mapping[str, list[str]]) -> str:
+    """Return the claims about a thing with the names of few nodes: usually one label among many is wrong."""
+    claims = sorted(locations.items(), key=lambda item: (-len(item[1]), item[0]))
+    # Of many claims, the most frequent one and the rarest ones, which are the likely mistakes.
+    shown = claims if len(claims) <= _MAX_LISTED else [claims[0], *claims[1 - _MAX_LISTED :]]
     parts = [f"{where} ({_names(names)})" for where, names in shown]
-    more = f" and {len(said) - _MAX_LISTED} more" if len(said) > _MAX_LISTED else ""
+    more = f" and {len(claims) - _MAX_LISTED} more" if len(claims) > _MAX_LISTED else ""
     return f"{kind.thing} {thing} lies in {kind.others} {', '.join(parts)}{more}: it can be in one only"
 
 
@@ -148,7 +148,7 @@ def _rack(claims: Claims) -> str:
 
 
 def _blocks(rest: Iterable[_ClaimGroup]) -> Mapping[str, str]:
-    """Return the block of every domain of which a node names it; they agree."""
+    """Return the block of every domain with a block label; its nodes agree on it."""
     return {claims.domain: claims.block for claims, _ in rest if claims.domain and claims.block}
 
 
@@ -174,5 +174,5 @@ _BLOCKS = _Contradiction(
 
 
 def count_by_reason(quarantined: Iterable[Quarantined]) -> Mapping[QuarantineReason, int]:
-    """Return how many nodes are set aside, for each reason."""
+    """Return the number of quarantined nodes for each reason."""
     return Counter(entry.why for entry in quarantined)

@@ -1,4 +1,4 @@
-"""All nodes of a snapshot, sorted out once: where each is, which have no GPUs, which are set aside. Pure."""
+"""Sort the nodes of a snapshot into located nodes, nodes without GPUs, and quarantined nodes. Pure."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -13,7 +13,7 @@ from gkm.topology.quarantine import Quarantined, QuarantineReason, resolve_locat
 
 
 class LocatedNode(NamedTuple):
-    """A node with GPUs, and where it is. `gpus` are those that its pods may have; 0 while its device plugin is away."""
+    """A node with GPUs and its location. `gpus` are its allocatable GPUs: 0 while its device plugin is down."""
 
     node: Node
     location: Location
@@ -24,9 +24,9 @@ class LocatedNode(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopologySurvey:
-    """Every node once, by name. `bare` have neither GPUs nor a fabric domain: what their labels say matters to nobody.
+    """Every node once, by name. `bare` nodes have neither GPUs nor a fabric domain, so their labels do not matter.
 
-    A name that several nodes have stands in `quarantined` once for each of them.
+    A name that several nodes have is in `quarantined` once for each of them.
     """
 
     located: tuple[LocatedNode, ...]
@@ -35,7 +35,7 @@ class TopologySurvey:
 
 
 def survey_nodes(nodes: Iterable[Node], settings: Topology, unread: Iterable[Quarantined] = ()) -> TopologySurvey:
-    """Return what there is; `unread` are nodes that could not be read. The order of neither matters."""
+    """Return the survey of nodes; `unread` are nodes that cannot be decoded. The order of neither matters."""
     listed, unreadable = list(nodes), list(unread)
     names = Counter(node.name for node in listed)
     names.update({entry.node for entry in unreadable})
@@ -58,9 +58,9 @@ def survey_nodes(nodes: Iterable[Node], settings: Topology, unread: Iterable[Qua
         else:
             found[name] = (node, *result)
     named_claims = ((name, claims) for name, (_, claims, _) in found.items())
-    places, contradicting = resolve_locations(named_claims, own_domains=settings.missing_fabric == "own")
+    locations, contradicting = resolve_locations(named_claims, own_domains=settings.missing_fabric == "own")
     return TopologySurvey(
-        tuple([_located(places[name], *found[name]) for name in sorted(places)]),
+        tuple([_located(locations[name], *found[name]) for name in sorted(locations)]),
         tuple(sorted(bare)),
         tuple(sorted([*quarantined, *contradicting])),
     )
@@ -69,7 +69,7 @@ def survey_nodes(nodes: Iterable[Node], settings: Topology, unread: Iterable[Qua
 def _read_node(
     node: Node, read: Callable[[Mapping[str, str]], labels.Claims]
 ) -> tuple[labels.Claims, int] | Quarantined | None:
-    """Return what a node says of itself and its GPUs, None for one that no run could ever use."""
+    """Return the labels and GPUs of a node, None for a node that no run could ever use."""
     try:
         claims = read(node.labels)
     except labels.MalformedLabel as error:

@@ -1,4 +1,4 @@
-"""Which taints keep a pod away, as the scheduler decides it (Kubernetes, "Taints and Tolerations")."""
+"""Taints and tolerations, as the scheduler matches them (Kubernetes, "Taints and Tolerations")."""
 
 from collections.abc import Iterable, Sequence
 from typing import Annotated
@@ -17,12 +17,12 @@ class Taint(Struct, frozen=True, gc=False):
     value: _Text = ""
 
     def __str__(self) -> str:
-        """Return it as kubectl writes it."""
+        """Return the taint in the form of kubectl."""
         return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
 
 
 class Toleration(Struct, frozen=True, gc=False):
-    """What a pod puts up with. An empty effect means every effect; an empty key with `Exists` every taint."""
+    """A toleration of a pod. An empty effect matches every effect; an empty key with `Exists` every taint."""
 
     key: _Text = ""
     operator: _Text = "Equal"
@@ -30,7 +30,7 @@ class Toleration(Struct, frozen=True, gc=False):
     effect: _Text = ""
 
     def tolerates(self, taint: Taint) -> bool:
-        """Return whether the taint is put up with. Operators that are not known put up with nothing."""
+        """Return whether the toleration matches a taint. An unknown operator matches none."""
         if self.effect and self.effect != taint.effect:
             return False
         if self.operator == "Exists":
@@ -39,11 +39,11 @@ class Toleration(Struct, frozen=True, gc=False):
 
 
 DEFAULT_TOLERATIONS = (Toleration(key="nvidia.com/gpu", operator="Exists"),)
-"""Of a run that names none: the taint that keeps other pods off GPU nodes."""
+"""The tolerations of a run that names none: the taint that repels other pods from GPU nodes."""
 
 
 def untolerated(taints: Sequence[Taint], tolerations: Iterable[Toleration]) -> Taint | None:
-    """Return the first taint that keeps a pod with these tolerations away, None where it may come."""
+    """Return the first taint that repels a pod with these tolerations, None without one."""
     for taint in taints:
         if taint.effect not in _BLOCKING_EFFECTS:
             continue

@@ -1,4 +1,4 @@
-"""How many GPUs of each node the pods take. Pure; the order of pods does not matter."""
+"""The GPUs of each node that pods use. Pure; the order of pods does not matter."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -8,10 +8,10 @@ from gkm.topology.pods import Pod, occupies_node, requested_gpus
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """GPUs that are taken, by node; nodes of which none are, are absent.
+    """GPUs in use by node; a node without any is absent.
 
-    `faults` are nodes with a pod that asks for what is no number of GPUs, each with a sentence: how much of such a node
-    is free, nobody knows.
+    `faults` are nodes with a pod that requests an invalid number of GPUs, each with a message: the number of free GPUs
+    of such a node is unknown.
     """
 
     gpus: Mapping[str, int] = field(default_factory=dict)
@@ -19,9 +19,9 @@ class Usage:
 
 
 def usage(pods: Iterable[Pod], unread: Iterable[tuple[str, str]] = ()) -> Usage:
-    """Return what pods take; `unread` are those that could not be read, as node and sentence.
+    """Return the usage of pods; `unread` has the node and message of each pod that cannot be decoded.
 
-    A pod that is listed twice on a node, as in two lists that overlap, is counted once, as the larger.
+    A pod that is listed twice on a node, as in two overlapping lists, counts once, with the larger number.
     """
     by_pod: dict[tuple[str, str, str], int] = {}
     wrong: list[tuple[str, str]] = list(unread)
@@ -40,5 +40,5 @@ def usage(pods: Iterable[Pod], unread: Iterable[tuple[str, str]] = ()) -> Usage:
     gpus: dict[str, int] = {}
     for (node, _, _), count in by_pod.items():
         gpus[node] = gpus.get(node, 0) + count
-    # Of several sentences about a node the first by letters: the answer is the same in whatever order pods come.
+    # Of several messages about a node the first in alphabetical order, so that the order of pods does not matter.
     return Usage(gpus, dict(sorted(wrong, reverse=True)))

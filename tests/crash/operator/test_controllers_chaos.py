@@ -125,7 +125,7 @@ class Ring:
             if line.get("event") == "watch interrupted":
                 self.counts["watches interrupted"] += 1
                 self.counts["watches that were gone (410)"] += "Expired" in why or "too old" in why
-            self.counts["times that one led"] += line.get("event") == "leads"
+            self.counts["times that one led"] += line.get("event") == "lease acquired"
         return self.counts
 
 

@@ -120,7 +120,7 @@ def test_a_new_leader_follows_a_killed_one_without_lost_or_repeated_events(repli
     before, _ = replicas.images.push("before-the-kill")
     replicas.api.create(GKMCACHES, cache("before", before, NAMESPACE))
     replicas.cluster.until(lambda: replicas.verified("before"), "the first to work")
-    assert not said(second, "leads")
+    assert not said(second, "lease acquired")
     # How many wait is up to the other tests of this cluster.
     for counted in (
         "gkm_leader 1.0",

@@ -88,7 +88,7 @@ def test_a_fatal_error_ends_with_one_line(tmp_path: Path) -> None:
     assert code == 1
     told = json.loads(line)
     assert (told["event"], told["command"], told["error"]) == ("ended", "controllers", "NotConfigured")
-    assert "cannot tell where the Kubernetes API is" in told["why"]
+    assert "no configuration of the Kubernetes API" in told["why"]
 
 
 @pytest.mark.peers
