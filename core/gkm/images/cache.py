@@ -1,7 +1,7 @@
-"""What a cache image says of itself, read from manifest and labels: no content is fetched for it.
+"""The description of a cache image from its manifest and labels, without its content.
 
-The format is MCV's (prior-art/gkm-02-mcv-image-format.md). Labels are hostile text: typed, bounded, never a path
-(containerd CVE-2026-53488 is what a trusted label leads to).
+The format is MCV's (github.com/redhat-et/GKM, folder mcv). Labels are hostile text: GKM types and bounds them and never
+uses one as a path (a trusted label led to containerd CVE-2026-53488).
 """
 
 import platform
@@ -20,7 +20,7 @@ from gkm.images.registries.registry import Registry
 
 MAX_TARGETS = 256
 MAX_VERSION = 32
-"""Characters of a version; what cannot be read as one later says nothing."""
+"""The characters of a version; a later check ignores an unreadable one."""
 _BACKEND = re.compile(r"[a-z][a-z0-9_]{0,15}", re.ASCII)
 _ARCH = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:+-]{0,31}", re.ASCII)
 _MAX_WARP = 1024
@@ -28,24 +28,24 @@ _NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)
 
 
 class Format(StrEnum):
-    """Which runtime made the cache."""
+    """The runtime that wrote the cache."""
 
     TRITON = "triton"
     VLLM = "vllm"
 
     @property
     def summary_label(self) -> str:
-        """Return the label that says which GPUs the cache is for."""
+        """Return the label with the GPUs that the cache is for."""
         return f"cache.{self.value}.image/summary"
 
     @property
     def size_label(self) -> str:
-        """Return the label that says how large the files are together."""
+        """Return the label with the sum of the file sizes."""
         return f"cache.{self.value}.image/cache-size-bytes"
 
     @property
     def count_label(self) -> str:
-        """Return the label that says how many entries there are."""
+        """Return the label with the number of entries."""
         return f"cache.{self.value}.image/entry-count"
 
     @property
@@ -60,15 +60,15 @@ class Format(StrEnum):
 
     @property
     def artifact_layer(self) -> str:
-        """Return the type of the one layer in the legacy artifact variant, which nobody writes any more."""
+        """Return the media type of the one layer in the legacy artifact variant, which no current tool writes."""
         return f"application/cache.{self.value}.content.layer.v1+{self.value}"
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class GpuTarget:
-    """A GPU that some entry was built for: `arch` is "90" or "gfx90a", without a prefix `sm_`.
+    """A GPU that an entry was built for: `arch` is "90" or "gfx90a", without the prefix `sm_`.
 
-    `ptx_version` and `cuda_version` are what the label says of them, 0 and "" where it does not.
+    `ptx_version` and `cuda_version` come from the label; 0 and "" where it has none.
     """
 
     backend: str
@@ -80,9 +80,9 @@ class GpuTarget:
 
 @dataclass(frozen=True, slots=True)
 class CacheImage:
-    """A cache image as it describes itself. `size_bytes` and `entry_count` are claims: None where it makes none.
+    """A cache image as its labels describe it. `size_bytes` and `entry_count` are claims; None without a claim.
 
-    So is `created`, from its annotation, its label or its configuration.
+    `created` is a claim too, from the annotation, the label or the configuration.
     """
 
     ref: Reference
@@ -97,7 +97,7 @@ class CacheImage:
 
     @property
     def download_bytes(self) -> int:
-        """Return how many bytes a pull fetches."""
+        """Return how many bytes a pull downloads."""
         return sum(layer.size for layer in self.layers)
 
 
@@ -114,14 +114,15 @@ class _Summary(Struct):
 
 
 def describe(registry: Registry, ref: Reference) -> CacheImage:
-    """Return what a pinned image says of itself; of an index, what its image for this machine says.
+    """Return the description of a pinned image; of an index, the description of its image for this machine.
 
-    A signature binds the digest that was asked for. The image of an index is named by the index' own bytes, so it is
-    bound with it (signing an index does not sign its children one by one: prior-art/oci-and-signatures.md).
+    A signature binds the requested digest. The bytes of an index name its images by digest, so the signature binds
+    those
+    too (cosign does not sign the images of an index one by one).
 
     Raises:
-        GKMError: METADATA_MISSING when it is no cache image, METADATA_INVALID when it lies about its shape, and
-            what the registry raises.
+        GKMError: METADATA_MISSING when it is no cache image, METADATA_INVALID for invalid labels; as the registry
+        raises.
     """
     manifest = registry.manifest(ref)
     if manifest.is_index:
@@ -138,7 +139,7 @@ def describe(registry: Registry, ref: Reference) -> CacheImage:
 
 
 def host_platform() -> Platform:
-    """Return the platform of this machine, in Go's words."""
+    """Return the platform of this machine, in Go's terms."""
     machine = platform.machine()
     return Platform({"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine), "linux")
 
@@ -149,7 +150,7 @@ def from_labels(ref: Reference, image: ImageManifest, labels: dict[str, str]) ->
     if kind is None:
         raise _labels_missing(ref, image)
     _check_artifact(ref, image, kind)
-    # MCV writes `null` for caches that it cannot tell the GPU of.
+    # MCV writes `null` for a cache whose GPU it cannot determine.
     text = labels[kind.summary_label] if labels[kind.summary_label] != "null" else "{}"
     stated = decode(text.encode(), _Summary, f"label {kind.summary_label} of {ref}").targets or []
     if not stated or len(stated) > MAX_TARGETS:
@@ -170,11 +171,11 @@ def from_labels(ref: Reference, image: ImageManifest, labels: dict[str, str]) ->
 
 
 def _labels_missing(ref: Reference, image: ImageManifest) -> GKMError:
-    """Return why an image without labels cannot be used.
+    """Return the error for an image without labels.
 
-    The artifact variant of the format (prior-art/gkm-02-mcv-image-format.md, "oci") may have none. Its layer would tell
-    the GPUs, but what fits no GPU of a node is not fetched, and whether it fits is decided before anything is fetched:
-    so it is refused instead of guessed.
+    The legacy artifact variant of the format may have none. Its layer contains the GPUs, but GKM decides from the
+    labels
+    alone whether a node downloads the layer, so it refuses the image.
     """
     variant = next(
         (kind for kind in Format if any(layer.media_type == kind.artifact_layer for layer in image.layers)), None
@@ -183,7 +184,7 @@ def _labels_missing(ref: Reference, image: ImageManifest) -> GKMError:
         return GKMError(
             Reason.METADATA_MISSING,
             f"{ref} is of the legacy artifact variant ({variant.artifact_layer}) and has no label "
-            f"{variant.summary_label}: nothing says which GPUs it is for",
+            f"{variant.summary_label}: its GPUs are unknown",
             "unpack its layer and build it again with `gkm cache build` or MCV",
         )
     return GKMError(
@@ -194,7 +195,7 @@ def _labels_missing(ref: Reference, image: ImageManifest) -> GKMError:
 
 
 def _check_artifact(ref: Reference, image: ImageManifest, kind: Format) -> None:
-    """Refuse artifact layers that MCV would not read: it takes exactly one, of the cache's own type."""
+    """Refuse artifact layers that MCV would not read: it accepts exactly one, of the cache's own type."""
     types = [layer.media_type for layer in image.layers]
     if any(other.artifact_layer in types for other in Format) and types != [kind.artifact_layer]:
         raise GKMError(
@@ -204,7 +205,7 @@ def _check_artifact(ref: Reference, image: ImageManifest, kind: Format) -> None:
 
 
 def is_valid_target(target: GpuTarget) -> bool:
-    """Return whether there can be such a GPU, as far as its words tell."""
+    """Return whether the fields of a target are well-formed."""
     named = _BACKEND.fullmatch(target.backend) and _ARCH.fullmatch(target.arch)
     return bool(named) and 1 <= target.warp_size <= _MAX_WARP
 

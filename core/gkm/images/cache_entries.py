@@ -1,4 +1,4 @@
-"""The entries of a cache, as the manifest in its content lists them (prior-art/gkm-02-mcv-image-format.md)."""
+"""The entries of a cache, from the manifest in its content (MCV's format)."""
 
 from dataclasses import dataclass
 
@@ -9,14 +9,14 @@ from gkm.api.errors import GKMError, Reason
 from gkm.images.manifest import decode
 
 MAX_ENTRIES = 200_000
-"""As many as an entry of the store may have files."""
+"""The same as the files of a store entry."""
 
 
 @dataclass(frozen=True, slots=True)
 class CacheEntry:
-    """One kernel, or one compiled artifact of vLLM. Texts are claims of whoever built the image; "" where it has none.
+    """One kernel, or one compiled artifact of vLLM. Texts are claims of the image's author; "" without a claim.
 
-    `form` is how it is stored: "triton", or of vLLM "binary" or "aot_compile".
+    `form` is the storage format: "triton", or for vLLM "binary" or "aot_compile".
     """
 
     form: str
@@ -47,7 +47,7 @@ class _AheadOfTime(Struct):
 
 
 class _Graphs(Struct):
-    """What vLLM keeps under one hash."""
+    """The artifacts that vLLM stores under one hash."""
 
     hash: str = field(default="", name="vllmHash")
     triton: list[_Kernel] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""An image that is ready to be stored: its manifest, and where the bytes of each blob lie on this machine."""
+"""An image that is ready to push: its manifest, and the bytes of each blob in memory or in a local file."""
 
 import hashlib
 import os
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 PIECE_BYTES = 256 << 10
 ProgressCallback = Callable[[int, int], object]
-"""Told how many bytes are done, of how many."""
+"""Called with the bytes done and the total."""
 
 
 class ByteCounter:
@@ -54,7 +54,7 @@ class StreamHasher:
 
 @dataclass(frozen=True, slots=True)
 class LocalBlob:
-    """A blob of `descriptor.size` bytes: in memory, or in a file from `offset` on (archives hold several)."""
+    """A blob of `descriptor.size` bytes: in memory, or in a file from `offset` on (an archive holds several)."""
 
     descriptor: Descriptor
     source: bytes | Path
@@ -95,17 +95,17 @@ def file_pieces(path: Path, offset: int, size: int) -> Iterator[bytes]:
 
 
 def counted(parts: Iterable[bytes], add: Callable[[int], object]) -> Iterator[bytes]:
-    """Yield `parts`, and tell `add` the length of each that has been taken."""
+    """Yield `parts` and report the length of each consumed part to `add`."""
     for part in parts:
         yield part
         add(len(part))
 
 
 def write_blob(parts: Iterable[bytes], target: Path, media_type: str) -> LocalBlob:
-    """Return the blob that `parts` are, written to the new file `target`.
+    """Write `parts` to the new file `target` and return them as a blob.
 
     Raises:
-        OSError: the disk refused, or there is such a file.
+        OSError: the disk refused, or the file exists.
     """
     hasher = StreamHasher()
     with target.open("xb", buffering=0) as file:

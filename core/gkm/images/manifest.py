@@ -1,6 +1,6 @@
-"""Manifests: bytes that a digest vouches for, decoded into the few fields that we use.
+"""Manifests: bytes that match a digest, decoded into the fields that GKM uses.
 
-Types of OCI image-spec 1.1 and docker's schema 2; bounds of prior-art/oci-and-signatures.md, "Hostile suite".
+Types of OCI image-spec 1.1 and docker's schema 2; every size and count is bounded.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from gkm.hoststate import names
 MAX_MANIFEST_BYTES = 4 << 20
 MAX_LAYERS = 64
 MAX_SIZE = 1 << 63
-"""Of a blob, in bytes: what readers in other languages can count to (OCI image-spec, "Descriptor": an int64)."""
+"""Of a blob, in bytes: the limit of an int64 (OCI image-spec, "Descriptor")."""
 
 OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 OCI_EMPTY = "application/vnd.oci.empty.v1+json"
@@ -28,20 +28,20 @@ DOCKER_LIST = "application/vnd.docker.distribution.manifest.list.v2+json"
 ACCEPTED_MEDIA_TYPES = (OCI_MANIFEST, DOCKER_MANIFEST, OCI_INDEX, DOCKER_LIST)
 
 PREDICATE_ANNOTATION = "dev.sigstore.bundle.predicateType"
-"""Of a referrer, the one annotation that is read: what the bundle in it states."""
+"""The only annotation of a referrer that GKM reads: the type of the statement in its bundle."""
 
 T = TypeVar("T")
 
 
 class Platform(Struct, frozen=True):
-    """What an image of an index runs on, in Go's words."""
+    """The platform of an image in an index, in Go's terms."""
 
     architecture: str
     os: str
 
 
 class Descriptor(Struct, frozen=True, rename="camel"):
-    """What a manifest says of another content: `size` in bytes, `digest` always canonical sha256."""
+    """A manifest's description of another object: `size` in bytes, `digest` always a canonical sha256."""
 
     media_type: str
     digest: str
@@ -51,13 +51,13 @@ class Descriptor(Struct, frozen=True, rename="camel"):
     platform: Platform | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what could not be checked later."""
+        """Refuse a digest or size that no later code could check."""
         names.digest(self.digest)
         if not 0 <= self.size < MAX_SIZE:
             raise ValueError(f"a size of {self.digest} is negative, or more than any disk has")
 
     def to_json(self) -> dict[str, Any]:
-        """Return what a manifest of ours says of the content."""
+        """Return the descriptor as GKM's own manifests state it."""
         return {"mediaType": self.media_type, "digest": self.digest, "size": self.size}
 
 
@@ -74,16 +74,16 @@ class ImageManifest(Struct, frozen=True, rename="camel"):
 
 
 class ImageIndex(Struct, frozen=True, rename="camel"):
-    """An index; olareg answers `null` where a list is empty (prior-art/real-partners.md)."""
+    """An index; olareg writes `null` for an empty list."""
 
     manifests: list[Descriptor] | None = None
     media_type: str = ""
 
     def select(self, platform: Platform, name: str) -> Descriptor:
-        """Return the image for a platform. One that names none is for all: the files of a cache run on GPUs.
+        """Return the image for a platform. An image without a platform fits all, because cache files run on GPUs.
 
         Raises:
-            GKMError: METADATA_INVALID, when there is none or too many.
+            GKMError: METADATA_INVALID when no image or several images fit.
         """
         images = [found for found in self.manifests or [] if found.media_type in (OCI_MANIFEST, DOCKER_MANIFEST)]
         fitting = [found for found in images if found.platform == platform] or [
@@ -96,13 +96,13 @@ class ImageIndex(Struct, frozen=True, rename="camel"):
             Reason.METADATA_INVALID,
             f"{name} is an index with {len(fitting)} images for {platform.os}/{platform.architecture}"
             + (f"; it has {', '.join(offered)[:200]!r}" if offered else ""),
-            "name the digest of the image that is meant",
+            "name the digest of one image",
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The bytes of a manifest, the type that the registry stated, and the digest that the bytes have."""
+    """The bytes of a manifest, the media type that the registry states, and the digest of the bytes."""
 
     raw: bytes
     media_type: str
@@ -115,7 +115,7 @@ class Manifest:
 
     @property
     def is_index(self) -> bool:
-        """Return whether the registry calls it an index of images."""
+        """Return whether the media type is an index of images."""
         return self.media_type in (OCI_INDEX, DOCKER_LIST)
 
     def index(self) -> ImageIndex:
@@ -130,7 +130,7 @@ class Manifest:
         """Return the image manifest in the bytes.
 
         Raises:
-            GKMError: METADATA_INVALID, when it is an index or no valid manifest.
+            GKMError: METADATA_INVALID for an index or an invalid manifest.
         """
         if self.is_index:
             raise GKMError(
@@ -140,7 +140,7 @@ class Manifest:
             )
         image = decode(self.raw, ImageManifest, f"manifest {self.digest}")
         if image.media_type and image.media_type != self.media_type:
-            # A registry that states one type and a manifest that states another: two readers would disagree.
+            # If registry and manifest state different types, two readers disagree on the meaning.
             raise GKMError(
                 Reason.METADATA_INVALID,
                 f"manifest {self.digest} calls itself {image.media_type[:100]!r}, "
@@ -158,7 +158,7 @@ def decode(raw: bytes, kind: type[T], what: str, check: Callable[[bytes], None] 
     """Return JSON from outside as a typed value; `check` limits the memory that it takes (gkm.api.json_limits).
 
     Raises:
-        GKMError: METADATA_INVALID, with the path of what is wrong and nothing of the content.
+        GKMError: METADATA_INVALID, with the path of the wrong field and none of the content.
     """
     try:
         check(raw)
@@ -184,9 +184,9 @@ class _Referrers(Struct):
 
 
 def parse_referrers(raw: bytes, name: str) -> list[Descriptor]:
-    """Return what refers to an image, possible signatures first; what cannot be checked (no sha256) is passed over.
+    """Return the referrers of an image, possible signatures first; skip entries that cannot be checked (no sha256).
 
-    Anybody who may push may add to this list, so nothing in it may hide what else is there.
+    Every user with push permission can add to this list, so no entry may hide the others.
 
     Raises:
         GKMError: METADATA_INVALID.
@@ -196,7 +196,7 @@ def parse_referrers(raw: bytes, name: str) -> list[Descriptor]:
         for entry in decode(raw, _Referrers, f"referrers of {name}").manifests or []
         if names.is_digest(entry.digest) and 0 <= entry.size < MAX_SIZE
     ]
-    # cosign's fallback index calls bundles "empty" (prior-art/oci-and-signatures.md): those are looked at first too.
+    # cosign's fallback index gives bundles the artifact type "empty": they come first too.
     return sorted(found, key=lambda entry: not any(word in entry.artifact_type for word in ("sigstore", "oci.empty")))
 
 

@@ -8,7 +8,7 @@ from gkm.api.errors import GKMError, Reason
 from gkm.hoststate import names
 
 MAX_LENGTH = 525
-"""GKMCache.spec.image is no longer: 255 for the name, 128 for the tag, the rest for the digest and separators."""
+"""The bound of GKMCache.spec.image: 255 for the name, 128 for the tag, the rest for the digest and separators."""
 
 _DEFAULT_REGISTRY = "docker.io"
 _ALIASES = frozenset({"index.docker.io", "registry-1.docker.io", "docker.io"})
@@ -22,7 +22,7 @@ _MAX_REPOSITORY = 255
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A place in a registry; with a digest it names one content for ever, with a tag only what is there today."""
+    """A name of an image in a registry; with a digest it names one content forever, with a tag only the current one."""
 
     registry: str
     repository: str
@@ -31,7 +31,7 @@ class Reference:
 
     @classmethod
     def parse(cls, text: str) -> "Reference":
-        """Return the reference in `text`; short names mean docker.io, no tag and no digest mean `latest`.
+        """Return the reference in `text`. A short name is on docker.io; without tag and digest the tag is `latest`.
 
         Raises:
             GKMError: INVALID_REFERENCE.
@@ -43,7 +43,7 @@ class Reference:
         rest, separator, digest_text = text.partition("@")
         digest = _digest(text, digest_text) if separator else None
         registry, path = _split_host(rest)
-        # A colon behind the last slash separates the tag; one before it is a port (GKM's own rewriting trips there).
+        # A colon after the last slash separates the tag; a colon before it separates the port.
         head, slash, last = path.rpartition("/")
         last, separator, tag_text = last.partition(":")
         repository = f"{head}{slash}{last}"
@@ -69,20 +69,22 @@ class Reference:
         return replace(self, tag=tag, digest=None)
 
     def tag_of_digest(self, suffix: str = "") -> "Reference":
-        """Return the tag `sha256-<hex>` of a pinned reference: where others put what is about this content."""
+        """Return the tag `sha256-<hex>` of a pinned reference, under which tools store its referrers."""
         return self.tagged(self.target.replace(":", "-") + suffix)
 
     @property
     def name(self) -> str:
-        """Return registry and repository, what allow-lists and policies match."""
+        """Return registry and repository, which allow-lists and policies match."""
         return f"{self.registry}/{self.repository}"
 
     def matches(self, pattern: str) -> bool:
-        """Return whether a glob of `registries.allow` or of a policy's `images` is about this repository.
+        """Return whether a glob of `registries.allow` or of a policy's `images` matches this repository.
 
-        The host is compared with what stands before the pattern's first slash, the repository with what stands behind
-        it, where `*` spans slashes: nobody's repository can look like somebody else's host. Without a slash the
-        pattern is of hosts, with everything on them. The brackets of a host are those of an address.
+        The part before the pattern's first slash matches the host, and the part after it the repository, where `*`
+        spans
+        slashes. So a repository cannot look like the host of another tenant. A pattern without a slash matches hosts
+        with all
+        their repositories. Brackets are those of an IPv6 address.
         """
         host, slash, repository = pattern.partition("/")
         if not fnmatchcase(self.registry, host.replace("[", "[[]")):
@@ -91,11 +93,11 @@ class Reference:
 
     @property
     def target(self) -> str:
-        """Return what to ask the registry for: the digest where there is one."""
+        """Return the part that a registry resolves: the digest if there is one, else the tag."""
         return self.digest or self.tag or "latest"
 
     def __str__(self) -> str:
-        """Return the reference as a person writes it."""
+        """Return the reference in the usual notation."""
         tag = f":{self.tag}" if self.tag else ""
         digest = f"@{self.digest}" if self.digest else ""
         return f"{self.name}{tag}{digest}"
@@ -108,8 +110,8 @@ def _split_host(text: str) -> tuple[str, str]:
         return _DEFAULT_REGISTRY, text
     if not _HOST.fullmatch(host):
         raise _invalid(text, f"{host[:80]!r} cannot be a registry")
-    # One registry has one name: policies and allow-lists match names, and another spelling must not slip past them.
-    # A name must also read as a host when it is written again: `registry:443/x` without its port is docker.io's.
+    # Each registry has one name: policies and allow-lists match names, and another spelling must not bypass them. The
+    # name must also parse as a host again: `registry:443/x` without its port would be a repository of docker.io.
     host = host.lower()
     bare = host.removesuffix(":443")
     host = bare if _is_host(bare) else host
@@ -129,9 +131,9 @@ def _digest(text: str, digest: str) -> str:
         raise _invalid(text, "only sha256 digests of 64 hexadecimal digits are understood") from error
 
 
-def _invalid(text: str, why: str) -> GKMError:
+def _invalid(text: str, problem: str) -> GKMError:
     return GKMError(
         Reason.INVALID_REFERENCE,
-        f"{text[:120]!r} is not an image reference: {why}",
+        f"{text[:120]!r} is not an image reference: {problem}",
         "write registry.example/team/cache:tag or registry.example/team/cache@sha256:…",
     )

@@ -1,4 +1,4 @@
-"""Archives and their compression: strict reading of what strangers packed, and reproducible writing.
+"""Strict reading of foreign archives and their compression, and reproducible writing.
 
 Must never talk to a registry.
 """

@@ -1,7 +1,7 @@
-"""Reading a tar stream strictly: regular files and directories, nothing else.
+"""A strict reader of tar streams: regular files and directories only.
 
-The tarfile module's filters let too much through and are slow (prior-art/oci-and-signatures.md, "Bottom line" 4). What
-is understood: ustar, pax `path` and `size`, GNU long names (POSIX.1-2017 pax; GNU tar manual, "Basic Tar Format").
+The tarfile module's filters accept too much and are slow. This reader knows ustar, pax `path` and `size`, and GNU long
+names (POSIX.1-2017 pax; GNU tar manual, "Basic Tar Format"), and refuses the rest.
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,27 +12,27 @@ from gkm.api.errors import GKMError, Reason
 
 BLOCK = 512
 MAX_HEADER_BYTES = 64 << 10
-"""Bound of one pax header or long name: paths are at most 1,024 bytes, the rest of a pax header is not for us."""
+"""The bound of one pax header or long name. Paths have at most 1,024 bytes; GKM ignores the other pax records."""
 MAX_RECORDS = 64
-"""Of one pax header; writers make a dozen. Each costs time and brings nothing."""
+"""The records of one pax header; writers produce a dozen. Each costs time."""
 MAX_EXTENSIONS = 4
-"""Headers of that kind before one member: a global one, a pax header, a long name, a long link."""
+"""The extension headers before one member: a global one, a pax header, a long name, a long link."""
 MAX_DIGITS = 18
-"""Of a decimal number: less than 2**60."""
+"""The digits of a decimal number, which is so less than 2**60."""
 _REGULAR = frozenset({b"0", b"\0", b"7"})
 _DIRECTORY = b"5"
 _LINKS = frozenset({b"1", b"2"})
 _PAX, _PAX_GLOBAL, _GNU_NAME = b"x", b"g", b"L"
 _SET_ID = 0o6000
 _LARGEST_OCTAL = 0o77777777777
-"""What some writers put into the field of a size that does not fit in it."""
+"""The value that some writers put into the size field when a size does not fit."""
 _FORBIDDEN_GLOBAL_KEYS = frozenset({b"path", b"size", b"linkpath"})
-"""What a global pax header must not say: readers disagree on what it then means for which member."""
+"""The keys that a global pax header must not contain, because readers disagree on the members that they apply to."""
 _KINDS = {b"1": "a hard link", b"2": "a symbolic link", b"3": "a device", b"4": "a device", b"6": "a named pipe"}
 
 
 class ByteStream:
-    """Bytes of a stream in the portions that a reader asks for."""
+    """The bytes of a stream in the portions that a reader requests."""
 
     def __init__(self, parts: Iterable[bytes]) -> None:
         self._parts = iter(parts)
@@ -40,10 +40,10 @@ class ByteStream:
         self.position = 0
 
     def pieces(self, count: int) -> Iterator[memoryview]:
-        """Yield exactly `count` bytes, in pieces as they come.
+        """Yield exactly `count` bytes, in pieces of any size.
 
         Raises:
-            GKMError: CONTENT_MISMATCH when the stream ends before.
+            GKMError: CONTENT_MISMATCH when the stream ends earlier.
         """
         while count:
             if not self._rest:
@@ -61,15 +61,15 @@ class ByteStream:
         return b"".join(self.pieces(count))
 
     def skip(self, count: int) -> None:
-        """Pass over `count` bytes; raises as `pieces` does."""
+        """Skip `count` bytes; raises as `pieces` does."""
         for _ in self.pieces(count):
             pass
 
     def drain(self) -> None:
-        """Read to the end, so that checks of the whole stream are made; behind an archive there are only zeros.
+        """Read to the end, so that checks of the whole stream run; only zeros may follow an archive.
 
         Raises:
-            GKMError: UNSAFE_CONTENT for anything else: another reader would go on and find more files.
+            GKMError: UNSAFE_CONTENT for anything else, because another reader would continue and find more files.
         """
         for part in chain((self._rest,), self._parts):
             if bytes(part).strip(b"\0"):
@@ -78,7 +78,7 @@ class ByteStream:
 
 @dataclass(frozen=True, slots=True)
 class TarMember:
-    """One entry. Its content lies next in the stream: take it with `pieces(size)` before the next member."""
+    """One member. Its content follows in the stream."""
 
     name: bytes
     size: int
@@ -87,13 +87,13 @@ class TarMember:
 
 
 def members(stream: ByteStream, *, skip_links: bool = False) -> Iterator[tuple[TarMember, Iterator[memoryview]]]:
-    """Yield each member with its content, in order; content that the caller leaves is passed over.
+    """Yield each member with its content, in order; content that the caller does not read is skipped.
 
-    Links are passed over with `pass_links`, for archives of which single members are read in place: nothing is ever
-    made of a link.
+    `skip_links` skips links, for archives whose members are read in place: no code ever creates a link.
 
     Raises:
-        GKMError: UNSAFE_CONTENT for what is neither a file nor a directory, CONTENT_MISMATCH for a damaged archive.
+        GKMError: UNSAFE_CONTENT for a member that is neither a file nor a directory, CONTENT_MISMATCH for a damaged
+            archive.
     """
     name: bytes | None = None
     size: int | None = None
@@ -142,10 +142,10 @@ def _member(header: bytes, kind: bytes, name: bytes | None, size: int) -> TarMem
         prefix = header[345:500].split(b"\0", 1)[0] if header[257:263] == b"ustar\0" else b""
         name = header[:100].split(b"\0", 1)[0]
         name = prefix + b"/" + name if prefix else name
-    # Before ustar a directory was a file whose name ends in a slash.
+    # Before ustar, a file whose name ends in a slash was a directory.
     directory = kind == _DIRECTORY or (kind == b"\0" and name.endswith(b"/"))
     if directory and size:
-        # Some readers pass over such content, some take it for the next headers.
+        # Some readers skip such content, others read it as the next headers.
         raise GKMError(Reason.UNSAFE_CONTENT, f"the image holds a directory with content ({_quoted(name)})")
     mode = _number(header[100:108])
     if mode & _SET_ID and not directory:
@@ -154,7 +154,7 @@ def _member(header: bytes, kind: bytes, name: bytes | None, size: int) -> TarMem
 
 
 def _size(stated: int, pax: int | None) -> int:
-    """Return the size of a member; two that differ hide headers from one reader or another (CVE-2025-62518).
+    """Return the size of a member; two different sizes hide headers from one reader or another (CVE-2025-62518).
 
     Raises:
         GKMError: UNSAFE_CONTENT.
@@ -178,7 +178,7 @@ def _pax(data: bytes) -> dict[bytes, bytes]:
     records: dict[bytes, bytes] = {}
     start = 0
     while start < len(data):
-        # Never a copy of the rest: it would take time by the square of the header's length.
+        # No copy of the rest: it would take quadratic time.
         space = data.find(b" ", start, start + MAX_DIGITS + 1)
         end = start + (_decimal(data[start:space]) if space >= 0 else 0)
         if space < 0 or not space < end <= len(data) or data[end - 1 : end] != b"\n":
@@ -197,14 +197,14 @@ def _pax(data: bytes) -> dict[bytes, bytes]:
 
 
 def _verify_checksum(header: bytes) -> None:
-    # The checksum is computed with its own field as spaces (POSIX.1-2017 pax, "ustar Interchange Format").
+    # The checksum counts its own field as spaces (POSIX.1-2017 pax, "ustar Interchange Format").
     total = sum(header) - sum(header[148:156]) + 8 * ord(" ")
     if total != _number(header[148:156]):
         raise GKMError(Reason.CONTENT_MISMATCH, "the archive in the image is damaged: a checksum is wrong")
 
 
 def _number(field: bytes) -> int:
-    """Return an octal number; GNU's base-256 form is for sizes over 8 GiB, where pax `size` does the same."""
+    """Return an octal number. GNU's base-256 form, for sizes over 8 GiB, is refused: pax `size` serves them."""
     digits = field.rstrip(b" \0").lstrip(b" ")
     if not digits:
         return 0

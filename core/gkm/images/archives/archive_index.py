@@ -1,4 +1,4 @@
-"""Where the members of a tar file lie in it: read in place, nothing is unpacked and no link is followed."""
+"""An index of the members of a tar file, to read them in place: without extraction and without following links."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ MAX_MEMBERS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class ByteRange:
-    """A member's content: `size` bytes of the file from `offset` on."""
+    """The content of a member: `size` bytes of the file from `offset` on."""
 
     offset: int
     size: int
@@ -33,8 +33,9 @@ class ArchiveIndex:
         """Return the index of a tar file.
 
         Raises:
-            GKMError: UNSAFE_CONTENT for names that lead elsewhere or come twice and for devices, TOO_LARGE for more
-                than MAX_MEMBERS, CONTENT_MISMATCH when it is damaged or cut.
+            GKMError: UNSAFE_CONTENT for devices and for names that lead elsewhere or occur twice, TOO_LARGE for more
+            than
+                MAX_MEMBERS, CONTENT_MISMATCH for a damaged or truncated file.
             OSError: it cannot be read.
         """
         ranges: dict[str, ByteRange] = {}
@@ -51,10 +52,10 @@ class ArchiveIndex:
         return cls(path.resolve(), ranges)
 
     def pieces(self, byte_range: ByteRange) -> Iterator[bytes]:
-        """Yield the content at a place.
+        """Yield the bytes of a range.
 
         Raises:
-            OSError: it cannot be read, or the file has become shorter.
+            OSError: it cannot be read, or the file became shorter.
         """
         return file_pieces(self.path, byte_range.offset, byte_range.size)
 
@@ -62,7 +63,7 @@ class ArchiveIndex:
         """Return the content of a small member.
 
         Raises:
-            GKMError: METADATA_MISSING when there is none of that name, TOO_LARGE beyond `limit` bytes.
+            GKMError: METADATA_MISSING for a missing member, TOO_LARGE beyond `limit` bytes.
             OSError: it cannot be read.
         """
         byte_range = self.find(name)
@@ -73,7 +74,7 @@ class ArchiveIndex:
         return b"".join(self.pieces(byte_range))
 
     def find(self, name: str) -> ByteRange:
-        """Return where a member lies; raises METADATA_MISSING when there is no plain file of that name."""
+        """Return the range of a member; raises METADATA_MISSING if the archive has no plain file of that name."""
         byte_range = self.ranges.get(name)
         if byte_range is None:
             raise GKMError(Reason.METADATA_MISSING, f"{self.path} holds no plain file {name[:80]!r}")

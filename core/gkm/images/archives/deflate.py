@@ -1,8 +1,8 @@
-"""Compression that gives the same bytes for the same content, whatever the machine and however the content comes.
+"""Deterministic gzip compression: the same bytes for the same content, on every machine and for any split of the input.
 
-zlib, not isal: what igzip writes depends on the pieces it is fed with (measured) and on the processor. zlib alone is
-slow, so blocks are compressed side by side, each with the end of the one before as its dictionary: one gzip member of
-many deflate blocks (RFC 1951 section 3.2, RFC 1952 section 2.3), 0.6 % larger than in one piece.
+igzip is not deterministic: its output depends on the pieces of the input (measured) and on the processor. zlib alone is
+slow, so several threads compress blocks side by side, each with the end of the previous block as its dictionary. The
+result is one gzip member of many deflate blocks (RFC 1951 section 3.2, RFC 1952 section 2.3), 0.6 % larger than one.
 """
 
 import os
@@ -17,13 +17,13 @@ LEVEL = 6
 """An image is written once and pulled by a fleet: level 1 is three times as fast and 20 % larger (measured)."""
 MAX_THREADS = 8
 _DICTIONARY_BYTES = 32 << 10
-# Magic, deflate, no flags, no time, no level, no operating system: nothing of this machine.
+# Magic, deflate, no flags, no time, no level, no operating system: the header does not depend on the machine.
 _HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 _LAST_BLOCK = b"\x03\x00"
 
 
 def deflated(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield `parts` as one gzip member. Memory is bounded by MAX_THREADS blocks, not by the content."""
+    """Yield `parts` as one gzip member. MAX_THREADS blocks bound the memory."""
     yield _HEADER
     check = size = 0
     dictionary = b""
@@ -48,7 +48,7 @@ def _deflate(block: bytes, dictionary: bytes) -> bytes:
 
 
 def _blocks(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the content in blocks of one size, so that the result does not depend on the pieces it came in."""
+    """Yield the content in blocks of one size, so that the result does not depend on the pieces of the input."""
     buffer = bytearray()
     for part in parts:
         buffer += part

@@ -1,7 +1,7 @@
-"""Reading what `docker save` writes, MCV's examples too: one tar with manifest.json, a configuration and its layers.
+"""Read the output of `docker save`, such as MCV's examples: one tar with manifest.json, a configuration and its layers.
 
 Format: docker's image specification v1.2, "Combined Image JSON + Filesystem Changeset Format", as skopeo reads it
-(docker-archive:). There is no manifest of a registry in it: we make the one that `gkm cache build` would have made.
+(docker-archive:). It holds no registry manifest, so GKM builds the one that `gkm cache build` would write.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ _HEX = re.compile(r"(?:blobs/sha256/)?([0-9a-f]{64})(?:\.json)?", re.ASCII)
 
 
 class ManifestEntry(Struct, rename="pascal"):
-    """One image of manifest.json: names of members."""
+    """One image in manifest.json: the names of its members."""
 
     config: str
     layers: list[str]
@@ -41,10 +41,11 @@ class _Config(Struct):
 
 
 def open_archive(path: Path, work: Path) -> LocalImage:
-    """Return the one image in an archive; every digest that it states has been checked.
+    """Return the one image in an archive, with every stated digest checked.
 
-    Layers that are not gzip are made so, in new files in `work`, which must stay until the image is stored: readers of
-    MCV take nothing else.
+    Layers without gzip are compressed into new files in `work`, which must exist until the image is stored, because
+    MCV's
+    readers accept only gzip.
 
     Raises:
         GKMError: METADATA_MISSING when it is no such archive, METADATA_INVALID, DIGEST_MISMATCH, CONTENT_MISMATCH,
@@ -76,13 +77,13 @@ def _single_image(images: list[ManifestEntry], path: Path) -> ManifestEntry:
         raise GKMError(
             Reason.METADATA_INVALID,
             f"{path} holds {count_of(len(images), 'image')}, not one",
-            "save the one that is meant alone",
+            "save one image alone",
         )
     return images[0]
 
 
 def _check_name(name: str, config: bytes, path: Path) -> None:
-    """Hold docker to its word: it names a configuration by its digest."""
+    """Check the digest in a configuration's name, as docker writes it."""
     stated = _HEX.fullmatch(name)
     if stated and stated[1] != hashlib.sha256(config).hexdigest():
         raise GKMError(
@@ -91,7 +92,7 @@ def _check_name(name: str, config: bytes, path: Path) -> None:
 
 
 def _layer(index: ArchiveIndex, name: str, diff_id: str, target: Path) -> LocalBlob:
-    """Return a layer as gzip, as it lies in the archive where it is gzip already."""
+    """Return a layer as gzip; a layer that is gzip already stays in place."""
     byte_range = index.find(name)
     unpacked = StreamHasher()
     if next(index.pieces(byte_range), b"").startswith(GZIP_MAGIC):

@@ -1,4 +1,4 @@
-"""Writing an image as `docker save` does: layers as plain tars, named by their digests, all or nothing."""
+"""Write an image as `docker save` does: layers as plain tars that are named by their digests. All or nothing."""
 
 import json
 import os
@@ -25,15 +25,15 @@ from gkm.images.reference import Reference
 
 
 def write(image: LocalImage, path: Path, ref: Reference, report: ProgressCallback = lambda _done, _of: None) -> None:
-    """Write the image to the new file `path`. Its manifest.json names it by the tag of `ref`.
+    """Write the image to the new file `path`. Its manifest.json names the image by the tag of `ref`.
 
     Raises:
         GKMError: NOT_ALLOWED when `path` exists, DIGEST_MISMATCH when a blob changed since it was packed.
-        OSError: the disk refused; nothing is left.
+        OSError: the disk refused; no file remains.
     """
     refuse_existing(path)
     config, *layers = image.blobs
-    # A layer is read twice, to be measured and to be written: each reading is half of its bytes.
+    # Each layer is read twice, to measure it and to write it: each reading counts as half of its bytes.
     count = ByteCounter(
         lambda done, of: report(done // 2, of // 2), 2 * sum(blob.descriptor.size for blob in image.blobs)
     )
@@ -56,7 +56,7 @@ def write(image: LocalImage, path: Path, ref: Reference, report: ProgressCallbac
 
 
 def _layer(descriptor: int, layer: LocalBlob, count: ByteCounter) -> str:
-    """Write a layer, and return its name. It is read twice: a tar states a size before the content."""
+    """Write a layer and return its name. The layer is read twice, because a tar states the size before the content."""
     packed, first, second = StreamHasher(), StreamHasher(), StreamHasher()
     for _ in first.through(inflated(packed.through(counted(layer.pieces(), count.add)))):
         pass

@@ -1,4 +1,4 @@
-"""Decompression in small steps, so that a bomb meets its bound before it meets our memory."""
+"""Decompress a layer in small steps, so that a decompression bomb reaches its bound before it fills the memory."""
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -15,21 +15,21 @@ else:
     from backports import zstd
 
 FEED_BYTES = 64 << 10
-"""How much compressed data is fed at once; with STEP_BYTES it bounds what one step can produce."""
+"""The compressed bytes of one step; with STEP_BYTES they bound its output."""
 STEP_BYTES = 1 << 20
 MAX_RATIO = 100
-"""Real caches compress 9 times, single files 20 times (prior-art/oci-and-signatures.md)."""
+"""Real caches have a ratio of 9, single files of 20."""
 RATIO_SLACK_BYTES = 4 << 20
 GZIP_MAGIC = b"\x1f\x8b"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _MAX_WINDOW_LOG = 23
-"""8 MiB, what every decoder should have (RFC 8878, 3.1.1.1.2); the window is memory of ours."""
+"""8 MiB, which every decoder should support (RFC 8878, 3.1.1.1.2); the window is memory of this process."""
 MAX_EMPTY_MEMBERS = 1024
-"""Members or frames in a row that yield nothing cost time and bring no byte; writers make a few at most."""
+"""Consecutive members or frames without output cost time and add no byte; writers produce a few at most."""
 MAX_MEMBERS = 400_000
 MEMBER_BYTES = 4096
-"""Each costs 20 microseconds, whatever it yields. Layers that can be read in parts (eStargz) have two for a file and
-one for some megabytes of a large one: MAX_MEMBERS, and one more for every MEMBER_BYTES that come out."""
+"""Each member costs 20 microseconds, whatever its output. Layers for partial reads (eStargz) have two for each file and
+one for each few megabytes of a large one. The bound is MAX_MEMBERS, plus one for every MEMBER_BYTES of output."""
 _DECODE_ERRORS: tuple[type[Exception], ...] = (
     igzip_lib.error,  # type: ignore[assignment]  # isal's stub calls the class an instance
     zstd.ZstdError,
@@ -39,7 +39,7 @@ _DECODE_ERRORS: tuple[type[Exception], ...] = (
 
 
 class _Decompressor(Protocol):
-    """What isal's and zstd's decompressors have in common."""
+    """The common interface of isal's and zstd's decompressors."""
 
     @property
     def eof(self) -> bool:
@@ -47,23 +47,23 @@ class _Decompressor(Protocol):
 
     @property
     def needs_input(self) -> bool:
-        """Whether nothing more comes without more input."""
+        """Whether the decompressor needs more input for more output."""
 
     @property
     def unused_data(self) -> bytes:
-        """What followed the end."""
+        """The input after the end."""
 
     def decompress(self, data: bytes, max_length: int) -> bytes:
-        """Return at most so many bytes; input that is not used yet is kept inside."""
+        """Return at most `max_length` bytes; the decompressor buffers the unused input."""
 
 
 def inflated(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the decompressed bytes of a layer: gzip (many members too), zstd (many frames too), or neither.
+    """Yield the decompressed bytes of a layer: gzip or zstd, with many members or frames, or uncompressed.
 
-    Which of them is told by the first bytes: the media type is a claim, and docker archives get it wrong.
+    The first bytes decide, because the media type is only a claim, and docker archives state a wrong one.
 
     Raises:
-        GKMError: UNSAFE_CONTENT when it grows beyond MAX_RATIO, CONTENT_MISMATCH when it is damaged or cut.
+        GKMError: UNSAFE_CONTENT beyond MAX_RATIO, CONTENT_MISMATCH for damaged or truncated data.
     """
     source = iter(parts)
     first = next(source, b"")
@@ -89,7 +89,7 @@ def _decompressed(pieces: Iterable[bytes], make: Callable[[], _Decompressor]) ->
         data = piece
         while True:
             if decompressor.eof:
-                # Members and frames may follow one another (RFC 1952 section 2.2, RFC 8878 section 3.1).
+                # Another member or frame may follow (RFC 1952 section 2.2, RFC 8878 section 3.1).
                 data = decompressor.unused_data + data
                 if not data:
                     break
@@ -117,5 +117,5 @@ def _step(decompressor: _Decompressor, data: bytes) -> bytes:
     except _DECODE_ERRORS as error:
         raise GKMError(
             Reason.CONTENT_MISMATCH,
-            "a layer cannot be decompressed: it is damaged, or wants more memory than decoders must have",
+            "a layer cannot be decompressed: it is damaged, or needs more memory than decoders must have",
         ) from error

@@ -1,4 +1,4 @@
-"""The names in archives of strangers, as paths that lead nowhere else. Pure."""
+"""Check the member names of foreign archives, so that each is a path below the target directory. Pure."""
 
 from gkm.api.errors import GKMError, Reason
 
@@ -11,7 +11,7 @@ def checked_path(name: bytes) -> str:
     """Return the name of a member as a relative path without dots.
 
     Raises:
-        GKMError: UNSAFE_CONTENT for any name that could lead out, hide, or confuse a terminal.
+        GKMError: UNSAFE_CONTENT for a name that could lead out of the directory, hide files, or confuse a terminal.
     """
     try:
         text = name.decode("utf-8")
@@ -36,7 +36,7 @@ def checked_path(name: bytes) -> str:
     return "/".join(parts)
 
 
-def _unsafe(name: bytes, why: str) -> GKMError:
+def _unsafe(name: bytes, problem: str) -> GKMError:
     return GKMError(
-        Reason.UNSAFE_CONTENT, f"the image holds a name that {why}: {name[:80].decode('utf-8', 'replace')!r}"
+        Reason.UNSAFE_CONTENT, f"the image holds a name that {problem}: {name[:80].decode('utf-8', 'replace')!r}"
     )

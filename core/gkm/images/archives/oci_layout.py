@@ -1,6 +1,6 @@
 """OCI image layouts (image-spec 1.1, "Image Layout") with one image: written whole or not at all, every digest checked.
 
-Reading never follows a link: a layout may come from anybody, and what it names is read with our rights.
+Reading follows no link: a layout may come from a stranger, and GKM reads its files with its own permissions.
 """
 
 import json
@@ -53,7 +53,7 @@ def write(image: LocalImage, path: Path, ref: Reference, report: ProgressCallbac
 
     Raises:
         GKMError: NOT_ALLOWED when `path` exists, DIGEST_MISMATCH when a blob changed since it was packed.
-        OSError: the disk refused; nothing is left.
+        OSError: the disk refused; no file remains.
     """
     refuse_existing(path)
     temporary = Path(tempfile.mkdtemp(prefix=f".{path.name[:40]}-", dir=path.absolute().parent))
@@ -79,7 +79,7 @@ def write(image: LocalImage, path: Path, ref: Reference, report: ProgressCallbac
 
 
 def open_layout(path: Path) -> LocalImage:
-    """Return the one image in a layout; every size and digest in it has been checked.
+    """Return the one image in a layout, with every size and digest checked.
 
     Raises:
         GKMError: METADATA_MISSING when it is no layout, METADATA_INVALID, TOO_LARGE, UNSAFE_CONTENT, DIGEST_MISMATCH.
@@ -102,9 +102,9 @@ def open_layout(path: Path) -> LocalImage:
 
 
 def refuse_existing(path: Path) -> None:
-    """Raise NOT_ALLOWED where something is at `path`."""
+    """Raise NOT_ALLOWED if `path` exists."""
     if os.path.lexists(path):
-        raise GKMError(Reason.NOT_ALLOWED, f"{path} exists already", "remove it, or name another place")
+        raise GKMError(Reason.NOT_ALLOWED, f"{path} exists already", "remove it, or name another path")
 
 
 def _index(manifest: Descriptor, ref: Reference) -> bytes:
@@ -120,7 +120,7 @@ def _single_image(index: ImageIndex, path: Path) -> Descriptor:
         raise GKMError(
             Reason.METADATA_INVALID,
             f"{path} holds {count_of(len(images), 'image')}, not one",
-            "copy the one that is meant to a layout of its own",
+            "copy one image to a layout of its own",
         )
     (image,) = images.values()
     if image.media_type not in (OCI_MANIFEST, DOCKER_MANIFEST):
@@ -139,7 +139,7 @@ def _blob(root: Path, descriptor: Descriptor, limit: int) -> bytes:
 
 
 def _checked(root: Path, descriptor: Descriptor) -> Path:
-    """Return the file of a blob that has its size and its digest."""
+    """Return the file of a blob after checking its size and digest."""
     parts = (*_BLOBS, descriptor.digest.removeprefix("sha256:"))
     hasher = StreamHasher()
     with os.fdopen(_open_file(root, parts), "rb", buffering=0) as file:
@@ -166,7 +166,7 @@ def _read_small(root: Path, parts: tuple[str, ...], limit: int) -> bytes:
     """Return the content of the file at `parts` below `root`.
 
     Raises:
-        GKMError: TOO_LARGE beyond `limit` bytes, and what `opened` raises.
+        GKMError: TOO_LARGE beyond `limit` bytes; as `_open_file`.
         OSError: it cannot be read.
     """
     with os.fdopen(_open_file(root, parts), "rb") as file:
@@ -177,14 +177,15 @@ def _read_small(root: Path, parts: tuple[str, ...], limit: int) -> bytes:
 
 
 def _open_file(root: Path, parts: tuple[str, ...]) -> int:
-    """Return a descriptor of the file at `parts` below `root`; it does not block at a pipe.
+    """Return a descriptor of the regular file at `parts` below `root`; follows no link and does not block on a pipe.
 
     Raises:
-        GKMError: METADATA_MISSING when it is not there, UNSAFE_CONTENT when it is no plain file in plain directories.
+        GKMError: METADATA_MISSING for a missing file, UNSAFE_CONTENT for anything but a plain file in plain
+        directories.
         OSError: `root` is no directory.
     """
     path = root.joinpath(*parts)
-    # `root` was named by the person who asks: that one may be a link.
+    # The user named `root`, so `root` itself may be a link.
     descriptor = os.open(root, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
     try:
         for part in parts:

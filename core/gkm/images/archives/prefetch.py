@@ -1,6 +1,6 @@
-"""Work that goes on in a thread of its own while its results are used: decompression beside writing beside hashing.
+"""Run an iterator in its own thread while its results are used: decompression beside writing beside hashing.
 
-All of them spend their time outside the interpreter's lock, so several cores do what one did (bench/bench_pull.py).
+All of these spend their time outside the interpreter's lock, so they use several cores (bench/bench_pull.py).
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,11 +12,11 @@ from typing import Final, TypeVar
 T = TypeVar("T")
 
 QUEUE_DEPTH = 4
-"""So many pieces are made before they are asked for: of decompressed data, 4 MiB."""
+"""The number of pieces that are produced in advance: of decompressed data, 4 MiB."""
 
 
 class _End:
-    """What comes after the last piece: `error` is what ended it, if anything."""
+    """The end of the pieces; `error` is the exception that ended them, if any."""
 
     def __init__(self, error: BaseException | None) -> None:
         self.error: Final = error
@@ -24,9 +24,9 @@ class _End:
 
 @contextmanager
 def prefetched(parts: Iterable[T]) -> Iterator[Iterator[T]]:
-    """Give an iterator over `parts`, which are made in another thread; what that raises is raised here.
+    """Yield an iterator over `parts`, which another thread produces; its exceptions are raised here.
 
-    When the block ends, for whatever reason, nothing more is made, and the thread has ended.
+    When the block ends, for any reason, the thread stops and has ended.
     """
     queue: Queue[T | _End] = Queue(QUEUE_DEPTH)
     stop = Event()
@@ -36,7 +36,7 @@ def prefetched(parts: Iterable[T]) -> Iterator[Iterator[T]]:
         yield _consume(queue)
     finally:
         stop.set()
-        while thread.is_alive():  # it may wait for room in the queue
+        while thread.is_alive():  # it may wait for space in the queue
             _drain(queue)
             thread.join(0.01)
 
@@ -48,7 +48,7 @@ def _produce(parts: Iterable[T], queue: "Queue[T | _End]", stop: Event) -> None:
             if stop.is_set():
                 return
             queue.put(part)
-    except BaseException as raised:  # noqa: BLE001 -- whoever takes the pieces raises it
+    except BaseException as raised:  # noqa: BLE001 -- the consumer of the pieces raises it
         error = raised
     queue.put(_End(error))
 

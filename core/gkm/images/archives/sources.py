@@ -1,4 +1,4 @@
-"""Images on this machine that can be pushed: which form it is, its content tells."""
+"""Open a local image to push it; the content decides its format."""
 
 from pathlib import Path
 
@@ -13,16 +13,16 @@ _TAR_MAGIC, _TAR_MAGIC_AT = b"ustar", 257
 def open_image(path: Path, work: Path) -> LocalImage:
     """Return the image at `path`: an OCI layout, or a docker-archive.
 
-    `work` is an empty directory of the caller; both must stay until the image is stored.
+    `work` is an empty directory of the caller; both must exist until the image is stored.
 
     Raises:
-        GKMError: NOT_FOUND, METADATA_INVALID when it is neither, and what reading it raises.
+        GKMError: NOT_FOUND, METADATA_INVALID when it is neither; as the reader of the format raises.
         OSError: it cannot be read, or the disk refused.
     """
     if path.is_dir():
         return oci_layout.open_layout(path)
     if not path.is_file():
-        raise GKMError(Reason.NOT_FOUND, f"there is no file or directory {path}", "name what `gkm cache build` wrote")
+        raise GKMError(Reason.NOT_FOUND, f"{path} does not exist", "name the output of `gkm cache build`")
     with path.open("rb") as file:
         start = file.read(_TAR_MAGIC_AT + len(_TAR_MAGIC))
     if start.startswith(GZIP_MAGIC):
@@ -31,6 +31,6 @@ def open_image(path: Path, work: Path) -> LocalImage:
         raise GKMError(
             Reason.METADATA_INVALID,
             f"{path} is neither an OCI layout nor a docker-archive",
-            "name what `gkm cache build --to` or `docker save` wrote",
+            "name the output of `gkm cache build --to` or `docker save`",
         )
     return docker_archive.open_archive(path, work)

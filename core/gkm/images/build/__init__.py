@@ -1,5 +1,5 @@
-"""From a cache directory to an image as MCV writes them, byte for byte where it says what is inside.
+"""Build an image from a cache directory, byte for byte as MCV does wherever MCV describes the content.
 
-May know gkm.images' values and its reading of archives; must never talk to a registry or ask this machine for GPUs.
-Everything in the directory was written by other programs, and is hostile until typed and bounded.
+May know gkm.images' values and its archive reader; must never talk to a registry or query this machine's GPUs. Other
+programs wrote every file in the directory, so each is hostile until it is typed and bounded.
 """

@@ -1,10 +1,10 @@
-"""For which GPU a file that vLLM compiled is, by what the compilers wrote into it.
+"""Find the GPU that vLLM compiled an artifact for, from the compilers' output in it.
 
-An artifact of vLLM's binary format is a pickle of torch: it carries the PTX, the code objects and the properties of the
-device as they were, without compression. Three marks name the GPU: `.target sm_75` of PTX, `cc=75` or `cc='gfx90a'` of
-inductor's DeviceProperties, and the processor in AMD's code (`amdgcn-amd-amdhsa--gfx90a`, `hip:gfx90a`). Inductor also
-lists in each artifact, CUDA's too, the processors that ROCm's composable kernels support: `['gfx90a', 'gfx942']`. So a
-quoted gfx counts only as a value (after `=` or `:`), never as an item of a list.
+An artifact of vLLM's binary format is a pickle of torch: it contains the PTX, the code objects and the device
+properties without compression. Three marks name the GPU: `.target sm_75` of PTX, `cc=75` or `cc='gfx90a'` of inductor's
+DeviceProperties, and the processor in AMD's code (`amdgcn-amd-amdhsa--gfx90a`, `hip:gfx90a`). Each artifact, also for
+CUDA, additionally lists the processors that ROCm's composable kernels support: `['gfx90a', 'gfx942']`. So a quoted gfx
+counts only as a value (after `=` or `:`), never as an item of a list.
 """
 
 import re
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from gkm.images.cache import GpuTarget
 
 MAX_MARK_BYTES = 64
-"""More than the longest mark and what must stand on both sides of it: what one piece hands on to the next."""
+"""More than the longest mark and its boundaries on both sides: the overlap of two pieces."""
 _AFTER = rb"(?=[^0-9A-Za-z_])"
 _PTX = re.compile(rb"\.target sm_([0-9]{2,3})[a-z]?" + _AFTER)
 _CAPABILITY = re.compile(rb"cc=([0-9]{2,3})(?=[^0-9A-Za-z_.])")
@@ -23,30 +23,30 @@ _WORD_BOUNDARY = re.compile(rb"[^0-9A-Za-z_]\Z")
 _VALUE_BOUNDARY = re.compile(rb"(?:[=:] ?\\*['\"]|[^0-9A-Za-z_'\"])\Z")
 _BEFORE_BYTES = 8
 _CUDA, _HIP = "cuda", "hip"
-# gfx10 and later: RDNA, whose threads run in groups of 32.
+# gfx10 and later are RDNA, whose threads run in groups of 32.
 _RDNA = re.compile(r"gfx1[0-9][0-9a-f]{2}", re.ASCII)
 
 
 def target_of(backend: str, arch: str) -> GpuTarget:
-    """Return a target with the warp size that its architecture has; 0 where the backend is not known."""
+    """Return a target with the warp size of its architecture; 0 for an unknown backend."""
     if backend == _HIP:
         return GpuTarget(backend, arch, 32 if _RDNA.fullmatch(arch) else 64)
     return GpuTarget(backend, arch, 32 if backend == _CUDA else 0)
 
 
 def arch_name(target: GpuTarget) -> str:
-    """Return the architecture as people write it: `sm_75`, `gfx942`."""
+    """Return the architecture in the usual notation: `sm_75`, `gfx942`."""
     return f"sm_{target.arch}" if target.backend == _CUDA else target.arch
 
 
 @dataclass(slots=True)
 class CompiledTargets:
-    """The GPUs that artifacts name, each with the first artifact that names it: at most two, two contradict already."""
+    """The GPUs in artifacts, each with the first artifact that names it; at most two, which contradict each other."""
 
     named_in: dict[GpuTarget, str] = field(default_factory=dict)
 
     def scan(self, path: str, pieces: Iterable[bytes]) -> None:
-        """Read the artifact at `path` in pieces, in constant memory; raises as reading them does."""
+        """Read the artifact at `path` in pieces, in constant memory; raises the errors of reading them."""
         if self.is_ambiguous:
             return
         for target in _targets(pieces):
@@ -56,12 +56,12 @@ class CompiledTargets:
 
     @property
     def is_ambiguous(self) -> bool:
-        """Return whether two GPUs are named."""
+        """Return whether the artifacts name two GPUs."""
         return len(self.named_in) > 1
 
 
 def _targets(pieces: Iterable[bytes]) -> Iterator[GpuTarget]:
-    """Yield a target for each kind of mark in each piece; a mark that two pieces share may come twice."""
+    """Yield a target for each kind of mark in each piece; a mark in the overlap of two pieces may come twice."""
     tail = b"\n"
     for piece in pieces:
         window = tail + piece
@@ -71,7 +71,7 @@ def _targets(pieces: Iterable[bytes]) -> Iterator[GpuTarget]:
 
 
 def _marks(window: bytes) -> Iterator[GpuTarget]:
-    """Yield what the marks that lie in a window as a whole name, each once."""
+    """Yield the targets that the marks in a window name, each once."""
     cuda, hip = {found[1] for found in _PTX.finditer(window)}, set[bytes]()
     for found in _CAPABILITY.finditer(window):
         if found[1] not in cuda and _starts_at(_WORD_BOUNDARY, window, found.start()):

@@ -1,7 +1,7 @@
-"""What a cache directory holds, found in one walk: which runtime made it, its manifest and its labels.
+"""The contents of a cache directory, found in one walk: the runtime that wrote it, its manifest and its labels.
 
-The order of MCV's DetectCaches (prior-art/gkm-02-mcv-image-format.md, "Detection rules"): vLLM first, Triton only where
-it is none. Parts of paths that start with a dot or contain "vendor" are not looked at for marks, but are packed.
+Follows the order of MCV's DetectCaches: vLLM first, Triton only if it is not vLLM's. Directories that start with a dot
+or contain "vendor" do not count as marks of a runtime, but the image contains their files.
 """
 
 from collections.abc import Sequence
@@ -22,22 +22,22 @@ from gkm.images.pulling.extract import MAX_MANIFEST_BYTES
 
 @dataclass(frozen=True, slots=True)
 class CacheContents:
-    """A cache that was found: `manifest` is manifest.json, `size_bytes` what all files have together."""
+    """A cache in a directory: `manifest` is manifest.json, `size_bytes` the sum of all files."""
 
     format: Format
     manifest: bytes
     labels: dict[str, str]
     size_bytes: int
     secrets: tuple[str, ...] = ()
-    """Names of variables of whoever compiled: the image has null in place of what they hold."""
+    """The environment variables of the compilation whose values the image replaces by null."""
 
 
 def scan_directory(directory: Path, stated: Sequence[GpuTarget], versions: DependencyVersions) -> CacheContents:
-    """Return what is in a directory; `stated` are GPUs that a person names, for a cache that does not say it.
+    """Return the contents of a directory; `stated` are GPUs from the user, for a cache that does not name its GPU.
 
     Raises:
-        GKMError: METADATA_MISSING when it is no cache or nothing tells the GPU, METADATA_INVALID when its parts or
-            `stated` contradict each other about it, TOO_LARGE, and what `walk` raises.
+        GKMError: METADATA_MISSING when it is no cache or its GPU is unknown, METADATA_INVALID when its parts or
+            `stated` name different GPUs, TOO_LARGE; as `walk` raises.
         OSError: it cannot be read.
     """
     vllm_scan, has_triton_marker, size = VllmScan(), False, 0
@@ -54,7 +54,7 @@ def scan_directory(directory: Path, stated: Sequence[GpuTarget], versions: Depen
         size += len(packed.data) if packed else entry.size
     if vllm_scan.is_vllm:
         if not vllm_scan.entries:
-            # MCV makes an image of it all the same, with the summary `null`: no node could use it.
+            # MCV builds an image with the summary `null`, which no node could use.
             raise GKMError(
                 Reason.METADATA_MISSING,
                 f"{directory / ROOT} holds no compiled model of vLLM that is complete",

@@ -1,8 +1,8 @@
-"""cache_key_factors.json without the secrets of whoever compiled: vLLM writes every variable that it knows into it.
+"""Remove secrets from cache_key_factors.json, into which vLLM writes every environment variable that it knows.
 
-vLLM never reads the file, so an image can hold another one. A variable with KEY, TOKEN, SECRET or PASSWORD in its name
-is left out of manifest.json unless it is null. In the file itself it becomes null where it has a text: numbers are
-settings of vLLM (VLLM_MAX_TOKENS_PER_EXPERT_FP4_MOE), and a file without secrets stays as it is, byte for byte.
+vLLM never reads the file, so the image may contain a changed one. A variable with KEY, TOKEN, SECRET or PASSWORD in its
+name is left out of manifest.json unless it is null. In the file itself it becomes null if it is a text: numbers are
+settings of vLLM (VLLM_MAX_TOKENS_PER_EXPERT_FP4_MOE). A file without secrets stays the same, byte for byte.
 """
 
 import json
@@ -19,33 +19,33 @@ _SECRET = re.compile("KEY|TOKEN|SECRET|PASSWORD", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class RedactedFile:
-    """What an image holds in place of a file, and the names of the variables that are null in it."""
+    """The replacement of a file, and the names of the variables that are null in it."""
 
     data: bytes
     names: tuple[str, ...]
 
 
 def is_factors(entry: TreeEntry) -> bool:
-    """Return whether a file has the name and a size that it may be read with."""
+    """Return whether a file has the right name and a size that GKM reads."""
     return not entry.directory and entry.name == NAME and entry.size <= MAX_BYTES
 
 
 def redact(entry: TreeEntry) -> RedactedFile | None:
-    """Return what to pack in place of a file that holds secrets; None for every other file.
+    """Return the replacement of a file with secrets; None for every other file.
 
     Raises:
-        GKMError: CONTENT_MISMATCH, it changed while it was read.
+        GKMError: CONTENT_MISMATCH when it changed while it was read.
         OSError: it cannot be read.
     """
     return without_secrets(entry.read()) if is_factors(entry) else None
 
 
 def without_secrets(data: bytes) -> RedactedFile | None:
-    """Return a JSON text without secrets; None where it has none, or is no JSON."""
+    """Return a JSON text without secrets; None if it contains none, or is no JSON."""
     names: set[str] = set()
 
     def cleaned(pairs: list[tuple[str, object]]) -> dict[str, object]:
-        # Every pair is seen here, also those that a later one of the same name hides.
+        # The hook sees every pair, also one that a later pair of the same name hides.
         names.update(name for name, value in pairs if _is_secret(name, value))
         return {name: None if _is_secret(name, value) else value for name, value in pairs}
 
@@ -57,7 +57,7 @@ def without_secrets(data: bytes) -> RedactedFile | None:
 
 
 def public(env: Mapping[str, object]) -> dict[str, object]:
-    """Return what manifest.json may repeat: maps without the variables that are named like secrets and are set."""
+    """Return the part of a mapping that manifest.json may contain: without set variables that are secret by name."""
     return {name: _public(value) for name, value in env.items() if value is None or not _SECRET.search(name)}
 
 

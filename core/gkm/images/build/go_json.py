@@ -1,8 +1,8 @@
-"""JSON as Go's encoding/json writes it: manifest.json and the labels must be MCV's, byte for byte.
+"""JSON as Go's encoding/json writes it, because manifest.json and the labels must equal MCV's, byte for byte.
 
-Rules of the package's documentation (Marshal, MarshalIndent, HTMLEscape): keys of maps sorted by their bytes, <, > and
-& escaped, numbers of unknown type are 64-bit floating point. Fields of structs keep the order they are declared in:
-here a dict is a struct, and what came from foreign JSON is made a map by `as_map`.
+By the package's documentation (Marshal, MarshalIndent, HTMLEscape): map keys are sorted by their bytes, <, > and & are
+escaped, and numbers of unknown type are 64-bit floating point. Struct fields keep their declared order: here a dict is
+a struct, and `as_map` turns foreign JSON into a map.
 """
 
 import json
@@ -17,7 +17,7 @@ def marshal(value: object) -> str:
     """Return the compact form.
 
     Raises:
-        ValueError: it holds what JSON cannot, or what Go would not have read.
+        ValueError: the value is not JSON, or Go could not have read it.
     """
     return _encoded(value, None, 0)
 
@@ -28,10 +28,10 @@ def marshal_indent(value: object) -> str:
 
 
 def as_map(value: object, depth: int = 0) -> object:
-    """Return foreign JSON as Go holds it in an `interface{}`: maps sorted, every number a float.
+    """Return foreign JSON as Go's `interface{}` holds it: maps sorted, every number a float.
 
     Raises:
-        ValueError: a number is too large for Go, or it is nested deeper than MAX_DEPTH.
+        ValueError: a number is too large for Go, or the nesting is deeper than MAX_DEPTH.
     """
     if depth > MAX_DEPTH:
         raise ValueError(f"nested deeper than {MAX_DEPTH}")

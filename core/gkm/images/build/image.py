@@ -1,4 +1,8 @@
-"""Making an image of a cache directory: find what is in it, pack it, and describe it."""
+"""Build the image of a cache directory: scan it, pack its files through gzip into one layer, describe it with labels.
+
+The layer does not depend on the machine: no times, no owners, two modes. It has MCV's member names, `io.triton.cache/…`
+without a leading "./", and the manifest last.
+"""
 
 import re
 import tarfile
@@ -35,22 +39,22 @@ def build(
 ) -> LocalImage:
     """Return the image of a Triton or vLLM cache; the same files give the same digest.
 
-    Manifests of one layer and of OCI's types throughout: every MCV reads those, old ones too
-    (prior-art/gkm-02-mcv-image-format.md, "Layer"), an OCI layout asks for them, and every registry takes them.
+    The manifest has one layer and OCI types: every version of MCV reads those, an OCI layout requires them, and every
+    registry accepts them.
 
     Args:
-        directory: what TRITON_CACHE_DIR or VLLM_CACHE_ROOT pointed to. Nothing may write to it meanwhile.
-        title: what the image is called: the base name of its repository.
-        work: an empty directory of the caller; the layer is written there, and must stay until the image is stored.
-        stated: GPUs that a person names, for a vLLM cache that does not say what it was compiled for.
-        versions: what a person states of the programs that made the cache.
-        report: told for every piece how many bytes of how many are packed; what it raises ends the build.
-        warn: is called with a sentence that a person must read, before anything is packed.
+        directory: the directory that TRITON_CACHE_DIR or VLLM_CACHE_ROOT named. No program may write to it meanwhile.
+        title: the title of the image: the base name of its repository.
+        work: an empty directory of the caller for the layer; it must exist until the image is stored.
+        stated: GPUs from the user, for a vLLM cache that does not name its GPU.
+        versions: versions from the user of the programs that wrote the cache.
+        report: called with the packed bytes and the total for every piece; an exception from it ends the build.
+        warn: called with a warning for the user, before the packing.
 
     Raises:
-        GKMError: METADATA_MISSING when it is no cache or nothing tells the GPU, METADATA_INVALID when its parts
-            contradict each other about the GPU, UNSAFE_CONTENT when it holds links or devices, CONTENT_MISMATCH
-            when something writes to it, TOO_LARGE when no node would accept it.
+        GKMError: METADATA_MISSING when it is no cache or its GPU is unknown, METADATA_INVALID when its parts
+            contradict each other about the GPU, UNSAFE_CONTENT for links or devices, CONTENT_MISMATCH when a program
+            writes to it, TOO_LARGE when no node would accept it.
         OSError: it cannot be read, or the disk refused.
     """
     versions = versions or DependencyVersions()
@@ -63,10 +67,10 @@ def build(
 
 
 def _pack(directory: Path, contents: CacheContents, target: Path, report: ProgressCallback) -> tuple[LocalBlob, str]:
-    """Write the layer to the new file `target`; return it, and the digest of what it unpacks to (its diff id).
+    """Write the layer to the new file `target`; return it with the digest of its uncompressed bytes (its diff id).
 
     Raises:
-        GKMError: CONTENT_MISMATCH when the directory is not what it was when `contents` was made, and what `walk` does.
+        GKMError: CONTENT_MISMATCH when the directory changed since the scan; as `walk` raises.
         OSError: it cannot be read, or the disk refused.
     """
     unpacked = StreamHasher()
@@ -93,8 +97,8 @@ def _tar(directory: Path, contents: CacheContents, report: ProgressCallback) -> 
     if done != contents.size_bytes:
         raise GKMError(
             Reason.CONTENT_MISMATCH,
-            f"{directory} had {contents.size_bytes} bytes, then {done}: something writes to it",
-            "build when nothing writes to the cache any more",
+            f"{directory} had {contents.size_bytes} bytes, then {done}: a program writes to it",
+            "build when no program writes to the cache",
         )
     yield _header(contents.format.manifest_path.rpartition("/")[0], tarfile.DIRTYPE, 0, _DIRECTORY_MODE)
     yield _header(contents.format.manifest_path, tarfile.REGTYPE, len(contents.manifest), _FILE_MODE)
@@ -113,5 +117,5 @@ def _secrets_warning(names: Sequence[str]) -> str:
     more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
     return (
         f"{NAME} holds {shown}{more}: the image has null in their place; compile without secrets in the environment, "
-        "and replace those that others could read there"
+        "and replace the ones that others could read there"
     )

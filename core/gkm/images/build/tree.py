@@ -1,6 +1,6 @@
-"""The files of a cache directory, in the order that Go's filepath.Walk visits them; no link is ever followed.
+"""Walk a cache directory in the order of Go's filepath.Walk, without following a link.
 
-Two passes are made, one that looks and one that packs: memory is bounded by the largest single directory.
+The build walks it twice, to scan and to pack, so that the largest single directory bounds the memory.
 """
 
 import os
@@ -14,7 +14,7 @@ from gkm.images.archives.member_names import checked_path
 from gkm.images.pulling.extract import MAX_FILES, MAX_PATHS_BYTES, check_directories
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-"""Not blocking: what was a file a moment ago may be a pipe now."""
+"""Non-blocking, because a file may have become a pipe since the listing."""
 _PIECE_BYTES = 256 << 10
 
 
@@ -27,7 +27,7 @@ class TreeEntry:
     size: int
     executable: bool
     _parent: int
-    """Descriptor of the directory that holds it: open only until the next entry is asked for."""
+    """The descriptor of its directory, open only until the next entry."""
 
     @property
     def name(self) -> str:
@@ -38,7 +38,7 @@ class TreeEntry:
         """Yield the bytes of a file, exactly `size` of them.
 
         Raises:
-            GKMError: CONTENT_MISMATCH, the file changed since it was listed.
+            GKMError: CONTENT_MISMATCH when the file changed since the listing.
             OSError: it cannot be read.
         """
         descriptor = os.open(self.name, _READ, dir_fd=self._parent)
@@ -64,12 +64,12 @@ class TreeEntry:
         return GKMError(
             Reason.CONTENT_MISMATCH,
             f"{self.path} changed while it was read",
-            "build when nothing writes to the cache any more",
+            "build when no program writes to the cache",
         )
 
 
 def walk(root: Path) -> Iterator[TreeEntry]:
-    """Yield what is in `root`. Use each entry before the next is asked for.
+    """Yield the entries in `root`. Each is valid until the next one.
 
     Raises:
         GKMError: UNSAFE_CONTENT for links, devices and names that no node would extract, TOO_LARGE for too many
@@ -87,13 +87,13 @@ def walk(root: Path) -> Iterator[TreeEntry]:
             raise GKMError(
                 Reason.TOO_LARGE,
                 f"{root} holds more than {MAX_FILES} files, or more than {MAX_PATHS_BYTES} bytes of names",
-                "remove what is no longer used",
+                "remove unused files",
             )
         yield entry
 
 
 def _walk(directory: int, prefix: str) -> Iterator[TreeEntry]:
-    """Walk an open directory, and close it."""
+    """Walk an open directory and close it."""
     try:
         for name in sorted(os.listdir(directory), key=os.fsencode):
             path = f"{prefix}{name}"
@@ -110,7 +110,7 @@ def _walk(directory: int, prefix: str) -> Iterator[TreeEntry]:
                 raise GKMError(
                     Reason.UNSAFE_CONTENT,
                     f"{path} is neither a file nor a directory; no node would accept it",
-                    "remove it, or put the file itself in its place",
+                    "remove it, or replace it by the file itself",
                 )
     finally:
         os.close(directory)

@@ -1,7 +1,6 @@
-"""Kernels as Triton's own metadata states them, and what MCV's manifest says of each.
+"""Kernels from Triton's own metadata, and their entries in MCV's manifest.
 
-Source: prior-art/gkm-02-mcv-image-format.md. Proven byte for byte (manifest, labels, dummy_key) against the image that
-MCV itself built, tests/data/mcv.
+Manifest, labels and dummy_key equal those of an image that MCV built, byte for byte (tests/data/mcv).
 """
 
 import hashlib
@@ -16,7 +15,7 @@ from gkm.images.cache import GpuTarget, is_valid_target
 
 MAX_METADATA_BYTES = 4 << 20
 UNKNOWN_TRITON_KEY = "unknown-triton-key"
-"""What MCV writes where Triton cannot be asked. We never ask: it would be another answer on every machine."""
+"""MCV's value when Triton is not installed. GKM always uses it, because Triton's answer depends on the machine."""
 
 _Hash = Annotated[str, Meta(max_length=256)]
 _Word = Annotated[str, Meta(max_length=32)]
@@ -30,7 +29,7 @@ class _Target(Struct):
 
 
 class Kernel(Struct):
-    """The metadata that Triton keeps for a kernel; the fields that MCV's manifest repeats."""
+    """Triton's metadata of a kernel, with the fields that MCV's manifest repeats."""
 
     target: _Target
     hash: _Hash = ""
@@ -41,15 +40,15 @@ class Kernel(Struct):
 
     @property
     def gpu_target(self) -> GpuTarget:
-        """Return the GPU that it was compiled for."""
+        """Return the GPU that the kernel was compiled for."""
         return GpuTarget(self.target.backend, str(self.target.arch), self.target.warp_size)
 
 
 def parse_kernel(entry: TreeEntry) -> Kernel | None:
-    """Return the kernel that a file describes; None where it is another file.
+    """Return the kernel that a file describes; None for any other file.
 
     Raises:
-        GKMError: CONTENT_MISMATCH, it changed while it was read.
+        GKMError: CONTENT_MISMATCH when it changed while it was read.
         OSError: it cannot be read.
     """
     if entry.directory or not entry.name.endswith(".json") or entry.name.startswith("__grp__"):
@@ -64,7 +63,7 @@ def parse_kernel(entry: TreeEntry) -> Kernel | None:
 
 
 def manifest_entry(kernel: Kernel) -> dict[str, Any]:
-    """Return what MCV's manifest says of a kernel, in its order of fields, without those that are zero."""
+    """Return the entry of a kernel in MCV's manifest, in its order of fields, without zero values."""
     optional = {
         "ptx_version": kernel.ptx_version,
         "num_stages": kernel.num_stages,
@@ -82,7 +81,7 @@ def manifest_entry(kernel: Kernel) -> dict[str, Any]:
 
 
 def _dummy_key(kernel: Kernel) -> str:
-    """Return MCV's stand-in for Triton's own key, as MCV computes it without Triton at hand."""
+    """Return MCV's replacement of Triton's key, as MCV computes it without Triton."""
     options = {
         "debug": bool(kernel.debug),
         "num_stages": kernel.num_stages or 0,

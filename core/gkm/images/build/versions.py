@@ -1,10 +1,9 @@
-"""What a person states of the programs that made a cache: `--dependency-version name=version`.
+"""Versions of the programs that wrote a cache, from the user: `--dependency-version name=version`.
 
-`cuda` and `ptx` are keys that MCV's summary has for each target (`cuda_version`, a text, and `ptx_version`, a number):
-they go there, into every target of backend cuda. Anything else (`triton`, `torch`, `vllm`, `rocm`, `driver`…) has no
-place in MCV's format and becomes a label of ours, `gkm.io/dependency-version.<name>`; readers that do not know it pass
-over it. They are claims of whoever built the image; `cuda` and `ptx` are held against the driver of a node
-(docs/design/preflight.md).
+MCV's summary has the keys `cuda_version` (a text) and `ptx_version` (a number) for each target, so `cuda` and `ptx` go
+into every target of backend cuda. Any other name (`triton`, `torch`, `vllm`, `rocm`, `driver`…) is not part of MCV's
+format and becomes GKM's label `gkm.io/dependency-version.<name>`, which other readers ignore. All are claims of the
+image's author; the node's preflight compares `cuda` and `ptx` with its driver (docs/design/preflight.md).
 """
 
 import re
@@ -24,7 +23,7 @@ _CUDA = "cuda"
 
 @dataclass(frozen=True, slots=True)
 class DependencyVersions:
-    """Versions by the name of what they are of."""
+    """Versions by the name of the program."""
 
     cuda: str = ""
     ptx: int = 0
@@ -32,7 +31,7 @@ class DependencyVersions:
 
     @classmethod
     def parse(cls, pairs: Iterable[str]) -> "DependencyVersions":
-        """Return what `name=version` pairs say.
+        """Return the versions in `name=version` pairs.
 
         Raises:
             GKMError: METADATA_INVALID.
@@ -54,7 +53,7 @@ class DependencyVersions:
         return cls(stated.pop(_CUDA, ""), int(ptx or 0), stated)
 
     def target(self, backend: str, arch: str, warp_size: int, cuda: str = "") -> dict[str, Any]:
-        """Return one target of a summary; `cuda` is what the cache itself says, a person's word comes first."""
+        """Return one target of a summary; `cuda` is the cache's own version, which the user's version overrides."""
         stated: dict[str, Any] = {"backend": backend, "arch": arch, "warp_size": warp_size}
         if backend == _CUDA and self.ptx:
             stated["ptx_version"] = self.ptx
@@ -64,7 +63,7 @@ class DependencyVersions:
 
     @property
     def labels(self) -> dict[str, str]:
-        """Return the labels of ours."""
+        """Return GKM's labels."""
         return {f"{LABEL_PREFIX}{name}": version for name, version in sorted(self.others.items())}
 
 

@@ -1,11 +1,10 @@
-"""What vLLM leaves under `torch_compile_cache`, seen entry by entry as the directory is walked.
+"""Scan the files that vLLM writes under `torch_compile_cache`, entry by entry during the walk.
 
-Layouts and rules: prior-art/gkm-02-mcv-image-format.md ("Detection rules") and MCV's docs/vllm-binary-cache.md. Proven
-byte for byte (manifest, labels) against images that MCV itself built of caches of ours in the formats "triton" and
-"binary" (tests/unit/core/images/build/test_mcv_images.py); mega-AOT bundles follow the documentation. GKM differs from
-MCV in three points: MCV lists the kernels of only the last `triton_cache` of a hash, GKM those of every rank, which is
-the same for one rank; GKM leaves out secrets (gkm.images.build.factors_file); and the artifacts name the GPU
-(gkm.images.build.vllm_labels).
+Layouts and rules are those of MCV's detection and of its docs/vllm-binary-cache.md. Manifest and labels equal those of
+images that MCV built of the same caches in the formats "triton" and "binary", byte for byte
+(tests/unit/core/images/build/test_mcv_images.py); mega-AOT bundles follow the documentation. GKM differs in three points: it lists the
+kernels of every rank, MCV those of the last `triton_cache` of a hash, which is the same for one rank; it removes
+secrets (gkm.images.build.factors_file); and the artifacts determine the GPU (gkm.images.build.vllm_labels).
 """
 
 import re
@@ -31,7 +30,7 @@ _Hash = Annotated[str, Meta(max_length=1024)]
 
 
 class CacheKeyFactors(Struct):
-    """cache_key_factors.json: what vLLM made the key of a compilation from."""
+    """cache_key_factors.json: the inputs of vLLM's key for a compilation."""
 
     code_hash: _Hash | None = None
     compiler_hash: _Hash | None = None
@@ -39,7 +38,7 @@ class CacheKeyFactors(Struct):
     env: dict[str, Any] | None = None
 
     def variable(self, name: str) -> str:
-        """Return an environment variable; empty where it is none, or no text."""
+        """Return an environment variable; "" if it is missing or no text."""
         value = (self.env or {}).get(name)
         return value if isinstance(value, str) else ""
 
@@ -56,7 +55,7 @@ class ModelComponent:
 
     @property
     def is_complete(self) -> bool:
-        """Return whether it is in the binary format."""
+        """Return whether it is complete in the binary format."""
         return self.factors is not None and bool(self.artifacts)
 
 
@@ -67,17 +66,17 @@ class HashDirectory:
     prefixes: dict[tuple[str, str], ModelComponent] = field(default_factory=dict)
     kernels: list[Kernel] = field(default_factory=list)
     models: list[str] = field(default_factory=list)
-    """Ranks that hold a mega-AOT bundle."""
+    """The ranks with a mega-AOT bundle."""
 
     @property
     def binaries(self) -> list[ModelComponent]:
-        """Return what is in the binary format, in the order of names."""
+        """Return the components in the binary format, in the order of names."""
         return [prefix for prefix in self.prefixes.values() if prefix.is_complete]
 
 
 @dataclass(slots=True)
 class VllmScan:
-    """What has been seen of a directory so far."""
+    """The state of the scan of a directory."""
 
     has_marker: bool = False
     has_root: bool = False
@@ -87,11 +86,11 @@ class VllmScan:
 
     @property
     def is_vllm(self) -> bool:
-        """Return whether MCV would call the directory a cache of vLLM."""
+        """Return whether MCV would detect a vLLM cache."""
         return self.has_marker and self.has_root
 
     def add(self, entry: TreeEntry, kernel: Kernel | None) -> None:
-        """Take note of an entry; raises as reading it does."""
+        """Scan an entry; raises the errors of reading it."""
         parts = entry.path.split("/")
         directories = parts if entry.directory else parts[:-1]
         if not any(part.startswith(".") or "vendor" in part for part in directories):
@@ -119,13 +118,13 @@ class VllmScan:
 
     @property
     def entries(self) -> list[dict[str, Any]]:
-        """Return what MCV's manifest lists, in the order of names, bundles last."""
+        """Return the entries of MCV's manifest in the order of names, bundles last."""
         listed = [_hash_entry(name, found) for name, found in self.hashes.items() if found.binaries or found.kernels]
         return listed + [_bundle_entry(name, found) for name, found in self.bundles.items() if found.models]
 
 
 def _add_bundle(bundle: HashDirectory, inside: list[str], entry: TreeEntry) -> bool:
-    """Take note of an entry; return whether it is a model."""
+    """Scan an entry of a bundle; return whether it is a model."""
     match inside:
         case [rank, "model"] if _RANK.fullmatch(rank) and not entry.directory:
             bundle.models.append(rank)
@@ -135,7 +134,7 @@ def _add_bundle(bundle: HashDirectory, inside: list[str], entry: TreeEntry) -> b
 
 
 def _of_artifact(inside: list[str]) -> bool:
-    """Return whether it is an artifact, or lies in one that is unpacked."""
+    """Return whether a path is an artifact, or lies in an unpacked one."""
     match inside:
         case [rank, _, name, *_]:
             return bool(_RANK.fullmatch(rank)) and name.startswith(_ARTIFACT)

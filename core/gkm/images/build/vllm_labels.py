@@ -1,7 +1,9 @@
-"""The labels of a vLLM cache.
+"""The labels of a vLLM cache, and the GPUs that they state.
 
-Names and values: prior-art/gkm-02-mcv-image-format.md, "Config labels", proven as gkm.images.build.vllm says. In one
-point MCV is not followed: for which GPU a binary cache is (gkm.images.build.vllm_targets).
+Names and values are MCV's, except for the GPU of a binary cache: MCV writes GPU 0 of the machine that builds the image,
+and without a GPU a default, sm_75 or gfx908. Nodes decide by that label, so a wrong one does harm. Here the artifacts
+decide; if they name no GPU, the Triton kernels beside them do, then the variable that MCV reads, then the user. The
+machine that builds the image never does. GKM refuses sources that contradict each other, because one of them is wrong.
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,10 +33,10 @@ def vllm_labels(
     size_bytes: int,
     versions: DependencyVersions,
 ) -> dict[str, str]:
-    """Return the labels; `kernels` are the targets of all kernels inside, `stated` what a person says.
+    """Return the labels; `kernels` are the targets of all kernels in the cache, `stated` those from the user.
 
     Raises:
-        GKMError: METADATA_MISSING when nothing says which GPU it is for, METADATA_INVALID at a contradiction.
+        GKMError: METADATA_MISSING when the GPU is unknown, METADATA_INVALID when sources contradict each other.
     """
     entries = vllm_scan.entries
     present = {entry["cacheFormat"] for entry in entries}
@@ -58,7 +60,7 @@ def _targets(
 ) -> list[dict[str, Any]]:
     factors = vllm_scan.factors
     if not factors and not any(found.models for found in vllm_scan.bundles.values()):
-        # Triton in vLLM: MCV writes the targets as it does for Triton alone.
+        # A Triton cache in vLLM: MCV writes the targets as it does for Triton alone.
         check_stated(stated, kernels)
         return [versions.target(found.backend, found.arch, found.warp_size) for found in sorted(kernels)]
     cuda = sorted({found.variable("VLLM_MAIN_CUDA_VERSION")[:32] for found in factors}) or [""]
@@ -71,15 +73,16 @@ def _targets(
 
 
 def _targets_of(vllm_scan: VllmScan, kernels: set[GpuTarget], stated: Sequence[GpuTarget]) -> list[GpuTarget]:
-    """Return the GPUs of a cache in an order of their own; `kernels` are those of Triton's kernels.
+    """Return the GPUs of a cache, sorted; `kernels` are those of Triton's kernels.
 
     Raises:
-        GKMError: METADATA_MISSING when nothing says it, METADATA_INVALID when two sources contradict each other.
+        GKMError: METADATA_MISSING when no source names the GPU, METADATA_INVALID when two sources contradict each
+        other.
     """
     compiled = _compiled_target(vllm_scan.compiled)
     variables = {target for target in map(_variable, vllm_scan.factors) if target}
     found = compiled or kernels or variables
-    _check(kernels, found, "the kernels of Triton inside are")
+    _check(kernels, found, "its Triton kernels are")
     _check(variables, found, f"{VARIABLE} in cache_key_factors.json says it is")
     check_stated(stated, found)
     if found or len(set(stated)) == 1:
@@ -89,16 +92,16 @@ def _targets_of(vllm_scan: VllmScan, kernels: set[GpuTarget], stated: Sequence[G
 
 
 def check_stated(stated: Iterable[GpuTarget], found: set[GpuTarget]) -> None:
-    """Refuse what a person states where the cache names other GPUs.
+    """Refuse GPUs from the user when the cache names other ones.
 
     Raises:
         GKMError: METADATA_INVALID.
     """
-    _check(stated, found, "what is stated is")
+    _check(stated, found, "the stated GPU is")
 
 
 def _check(claims: Iterable[GpuTarget], found: set[GpuTarget], words: str) -> None:
-    """Refuse claims that are not among what was found; where nothing was found, any claim passes.
+    """Refuse claims that are not among the GPUs found; if none is found, any claim passes.
 
     Raises:
         GKMError: METADATA_INVALID.
@@ -115,10 +118,10 @@ def _check(claims: Iterable[GpuTarget], found: set[GpuTarget], words: str) -> No
 
 
 def _compiled_target(compiled: CompiledTargets) -> set[GpuTarget]:
-    """Return the GPU that the artifacts name; none where they name none.
+    """Return the GPU that the artifacts name; an empty set if they name none.
 
     Raises:
-        GKMError: METADATA_INVALID, they name two.
+        GKMError: METADATA_INVALID when they name two.
     """
     if compiled.is_ambiguous:
         (one, first), (other, second) = compiled.named_in.items()
@@ -132,9 +135,9 @@ def _compiled_target(compiled: CompiledTargets) -> set[GpuTarget]:
 
 
 def _variable(factors: CacheKeyFactors) -> GpuTarget | None:
-    """Return the GPU that the environment of the compilation names."""
+    """Return the GPU in the environment of the compilation."""
     arch = factors.variable(VARIABLE).removeprefix("sm_")
-    # ROCm's GPUs are called hip by Triton and by nodes; MCV's "rocm" fits no GPU (prior-art/gkm-03-compat-check.md).
+    # Triton and nodes call ROCm's GPUs hip; MCV's "rocm" matches no GPU.
     device = factors.variable("VLLM_TARGET_DEVICE") or "cuda"
     target = target_of({"rocm": "hip"}.get(device, device), arch)
     return target if arch and is_valid_target(target) else None

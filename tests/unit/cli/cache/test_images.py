@@ -85,7 +85,7 @@ def test_every_entry_is_listed_on_demand(image: str) -> None:
             1,
             "is not name=version",
         ),
-        (["cache", "push", "/nowhere", "x.example/a:1"], 1, "there is no file or directory /nowhere"),
+        (["cache", "push", "/nowhere", "x.example/a:1"], 1, "/nowhere does not exist"),
         (["cache", "push", __file__, "x.example/a:1"], 1, "is neither an OCI layout nor a docker-archive"),
     ],
 )

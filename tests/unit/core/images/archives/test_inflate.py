@@ -72,7 +72,7 @@ def test_a_frame_that_wants_a_huge_window_is_refused() -> None:
     }
     compressor = zstd.ZstdCompressor(options=options)
     data = compressor.compress(b"x" * (1 << 20)) + compressor.flush()
-    with pytest.raises(GKMError, match="wants more memory"):
+    with pytest.raises(GKMError, match="more memory than"):
         list(inflated([data]))
 
 
