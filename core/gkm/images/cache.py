@@ -221,7 +221,7 @@ def _target(stated: _SummaryTarget, ref: Reference) -> GpuTarget:
     if not is_valid_target(target):
         raise GKMError(
             Reason.METADATA_INVALID,
-            f"{ref} is built for a GPU that cannot be: backend {target.backend[:40]!r}, arch {target.arch[:40]!r}, "
+            f"{ref} states an invalid GPU: backend {target.backend[:40]!r}, arch {target.arch[:40]!r}, "
             f"warp size {target.warp_size}",
         )
     return target

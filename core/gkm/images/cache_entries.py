@@ -68,7 +68,7 @@ def entries_in(manifest: bytes) -> list[CacheEntry]:
     """
     if not manifest:
         return []
-    # What compilers write of a kernel is dense; of all that, only the objects of entries are made.
+    # Compilers write dense metadata for a kernel; the decoder creates only the objects of entries.
     found = decode(manifest, _Manifest, "the cache manifest", json_limits.check_objects)
     entries = [_kernel(kernel) for kernel in found.triton or []]
     for graphs in found.vllm or []:

@@ -56,8 +56,8 @@ def test_what_an_image_says_and_a_driver_answers_becomes_a_reason_of_the_node_ob
     ("targets", "says"),
     [
         ([], "names 0 targets"),
-        ([FITS | {"warp_size": 0}], "built for a GPU that cannot be"),
-        ([FITS | {"backend": ""}], "built for a GPU that cannot be"),
+        ([FITS | {"warp_size": 0}], "states an invalid GPU"),
+        ([FITS | {"backend": ""}], "states an invalid GPU"),
     ],
 )
 def test_an_image_that_names_no_gpu_that_can_be_fails_before_any_gpu_is_asked(

@@ -87,7 +87,8 @@ def _check_name(name: str, config: bytes, path: Path) -> None:
     stated = _HEX.fullmatch(name)
     if stated and stated[1] != hashlib.sha256(config).hexdigest():
         raise GKMError(
-            Reason.DIGEST_MISMATCH, f"the configuration in {path} is not what its name {name} says: it was changed"
+            Reason.DIGEST_MISMATCH,
+            f"the configuration in {path} has another digest than its name {name}: it was changed",
         )
 
 

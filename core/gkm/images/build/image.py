@@ -113,9 +113,9 @@ def _header(name: str, kind: bytes, size: int, mode: int) -> bytes:
 
 
 def _secrets_warning(names: Sequence[str]) -> str:
-    shown = ", ".join(name if _VARIABLE.fullmatch(name) else ascii(name[:64]) for name in names[:_MAX_LISTED])
+    listed = ", ".join(name if _VARIABLE.fullmatch(name) else ascii(name[:64]) for name in names[:_MAX_LISTED])
     more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
     return (
-        f"{NAME} holds {shown}{more}: the image has null in their place; compile without secrets in the environment, "
+        f"{NAME} holds {listed}{more}: the image has null in their place; compile without secrets in the environment, "
         "and replace the ones that others could read there"
     )

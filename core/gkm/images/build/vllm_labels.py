@@ -83,7 +83,7 @@ def _targets_of(vllm_scan: VllmScan, kernels: set[GpuTarget], stated: Sequence[G
     variables = {target for target in map(_variable, vllm_scan.factors) if target}
     found = compiled or kernels or variables
     _check(kernels, found, "its Triton kernels are")
-    _check(variables, found, f"{VARIABLE} in cache_key_factors.json says it is")
+    _check(variables, found, f"{VARIABLE} in cache_key_factors.json is")
     check_stated(stated, found)
     if found or len(set(stated)) == 1:
         return sorted(found or set(stated))
@@ -113,7 +113,7 @@ def _check(claims: Iterable[GpuTarget], found: set[GpuTarget], words: str) -> No
                 Reason.METADATA_INVALID,
                 f"the cache is compiled for {' and '.join(arch_name(target) for target in sorted(found))}, but {words} "
                 f"for {arch_name(claim)}",
-                "build an image of a cache that one kind of GPU has filled, and state that GPU or none",
+                "build an image of a cache from one kind of GPU, and state that GPU or none",
             )
 
 
@@ -129,7 +129,7 @@ def _compiled_target(compiled: CompiledTargets) -> set[GpuTarget]:
             Reason.METADATA_INVALID,
             f"the artifacts contradict each other: {first[-200:]} is compiled for {arch_name(one)}, "
             f"{second[-200:]} for {arch_name(other)}",
-            "build an image for each kind of GPU, of a cache that it alone has filled",
+            "build an image for each kind of GPU, each from a cache of its own",
         )
     return set(compiled.named_in)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
 
-from gkm.api import msgspec_warmup as first_use
+from gkm.api import msgspec_warmup
 from gkm.api.errors import GKMError, Reason
 from gkm.images.local_image import write_all
 from gkm.images.manifest import Descriptor
@@ -44,7 +44,7 @@ class ImageDownload:
             OSError: the disk refused.
         """
         self.files.sweep()
-        first_use.warm_up()  # several connections may request tokens at once
+        msgspec_warmup.warm_up()  # several connections may request tokens at once
         with ThreadPoolExecutor(min(CONNECTIONS, max(1, len(blobs))), "gkm-blob") as pool:
             tasks = [pool.submit(self._download_blob, number, blob) for number, blob in enumerate(blobs)]
             try:

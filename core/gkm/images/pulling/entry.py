@@ -10,7 +10,7 @@ from pathlib import Path
 from gkm.hoststate import files, trees
 from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.layout import Layout
-from gkm.images.pulling import file_list as listing
+from gkm.images.pulling import file_list
 from gkm.images.pulling.file_list import FileList, ListedFile
 
 __all__ = ("FileList", "ListedFile", "StoreEntry", "exists", "find", "publish", "remove_tree")
@@ -42,7 +42,7 @@ def find(layout: Layout, digest: str) -> StoreEntry | None:
     """
     path = layout.entry(digest)
     try:
-        listed, count = listing.read(path / FILE_LIST)
+        listed, count = file_list.read(path / FILE_LIST)
     except FileNotFoundError as error:
         if os.path.lexists(path):
             raise UnreadableState(f"{path}: the entry has no {FILE_LIST}") from error
@@ -70,7 +70,7 @@ def publish(layout: Layout, work: Path, listed: FileList, manifest: bytes) -> St
         OSError: the disk refused.
     """
     (work / MANIFEST).write_bytes(manifest)
-    listing.write(work / FILE_LIST, listed)
+    file_list.write(work / FILE_LIST, listed)
     for name in (MANIFEST, FILE_LIST):
         (work / name).chmod(_SEALED_FILE)
     _seal(str(work / CONTENT))

@@ -22,18 +22,18 @@ def read_chunks(response: BaseHTTPResponse, limit: int, deadline: float) -> Iter
     if response.headers.get("Content-Encoding", "identity") != "identity":
         # We requested identity; an inflating body would hide its size (48 kB became 50 MB in a test).
         raise GKMError(Reason.UNSAFE_CONTENT, "the registry answers with a Content-Encoding that was not asked for")
-    seen = 0
+    received = 0
     try:
         # read1, because read fills its buffer and so could wait past every deadline on a drip.
         more = True
         while more:
-            chunk = response.read1(min(CHUNK_BYTES, limit + 1 - seen))
+            chunk = response.read1(min(CHUNK_BYTES, limit + 1 - received))
             # The timer shuts the connection down at the deadline, which looks like the end of a body without a stated
             # length.
             if time.monotonic() >= deadline:
                 raise GKMError(Reason.REGISTRY_UNAVAILABLE, "the registry sends too slowly")
-            seen += len(chunk)
-            if seen > limit:
+            received += len(chunk)
+            if received > limit:
                 raise GKMError(Reason.TOO_LARGE, f"the registry sends more than the {limit} bytes that are allowed")
             if more := bool(chunk):
                 yield chunk

@@ -114,8 +114,8 @@ class _DeadlineConnection(HTTPConnection):
             raise not_public(f"{self.host[:100]} leads to")
         failure: Exception = NewConnectionError(self, "no address")
         for address in permitted[:MAX_ADDRESSES]:
-            left = exchange.deadline - time.monotonic()
-            timeout = min(float(self.timeout or left), left)
+            remaining = exchange.deadline - time.monotonic()
+            timeout = min(float(self.timeout or remaining), remaining)
             if timeout <= 0:
                 break
             try:

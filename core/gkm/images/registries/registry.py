@@ -140,15 +140,15 @@ class Registry:
             GKMError: as `manifest`; TOO_LARGE beyond MAX_REFERRER_BYTES or MAX_REFERRERS.
         """
         found: list[Descriptor] = []
-        left = MAX_REFERRER_BYTES
+        remaining = MAX_REFERRER_BYTES
         path = f"referrers/{ref.target}"
         for _ in range(MAX_REFERRER_PAGES):
             deadline = self.hosts.deadline()
             try:
                 with self._read(ref, path, {"Accept": OCI_INDEX}, deadline) as response:
-                    raw = read_body(response, left, deadline)
+                    raw = read_body(response, remaining, deadline)
                     following = _NEXT_PAGE.search(response.headers.get("Link", ""))
-                left -= len(raw)
+                remaining -= len(raw)
                 found += parse_referrers(raw, str(ref))
                 if len(found) > MAX_REFERRERS:
                     raise _too_many_referrers(ref)
