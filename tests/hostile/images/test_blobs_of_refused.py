@@ -1,4 +1,4 @@
-"""What stays in blobs/ of an image that is refused, and of pulls that bring more than the bound."""
+"""The blobs that remain of a refused image, and of pulls beyond the bound of all blobs."""
 
 from pathlib import Path
 
@@ -41,7 +41,7 @@ def test_all_blobs_of_a_refused_image_go_its_parts_too(tmp_path: Path, layout: L
     assert names(layout) == set()
 
 
-def test_what_another_pull_of_the_repository_holds_stays(tmp_path: Path, layout: Layout) -> None:
+def test_a_blob_that_another_pull_has_locked_stays(tmp_path: Path, layout: Layout) -> None:
     with scene(tmp_path) as site:
         site.put(GOOD)
         registry = site.client()

@@ -1,4 +1,4 @@
-"""The same rows through `gkm cache extract`: one line that a person can read, and no directory."""
+"""The rows of the hostile suite through `gkm cache extract`: one readable line, and no directory."""
 
 import base64
 import json
@@ -31,7 +31,7 @@ def extracted(site: Scene, directory: Path, monkeypatch: pytest.MonkeyPatch, *mo
     login = {"auth": base64.b64encode(f"{USER}:{SECRET}".encode()).decode()}
     (directory / "auth.json").write_text(json.dumps({"auths": {site.real.host: login, site.other.host: login}}))
     monkeypatch.setenv("REGISTRY_AUTH_FILE", str(directory / "auth.json"))
-    # The command waits as long as the agent; nobody waits so long for a test.
+    # The command waits as long as the agent does; a test waits less.
     monkeypatch.setattr(hosts, "Limits", lambda: LIMITS)
     access = ["--ca-file", str(site.real.ca_file)] if site.real.ca_file else ["--plain-http"]
     command = ["gkm", "cache", "extract", str(site.ref), "--to", str(directory / "out" / "cache"), *access, *more]
@@ -49,14 +49,14 @@ def test_an_honest_image_is_extracted(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
-def test_what_is_hostile_is_one_line_and_no_directory(
+def test_a_hostile_image_gives_one_line_and_no_directory(
     row: Row, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name, value in row.bounds.items():
         module, _, bound = name.rpartition(".")
         monkeypatch.setattr(import_module(f"gkm.images.{module}"), bound, value)
     with scene(tmp_path, tls=row.tls) as site:
-        row.place(site)
+        row.setup(site)
         code = extracted(site, tmp_path, monkeypatch)
         assert not site.gave_away()
     told = capsys.readouterr()
@@ -64,7 +64,7 @@ def test_what_is_hostile_is_one_line_and_no_directory(
     line = told.out if wanted == NO else told.err
     assert line.startswith("not verified: " if wanted == NO else "error: "), told
     assert (code, line.count("\n"), told.out + told.err) == (wanted, 1, line)
-    assert row.says in line
+    assert row.message in line
     assert line.rstrip("\n").isprintable()
     assert SECRET not in line
     assert not list((tmp_path / "out").rglob("*"))
@@ -72,7 +72,7 @@ def test_what_is_hostile_is_one_line_and_no_directory(
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "../../../etc/passwd", "/cache/K/../../etc/passwd", "K/a.cubin\0"])
 @pytest.mark.parametrize("more", [{}, {"passwd": "/etc/passwd"}, {"../K/a.cubin": "/cache/K/a.cubin"}])
-def test_paths_that_a_cache_names_are_never_kept(
+def test_relocation_replaces_every_path_in_a_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, more: dict[str, str]
 ) -> None:
     group = json.dumps({"child_paths": {"a.cubin": path} | more}).encode()
@@ -80,5 +80,5 @@ def test_paths_that_a_cache_names_are_never_kept(
         site.put(tree(("io.triton.cache/K/a.cubin", b"x"), ("io.triton.cache/K/__grp__a.json", group)))
         assert extracted(site, tmp_path, monkeypatch, "--mount-path", "/mnt/cache") == 0
     written = json.loads((tmp_path / "out" / "cache" / "K" / "__grp__a.json").read_text())
-    # A group with a child that does not lie beside it is none: Triton compiles.
+    # A group with a child outside its directory is invalid: Triton compiles again.
     assert written == ({} if more else {"child_paths": {"a.cubin": "/mnt/cache/K/a.cubin"}})

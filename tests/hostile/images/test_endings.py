@@ -1,4 +1,4 @@
-"""A registry that is only weak: what it breaks off is taken up, and the content is right in the end."""
+"""A registry that is weak, not hostile: a pull resumes broken downloads, and the content is right in the end."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -71,7 +71,7 @@ def test_a_weak_registry_costs_a_try_and_no_byte(weakness: Weakness, tmp_path: P
     assert asked == [f"bytes={start}-" for start in weakness.asked]
 
 
-def test_a_drip_is_ended_and_what_came_is_taken_up(tmp_path: Path, layout: Layout) -> None:
+def test_a_dripping_download_ends_and_its_bytes_are_resumed(tmp_path: Path, layout: Layout) -> None:
     with scene(tmp_path) as site:
         site.put(LAYER)
         blob = f"blobs/{site.layers[0]}"
@@ -103,7 +103,7 @@ class Diverting(RealRegistry):
         return answer
 
 
-def test_an_upload_that_is_sent_elsewhere_takes_no_credentials_along() -> None:
+def test_an_upload_to_another_host_carries_no_credentials() -> None:
     """oras-go CVE-2026-50151: Authorization followed the Location of an upload to whatever host it named."""
     with RealRegistry.start() as thief, Diverting.start(auth=Auth(USER, SECRET, bearer=False)) as real:
         assert isinstance(real, Diverting)

@@ -1,4 +1,4 @@
-"""What fuzzing has found is run with every test: each input is an answer, or an error that a person can read."""
+"""Every input that fuzzing found runs as a test: it gives a result, or an error that a person can read."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -46,7 +46,7 @@ def test_every_target_has_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", ["tar", "manifest", "labels", "signature", "reference"])
-def test_a_mutator_keeps_its_bound_and_answers_any_bytes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mutator_respects_its_bound_for_any_input(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     target(name, monkeypatch)
     mutate = import_module("fuzz_targets").MUTATORS[name](lambda data, most: (data + b"x")[:most])
     data = [b"", b"\xff" * 700, *(path.read_bytes() for path in INPUTS if path.parent.name == name)]

@@ -69,19 +69,19 @@ def test_an_honest_image_is_pulled(tmp_path: Path, layout: Layout) -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
-def test_what_is_hostile_ends_with_a_reason_and_leaves_nothing(
+def test_a_hostile_registry_gives_a_reason_and_leaves_no_file(
     row: Row, tmp_path: Path, layout: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lowered(monkeypatch, row)
     (tmp_path / "cwd").mkdir()
     monkeypatch.chdir(tmp_path / "cwd")
     with scene(tmp_path, tls=row.tls) as site:
-        row.place(site)
+        row.setup(site)
         with nothing_else_is_touched(tmp_path), memory_is_bounded(), pytest.raises(GKMError) as caught:
             pulled(site, layout)
         assert not site.gave_away()
     error = caught.value
-    assert (error.reason, row.says in f"{error} {error.detail}") == (row.reason, True), str(error)
+    assert (error.reason, row.message in f"{error} {error.detail}") == (row.reason, True), str(error)
     assert str(error).isprintable()
     assert len(str(error)) < 1000
     assert SECRET not in str(error)
@@ -121,5 +121,5 @@ def memory_is_bounded() -> Iterator[None]:
 def test_every_class_and_every_named_case_has_its_row() -> None:
     assert {row.group for row in ROWS} == set(range(1, 9))
     assert {row.cve for row in ROWS} >= CVES - {"CVE-2026-50151"}
-    assert all(row.would for row in ROWS if row.cve)
+    assert all(row.effect for row in ROWS if row.cve)
     assert len({str(row) for row in ROWS}) == len(ROWS)

@@ -1,4 +1,4 @@
-"""Four of the most expensive images at once, as many as the agent pulls, in a process whose memory is limited."""
+"""Four of the most expensive images at once, as many as the agent pulls, in a process with limited memory."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""The real distribution: storing, fetching, taking up again, referrers by tag, and its two ways to ask who is there."""
+"""The real distribution: push, fetch, resume, referrers by tag, and its two authentication schemes."""
 
 import random
 from collections.abc import Iterator
@@ -47,7 +47,7 @@ def test_a_cache_is_stored_and_fetched(distribution: Distribution, built: LocalI
     assert made.size_bytes == int(built.labels["cache.triton.image/cache-size-bytes"])
 
 
-def test_what_is_there_is_found_and_what_is_not_is_said(distribution: Distribution) -> None:
+def test_an_existing_image_is_found_and_a_missing_one_is_reported(distribution: Distribution) -> None:
     ours, ref = client(distribution.host), at(distribution.host, "team/there")
     blob = LocalBlob.from_bytes(b"a blob", "")
     assert not push.blob_exists(ours, ref, blob.descriptor)
@@ -58,7 +58,7 @@ def test_what_is_there_is_found_and_what_is_not_is_said(distribution: Distributi
     assert caught.value.reason is Reason.NOT_FOUND
 
 
-def test_a_blob_is_taken_up_in_the_middle(distribution: Distribution) -> None:
+def test_a_blob_download_resumes_in_the_middle(distribution: Distribution) -> None:
     ours, ref = client(distribution.host), at(distribution.host, "team/resume")
     blob = LocalBlob.from_bytes(DATA, "")
     push.blob(ours, ref, blob)
@@ -79,7 +79,7 @@ def test_an_upload_that_breaks_off_is_made_again(distribution: Distribution, sha
     assert push.blob_exists(client(distribution.host), ref, blob.descriptor)
 
 
-def test_what_refers_to_an_image_is_found_by_its_tag(distribution: Distribution) -> None:
+def test_the_referrers_of_an_image_are_found_by_the_fallback_tag(distribution: Distribution) -> None:
     target = Target(distribution.host, "team/referrers")
     subject = target.image([(b"layer", "application/x")], tag="1")
     note = Contract(distribution.host)._note(target, subject)
@@ -134,7 +134,7 @@ def test_a_token_of_another_server_opens_it(
     assert len(tokens.requests) == 1  # for the manifest; the blobs are under the same scope
 
 
-def test_a_token_server_that_nobody_named_gets_no_password(by_token: Distribution, tokens: TokenServer) -> None:
+def test_a_token_server_that_is_not_configured_gets_no_password(by_token: Distribution, tokens: TokenServer) -> None:
     tokens.requests.clear()
     ours = client(by_token.host, keyring({by_token.host: {"username": USER, "password": PASSWORD}}))
     with pytest.raises(GKMError, match="authHosts") as caught:

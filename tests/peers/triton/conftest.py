@@ -1,4 +1,4 @@
-"""Real Triton: everything here is a partner's test, and needs what it is installed into."""
+"""Real Triton: a test of a partner, in an environment that has Triton installed."""
 
 import shutil
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What Triton compiles into a volume becomes an image again, and that image is a hit for other pods."""
+"""The files that Triton compiles into a volume become an image again, and that image is a hit for other pods."""
 
 import shutil
 from pathlib import Path
@@ -47,7 +47,7 @@ def test_an_empty_volume_is_filled_captured_packed_and_elsewhere_a_hit(
         assert {Path(path).parent.parent for path in found.paths} == {other.cache}
 
 
-def test_what_a_pod_adds_to_a_cache_is_an_image_of_that_alone(
+def test_the_files_that_a_pod_adds_to_a_cache_become_an_image(
     rig: Rig, registry: Registry, moved: Path, tmp_path: Path
 ) -> None:
     cache = stored(rig, registry, cache_image("triton", moved))

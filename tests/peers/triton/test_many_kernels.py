@@ -1,4 +1,4 @@
-"""A cache as large as those of real models: 2,000 kernels, each in a directory of its own."""
+"""A cache as large as those of real models: 2,000 kernels, each in its own directory."""
 
 import json
 from pathlib import Path
@@ -47,7 +47,7 @@ def test_every_group_names_the_mount_path_and_every_directory_can_be_written(rig
     assert len(list(pod.inside.glob("*/new"))) == KERNELS
 
 
-def test_the_tree_that_is_prepared_for_it_holds_directories_and_groups_and_serves_every_later_volume(rig: Rig) -> None:
+def test_the_prepared_tree_has_directories_and_groups_and_serves_every_later_volume(rig: Rig) -> None:
     content = cache_of(KERNELS)
     ref = rig.ready(content)
     first, target = rig.volume()

@@ -1,4 +1,4 @@
-"""Real Triton on volumes that the real gkm-csi mounts, from entries that were pulled as the agent pulls them."""
+"""Real Triton on volumes that the real gkm-csi mounts, from entries that the agent's code pulled."""
 
 from pathlib import Path
 
@@ -50,7 +50,7 @@ def test_a_miss_on_a_read_only_mount_fails_before_anything_is_compiled(rig: Rig,
 
 
 @pytest.mark.parametrize(("user", "owner"), [(ROOT, 0), (ANOTHER_USER, 65534)], ids=["root", "another"])
-def test_on_a_private_volume_a_hit_takes_nothing_of_the_layer_and_a_miss_is_compiled_into_it(
+def test_on_a_private_volume_a_hit_writes_nothing_and_a_miss_is_compiled_into_its_layer(
     rig: Rig, cache: Stored, user: tuple[str, ...], owner: int
 ) -> None:
     before = snapshot(cache.content)
@@ -76,7 +76,7 @@ def test_on_a_private_volume_a_hit_takes_nothing_of_the_layer_and_a_miss_is_comp
 
 
 @pytest.mark.parametrize("read_only", ["true", "false"])
-def test_everybody_may_read_the_whole_of_a_volume(rig: Rig, cache: Stored, read_only: str) -> None:
+def test_every_user_may_read_a_whole_volume(rig: Rig, cache: Stored, read_only: str) -> None:
     pod = Pod.start(rig, cache.ref.name, readOnly=read_only)
     assert pod.run_as_another("find . -type f -exec cat {} + > /dev/null") == ""
 

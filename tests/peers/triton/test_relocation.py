@@ -1,4 +1,4 @@
-"""What real Triton does with group files, and that ours make it hit: the reasons for each rule of relocation."""
+"""Real Triton's use of group files, and its hits on relocated ones: the reasons for each rule of relocation."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""Archives for tests of images: tars of any name and type, as an attacker writes them, and the image that MCV built."""
+"""Archives for tests of images: tars with any names and types, as attackers write them, and MCV's image."""
 
 import io
 import json
@@ -34,7 +34,7 @@ def tree(*members: Member | tuple[str, bytes]) -> bytes:
 
 
 def packed(*layers: bytes, config: bytes = b"{}", media_type: str = OCI_MANIFEST, kind: str = OCI_LAYER) -> LocalImage:
-    """An image in memory, of layers whose bytes are taken as they are."""
+    """Return an image in memory with exactly these layers."""
     blobs = [LocalBlob.from_bytes(config, OCI_CONFIG), *(LocalBlob.from_bytes(layer, kind) for layer in layers)]
     stated = [
         {"mediaType": blob.descriptor.media_type, "size": blob.descriptor.size, "digest": blob.descriptor.digest}

@@ -1,4 +1,4 @@
-"""A registry that holds one real cache image, and a client of ours for it."""
+"""A registry with one real cache image, and a client for it."""
 
 from dataclasses import dataclass
 

@@ -1,7 +1,7 @@
-"""The hostile suite as one table: what a registry or an image does, and what a person is told for it.
+"""The hostile suite as one table: each row is an attack by a registry or an image, and the error that the user sees.
 
-The classes are those of prior-art/oci-and-signatures.md, "Hostile suite to survive". Where the attack lies in the
-content, the image is validly signed: nothing but the reader stands between it and the disk.
+Rows in groups 4 to 7 attack with the content of an image that has a valid signature, so only the reader protects the
+disk.
 """
 
 from support.images.hostile_contents import CONFLICTS, KINDS, NAMES, SIZES
@@ -29,4 +29,4 @@ CVES = frozenset(
         "CVE-2025-4435",
     }
 )
-"""Those that prior-art names. CVE-2026-50151 is about pushing: its test is beside the table's."""
+"""CVEs of the table. CVE-2026-50151 is about pushing: its test is beside the table's."""

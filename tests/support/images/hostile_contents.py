@@ -1,4 +1,4 @@
-"""Hostile rows, classes 4 to 7: what lies in the layers of an image that is validly signed."""
+"""Hostile rows, classes 4 to 7: the layers of an image with a valid signature."""
 
 import gzip
 import tarfile
@@ -46,7 +46,7 @@ SIZES = (
         LARGE,
         "51 directories for 0 files",
         bounds={"pulling.extract.SPARE_DIRECTORIES": 50},
-        would="took 280 MiB and two minutes with 200,000 of them",
+        effect="took 280 MiB and two minutes with 200,000 of them",
     ),
     Row(
         "more entries outside the cache",
@@ -81,7 +81,7 @@ SIZES = (
         UNSAFE,
         "empty or tiny",
         bounds={"archives.inflate.MAX_MEMBERS": 100},
-        would="unpacked half a megabyte a second, for 40 hours",
+        effect="unpacked half a megabyte a second, for 40 hours",
     ),
     Row("a zstd window of 1 GiB", 4, layer(made.wide_zstd()), DAMAGED, "more memory than decoders must have"),
     Row("a pax header of 65 KiB", 4, layer(made.pax(comment="x" * (65 << 10))), UNSAFE, "a header of"),
@@ -92,7 +92,7 @@ SIZES = (
         layer(made.extension(b"x", b"".join(b"8 %03d=1\n" % n for n in range(100))) + GOOD),
         UNSAFE,
         "more than 64 records",
-        would="took time by the square of its length",
+        effect="took time by the square of its length",
     ),
     Row("a sparse file", 4, layer(made.pax(**{"GNU.sparse.major": "1"})), UNSAFE, "a sparse file"),
     Row("an old sparse file", 4, members(file(INSIDE + "a", b"", kind=b"S")), UNSAFE, "an entry of type"),

@@ -1,4 +1,4 @@
-"""Layers that no honest writer makes: archives written header by header, and packed in odd ways."""
+"""Layers that no honest writer produces: archives written header by header, and unusual compression."""
 
 import gzip
 import random

@@ -1,4 +1,4 @@
-"""How the rows of `images_hostile` are staged: each returns what is done with a scene before the pull."""
+"""The setups of the rows of `images_hostile`: each returns a function that changes a scene before the pull."""
 
 import json
 from collections.abc import Callable
@@ -23,39 +23,39 @@ from support.sigstore.key_signatures import (
 from support.sigstore.keyless import Flaw as LoggedFlaw
 from support.sigstore.keyless import Service
 
-Place = Callable[[Scene], object]
+Setup = Callable[[Scene], object]
 P = ParamSpec("P")
 
 
-def layer(*layers: bytes) -> Place:
+def layer(*layers: bytes) -> Setup:
     return lambda scene: scene.put(*layers)
 
 
-def members(*entries: Member | tuple[str, bytes]) -> Place:
+def members(*entries: Member | tuple[str, bytes]) -> Setup:
     return layer(tree(*entries))
 
 
-def labels(**stated: str) -> Place:
+def labels(**stated: str) -> Setup:
     names = {f"cache.triton.image/{key.replace('_', '-')}": value for key, value in stated.items()}
     return lambda scene: scene.put(GOOD, labels=names)
 
 
-def changed(**fields: object) -> Place:
+def changed(**fields: object) -> Setup:
     return lambda scene: scene.put_image(image_of_layers(GOOD), **fields)
 
 
-def raw(data: bytes, media_type: str = OCI_MANIFEST) -> Place:
+def raw(data: bytes, media_type: str = OCI_MANIFEST) -> Setup:
     return lambda scene: scene.put_manifest(data, media_type)
 
 
-def spoilt(*what: Callable[[Scene], Fault]) -> Place:
-    """Put a good image, and spoil how it is served."""
+def spoilt(*what: Callable[[Scene], Fault]) -> Setup:
+    """Store a good image, and make the registry serve it wrong."""
 
-    def place(scene: Scene) -> None:
+    def setup(scene: Scene) -> None:
         scene.put(GOOD)
         scene.real.misbehave(*(make(scene) for make in what))
 
-    return place
+    return setup
 
 
 def blob(
@@ -68,22 +68,22 @@ def pinned(fault: Callable[[str], Fault]) -> Callable[[Scene], Fault]:
     return lambda scene: fault(f"manifests/{scene.digest}$")
 
 
-def described(**fields: object) -> Place:
-    """Describe the layer otherwise than it is, in a manifest that is signed like that."""
+def described(**fields: object) -> Setup:
+    """Describe the layer wrong, in a signed manifest."""
 
-    def place(scene: Scene) -> None:
+    def setup(scene: Scene) -> None:
         scene.put(GOOD)
         scene.put(GOOD, layers=[scene.described()[0] | fields])
 
-    return place
+    return setup
 
 
-def locked(realm: Callable[[Scene], str]) -> Place:
-    def place(scene: Scene) -> None:
+def locked(realm: Callable[[Scene], str]) -> Setup:
+    def setup(scene: Scene) -> None:
         scene.put(GOOD)
         scene.lock(Auth(USER, SECRET, realm=realm(scene)))
 
-    return place
+    return setup
 
 
 def foreign(scene: Scene) -> None:
@@ -125,15 +125,15 @@ def escaping(scene: Scene) -> None:
     scene.put_index({"mediaType": OCI_MANIFEST, "digest": scene.digest, "size": 1, "platform": platform})
 
 
-def unsigned(flaw: Flaw, key: SigningKey | None = None) -> Place:
-    """Put an image whose only signature is wrong in one way, in both forms."""
+def unsigned(flaw: Flaw, key: SigningKey | None = None) -> Setup:
+    """Store an image whose only signature is wrong in one way, in both forms."""
 
-    def place(scene: Scene) -> None:
+    def setup(scene: Scene) -> None:
         scene.put(GOOD)
         sign_legacy(scene.target, scene.digest, key or scene.key, flaw)
         push_bundle(scene.target, scene.digest, bundle_of(scene.digest, key or scene.key, flaw))
 
-    return place
+    return setup
 
 
 def swapped(scene: Scene) -> None:
@@ -145,8 +145,8 @@ def swapped(scene: Scene) -> None:
     tags[scene.digest.replace(":", "-") + ".sig"] = of_another
 
 
-def logged(form: str, flaw: LoggedFlaw = LoggedFlaw.OTHER_ENTRY) -> Place:
-    def place(scene: Scene) -> None:
+def logged(form: str, flaw: LoggedFlaw = LoggedFlaw.OTHER_ENTRY) -> Setup:
+    def setup(scene: Scene) -> None:
         scene.trusted_root = str(sigstore().write_trusted_root(scene.directory))
         scene.put(GOOD)
         scene.real.store.repository(REPOSITORY).tags.pop(scene.digest.replace(":", "-") + ".sig")
@@ -157,11 +157,11 @@ def logged(form: str, flaw: LoggedFlaw = LoggedFlaw.OTHER_ENTRY) -> Place:
         else:
             push_bundle(scene.target, scene.digest, service.bundle(scene.digest, scene.key, flaw))
 
-    return place
+    return setup
 
 
 def zeroed(scene: Scene) -> None:
-    """Attach a bundle whose log entry has index 0 and says it as Go does, by leaving it out, but proves another."""
+    """Attach a bundle that proves another log entry than index 0, which it states by omitting the index as Go does."""
     logged("bundle", LoggedFlaw.NONE)(scene)
     store = scene.real.store.repository(REPOSITORY)
     (digest,) = (found["digest"] for found in store.referrers(scene.digest))

@@ -1,4 +1,4 @@
-"""Hostile rows, classes 1, 2, 3 and 8: what a registry serves, and what an image claims."""
+"""Hostile rows, classes 1, 2, 3 and 8: hostile responses of a registry, and false claims of an image."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What a row of the hostile suite says."""
+"""One row of the hostile suite."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,20 +15,20 @@ AWAY, DAMAGED, LARGE = Reason.REGISTRY_UNAVAILABLE, Reason.CONTENT_MISMATCH, Rea
 
 @dataclass(frozen=True)
 class Row:
-    """One attack. `would` says what it would have done, where that is not plain; `says` stands in the message."""
+    """One attack. `effect` is what it does to a weak reader, if not obvious; the error contains `message`."""
 
     name: str
     group: int
-    place: Callable[[Scene], object] = field(repr=False)
+    setup: Callable[[Scene], object] = field(repr=False)
     reason: Reason
-    says: str
+    message: str
     cve: str = ""
-    would: str = ""
+    effect: str = ""
     tls: bool = False
     parts: bool = False
-    """Whether a part of a blob may stay, for the next try to go on with."""
+    """Whether a partial blob may stay for the next attempt to resume."""
     bounds: Mapping[str, int] = field(default_factory=dict)
-    """Bounds that are lowered, by module and name: an image that reaches the real one takes minutes to make."""
+    """Lowered bounds, by module and name: an image at the real bound takes minutes to generate."""
 
     def __str__(self) -> str:
         return f"{self.group}-{self.name}{f'-{self.cve}' if self.cve else ''}".replace(" ", "-")

@@ -1,4 +1,4 @@
-"""Where the rows of `images_hostile` play: a registry that holds one signed image, another one beside it, a policy."""
+"""The scene of the rows of `images_hostile`: a registry with one signed image, a second registry, and a policy."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -43,7 +43,7 @@ class Fixed:
 
 @dataclass
 class Scene:
-    """`digest` is what the tag names and the key has signed, once `put` was called."""
+    """A staged attack. After `put`, the tag names the image `digest`, which the key has signed."""
 
     real: RealRegistry
     other: RealRegistry
@@ -52,9 +52,9 @@ class Scene:
     digest: str = ""
     config: str = ""
     layers: tuple[str, ...] = ()
-    """Digests: of the configuration, and of the layers in their order."""
+    """The digests of the configuration, and of the layers in their order."""
     trusted_root: str = ""
-    """The path of one, where the policy wants a log entry."""
+    """The path of a trusted root, if the policy demands a log entry."""
 
     @property
     def ref(self) -> Reference:
@@ -110,7 +110,7 @@ class Scene:
         self.real.auth = auth
 
     def gave_away(self) -> bool:
-        """Return whether the other registry has seen anything that opens this one."""
+        """Return whether the other registry received a credential of this one."""
         return any("authorization" in request.headers for request in self.other.requests)
 
 

@@ -1,6 +1,6 @@
-"""The caches that MCV built images of, made again from our own kernels (tests/data/mcv/README.md).
+"""The caches from which MCV built images, generated again from the project's kernels (tests/data/mcv/README.md).
 
-`python tests/support/images/mcv_built.py DIR` writes them, for who builds the images anew.
+`python tests/support/images/mcv_built.py DIR` writes them, to build the images again.
 """
 
 import json

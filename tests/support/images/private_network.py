@@ -1,6 +1,6 @@
-"""Run in a network namespace with 10.9.8.7 on `lo`: prints for each configuration whether that address is connected to.
+"""Run in a network namespace with 10.9.8.7 on `lo`: prints for each configuration whether the client connects there.
 
-The port answers like an SSH server, which is what a ClientHello was seen to go to.
+The port answers like an SSH server, because a ClientHello once reached one.
 """
 
 import socket

@@ -1,4 +1,4 @@
-"""A registry that asks who is there, and clients of ours with credentials for it."""
+"""A registry that demands credentials, and clients with credentials for it."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -23,7 +23,7 @@ SECRET = "s3cret-passw0rd"
 
 @contextmanager
 def private(auth: Auth | None = None, *repositories: str) -> Iterator[Registry]:
-    """Run a registry with an image `:1` in each repository, which only `robot` may see unless `auth` says more."""
+    """Run a registry with an image `:1` in each repository; only `robot` may read them unless `auth` differs."""
     with Registry.start(auth=auth or Auth("robot", SECRET)) as registry:
         for repository in repositories or ("team/x",):
             fill(registry, repository)
@@ -50,7 +50,7 @@ def as_user(registry: Registry, user: str, password: str = SECRET) -> Keyring:
 
 
 def client(credentials: Credentials | None, *registries: Registry, **host: object) -> Client:
-    """Return a client that may speak http to some registries; `host` are settings of the first one."""
+    """Return a client that may use plain http; `host` are settings of the first registry."""
     first, *others = (registry.host for registry in registries)
     hosts = {other: RegistryHost(plain_http=True) for other in others}
     hosts[first] = RegistryHost(plain_http=True, **host)  # type: ignore[arg-type]

@@ -1,7 +1,7 @@
-"""Pulls several images at once, as four workers of the agent do, under a limit of memory.
+"""Pull several images at once, as four workers of the agent do, under a memory limit.
 
-Arguments: the registry, a directory for the state, the limit in MiB, references. Prints one line of JSON: what became
-of each, and the most memory that was resident, in MiB.
+Arguments: the registry, a directory for the state, the limit in MiB, references. Prints one line of JSON: the result of
+each pull, and the maximum resident memory in MiB.
 """
 
 import json
@@ -32,7 +32,7 @@ def pulled(client: Registry, layout: Layout, text: str) -> str:
 
 
 def main(host: str, state: str, limit: str, *refs: str) -> None:
-    # RLIMIT_DATA counts what is mapped, the stacks of threads included: resident memory is less.
+    # RLIMIT_DATA counts mapped memory, including the stacks of threads: resident memory is less.
     threading.stack_size(1 << 20)
     resource.setrlimit(resource.RLIMIT_DATA, (int(limit) << 20,) * 2)
     client = Registry(Registries(hosts={host: RegistryHost(plain_http=True)}))

@@ -1,4 +1,4 @@
-"""What is said of a registry that could not be reached: to users always the same, the cause to nobody but the log."""
+"""The error for an unreachable registry: one message for users, and the cause in the log only."""
 
 import re
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from gkm.api.errors import GKMError, Reason
 
 @contextmanager
 def unreached(cause: str) -> Iterator[pytest.ExceptionInfo[GKMError]]:
-    """See that the block ends with the one message, and with a detail that `cause` (a pattern) is found in."""
+    """Check that the block ends with the one message, and that `cause` (a pattern) matches the detail."""
     with pytest.raises(GKMError) as caught:
         yield caught
     error = caught.value

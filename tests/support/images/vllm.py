@@ -1,4 +1,4 @@
-"""vLLM caches of our making, in the layouts that vLLM writes; the artifacts hold what real ones hold around a mark."""
+"""Generated vLLM caches in vLLM's layouts; the artifacts contain the bytes that surround a mark in real ones."""
 
 import json
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from pathlib import Path
 
 HASH, OTHER_HASH = "0a1b2c3d4e", "ffeeddccbb"
 ARTIFACT = "artifact_compile_range_1_2048_subgraph_"
-# In every artifact of torch, CUDA's too: the processors that ROCm's composable kernels support.
+# Every artifact of torch, CUDA's too, lists the processors that ROCm's composable kernels support.
 CONFIG = b"\x94\x8c}[gzct] inductor_config[rocm.ck_supported_arch]: ['gfx90a', 'gfx942', 'gfx950']\x94\x8cb[klfq]"
 
 

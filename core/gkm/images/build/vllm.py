@@ -2,9 +2,10 @@
 
 Layouts and rules are those of MCV's detection and of its docs/vllm-binary-cache.md. Manifest and labels equal those of
 images that MCV built of the same caches in the formats "triton" and "binary", byte for byte
-(tests/unit/core/images/build/test_mcv_images.py); mega-AOT bundles follow the documentation. GKM differs in three points: it lists the
-kernels of every rank, MCV those of the last `triton_cache` of a hash, which is the same for one rank; it removes
-secrets (gkm.images.build.factors_file); and the artifacts determine the GPU (gkm.images.build.vllm_labels).
+(tests/unit/core/images/build/test_mcv_images.py); mega-AOT bundles follow the documentation. GKM differs in three
+points: it lists the kernels of every rank, MCV those of the last `triton_cache` of a hash, which is the same for one
+rank; it removes secrets (gkm.images.build.factors_file); and the artifacts determine the GPU
+(gkm.images.build.vllm_labels).
 """
 
 import re

@@ -92,7 +92,7 @@ def test_a_size_that_is_no_number_is_refused(text: str) -> None:
 
 
 def artifact(*types: str) -> ImageManifest:
-    """The legacy variant: its layers have types of their own (gkm-02, `"oci" (artifact) variant`)."""
+    """The legacy artifact variant of the format: its layers have their own media types."""
     return ImageManifest(2, IMAGE.config, [Descriptor(kind, "sha256:" + "3" * 64, 100) for kind in types])
 
 
@@ -107,7 +107,7 @@ def test_an_artifact_with_labels_is_read_like_any_image(kind: Format, layer: str
 
 
 @pytest.mark.parametrize("layer", [TRITON_ARTIFACT, VLLM_ARTIFACT])
-def test_an_artifact_without_labels_is_refused_by_its_name_because_nothing_says_its_gpus(layer: str) -> None:
+def test_an_artifact_without_labels_is_refused_because_its_gpus_are_unknown(layer: str) -> None:
     with pytest.raises(GKMError) as caught:
         from_labels(REF, artifact(layer), {})
     assert caught.value.reason is Reason.METADATA_MISSING

@@ -1,4 +1,4 @@
-"""When an image says that it was created: hostile text, of which only a time is taken."""
+"""The creation time that an image states: hostile text, of which only a valid time counts."""
 
 from datetime import UTC, datetime
 
@@ -12,7 +12,7 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
     "text",
     ["2026-01-01T12:00:00Z", "2026-01-01T12:00:00.987654Z", "2026-01-01T14:00:00+02:00"],
 )
-def test_a_time_is_taken_to_the_second(text: str) -> None:
+def test_a_time_is_truncated_to_the_second(text: str) -> None:
     assert creation_time([text]) == NOON
 
 
@@ -28,9 +28,9 @@ def test_a_time_is_taken_to_the_second(text: str) -> None:
         "9" * 65,
     ],
 )
-def test_what_is_no_time_says_nothing(text: str) -> None:
+def test_an_invalid_time_is_ignored(text: str) -> None:
     assert creation_time([text]) is None
 
 
-def test_the_first_that_states_one_counts() -> None:
+def test_the_first_valid_time_counts() -> None:
     assert creation_time(["", "2026-01-01T12:00:00Z", "2025-01-01T12:00:00Z"]) == NOON

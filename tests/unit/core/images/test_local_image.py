@@ -28,14 +28,14 @@ def test_a_file_that_ends_too_early_is_an_error(tmp_path: Path) -> None:
         list(LocalBlob(described(DATA), tmp_path / "file").pieces())
 
 
-def test_a_link_in_the_place_of_the_file_is_not_followed(tmp_path: Path) -> None:
+def test_a_link_instead_of_the_file_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(DATA)
     (tmp_path / "link").symlink_to("file")
     with pytest.raises(OSError, match="symbolic links"):
         list(LocalBlob(described(DATA), tmp_path / "link").pieces())
 
 
-def test_what_is_stored_is_described_as_it_is(tmp_path: Path) -> None:
+def test_a_stored_blob_has_the_descriptor_of_its_bytes(tmp_path: Path) -> None:
     blob = write_blob([DATA[:100], b"", DATA[100:]], tmp_path / "file", "type")
     assert blob.descriptor == described(DATA)
     assert b"".join(blob.pieces()) == DATA

@@ -53,7 +53,7 @@ def test_a_reference_is_understood(text: str, expected: Reference) -> None:
         "registry.example/ｃache",
     ],
 )
-def test_what_is_no_reference_is_refused_with_its_reason(text: str) -> None:
+def test_an_invalid_reference_is_refused_with_its_reason(text: str) -> None:
     with pytest.raises(GKMError) as caught:
         Reference.parse(text)
     assert caught.value.reason is Reason.INVALID_REFERENCE
@@ -86,7 +86,7 @@ def test_any_text_is_a_reference_or_an_error_of_ours(text: str) -> None:
     ],
 )
 def test_a_registry_has_one_name_whatever_the_spelling(spelling: str, name: str) -> None:
-    # A policy for registry.example/prod/* was slipped past by writing the host in capitals or with its port.
+    # Capitals or an explicit port in the host must not bypass a policy for registry.example/prod/*.
     assert Reference.parse(spelling).name == name
 
 
@@ -112,5 +112,5 @@ def test_a_registry_has_one_name_whatever_the_spelling(spelling: str, name: str)
         ("registry.example/team/x", "team/x", False),
     ],
 )
-def test_a_glob_of_images_keeps_host_and_repository_apart(image: str, pattern: str, fits: bool) -> None:  # noqa: FBT001 -- a column
+def test_a_glob_of_images_matches_host_and_repository_separately(image: str, pattern: str, fits: bool) -> None:  # noqa: FBT001 -- a column
     assert Reference.parse(image).matches(pattern) is fits

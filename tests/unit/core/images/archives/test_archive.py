@@ -60,7 +60,7 @@ def test_files_and_directories_are_read_whatever_the_writer(style: int) -> None:
         (b"V", "type"),
     ],
 )
-def test_what_is_neither_file_nor_directory_is_refused_by_name(kind: bytes, word: str) -> None:
+def test_a_member_that_is_neither_file_nor_directory_is_refused_by_name(kind: bytes, word: str) -> None:
     with pytest.raises(GKMError, match=word) as caught:
         read(tar((entry("evil", kind), b"")))
     assert caught.value.reason is Reason.UNSAFE_CONTENT

@@ -19,7 +19,7 @@ def packed(data: bytes, piece: int = 1 << 16) -> bytes:
 
 @given(st.binary(max_size=4096))
 @settings(max_examples=30)
-def test_what_is_packed_is_what_gzip_and_we_unpack(data: bytes) -> None:
+def test_gzip_and_gkm_unpack_the_compressed_content(data: bytes) -> None:
     assert gzip.decompress(packed(data)) == data
     assert b"".join(inflated([packed(data)])) == data
 
@@ -30,7 +30,7 @@ def test_content_of_many_blocks_is_unpacked_whole() -> None:
 
 
 @pytest.mark.parametrize("piece", [1000, BLOCK_BYTES - 1, BLOCK_BYTES, len(SOME)])
-def test_the_pieces_it_comes_in_change_nothing(piece: int) -> None:
+def test_the_output_does_not_depend_on_the_pieces_of_the_input(piece: int) -> None:
     assert packed(SOME, piece) == packed(SOME)
 
 
@@ -45,7 +45,7 @@ def test_it_is_one_member_without_a_time_and_a_name() -> None:
     assert packed(SOME)[:10] == b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 
 
-def test_content_is_taken_only_as_fast_as_it_is_packed() -> None:
+def test_the_compressor_reads_content_only_as_fast_as_it_packs() -> None:
     taken = 0
 
     def endless() -> Iterator[bytes]:
@@ -61,7 +61,7 @@ def test_content_is_taken_only_as_fast_as_it_is_packed() -> None:
     assert taken <= deflate.MAX_THREADS + 4
 
 
-def test_an_error_of_the_source_reaches_whoever_asks() -> None:
+def test_an_error_of_the_source_reaches_the_consumer() -> None:
     def broken() -> Iterator[bytes]:
         yield b"x"
         raise OSError("the disk is gone")

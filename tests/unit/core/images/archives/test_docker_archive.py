@@ -59,7 +59,7 @@ def unpacked(image: LocalImage) -> list[bytes]:
     return [b"".join(inflated([content(blob)])) for blob in image.blobs[1:]]
 
 
-def test_what_was_written_is_read_as_the_same_image(tmp_path: Path, work: Path) -> None:
+def test_a_written_archive_reads_as_the_same_image(tmp_path: Path, work: Path) -> None:
     image = cache_image()
     docker_archive_writing.write(image, tmp_path / "a.tar", REF)
     found = docker_archive.open_archive(tmp_path / "a.tar", work)
@@ -110,7 +110,7 @@ def test_a_layer_that_changed_since_it_was_packed_leaves_no_archive(tmp_path: Pa
     assert not list(tmp_path.iterdir())
 
 
-def test_the_archive_that_mcv_published_is_read_though_it_holds_a_link(tmp_path: Path, work: Path) -> None:
+def test_the_archive_that_mcv_published_is_read_despite_its_link(tmp_path: Path, work: Path) -> None:
     image = docker_archive.open_archive(MCV_ARCHIVE, work)
     assert image.labels["cache.triton.image/cache-size-bytes"] == "80415"
     made = Extraction(tmp_path / "out", Format.TRITON, 1 << 20)
@@ -152,16 +152,16 @@ def test_an_archive_named_by_a_link_of_the_person_is_read(tmp_path: Path, work: 
     assert unpacked(docker_archive.open_archive(tmp_path / "link", work)) == [LAYER]
 
 
-def test_a_layer_that_is_not_what_the_configuration_says_is_refused(tmp_path: Path, work: Path) -> None:
+def test_a_layer_with_another_diff_id_than_the_configuration_is_refused(tmp_path: Path, work: Path) -> None:
     assert refused(simple(tmp_path / "a.tar", unpacked=b"other"), work).reason is Reason.DIGEST_MISMATCH
 
 
-def test_a_packed_layer_that_is_not_what_the_configuration_says_is_refused(tmp_path: Path, work: Path) -> None:
+def test_a_packed_layer_with_another_diff_id_than_the_configuration_is_refused(tmp_path: Path, work: Path) -> None:
     path = simple(tmp_path / "a.tar", gzip.compress(LAYER), unpacked=b"other")
     assert refused(path, work).reason is Reason.DIGEST_MISMATCH
 
 
-def test_a_configuration_that_is_not_what_its_name_says_is_refused(tmp_path: Path, work: Path) -> None:
+def test_a_configuration_with_another_digest_than_its_name_is_refused(tmp_path: Path, work: Path) -> None:
     name = "0" * 64 + ".json"
     listed = listing("layer.tar", name=name)
     path = saved(tmp_path / "a.tar", ("layer.tar", LAYER), (name, config(LAYER)), ("manifest.json", listed))
@@ -169,7 +169,7 @@ def test_a_configuration_that_is_not_what_its_name_says_is_refused(tmp_path: Pat
 
 
 @pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "./layer.tar", "layer.tar/", "a/../layer.tar", ""])
-def test_names_in_the_listing_are_only_looked_up(tmp_path: Path, work: Path, name: str) -> None:
+def test_names_in_the_listing_only_select_members(tmp_path: Path, work: Path, name: str) -> None:
     (tmp_path / "secret").write_bytes(LAYER)
     members = (("layer.tar", LAYER), ("config.json", config(LAYER)), ("manifest.json", listing(name)))
     assert refused(saved(tmp_path / "a.tar", *members), work).reason is Reason.METADATA_MISSING
@@ -238,7 +238,7 @@ def test_a_listing_that_names_no_image_is_refused(tmp_path: Path, work: Path, li
     assert refused(saved(tmp_path / "a.tar", *members), work).reason is Reason.METADATA_INVALID
 
 
-def test_a_tar_of_something_else_is_refused_by_what_it_lacks(tmp_path: Path, work: Path) -> None:
+def test_a_tar_without_an_image_is_refused_by_its_missing_member(tmp_path: Path, work: Path) -> None:
     error = refused(saved(tmp_path / "a.tar", ("notes.txt", b"")), work)
     assert error.reason is Reason.METADATA_MISSING
     assert "manifest.json" in error.message

@@ -1,4 +1,4 @@
-"""Files are hashed in the order and in the portions in which they were written, however they were cut."""
+"""Files are hashed in the order in which they were written, for any split of the bytes."""
 
 import hashlib
 
@@ -19,7 +19,7 @@ def parts_of(files: list[list[bytes]]) -> list[FilePart]:
 
 
 @given(FILES)
-def test_every_file_has_its_hash_and_its_place(files: list[list[bytes]]) -> None:
+def test_every_file_has_its_hash_and_its_position(files: list[list[bytes]]) -> None:
     listed = list(hash_files(batches(parts_of(files))))
     assert [one.path for one in listed] == [f"f{number}" for number in range(len(files))]
     assert [one.sha256 for one in listed] == [hashlib.sha256(b"".join(pieces)).hexdigest() for pieces in files]
@@ -27,7 +27,7 @@ def test_every_file_has_its_hash_and_its_place(files: list[list[bytes]]) -> None
     assert [one.executable for one in listed] == [bool(number % 2) for number in range(len(files))]
 
 
-def test_a_batch_keeps_one_piece_of_the_stream_alive_though_little_of_it_is_used() -> None:
+def test_a_batch_keeps_only_one_piece_of_the_stream_alive() -> None:
     chunks = [memoryview(bytes(1 << 20)) for _ in range(9)]
     parts: list[FilePart] = []
     for number, chunk in enumerate(chunks):

@@ -47,13 +47,13 @@ def refused(layout: Path) -> GKMError:
     return caught.value
 
 
-def test_what_was_written_is_read_with_the_same_digest(layout: Path, image: LocalImage) -> None:
+def test_a_written_layout_reads_with_the_same_digest(layout: Path, image: LocalImage) -> None:
     found = oci_layout.open_layout(layout)
     assert (found.digest, found.manifest, found.labels) == (image.digest, image.manifest, image.labels)
     assert [content(blob) for blob in found.blobs] == [content(blob) for blob in image.blobs]
 
 
-def test_it_is_a_layout_as_the_specification_says(layout: Path, image: LocalImage) -> None:
+def test_a_written_layout_follows_the_specification(layout: Path, image: LocalImage) -> None:
     # image-spec 1.1, "Image Layout": oci-layout, index.json, blobs/<alg>/<encoded>.
     assert json.loads((layout / "oci-layout").read_bytes()) == {"imageLayoutVersion": "1.0.0"}
     index = json.loads((layout / "index.json").read_bytes())
@@ -143,7 +143,7 @@ def removed(path: Path) -> Path:
         lambda layout: removed(layer(layout)).mkdir(),
     ],
 )
-def test_links_pipes_and_directories_in_the_place_of_files_are_refused(layout: Path, change: Change) -> None:
+def test_links_pipes_and_directories_instead_of_files_are_refused(layout: Path, change: Change) -> None:
     change(layout)
     assert refused(layout).reason is Reason.UNSAFE_CONTENT
 
@@ -214,6 +214,6 @@ def test_a_configuration_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     assert refused(tmp_path / "layout").reason is Reason.TOO_LARGE
 
 
-def test_more_layers_than_anybody_pulls_are_refused(tmp_path: Path) -> None:
+def test_more_layers_than_a_pull_accepts_are_refused(tmp_path: Path) -> None:
     oci_layout.write(image_of_layers(*(bytes([number]) for number in range(65))), tmp_path / "layout", REF)
     assert refused(tmp_path / "layout").reason is Reason.METADATA_INVALID

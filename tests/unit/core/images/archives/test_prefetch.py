@@ -1,4 +1,4 @@
-"""Pieces that are made in a thread: the same ones, in their order, and no thread is left."""
+"""Prefetching in a thread keeps the pieces and their order, and leaves no thread behind."""
 
 import threading
 from collections.abc import Iterator
@@ -12,14 +12,14 @@ def threads() -> list[str]:
 
 
 @pytest.mark.parametrize("count", [0, 1, QUEUE_DEPTH, 10 * QUEUE_DEPTH])
-def test_what_is_made_is_what_is_taken(count: int) -> None:
+def test_prefetched_pieces_arrive_unchanged_and_in_order(count: int) -> None:
     pieces = [bytes([number]) for number in range(count)]
     with prefetched(iter(pieces)) as taken:
         assert list(taken) == pieces
     assert threads() == []
 
 
-def test_what_making_raises_is_raised_where_it_is_taken_after_what_came_before() -> None:
+def test_an_error_of_the_producer_reaches_the_consumer_after_the_earlier_pieces() -> None:
     def broken() -> Iterator[bytes]:
         yield b"one"
         raise ZeroDivisionError
@@ -32,7 +32,7 @@ def test_what_making_raises_is_raised_where_it_is_taken_after_what_came_before()
     assert threads() == []
 
 
-def test_who_stops_early_stops_the_making() -> None:
+def test_a_consumer_that_stops_early_stops_the_producer() -> None:
     made = 0
 
     def endless() -> Iterator[bytes]:
@@ -48,7 +48,7 @@ def test_who_stops_early_stops_the_making() -> None:
     assert made == after
 
 
-def test_no_more_is_made_than_there_is_room_for() -> None:
+def test_the_producer_waits_for_space_in_the_queue() -> None:
     made = threading.Semaphore(0)
 
     def counted() -> Iterator[bytes]:
@@ -57,7 +57,7 @@ def test_no_more_is_made_than_there_is_room_for() -> None:
             yield b"x"
 
     with prefetched(counted()) as taken:
-        for _ in range(QUEUE_DEPTH + 1):  # those in the queue, and the one that waits for room
+        for _ in range(QUEUE_DEPTH + 1):  # those in the queue, and one that waits for space
             assert made.acquire(timeout=10)
         assert not made.acquire(timeout=0.2)
         assert len(list(taken)) == 100

@@ -23,7 +23,7 @@ def work(tmp_path: Path) -> Path:
     return tmp_path / "work"
 
 
-def test_both_forms_are_told_by_their_content(tmp_path: Path, work: Path) -> None:
+def test_the_content_decides_between_layout_and_archive(tmp_path: Path, work: Path) -> None:
     image = cache_image()
     oci_layout.write(image, tmp_path / "a", REF)
     docker_archive_writing.write(image, tmp_path / "b", REF)
@@ -48,7 +48,7 @@ def test_the_image_that_mcv_published_is_pushed_described_and_pulled(site: Site,
         (b"\x7fELF" + bytes(1000), "neither"),
     ],
 )
-def test_another_file_is_refused_by_what_it_is_not(tmp_path: Path, work: Path, data: bytes, word: str) -> None:
+def test_a_file_of_another_format_is_refused(tmp_path: Path, work: Path, data: bytes, word: str) -> None:
     (tmp_path / "file").write_bytes(data)
     with pytest.raises(GKMError, match=word) as caught:
         open_image(tmp_path / "file", work)
@@ -61,7 +61,7 @@ def test_a_directory_that_is_no_layout_is_refused(tmp_path: Path, work: Path) ->
     assert caught.value.reason is Reason.METADATA_MISSING
 
 
-def test_what_is_not_there_is_not_found(tmp_path: Path, work: Path) -> None:
+def test_a_missing_file_is_not_found(tmp_path: Path, work: Path) -> None:
     with pytest.raises(GKMError) as caught:
         open_image(tmp_path / "nothing", work)
     assert caught.value.reason is Reason.NOT_FOUND

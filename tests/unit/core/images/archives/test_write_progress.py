@@ -1,4 +1,4 @@
-"""Whoever writes an image is told how far it is while a layer is written, and where the end is."""
+"""Writing an image reports its progress within a layer, up to the total."""
 
 import secrets
 from collections.abc import Callable

@@ -94,7 +94,7 @@ def test_a_real_triton_cache_becomes_an_image_with_its_targets(work: Path) -> No
     assert built.labels["cache.triton.image/cache-size-bytes"] == str(size)
 
 
-def test_the_same_files_give_the_same_digest_whenever_and_wherever_they_lie(tmp_path: Path, work: Path) -> None:
+def test_the_same_files_give_the_same_digest_at_any_time_and_path(tmp_path: Path, work: Path) -> None:
     copy, other = tmp_path / "copy", tmp_path / "other"
     other.mkdir()
     for path, data in files_in(CACHE).items():
@@ -104,12 +104,12 @@ def test_the_same_files_give_the_same_digest_whenever_and_wherever_they_lie(tmp_
     assert build(copy, "x", other).digest == build(CACHE, "x", work).digest
 
 
-def test_what_was_built_is_what_is_extracted(tmp_path: Path, work: Path) -> None:
+def test_an_extraction_of_a_built_image_gives_the_same_files(tmp_path: Path, work: Path) -> None:
     made = extracted(build(CACHE, "x", work), tmp_path / "out")
     assert files_in(made.destination) == files_in(CACHE)
 
 
-def test_the_configuration_names_what_the_layer_unpacks_to(work: Path) -> None:
+def test_the_configuration_names_the_digest_of_the_unpacked_layer(work: Path) -> None:
     built = build(CACHE, "x", work)
     layer = b"".join(inflated([content(built.blobs[1])]))
     stated = json.loads(content(built.blobs[0]))["rootfs"]["diff_ids"]
@@ -125,7 +125,7 @@ def test_entries_are_named_and_ordered_as_mcv_does(work: Path) -> None:
     assert names[:-2] == sorted(names[:-2], key=lambda name: name.split("/"))
 
 
-def test_whoever_waits_is_told_every_byte(work: Path) -> None:
+def test_the_progress_callback_reports_every_byte(work: Path) -> None:
     told: list[tuple[int, int]] = []
     built = build(CACHE, "x", work, report=lambda done, of: told.append((done, of)))
     size = int(built.labels["cache.triton.image/cache-size-bytes"])
@@ -133,9 +133,7 @@ def test_whoever_waits_is_told_every_byte(work: Path) -> None:
     assert [done for done, _ in told] == sorted(done for done, _ in told)
 
 
-def test_versions_that_a_person_states_go_where_mcv_has_a_place_for_them_and_else_into_labels_of_ours(
-    cache: Path, work: Path
-) -> None:
+def test_stated_versions_go_into_mcvs_summary_or_into_labels_of_gkm(cache: Path, work: Path) -> None:
     versions = DependencyVersions.parse(["cuda=12.9", "ptx=84", "triton=3.5.1"])
     labels = build(cache, "x", work, versions=versions).labels
     assert labels["cache.triton.image/summary"] == (
@@ -151,7 +149,7 @@ def test_a_directory_without_kernels_is_refused(tmp_path: Path, work: Path, name
     assert refused(tmp_path / "cache", work).reason is Reason.METADATA_MISSING
 
 
-def test_kernels_that_no_mark_of_triton_stands_beside_are_no_cache_for_mcv(cache: Path, work: Path) -> None:
+def test_kernels_without_a_marker_file_of_triton_are_no_cache_for_mcv(cache: Path, work: Path) -> None:
     (cache / "k.ttir").rename(cache / "k.txt")
     assert refused(cache, work).reason is Reason.METADATA_MISSING
 
@@ -189,12 +187,12 @@ def test_a_link_in_a_cache_is_refused(cache: Path, work: Path) -> None:
     assert refused(cache, work).reason is Reason.UNSAFE_CONTENT
 
 
-def test_a_link_in_the_place_of_a_directory_is_refused(cache: Path, work: Path) -> None:
+def test_a_link_instead_of_a_directory_is_refused(cache: Path, work: Path) -> None:
     (cache / "link").symlink_to("/etc")
     assert refused(cache, work).reason is Reason.UNSAFE_CONTENT
 
 
-def test_a_pipe_in_a_cache_is_refused_and_waited_for_by_nobody(cache: Path, work: Path) -> None:
+def test_a_pipe_in_a_cache_is_refused_without_blocking(cache: Path, work: Path) -> None:
     os.mkfifo(cache / "k2.json")
     assert refused(cache, work).reason is Reason.UNSAFE_CONTENT
 
@@ -237,7 +235,7 @@ def test_a_file_that_becomes_a_link_while_it_is_read_is_not_followed(cache: Path
         read_after(cache, replace)
 
 
-def test_a_cache_that_grows_between_the_look_and_the_packing_is_an_error(cache: Path, work: Path) -> None:
+def test_a_cache_that_grows_between_scan_and_packing_is_an_error(cache: Path, work: Path) -> None:
     (cache / "z").mkdir()
 
     def grow(_done: int, _of: int) -> None:

@@ -6,7 +6,7 @@ from gkm.images.build.go_json import MAX_DEPTH, as_map, marshal, marshal_indent
 from hypothesis import given
 from hypothesis import strategies as st
 
-# Expectations are those of Go's documentation of encoding/json and of ECMAScript's number format, which it follows.
+# The expected texts follow Go's documentation of encoding/json and ECMAScript's number format, to which it refers.
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_keys_of_maps_are_sorted_by_their_bytes_at_every_level() -> None:
     )
 
 
-def test_what_go_could_not_read_is_refused() -> None:
+def test_json_that_go_could_not_read_is_refused() -> None:
     with pytest.raises(ValueError, match="too large"):
         as_map(10**400)
     nested: object = 1

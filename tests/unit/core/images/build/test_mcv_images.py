@@ -1,4 +1,4 @@
-"""Images that MCV itself built from caches of ours: extracted byte for byte, and described as it describes them."""
+"""Images that MCV built from the project's caches: GKM extracts them byte for byte, and describes them as MCV does."""
 
 import json
 import tarfile
@@ -39,7 +39,7 @@ def extracted(name: str, work: Path) -> Extraction:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_file_comes_out_as_it_went_in(name: str, tmp_path: Path) -> None:
+def test_every_file_is_extracted_unchanged(name: str, tmp_path: Path) -> None:
     extraction = extracted(name, tmp_path)
     (tmp_path / "made").mkdir()
     made = files(CACHES[name](tmp_path / "made"))
@@ -59,7 +59,7 @@ def test_the_labels_of_the_same_cache_are_the_same_but_for_the_gpu_of_a_binary_o
     assert labels.pop("org.opencontainers.image.title") == name
     own = dict(ours(name, tmp_path).labels)
     if name == "vllm-binary":
-        # Nothing in the cache says sm_75: it is what MCV writes where it finds no GPU. The artifacts say sm_90.
+        # No file of the cache names sm_75: MCV writes it where it finds no GPU. The artifacts name sm_90.
         summary = "cache.vllm.image/summary"
         (stated,), (found,) = (json.loads(each.pop(summary))["targets"] for each in (labels, own))
         assert (stated.pop("arch"), found.pop("arch")) == ("sm_75", "sm_90")

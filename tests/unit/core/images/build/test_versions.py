@@ -15,7 +15,7 @@ def test_targets_of_other_backends_carry_no_version_of_cuda() -> None:
     assert versions.labels == {"gkm.io/dependency-version.rocm": "6.4"}
 
 
-def test_what_a_person_states_comes_before_what_the_cache_says() -> None:
+def test_a_stated_version_overrides_the_version_in_the_cache() -> None:
     stated = {"backend": "cuda", "arch": "90", "warp_size": 32, "cuda_version": "13.0"}
     assert DependencyVersions.parse(["cuda=13.0"]).target("cuda", "90", 32, cuda="12.9") == stated
     assert DependencyVersions().target("cuda", "90", 32, cuda="12.9")["cuda_version"] == "12.9"
@@ -39,7 +39,7 @@ def test_what_a_person_states_comes_before_what_the_cache_says() -> None:
         [f"name{number}=1" for number in range(33)],
     ],
 )
-def test_what_is_no_version_is_refused(pairs: list[str]) -> None:
+def test_an_invalid_version_is_refused(pairs: list[str]) -> None:
     with pytest.raises(GKMError) as caught:
         DependencyVersions.parse(pairs)
     assert caught.value.reason is Reason.METADATA_INVALID

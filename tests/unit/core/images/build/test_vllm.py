@@ -1,4 +1,4 @@
-"""vLLM's layouts, from prior-art/gkm-02-mcv-image-format.md and MCV's documentation; real kernels where it has some."""
+"""vLLM's layouts, from MCV's format and documentation, with real kernels where the format contains some."""
 
 import json
 import shutil
@@ -70,7 +70,7 @@ def targets(found: CacheContents) -> Any:  # noqa: ANN401 -- JSON
 
 
 def test_the_binary_format_has_the_documented_manifest(tmp_path: Path) -> None:
-    # Structure and order of gkm-02, "manifest.json"; maps sorted and <>& escaped as encoding/json does.
+    # Structure and order of MCV's manifest.json; maps sorted and <>& escaped as encoding/json does.
     assert seen(binary(tmp_path), T4).manifest.decode() == (
         "{\n"
         '  "vllm": [\n'
@@ -117,7 +117,7 @@ def test_the_binary_format_has_the_documented_labels(tmp_path: Path) -> None:
     assert found.labels == {
         "cache.vllm.image/entry-count": "1",
         "cache.vllm.image/cache-size-bytes": str(size),
-        # The sample of gkm-02, word for word.
+        # The sample of MCV's documentation, word for word.
         "cache.vllm.image/summary": '{"targets":[{"backend":"cuda","arch":"sm_75","warp_size":32,'
         '"ptx_version":590,"cuda_version":"12.9"}]}',
         "cache.vllm.image/format": "binary",
@@ -170,14 +170,14 @@ def test_triton_in_vllm_lists_its_kernels_as_triton_alone_would(tmp_path: Path) 
     assert found.labels["cache.vllm.image/summary"] == alone.labels["cache.triton.image/summary"]
 
 
-def test_kernels_inside_say_the_gpu_where_the_artifacts_do_not(tmp_path: Path) -> None:
+def test_triton_kernels_name_the_gpu_if_no_artifact_does(tmp_path: Path) -> None:
     triton_in(mega(tmp_path), f"torch_aot_compile/{HASH}/inductor_cache/triton")
     assert [target["arch"] for target in targets(seen(tmp_path))] == ["sm_100", "sm_90"]
 
 
-def test_the_variable_that_mcv_reads_says_the_gpu_where_no_kernel_does(tmp_path: Path) -> None:
+def test_the_variable_that_mcv_reads_names_the_gpu_if_no_kernel_does(tmp_path: Path) -> None:
     factors = {"env": {"VLLM_TARGET_DEVICE": "rocm", "VLLM_PAGED_ATTN_ARCH": "gfx942"}}
-    # "rocm", as MCV calls it, is no backend of any GPU: preflight knows it as hip.
+    # MCV's "rocm" is no backend of any GPU: preflight knows it as hip.
     assert targets(seen(binary(tmp_path, factors))) == [{"backend": "hip", "arch": "gfx942", "warp_size": 64}]
 
 
@@ -185,7 +185,7 @@ def test_the_variable_that_mcv_reads_says_the_gpu_where_no_kernel_does(tmp_path:
     ("stated", "words"),
     [((), "does not say which GPU"), ((T4, GpuTarget("cuda", "90", 32)), "2 kinds of GPU")],
 )
-def test_where_nothing_says_the_gpu_no_label_is_invented(
+def test_without_a_known_gpu_the_build_invents_no_label(
     tmp_path: Path, stated: tuple[GpuTarget, ...], words: str
 ) -> None:
     with pytest.raises(GKMError, match=words) as caught:
@@ -193,7 +193,7 @@ def test_where_nothing_says_the_gpu_no_label_is_invented(
     assert caught.value.reason is Reason.METADATA_MISSING
 
 
-def test_vllm_is_looked_for_first(tmp_path: Path) -> None:
+def test_a_directory_with_both_is_detected_as_vllm(tmp_path: Path) -> None:
     shutil.copytree(DATA / "triton-cache", tmp_path / "triton")
     assert seen(binary(tmp_path)).format is Format.VLLM
 
@@ -233,7 +233,7 @@ def test_a_cache_that_vllm_has_not_finished_is_refused(tmp_path: Path) -> None:
     assert caught.value.reason is Reason.METADATA_MISSING
 
 
-def test_what_was_built_is_described_and_extracted_by_our_own_readers(tmp_path: Path) -> None:
+def test_gkm_describes_and_extracts_the_image_that_it_built(tmp_path: Path) -> None:
     binary(tmp_path / "cache")
     (tmp_path / "work").mkdir()
     (tmp_path / "out").mkdir()

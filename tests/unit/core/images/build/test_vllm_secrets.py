@@ -1,4 +1,6 @@
-"""cache_key_factors.json of whoever compiled holds every variable of vLLM: none that is a secret leaves in an image."""
+"""cache_key_factors.json contains all variables of the compilation's environment; an image contains none of its
+secrets.
+"""
 
 import json
 from pathlib import Path
@@ -89,7 +91,7 @@ def test_a_secret_that_a_later_pair_hides_is_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "beside", [b"{}", b"[" + b"0," * 20_000 + b"0]"], ids=["short", "too many values to be listed"]
 )
-def test_a_component_that_is_not_listed_keeps_no_secret_either(tmp_path: Path, beside: bytes) -> None:
+def test_a_component_that_is_not_listed_loses_its_secrets_too(tmp_path: Path, beside: bytes) -> None:
     binary(tmp_path / "cache", ptx("75"))
     other = f"torch_compile_cache/{OTHER_HASH}/rank_0_0/backbone/cache_key_factors.json"
     put(tmp_path / "cache", other, b'{"code_hash":7,"env":{"A_KEY":"%b","B":%b}}' % (SECRET.encode(), beside))
@@ -98,7 +100,7 @@ def test_a_component_that_is_not_listed_keeps_no_secret_either(tmp_path: Path, b
     assert len(warnings) == 1
 
 
-def test_a_warning_is_one_line_of_plain_characters_however_many_names_there_are(tmp_path: Path) -> None:
+def test_a_warning_about_many_names_is_one_line_of_plain_characters(tmp_path: Path) -> None:
     env = {f"A_{number}_KEY\x1b[31m\n": SECRET for number in range(100)}
     _, _, (warning,) = packed(binary(tmp_path / "cache", ptx("75"), env=env), tmp_path)
     assert warning.isprintable()

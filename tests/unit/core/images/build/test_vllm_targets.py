@@ -1,4 +1,4 @@
-"""For which GPU a vLLM cache is: its artifacts say it, a person may, the machine that builds the image never does."""
+"""The GPU of a vLLM cache comes from its artifacts or from the user, never from the machine that builds the image."""
 
 import json
 from pathlib import Path
@@ -77,7 +77,7 @@ def test_artifacts_name_the_amd_gpu(tmp_path: Path, artifact: bytes, arch: str, 
         b"['gfx90a', \"gfx942\"]",
     ],
 )
-def test_what_only_looks_like_a_mark_says_nothing(tmp_path: Path, artifact: bytes) -> None:
+def test_text_that_only_resembles_a_mark_names_no_gpu(tmp_path: Path, artifact: bytes) -> None:
     error = refusal(binary(tmp_path, artifact))
     assert error.reason is Reason.METADATA_MISSING
     assert "--gpu cuda:75:32" in error.hint
@@ -145,7 +145,7 @@ def test_a_variable_that_the_artifacts_contradict_is_refused(tmp_path: Path, sta
 
 
 def test_vllms_default_device_does_not_contradict_code_for_amd(tmp_path: Path) -> None:
-    # envs.py of vLLM: VLLM_TARGET_DEVICE is "cuda" unless somebody sets it.
+    # envs.py of vLLM: the default of VLLM_TARGET_DEVICE is "cuda".
     assert targets(binary(tmp_path, code_object("gfx942"))) == [
         {"backend": "hip", "arch": "gfx942", "warp_size": 64},
     ]

@@ -59,7 +59,7 @@ def pushed(site: Site, image: LocalImage) -> Reference:
     return ref.pinned(push.manifest(site.client, ref, image.manifest, image.media_type))
 
 
-def test_a_failed_pull_leaves_its_part_and_the_next_one_takes_it_up(site: Site, layout: Layout) -> None:
+def test_a_failed_pull_leaves_its_partial_blob_and_the_next_one_resumes(site: Site, layout: Layout) -> None:
     image = described(site)
     layer = image.layers[0]
     site.real.misbehave(faults.truncated(f"blobs/{layer.digest}", 3000, times=1), faults.status(layer.digest, 500))
@@ -70,8 +70,8 @@ def test_a_failed_pull_leaves_its_part_and_the_next_one_takes_it_up(site: Site, 
     site.real.behave()
     site.real.requests.clear()
     assert pull.fetch(site.client, image, layout, max_bytes=MAX).files
-    (asked,) = site.real.seen("GET", layer.digest)
-    assert asked.headers["range"] == "bytes=3000-"
+    (extensions,) = site.real.seen("GET", layer.digest)
+    assert extensions.headers["range"] == "bytes=3000-"
     assert [path.suffix for path in layout.blobs.iterdir()] == [""]
 
 
@@ -83,7 +83,7 @@ def test_changed_bytes_leave_no_part(site: Site, layout: Layout) -> None:
     assert not list(layout.blobs.iterdir())
 
 
-def test_what_nobody_uses_is_swept(layout: Layout) -> None:
+def test_unused_blobs_are_swept(layout: Layout) -> None:
     layout.blobs.mkdir()
     for name, age in (("old.part", blob_files.STALE_SECONDS + 60), ("young.part", 60.0), ("whole", 30.0)):
         (layout.blobs / name).write_bytes(b"")
@@ -92,7 +92,7 @@ def test_what_nobody_uses_is_swept(layout: Layout) -> None:
     assert {path.name for path in layout.blobs.iterdir()} == {"young.part", "whole"}
 
 
-def test_whole_blobs_are_kept_up_to_a_bound_the_last_used_first(layout: Layout) -> None:
+def test_whole_blobs_are_cached_up_to_a_bound_the_last_used_first(layout: Layout) -> None:
     layout.blobs.mkdir()
     for number, name in enumerate(("a", "b", "c", "d.part")):
         with (layout.blobs / name).open("wb") as file:
@@ -102,7 +102,7 @@ def test_whole_blobs_are_kept_up_to_a_bound_the_last_used_first(layout: Layout) 
     assert {path.name for path in layout.blobs.iterdir()} == {"a", "b", "d.part"}
 
 
-def test_blobs_that_are_only_kept_give_way_to_a_pull(
+def test_a_pull_evicts_cached_blobs_when_it_needs_space(
     site: Site, layout: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     image = described(site)
@@ -127,7 +127,7 @@ def test_a_blob_that_another_pull_works_on_is_waited_for(site: Site, layout: Lay
     assert site.real.seen("GET", image.layers[0].digest) == []
 
 
-def test_images_of_one_repository_fetch_what_they_share_once(site: Site, layout: Layout) -> None:
+def test_images_of_one_repository_fetch_a_shared_blob_once(site: Site, layout: Layout) -> None:
     shared, own = (tree((f"io.triton.cache/{name}", name.encode())) for name in ("shared", "own"))
     for layers in ((shared,), (shared, own), (own, shared)):
         ref = pushed(site, image_of_layers(*layers))
@@ -146,7 +146,7 @@ def test_another_repository_gets_nothing_that_it_cannot_fetch(site: Site, layout
     assert caught.value.reason is Reason.NOT_FOUND
 
 
-def test_many_layers_come_at_once_and_land_in_their_order(site: Site, layout: Layout) -> None:
+def test_several_layers_download_at_once_and_keep_their_order(site: Site, layout: Layout) -> None:
     layers = [tree((f"io.triton.cache/{number}", b"x" * 1000 * number)) for number in range(1, 7)]
     ref = pushed(site, image_of_layers(*layers))
     made = pull.fetch(site.client, cache.describe(site.client, ref), layout, max_bytes=MAX)
@@ -182,17 +182,17 @@ pull.fetch(client, image, Layout(Path(sys.argv[2]), Path(sys.argv[3])), max_byte
 """
 
 
-def test_a_pull_that_was_killed_is_taken_up(site: Site, layout: Layout) -> None:
+def test_a_killed_pull_is_resumed(site: Site, layout: Layout) -> None:
     image = described(site)
     layer = image.layers[0].digest
     site.real.misbehave(faults.stalled(f"blobs/{layer}", after=4000, times=1))
     command = [sys.executable, "-c", PULLER, str(site.ref), str(layout.state), str(layout.run)]
 
-    def stands() -> bool:
+    def partial_is_written() -> bool:
         return [path.stat().st_size for path in layout.blobs.glob("*.part")] == [4000]
 
     with subprocess.Popen(command, stdout=subprocess.PIPE) as puller:
-        until(stands, "the part to come", 20)
+        until(partial_is_written, "the part to come", 20)
         puller.send_signal(signal.SIGKILL)
     site.real.requests.clear()
     pull.fetch(site.client, image, layout, max_bytes=MAX)
@@ -212,10 +212,10 @@ def test_a_pull_without_a_reservation_checks_the_free_space(
     assert pull.fetch(site.client, image, layout, max_bytes=MAX).files
 
 
-def test_what_is_written_is_no_longer_promised(site: Site, layout: Layout) -> None:
+def test_written_bytes_leave_the_reservation(site: Site, layout: Layout) -> None:
     left: dict[PullStage, int] = {}
 
-    def told(stage: PullStage, _percent: int) -> None:
+    def report(stage: PullStage, _percent: int) -> None:
         left[stage] = min(left.get(stage, MAX), reservation.remaining)
 
     def grow(content: int, disk: int) -> None:
@@ -223,15 +223,15 @@ def test_what_is_written_is_no_longer_promised(site: Site, layout: Layout) -> No
 
     image = described(site)
     reservation = DiskReservation(image, grow)
-    pull.fetch(site.client, image, layout, max_bytes=MAX, reservation=reservation, progress=told)
+    pull.fetch(site.client, image, layout, max_bytes=MAX, reservation=reservation, progress=report)
     assert left[PullStage.DOWNLOADING] == image.size_bytes
     assert reservation.remaining < STEP_BYTES
 
 
-def test_an_image_that_claims_no_size_grows_only_where_there_is_room(
+def test_an_image_without_a_claimed_size_grows_only_into_free_space(
     site: Site, layout: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # 8 MiB that are small as a blob, and within the ratio that is allowed.
+    # 8 MiB that compress well, within the allowed ratio.
     content = b"".join(f"{number:08d}".encode() for number in range(1 << 20))
     image = cache.describe(
         site.client, pushed(site, image_of_layers(gzip.compress(tree(("io.triton.cache/a", content)))))
@@ -248,18 +248,18 @@ def test_an_image_that_claims_no_size_grows_only_where_there_is_room(
     assert not list(layout.work.iterdir())
 
 
-def test_what_a_caller_was_promised_is_not_asked_of_the_disk_again(
+def test_a_pull_with_a_reservation_does_not_check_the_disk_again(
     site: Site, layout: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[tuple[int, int]] = []
+    extensions: list[tuple[int, int]] = []
     image = described(site)
 
-    def more(content: int, disk: int) -> None:
-        asked.append((content, disk))
-        promise.extend(content, disk)
+    def grow(content: int, disk: int) -> None:
+        extensions.append((content, disk))
+        reservation.extend(content, disk)
 
-    promise = DiskReservation(image, more)
+    reservation = DiskReservation(image, grow)
     disk_with(monkeypatch, lambda: 0)
-    assert pull.fetch(site.client, image, layout, max_bytes=MAX, reservation=promise).files
-    # Sizes are rounded up to blocks on the disk; no byte of content was more than the image claims.
-    assert asked == [(0, STEP_BYTES)]
+    assert pull.fetch(site.client, image, layout, max_bytes=MAX, reservation=reservation).files
+    # Sizes are rounded up to blocks on the disk; the content does not exceed the claim.
+    assert extensions == [(0, STEP_BYTES)]

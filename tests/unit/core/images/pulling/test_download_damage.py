@@ -1,4 +1,4 @@
-"""Blobs that were damaged on this machine: they are fetched again, and no registry is blamed for them."""
+"""Blobs that were damaged on this machine are fetched again, and the registry is not blamed."""
 
 import pytest
 from gkm.api.errors import GKMError, Reason
@@ -23,7 +23,7 @@ def described(site: Site) -> CacheImage:
 
 
 @pytest.mark.parametrize("spoil", [lambda part: b"x" * len(part), lambda part: part + b"x" * 10_000_000])
-def test_a_part_that_somebody_spoilt_is_fetched_from_its_start(site: Site, layout: Layout, spoil: object) -> None:
+def test_a_damaged_partial_blob_is_fetched_from_its_start(site: Site, layout: Layout, spoil: object) -> None:
     image = described(site)
     blob = blob_of(site.image, image.layers[0].digest)
     with BlobFiles(layout.blobs).locked(image.ref, image.layers[0], never) as held:
@@ -34,7 +34,7 @@ def test_a_part_that_somebody_spoilt_is_fetched_from_its_start(site: Site, layou
     assert max(told) == 100
 
 
-def test_a_whole_blob_that_was_damaged_here_is_fetched_anew(site: Site, layout: Layout) -> None:
+def test_a_whole_blob_that_was_damaged_on_disk_is_fetched_again(site: Site, layout: Layout) -> None:
     image = described(site)
     blob = blob_of(site.image, image.layers[0].digest)
     with BlobFiles(layout.blobs).locked(image.ref, image.layers[0], never) as held:
@@ -44,7 +44,7 @@ def test_a_whole_blob_that_was_damaged_here_is_fetched_anew(site: Site, layout: 
     assert len(site.real.seen("GET", image.layers[0].digest)) == 1
 
 
-def test_the_registry_is_blamed_for_what_all_came_from_it(site: Site, layout: Layout) -> None:
+def test_the_registry_is_blamed_only_for_a_download_from_the_first_byte(site: Site, layout: Layout) -> None:
     image = described(site)
     layer = image.layers[0]
     with BlobFiles(layout.blobs).locked(image.ref, layer, never) as held:

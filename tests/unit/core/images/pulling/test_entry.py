@@ -1,4 +1,4 @@
-"""What an entry of the store looks like from outside: who may read it, and what is no entry."""
+"""An entry of the store from outside: its permissions, and the forms of damage."""
 
 import json
 import os
@@ -54,7 +54,7 @@ def test_a_list_that_is_not_that_of_the_entry_is_damage(site: Site, layout: Layo
         entry.find(layout, site.ref.digest or "")
 
 
-def test_an_entry_without_what_pods_see_is_damage(site: Site, layout: Layout) -> None:
+def test_an_entry_without_its_content_directory_is_damaged(site: Site, layout: Layout) -> None:
     path = fetched(site, layout)
     entry.remove_tree(path / entry.CONTENT)
     with pytest.raises(UnreadableState, match="has no cache/"):

@@ -103,7 +103,7 @@ def test_a_name_that_is_accepted_stays_below_its_directory(name: bytes) -> None:
         ("a/b/c", "a/b"),
     ],
 )
-def test_two_things_of_one_name_are_refused(tmp_path: Path, names: tuple[str, str]) -> None:
+def test_two_members_with_one_name_are_refused(tmp_path: Path, names: tuple[str, str]) -> None:
     members = [
         file(f"io.triton.cache/{name}", b"", kind=tarfile.DIRTYPE if name.endswith("/") else tarfile.REGTYPE)
         for name in names
@@ -171,7 +171,7 @@ def test_a_file_that_changes_who_runs_it_is_refused(tmp_path: Path, mode: int) -
     assert caught.value.reason is Reason.UNSAFE_CONTENT
 
 
-def test_a_file_in_the_place_of_the_cache_is_refused(tmp_path: Path) -> None:
+def test_a_file_instead_of_the_cache_directory_is_refused(tmp_path: Path) -> None:
     with pytest.raises(GKMError, match=r"a file where io\.triton\.cache/ must be"):
         extraction(tmp_path / "cache").layer([tree(("io.triton.cache", b"x"), ("io.triton.cache/a", b"1"))])
 
@@ -201,7 +201,7 @@ def test_bytes_outside_the_cache_are_counted_too(tmp_path: Path, monkeypatch: py
     assert caught.value.reason is Reason.TOO_LARGE
 
 
-def test_an_extraction_that_does_not_come_on_is_ended(tmp_path: Path) -> None:
+def test_an_extraction_without_progress_is_ended(tmp_path: Path) -> None:
     hours = iter(range(0, 1_000_000, 3600))
     made = extraction(tmp_path / "cache")
     made.time_budget = TimeBudget(lambda: float(next(hours)))
@@ -210,7 +210,7 @@ def test_an_extraction_that_does_not_come_on_is_ended(tmp_path: Path) -> None:
     assert caught.value.transient
 
 
-def test_an_extraction_that_comes_on_may_take_its_time() -> None:
+def test_an_extraction_with_progress_may_take_long() -> None:
     now = [0.0]
     pace = TimeBudget(lambda: now[0])
     now[0] = GRACE_SECONDS + 99 + 40
@@ -237,7 +237,7 @@ def test_more_than_the_image_claims_is_refused_before_it_is_written(tmp_path: Pa
     assert [path.name for path in made.destination.iterdir()] == ["a"]
 
 
-def test_room_is_taken_for_blocks_before_they_are_written(tmp_path: Path) -> None:
+def test_disk_blocks_are_reserved_before_they_are_written(tmp_path: Path) -> None:
     taken: list[tuple[int, int]] = []
     (tmp_path / "cache").mkdir()
     made = Extraction(

@@ -1,4 +1,4 @@
-"""files.json: one JSON object for whoever reads it whole, a line for each file for whoever does not."""
+"""files.json: one JSON object for a reader of the whole file, one line for each file for a streaming reader."""
 
 import json
 import subprocess
@@ -21,7 +21,7 @@ def spooled(directory: Path, *files: ListedFile) -> SpooledFileList:
 
 
 @pytest.mark.parametrize("files", [[], FILES[:1], FILES])
-def test_what_is_written_is_read_and_is_json(tmp_path: Path, files: list[ListedFile]) -> None:
+def test_a_written_list_is_readable_and_is_json(tmp_path: Path, files: list[ListedFile]) -> None:
     listing.write(tmp_path / "l", FileList("sha256:1", "triton", 3, spooled(tmp_path, *files)))
     assert listing.read(tmp_path / "l") == (FileList("sha256:1", "triton", 3, []), len(files))
     whole = json.loads((tmp_path / "l").read_text())
@@ -29,7 +29,7 @@ def test_what_is_written_is_read_and_is_json(tmp_path: Path, files: list[ListedF
     assert [file["path"] for file in whole["files"]] == [file.path for file in files]
 
 
-def test_a_listing_gives_its_files_back_in_their_order(tmp_path: Path) -> None:
+def test_a_list_returns_its_files_in_their_order(tmp_path: Path) -> None:
     made = spooled(tmp_path, *FILES)
     assert (list(made), list(made), len(made)) == (FILES, FILES, 2)
     assert FILES[1] in made
@@ -64,7 +64,7 @@ def test_a_list_that_was_changed_is_damage(tmp_path: Path, change: object) -> No
         listing.read(path)
 
 
-def test_what_is_no_regular_file_is_damage(tmp_path: Path) -> None:
+def test_a_list_that_is_no_regular_file_is_damaged(tmp_path: Path) -> None:
     (tmp_path / "l").symlink_to("/etc/passwd")
     (tmp_path / "d").mkdir()
     for name in ("l", "d"):

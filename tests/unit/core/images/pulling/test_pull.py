@@ -24,7 +24,7 @@ def fetch(site: Site, layout: Layout, ref: Reference | None = None) -> entry.Sto
     return pull.fetch(site.client, image, layout, max_bytes=MAX)
 
 
-def nothing_is_left(layout: Layout) -> bool:
+def no_file_is_left(layout: Layout) -> bool:
     return not list(layout.work.iterdir()) and not list(layout.store.iterdir())
 
 
@@ -48,7 +48,7 @@ def test_the_entry_is_sealed(site: Site, layout: Layout) -> None:
     assert all(path.stat().st_mode & 0o222 == 0 for path in [content, *content.rglob("*")])
 
 
-def test_a_second_fetch_asks_the_registry_for_nothing(site: Site, layout: Layout) -> None:
+def test_a_second_fetch_sends_no_request(site: Site, layout: Layout) -> None:
     image = cache.describe(site.client, site.ref)
     first = pull.fetch(site.client, image, layout, max_bytes=MAX)
     site.real.requests.clear()
@@ -56,26 +56,26 @@ def test_a_second_fetch_asks_the_registry_for_nothing(site: Site, layout: Layout
     assert site.real.requests == []
 
 
-def test_progress_is_told_in_order(site: Site, layout: Layout) -> None:
-    told: list[tuple[PullStage, int]] = []
+def test_progress_is_reported_in_order(site: Site, layout: Layout) -> None:
+    reports: list[tuple[PullStage, int]] = []
     image = cache.describe(site.client, site.ref)
-    pull.fetch(site.client, image, layout, max_bytes=MAX, progress=lambda *step: told.append(step))
-    assert told == sorted(told)
-    assert {(PullStage.DOWNLOADING, 100), (PullStage.EXTRACTING, 100)} <= set(told)
+    pull.fetch(site.client, image, layout, max_bytes=MAX, progress=lambda *step: reports.append(step))
+    assert reports == sorted(reports)
+    assert {(PullStage.DOWNLOADING, 100), (PullStage.EXTRACTING, 100)} <= set(reports)
 
 
 @pytest.mark.parametrize("stage", list(PullStage))
-def test_whoever_is_told_can_call_a_pull_off(site: Site, layout: Layout, stage: PullStage) -> None:
+def test_the_progress_callback_can_end_a_pull(site: Site, layout: Layout, stage: PullStage) -> None:
     class CalledOff(Exception):
         pass
 
-    def told(now: PullStage, _percent: int) -> None:
+    def report(now: PullStage, _percent: int) -> None:
         if now is stage:
             raise CalledOff
 
     with pytest.raises(CalledOff):
-        pull.fetch(site.client, cache.describe(site.client, site.ref), layout, max_bytes=MAX, progress=told)
-    assert nothing_is_left(layout)
+        pull.fetch(site.client, cache.describe(site.client, site.ref), layout, max_bytes=MAX, progress=report)
+    assert no_file_is_left(layout)
 
 
 def test_an_image_that_mcv_built_is_accepted_as_it_is(site: Site, layout: Layout, mcv: LocalImage) -> None:
@@ -112,10 +112,10 @@ def test_a_registry_that_misbehaves_costs_an_error_with_its_reason(
     with pytest.raises(GKMError) as caught:
         fetch(site, layout)
     assert caught.value.reason is reason
-    assert nothing_is_left(layout)
+    assert no_file_is_left(layout)
 
 
-def test_a_registry_that_is_busy_for_a_moment_is_asked_again(site: Site, layout: Layout) -> None:
+def test_a_registry_that_is_busy_for_a_moment_is_retried(site: Site, layout: Layout) -> None:
     site.real.misbehave(faults.status("blobs/", 429, times=2), faults.status("manifests/", 503, times=1))
     assert fetch(site, layout).files
 
@@ -137,15 +137,15 @@ def test_content_that_is_hostile_leaves_nothing(site: Site, layout: Layout, laye
     with pytest.raises(GKMError) as caught:
         fetch(site, layout, pushed(site, image_of_layers(layer)))
     assert caught.value.reason is reason
-    assert nothing_is_left(layout)
+    assert no_file_is_left(layout)
 
 
-def test_labels_that_lie_about_the_size_are_found_out(site: Site, layout: Layout) -> None:
+def test_a_label_with_a_wrong_size_is_detected(site: Site, layout: Layout) -> None:
     lying = image_of_layers(tree(("io.triton.cache/a", b"abc")), labels={"cache.triton.image/cache-size-bytes": "4"})
     with pytest.raises(GKMError, match="cache of 4 bytes, it has 3") as caught:
         fetch(site, layout, pushed(site, lying))
     assert caught.value.reason is Reason.CONTENT_MISMATCH
-    assert nothing_is_left(layout)
+    assert no_file_is_left(layout)
 
 
 def test_an_image_beyond_the_limit_is_refused_before_a_byte_is_fetched(site: Site, layout: Layout) -> None:
@@ -191,7 +191,7 @@ def test_an_index_in_an_index_is_refused(site: Site) -> None:
         cache.describe(site.client, site.ref.pinned(digest))
 
 
-def test_a_loopback_registry_that_nobody_configured_is_refused(site: Site) -> None:
+def test_a_loopback_registry_that_is_not_configured_is_refused(site: Site) -> None:
     from gkm.images.registries.registry import Registry  # noqa: PLC0415 -- the unconfigured one is the exception here
 
     with pytest.raises(GKMError, match="an address of this machine") as caught:

@@ -1,4 +1,4 @@
-"""Addresses by where they lead, in every spelling; and the hosts that may lead there."""
+"""The kind of an address in every spelling, and the hosts that may have it."""
 
 import pytest
 from gkm.api.config import Registries, RegistryHost
@@ -93,7 +93,7 @@ def test_an_address_is_of_one_kind(address: str, kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "registry.example", "300.1.1.1.1", "::g", "1.2.3.4.5"])
-def test_what_a_socket_cannot_be_connected_to_counts_as_the_worst(text: str) -> None:
+def test_an_invalid_address_counts_as_local(text: str) -> None:
     assert address_ranges.kind(text) is Kind.LOCAL
 
 
@@ -116,7 +116,7 @@ def test_what_a_socket_cannot_be_connected_to_counts_as_the_worst(text: str) -> 
         ("localhost.example", Kind.PUBLIC),
     ],
 )
-def test_a_host_tells_of_itself_what_it_can(host: str, kind: Kind) -> None:
+def test_the_kind_of_a_host_before_its_name_is_resolved(host: str, kind: Kind) -> None:
     assert address_ranges.kind_of_host(host) is kind
 
 
@@ -165,7 +165,7 @@ def test_only_a_host_that_is_named_may_lie_in_a_private_network(
     assert permitted == [True, private, local]
 
 
-def test_a_token_server_of_one_registry_is_none_of_another() -> None:
+def test_a_token_server_serves_only_its_own_registry() -> None:
     assert not HostRules.of(CONFIGURED, "plain.example").permit("auth.example", 443, "10.0.0.9")
 
 

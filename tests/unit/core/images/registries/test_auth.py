@@ -1,4 +1,4 @@
-"""Who gets which token: one login after another, refresh tokens, and tenants that share a client but no secret."""
+"""The choice of tokens: logins in their order, refresh tokens, and tenants that share connections but no secret."""
 
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import parse_qs
@@ -61,7 +61,7 @@ def test_a_login_that_gets_a_token_without_rights_is_not_the_last_word() -> None
         ours.resolve(image_of(registry, f"{B}/x"))
         registry.requests.clear()
         ours.resolve(image_of(registry, f"{B}/x"))
-        assert len(registry.requests) == 1  # what worked is remembered, not what was tried before
+        assert len(registry.requests) == 1  # the accepted login is cached, without the failed attempts
 
 
 @pytest.mark.parametrize("bearer", [True, False])
@@ -163,7 +163,7 @@ def test_a_token_that_is_none_is_refused(body: bytes, reason: Reason) -> None:
 
 
 @pytest.mark.parametrize("seconds", [b"-5", b"0", b"1e300", b"59.9", b"null"])
-def test_a_token_counts_however_long_it_says_it_lives(seconds: bytes) -> None:
+def test_a_token_is_accepted_with_any_lifetime(seconds: bytes) -> None:
     with private() as registry:
         registry.misbehave(
             faults.tampered("/token", lambda body: body.replace(b'"expires_in":300', b'"expires_in":' + seconds))
@@ -172,7 +172,7 @@ def test_a_token_counts_however_long_it_says_it_lives(seconds: bytes) -> None:
         assert ours.resolve(image_of(registry)) == ours.resolve(image_of(registry))
 
 
-def test_a_token_is_asked_for_one_repository_whatever_the_challenge_says() -> None:
+def test_a_token_request_names_one_repository_whatever_the_challenge_demands() -> None:
     with private(Auth("robot", SECRET), "team/x", "team/y") as registry:
         everything = 'Bearer realm="{}/token",service="gkm-testbed",scope="repository:team/y:pull,push,delete"'
         registry.misbehave(
@@ -186,7 +186,7 @@ def test_a_token_is_asked_for_one_repository_whatever_the_challenge_says() -> No
         assert scopes(registry) == [["repository:team/x:pull"]]
 
 
-def test_a_token_for_one_repository_is_not_shown_for_another() -> None:
+def test_a_token_for_one_repository_is_not_sent_for_another() -> None:
     with private(Auth("robot", SECRET), "team/x", "team/y") as registry:
         ours = client(as_user(registry, "robot"), registry)
         ours.resolve(image_of(registry, "team/x"))
@@ -196,7 +196,7 @@ def test_a_token_for_one_repository_is_not_shown_for_another() -> None:
 
 
 @pytest.mark.parametrize("bearer", [True, False])
-def test_what_one_tenant_got_never_serves_another(bearer: bool) -> None:  # noqa: FBT001 -- a column
+def test_the_token_of_one_tenant_never_serves_another(bearer: bool) -> None:  # noqa: FBT001 -- a column
     with private(tenants(bearer=bearer), f"{A}/x") as registry:
         node = client(None, registry)
         ours = node.with_credentials(as_user(registry, A))
@@ -216,7 +216,7 @@ def test_tenants_share_connections() -> None:
         assert views[0].hosts._transports is views[1].hosts._transports is node.hosts._transports
 
 
-def test_many_threads_and_tenants_keep_their_tokens_apart() -> None:
+def test_the_tokens_of_many_threads_and_tenants_stay_separate() -> None:
     with private(tenants(), f"{A}/x", f"{B}/x") as registry:
         node = client(None, registry)
         views = {user: node.with_credentials(as_user(registry, user)) for user in (A, B)}
@@ -233,7 +233,7 @@ def test_many_threads_and_tenants_keep_their_tokens_apart() -> None:
 
         with ThreadPoolExecutor(8) as threads:
             seen = set(threads.map(asked, range(80)))
-        # A token may be revoked between the asking and the using: then its owner is refused. Nobody else gets in.
+        # A token may be revoked between request and use: then its owner is refused, and no other tenant gets in.
         assert {(True, "opened"), (False, "Unauthorized")} <= seen
         assert seen <= {(True, "opened"), (True, "Unauthorized"), (False, "Unauthorized")}
 

@@ -1,4 +1,4 @@
-"""Image pull secrets: what is read from them, and which repository they open, by the kubelet's rules."""
+"""Image pull secrets: their parsing, and the repositories that they open by the kubelet's rules."""
 
 import base64
 import json
@@ -88,7 +88,7 @@ def test_helpers_are_named_and_not_run() -> None:
     ],
     ids=lambda raw: raw[:40].decode(errors="replace"),
 )
-def test_what_is_no_docker_configuration_is_refused_without_showing_it(raw: bytes) -> None:
+def test_an_invalid_docker_configuration_is_refused_without_quoting_it(raw: bytes) -> None:
     with pytest.raises(GKMError, match="Secret team/pull cannot be used") as caught:
         parse(raw, "Secret team/pull")
     assert caught.value.reason is Reason.UNAUTHORIZED
@@ -96,7 +96,7 @@ def test_what_is_no_docker_configuration_is_refused_without_showing_it(raw: byte
     assert base64.b64encode(SECRET.encode()).decode() not in str(caught.value)
 
 
-def test_nothing_that_holds_a_login_shows_it() -> None:
+def test_no_repr_shows_a_login() -> None:
     read = parse(secret("registry.example"))
     assert SECRET not in repr(read)
     assert SECRET not in repr(Keyring([read]))
@@ -112,7 +112,7 @@ def test_any_bytes_are_a_configuration_or_an_error_of_ours(raw: bytes) -> None:
 
 
 @given(st.text(max_size=60), st.sampled_from(["docker.io", "registry.example:5000", "[fd00::1]:5000", "a.b.example"]))
-def test_any_place_can_be_matched(place: str, registry: str) -> None:
+def test_every_registry_pattern_can_be_matched(place: str, registry: str) -> None:
     raw = json.dumps({"auths": {place: {"username": "robot"}}}).encode()
     assert users(raw, registry) in ([], ["robot"])
 
@@ -126,20 +126,20 @@ def test_any_place_can_be_matched(place: str, registry: str) -> None:
         ("https://registry.example/v1/", "registry.example", "team/x", True),
         ("registry.example/v2/", "registry.example", "team/x", True),
         ("registry.example/v2/team", "registry.example", "team/x", True),
-        ("registry.example/v2", "registry.example", "team/x", False),  # only with the slash is it the API
+        ("registry.example/v2", "registry.example", "team/x", False),  # only with the slash it is the API
         ("registry.example/", "registry.example", "team/x", True),
         ("Registry.Example", "registry.example", "team/x", True),
         ("registry.example:443", "registry.example", "team/x", True),
         ("registry.example", "other.example", "team/x", False),
         ("registry.example", "a.registry.example", "team/x", False),
-        # Ports are the same, or it is another registry.
+        # Another port is another registry.
         ("registry.example:5000", "registry.example:5000", "team/x", True),
         ("registry.example:5000", "registry.example", "team/x", False),
         ("registry.example", "registry.example:5000", "team/x", False),
         ("*.example:5000", "registry.example:5000", "team/x", True),
         ("*.example:5000", "registry.example:5001", "team/x", False),
         ("[fd00::1]:5000", "[fd00::1]:5000", "team/x", True),
-        # A glob stands for one label, or a part of one.
+        # `*` stands for one label, or a part of one.
         ("*.example", "registry.example", "team/x", True),
         ("*.example", "example", "team/x", False),
         ("*.example", "a.registry.example", "team/x", False),
@@ -168,17 +168,17 @@ def test_any_place_can_be_matched(place: str, registry: str) -> None:
         ("index.docker.io/library", "docker.io", "library/busybox", False),
     ],
 )
-def test_a_place_fits_as_the_kubelet_has_it(place: str, registry: str, repository: str, fits: bool) -> None:  # noqa: FBT001 -- a column
+def test_a_pattern_matches_as_in_the_kubelet(place: str, registry: str, repository: str, fits: bool) -> None:  # noqa: FBT001 -- a column
     assert users(secret(place), registry, repository) == ([place] if fits else [])
 
 
-def test_what_is_more_specific_comes_first() -> None:
+def test_the_most_specific_login_comes_first() -> None:
     raw = secret("*.example", "registry.example", "registry.example/team", "registry.example/team/x", "reg*.example")
     expected = ["registry.example/team/x", "registry.example/team", "registry.example", "reg*.example", "*.example"]
     assert users(raw, "registry.example") == expected
 
 
-def test_several_secrets_for_one_place_are_tried_in_their_order() -> None:
+def test_several_secrets_for_one_registry_are_tried_in_their_order() -> None:
     secrets = [json.dumps({"auths": {"registry.example": {"username": user}}}).encode() for user in ("b", "a", "c")]
     assert users(secrets, "registry.example") == ["b", "a", "c"]
 
@@ -189,5 +189,5 @@ def test_docker_hubs_own_entry_is_for_when_nothing_else_fits() -> None:
     assert users(raw, "docker.io", "library/x") == ["https://index.docker.io/v1/"]
 
 
-def test_a_place_that_never_ends_is_cut() -> None:
+def test_an_endless_server_name_is_truncated() -> None:
     assert all(len(part) <= 1024 for part in credentials.split_server("registry.example/" + "x" * 10_000))

@@ -1,4 +1,4 @@
-"""Storing in a registry that is busy, breaks off or sends uploads elsewhere; and what is told about how far it is."""
+"""A push to a registry that is busy, breaks off or redirects uploads; and the progress reports of a push."""
 
 import json
 import random
@@ -66,27 +66,27 @@ def total(image: LocalImage) -> int:
     return sum(blob.descriptor.size for blob in image.blobs)
 
 
-def is_a_way_to_the_end(told: list[tuple[int, int]], whole: int) -> bool:
+def is_a_way_to_the_end(reports: list[tuple[int, int]], whole: int) -> bool:
     """Never more than all, never less than nothing, and all of it at the end."""
-    return told[-1] == (whole, whole) and all(0 <= done <= of == whole for done, of in told)
+    return reports[-1] == (whole, whole) and all(0 <= done <= of == whole for done, of in reports)
 
 
 def test_an_image_is_stored_and_how_far_it_is_only_grows(registry: Registry, image: LocalImage) -> None:
-    told: list[tuple[int, int]] = []
-    digest = push.image(client_at(registry.host), ref_at(registry.host), image, lambda *now: told.append(now))
+    reports: list[tuple[int, int]] = []
+    digest = push.image(client_at(registry.host), ref_at(registry.host), image, lambda *now: reports.append(now))
     assert digest == image.digest
     assert stored(registry, image)
-    assert is_a_way_to_the_end(told, total(image))
-    assert told == sorted(told)
+    assert is_a_way_to_the_end(reports, total(image))
+    assert reports == sorted(reports)
 
 
-def test_what_is_there_is_not_sent_again(registry: Registry, image: LocalImage) -> None:
+def test_a_stored_blob_is_not_sent_again(registry: Registry, image: LocalImage) -> None:
     push.image(client_at(registry.host), ref_at(registry.host), image)
     registry.requests.clear()
-    told: list[tuple[int, int]] = []
-    push.image(client_at(registry.host), ref_at(registry.host), image, lambda *now: told.append(now))
+    reports: list[tuple[int, int]] = []
+    push.image(client_at(registry.host), ref_at(registry.host), image, lambda *now: reports.append(now))
     assert not registry.seen("POST", "uploads")
-    assert is_a_way_to_the_end(told, total(image))
+    assert is_a_way_to_the_end(reports, total(image))
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
@@ -96,14 +96,14 @@ def test_a_registry_that_is_busy_is_sent_the_whole_body_again(
 ) -> None:
     busy = faults.status("uploads", status, times=2, headers={"Retry-After": "0"})
     registry.misbehave(faults.Fault(busy.path, busy.change, frozenset({method}), times=2))
-    told: list[tuple[int, int]] = []
-    push.image(client_at(registry.host), ref_at(registry.host), image, lambda *now: told.append(now))
+    reports: list[tuple[int, int]] = []
+    push.image(client_at(registry.host), ref_at(registry.host), image, lambda *now: reports.append(now))
     assert stored(registry, image)
-    assert is_a_way_to_the_end(told, total(image))
-    assert (told != sorted(told)) is (method == "PUT")  # it goes back when what was sent was in vain
+    assert is_a_way_to_the_end(reports, total(image))
+    assert (reports != sorted(reports)) is (method == "PUT")  # it decreases when sent bytes were lost
 
 
-def test_a_registry_that_stays_busy_is_given_up_with_its_answer(registry: Registry, image: LocalImage) -> None:
+def test_a_push_to_a_registry_that_stays_busy_fails_with_its_answer(registry: Registry, image: LocalImage) -> None:
     busy = faults.status("uploads", 429)
     registry.misbehave(faults.Fault(busy.path, busy.change, frozenset({"PUT"})))
     with pytest.raises(GKMError, match="the registry answers 429") as caught:
@@ -117,13 +117,13 @@ def test_a_registry_that_stays_busy_is_given_up_with_its_answer(registry: Regist
 def test_an_upload_that_breaks_off_near_its_end_is_made_again(
     registry: Registry, image: LocalImage, times: int
 ) -> None:
-    told: list[tuple[int, int]] = []
+    reports: list[tuple[int, int]] = []
     with Relay.start(registry.host) as relay:
         relay.cuts = [len(LAYER) * 9 // 10] * times
-        push.image(client_at(relay.host), ref_at(relay.host), image, lambda *now: told.append(now))
+        push.image(client_at(relay.host), ref_at(relay.host), image, lambda *now: reports.append(now))
     assert stored(registry, image)
-    assert is_a_way_to_the_end(told, total(image))
-    # Each try has a session of its own: what broke off leaves one behind that registries differ on.
+    assert is_a_way_to_the_end(reports, total(image))
+    # Each attempt opens a new session, because registries differ on continuing a broken one.
     sessions = [request.path.partition("?")[0] for request in registry.seen("PUT", "uploads")]
     assert len(sessions) == len(set(sessions))
 
@@ -139,7 +139,7 @@ def test_an_upload_that_always_breaks_off_ends_with_a_reason(registry: Registry,
 def test_a_registry_may_pause_while_it_takes_a_blob(registry: Registry) -> None:
     limits = Limits(connect=0.2, stall=10.0, request=30.0)
     blob = LocalBlob.from_bytes(bytes(24 << 20), "")  # more than the kernel takes in the registry's place
-    # A connection of its own for the upload: one that answered before has other timeouts.
+    # A separate connection for the upload, because a used one has other timeouts.
     closed = faults.with_headers({"Connection": "close"})
     registry.misbehave(faults.Fault("uploads/$", closed, frozenset({"POST"})))
     with Relay.start(registry.host) as relay:
@@ -175,7 +175,7 @@ def session_at(location: str) -> faults.Fault:
         ("", Reason.REGISTRY_UNAVAILABLE),
     ],
 )
-def test_an_upload_goes_to_no_place_that_a_redirect_may_not_lead_to(
+def test_an_upload_goes_to_no_address_that_a_redirect_may_not_name(
     registry: Registry, image: LocalImage, location: str, reason: Reason
 ) -> None:
     registry.misbehave(session_at(location))
@@ -227,7 +227,7 @@ def test_an_upload_follows_no_redirect_to_another_host(registry: Registry, image
     assert ("blobs.example" in str(caught.value)) is (code in (307, 308))
 
 
-def test_who_may_only_read_cannot_store() -> None:
+def test_a_login_with_read_permission_cannot_push() -> None:
     with private() as registry:
         fill(registry, "team/x")
         with pytest.raises(GKMError) as caught:

@@ -1,4 +1,4 @@
-"""The client against a registry that asks for credentials, breaks off, moves things elsewhere, or takes its time."""
+"""The client against a registry that demands credentials, breaks off, redirects, or is slow."""
 
 import json
 from pathlib import Path
@@ -42,7 +42,7 @@ def fetched(client: Registry, ref: Reference, descriptor: Descriptor) -> bytes:
 
 
 @pytest.mark.parametrize("bearer", [True, False])
-def test_credentials_open_what_is_private(built: LocalImage, bearer: bool) -> None:  # noqa: FBT001 -- a column
+def test_credentials_open_a_private_repository(built: LocalImage, bearer: bool) -> None:  # noqa: FBT001 -- a column
     with RealRegistry.start(auth=Auth("robot", SECRET, bearer=bearer)) as real:
         config = Registries(hosts={real.host: RegistryHost(plain_http=True)})
         ref = Reference.parse(f"{real.host}/team/private:1")
@@ -54,7 +54,7 @@ def test_credentials_open_what_is_private(built: LocalImage, bearer: bool) -> No
         assert SECRET not in str(caught.value)
 
 
-def test_a_token_that_was_revoked_is_asked_for_again(built: LocalImage) -> None:
+def test_a_revoked_token_is_requested_again(built: LocalImage) -> None:
     auth = Auth("robot", SECRET)
     with RealRegistry.start(auth=auth) as real:
         client = Registry(Registries(hosts={real.host: RegistryHost(plain_http=True)}), Fixed(), LIMITS)
@@ -114,7 +114,7 @@ def test_an_authority_that_cannot_be_read_is_named() -> None:
 
 
 @pytest.mark.parametrize("times", [1, 3])
-def test_a_blob_that_breaks_off_is_taken_up_where_it_was(site: Site, times: int) -> None:
+def test_a_blob_download_that_breaks_off_resumes(site: Site, times: int) -> None:
     layer = layer_of(site)
     site.real.misbehave(faults.truncated(f"blobs/{layer.digest}", 2000, times=times))
     assert fetched(site.client, site.ref, layer) == blob_of(site.image, layer.digest)
@@ -122,7 +122,7 @@ def test_a_blob_that_breaks_off_is_taken_up_where_it_was(site: Site, times: int)
     assert asked == [None, *(f"bytes={2000 * number}-" for number in range(1, times + 1))]
 
 
-def test_a_blob_that_never_brings_anything_is_given_up(site: Site) -> None:
+def test_a_blob_download_without_any_byte_fails(site: Site) -> None:
     layer = layer_of(site)
     site.real.misbehave(faults.truncated(f"blobs/{layer.digest}", 0))
     with pytest.raises(GKMError) as caught:
@@ -131,7 +131,7 @@ def test_a_blob_that_never_brings_anything_is_given_up(site: Site) -> None:
     assert len(site.real.seen("GET", f"blobs/{layer.digest}")) <= 3
 
 
-def test_a_part_that_is_another_than_was_asked_for_is_refused(site: Site) -> None:
+def test_another_part_than_the_requested_range_is_refused(site: Site) -> None:
     layer = layer_of(site)
     site.real.misbehave(
         faults.truncated(f"blobs/{layer.digest}", 2000, times=1),
@@ -152,7 +152,7 @@ def test_a_registry_without_ranges_sends_it_again_from_the_start(site: Site) -> 
     assert fetched(site.client, site.ref, layer) == body
 
 
-def test_a_mirror_is_asked_first_and_the_registry_when_it_fails(site: Site, built: LocalImage) -> None:
+def test_the_mirror_comes_first_and_the_registry_after_its_failure(site: Site, built: LocalImage) -> None:
     with RealRegistry.start() as mirror:
         hosts = {
             site.real.host: RegistryHost(plain_http=True, mirrors=[mirror.host]),
@@ -183,7 +183,7 @@ def test_a_mirror_that_lies_is_found_out(site: Site) -> None:
 
 
 @pytest.mark.parametrize("code", [301, 307, 308])
-def test_redirects_that_go_round_are_given_up(site: Site, code: int) -> None:
+def test_a_redirect_loop_fails(site: Site, code: int) -> None:
     site.real.misbehave(faults.redirected("manifests/", f"/v2/{site.ref.repository}/manifests/x", code))
     with pytest.raises(GKMError, match="redirected more than"):
         site.client.manifest(site.ref)
@@ -191,7 +191,8 @@ def test_redirects_that_go_round_are_given_up(site: Site, code: int) -> None:
 
 def test_an_answer_whose_headers_drip_ends_at_the_deadline(site: Site) -> None:
     site.real.misbehave(faults.Fault("manifests/", drip_headers=(1, 0.1)))
-    with pytest.raises(GKMError) as caught:  # or the test's own time runs out: a byte comes before each silence ends
+    # Without the deadline the test would time out: a byte arrives before each stall timeout.
+    with pytest.raises(GKMError) as caught:
         site.client.manifest(site.ref)
     assert caught.value.reason is Reason.REGISTRY_UNAVAILABLE
 
@@ -216,7 +217,7 @@ def test_an_address_that_is_none_is_an_error_with_a_reason(site: Site, location:
 
 
 @pytest.mark.parametrize("code", [400, 404, 405, 406, 501])
-def test_a_registry_without_the_referrers_api_is_asked_for_the_fallback_tag(site: Site, code: int) -> None:
+def test_without_the_referrers_api_the_fallback_tag_is_read(site: Site, code: int) -> None:
     site.real.misbehave(faults.status("referrers/", code))
     assert site.client.referrers(site.ref) == []
     assert site.real.seen("GET", f"manifests/{site.ref.target.replace(':', '-')}")
@@ -230,7 +231,7 @@ def test_one_entry_that_cannot_be_checked_does_not_hide_the_others(site: Site) -
     assert [found.digest for found in site.client.referrers(site.ref)] == [good["digest"]]
 
 
-def test_signatures_are_looked_at_before_everything_else_that_refers(site: Site) -> None:
+def test_signatures_come_before_other_referrers(site: Site) -> None:
     entries = [{"mediaType": "m", "digest": f"sha256:{number:064x}", "size": 1} for number in range(70)]
     signature = entries[-1] | {"artifactType": "application/vnd.dev.sigstore.bundle.v0.3+json"}
     raw = json.dumps({"schemaVersion": 2, "manifests": [*entries[:-1], signature]}).encode()

@@ -1,4 +1,4 @@
-"""Addresses that others send, and which of them may see credentials."""
+"""Addresses that registries send, and the ones that may receive credentials."""
 
 import pytest
 from gkm.api.config import Registries, RegistryHost
@@ -57,7 +57,7 @@ def test_an_address_that_two_readers_could_take_for_two_is_none(text: str) -> No
         ("https://REGISTRY.example:443/token", True),
         ("https://auth.example/token", True),
         ("https://ports.example:8443/token", True),
-        ("http://plain.example/token", True),  # said to be plain, and so it is
+        ("http://plain.example/token", True),  # configured as plain http
         ("http://registry.example/token", False),
         ("http://auth.example/token", False),
         ("https://plain.example/token", False),

@@ -1,4 +1,4 @@
-"""Which addresses are connected to: looked at after a name is resolved and before the first packet goes out."""
+"""The addresses that a connection may use: checked after the name is resolved and before the first packet."""
 
 import socket
 import subprocess
@@ -68,7 +68,7 @@ def resolving(monkeypatch: pytest.MonkeyPatch, **names: list[str]) -> None:
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::ffff:127.0.0.1"])
-def test_a_name_that_leads_here_is_refused_before_anything_is_sent(
+def test_a_name_with_a_local_address_is_refused_before_a_packet_is_sent(
     monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:
     with a_port() as port:
@@ -95,7 +95,7 @@ def test_of_several_addresses_only_those_that_are_permitted_are_tried(monkeypatc
     assert set(tried) == {"8.8.8.8", "1.1.1.1"}
 
 
-def test_a_name_that_moves_after_it_was_looked_at_gains_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_that_changes_its_address_after_the_check_gains_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[str] = []
 
     def connect(address: tuple[str, int], *_: object) -> socket.socket:
@@ -108,7 +108,7 @@ def test_a_name_that_moves_after_it_was_looked_at_gains_nothing(monkeypatch: pyt
     with pytest.raises(GKMError, match="leads to an address of this machine") as caught:
         Client(limits=LIMITS).resolve(Reference.parse("evil.example/team/x:1"))
     assert caught.value.reason is Reason.NOT_ALLOWED
-    assert tried == ["8.8.8.8"]  # the next try resolves again, and looks again
+    assert tried == ["8.8.8.8"]  # the next attempt resolves and checks again
 
 
 def test_a_name_with_hundreds_of_addresses_costs_no_more_than_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,7 +151,7 @@ def test_a_redirect_does_not_lead_inside(monkeypatch: pytest.MonkeyPatch, locati
 
 
 @pytest.mark.parametrize("named", [False, True])
-def test_a_token_server_is_asked_inside_only_if_it_is_named(
+def test_a_private_token_server_is_contacted_only_if_it_is_configured(
     monkeypatch: pytest.MonkeyPatch,
     named: bool,  # noqa: FBT001 -- a column
 ) -> None:
@@ -178,14 +178,14 @@ def test_an_address_is_refused_by_a_proxy_too(monkeypatch: pytest.MonkeyPatch, i
 
 
 @pytest.mark.parametrize("allow", [[], ["*"], ["*/team/*"], ["10.*"], ["*:5000"]])
-def test_a_glob_that_names_nobody_opens_no_address(allow: list[str]) -> None:
+def test_a_glob_that_names_no_host_opens_no_address(allow: list[str]) -> None:
     refused = Reference.parse("10.9.8.7:5000/team/x:1")
     with pytest.raises(GKMError) as caught:
         Client(Registries(allow=allow), limits=LIMITS).hosts.check_allowed(refused)
     assert caught.value.reason is Reason.NOT_ALLOWED
 
 
-def test_a_registry_that_is_named_is_asked_wherever_it_is() -> None:
+def test_a_configured_registry_may_have_any_address() -> None:
     with Registry.start() as registry:
         fill(registry, "team/x")
         named = Registries(hosts={registry.host: RegistryHost(plain_http=True)})
@@ -193,7 +193,7 @@ def test_a_registry_that_is_named_is_asked_wherever_it_is() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="network namespaces are Linux's")
-def test_in_a_private_network_only_what_is_named_gets_a_packet() -> None:
+def test_in_a_private_network_only_configured_hosts_get_a_packet() -> None:
     """In a network of its own, so that 10.9.8.7 is an address that packets reach."""
     script = f"ip link set lo up && ip address add 10.9.8.7/32 dev lo && exec {sys.executable} {CHILD}"
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Proxies of the environment, and authorities of the configuration."""
+"""Proxies of the environment, and certificate authorities of the configuration."""
 
 import socket
 import ssl
@@ -73,7 +73,7 @@ def test_no_proxy_is_read_as_go_reads_it(host: str, no_proxy: str, excepted: boo
         (f"http://robot:{SECRET}€@proxy.example:3128", "http://proxy.example:3128"),
     ],
 )
-def test_a_proxy_is_read_and_its_password_kept(monkeypatch: pytest.MonkeyPatch, value: str, url: str) -> None:
+def test_a_proxy_is_parsed_and_its_password_hidden(monkeypatch: pytest.MonkeyPatch, value: str, url: str) -> None:
     monkeypatch.setenv("https_proxy", value)
     proxy = proxy_for(addresses.parse_address("https://registry.example/"))
     assert proxy is not None
@@ -156,7 +156,7 @@ def test_an_authority_that_is_none_is_an_error_of_ours(tmp_path: Path) -> None:
         assert reason_of(Client(config, limits=LIMITS), image_of(registry)) is Reason.REGISTRY_UNAVAILABLE
 
 
-def test_a_host_that_is_no_address_is_an_error_of_ours() -> None:
+def test_an_invalid_registry_address_is_a_gkm_error() -> None:
     with pytest.raises(GKMError, match="not a valid registry address") as caught:
         Client().resolve(Reference.parse("registry.example:99999/x:1"))
     assert caught.value.reason is Reason.INVALID_REFERENCE

@@ -1,4 +1,4 @@
-"""Realms, redirects and mirrors: credentials go where they belong, and nowhere else."""
+"""Realms, redirects and mirrors: credentials go to their own hosts only."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -85,7 +85,7 @@ def test_a_redirect_from_https_to_http_is_refused(tmp_path: Path) -> None:
         ("", Reason.REGISTRY_UNAVAILABLE),
     ],
 )
-def test_a_redirect_leads_to_no_place_that_is_no_registry(location: str, reason: Reason) -> None:
+def test_a_redirect_to_a_non_registry_address_is_refused(location: str, reason: Reason) -> None:
     with private() as registry:
         registry.auth = None
         registry.misbehave(faults.redirected("manifests/", location))
@@ -93,14 +93,14 @@ def test_a_redirect_leads_to_no_place_that_is_no_registry(location: str, reason:
 
 
 @pytest.mark.parametrize("bearer", [True, False])
-def test_what_is_redirected_to_another_host_brings_no_credentials(
+def test_a_request_redirected_to_another_host_carries_no_credentials(
     bearer: bool,  # noqa: FBT001 -- a column
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with everything_by_proxy(monkeypatch) as (other, _), private(Auth("robot", SECRET, bearer=bearer)) as registry:
         fill(other, "team/x")
         moved = faults.redirected("manifests/1", "http://blobs.example/v2/team/x/manifests/1")
-        registry.misbehave(replace(moved, skip=1))  # it asks for credentials first
+        registry.misbehave(replace(moved, skip=1))  # it demands credentials first
         ours = client(as_user(registry, "robot"), registry)
         assert ours.resolve(image_of(registry)).startswith("sha256:")
         assert any("authorization" in asked.headers for asked in registry.seen("GET", "manifests/1"))
@@ -108,7 +108,7 @@ def test_what_is_redirected_to_another_host_brings_no_credentials(
         assert other.requests
 
 
-def test_what_one_registry_gave_is_not_shown_to_another() -> None:
+def test_the_token_of_one_registry_is_not_sent_to_another() -> None:
     with private() as registry, private() as other:
         credentials = keyring({registry.host: {"username": "robot", "password": SECRET}})
         ours = client(credentials, registry, other)
@@ -143,7 +143,7 @@ def test_a_mirror_is_opened_by_its_own_credentials() -> None:
         assert registry.requests == []
 
 
-def test_addresses_that_a_layer_names_are_never_asked() -> None:
+def test_addresses_in_a_layer_descriptor_are_never_contacted() -> None:
     with Registry.start() as thief, Registry.start() as registry:
         layer = {"mediaType": "application/vnd.oci.image.layer.nondistributable.v1.tar", "size": 5, "urls": [thief.url]}
         layer["digest"] = "sha256:" + "1" * 64

@@ -1,4 +1,4 @@
-"""How long a registry may take, and how long it is waited for."""
+"""The time that a registry may take, and the delays between retries."""
 
 import socket
 import time
@@ -20,7 +20,7 @@ from support.registry.faults import Fault
 
 
 @pytest.mark.parametrize(
-    ("attempt", "wish", "seconds"),
+    ("attempt", "retry_after", "seconds"),
     [
         (2, "", 0.2),
         (3, "", 0.4),
@@ -36,31 +36,31 @@ from support.registry.faults import Fault
         pytest.param(2, "x" * 100_000, 0.2, id="much too long"),
     ],
 )
-def test_a_pause_is_what_the_registry_wishes_within_bounds(attempt: int, wish: str, seconds: float) -> None:
-    assert retry_delay(attempt, wish) == seconds
+def test_the_retry_delay_follows_retry_after_within_bounds(attempt: int, retry_after: str, seconds: float) -> None:
+    assert retry_delay(attempt, retry_after) == seconds
 
 
-def test_a_registry_may_name_the_moment() -> None:
+def test_retry_after_may_be_a_date() -> None:
     tomorrow = format_datetime(datetime.now(UTC) + timedelta(days=1))
     assert retry_delay(2, tomorrow) == MAX_DELAY_SECONDS
 
 
-@pytest.mark.parametrize("wish", ["", "0", "60", "Fri, 31 Dec 2100 23:59:59 GMT"])
-def test_a_registry_that_is_always_busy_is_given_up_with_its_answer(wish: str) -> None:
+@pytest.mark.parametrize("retry_after", ["", "0", "60", "Fri, 31 Dec 2100 23:59:59 GMT"])
+def test_a_registry_that_is_always_busy_fails_with_its_status(retry_after: str) -> None:
     with private() as registry:
         registry.auth = None
-        registry.misbehave(faults.status("manifests/", 429, headers={"Retry-After": wish}))
+        registry.misbehave(faults.status("manifests/", 429, headers={"Retry-After": retry_after}))
         with pytest.raises(GKMError, match=r"answers 429; .*try again later") as caught:
             client(None, registry).resolve(image_of(registry))
         assert caught.value.reason is Reason.REGISTRY_UNAVAILABLE
-        assert len(registry.requests) == (3 if wish in ("", "0") else 1)  # no pause goes beyond the deadline
+        assert len(registry.requests) == (3 if retry_after in ("", "0") else 1)  # no pause goes beyond the deadline
 
 
-def test_a_registry_that_takes_no_connection_is_given_up() -> None:
+def test_a_registry_that_accepts_no_connection_fails() -> None:
     with socket.socket() as full, ExitStack() as others:
         full.bind(("127.0.0.1", 0))
         full.listen(0)
-        for _ in range(4):  # its queue is full now: the kernel drops whoever comes next
+        for _ in range(4):  # its queue is full now: the kernel drops further connections
             other = others.enter_context(socket.socket())
             other.settimeout(0)
             other.connect_ex(full.getsockname())
@@ -71,14 +71,14 @@ def test_a_registry_that_takes_no_connection_is_given_up() -> None:
             ours.resolve(Reference.parse(f"{host}/team/x:1"))
 
 
-def test_a_registry_that_says_nothing_is_given_up() -> None:
+def test_a_silent_registry_fails() -> None:
     with private() as registry:
         registry.misbehave(faults.stalled("manifests/"))
         with unreached("did not answer in time"):
             client(None, registry).resolve(image_of(registry))
 
 
-def test_an_answer_that_does_not_end_before_the_deadline_did_not_come_in_time() -> None:
+def test_a_response_beyond_the_deadline_fails_as_a_timeout() -> None:
     with private() as registry:
         registry.auth = None
         registry.misbehave(Fault("manifests/", drip_headers=(1, 0.05)))
@@ -88,7 +88,7 @@ def test_an_answer_that_does_not_end_before_the_deadline_did_not_come_in_time() 
             ours.resolve(image_of(registry))
 
 
-def test_a_body_that_stops_until_the_deadline_is_not_one_that_broke_off() -> None:
+def test_a_body_that_stalls_until_the_deadline_is_reported_as_slow() -> None:
     with private() as registry:
         registry.auth = None
         registry.misbehave(faults.stalled("manifests/", after=10))
@@ -98,7 +98,7 @@ def test_a_body_that_stops_until_the_deadline_is_not_one_that_broke_off() -> Non
             ours.resolve(image_of(registry))
 
 
-def test_an_upload_that_nobody_takes_is_not_a_broken_connection() -> None:
+def test_an_upload_that_the_server_does_not_read_is_a_timeout() -> None:
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         host = f"127.0.0.1:{deaf.getsockname()[1]}"
         config = Registries(hosts={host: RegistryHost(plain_http=True)})
@@ -108,7 +108,7 @@ def test_an_upload_that_nobody_takes_is_not_a_broken_connection() -> None:
             pass
 
 
-def test_a_token_server_that_says_nothing_is_given_up() -> None:
+def test_a_silent_token_server_fails() -> None:
     with private() as registry:
         registry.misbehave(faults.stalled("/token"))
         with pytest.raises(GKMError) as caught:
