@@ -1,4 +1,4 @@
-"""Whoever dies, whatever answer is lost: no GPU is given twice, and in the end every run has its answer."""
+"""After any crash or lost response, no GPU is allocated twice, and every run gets a result."""
 
 import random
 import threading
@@ -59,7 +59,7 @@ ENOUGH = 10
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_no_gpu_is_given_twice_by_processes_that_die_and_answers_that_are_lost(seed: int) -> None:
+def test_killed_processes_and_lost_responses_allocate_no_gpu_twice(seed: int) -> None:
     chance, api = random.Random(seed), Witness()
     for number in range(8):
         api.create(NODES, gpu_node(f"n{number}", f"d{number // 2}"))
@@ -93,7 +93,7 @@ def test_no_gpu_is_given_twice_by_processes_that_die_and_answers_that_are_lost(s
     assert api.made > ENOUGH
 
 
-def test_an_answer_that_was_lost_is_asked_for_again_before_anything_else_is_planned() -> None:
+def test_a_create_with_a_lost_response_is_repeated_before_other_runs_are_planned() -> None:
     site = PlansSite()
     site.rack("d1", 2)
     site.ask("r", 16)
@@ -117,7 +117,7 @@ def test_an_answer_that_was_lost_is_asked_for_again_before_anything_else_is_plan
     assert [plan["metadata"]["name"] for plan in site.plans()] == ["r-1"]
 
 
-def test_who_does_not_lead_writes_nothing() -> None:
+def test_a_replica_without_the_lease_writes_nothing() -> None:
     site = PlansSite()
     site.rack("d1", 2)
     site.ask("r", 16)
@@ -131,7 +131,7 @@ def test_who_does_not_lead_writes_nothing() -> None:
     assert site.planned("r") == ("", "", "")
 
 
-def test_gpus_that_two_leaders_gave_away_are_given_back_by_the_younger_plan() -> None:
+def test_of_two_plans_with_the_same_gpus_the_younger_one_is_replaced() -> None:
     site = PlansSite()
     site.rack("d1", 2)
     site.rack("d2", 2)

@@ -1,4 +1,4 @@
-"""Runs that somebody makes to hold up others: each gets its answer, and caches do not wait for them."""
+"""Runs made to delay others: each gets a result, and caches do not wait for them."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -45,7 +45,7 @@ def answers(site: PlansSite) -> list[str]:
     return [conditions[0]["reason"] for conditions in found if conditions]
 
 
-def test_runs_of_every_impossible_size_are_answered_and_the_next_one_is_planned(site: PlansSite) -> None:
+def test_runs_of_impossible_sizes_are_refused_and_the_next_run_is_planned(site: PlansSite) -> None:
     for domain in range(4):
         site.rack(f"d{domain}")
     for number, spec in enumerate(HUGE):
@@ -59,7 +59,7 @@ def test_runs_of_every_impossible_size_are_answered_and_the_next_one_is_planned(
     assert site.planned("huge-8")[1] == "InvalidRequest"
 
 
-def test_a_thousand_runs_at_once_hold_up_no_cache(site: PlansSite) -> None:
+def test_a_thousand_runs_do_not_delay_caches(site: PlansSite) -> None:
     caches = Site()
     caches.api = site.api
     caches.controller = caches.new()
@@ -79,7 +79,7 @@ def test_a_thousand_runs_at_once_hold_up_no_cache(site: PlansSite) -> None:
     assert answers(site).count("Planned") == 25 * 4 // 2
 
 
-def test_a_run_at_which_the_planner_fails_is_told_so_and_stops_nobody(
+def test_a_run_for_which_the_planner_fails_is_refused_and_others_are_planned(
     site: PlansSite, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     original = planning.find_plan
@@ -99,7 +99,7 @@ def test_a_run_at_which_the_planner_fails_is_told_so_and_stops_nobody(
     assert "planner failed" in caplog.messages
 
 
-def test_a_refusal_is_not_asked_for_again_while_nothing_changes(
+def test_a_refused_run_is_not_searched_again_while_nothing_changes(
     site: PlansSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked_for: list[int] = []

@@ -1,4 +1,4 @@
-"""The controllers as a process, with the account and the roles that ship, on a real kube-apiserver: Runs get plans."""
+"""The controllers as a process, with the account and roles of deploy/base, on a real kube-apiserver."""
 
 import json
 from collections.abc import Iterator
@@ -194,7 +194,7 @@ def test_the_life_of_a_run(site: Site) -> None:
     assert FLAVOR in flavors["data"]["flavors"].split(",")
 
 
-def test_leaders_that_are_killed_at_any_moment_give_no_gpu_twice(site: Site) -> None:
+def test_leaders_killed_at_any_moment_allocate_no_gpu_twice(site: Site) -> None:
     for domain in range(4):
         site.rack(f"pk{domain}", 2)
     for round_ in range(4):

@@ -1,4 +1,4 @@
-"""A Kubernetes API in memory behind `gkm.kube.api.Api`; it holds to tests/contract/test_kube_api_contract.py."""
+"""A Kubernetes API in memory behind `gkm.kube.api.Api`; it passes tests/contract/test_kube_api_contract.py."""
 
 import copy
 import itertools

@@ -1,4 +1,4 @@
-"""Installing our CustomResourceDefinitions in a test's cluster."""
+"""Installs the CustomResourceDefinitions of GKM in a cluster of a test."""
 
 from pathlib import Path
 

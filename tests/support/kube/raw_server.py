@@ -1,4 +1,4 @@
-"""A server that answers with the very bytes it is told, and ends its connections as it is told."""
+"""A server that sends given bytes and closes its connections on command."""
 
 import socket
 import struct

@@ -1,4 +1,4 @@
-"""Nodes and pods as kubectl prints them, with as little as a test needs."""
+"""Nodes and pods in the form of kubectl, with the fields that tests need."""
 
 import json
 from typing import Any

@@ -41,7 +41,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class CurrentPlan:
-    """The plan of a run, and what is wrong with it.
+    """The plan of a run, and its problems.
 
     `lost` maps nodes of the plan that the run can no longer use to the reason. `conflict` is a message about a node
     whose GPUs the plan of another run names too. `running` is set while pods of the run use GPUs on any node.

@@ -8,7 +8,7 @@ from gkm.packing.values import Fix
 from gkm_operator.plans.planning.refusals import Unfit
 
 RETRY_SECONDS = 60.0
-"""The API server may accept later what it refuses now: no watch reports changes of quotas, rights and policies."""
+"""The API server may accept a refused plan later: no watch reports changes of quotas, rights and policies."""
 FIXES_SECONDS = 60.0
 """The minimum interval between two searches for the fixes of a run: one can take seconds, and free capacity changes all
 the time."""

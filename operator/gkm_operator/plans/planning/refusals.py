@@ -49,7 +49,7 @@ class Unfit:
 def unfit(refusal: Refusal, usable: Usable, survey: TopologySurvey, flavored: Mapping[str, str], flavor: str) -> Unfit:
     """Return why a run does not fit. `flavored` maps every node that names a flavor to it, quarantined nodes too.
 
-    `refusal` explains the usable nodes. Without any, the reason is what excludes the others.
+    `refusal` explains the usable nodes. Without any, the exclusions of the other nodes do.
     """
     wanted = normalized(flavor)
     quarantined = [entry for entry in usable.quarantined if flavored.get(entry.node) == wanted]

@@ -69,7 +69,7 @@ def double_allocations(
     """Return the runs whose plans claim GPUs that plans of other runs claim too, with a message each.
 
     Of two runs, the one that is `running` wins, then the one with the higher priority, then the one with the older
-    plan: a user who may delete plans could restore a superseded one. `totals` are the GPUs of each node.
+    plan: users with the right to delete plans could restore a superseded one. `totals` are the GPUs of each node.
     """
     order = sorted(
         live.items(), key=lambda item: (item[0] not in running, -item[1][1], item[1][0].created or "~", item[0])

@@ -1,4 +1,4 @@
-"""The real client against a server that answers as it is told: how much it takes, and of what it makes errors."""
+"""The real client against a scripted server: the bounds of responses, and the errors it raises."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -72,7 +72,7 @@ def lists(count: int) -> Answering:
     return answer
 
 
-def test_a_page_that_is_too_large_is_asked_for_in_smaller_ones(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_that_is_too_large_is_requested_in_smaller_ones(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "MAX_BODY_BYTES", 4000)
     server.answer = lists(20)
     pages = list(server.api().list_pages(GKMCACHES, limit=16))
@@ -93,7 +93,7 @@ def test_one_object_that_is_too_large_is_an_error(server: Server, monkeypatch: p
     assert [query["limit"] for query in server.asked] == ["4", "2", "1"]
 
 
-def test_of_an_error_without_end_the_beginning_is_read(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_start_of_an_endless_error_is_read(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "MAX_BODY_BYTES", client.MAX_ERROR_BYTES)
     server.answer = lambda _: (404, b"not here\n" + b"x" * (client.MAX_ERROR_BYTES * 3))
     api = server.api()

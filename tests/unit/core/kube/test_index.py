@@ -1,4 +1,4 @@
-"""An index fed with differences holds what an index made of the present objects would hold."""
+"""An index that was fed with changes equals an index of the present objects."""
 
 from collections.abc import Mapping
 from threading import Thread
@@ -30,7 +30,7 @@ def test_objects_are_found_by_their_key() -> None:
     assert len(index) == 2
 
 
-def test_an_object_that_changed_replaces_itself_also_under_another_key() -> None:
+def test_a_changed_object_replaces_its_old_version_under_any_key() -> None:
     index = by_node()
     before, after, moved = Pod("one", "near", ready=False), Pod("one", "near"), Pod("one", "far")
     index.change(None, before)
@@ -40,7 +40,7 @@ def test_an_object_that_changed_replaces_itself_also_under_another_key() -> None
     assert (index.get("near"), index.get("far")) == ((), (moved,))
 
 
-def test_a_key_goes_with_its_last_object() -> None:
+def test_a_key_is_removed_with_its_last_object() -> None:
     index = by_node()
     one = Pod("one", "near")
     index.change(None, one)
@@ -48,7 +48,7 @@ def test_a_key_goes_with_its_last_object() -> None:
     assert (len(index), index.get("near")) == (0, ())
 
 
-def test_what_it_never_held_is_taken_away_without_harm() -> None:
+def test_the_removal_of_an_unknown_object_changes_nothing() -> None:
     index = by_node()
     index.change(None, Pod("one", "near"))
     index.change(Pod("two", "near"), None)
@@ -62,7 +62,7 @@ changes = st.lists(st.one_of(pods, st.sampled_from("abcd")), max_size=60)
 
 
 @given(changes)
-def test_differences_come_to_what_is_there(history: list[Pod | str]) -> None:
+def test_changes_add_up_to_the_existing_objects(history: list[Pod | str]) -> None:
     index = by_node()
     present: dict[str, Pod] = {}
     for change in history:

@@ -1,4 +1,4 @@
-"""Who leads: the rules, and a candidate on an API in memory with a clock of the test's own."""
+"""Leader election: the rules, and a candidate on an API in memory with a fake clock."""
 
 import time
 from dataclasses import dataclass, field
@@ -36,11 +36,11 @@ def seen(holder: str | None, *, at: float = 0, duration: int | None = 15) -> Obs
         (seen(None, duration=None), 0, True),
     ],
 )
-def test_who_may_write_itself_into_a_lease(record: ObservedLease, now: float, may: bool) -> None:  # noqa: FBT001 -- a parameter
+def test_a_candidate_may_acquire_a_free_own_or_expired_lease(record: ObservedLease, now: float, may: bool) -> None:  # noqa: FBT001 -- a parameter
     assert can_acquire(record, "me", now, TERMS) is may
 
 
-def test_a_lease_that_goes_over_counts_it_and_one_that_is_renewed_keeps_since_when() -> None:
+def test_a_transition_is_counted_and_a_renewal_keeps_the_acquire_time() -> None:
     first = renewed_spec(LeaseSpec(), "a", TERMS, MOMENT)
     assert first == {
         "holderIdentity": "a",
@@ -92,7 +92,7 @@ def test_the_first_leads_and_the_second_waits(scene: Scene) -> None:
     assert scene.spec().holder_identity == "one"
 
 
-def test_whoever_is_killed_is_followed_when_its_lease_has_run_out(scene: Scene) -> None:
+def test_a_killed_leader_is_replaced_when_its_lease_expires(scene: Scene) -> None:
     one, two = scene.candidate("one"), scene.candidate("two")
     one.try_acquire_or_renew()
     two.try_acquire_or_renew()
@@ -103,7 +103,7 @@ def test_whoever_is_killed_is_followed_when_its_lease_has_run_out(scene: Scene) 
     assert scene.spec().lease_transitions == 1
 
 
-def test_who_waits_tries_when_the_lease_runs_out_and_not_a_turn_later(scene: Scene) -> None:
+def test_a_candidate_tries_at_the_moment_the_lease_expires(scene: Scene) -> None:
     one, two = scene.candidate("one"), scene.candidate("two")
     one.try_acquire_or_renew()
     assert not two.try_acquire_or_renew()
@@ -114,7 +114,7 @@ def test_who_waits_tries_when_the_lease_runs_out_and_not_a_turn_later(scene: Sce
     assert two.try_acquire_or_renew()
 
 
-def test_a_lease_counts_from_when_its_change_was_seen_whatever_its_times_say(scene: Scene) -> None:
+def test_a_lease_counts_from_its_observed_change_not_from_its_times(scene: Scene) -> None:
     one, two = scene.candidate("one"), scene.candidate("two")
     one.try_acquire_or_renew()
     scene.now = 1000.0
@@ -125,7 +125,7 @@ def test_a_lease_counts_from_when_its_change_was_seen_whatever_its_times_say(sce
     assert not two.try_acquire_or_renew()
 
 
-def test_a_leader_that_cannot_renew_leads_no_more_before_another_may(scene: Scene) -> None:
+def test_a_leader_that_cannot_renew_stops_before_another_may_lead(scene: Scene) -> None:
     one, two = scene.candidate("one"), scene.candidate("two")
     one.try_acquire_or_renew()
     two.try_acquire_or_renew()
@@ -141,7 +141,7 @@ def test_a_leader_that_cannot_renew_leads_no_more_before_another_may(scene: Scen
     assert two.try_acquire_or_renew()
 
 
-def test_time_counts_from_before_a_slow_answer(scene: Scene) -> None:
+def test_a_renewal_counts_from_before_a_slow_response(scene: Scene) -> None:
     one = scene.candidate("one")
 
     def slow(_verb: str, _plural: str) -> None:
@@ -154,7 +154,7 @@ def test_time_counts_from_before_a_slow_answer(scene: Scene) -> None:
     assert not one.is_leader
 
 
-def test_a_lease_that_is_given_back_is_taken_at_once(scene: Scene) -> None:
+def test_a_released_lease_is_acquired_at_once(scene: Scene) -> None:
     one, two = scene.candidate("one"), scene.candidate("two")
     one.try_acquire_or_renew()
     two.try_acquire_or_renew()
@@ -164,7 +164,7 @@ def test_a_lease_that_is_given_back_is_taken_at_once(scene: Scene) -> None:
     assert two.try_acquire_or_renew()
 
 
-def test_who_does_not_hold_it_gives_nothing_back(scene: Scene) -> None:
+def test_a_candidate_without_the_lease_releases_nothing(scene: Scene) -> None:
     one, two = scene.candidate("one"), scene.candidate("two")
     one.try_acquire_or_renew()
     two.try_acquire_or_renew()
@@ -172,7 +172,7 @@ def test_who_does_not_hold_it_gives_nothing_back(scene: Scene) -> None:
     assert scene.spec().holder_identity == "one"
 
 
-def test_of_two_that_take_it_at_once_one_has_it(scene: Scene) -> None:
+def test_of_two_concurrent_candidates_one_acquires_the_lease(scene: Scene) -> None:
     one, two = scene.candidate("one"), scene.candidate("two")
     one.try_acquire_or_renew()
     one.release()
@@ -190,21 +190,21 @@ def test_of_two_that_take_it_at_once_one_has_it(scene: Scene) -> None:
     assert scene.spec().holder_identity == "one"
 
 
-def test_who_comes_back_under_its_name_goes_on(scene: Scene) -> None:
+def test_a_restarted_holder_keeps_its_lease(scene: Scene) -> None:
     scene.candidate("one").try_acquire_or_renew()
     again = scene.candidate("one")
     assert again.try_acquire_or_renew()
     assert scene.spec().lease_transitions == 0
 
 
-def test_who_is_told_to_end_while_it_waits_never_leads(scene: Scene) -> None:
+def test_a_candidate_stopped_while_it_waits_never_leads(scene: Scene) -> None:
     scene.candidate("one").try_acquire_or_renew()
     stop = Event()
     stop.set()
     assert not scene.candidate("two").acquire(stop)
 
 
-def test_another_leads_from_when_its_lease_was_read_not_from_when_it_was_asked_for(scene: Scene) -> None:
+def test_the_lease_of_another_counts_from_after_the_response(scene: Scene) -> None:
     one, two = scene.candidate("one"), scene.candidate("two")
     one.try_acquire_or_renew()
 
@@ -222,7 +222,7 @@ def test_another_leads_from_when_its_lease_was_read_not_from_when_it_was_asked_f
 
 
 @pytest.mark.parametrize("jump", [timedelta(days=-4000), timedelta(hours=-1), timedelta(hours=1), timedelta(days=4000)])
-def test_a_jump_of_the_time_of_day_changes_nothing_about_who_leads(scene: Scene, jump: timedelta) -> None:
+def test_a_jump_of_the_time_of_day_does_not_change_the_leader(scene: Scene, jump: timedelta) -> None:
     one, two = scene.candidate("one"), scene.candidate("two")
     one.try_acquire_or_renew()
     two.try_acquire_or_renew()
@@ -238,7 +238,7 @@ def test_a_jump_of_the_time_of_day_changes_nothing_about_who_leads(scene: Scene,
     assert scene.spec().lease_transitions == 0
 
 
-def test_who_was_stopped_for_longer_than_its_lease_does_not_lead_when_it_goes_on(scene: Scene) -> None:
+def test_a_process_stopped_for_longer_than_its_lease_does_not_lead_afterwards(scene: Scene) -> None:
     one, two = scene.candidate("one"), scene.candidate("two")
     one.try_acquire_or_renew()
     two.try_acquire_or_renew()
@@ -250,7 +250,7 @@ def test_who_was_stopped_for_longer_than_its_lease_does_not_lead_when_it_goes_on
     assert scene.spec().holder_identity == "two"
 
 
-def test_who_was_stopped_in_the_midst_of_renewing_takes_nothing_from_who_followed(scene: Scene) -> None:
+def test_a_process_stopped_while_it_renews_takes_nothing_from_its_successor(scene: Scene) -> None:
     one, two = scene.candidate("one"), scene.candidate("two")
     one.try_acquire_or_renew()
     two.try_acquire_or_renew()
@@ -269,7 +269,7 @@ def test_who_was_stopped_in_the_midst_of_renewing_takes_nothing_from_who_followe
     assert scene.spec().holder_identity == "two"
 
 
-def test_who_was_stopped_and_was_not_followed_leads_again_when_it_has_renewed(scene: Scene) -> None:
+def test_a_stopped_process_without_successor_leads_again_after_a_renewal(scene: Scene) -> None:
     one = scene.candidate("one")
     one.try_acquire_or_renew()
     scene.now = 3600.0
@@ -278,14 +278,14 @@ def test_who_was_stopped_and_was_not_followed_leads_again_when_it_has_renewed(sc
     assert scene.spec().lease_transitions == 0
 
 
-def test_a_lease_runs_out_while_the_machine_sleeps() -> None:
+def test_a_lease_expires_while_the_machine_is_suspended() -> None:
     """CLOCK_BOOTTIME is CLOCK_MONOTONIC and the time that was slept."""
     least = time.monotonic()
     assert boottime_seconds() >= least
 
 
 @pytest.mark.parametrize("asked", ["\u00b2", "soon", "-1", "Wed, 21 Oct 2026 07:28:00 GMT"])
-def test_no_answer_of_a_server_ends_the_thread_that_renews(scene: Scene, asked: str) -> None:
+def test_no_response_ends_the_renewing_thread(scene: Scene, asked: str) -> None:
     one = scene.candidate("one")
     one.try_acquire_or_renew()
     scene.api.fault = lambda _verb, _plural: from_body(429, b"", asked)

@@ -1,4 +1,4 @@
-"""A reflector tells every difference once, whatever becomes of its watches."""
+"""A reflector reports every change once, however its watches end."""
 
 import json
 from collections.abc import Iterator
@@ -69,7 +69,9 @@ def calls(api: FakeApi, verb: str) -> int:
     return sum(1 for called, _, _ in list(api.calls) if called == verb)
 
 
-def test_what_is_there_is_told_and_then_what_changes(api: FakeApi, told: Told, reflector: Reflector[GKMCache]) -> None:
+def test_existing_objects_are_reported_and_then_changes(
+    api: FakeApi, told: Told, reflector: Reflector[GKMCache]
+) -> None:
     api.create(GKMCACHES, cache("x"))
     reflector.start()
     assert reflector.synced.wait(10)
@@ -94,7 +96,7 @@ def test_it_is_synced_after_a_whole_list_only(api: FakeApi, told: Told, reflecto
     assert told.changes == []
 
 
-def test_an_ended_watch_is_taken_up_where_it_was(api: FakeApi, told: Told, reflector: Reflector[GKMCache]) -> None:
+def test_an_ended_watch_is_resumed(api: FakeApi, told: Told, reflector: Reflector[GKMCache]) -> None:
     reflector.start()
     assert reflector.synced.wait(10)
     for number in range(5):
@@ -114,7 +116,9 @@ def test_a_bookmark_moves_the_version_on(api: FakeApi, reflector: Reflector[GKMC
     assert [version for verb, _, version in api.calls if verb == "watch"] == ["0", "1"]
 
 
-def test_after_gone_the_gap_is_told_with_its_deletes(api: FakeApi, told: Told, reflector: Reflector[GKMCache]) -> None:
+def test_after_gone_the_missed_changes_are_reported_with_deletions(
+    api: FakeApi, told: Told, reflector: Reflector[GKMCache]
+) -> None:
     for name in ("stays", "changes", "goes"):
         api.create(GKMCACHES, cache(name))
     reflector.start()
@@ -133,7 +137,7 @@ def test_after_gone_the_gap_is_told_with_its_deletes(api: FakeApi, told: Told, r
 
 
 @pytest.mark.parametrize("gone", [False, True])
-def test_what_cannot_be_read_any_more_is_kept_as_it_was_last_read(
+def test_an_object_that_becomes_undecodable_stays_as_last_decoded(
     api: FakeApi,
     told: Told,
     reflector: Reflector[GKMCache],
@@ -157,7 +161,7 @@ def test_what_cannot_be_read_any_more_is_kept_as_it_was_last_read(
     until(lambda: not reflector.unreadable, "and no longer unreadable")
 
 
-def test_what_never_could_be_read_is_neither_delivered_nor_deleted(
+def test_an_object_that_was_never_decodable_is_neither_delivered_nor_deleted(
     api: FakeApi, told: Told, reflector: Reflector[GKMCache]
 ) -> None:
     api.create(GKMCACHES, cache("good"))
@@ -171,7 +175,9 @@ def test_what_never_could_be_read_is_neither_delivered_nor_deleted(
     assert told.changes == [("good", None, "one")]
 
 
-def test_the_delete_of_what_cannot_be_read_is_told(api: FakeApi, told: Told, reflector: Reflector[GKMCache]) -> None:
+def test_the_deletion_of_an_undecodable_object_is_reported(
+    api: FakeApi, told: Told, reflector: Reflector[GKMCache]
+) -> None:
     api.create(GKMCACHES, cache("x"))
     reflector.start()
     assert reflector.synced.wait(10)
@@ -200,7 +206,7 @@ def test_a_handler_that_fails_loses_that_event_only(api: FakeApi) -> None:
     reflector.close()
 
 
-def test_only_the_selected_objects_are_told(api: FakeApi, told: Told) -> None:
+def test_only_selected_objects_are_reported(api: FakeApi, told: Told) -> None:
     reflector = Reflector(api, GKMCACHES, told, selector=ListSelector(fields="metadata.name=mine"), backoff=SOON)
     api.create(GKMCACHES, cache("theirs"))
     reflector.start()
@@ -210,7 +216,7 @@ def test_only_the_selected_objects_are_told(api: FakeApi, told: Told) -> None:
     reflector.close()
 
 
-def test_it_goes_on_after_anything_unforeseen(api: FakeApi, told: Told, reflector: Reflector[GKMCache]) -> None:
+def test_it_survives_any_exception(api: FakeApi, told: Told, reflector: Reflector[GKMCache]) -> None:
     failures = iter([json.JSONDecodeError("nonsense", "", 0), KeyError("nonsense")])
 
     def fault(verb: str, _: str) -> ApiError | None:
@@ -245,7 +251,7 @@ def test_closed_before_it_began_it_does_nothing(api: FakeApi, told: Told) -> Non
     assert api.calls == []
 
 
-def test_a_network_that_cuts_again_and_again_is_no_server_that_is_away(api: FakeApi, told: Told) -> None:
+def test_repeated_cuts_of_the_network_cause_no_backoff(api: FakeApi, told: Told) -> None:
     """Each watch brought something before it broke off: the next one follows soon, however many did."""
     asked: list[int] = []
 

@@ -1,4 +1,4 @@
-"""Whatever happens between an API and a reflector: in the end it holds, and has told, what a full list says."""
+"""After any faults between an API and a reflector, its cache and its reports equal a full list."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -175,7 +175,7 @@ def script(seed: int) -> list[tuple[str, int]]:
 
 @given(st.integers(0, 2**63))
 @settings(deadline=None)
-def test_after_any_storm_what_it_holds_and_told_is_what_a_full_list_says(seed: int) -> None:
+def test_after_any_faults_cache_and_reports_equal_a_full_list(seed: int) -> None:
     storm = Storm(script(seed))
     api = stormy(storm)
     ledger = Ledger()

@@ -1,4 +1,4 @@
-"""A server that is overrun says when to come back: that is obeyed, within bounds, whatever it says."""
+"""Clients obey the pause that an overloaded server requests, within bounds."""
 
 import json
 from collections.abc import Callable
@@ -36,7 +36,7 @@ NEVER = 3600.0
 
 
 @pytest.mark.parametrize(("header", "seconds"), ASKED.items())
-def test_what_a_server_asks_for_is_read_within_bounds(header: str, seconds: float) -> None:
+def test_a_requested_pause_is_bounded(header: str, seconds: float) -> None:
     with RawServer.start(lambda _: refusal("429 Too Many Requests", Retry_After=header)) as server:
         with pytest.raises(ApiError) as caught:
             server.api().get(GKMCACHES, "x", "a")
@@ -46,7 +46,7 @@ def test_what_a_server_asks_for_is_read_within_bounds(header: str, seconds: floa
 
 
 @given(st.text(max_size=30) | st.integers().map(str), st.floats(allow_nan=False) | st.integers())
-def test_no_words_of_a_server_are_out_of_bounds(header: str, seconds: float) -> None:
+def test_no_response_gives_a_pause_out_of_bounds(header: str, seconds: float) -> None:
     body = json.dumps({"kind": "Status", "details": {"retryAfterSeconds": seconds}}).encode()
     assert 0 <= from_body(429, body, header).retry_after <= MAX_RETRY_AFTER_SECONDS
 
@@ -91,13 +91,13 @@ def test_a_reflector_waits_as_long_as_the_server_asks() -> None:
     assert backoff.asked[:3] == [(1, 7.0), (2, 7.0), (3, 7.0)]
 
 
-def test_those_who_were_told_the_same_do_not_come_back_together() -> None:
+def test_clients_with_the_same_requested_pause_spread_out() -> None:
     pauses = {Backoff().pause(1, 10.0) for _ in range(20)}
     assert len(pauses) > 1
     assert all(10.0 <= pause <= 15.0 for pause in pauses)
 
 
-def test_news_of_an_object_bring_nobody_back_sooner_than_the_server_asked() -> None:
+def test_a_change_does_not_shorten_the_requested_pause() -> None:
     tries: list[str] = []
 
     def handle(key: str) -> None:
@@ -121,7 +121,7 @@ def test_news_of_an_object_bring_nobody_back_sooner_than_the_server_asked() -> N
         work.close()
 
 
-def test_what_is_brought_forward_again_and_again_takes_no_more_room() -> None:
+def test_repeated_rescheduling_does_not_grow_the_heap() -> None:
     rounds: list[str] = []
 
     def handle(key: str) -> float:
@@ -144,7 +144,7 @@ def test_what_is_brought_forward_again_and_again_takes_no_more_room() -> None:
 
 
 @pytest.mark.parametrize("after", [1e10, 1e18, float("inf")])
-def test_a_time_that_no_lock_can_wait_for_ends_no_worker(after: float) -> None:
+def test_a_time_beyond_the_longest_wait_ends_no_worker(after: float) -> None:
     handled: list[str] = []
     work = WorkQueue("test", handled.append, workers=1)
     work.start()

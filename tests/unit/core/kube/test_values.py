@@ -1,4 +1,4 @@
-"""Paths, pauses, errors, events: the values that gkm.kube is made of."""
+"""The values of gkm.kube: paths, pauses, errors and events."""
 
 import json
 import re
@@ -36,7 +36,7 @@ def test_a_hostile_name_stays_one_part_of_a_path() -> None:
 
 
 @pytest.mark.parametrize(("namespace", "name"), [("a", ""), ("a", "."), ("a", ".."), (".", "b"), ("..", None)])
-def test_a_name_that_leads_elsewhere_is_that_of_nothing(namespace: str, name: str | None) -> None:
+def test_a_name_that_changes_the_path_is_not_found(namespace: str, name: str | None) -> None:
     with pytest.raises(ApiError) as caught:
         GKMCACHES.path(namespace, name)
     assert caught.value.not_found
@@ -65,7 +65,7 @@ def test_what_an_error_means(status: int, properties: set[str]) -> None:
     assert {name for name in names if getattr(error, name)} == properties
 
 
-def test_an_error_carries_the_words_of_the_server() -> None:
+def test_an_error_has_the_reason_and_message_of_the_server() -> None:
     status = {
         "kind": "Status",
         "reason": "Expired",
@@ -86,7 +86,7 @@ def test_an_error_without_a_status_is_one_line(body: bytes) -> None:
     assert "\n" not in error.message
 
 
-def test_an_object_that_cannot_be_read_stops_no_other() -> None:
+def test_an_undecodable_object_hides_no_other() -> None:
     good = {"metadata": {"name": "good", "resourceVersion": "1"}, "spec": {"image": "x"}}
     bad = {"metadata": {"name": "bad", "namespace": "a", "resourceVersion": "2"}, "spec": {"image": 7}}
     body = json.dumps({"metadata": {"resourceVersion": "9", "continue": "c"}, "items": [bad, good]}).encode()
@@ -99,7 +99,7 @@ def test_an_object_that_cannot_be_read_stops_no_other() -> None:
 
 
 @pytest.mark.parametrize("item", [{"metadata": [], "spec": {}}, {"spec": {}}, {"metadata": {"name": "x"}}, 7])
-def test_an_object_that_has_no_name_is_none_of_the_api(item: Json) -> None:
+def test_an_object_without_a_name_is_unreadable(item: Json) -> None:
     with pytest.raises(ApiError, match="cannot be read"):
         decoding.page(GKMCACHES, json.dumps({"items": [item], "metadata": {"resourceVersion": "7"}}).encode())
     with pytest.raises(ApiError, match="cannot be read"):
@@ -124,12 +124,12 @@ def test_json_that_cannot_be_decoded_is_an_error_of_the_api(text: bytes) -> None
 
 
 @pytest.mark.parametrize("line", [b"", b"{", b'{"type":"NEW","object":{}}', b'{"type":"BOOKMARK","object":7}', b"[]"])
-def test_a_line_that_is_no_event_is_an_error_of_ours(line: bytes) -> None:
+def test_a_line_that_is_no_event_is_an_api_error(line: bytes) -> None:
     with pytest.raises(ApiError):
         decoding.event(GKMCACHES, line)
 
 
-def test_a_list_that_is_none_is_an_error_of_ours() -> None:
+def test_a_body_that_is_no_list_is_an_api_error() -> None:
     with pytest.raises(ApiError):
         decoding.page(GKMCACHES, b'{"items": 7}')
     empty = b'{"items": null, "metadata": {"resourceVersion": "7"}}'
@@ -189,7 +189,7 @@ def test_a_broken_connection_is_an_error_and_half_an_event_is_none() -> None:
     assert answer.closed
 
 
-def test_an_endless_line_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_line_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gkm.kube.watches.MAX_LINE_BYTES", 100)
     watch, _ = watch_of(b"x" * 60, b"x" * 60)
     with pytest.raises(ApiError, match="longer than"):
@@ -203,7 +203,7 @@ def test_a_watch_that_was_closed_before_it_is_read_is_empty() -> None:
     assert answer.closed
 
 
-def test_without_any_configuration_it_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:  # noqa: ANN401
+def test_a_missing_configuration_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:  # noqa: ANN401
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     with pytest.raises(NotConfigured, match="no configuration"):
         connect(str(tmp_path / "none"))
@@ -237,7 +237,7 @@ def test_an_event_about_a_cluster_wide_object_lives_in_default() -> None:
     assert "namespace" not in made["regarding"]
 
 
-def test_the_same_of_the_same_occasion_is_told_once_whoever_tells_it() -> None:
+def test_an_event_of_one_occasion_is_created_once_by_several_processes() -> None:
     api = FakeApi()
     good, bad = EventBody("Normal", "Good", "Verify", ""), EventBody("Warning", "Bad", "Verify", "")
     for by in (REPORTER, Reporter("c", "another")):
@@ -247,14 +247,14 @@ def test_the_same_of_the_same_occasion_is_told_once_whoever_tells_it() -> None:
     assert sorted(reasons) == ["Bad", "Good", "Good"]
 
 
-def test_an_event_that_cannot_be_sent_hurts_nobody() -> None:
+def test_a_refused_event_raises_nothing() -> None:
     api = FakeApi()
     api.fault = lambda _verb, _plural: ApiError(403, "Forbidden", "no")
     Recorder(api, REPORTER).emit(REGARDING, EventBody("Normal", "Good", "Verify", ""), "now")
     assert [(verb, plural) for verb, plural, _ in api.calls] == [("create", "events")]
 
 
-def test_what_is_written_may_be_a_struct_or_json() -> None:
+def test_an_object_to_write_may_be_a_struct_or_json() -> None:
     made: Json = {
         "apiVersion": "gkm.io/v1alpha1",
         "kind": "GKMCache",

@@ -1,4 +1,4 @@
-"""A watch over HTTP that is cut at any byte: whole events in order, none made of half a line, none twice."""
+"""A watch over HTTP that is cut at any byte yields whole events, in order and once."""
 
 import json
 import re
@@ -36,7 +36,7 @@ WHOLE = HEAD + chunked(b"".join(LINES)) + b"0\r\n\r\n"
 
 
 @pytest.mark.parametrize("then", ["end", "reset"])
-def test_cut_at_every_byte_it_tells_whole_events_only(then: str) -> None:
+def test_a_watch_cut_at_any_byte_yields_whole_events_only(then: str) -> None:
     position = [0]
     counts = []
     with RawServer.start(lambda _: Answer(WHOLE[: position[0]], then)) as server:
@@ -77,7 +77,7 @@ def test_an_answer_without_a_length_that_ends_in_the_middle_of_a_line_is_an_end(
     assert told == ["1"]
 
 
-def test_a_server_that_does_not_end_a_watch_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_watch_that_the_server_does_not_end_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "WATCH_SECONDS", 0)
     monkeypatch.setattr(client, "READ_SECONDS", 0.2)
     with RawServer.start(lambda _: Answer(HEAD + chunked(LINES[0]), "silence")) as server:
@@ -109,7 +109,7 @@ class Storing:
         return Answer((HEAD + chunked(events))[:cut], then)
 
 
-def test_taken_up_after_every_cut_each_event_is_told_once_and_in_order() -> None:
+def test_resumed_after_every_cut_each_event_is_reported_once_and_in_order() -> None:
     cuts = iter([(position, ("end", "reset")[position % 2]) for position in range(0, len(HEAD) + 400, 3)])
     storing = Storing(12, cuts)
     told: list[str] = []
@@ -131,7 +131,7 @@ def test_taken_up_after_every_cut_each_event_is_told_once_and_in_order() -> None
     assert len(lists) == 1
 
 
-def test_an_answer_that_cannot_be_read_is_got_past_by_a_list() -> None:
+def test_a_list_gets_past_an_undecodable_response() -> None:
     told: list[str] = []
     garbage = [b'{"type":"ADDED","object":{}}\n', b'{"type":"BOOKMARK","object":{"metadata":{}}}\n']
 
@@ -157,7 +157,7 @@ def test_an_answer_that_cannot_be_read_is_got_past_by_a_list() -> None:
     assert told == ["x2", "x1", "gone", "x0", "gone"]
 
 
-def test_a_refused_watch_is_an_error_with_what_the_server_asked_for() -> None:
+def test_a_refused_watch_is_an_error_with_the_requested_pause() -> None:
     refused = refusal("429 Too Many Requests", Retry_After="3")
     with RawServer.start(lambda _: refused) as server, pytest.raises(ApiError) as caught:
         server.api().watch(THIN, "0")

@@ -1,4 +1,4 @@
-"""A key is worked on by one worker at a time, and never forgotten while there is something to do."""
+"""One worker at a time handles a key, and no key is lost while it needs work."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -39,7 +39,7 @@ def test_every_key_is_handled_once() -> None:
         assert len(work) == 0
 
 
-def test_a_key_that_is_added_while_it_is_worked_on_runs_once_more_and_never_twice_at_once() -> None:
+def test_a_key_added_while_it_runs_runs_once_more_and_never_twice_at_once() -> None:
     lock, began, go, rounds = Lock(), Event(), Event(), []
 
     def handle(key: str) -> None:
@@ -63,7 +63,7 @@ def test_a_key_that_is_added_while_it_is_worked_on_runs_once_more_and_never_twic
         assert rounds == ["a", "a"]
 
 
-def test_a_slow_key_holds_up_no_other() -> None:
+def test_a_slow_key_delays_no_other() -> None:
     stuck, handled = Event(), []
 
     def handle(key: str) -> None:
@@ -79,7 +79,7 @@ def test_a_slow_key_holds_up_no_other() -> None:
         stuck.set()
 
 
-def test_a_failure_is_tried_again_and_a_success_ends_it() -> None:
+def test_a_failed_key_is_retried_until_it_succeeds() -> None:
     failures = iter([ApiError(503, "", "away"), Retry("not yet"), RuntimeError("bug")])
     tries = []
 
@@ -130,7 +130,7 @@ def test_of_two_times_the_earlier_counts() -> None:
         until(lambda: len(work) == 0, "its later time is forgotten")
 
 
-def test_a_handler_may_ask_for_another_look() -> None:
+def test_a_handler_may_request_another_run() -> None:
     looks = []
 
     def handle(key: str) -> float | None:
@@ -209,7 +209,7 @@ def grouped(handle: Grouped, *, workers: int, per_group: int | None) -> Iterator
         made.close()
 
 
-def test_a_group_whose_work_hangs_holds_up_no_other() -> None:
+def test_a_group_with_hanging_handlers_delays_no_other() -> None:
     handle = Grouped("a")
     with grouped(handle, workers=8, per_group=2) as work:
         for number in range(500):
@@ -235,7 +235,7 @@ def test_groups_take_turns_and_keep_their_order() -> None:
         assert handle.begun == ["a/1", "b/1", "c/1", "a/2", "b/2", "a/3"]
 
 
-def test_a_key_that_is_forgotten_behind_its_group_does_not_run() -> None:
+def test_a_key_forgotten_while_its_group_is_busy_does_not_run() -> None:
     handle = Grouped("a")
     with grouped(handle, workers=2, per_group=1) as work:
         work.add("a/1")
@@ -260,7 +260,7 @@ def test_without_a_bound_a_group_may_have_all_workers() -> None:
         until(lambda: len(handle.begun_of("a")) == 3, "all workers are on it")
 
 
-def test_every_run_is_told_with_its_result() -> None:
+def test_every_run_is_observed_with_its_result() -> None:
     told: list[str] = []
     failing = [Retry("not yet"), ApiError(500, "", "away"), ValueError("a defect")]
 

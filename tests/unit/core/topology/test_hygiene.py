@@ -1,4 +1,4 @@
-"""Where nodes are, and which contradict one another about it."""
+"""The locations of nodes, and the contradictions between their labels."""
 
 from collections.abc import Sequence
 from random import Random
@@ -20,14 +20,14 @@ def reasons(quarantined: Sequence[Quarantined]) -> dict[str, QuarantineReason]:
     return {entry.node: entry.why for entry in quarantined}
 
 
-def test_a_node_is_where_its_labels_say() -> None:
+def test_labels_locate_a_node() -> None:
     places, aside = resolve_locations([said("n1", "d1", "b1", "r1")])
 
     assert places == {"n1": Location("eu", "a", "b1", "d1")}
     assert not aside
 
 
-def test_nodes_without_a_domain_are_each_one_of_their_own_that_no_label_can_name() -> None:
+def test_each_node_without_a_domain_label_is_a_domain_of_its_own() -> None:
     places, aside = resolve_locations([said("n1"), said("n2"), said("n3", domain="n1")])
 
     assert len({place.domain for place in places.values()}) == 3
@@ -36,14 +36,14 @@ def test_nodes_without_a_domain_are_each_one_of_their_own_that_no_label_can_name
     assert not aside
 
 
-def test_nodes_without_a_domain_are_set_aside_when_so_configured() -> None:
+def test_nodes_without_a_domain_label_are_quarantined_if_configured() -> None:
     places, aside = resolve_locations([said("n1"), said("n2", "d1")], own_domains=False)
 
     assert set(places) == {"n2"}
     assert reasons(aside) == {"n1": QuarantineReason.NO_FABRIC_DOMAIN}
 
 
-def test_a_node_that_names_no_block_is_in_that_of_its_domain() -> None:
+def test_a_node_without_a_block_label_is_in_the_block_of_its_domain() -> None:
     places, aside = resolve_locations([said("n1", "d1", "b1"), said("n2", "d1"), said("n3", "d2")])
 
     assert places["n2"] == places["n1"]
@@ -57,7 +57,7 @@ def test_domains_of_unknown_blocks_share_none() -> None:
     assert places["n1"].block != places["n2"].block
 
 
-def test_a_domain_in_two_clusters_is_set_aside_whole_and_the_wrong_label_is_named() -> None:
+def test_a_domain_in_two_clusters_is_quarantined_and_the_wrong_label_is_named() -> None:
     nodes = [*(said(f"n{number}", "d1") for number in range(9)), said("odd", "d1", cluster="b"), said("other", "d2")]
 
     places, aside = resolve_locations(nodes)
@@ -75,25 +75,25 @@ def test_a_domain_in_two_regions_is_in_two_clusters() -> None:
     assert reasons(aside) == dict.fromkeys(["n1", "n2"], QuarantineReason.DOMAIN_IN_SEVERAL_CLUSTERS)
 
 
-def test_a_domain_in_two_blocks_is_set_aside_with_those_of_its_nodes_that_name_none() -> None:
+def test_a_domain_in_two_blocks_is_quarantined_with_nodes_without_a_block_label() -> None:
     _, aside = resolve_locations([said("n1", "d1", "b1"), said("n2", "d1", "b2"), said("n3", "d1")])
 
     assert reasons(aside) == dict.fromkeys(["n1", "n2", "n3"], QuarantineReason.DOMAIN_IN_SEVERAL_BLOCKS)
 
 
-def test_a_domain_in_two_clusters_and_two_blocks_is_told_by_its_clusters() -> None:
+def test_a_domain_in_two_clusters_and_two_blocks_is_reported_by_its_clusters() -> None:
     _, aside = resolve_locations([said("n1", "d1", "b1"), said("n2", "d1", "b2", cluster="b")])
 
     assert {entry.why for entry in aside} == {QuarantineReason.DOMAIN_IN_SEVERAL_CLUSTERS}
 
 
-def test_what_only_nodes_that_are_set_aside_say_of_a_block_is_not_believed() -> None:
+def test_block_labels_of_quarantined_nodes_do_not_count() -> None:
     nodes = [said("n1", "d1", "b1", "r1"), said("n2", "d1"), said("n3", "d2", "b2", "r1")]
 
     assert resolve_locations(nodes)[0] == {"n2": Location("eu", "a", "domain:d1", "d1")}
 
 
-def test_of_a_rack_in_two_blocks_its_nodes_are_set_aside_and_no_others_of_their_domains() -> None:
+def test_a_rack_in_two_blocks_quarantines_its_nodes_only() -> None:
     nodes = [said("n1", "d1", "b1", "r1"), said("n2", "d2", "b2", "r1"), said("n3", "d1", "b1", "r2")]
 
     places, aside = resolve_locations(nodes)
@@ -118,7 +118,7 @@ def test_racks_and_blocks_of_two_clusters_may_share_a_name() -> None:
     assert not resolve_locations(nodes)[1]
 
 
-def test_what_is_set_aside_already_makes_no_rack_contradict_itself() -> None:
+def test_quarantined_nodes_cause_no_contradiction_of_a_rack() -> None:
     nodes = [said("n1", "d1", "b1", "r1"), said("n2", "d1", "b2", "r1"), said("n3", "d2", "b1", "r1")]
 
     places, aside = resolve_locations(nodes)
@@ -127,7 +127,7 @@ def test_what_is_set_aside_already_makes_no_rack_contradict_itself() -> None:
     assert set(places) == {"n3"}
 
 
-def test_a_domain_in_very_many_clusters_makes_a_short_sentence_that_names_the_rarest() -> None:
+def test_a_domain_in_many_clusters_gives_a_short_message_with_the_rarest() -> None:
     nodes = [said(f"n{number:03}", "d1", cluster=f"c{min(number, 90):03}") for number in range(100)]
 
     message = resolve_locations(nodes)[1][0].message
@@ -158,7 +158,7 @@ def test_the_order_of_nodes_does_not_matter(nodes: list[Said], random: Random) -
 
 
 @given(NODES)
-def test_what_is_left_contradicts_nothing(nodes: list[Said]) -> None:
+def test_the_located_nodes_have_no_contradiction(nodes: list[Said]) -> None:
     claims = dict(nodes)
     places, _ = resolve_locations(nodes)
 
@@ -173,7 +173,7 @@ def named(claims: Claims, place: Location) -> bool:
 
 
 @given(NODES)
-def test_a_node_is_where_its_own_labels_say_or_nowhere(nodes: list[Said]) -> None:
+def test_a_located_node_is_where_its_own_labels_place_it(nodes: list[Said]) -> None:
     claims = dict(nodes)
     for name, place in resolve_locations(nodes)[0].items():
         own = claims[name]
@@ -183,7 +183,7 @@ def test_a_node_is_where_its_own_labels_say_or_nowhere(nodes: list[Said]) -> Non
 
 
 @given(NODES)
-def test_without_what_is_set_aside_the_rest_is_where_it_was(nodes: list[Said]) -> None:
+def test_quarantined_nodes_do_not_affect_the_location_of_others(nodes: list[Said]) -> None:
     places, _ = resolve_locations(nodes)
 
     assert resolve_locations([node for node in nodes if node[0] in places]) == (places, ())

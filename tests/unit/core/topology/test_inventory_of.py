@@ -1,4 +1,4 @@
-"""Which nodes a run may use, and how much of them is free."""
+"""The nodes that a run may use, and their free GPUs."""
 
 import hashlib
 from random import Random
@@ -33,7 +33,7 @@ def why(found: Usable) -> dict[str, Exclusion]:
     return {entry.node: entry.why for entry in found.excluded}
 
 
-def test_what_pods_and_plans_take_is_not_free() -> None:
+def test_gpus_of_pods_and_plans_are_not_free() -> None:
     snapshot = survey_nodes([node("n1", H100), node("n2", H100)], Topology())
     used = usage([pod("p1", "n1", container("3"))])
 
@@ -42,14 +42,14 @@ def test_what_pods_and_plans_take_is_not_free() -> None:
     assert [(entry.name, entry.total, entry.free) for entry in found.nodes] == [("n1", 8, 4), ("n2", 8, 6)]
 
 
-def test_a_node_of_which_more_is_taken_than_it_has_has_nothing_free_and_is_told() -> None:
+def test_an_overcommitted_node_has_no_free_gpus_and_is_reported() -> None:
     found = of([node("n1", H100, "4")], used=usage([pod("p1", "n1", container("8"))]))
 
     assert [entry.free for entry in found.nodes] == [0]
     assert found.overcommitted == (Overcommitted("n1", taken=8, total=4),)
 
 
-def test_a_node_with_a_pod_that_asks_for_nonsense_is_set_aside() -> None:
+def test_a_node_with_a_pod_of_invalid_quantity_is_quarantined() -> None:
     found = of([node("n1", H100), node("n2", H100)], used=usage([pod("p1", "n1", container("NaN"))]))
 
     assert [entry.name for entry in found.nodes] == ["n2"]
@@ -84,14 +84,14 @@ def test_a_node_of_another_health_is_used(health: str) -> None:
 @pytest.mark.parametrize(
     "conditions", [None, (), (NodeCondition("Ready", "False"),), (NodeCondition("Ready", "Unknown"),)]
 )
-def test_a_node_that_does_not_say_that_it_is_ready_is_excluded(conditions: tuple[NodeCondition, ...] | None) -> None:
+def test_a_node_without_a_ready_condition_is_excluded(conditions: tuple[NodeCondition, ...] | None) -> None:
     ready = node("n1", H100)
     other = Node(ready.metadata, ready.spec, KubeNodeStatus(ready.status.allocatable, conditions))
 
     assert why(of([other])) == {"n1": Exclusion.NOT_READY}
 
 
-def test_a_taint_that_the_run_tolerates_excludes_nobody() -> None:
+def test_a_tolerated_taint_excludes_no_node() -> None:
     demand = Demand("h100", tolerations=(Toleration("team", "Exists"),))
 
     assert of([node("n1", H100, taints=[TAINT])], demand).nodes
@@ -114,7 +114,7 @@ def test_the_flavor_is_compared_without_regard_to_case() -> None:
         (Selector(labels={"tier": "gold", "app": "x"}), set()),
     ],
 )
-def test_a_selector_takes_places_as_settled_and_labels_as_they_are(selector: Selector, selected: set[str]) -> None:
+def test_a_selector_matches_resolved_locations_and_raw_labels(selector: Selector, selected: set[str]) -> None:
     nodes = [node("n1", H100 | {"region": "eu", "tier": "gold"}), node("n2", H100 | {"cluster": "a"})]
 
     found = of(nodes, Demand("h100", selector))
@@ -123,7 +123,7 @@ def test_a_selector_takes_places_as_settled_and_labels_as_they_are(selector: Sel
     assert set(why(found).values()) <= {Exclusion.SELECTOR}
 
 
-def test_a_node_has_all_scopes_that_take_it_and_is_excluded_where_none_does() -> None:
+def test_a_node_has_all_matching_scopes_and_is_excluded_without_one() -> None:
     scopes = (
         Scope("gold", Selector(labels={"tier": "gold"})),
         Scope("eu", Selector(region="eu")),
@@ -141,18 +141,18 @@ def test_two_scopes_of_one_name_are_refused() -> None:
         Demand("h100", scopes=(Scope("gold", Selector()), Scope("gold", Selector(region="eu"))))
 
 
-def test_of_several_reasons_what_the_run_asked_for_comes_first() -> None:
+def test_of_several_exclusions_those_by_the_request_come_first() -> None:
     assert why(of([node("n1", {"gpu.flavor": "a100"}, unschedulable=True)])) == {"n1": Exclusion.FLAVOR}
 
 
-def test_a_version_is_the_hash_of_canonical_json_so_that_anybody_can_check_it() -> None:
+def test_a_version_is_the_hash_of_canonical_json() -> None:
     one = UsableNode("n1", Location("eu", "a", "b1", "d1"), 8, 4, frozenset({"y", "x"}))
 
     row: Row = ["n1", "eu", "a", "b1", "d1", 8, 4, ["x", "y"]]
     assert version([one]) == hashlib.sha256(rfc8785.dumps([row])).hexdigest()
 
 
-def test_a_version_changes_with_what_is_free_and_with_nothing_else() -> None:
+def test_a_version_changes_with_free_gpus_only() -> None:
     nodes = [node("n1", H100), node("n2", H100)]
     idle = of(nodes)
 
@@ -208,7 +208,7 @@ DEMANDS = st.sampled_from(
 
 
 @given(NODES, PODS, DEMANDS)
-def test_every_node_is_used_excluded_or_set_aside_exactly_once(
+def test_every_node_is_used_excluded_or_quarantined_exactly_once(
     nodes: list[Node], pods: list[Pod], demand: Demand
 ) -> None:
     found = of(nodes, demand, usage(pods))

@@ -1,4 +1,4 @@
-"""Which labels of a node count."""
+"""The topology labels of a node."""
 
 import pytest
 from gkm.api.topology_settings import Topology, TopologyDefaults, TopologyLabels
@@ -38,22 +38,22 @@ def test_the_first_label_that_a_node_has_counts() -> None:
     assert found == ["first", "second", "third"]
 
 
-def test_an_empty_label_says_nothing() -> None:
+def test_an_empty_label_is_ignored() -> None:
     assert read({"fabric.domain": "", "gkm.io/fabric-domain": "d1"}, Topology()).domain == "d1"
 
 
-def test_region_and_cluster_are_as_configured_where_labels_do_not_say_them() -> None:
+def test_region_and_cluster_default_to_the_configured_ones() -> None:
     settings = Topology(defaults=TopologyDefaults(region="eu-1", cluster="a"))
 
     assert read({}, settings)[:2] == ("eu-1", "a")
     assert read({"region": "us-1"}, settings)[:2] == ("us-1", "a")
 
 
-def test_what_else_labels_do_not_say_is_empty() -> None:
+def test_other_missing_labels_are_empty() -> None:
     assert set(read({}, Topology())[2:]) == {""}
 
 
-def test_other_labels_are_read_when_configured_and_the_usual_ones_no_more() -> None:
+def test_configured_labels_replace_the_default_ones() -> None:
     settings = Topology(labels=TopologyLabels(block=["example.org/spine"]))
 
     assert read({"example.org/spine": "s1", "block": "b1"}, settings).block == "s1"
@@ -68,7 +68,7 @@ def test_flavors_of_the_agent_and_of_feature_discovery_are_the_same() -> None:
 
 
 @pytest.mark.parametrize("value", ["a b", "a/b", "node:n1", "x" * 64, "-a", "a\n", "é", "a\x1b[31m"])
-def test_a_value_that_no_label_can_have_is_refused_with_its_key_on_one_plain_line(value: str) -> None:
+def test_an_invalid_label_value_is_refused_with_its_key_on_one_line(value: str) -> None:
     with pytest.raises(MalformedLabel) as caught:
         read({"rack": value}, Topology())
 
@@ -77,11 +77,11 @@ def test_a_value_that_no_label_can_have_is_refused_with_its_key_on_one_plain_lin
     assert str(caught.value).isprintable()
 
 
-def test_a_malformed_value_behind_the_one_that_counts_matters_to_nobody() -> None:
+def test_an_invalid_value_behind_the_one_that_counts_is_ignored() -> None:
     assert read({"rack": "r1", "topology.kubernetes.io/rack": "a b"}, Topology()).rack == "r1"
 
 
-def test_for_people_all_labels_that_are_read_are_shown() -> None:
+def test_all_topology_labels_of_a_node_are_shown() -> None:
     labels = {"rack": "r1", "topology.kubernetes.io/rack": "r2", "app": "x"}
 
     assert relevant_labels(labels, TopologyLabels()) == {"rack": "r1", "topology.kubernetes.io/rack": "r2"}

@@ -1,4 +1,4 @@
-"""What is read for many nodes is what is read for each."""
+"""The cached reader of labels gives the same results as reading each node."""
 
 import pytest
 from gkm.api.topology_settings import Topology
@@ -11,12 +11,12 @@ LABELS = st.dictionaries(st.sampled_from(KEYS), st.sampled_from(["", "a", "B", "
 
 
 @given(st.lists(LABELS, max_size=20))
-def test_every_node_is_read_as_if_it_were_the_only_one(nodes: list[dict[str, str]]) -> None:
+def test_the_cache_of_labels_changes_no_result(nodes: list[dict[str, str]]) -> None:
     remembered = reader(Topology())
     assert [remembered(labels) for labels in nodes] == [read(labels, Topology()) for labels in nodes]
 
 
-def test_what_cannot_be_a_label_is_refused_each_time() -> None:
+def test_an_invalid_label_is_refused_each_time() -> None:
     remembered = reader(Topology())
     for _ in range(2):
         with pytest.raises(MalformedLabel, match="block"):

@@ -1,4 +1,4 @@
-"""Nodes and pods out of lists that anybody may have made."""
+"""Nodes and pods from lists of untrusted origin."""
 
 import json
 from typing import Any
@@ -30,7 +30,7 @@ def test_a_list_may_be_empty(text: str) -> None:
     assert lists.parse_nodes([text.encode()]) == lists.NodeList(())
 
 
-def test_what_is_null_is_absent() -> None:
+def test_null_means_absent() -> None:
     empty = node_json("n1") | {"spec": {"taints": None}, "status": {"allocatable": None, "conditions": None}}
     empty["metadata"]["labels"] = None
 
@@ -51,7 +51,7 @@ WRONG: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_a_node_that_cannot_be_read_is_set_aside_by_name_and_stops_no_other(wrong: object) -> None:
+def test_an_undecodable_node_is_quarantined_by_name_and_hides_no_other(wrong: object) -> None:
     found = lists.parse_nodes([listed(node_json("n1"), wrong, node_json("n3"))])
 
     assert [node.name for node in found.nodes] == ["n1", "n3"]
@@ -60,14 +60,14 @@ def test_a_node_that_cannot_be_read_is_set_aside_by_name_and_stops_no_other(wron
 
 
 @pytest.mark.parametrize("wrong", [5, None, [], "n2", {}, {"metadata": {}}, {"metadata": {"name": 7}}])
-def test_a_node_without_a_name_is_told_by_its_number(wrong: object) -> None:
+def test_a_node_without_a_name_is_reported_by_its_number(wrong: object) -> None:
     found = lists.parse_nodes([listed(node_json("n1"), wrong)])
 
     assert [entry.node for entry in found.unread] == ["items[1]"]
 
 
 @pytest.mark.parametrize("name", ["A", "a b", "a\n", "a/b", "../x", "\x1b[31m", "é", "x" * 300])
-def test_what_cannot_be_the_name_of_a_node_is_set_aside_on_one_plain_short_line(name: str) -> None:
+def test_an_invalid_node_name_is_quarantined_on_one_short_line(name: str) -> None:
     (entry,) = lists.parse_nodes([listed(node_json(name))]).unread
 
     assert entry.node.isascii()
@@ -75,7 +75,7 @@ def test_what_cannot_be_the_name_of_a_node_is_set_aside_on_one_plain_short_line(
     assert len(entry.node) < 700
 
 
-def test_a_pod_that_cannot_be_read_is_a_fault_of_its_node() -> None:
+def test_an_undecodable_pod_is_a_fault_of_its_node() -> None:
     wrong = pod_json("p2", "n2") | {"status": {"phase": 3}}
     found = lists.parse_pods([listed(pod_json("p1", "n1"), wrong)])
 
@@ -83,7 +83,7 @@ def test_a_pod_that_cannot_be_read_is_a_fault_of_its_node() -> None:
     assert [node for node, _ in found.unread] == ["n2"]
 
 
-def test_a_pod_of_which_not_even_the_node_can_be_read_stops_everything() -> None:
+def test_a_pod_with_an_undecodable_node_name_makes_the_list_unreadable() -> None:
     with pytest.raises(ListUnreadable, match=r"items\[1\] is a pod that cannot be read"):
         lists.parse_pods([listed(pod_json("p1", "n1"), {"spec": {"nodeName": 5}})])
 
@@ -92,7 +92,7 @@ def test_a_pod_of_which_not_even_the_node_can_be_read_stops_everything() -> None
     "data",
     [b"", b"null", b"5", b"[]", b"{}", b'{"a": 1}', b"{", b'{"items": 5}', b"items: []", b"\xff\xfe", b"[" * 100_000],
 )
-def test_what_is_no_list_is_refused_with_what_to_give(data: bytes) -> None:
+def test_a_text_that_is_no_list_is_refused_with_the_expected_input(data: bytes) -> None:
     with pytest.raises(ListUnreadable, match=r"give what `kubectl get nodes -o json` prints"):
         lists.parse_nodes([data])
 
@@ -146,7 +146,7 @@ JSON = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from(["kind", "metadata", "spec", "status"]), JSON), JSON)
-def test_any_json_is_read_or_told(changes: dict[str, object], item: object) -> None:
+def test_any_json_is_decoded_or_refused(changes: dict[str, object], item: object) -> None:
     data = listed(node_json("n1") | changes, item, pod_json("p1", "n1", container(1)) | changes)
     for read in (lists.parse_nodes, lists.parse_pods):
         try:

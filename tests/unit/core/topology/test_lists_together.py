@@ -1,4 +1,4 @@
-"""Lists as kubectl lays them out are read many objects at a time: what comes out is what one by one gives."""
+"""Lists in the layout of kubectl are decoded many objects at a time, with the results of one by one."""
 
 import json
 from typing import Any
@@ -46,7 +46,7 @@ def test_pods_are_the_same_in_either_layout(items: list[Any]) -> None:
     assert lists.parse_pods([as_kubectl(*items)]) == lists.parse_pods([compact(*items)])
 
 
-def test_an_object_of_another_kind_is_told_by_its_number_in_the_list() -> None:
+def test_an_object_of_another_kind_is_reported_by_its_number() -> None:
     with pytest.raises(ListUnreadable, match=r"items\[2\] is a Pod, no Node"):
         lists.parse_nodes([as_kubectl(NODES[0], NODES[1], PODS[0])])
 

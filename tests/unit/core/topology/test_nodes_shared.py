@@ -1,4 +1,4 @@
-"""What many nodes say is kept once, and of a node only what is read; what it says stays the same."""
+"""Equal values of many nodes are stored once, and unused fields not at all; the values do not change."""
 
 import json
 
@@ -22,7 +22,7 @@ def two() -> tuple[Node, Node]:
     return one, other
 
 
-def test_what_two_nodes_say_alike_is_there_once() -> None:
+def test_equal_values_of_two_nodes_are_stored_once() -> None:
     one, other = two()
     assert len(one.labels) == 40
     assert all(key is same for key, same in zip(one.labels, other.labels, strict=True))
@@ -33,13 +33,13 @@ def test_what_two_nodes_say_alike_is_there_once() -> None:
 
 
 @given(st.dictionaries(st.text(max_size=20), st.text(max_size=20)))
-def test_labels_stay_what_they_were_in_their_order(labels: dict[str, str]) -> None:
+def test_labels_keep_values_and_order(labels: dict[str, str]) -> None:
     found = node("n1", labels)
     assert list(found.labels.items()) == list(labels.items())
 
 
 @given(CONDITIONS)
-def test_the_first_condition_ready_is_kept_and_counts(said: list[tuple[str, str]]) -> None:
+def test_only_the_first_ready_condition_is_stored(said: list[tuple[str, str]]) -> None:
     document = node_json("n1")
     document["status"]["conditions"] = [{"type": kind, "status": status} for kind, status in said]
     (found,) = lists.parse_nodes([json.dumps(document).encode()]).nodes

@@ -1,4 +1,4 @@
-"""Long lists in parts: what is read does not depend on where the text is cut."""
+"""Long lists in parts: the result does not depend on where the text is split."""
 
 import json
 from itertools import pairwise
@@ -83,7 +83,7 @@ NODES = json.dumps({"apiVersion": "v1", "items": [node_json("n1"), node_json("n2
     ],
 )
 @given(cuts=st.lists(st.integers(0), max_size=20))
-def test_an_indentation_that_lies_is_refused_and_never_read_otherwise(lying: bytes, cuts: list[int]) -> None:
+def test_a_misleading_indentation_is_refused_and_never_misread(lying: bytes, cuts: list[int]) -> None:
     assert [entry["metadata"]["name"] for entry in json.loads(lying)["items"]] == ["n1", "n2"]
     try:
         found = lists.parse_nodes(blocks(lying, cuts))
@@ -93,7 +93,7 @@ def test_an_indentation_that_lies_is_refused_and_never_read_otherwise(lying: byt
     assert not found.unread
 
 
-def test_a_list_of_objects_that_is_not_the_list_itself_is_not_taken_for_it() -> None:
+def test_a_nested_list_is_not_mistaken_for_the_list() -> None:
     data = pretty([node_json("n1")]).replace(
         b'"items": [', b'"more": {\n    "items": [\n        {\n        }\n    ]},\n    "items": [', 1
     )
@@ -122,14 +122,14 @@ def test_a_list_that_ends_too_early_is_refused_wherever_it_ends(cut: float) -> N
         lists.parse_nodes(blocks(data[: int(len(data) * cut)], [1000, 2000]))
 
 
-def test_what_stands_around_the_objects_counts_wherever_it_stands() -> None:
+def test_the_keys_around_the_objects_count_in_any_position() -> None:
     data = pretty([node_json("n1")]).replace(b'"kind": "List"', b'"kind": "PodList"')
 
     with pytest.raises(ListUnreadable, match="this is PodList"):
         lists.parse_nodes([data])
 
 
-def test_a_node_that_cannot_be_read_is_told_by_its_number_in_the_whole_list() -> None:
+def test_an_undecodable_node_is_reported_by_its_number_in_the_whole_list() -> None:
     data = pretty([*(node_json(f"n{number}") for number in range(99)), {"metadata": {"name": ""}}])
 
     found = lists.parse_nodes(blocks(data, list(range(0, len(data), 500))))

@@ -1,4 +1,4 @@
-"""How many GPUs a pod takes of its node."""
+"""The GPUs of a node that a pod uses."""
 
 import pytest
 from gkm.topology.pods import Pod, occupies_node, requested_gpus
@@ -30,26 +30,26 @@ def test_overhead_comes_on_top() -> None:
     assert requested_gpus(found) == 3
 
 
-def test_what_is_only_limited_is_asked_for() -> None:
+def test_a_limit_without_a_request_counts_as_the_request() -> None:
     assert requested_gpus(convert({"spec": {"containers": [{"resources": {"limits": {GPU: 2}}}]}}, Pod)) == 2
 
 
 @pytest.mark.parametrize("spec", [{}, {"containers": None}, {"containers": [{}]}, {"containers": [{"resources": {}}]}])
-def test_a_pod_that_asks_for_no_gpu_takes_none(spec: object) -> None:
+def test_a_pod_without_gpu_requests_uses_none(spec: object) -> None:
     assert requested_gpus(convert({"spec": spec}, Pod)) == 0
 
 
 @pytest.mark.parametrize("phase", ["Running", "Pending", "Unknown", ""])
-def test_a_pod_holds_its_node_while_it_may_run(phase: str) -> None:
+def test_a_pod_uses_its_node_while_it_may_run(phase: str) -> None:
     assert occupies_node(pod("p", "n", phase=phase))
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_a_pod_that_is_over_holds_nothing(phase: str) -> None:
+def test_an_ended_pod_uses_nothing(phase: str) -> None:
     assert not usage([pod("p", "n", container("2"), phase=phase)]).gpus
 
 
-def test_a_pod_without_a_node_holds_nothing() -> None:
+def test_a_pod_without_a_node_uses_nothing() -> None:
     assert not usage([pod("p", "", container("2"))]).gpus
 
 
@@ -64,7 +64,7 @@ def test_a_pod_that_two_lists_have_counts_once() -> None:
 
 
 @pytest.mark.parametrize("asked", ["NaN", "-1", "0.5", "9999999"])
-def test_a_pod_that_asks_for_nonsense_is_a_fault_of_its_node_alone(asked: str) -> None:
+def test_a_pod_with_an_invalid_quantity_is_a_fault_of_its_node_alone(asked: str) -> None:
     found = usage([pod("bad", "n1", container(asked)), pod("good", "n2", container("2"))])
 
     assert found.gpus == {"n2": 2}
@@ -72,7 +72,7 @@ def test_a_pod_that_asks_for_nonsense_is_a_fault_of_its_node_alone(asked: str) -
     assert "pod ml/bad" in found.faults["n1"]
 
 
-def test_of_several_faults_of_a_node_the_first_by_name_is_told_in_any_order() -> None:
+def test_of_several_faults_of_a_node_the_alphabetically_first_is_reported() -> None:
     pods = [pod(name, "n1", container("NaN")) for name in "cab"]
 
     assert usage(pods).faults == usage(pods[::-1]).faults

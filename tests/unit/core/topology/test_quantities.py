@@ -12,7 +12,7 @@ def test_eight_may_be_written_in_many_ways(quantity: Quantity) -> None:
 
 
 @pytest.mark.parametrize("quantity", ["0", 0, "0k", "0E", "0Gi"])
-def test_nothing_is_a_number_of_gpus_too(quantity: Quantity) -> None:
+def test_zero_is_a_number_of_gpus(quantity: Quantity) -> None:
     assert gpu_count(quantity) == 0
 
 
@@ -20,7 +20,7 @@ def test_nothing_is_a_number_of_gpus_too(quantity: Quantity) -> None:
     "quantity",
     ["", "NaN", "inf", "-1", -1, "- 1", "8 ", "８", "0x8", "1_0", "8K", "8ki", "8kk", "e3", ".", "8e999", "--8"],
 )
-def test_what_is_no_number_of_gpus_is_refused(quantity: Quantity) -> None:
+def test_an_invalid_number_of_gpus_is_refused(quantity: Quantity) -> None:
     with pytest.raises(ValueError, match="is no number of GPUs"):
         gpu_count(quantity)
 
@@ -38,7 +38,7 @@ def test_more_than_a_machine_can_have_is_refused(quantity: Quantity) -> None:
 
 
 @pytest.mark.parametrize("quantity", [".001E", "0.001G", "0.5Mi", "0.999999999999999999Ei", "1.5k", "0.1Ti"])
-def test_a_part_of_a_large_unit_is_what_it_is(quantity: str) -> None:
+def test_a_fraction_of_a_large_unit_is_exact(quantity: str) -> None:
     """Found by fuzzing: every unit above k counted as a million, so that .001E were 1000 GPUs."""
     with pytest.raises(ValueError, match="more than the"):
         gpu_count(quantity)
@@ -60,18 +60,18 @@ def test_no_digit_is_lost() -> None:
 
 
 @pytest.mark.parametrize("quantity", ["8e", "512ei", "8i", "8K", "8ki", "8e+", "8E-", "8Ee1", "8m1"])
-def test_a_suffix_that_is_none_is_refused_as_a_value(quantity: str) -> None:
+def test_an_unknown_suffix_is_refused(quantity: str) -> None:
     """Found by fuzzing: 8e and 8ei raised an error of decimal arithmetic."""
     with pytest.raises(ValueError, match="no number of GPUs"):
         gpu_count(quantity)
 
 
-def test_the_most_that_is_believed_is_believed() -> None:
+def test_the_maximum_is_accepted() -> None:
     assert gpu_count("1Ki") == MAX_GPUS
 
 
 @given(st.text() | st.integers() | st.floats())
-def test_any_quantity_is_a_bounded_number_or_a_short_plain_sentence(quantity: Quantity) -> None:
+def test_any_quantity_is_a_bounded_number_or_a_short_error(quantity: Quantity) -> None:
     try:
         assert 0 <= gpu_count(quantity) <= MAX_GPUS
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""A whole snapshot, sorted out."""
+"""The survey of a whole snapshot."""
 
 from collections.abc import Sequence
 from random import Random
@@ -25,13 +25,13 @@ def test_no_nodes_make_an_empty_survey() -> None:
     assert (found.located, found.bare, found.quarantined) == ((), (), ())
 
 
-def test_a_node_comes_with_its_place_flavor_and_gpus() -> None:
+def test_a_located_node_has_location_flavor_and_gpus() -> None:
     (found,) = survey_nodes([node("n1", IN_DOMAIN | {"gpu.flavor": "H100", "block": "b1"})], Topology()).located
 
     assert (str(found.location), found.flavor, found.gpus) == ("default/a/b1/d1", "h100", 8)
 
 
-def test_a_node_without_gpus_is_bare_and_its_labels_contradict_nobody() -> None:
+def test_a_node_without_gpus_is_bare_and_its_labels_do_not_count() -> None:
     nodes = [
         node("cpu", {"rack": "r1", "block": "b2"}, gpus=None),
         node("n1", IN_DOMAIN | {"rack": "r1", "block": "b1"}),
@@ -44,7 +44,7 @@ def test_a_node_without_gpus_is_bare_and_its_labels_contradict_nobody() -> None:
 
 
 @pytest.mark.parametrize("gpus", ["0", None])
-def test_a_node_of_a_domain_whose_device_plugin_is_away_still_counts_for_hygiene(gpus: object) -> None:
+def test_a_node_without_a_device_plugin_still_counts_for_contradictions(gpus: object) -> None:
     found = survey_nodes([node("n1", IN_DOMAIN, gpus), node("n2", IN_DOMAIN | {"cluster": "b"})], Topology())
 
     assert reasons(found.quarantined) == [
@@ -53,14 +53,14 @@ def test_a_node_of_a_domain_whose_device_plugin_is_away_still_counts_for_hygiene
     ]
 
 
-def test_a_name_that_two_nodes_have_is_set_aside_for_both() -> None:
+def test_two_nodes_of_one_name_are_both_quarantined() -> None:
     found = survey_nodes([node("n1"), node("n1", gpus="4"), node("n2")], Topology())
 
     assert reasons(found.quarantined) == [("n1", QuarantineReason.DUPLICATE_NAME)] * 2
     assert [entry.node.name for entry in found.located] == ["n2"]
 
 
-def test_a_node_that_shares_its_name_with_an_unreadable_one_is_set_aside_too() -> None:
+def test_a_node_with_the_name_of_an_undecodable_one_is_quarantined_too() -> None:
     found = survey_nodes([node("n1")], Topology(), [Quarantined("n1", QuarantineReason.UNREADABLE, "")])
 
     assert sorted(why for _, why in reasons(found.quarantined)) == [
@@ -70,20 +70,20 @@ def test_a_node_that_shares_its_name_with_an_unreadable_one_is_set_aside_too() -
 
 
 @pytest.mark.parametrize("gpus", ["NaN", "-8", "1e9", "0.5"])
-def test_nonsense_instead_of_a_number_of_gpus_is_set_aside_with_what_it_says(gpus: str) -> None:
+def test_an_invalid_number_of_gpus_quarantines_the_node_with_its_value(gpus: str) -> None:
     found = survey_nodes([node("n1", gpus=gpus), node("n2")], Topology())
 
     assert reasons(found.quarantined) == [("n1", QuarantineReason.GPUS_INVALID)]
     assert gpus in found.quarantined[0].message
 
 
-def test_a_label_that_cannot_be_one_is_set_aside() -> None:
+def test_an_invalid_label_quarantines_the_node() -> None:
     assert reasons(survey_nodes([node("n1", {"rack": "a b"})], Topology()).quarantined) == [
         ("n1", QuarantineReason.LABEL_INVALID)
     ]
 
 
-def test_nodes_without_a_domain_are_set_aside_when_so_configured_but_never_those_without_gpus() -> None:
+def test_nodes_with_gpus_but_without_a_domain_are_quarantined_if_configured() -> None:
     found = survey_nodes([node("n1"), node("cpu", gpus=None)], Topology(missing_fabric="quarantine"))
 
     assert reasons(found.quarantined) == [("n1", QuarantineReason.NO_FABRIC_DOMAIN)]

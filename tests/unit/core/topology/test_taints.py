@@ -1,4 +1,4 @@
-"""Which taints keep a pod away."""
+"""The taints that repel a pod."""
 
 import pytest
 from gkm.topology.taints import DEFAULT_TOLERATIONS, Taint, Toleration, untolerated
@@ -6,7 +6,7 @@ from gkm.topology.taints import DEFAULT_TOLERATIONS, Taint, Toleration, untolera
 GPU = Taint("nvidia.com/gpu", "NoSchedule", "present")
 
 
-def test_a_run_that_names_no_tolerations_may_use_gpu_nodes_and_no_others_that_are_tainted() -> None:
+def test_the_default_tolerations_allow_gpu_nodes_only() -> None:
     team = Taint("team", "NoSchedule", "x")
 
     assert untolerated([GPU], DEFAULT_TOLERATIONS) is None
@@ -14,7 +14,7 @@ def test_a_run_that_names_no_tolerations_may_use_gpu_nodes_and_no_others_that_ar
 
 
 @pytest.mark.parametrize(("effect", "away"), [("NoSchedule", True), ("NoExecute", True), ("PreferNoSchedule", False)])
-def test_a_preference_keeps_nobody_away(effect: str, away: bool) -> None:  # noqa: FBT001 -- a column of the table
+def test_a_preference_excludes_no_node(effect: str, away: bool) -> None:  # noqa: FBT001 -- a column of the table
     assert (untolerated([Taint("team", effect)], ()) is not None) is away
 
 
@@ -28,7 +28,7 @@ def test_a_preference_keeps_nobody_away(effect: str, away: bool) -> None:  # noq
         Toleration(operator="Exists"),
     ],
 )
-def test_this_tolerates_the_taint_of_gpu_nodes(toleration: Toleration) -> None:
+def test_these_tolerations_match_the_taint_of_gpu_nodes(toleration: Toleration) -> None:
     assert toleration.tolerates(GPU)
 
 
@@ -43,5 +43,5 @@ def test_this_tolerates_the_taint_of_gpu_nodes(toleration: Toleration) -> None:
         Toleration(),
     ],
 )
-def test_this_does_not(toleration: Toleration) -> None:
+def test_these_tolerations_do_not_match_the_taint_of_gpu_nodes(toleration: Toleration) -> None:
     assert not toleration.tolerates(GPU)

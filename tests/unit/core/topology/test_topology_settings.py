@@ -11,7 +11,7 @@ def test_nothing_needs_to_be_configured() -> None:
 
 
 @pytest.mark.parametrize("policy", list(Policy))
-def test_every_policy_of_the_planner_can_be_the_usual_one(policy: Policy) -> None:
+def test_every_policy_of_the_planner_can_be_the_default(policy: Policy) -> None:
     assert convert({"policy": str(policy), "planTTL": 60}, Packing) == Packing(policy.value, 60.0)
 
 
@@ -28,12 +28,12 @@ def test_every_policy_of_the_planner_can_be_the_usual_one(policy: Policy) -> Non
         {"defaults": {"cluster": "a/b"}},
     ],
 )
-def test_what_cannot_be_meant_is_refused(section: object) -> None:
+def test_invalid_settings_are_refused(section: object) -> None:
     with pytest.raises(ValidationError):
         convert(section, Topology)
 
 
 @pytest.mark.parametrize("section", [{"policy": "best"}, {"planTTL": 0}, {"planTTL": -1}, {"planTTL": 1e9}, {"ttl": 1}])
-def test_a_plan_lives_for_a_time_that_can_be_meant(section: object) -> None:
+def test_the_lifetime_of_a_plan_is_bounded(section: object) -> None:
     with pytest.raises(ValidationError):
         convert(section, Packing)

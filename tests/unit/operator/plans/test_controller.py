@@ -1,4 +1,4 @@
-"""Runs are planned, planned again, refused and let expire, against an API in memory."""
+"""Runs are planned, replanned, refused and expire, against an API in memory."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ def site() -> Iterator[PlansSite]:
     made.controller.close()
 
 
-def test_a_run_gets_a_plan_and_the_status_follows_it(site: PlansSite) -> None:
+def test_a_run_gets_a_plan_and_its_status(site: PlansSite) -> None:
     site.rack("d1")
     site.rack("d2", 2)
     site.ask("r", 32)
@@ -37,7 +37,7 @@ def test_a_run_gets_a_plan_and_the_status_follows_it(site: PlansSite) -> None:
     until(lambda: site.events() == [("r", "Planned")], "it is told once")
 
 
-def test_two_runs_share_no_gpu_and_the_one_that_finds_none_is_told_why(site: PlansSite) -> None:
+def test_two_runs_share_no_gpu_and_the_second_is_refused_with_a_reason(site: PlansSite) -> None:
     site.rack("d1")
     site.ask("first", 16, priority=1)
     site.ask("second", 16)
@@ -53,7 +53,7 @@ def test_two_runs_share_no_gpu_and_the_one_that_finds_none_is_told_why(site: Pla
     until(lambda: ("third", "DoesNotFit") in site.events(), "it is told")
 
 
-def test_the_higher_priority_has_the_last_gpus(site: PlansSite) -> None:
+def test_the_run_of_higher_priority_gets_the_last_gpus(site: PlansSite) -> None:
     site.rack("d1", 2)
     site.ask("a", 16)
     site.ask("b", 16, priority=5)
@@ -62,7 +62,7 @@ def test_the_higher_priority_has_the_last_gpus(site: PlansSite) -> None:
     site.until("a", "DoesNotFit")
 
 
-def test_a_refusal_says_what_would_make_it_fit(site: PlansSite) -> None:
+def test_a_refusal_lists_fixes(site: PlansSite) -> None:
     site.rack("d1", 2)
     site.rack("d2", 2)
     site.ask("r", 32, allowCrossGroupSpread=False)
@@ -73,7 +73,7 @@ def test_a_refusal_says_what_would_make_it_fit(site: PlansSite) -> None:
     assert "spread" in kinds
 
 
-def test_what_does_not_fit_is_planned_when_gpus_come(site: PlansSite) -> None:
+def test_a_refused_run_is_planned_when_gpus_become_free(site: PlansSite) -> None:
     site.rack("d1", 1)
     site.ask("r", 16)
     site.controller.work()
@@ -82,7 +82,7 @@ def test_what_does_not_fit_is_planned_when_gpus_come(site: PlansSite) -> None:
     assert site.until("r", "Planned", "r-1").get("bindingLevel") is None
 
 
-def test_pods_with_the_label_take_over_what_is_held(site: PlansSite) -> None:
+def test_pods_with_the_run_label_use_its_reservation(site: PlansSite) -> None:
     site.rack("d1", 4)
     site.ask("r", 16)
     site.controller.work()
@@ -102,7 +102,7 @@ def test_a_malleable_run_is_made_smaller(site: PlansSite) -> None:
     assert "24 of 32 GPUs" in site.planned("r")[2]
 
 
-def test_a_run_that_is_made_again_under_its_name_follows_no_plan_of_the_former(site: PlansSite) -> None:
+def test_a_recreated_run_ignores_the_plans_of_its_namesake(site: PlansSite) -> None:
     site.rack("d1", 2)
     site.ask("r", 16)
     site.controller.work()
@@ -135,7 +135,7 @@ def test_a_plan_whose_status_was_not_written_is_adopted(site: PlansSite) -> None
     assert len(everything_named(site, "r-")) == 1
 
 
-def test_a_flavor_that_no_node_has_is_told_with_those_that_there_are(site: PlansSite) -> None:
+def test_an_unknown_flavor_is_refused_with_the_known_flavors(site: PlansSite) -> None:
     site.rack("d1", 2)
     site.nodes(gpu_node("g", "d9", 4, gpu__flavor="gb200"))
     site.ask("r", 16, flavor="h20")
@@ -144,7 +144,7 @@ def test_a_flavor_that_no_node_has_is_told_with_those_that_there_are(site: Plans
     assert site.planned("r")[2] == "no node has flavor h20; there are h100 (2 nodes), gb200 (1 node)"
 
 
-def test_nodes_that_contradict_one_another_are_told(site: PlansSite) -> None:
+def test_a_refusal_names_contradictory_nodes(site: PlansSite) -> None:
     site.nodes(gpu_node("a", "d1", block="b1"), gpu_node("b", "d1", block="b2"))
     site.ask("r", 16)
     site.controller.work()
@@ -152,7 +152,7 @@ def test_nodes_that_contradict_one_another_are_told(site: PlansSite) -> None:
     assert "2 nodes of flavor h100, all set aside: 2 DomainInSeveralBlocks" in site.planned("r")[2]
 
 
-def test_a_node_that_cannot_be_read_is_set_aside_and_stops_nobody(site: PlansSite) -> None:
+def test_an_undecodable_node_is_quarantined_and_runs_are_planned(site: PlansSite) -> None:
     site.rack("d1", 2)
     wrong = gpu_node("wrong", "d2")
     wrong["spec"]["taints"] = "none"
@@ -162,7 +162,7 @@ def test_a_node_that_cannot_be_read_is_set_aside_and_stops_nobody(site: PlansSit
     site.until("r", "Planned")
 
 
-def test_a_pod_of_which_nobody_knows_what_it_takes_sets_its_node_aside(site: PlansSite) -> None:
+def test_a_pod_with_an_unknown_number_of_gpus_quarantines_its_node(site: PlansSite) -> None:
     site.rack("d1", 2)
     site.pod("p", "d1-n0", 8)
     site.api.merge(PODS, "p", {"spec": {"containers": [{}] * 5000}}, NAMESPACE)
@@ -176,7 +176,7 @@ def everything_named(site: PlansSite, begins: str) -> list[str]:
     return [plan["metadata"]["name"] for plan in site.plans() if plan["metadata"]["name"].startswith(begins)]
 
 
-def test_the_plan_of_a_run_that_cannot_be_read_holds_what_it_held(site: PlansSite) -> None:
+def test_the_plan_of_an_undecodable_run_keeps_its_reservation(site: PlansSite) -> None:
     site.rack("d1", 2)
     site.ask("r", 16)
     site.controller.work()

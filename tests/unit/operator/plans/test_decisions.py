@@ -1,4 +1,4 @@
-"""What is decided about a run: the table of docs/design/plans.md."""
+"""The decisions about a run: the table of docs/design/plans.md."""
 
 from datetime import timedelta
 from typing import Any
@@ -26,12 +26,12 @@ def test_a_run_without_a_plan_is_planned() -> None:
 
 
 @pytest.mark.parametrize("with_plan", [True, False])
-def test_a_run_that_is_being_deleted_is_left_alone(with_plan: bool) -> None:  # noqa: FBT001 -- a parameter
+def test_a_run_that_is_being_deleted_needs_no_action(with_plan: bool) -> None:  # noqa: FBT001 -- a parameter
     one = a_run(deletionTimestamp="2026-01-01T00:00:00Z")
     assert decide(one, current(plan_for(one)) if with_plan else None, NOW).action is RunAction.NOTHING
 
 
-def test_a_plan_for_what_is_asked_is_kept() -> None:
+def test_a_plan_for_the_current_request_is_kept() -> None:
     one = a_run()
     assert decide(one, current(plan_for(one)), NOW).action is RunAction.KEEP
 
@@ -42,7 +42,7 @@ def test_a_plan_expires_unless_pods_run(runs: bool, act: RunAction) -> None:  # 
     assert decide(one, current(plan_for(one, expires=NOW), running=runs), NOW).action is act
 
 
-def test_it_expires_when_its_time_has_come_and_no_second_before() -> None:
+def test_a_plan_expires_at_its_time_and_not_before() -> None:
     one = a_run()
     plan = plan_for(one, expires=NOW)
     assert decide(one, current(plan), NOW - timedelta(seconds=1)).action is RunAction.KEEP
@@ -50,25 +50,25 @@ def test_it_expires_when_its_time_has_come_and_no_second_before() -> None:
 
 
 @pytest.mark.parametrize(("runs", "act"), [(False, RunAction.AFRESH), (True, RunAction.AGAIN)])
-def test_an_annotation_with_another_value_asks_for_a_plan(runs: bool, act: RunAction) -> None:  # noqa: FBT001 -- a parameter
+def test_a_new_annotation_value_requests_a_plan(runs: bool, act: RunAction) -> None:  # noqa: FBT001 -- a parameter
     one = a_run(annotations={AGAIN: "2"})
     assert decide(one, current(plan_for(one, again="1"), running=runs), NOW).action is act
     assert decide(one, current(plan_for(one, again="2"), running=runs), NOW).action is RunAction.KEEP
 
 
-def test_an_annotation_that_is_taken_away_asks_for_nothing() -> None:
+def test_a_removed_annotation_requests_nothing() -> None:
     one = a_run()
     assert decide(one, current(plan_for(one, again="1")), NOW).action is RunAction.KEEP
 
 
-def test_an_expired_run_is_planned_afresh_when_it_changes_or_asks() -> None:
+def test_an_expired_run_is_planned_afresh_after_a_change_or_a_request() -> None:
     changed, wanted = a_run(gpus=64), a_run(annotations={AGAIN: "1"})
     old = a_plan(asked=request_hash(a_run().spec), expires=NOW)
     assert decide(changed, current(old), NOW).action is RunAction.AFRESH
     assert decide(wanted, current(old), NOW).action is RunAction.AFRESH
 
 
-def test_what_changed_is_planned_again_with_what_can_stay() -> None:
+def test_a_changed_run_is_planned_again_from_its_current_placement() -> None:
     assert decide(a_run(gpus=64), current(plan_for(a_run())), NOW).action is RunAction.AGAIN
 
 
@@ -88,27 +88,27 @@ def test_what_changed_is_planned_again_with_what_can_stay() -> None:
         ("malleability", {"stepGPUs": 8, "minGPUs": 8}),
     ],
 )
-def test_all_that_a_plan_is_made_of_is_asked_for(field: str, value: Any) -> None:  # noqa: ANN401 -- JSON
+def test_every_field_that_decides_a_plan_changes_the_request_hash(field: str, value: Any) -> None:  # noqa: ANN401 -- JSON
     assert request_hash(a_run(**{field: value}).spec) != request_hash(a_run().spec)
 
 
 @pytest.mark.parametrize(("field", "value"), [("priority", 9), ("labels", {"a": "b"})])
-def test_what_is_for_others_is_not(field: str, value: Any) -> None:  # noqa: ANN401 -- JSON
+def test_fields_that_decide_no_plan_do_not_change_the_request_hash(field: str, value: Any) -> None:  # noqa: ANN401 -- JSON
     assert request_hash(a_run(**{field: value}).spec) == request_hash(a_run().spec)
 
 
-def test_labels_in_another_order_ask_for_the_same() -> None:
+def test_the_order_of_labels_does_not_change_the_request_hash() -> None:
     one, other = ({"labels": dict(pairs)} for pairs in ([("a", "1"), ("b", "2")], [("b", "2"), ("a", "1")]))
     assert request_hash(a_run(selector=one).spec) == request_hash(a_run(selector=other).spec)
 
 
-def test_a_plan_that_lost_its_annotation_is_told_by_the_generation() -> None:
+def test_a_plan_without_its_annotation_is_compared_by_generation() -> None:
     one = a_run()
     assert decide(one, current(a_plan(asked="", generation=1)), NOW).action is RunAction.KEEP
     assert decide(one, current(a_plan(asked="", generation=7)), NOW).action is RunAction.AGAIN
 
 
-def test_nodes_that_are_lost_and_gpus_that_another_has_are_reasons() -> None:
+def test_lost_nodes_and_conflicting_plans_are_reasons_for_a_new_plan() -> None:
     one = a_run()
     lost = decide(one, current(plan_for(one), lost={"n1": "it is cordoned"}), NOW)
     assert (lost.action, lost.message) == (RunAction.AGAIN, "lost node n1 (it is cordoned)")
@@ -117,20 +117,20 @@ def test_nodes_that_are_lost_and_gpus_that_another_has_are_reasons() -> None:
     assert (decision.action, decision.message) == (RunAction.AGAIN, conflict)
 
 
-def test_of_many_nodes_a_few_are_named() -> None:
+def test_a_message_names_few_of_many_lost_nodes() -> None:
     assert node_loss_message({f"n{number}": "gone" for number in range(9)}) == (
         "lost nodes n0 (gone), n1 (gone), n2 (gone) and 6 more"
     )
 
 
-def test_a_long_annotation_is_known_by_its_hash() -> None:
+def test_a_long_annotation_is_stored_as_a_hash() -> None:
     long = replan_annotation(a_run(annotations={AGAIN: "x" * 200_000}))
     assert long.startswith("sha256-")
     assert len(long) <= 63
     assert long != replan_annotation(a_run(annotations={AGAIN: "x" * 200_001}))
 
 
-def test_a_run_is_read_without_what_matters_to_nobody() -> None:
+def test_a_run_is_decoded_without_unused_fields() -> None:
     meta = {"annotations": {"kubectl.kubernetes.io/last-applied-configuration": "x" * 1000, AGAIN: "1"}}
     read = msgspec.convert(run("r", 16) | {"metadata": {"name": "r", "namespace": "a"} | meta}, WatchedRun)
     assert read.metadata.annotations == {AGAIN: "1"}

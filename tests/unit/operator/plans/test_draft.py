@@ -1,4 +1,4 @@
-"""A plan as it is sent: whose it is, how large it is, and that it reads as what it counts."""
+"""A draft of a plan: its owner, its size, and the record that it parses into."""
 
 import msgspec
 import pytest
@@ -46,7 +46,7 @@ def test_a_plan_that_is_too_large_is_not_sent(monkeypatch: pytest.MonkeyPatch) -
     assert refused.reason == PlanReason.TOO_LARGE
 
 
-def test_what_is_sent_reads_as_what_it_counts_as() -> None:
+def test_a_draft_parses_into_its_own_record() -> None:
     sent = a_draft(a_run(), a_stock(*fleet()))
     read = parse_plan(msgspec.convert(sent.value, WatchedPlan))
     assert read == sent.counts
@@ -55,7 +55,7 @@ def test_what_is_sent_reads_as_what_it_counts_as() -> None:
     assert sent.value["spec"]["expiresAt"] == "2026-03-01T12:15:00Z"
 
 
-def test_a_plan_that_is_not_named_as_ours_or_cannot_be_read_counts_for_nothing() -> None:
+def test_a_plan_with_a_foreign_name_or_invalid_content_is_ignored() -> None:
     sent = msgspec.to_builtins(a_draft(a_run(), a_stock(*fleet())).value)
     other = sent | {"metadata": sent["metadata"] | {"name": "r-7"}}
     assert parse_plan(msgspec.convert(other, WatchedPlan)) is None
@@ -66,7 +66,7 @@ def test_a_plan_that_is_not_named_as_ours_or_cannot_be_read_counts_for_nothing()
     assert book.last_number(TEAM) == 1
 
 
-def test_a_plan_counts_from_before_it_is_sent_until_the_watch_tells_otherwise() -> None:
+def test_a_plan_counts_from_before_its_creation_until_the_watch_reports_it_deleted() -> None:
     sent, book = a_draft(a_run(), a_stock(*fleet())), PlanIndex()
     book.add_unconfirmed(sent.counts)
     assert book.plans() == {TEAM: [sent.counts]}
@@ -86,13 +86,13 @@ def test_numbers_of_other_runs_are_not_counted() -> None:
     assert book.last_number(RunKey("other", "r")) == 0
 
 
-def test_sizes_that_do_not_divide_are_told() -> None:
+def test_sizes_that_do_not_divide_are_refused_with_a_reason() -> None:
     wrong = sizes(a_run(gpus=12), Packing())
     assert isinstance(wrong, Unfit)
     assert wrong.reason == PlanReason.INVALID_REQUEST
 
 
-def test_within_a_sweep_what_one_run_takes_another_does_not_get() -> None:
+def test_gpus_of_a_new_plan_are_not_free_for_later_runs_of_the_pass() -> None:
     room = FreeCapacity(a_survey(*fleet()), PodUsageIndex().usage(), Reservations({}))
     one, other = RunKey("team", "a"), RunKey("team", "b")
     before = room.free_for(one, Demand("h100"), alone=False)
@@ -108,7 +108,7 @@ def test_within_a_sweep_what_one_run_takes_another_does_not_get() -> None:
     assert room.free_for(one, Demand("h100"), alone=True).version == before.version
 
 
-def test_a_run_has_its_own_pods_and_what_is_held_for_it() -> None:
+def test_own_pods_and_reservations_count_as_free() -> None:
     ledger = PodUsageIndex()
     ledger.change(None, a_pod("p", "d0-n0", 8, "r"))
     ledger.change(None, a_pod("q", "d0-n1", 8))
@@ -119,7 +119,7 @@ def test_a_run_has_its_own_pods_and_what_is_held_for_it() -> None:
     assert "lost" in room.free_for(TEAM, Demand("h100"), (stays,), alone=True).inventory.numbers
 
 
-def test_why_a_run_finds_no_node_is_told_by_what_became_of_them() -> None:
+def test_a_refusal_without_usable_nodes_counts_the_reasons() -> None:
     nodes = fleet(1)
     for node in nodes:
         node["spec"] = {"unschedulable": True}
@@ -131,7 +131,7 @@ def test_why_a_run_finds_no_node_is_told_by_what_became_of_them() -> None:
     assert said.message == "0 of 2 nodes of flavor h100 can be used: 2 Cordoned"
 
 
-def test_a_former_plan_that_can_be_none_is_planned_afresh() -> None:
+def test_an_invalid_former_plan_is_ignored() -> None:
     stock, asked = a_stock(*fleet()), sizes(a_run(), Packing())
     assert not isinstance(asked, Unfit)
     first = find_plan(stock, asked)

@@ -1,4 +1,4 @@
-"""The flavors that there are stand in a ConfigMap, written by the leader and on change only."""
+"""The leader writes the flavors of all nodes into a ConfigMap, on change only."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -39,7 +39,7 @@ def test_a_node_keeps_one_label_and_whether_it_is_ready() -> None:
     assert read(kube_node("n")) == read(kube_node("n") | {"spec": {"podCIDR": "10.0.0.0/8"}})
 
 
-def test_flavors_are_those_of_the_nodes_that_there_are_in_lower_case() -> None:
+def test_flavors_are_those_of_existing_nodes_in_lower_case() -> None:
     seen = FlavorCounts(KEYS)
     assert seen.text() == ""
     one, other = read(gpu_node("a", "d")), read(gpu_node("b", "d", gpu__flavor="gb200"))
@@ -52,20 +52,20 @@ def test_flavors_are_those_of_the_nodes_that_there_are_in_lower_case() -> None:
     assert seen.text() == "gb200"
 
 
-def test_flavors_of_nodes_that_come_later_count_where_there_are_any() -> None:
+def test_configured_flavors_count_if_any_node_has_a_flavor() -> None:
     seen = FlavorCounts(KEYS, ["B300"])
     seen.change(None, read(gpu_node("a", "d")))
     assert seen.text() == "b300,h100"
 
 
-def test_of_too_many_flavors_nobody_is_told() -> None:
+def test_too_many_flavors_are_not_published() -> None:
     seen = FlavorCounts(KEYS)
     for number in range(MAX_FLAVORS + 1):
         seen.change(None, read(gpu_node("a", "d", gpu__flavor=f"f{number}")))
     assert seen.text() == ""
 
 
-def test_the_leader_writes_them_when_they_change_without_any_run(site: PlansSite) -> None:
+def test_the_leader_writes_changed_flavors_without_any_run(site: PlansSite) -> None:
     watched = NodeWatcher(site.api, lambda _: None, nodes=flavors.nodes(KEYS), see=site.controller.see_node).reflectors[
         2
     ]

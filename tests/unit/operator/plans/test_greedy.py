@@ -1,4 +1,4 @@
-"""Tenants who want more than their share: of turns, of memory, of etcd, of GPUs, of what they may know."""
+"""Tenants who try to get more than their share of planning time, memory, etcd, GPUs or information."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -34,11 +34,11 @@ def site() -> Iterator[PlansSite]:
 
 
 @given(NAMES, st.integers(1, 99), NAMES, st.integers(1, 99))
-def test_the_plans_of_no_two_runs_share_a_name(one: str, first: int, other: str, second: int) -> None:
+def test_plans_of_different_runs_have_different_names(one: str, first: int, other: str, second: int) -> None:
     assert (name_of(one, first) == name_of(other, second)) == ((one, first) == (other, second))
 
 
-def test_what_people_write_at_length_on_a_run_is_not_kept() -> None:
+def test_long_annotations_of_a_run_are_not_stored() -> None:
     text = "x" * 250_000
     run = a_run(annotations={"gkm.io/plan-again": text, "other": text})
     assert len(msgspec.json.encode(run)) < 2000
@@ -77,7 +77,7 @@ class Silent:
         return None
 
 
-def test_newcomers_of_high_priority_hold_up_nobody_for_ever() -> None:
+def test_new_runs_of_high_priority_do_not_starve_others() -> None:
     slow: Any = Slow()
     writer: Any = Silent()
     sweeper = RunReconciler(writer, slow, clock=lambda: slow.now)
@@ -90,7 +90,7 @@ def test_newcomers_of_high_priority_hold_up_nobody_for_ever() -> None:
     assert "modest" in slow.turns
 
 
-def test_plans_come_in_a_burst_and_then_seldom() -> None:
+def test_replans_are_limited_to_a_burst() -> None:
     now = [0.0]
     pace = ReplanLimit(lambda: now[0])
     for _ in range(BURST):
@@ -102,7 +102,7 @@ def test_plans_come_in_a_burst_and_then_seldom() -> None:
     assert not pace.is_exceeded("r")
 
 
-def test_a_run_that_changes_all_the_time_fills_no_etcd(site: PlansSite) -> None:
+def test_a_run_that_changes_all_the_time_gets_few_plans(site: PlansSite) -> None:
     site.rack("d1", 4)
     site.ask("r", 8)
     site.controller.work()
@@ -120,7 +120,7 @@ def test_a_run_that_changes_all_the_time_fills_no_etcd(site: PlansSite) -> None:
     site.until("r", "Planned", f"r-{BURST + 1}")
 
 
-def test_a_plan_whose_run_left_it_behind_goes(site: PlansSite) -> None:
+def test_an_orphaned_plan_is_deleted(site: PlansSite) -> None:
     site.rack("d1", 4)
     site.ask("r", 16)
     site.ask("other", 16)
@@ -133,7 +133,7 @@ def test_a_plan_whose_run_left_it_behind_goes(site: PlansSite) -> None:
     until(lambda: [plan["metadata"]["name"] for plan in site.plans()] == ["other-1"], "the plan of no run goes")
 
 
-def test_who_brings_an_old_plan_back_moves_nobody_who_runs(site: PlansSite) -> None:
+def test_a_restored_old_plan_moves_no_running_run(site: PlansSite) -> None:
     site.rack("d1", 2)
     site.rack("d2", 2)
     site.ask("greedy", 16, selector={"labels": {"fabric.domain": "d1"}}, priority=9)

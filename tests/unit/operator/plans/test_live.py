@@ -1,4 +1,4 @@
-"""The condition Live of a plan: whether it counts for its run; written once for each turn, and by nobody else."""
+"""The condition Live of a plan: whether it is current, written once for each transition, by the controllers only."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -59,7 +59,7 @@ def test_a_plan_becomes_a_condition(number: int, newest: int, over: bool, expect
     assert live(one, other, over=over)[:2] == expected
 
 
-def test_the_same_again_is_equal_and_a_turn_moves_the_time() -> None:
+def test_an_unchanged_condition_is_equal_and_a_transition_moves_the_time() -> None:
     plan = a_draft(a_run(), a_stock(*fleet())).counts
     first = desired_plan_status(plan, plan, THEN, over=False)
     known = replace(plan, status=first)
@@ -68,7 +68,7 @@ def test_the_same_again_is_equal_and_a_turn_moves_the_time() -> None:
     assert (turned.status, turned.last_transition_time) == ("False", NOW)
 
 
-def test_a_plan_says_that_it_counts_until_a_newer_one_does(site: PlansSite) -> None:
+def test_a_plan_is_current_until_a_newer_one_is(site: PlansSite) -> None:
     site.rack("d1", 4)
     site.ask("r", 16)
     site.controller.work()
@@ -100,7 +100,7 @@ def test_while_nothing_changes_nothing_is_written(site: PlansSite) -> None:
     assert writes(site) == count
 
 
-def test_the_status_of_a_plan_makes_nobody_read_its_groups_again(
+def test_a_status_change_does_not_parse_the_groups_of_a_plan_again(
     site: PlansSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     unfolded: list[str] = []
@@ -120,7 +120,7 @@ def test_the_status_of_a_plan_makes_nobody_read_its_groups_again(
     assert unfolded == ["r", "r"]
 
 
-def test_a_status_that_nobody_takes_holds_up_no_plan(site: PlansSite) -> None:
+def test_a_refused_status_write_delays_no_plan(site: PlansSite) -> None:
     refused = ApiError(403, "Forbidden", "no right to the status of plans")
     site.api.fault = lambda verb, plural: refused if (verb, plural) == WRITE else None
     site.rack("d1", 4)
@@ -135,7 +135,7 @@ def test_a_status_that_nobody_takes_holds_up_no_plan(site: PlansSite) -> None:
     until_live(site, r_1="Current", s_1="Current")
 
 
-def test_of_many_plans_a_few_are_written_in_one_sweep(site: PlansSite, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_pass_writes_the_status_of_few_plans(site: PlansSite, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(status_reports, "MAX_PLAN_STATUSES", 2)
     site.rack("d1", 4)
     names = [f"r{number}" for number in range(7)]
@@ -145,7 +145,7 @@ def test_of_many_plans_a_few_are_written_in_one_sweep(site: PlansSite, monkeypat
     until_live(site, **{f"{name}_1": "Current" for name in names})
 
 
-def test_the_plan_of_a_run_that_goes_says_nothing_more(site: PlansSite) -> None:
+def test_the_plan_of_a_deleted_run_gets_no_status(site: PlansSite) -> None:
     site.rack("d1", 4)
     site.ask("r", 16)
     site.controller.work()
@@ -156,7 +156,7 @@ def test_the_plan_of_a_run_that_goes_says_nothing_more(site: PlansSite) -> None:
     assert shown(site, "r-1") == ("True", "Current")
 
 
-def test_only_the_status_of_a_plan_decides_nothing() -> None:
+def test_a_status_change_of_a_plan_changes_no_decision() -> None:
     draft = a_draft(a_run(), a_stock(*fleet()))
     plan = convert(dict(draft.value), WatchedPlan)
     moved = structs.replace(plan, metadata=structs.replace(plan.metadata, resource_version="9"))

@@ -1,4 +1,4 @@
-"""Which nodes of a plan are lost, what stays on them, and what passes by itself."""
+"""The nodes that a plan loses, the GPUs that it retains there, and problems that pass."""
 
 from typing import Any
 
@@ -42,7 +42,7 @@ def tainted(name: str) -> dict[str, Any]:
     return gpu_node(name, name[:2]) | {"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}}
 
 
-def test_nodes_that_are_well_are_in_no_trouble() -> None:
+def test_healthy_nodes_have_no_problem() -> None:
     assert node_problems(a_plan(), DEMAND, known()) == {}
 
 
@@ -65,25 +65,30 @@ def test_nodes_that_are_well_are_in_no_trouble() -> None:
         ),
     ],
 )
-def test_each_trouble_is_told_apart(node: dict[str, Any], message: str, pods_stay: bool, permanent: bool) -> None:  # noqa: FBT001 -- parameters
+def test_each_node_problem_has_its_message(
+    node: dict[str, Any],
+    message: str,
+    pods_stay: bool,  # noqa: FBT001 -- a parameter
+    permanent: bool,  # noqa: FBT001 -- a parameter
+) -> None:
     found = node_problems(a_plan(), DEMAND, known(node))
     assert found.get("d0-n0") == (NodeProblem(message, pods_stay, permanent) if message else None)
 
 
-def test_a_node_that_is_deleted_is_lost_for_sure() -> None:
+def test_a_deleted_node_is_a_permanent_problem() -> None:
     whole = [msgspec.convert(node, TopologyNode) for node in fleet()[1:]]
     found = node_problems(a_plan(), DEMAND, NodeIndex(survey_nodes(whole, Topology()), {}))
     assert found == {"d0-n0": NodeProblem("it does not exist any more", pods_stay=False, permanent=True)}
 
 
-def test_a_node_of_which_nobody_knows_what_it_has_left_keeps_what_runs_there() -> None:
+def test_a_node_with_unknown_free_gpus_retains_running_pods() -> None:
     whole = [msgspec.convert(node, TopologyNode) for node in fleet()]
     found = node_problems(a_plan(), DEMAND, NodeIndex(survey_nodes(whole, Topology()), {"d0-n0": "a pod"}))
     assert found == {"d0-n0": NodeProblem("the GPUs that its pods use are unknown", pods_stay=True, permanent=False)}
 
 
 @pytest.mark.parametrize(("own", "is_lost", "kept"), [(0, True, 0), (4, True, 4), (8, False, 8), (9, False, 8)])
-def test_what_runs_on_a_cordoned_node_stays_and_the_rest_does_not(own: int, is_lost: bool, kept: int) -> None:  # noqa: FBT001 -- parameters
+def test_a_cordoned_node_retains_the_gpus_of_running_pods_only(own: int, is_lost: bool, kept: int) -> None:  # noqa: FBT001 -- parameters
     plan = a_plan()
     found = {"d0-n0": NodeProblem("it is cordoned", pods_stay=True, permanent=True)}
     assert bool(lost_nodes(plan, {"d0-n0": own}, found)) == is_lost
@@ -92,17 +97,17 @@ def test_what_runs_on_a_cordoned_node_stays_and_the_rest_does_not(own: int, is_l
     assert list(retained_nodes(plan, {"d0-n0": own}, found, found)) == wanted
 
 
-def test_what_may_pass_keeps_all_that_the_plan_has_there() -> None:
+def test_an_unconfirmed_problem_retains_all_gpus_of_the_plan() -> None:
     plan = a_plan()
     stays = list(retained_nodes(plan, {}, {"d0-n0": PASSING}, {}))
     assert [(node.name, node.free) for node in stays] == [("d0-n0", 8)]
 
 
-def test_what_is_gone_keeps_nothing_though_pods_are_told_to_run_there() -> None:
+def test_a_deleted_node_retains_nothing_even_with_pods() -> None:
     assert list(retained_nodes(a_plan(), {"d0-n0": 8}, {"d0-n0": PERMANENT}, {"d0-n0": PERMANENT})) == []
 
 
-def test_a_trouble_counts_after_its_time_and_a_sure_one_at_once() -> None:
+def test_a_problem_is_confirmed_after_the_grace_period_and_a_permanent_one_at_once() -> None:
     now = 0.0
     patience = GracePeriod(30.0, lambda: now)
     found = {"a": PASSING, "b": PERMANENT}
@@ -115,7 +120,7 @@ def test_a_trouble_counts_after_its_time_and_a_sure_one_at_once() -> None:
     assert patience.seconds_left(99.0) == 99.0
 
 
-def test_a_node_that_came_back_in_between_begins_anew() -> None:
+def test_a_node_that_recovers_starts_a_new_grace_period() -> None:
     now = 0.0
     patience = GracePeriod(30.0, lambda: now)
     patience.confirmed("r", {"a": PASSING})
@@ -128,7 +133,7 @@ def test_a_node_that_came_back_in_between_begins_anew() -> None:
     assert patience.confirmed("r", {"a": PASSING}) == {"a": PASSING}
 
 
-def test_runs_that_are_gone_are_forgotten() -> None:
+def test_deleted_runs_are_forgotten() -> None:
     patience = GracePeriod(30.0, lambda: 0.0)
     patience.confirmed("r", {"a": PASSING})
     patience.retain_only({"s"})
@@ -138,12 +143,12 @@ def test_runs_that_are_gone_are_forgotten() -> None:
 TOTALS = {f"d{domain}-n{number}": 8 for domain in range(2) for number in range(2)}
 
 
-def test_of_two_plans_with_the_same_gpus_the_higher_priority_then_the_older_keeps_them() -> None:
+def test_of_two_plans_with_the_same_gpus_priority_then_age_decides() -> None:
     first, second = a_plan(one=a_run("a"), created="1"), a_plan(one=a_run("b"), created="2")
     assert list(double_allocations({first.run: (first, 0), second.run: (second, 0)}, TOTALS)) == [second.run]
     assert list(double_allocations({first.run: (first, 0), second.run: (second, 1)}, TOTALS)) == [first.run]
 
 
-def test_a_plan_alone_gives_nothing_twice_though_its_nodes_became_smaller() -> None:
+def test_a_single_plan_has_no_conflict_even_on_shrunken_nodes() -> None:
     plan = a_plan()
     assert double_allocations({plan.run: (plan, 0)}, dict.fromkeys(TOTALS, 4)) == {}

@@ -1,4 +1,4 @@
-"""What pods take is kept by differences, and is what counting all of them anew would say."""
+"""The usage of pods, updated by changes, equals a count of all pods."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ def whole(name: str, node: str, gpus: int, run: str, phase: str) -> dict[str, An
 
 
 @given(st.lists(st.tuples(_PODS, st.booleans()), max_size=30))
-def test_the_sums_are_those_of_the_pods_that_there_are(steps: list[tuple[Any, bool]]) -> None:
+def test_the_sums_equal_those_of_the_existing_pods(steps: list[tuple[Any, bool]]) -> None:
     ledger, there = PodUsageIndex(), dict[str, dict[str, Any]]()
     read: dict[str, WatchedPod] = {}
     for parts, gone in steps:
@@ -50,7 +50,7 @@ def test_the_sums_are_those_of_the_pods_that_there_are(steps: list[tuple[Any, bo
         assert own == usage(msgspec.convert(pod, Pod) for pod in of_run).gpus
 
 
-def test_what_counts_as_before_is_no_news() -> None:
+def test_a_change_of_no_sum_is_not_reported() -> None:
     ledger, pod = PodUsageIndex(), a_pod("p", "n", 8)
     assert ledger.change(None, pod)
     assert not ledger.change(pod, a_pod("p", "n", 8, status={"phase": "Pending", "message": "other"}))
@@ -59,7 +59,7 @@ def test_what_counts_as_before_is_no_news() -> None:
     assert ledger.usage().of(R) == {"n": 8}
 
 
-def test_a_pod_that_cannot_be_read_names_its_node_and_one_without_a_node_names_nothing() -> None:
+def test_an_undecodable_pod_is_a_fault_of_its_node_if_it_has_one() -> None:
     ledger = PodUsageIndex()
     many: dict[str, Any] = {"containers": [{}] * 5000}
     ledger.change(None, a_pod("p", "n", 8, spec={"nodeName": "n"} | many))
@@ -77,12 +77,12 @@ def test_a_run_does_not_count_its_own_pods() -> None:
     assert PodUsage().without(R).gpus == {}
 
 
-def test_what_is_held_is_the_plan_less_the_pods_and_never_less_than_nothing() -> None:
+def test_a_reservation_is_the_plan_less_the_pods_and_never_negative() -> None:
     claims = {"a": 8, "b": 8, "c": 8}
     assert reserved_for(claims, {"b": 4, "c": 16, "d": 8}) == {"a": 8, "b": 4}
 
 
-def test_holds_are_summed_and_taken_back() -> None:
+def test_reservations_are_summed_and_replaced() -> None:
     other = RunKey("team", "s")
     held = Reservations({R: {"a": 8}, other: {"a": 4, "b": 4}})
     assert held.total == {"a": 12, "b": 4}

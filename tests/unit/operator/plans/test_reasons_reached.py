@@ -1,4 +1,4 @@
-"""Every reason of the condition Planned of a Run is brought about, by what a person or the world does."""
+"""A user or the cluster can cause every reason of the condition Planned."""
 
 from collections.abc import Callable, Iterator
 
@@ -58,7 +58,7 @@ def expired(site: PlansSite) -> None:
         (expired, "False", "PlanExpired"),
     ],
 )
-def test_what_a_run_asks_for_and_nodes_are_becomes_a_reason(
+def test_each_combination_of_request_and_nodes_has_its_reason(
     site: PlansSite, which: Callable[[PlansSite], None], status: str, reason: str
 ) -> None:
     site.controller.work()
@@ -75,7 +75,9 @@ def test_a_plan_that_no_object_can_hold_is_too_large(site: PlansSite, monkeypatc
     assert site.planned("r")[:2] == ("False", "TooLarge")
 
 
-def test_a_mistake_of_ours_is_told_as_one(site: PlansSite, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exception_of_the_planner_is_reported_as_planner_failed(
+    site: PlansSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def failing(*_: object) -> None:
         raise ZeroDivisionError("a mistake")
 
@@ -86,7 +88,9 @@ def test_a_mistake_of_ours_is_told_as_one(site: PlansSite, monkeypatch: pytest.M
     assert site.planned("r")[:2] == ("False", "PlannerFailed")
 
 
-def test_a_plan_that_the_api_server_does_not_take_is_told(site: PlansSite, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_that_the_api_server_refuses_is_reported_as_not_written(
+    site: PlansSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
     create = site.api.create
 
     def refusing(resource: Resource[Json], value: Json) -> Json:
@@ -102,7 +106,7 @@ def test_a_plan_that_the_api_server_does_not_take_is_told(site: PlansSite, monke
     assert "exceeded quota in team" in site.planned("r")[2]
 
 
-def test_what_the_api_server_did_not_take_is_sent_again_and_counts_when_it_is_taken(
+def test_a_refused_plan_is_sent_again_and_counts_when_accepted(
     site: PlansSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(planner, "RETRY_SECONDS", 0.0)

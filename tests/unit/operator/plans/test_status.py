@@ -1,4 +1,4 @@
-"""What stands in the status of a Run, and what is told about it."""
+"""The status of a Run, and the Events about it."""
 
 from gkm.api.meta import Condition, timestamp
 from gkm.api.runs import RunFix, RunStatus
@@ -18,7 +18,7 @@ def said(came: PlanningResult, before: RunStatus | None = None, now: str = T1) -
     return desired_status(a_run(), before or RunStatus(), came, now)
 
 
-def test_a_plan_is_summed_up_with_its_bound() -> None:
+def test_the_message_of_a_plan_has_its_sizes_and_bound() -> None:
     status = said(PlanningResult(a_plan()))
     assert (status.gpus, status.domains) == (32, 2)
     assert status.plan_ref is not None
@@ -30,7 +30,7 @@ def test_a_plan_is_summed_up_with_its_bound() -> None:
     )
 
 
-def test_a_refusal_says_what_binds_and_what_would_help() -> None:
+def test_a_refusal_has_its_level_and_fixes() -> None:
     status = said(PlanningResult(unfit=UNFIT, fixes=(FIX,)))
     assert (status.binding_level, status.largest_feasible_groups) == ("capacity", 3)
     assert status.fixes == [RunFix("smaller", "ask for less")]
@@ -38,7 +38,7 @@ def test_a_refusal_says_what_binds_and_what_would_help() -> None:
     assert status.conditions[0].message == "there is no room"
 
 
-def test_fixes_stand_until_somebody_has_looked_again() -> None:
+def test_fixes_stay_until_the_next_search() -> None:
     first = said(PlanningResult(unfit=UNFIT, fixes=(FIX,)))
     assert said(PlanningResult(unfit=UNFIT), first).fixes == first.fixes
     assert said(PlanningResult(unfit=Unfit("TooLarge", "")), first).fixes == []
@@ -46,27 +46,27 @@ def test_fixes_stand_until_somebody_has_looked_again() -> None:
     assert said(PlanningResult(a_plan()), first).fixes == []
 
 
-def test_a_plan_that_stands_beside_a_refusal_is_named() -> None:
+def test_a_refusal_names_the_plan_that_stays_current() -> None:
     status = said(PlanningResult(a_plan(), unfit=UNFIT, message="lost node n (it is cordoned)"))
     assert status.plan_ref is not None
     assert status.conditions[0].message == "lost node n (it is cordoned): there is no room; r-1 stays current"
 
 
-def test_a_plan_that_expired_says_what_to_do() -> None:
+def test_the_message_of_an_expired_plan_names_the_annotation() -> None:
     status = said(PlanningResult(a_plan(expires=NOW), expired=True))
     assert status.conditions[0].reason == "PlanExpired"
     assert f"expired at {timestamp(NOW)}" in status.conditions[0].message
     assert "gkm.io/plan-again" in status.conditions[0].message
 
 
-def test_what_is_not_new_is_equal_and_keeps_its_time() -> None:
+def test_an_unchanged_status_is_equal_and_keeps_its_transition_time() -> None:
     first = said(PlanningResult(a_plan()))
     assert said(PlanningResult(a_plan()), first, T2) == first
     refused = said(PlanningResult(unfit=UNFIT), first, T2)
     assert refused.conditions[0].last_transition_time == T2
 
 
-def test_numbers_alone_are_no_news() -> None:
+def test_statuses_that_differ_in_numbers_are_recognized() -> None:
     first = said(PlanningResult(unfit=UNFIT))
     assert differs_in_numbers_only(
         first, said(PlanningResult(unfit=Unfit("DoesNotFit", "less room", "capacity", 2)), first)
@@ -78,7 +78,7 @@ def test_numbers_alone_are_no_news() -> None:
     assert not differs_in_numbers_only(RunStatus(), first)
 
 
-def test_a_message_is_cut_where_the_api_ends_it() -> None:
+def test_a_message_is_cut_at_the_limit_of_the_api() -> None:
     status = said(PlanningResult(unfit=Unfit("DoesNotFit", "x" * 10_000)))
     assert len(status.conditions[0].message) == 2048
 
@@ -89,11 +89,11 @@ def test_the_status_is_applied_to_one_version_and_zeros_are_written_out() -> Non
     assert (value["status"]["gpus"], value["status"]["domains"]) == (0, 0)
 
 
-def test_a_plan_is_told_and_that_it_took_the_place_of_another() -> None:
+def test_a_new_plan_has_an_event() -> None:
     assert [told.reason for told in plan_events(a_plan())] == ["Planned"]
 
 
-def test_a_refusal_is_told_when_the_reason_turns() -> None:
+def test_a_refusal_has_an_event_when_its_reason_changes() -> None:
     first = said(PlanningResult(unfit=UNFIT))
     told = refusal_event(RunStatus(), first)
     assert told is not None
@@ -104,7 +104,7 @@ def test_a_refusal_is_told_when_the_reason_turns() -> None:
     assert refusal_event(first, other) is not None
 
 
-def test_a_plan_is_told_again_by_who_starts_within_two_minutes() -> None:
+def test_a_plan_is_recent_for_two_minutes() -> None:
     assert is_recent(a_plan(created="2026-03-01T11:58:00Z"), NOW)
     assert not is_recent(a_plan(created="2026-03-01T11:57:59Z"), NOW)
     assert not is_recent(a_plan(), NOW)

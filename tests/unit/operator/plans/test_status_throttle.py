@@ -1,4 +1,4 @@
-"""How often the status of a run is written: at once where somebody waits for it, seldom where only numbers change."""
+"""How often the status of a run is written: at once if a user waits for it, rarely if only numbers change."""
 
 from dataclasses import replace
 from typing import Any
@@ -41,7 +41,7 @@ def reports(written: Any, clock: Clock) -> StatusThrottle:  # noqa: ANN401 -- as
     return made
 
 
-def test_what_stands_already_is_not_written() -> None:
+def test_an_unchanged_status_is_not_written() -> None:
     written = Written()
     said = reports(written, Clock())
     for _ in range(3):
@@ -49,7 +49,7 @@ def test_what_stands_already_is_not_written() -> None:
     assert written.count == 1
 
 
-def test_numbers_wait_for_their_time_and_are_not_forgotten() -> None:
+def test_a_status_that_differs_in_numbers_is_delayed_and_not_lost() -> None:
     written, clock = Written(), Clock()
     said = reports(written, clock)
     said.report(a_run(), PlanningResult(unfit=UNFIT))
@@ -62,7 +62,7 @@ def test_numbers_wait_for_their_time_and_are_not_forgotten() -> None:
     assert (written.count, said.held_back) == (2, False)
 
 
-def test_another_reason_and_a_plan_are_written_at_once() -> None:
+def test_a_new_reason_and_a_plan_are_written_at_once() -> None:
     written = Written()
     said = reports(written, Clock())
     said.report(a_run(), PlanningResult(unfit=UNFIT))
@@ -71,7 +71,7 @@ def test_another_reason_and_a_plan_are_written_at_once() -> None:
     assert (written.count, said.held_back) == (3, False)
 
 
-def test_many_refusals_take_several_sweeps_and_plans_do_not_wait_for_them() -> None:
+def test_many_refusals_take_several_passes_and_do_not_delay_plans() -> None:
     written = Written()
     said = reports(written, Clock())
     for number in range(MAX_REFUSALS + 5):

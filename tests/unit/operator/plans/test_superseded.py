@@ -1,4 +1,4 @@
-"""A plan takes the place of another: nodes go, a Run changes, time passes; against an API in memory."""
+"""A plan supersedes another: nodes are lost, a Run changes, time passes; against an API in memory."""
 
 from collections.abc import Iterator
 
@@ -18,7 +18,7 @@ def site() -> Iterator[PlansSite]:
     made.controller.close()
 
 
-def test_a_cordoned_node_is_left_by_what_does_not_run_there_and_by_nothing_else(site: PlansSite) -> None:
+def test_a_cordoned_node_loses_the_groups_without_running_pods_only(site: PlansSite) -> None:
     site.rack("d1", 2)
     site.rack("d2", 2)
     site.rack("d3", 2)
@@ -52,7 +52,7 @@ def test_pods_that_run_on_a_cordoned_node_stay(site: PlansSite) -> None:
     assert [plan["metadata"]["name"] for plan in site.plans()] == ["after-1", "r-1"]
 
 
-def test_a_node_that_is_deleted_is_left(site: PlansSite) -> None:
+def test_a_deleted_node_is_not_in_the_next_plan(site: PlansSite) -> None:
     site.rack("d1", 3)
     site.ask("r", 16)
     site.controller.work()
@@ -63,7 +63,7 @@ def test_a_node_that_is_deleted_is_left(site: PlansSite) -> None:
     assert lost not in claims(site.plan("r-2"))
 
 
-def test_where_what_is_lost_fits_nowhere_the_plan_stands_and_the_run_says_so(site: PlansSite) -> None:
+def test_if_lost_groups_fit_nowhere_the_plan_stays_and_the_run_reports_it(site: PlansSite) -> None:
     site.rack("d1", 2)
     site.ask("r", 16)
     site.controller.work()
@@ -91,7 +91,7 @@ def test_a_run_that_changes_gets_another_plan(site: PlansSite) -> None:
     assert site.plan("r-3")["spec"]["labels"] == {"a": "c"}
 
 
-def test_a_plan_that_expired_holds_nothing_and_another_is_made_when_asked_for(site: PlansSite) -> None:
+def test_an_expired_plan_reserves_nothing_and_a_request_makes_another(site: PlansSite) -> None:
     site.rack("d1", 2)
     site.ask("r", 16)
     site.controller.work()
@@ -142,7 +142,7 @@ def unfolded(plan: dict[str, object]) -> list[dict[str, object]]:
     return [{"index": group.index, "nodes": dict(group.nodes)} for group in groups]
 
 
-def test_a_node_that_is_not_ready_for_a_moment_moves_nobody(site: PlansSite) -> None:
+def test_a_node_that_is_not_ready_for_a_moment_moves_no_run(site: PlansSite) -> None:
     site.controller.close()
     site.patience = 3600.0
     site.controller = site.new()

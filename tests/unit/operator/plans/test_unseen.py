@@ -1,4 +1,4 @@
-"""Plans of which no watch tells: whatever becomes of one, the runs of others are planned."""
+"""Plans that no watch shows do not stop the planning of other runs."""
 
 from collections.abc import Iterator
 
@@ -42,7 +42,7 @@ WEBHOOK = 'Internal error occurred: failed calling webhook "v.example.com": cont
     ],
     ids=lambda error: str(error.reason),
 )
-def test_a_namespace_in_which_no_plan_can_be_made_stops_no_other(
+def test_a_namespace_that_refuses_plans_does_not_stop_other_namespaces(
     site: PlansSite, monkeypatch: pytest.MonkeyPatch, refusal: ApiError
 ) -> None:
     create = site.api.create
@@ -61,7 +61,7 @@ def test_a_namespace_in_which_no_plan_can_be_made_stops_no_other(
     site.until("contended", "NotWritten")
 
 
-def test_another_leaders_plan_that_was_deleted_before_it_was_shown_is_waited_for_no_more() -> None:
+def test_the_wait_for_another_leaders_plan_ends_when_it_is_deleted_unseen() -> None:
     api, book, draft = FakeApi(), PlanIndex(), a_draft_of_a_plan()
     writer = a_writer(api, book)
     api.create(RAW_PLANS, dict(draft.value))
@@ -72,7 +72,7 @@ def test_another_leaders_plan_that_was_deleted_before_it_was_shown_is_waited_for
     assert book.plans() == {}
 
 
-def test_while_nobody_can_say_whether_a_plan_is_there_nothing_is_planned() -> None:
+def test_no_run_is_planned_while_the_existence_of_a_plan_is_unknown() -> None:
     api, book, draft = FakeApi(), PlanIndex(), a_draft_of_a_plan()
     writer = a_writer(api, book)
     api.create(RAW_PLANS, dict(draft.value))
@@ -82,7 +82,7 @@ def test_while_nobody_can_say_whether_a_plan_is_there_nothing_is_planned() -> No
     assert not writer.settle()
 
 
-def test_a_plan_that_was_deleted_before_it_was_shown_holds_nothing() -> None:
+def test_a_plan_that_was_deleted_unseen_reserves_nothing() -> None:
     api, book, draft = FakeApi(), PlanIndex(), a_draft_of_a_plan()
     writer = a_writer(api, book)
     assert writer.create(draft) is SendResult.MADE
