@@ -184,7 +184,7 @@ CLAIMS = (
         8,
         labels(summary=json.dumps({"targets": [{"backend": "binary:///bin/sh", "arch": "-c;id", "warp_size": 32}]})),
         INVALID,
-        "a GPU that cannot be",
+        "states an invalid GPU",
         "CVE-2026-53488",
         "a label of the image became a command of root",
     ),
