@@ -7,9 +7,10 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from gkm.hoststate import files, trees
+from gkm.hoststate import files
 from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.layout import Layout
+from gkm.hoststate.trees import remove as remove_tree
 from gkm.images.pulling import file_list
 from gkm.images.pulling.file_list import FileList, ListedFile
 
@@ -88,15 +89,6 @@ def publish(layout: Layout, work: Path, listed: FileList, manifest: bytes) -> St
         remove_tree(work)  # another pull published the same content first
     files.sync_directory(path.parent)
     return StoreEntry(listed.digest, path, listed.size_bytes, len(listed.files))
-
-
-def remove_tree(path: Path) -> None:
-    """Remove a directory of the store, sealed or not, or any file in its place; idempotent.
-
-    Raises:
-        OSError: something cannot be removed.
-    """
-    trees.remove(path)
 
 
 def _seal(directory: str) -> None:

@@ -1,9 +1,11 @@
 """Answer the authentication challenges of a registry; send its credentials only to hosts that may see them.
 
-Follows distribution's token specification: GET with Basic, or POST with a refresh token (OAuth2).
+Parses WWW-Authenticate (RFC 9110, section 11) within bounds. Follows distribution's token specification: GET with
+Basic, or POST with a refresh token (OAuth2).
 """
 
 import base64
+import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +20,6 @@ from gkm.api.errors import GKMError, Reason
 from gkm.api.remedies import Remedy
 from gkm.images.manifest import decode
 from gkm.images.registries.bodies import read_body
-from gkm.images.registries.challenges import Challenge
 from gkm.images.registries.transport import HttpRequest, Transport
 
 MAX_TOKEN_BYTES = 64 << 10
@@ -30,6 +31,9 @@ _MAX_TOKEN_SECONDS = 3600.0
 _EARLY_SECONDS = 5.0
 _MAX_TOKENS = 256
 _OK = 200
+_SCHEME = re.compile(r"(?:^|,)\s{0,8}(bearer|basic)(?=\s|$)", re.IGNORECASE)
+_PARAMETER = re.compile(r'([A-Za-z_]{1,32})\s{0,8}=\s{0,8}(?:"([^"\x00-\x1f]{0,1024})"|([^\s",]{1,1024}))')
+_MAX_HEADER_LENGTH = 8 << 10
 _REFUSALS = frozenset({400, 401, 403})
 """The statuses of token servers for wrong credentials; 400 is OAuth2's (RFC 6749, section 5.2)."""
 
@@ -85,6 +89,27 @@ class _Token(Struct):
     token: str | None = None
     access_token: str | None = None
     expires_in: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Challenge:
+    """A Basic challenge, or one for a Bearer token from `realm` for `service`. GKM determines the scope itself."""
+
+    bearer: bool
+    realm: str = ""
+    service: str | None = None
+
+    @classmethod
+    def parse(cls, header: str) -> "Challenge | None":
+        """Return the Bearer challenge of a WWW-Authenticate header, else the Basic one; None for any other scheme."""
+        header = header[:_MAX_HEADER_LENGTH]
+        found = {match[1].lower(): match for match in reversed(list(_SCHEME.finditer(header)))}
+        if match := found.get("bearer"):
+            following = _SCHEME.search(header, match.end())
+            text = header[match.end() : following.start() if following else None]
+            parameters = {name.lower(): quoted or plain for name, quoted, plain in _PARAMETER.findall(text)}
+            return cls(bearer=True, realm=parameters.get("realm", ""), service=parameters.get("service"))
+        return cls(bearer=False) if "basic" in found else None
 
 
 class Authorizer:

@@ -18,17 +18,28 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
-from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
+import urllib3
+from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, PoolManager, ProxyManager
 from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.exceptions import ConnectTimeoutError, LocationParseError, NameResolutionError, NewConnectionError
+from urllib3.exceptions import (
+    ConnectTimeoutError,
+    HTTPError,
+    LocationParseError,
+    NameResolutionError,
+    NewConnectionError,
+)
 from urllib3.response import HTTPResponse
 from urllib3.util.connection import create_connection
 
 from gkm.api.errors import GKMError, Reason
 from gkm.api.remedies import Remedy
+from gkm.images.registries.addresses import Address
 from gkm.images.registries.host_rules import HostRules
+from gkm.images.registries.proxies import Proxy, proxy_for
 
+TIMED_OUT = "it did not answer in time"
 MAX_ADDRESSES = 16
 """The number of addresses of a name that are tried: the owner of a name may list hundreds that never answer."""
 
@@ -166,3 +177,58 @@ def not_public(host_is: str) -> GKMError:
         f"{host_is} an address of this machine or of a private network, not of a public registry",
         Remedy.NAME_HOST,
     )
+
+
+class ConnectionPools:
+    """The connections of one registry, verified with `ca_file` or the authorities of the system. Thread-safe."""
+
+    def __init__(self, ca_file: str) -> None:
+        self._ca_file = ca_file
+        self._pools: dict[Proxy | None, PoolManager] = {}
+        self._lock = threading.Lock()
+
+    def pool_for(self, address: Address) -> PoolManager:
+        """Return the connections for an address; a redirect may need another proxy, or none.
+
+        Raises:
+            InvalidProxy: the environment names an invalid proxy.
+        """
+        proxy = proxy_for(address)
+        with self._lock:
+            if proxy not in self._pools:
+                self._pools[proxy] = self._make_pool(proxy)
+            return self._pools[proxy]
+
+    def _make_pool(self, proxy: Proxy | None) -> PoolManager:
+        options: dict[str, Any] = {
+            "num_pools": 4,
+            "maxsize": 4,
+            "retries": False,
+            "headers": {"User-Agent": "gkm", "Accept-Encoding": "identity"},
+            "ca_certs": self._ca_file or None,
+        }
+        pools = (
+            ProxyManager(proxy.url, proxy_headers=dict(proxy.headers), **options) if proxy else PoolManager(**options)
+        )
+        pools.pool_classes_by_scheme = {"http": DeadlinePool, "https": DeadlineTLSPool}
+        return pools
+
+
+def describe_error(error: HTTPError) -> tuple[str, str]:
+    """Return the cause of an error in plain words, and a remedy, "" where only a retry can help."""
+    match error:
+        case NameResolutionError():
+            return "its name cannot be resolved", ""
+        case urllib3.exceptions.SSLError():
+            return "its certificate is not trusted, or it does not speak TLS", Remedy.TRUST_OR_PLAIN_HTTP
+        case urllib3.exceptions.ProxyError():
+            return "its proxy does not answer", ""
+        case NewConnectionError():  # a subclass of ConnectTimeoutError, so it comes first
+            return "it refuses connections", ""
+        case (
+            urllib3.exceptions.ConnectTimeoutError()
+            | urllib3.exceptions.ReadTimeoutError()
+            | urllib3.exceptions.ProtocolError(args=(_, TimeoutError()))  # during a send
+        ):
+            return TIMED_OUT, ""
+    return "the connection broke", ""

@@ -20,9 +20,15 @@ from gkm.hoststate.logs import fields
 from gkm.images.registries import addresses
 from gkm.images.registries.address_ranges import Kind, kind_of_host
 from gkm.images.registries.addresses import Address
-from gkm.images.registries.connections import Exchange, not_public, open_exchange
+from gkm.images.registries.connections import (
+    TIMED_OUT,
+    ConnectionPools,
+    Exchange,
+    describe_error,
+    not_public,
+    open_exchange,
+)
 from gkm.images.registries.host_rules import HostRules
-from gkm.images.registries.pools import TIMED_OUT, ConnectionPools, describe_error, remedy_of
 from gkm.images.registries.proxies import InvalidProxy
 from gkm.images.registries.retry_after import retry_delay
 
@@ -177,7 +183,7 @@ class Transport:
                     # The timer shuts the sockets down, which looks like a broken connection.
                     if exchange.expired:
                         raise self.unreachable(TIMED_OUT) from error
-                    raise self.unreachable(describe_error(error), remedy_of(error)) from error
+                    raise self.unreachable(*describe_error(error)) from error
             else:
                 pause = retry_delay(attempt + 1, response.headers.get("Retry-After", ""))
                 late = time.monotonic() + pause >= exchange.deadline
