@@ -29,7 +29,7 @@ TENTH = len(LAYER) // 10
 
 @dataclass(frozen=True)
 class Weakness:
-    """What goes wrong with the layer, and from which bytes on it is asked for then."""
+    """A fault of the layer's download, and the first byte that the next request asks for."""
 
     name: str
     faults: Callable[[str], tuple[Fault, ...]]
@@ -91,7 +91,7 @@ def test_a_dripping_download_ends_and_its_bytes_are_resumed(tmp_path: Path, layo
 
 
 class Diverting(RealRegistry):
-    """A registry that sends uploads elsewhere."""
+    """A registry that redirects uploads to another host."""
 
     elsewhere: str = ""
 
@@ -104,7 +104,7 @@ class Diverting(RealRegistry):
 
 
 def test_an_upload_to_another_host_carries_no_credentials() -> None:
-    """oras-go CVE-2026-50151: Authorization followed the Location of an upload to whatever host it named."""
+    """oras-go CVE-2026-50151: Authorization followed the Location of an upload to any host."""
     with RealRegistry.start() as thief, Diverting.start(auth=Auth(USER, SECRET, bearer=False)) as real:
         assert isinstance(real, Diverting)
         real.elsewhere = thief.url

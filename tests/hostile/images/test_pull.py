@@ -41,7 +41,7 @@ def lowered(monkeypatch: pytest.MonkeyPatch, row: Row) -> None:
 
 @contextmanager
 def nothing_else_is_touched(directory: Path) -> Iterator[None]:
-    """Check that what lies outside `state` and `run` is as it was."""
+    """Check that no file outside `state` and `run` changed."""
     (directory / "victim").write_text("mine")
     before = seen(directory)
     yield
@@ -91,9 +91,9 @@ def test_a_hostile_registry_gives_a_reason_and_leaves_no_file(
 
 
 def assert_only_blobs(layout: Layout, row: Row) -> None:
-    """Check that of what came only blobs are kept, for the next try: parts, and whole ones that are what they say.
+    """Check that only blobs remain for the next attempt: partial ones, and whole ones with the right digest.
 
-    There is no next try with the blobs of an image that is refused for its content.
+    No blob remains of an image that is refused for its content.
     """
     if row.reason not in TRANSIENT:
         assert not layout.blobs.exists() or not list(layout.blobs.iterdir())

@@ -38,7 +38,7 @@ def state() -> Iterator[Path]:
 
 
 def directories() -> bytes:
-    """As many directories as entries are allowed, and one file."""
+    """Return an archive with the maximum number of directories, and one file."""
     names = (random.Random(number).randbytes(40).hex() for number in range(MAX_FILES - 2))  # else it would be a bomb
     return made.archive(
         made.named(f"{INSIDE}f".encode()), *(made.named(f"{INSIDE}{name}".encode(), b"", kind=b"5") for name in names)
@@ -46,7 +46,7 @@ def directories() -> bytes:
 
 
 def largest() -> bytes:
-    """As much as is allowed of everything that costs memory: names, the bytes of paths, the description of entries."""
+    """Return an archive at all bounds that cost memory: names, the bytes of paths, the description of entries."""
     length = MAX_PATHS_BYTES // MAX_FILES
     names = [f"{number}".ljust(length, "n") for number in range(MAX_FILES)]
     described = made.named(b"io.triton.manifest/manifest.json", random.Random(1).randbytes(MAX_MANIFEST_BYTES))
@@ -58,7 +58,7 @@ def largest() -> bytes:
 
 
 def packed(archive: bytes) -> bytes:
-    """Return an archive with the largest window that is allowed, which is memory of the reader."""
+    """Return an archive with the largest allowed window, which the reader must allocate."""
     options: dict[int, int] = {zstd.CompressionParameter.window_log: 23, zstd.CompressionParameter.compression_level: 1}
     packer = zstd.ZstdCompressor(options=options)
     return packer.compress(archive) + packer.flush()

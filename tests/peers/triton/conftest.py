@@ -26,7 +26,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cache that Triton filled with one kernel. Shared: copy it."""
+    """Return a cache with one kernel from Triton. It is shared: copy it."""
     with require.absences():
         triton.python()
     cache = tmp_path_factory.mktemp("filled") / "cache"
@@ -36,7 +36,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def built(filled: Path, tmp_path: Path) -> Path:
-    """A cache where it was built: its group files name this directory."""
+    """Return a cache at the path of its compilation, which its group files name."""
     cache = tmp_path / "build" / "cache"
     shutil.copytree(filled, cache)
     for group in cache.glob("*/__grp__*"):
@@ -46,7 +46,7 @@ def built(filled: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def moved(built: Path, tmp_path: Path) -> Path:
-    """The same cache elsewhere: nothing is left where it was built."""
+    """Return the same cache at another path, without the original."""
     return built.rename(tmp_path / "moved")
 
 

@@ -18,7 +18,7 @@ FIRST, OTHER = 128, 256
 
 
 def packed_again(rig: Rig, registry: Registry, captured: Path, place: Path) -> Stored:
-    """Have `gkm cache build` make an image of what was captured; the directory itself is gone afterwards."""
+    """Build an image of the captured files with `gkm cache build`, then remove the directory."""
     done = gkm("cache", "build", captured, "--image", "registry.example/team/again:1", "--to", f"oci:{place}")
     assert done.returncode == 0, done.stderr
     shutil.rmtree(captured)

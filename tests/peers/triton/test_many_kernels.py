@@ -16,7 +16,7 @@ CHILDREN = ("kernel.json", "kernel.cubin")
 
 
 def cache_of(kernels: int) -> dict[str, str]:
-    """Return the files of a cache that was compiled somewhere else."""
+    """Return the files of a cache that was compiled at another path."""
     content: dict[str, str] = {}
     for number in range(kernels):
         key = f"KERNEL{number:046d}"

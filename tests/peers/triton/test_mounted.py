@@ -17,7 +17,7 @@ OTHER = 256
 
 @pytest.fixture
 def cache(rig: Rig, registry: Registry, moved: Path) -> Stored:
-    """One kernel for block 128, Ready on the node; nothing is left where it was compiled."""
+    """Pull one kernel for block 128 to the node; the directory of the compilation is gone."""
     return stored(rig, registry, cache_image("triton", moved))
 
 

@@ -45,26 +45,26 @@ def packed(*layers: bytes, config: bytes = b"{}", media_type: str = OCI_MANIFEST
 
 
 def image_of_layers(*layers: bytes, labels: dict[str, str] | None = None) -> LocalImage:
-    """An image around any layers, with labels that pass."""
+    """Return an image of any layers, with valid labels."""
     summary = json.dumps({"targets": [{"backend": "cuda", "arch": "90", "warp_size": 32}]})
     stated = {"config": {"Labels": {"cache.triton.image/summary": summary} | (labels or {})}}
     return packed(*layers, config=json.dumps(stated).encode())
 
 
 def cache_image(title: str = "vector-add", directory: Path = DATA / "triton-cache") -> LocalImage:
-    """The image of a real cache, in memory."""
+    """Return the image of a real cache, in memory."""
     with tempfile.TemporaryDirectory() as work:
         return in_memory(build(directory, title, Path(work)))
 
 
 def mcv_image() -> LocalImage:
-    """The image that MCV built, as it is pushed: the archive's layer is a plain tar, and is compressed."""
+    """Return MCV's image as `gkm cache push` stores it: the archive's layer is a plain tar, which it compresses."""
     with tempfile.TemporaryDirectory() as work:
         return in_memory(open_image(MCV_ARCHIVE, Path(work)))
 
 
 def in_memory(image: LocalImage) -> LocalImage:
-    """The same image; the files that its layers lie in are needed no more."""
+    """Return the same image without its layer files on disk."""
     return replace(image, blobs=tuple(replace(blob, source=content(blob), offset=0) for blob in image.blobs))
 
 

@@ -20,7 +20,7 @@ END = bytes(1024)
 
 
 def named(name: bytes, data: bytes = b"x", *, kind: bytes = b"0", mode: int = 0o644) -> bytes:
-    """A member whose name is any bytes: long ones in a GNU header, so that no writer's rules apply."""
+    """Return a member whose name is any bytes, long ones in a GNU header, which no writer would produce."""
     if len(name) <= 100 and b"\0" not in name:
         return _header(name, len(data), kind, mode) + _padded(data)
     long = name + b"\0"
@@ -37,7 +37,7 @@ def archive(*members: bytes) -> bytes:
 
 
 def sized(field: bytes) -> bytes:
-    """A file whose size is any bytes."""
+    """Return a file whose size field is any bytes."""
     return archive(_header(INSIDE.encode() + b"a", 0, b"0", size=field))
 
 
@@ -58,7 +58,7 @@ def extension(kind: bytes, data: bytes) -> bytes:
 
 
 def gzip_bomb(size: int) -> bytes:
-    """A file of zeros, made without having it in memory: a thousand to one."""
+    """Return compressed zeros, generated without holding them in memory: a thousand to one."""
     packer = zlib.compressobj(9, wbits=31)
     head = _header(b"elsewhere/zeros", size, b"0")
     zeros = (bytes(1 << 20) for _ in range(size >> 20))
@@ -72,7 +72,7 @@ def zstd_bomb(size: int) -> bytes:
 
 
 def wide_zstd() -> bytes:
-    """A frame whose window is a gigabyte of the reader's memory."""
+    """Return a frame with a window of one gigabyte, which the reader would allocate."""
     options: dict[int, int] = {
         zstd.CompressionParameter.window_log: 30,
         zstd.CompressionParameter.enable_long_distance_matching: 1,
@@ -82,7 +82,7 @@ def wide_zstd() -> bytes:
 
 
 def pieces(count: int) -> bytes:
-    """Members that yield one byte each."""
+    """Return members that yield one byte each."""
     return b"".join(gzip.compress(b"x", mtime=0) for _ in range(count))
 
 
@@ -95,7 +95,7 @@ def noise(size: int) -> bytes:
 
 
 def chain(depth: int) -> Iterator[tuple[tarfile.TarInfo, bytes]]:
-    """Directories and links whose resolved path outgrows PATH_MAX, so that realpath stops resolving (CVE-2025-4517)."""
+    """Return directories and links whose resolved path exceeds PATH_MAX, so that realpath fails (CVE-2025-4517)."""
     directory, path = "d" * 247, ""
     for step in "abcdefghijklmnop"[:depth]:
         yield file(INSIDE + f"{path}{directory}", b"", kind=tarfile.DIRTYPE, mode=0o755)

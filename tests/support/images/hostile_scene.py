@@ -35,7 +35,7 @@ def sigstore() -> Sigstore:
 
 
 class Fixed:
-    """Credentials that are the same everywhere, so that a leak would be seen."""
+    """The same credentials for every registry, so that a leak is visible."""
 
     def logins(self, registry: str, repository: str) -> list[Login]:  # noqa: ARG002 -- the Protocol's names
         return [Login(USER, SECRET)]
@@ -91,7 +91,7 @@ class Scene:
         self.put_manifest(json.dumps(json.loads(image.manifest) | changes).encode())
 
     def put_manifest(self, raw: bytes, media_type: str = OCI_MANIFEST, *, sign: bool = True) -> None:
-        """Store a manifest under the tag, whatever it is, and sign its digest."""
+        """Store any manifest under the tag, and sign its digest."""
         self.digest = self.real.store.put_manifest(REPOSITORY, raw, tag="1", media_type=media_type)
         if sign:
             sign_legacy(self.target, self.digest, self.key)
@@ -106,7 +106,7 @@ class Scene:
         return layers
 
     def lock(self, auth: Auth) -> None:
-        """Ask for credentials from now on."""
+        """Demand credentials from now on."""
         self.real.auth = auth
 
     def gave_away(self) -> bool:

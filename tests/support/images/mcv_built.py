@@ -34,7 +34,7 @@ FACTORS = {
 
 
 def _kernels(root: Path, arch: str) -> Path:
-    """Real directories of Triton 3.9: those of the add kernel that were compiled for one architecture."""
+    """Return real directories of Triton 3.9: those of the add kernel for one architecture."""
     with tempfile.TemporaryDirectory() as work, tarfile.open(KERNELS, "r:xz") as archive:
         archive.extractall(work, filter="data")
         for stated in sorted(Path(work).rglob("add_kernel.json")):
@@ -61,7 +61,7 @@ def vllm_triton(root: Path) -> Path:
 
 
 def vllm_binary(root: Path) -> Path:
-    """Artifacts with real PTX of sm_90 in a pickle, as torch's hold it."""
+    """Write artifacts with real PTX of sm_90 in a pickle, as torch writes it."""
     prefix = f"torch_compile_cache/{HASH}/rank_0_0/backbone"
     put(root, f"{prefix}/cache_key_factors.json", json.dumps(FACTORS, indent=2).encode())
     put(root, f"{prefix}/vllm_compile_cache.py", b"{}")
@@ -83,7 +83,7 @@ CACHES: dict[str, Callable[[Path], Path]] = {
 
 
 def archive(name: str, directory: Path) -> Path:
-    """Return the docker-archive that buildah wrote of the image that MCV built of one of the caches."""
+    """Return the docker-archive that buildah wrote from MCV's image of one of the caches."""
     with lzma.open(IMAGES) as plain, tarfile.open(fileobj=plain, mode="r:") as images:
         images.extract(f"{name}.docker-archive.tar", directory, filter="data")
     return directory / f"{name}.docker-archive.tar"

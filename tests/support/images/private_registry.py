@@ -41,7 +41,7 @@ def image_of(registry: Registry, repository: str = "team/x") -> Reference:
 
 
 def keyring(*secrets: Mapping[str, Mapping[str, str]]) -> Keyring:
-    """Return the keyring of Secrets, each given as its `auths`."""
+    """Return the keyring of Secrets, each with these `auths`."""
     return Keyring(parse(json.dumps({"auths": auths}).encode()) for auths in secrets)
 
 
@@ -58,7 +58,7 @@ def client(credentials: Credentials | None, *registries: Registry, **host: objec
 
 
 def reason_of(ours: Client, ref: Reference) -> Reason:
-    """Return why a reference is not resolved."""
+    """Return the reason why a reference does not resolve."""
     with pytest.raises(GKMError) as caught:
         ours.resolve(ref)
     return caught.value.reason
@@ -66,7 +66,7 @@ def reason_of(ours: Client, ref: Reference) -> Reason:
 
 @contextmanager
 def everything_by_proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Registry, Relay]]:
-    """Run a registry that every name leads to: no address of this machine can stand for another host."""
+    """Run a registry that serves every name through a proxy, because no local address can be another host."""
     with Registry.start() as other, Relay.start(other.host, proxy=True) as relay:
         monkeypatch.setenv("http_proxy", f"http://{relay.host}")
         yield other, relay

@@ -17,17 +17,17 @@ def put(root: Path, path: str, data: bytes = b"x") -> Path:
 
 
 def ptx(arch: str) -> bytes:
-    """A kernel's PTX in a pickle."""
+    """Return a kernel's PTX in a pickle."""
     return b"\x94\x8c\x0btriton_.ptx\x94B\xb3o\0\0//\n.version 8.7\n.target sm_%s\n.address_size 64\n" % arch.encode()
 
 
 def properties(cc: str, kind: str = "cuda") -> bytes:
-    """The device for which inductor compiled."""
+    """Return the properties of the device for which inductor compiled."""
     return f"'device': DeviceProperties(type='{kind}', index=0, multi_processor_count=40, cc={cc}, major=7)".encode()
 
 
 def code_object(processor: str) -> bytes:
-    """The note in AMD's code object, which is msgpack."""
+    """Return the msgpack note in AMD's code object."""
     return b"\xaeamdhsa.target\xd9\x21amdgcn-amd-amdhsa--%s:sramecc+:xnack-\xaeamdhsa.version\x92" % processor.encode()
 
 
@@ -51,5 +51,5 @@ def binary(
 
 
 def mega(root: Path, model: bytes = b"model", hashed: str = HASH) -> Path:
-    """The one file of a model compiled ahead of time."""
+    """Write the one file of a model that was compiled ahead of time."""
     return put(root, f"torch_compile_cache/torch_aot_compile/{hashed}/rank_0_0/model", model)

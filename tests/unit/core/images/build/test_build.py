@@ -33,7 +33,7 @@ def work(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def cache(tmp_path: Path) -> Path:
-    """A directory with one kernel, as small as one can be."""
+    """Create the smallest cache: a directory with one kernel."""
     directory = tmp_path / "cache"
     directory.mkdir()
     (directory / "k.json").write_text(json.dumps(KERNEL))
@@ -126,11 +126,11 @@ def test_entries_are_named_and_ordered_as_mcv_does(work: Path) -> None:
 
 
 def test_the_progress_callback_reports_every_byte(work: Path) -> None:
-    told: list[tuple[int, int]] = []
-    built = build(CACHE, "x", work, report=lambda done, of: told.append((done, of)))
+    reports: list[tuple[int, int]] = []
+    built = build(CACHE, "x", work, report=lambda done, of: reports.append((done, of)))
     size = int(built.labels["cache.triton.image/cache-size-bytes"])
-    assert told[-1] == (size, size)
-    assert [done for done, _ in told] == sorted(done for done, _ in told)
+    assert reports[-1] == (size, size)
+    assert [done for done, _ in reports] == sorted(done for done, _ in reports)
 
 
 def test_stated_versions_go_into_mcvs_summary_or_into_labels_of_gkm(cache: Path, work: Path) -> None:
@@ -209,7 +209,7 @@ def test_more_directories_than_a_node_would_make_are_refused(cache: Path, work: 
 
 
 def read_after(cache: Path, change: Callable[[Path], None]) -> None:
-    """Change a file between the moment it is listed and the moment it is read."""
+    """Change a file between its listing and its reading."""
     for entry in walk(cache):
         if entry.name == "k.ttir":
             change(cache / "k.ttir")

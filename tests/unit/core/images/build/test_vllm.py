@@ -56,7 +56,7 @@ def mega(root: Path, hashed: str = HASH) -> Path:
 
 
 def triton_in(root: Path, inside: str) -> Path:
-    """Real kernels, where vLLM keeps them."""
+    """Write real kernels to the directory where vLLM stores them."""
     shutil.copytree(DATA / "triton-cache", root / "torch_compile_cache" / inside)
     return root
 

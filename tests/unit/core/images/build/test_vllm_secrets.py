@@ -27,7 +27,7 @@ SECRET = "sk-0123456789"
 
 
 def packed(root: Path, work: Path) -> tuple[dict[str, bytes], bytes, list[str]]:
-    """Build and extract: the files, manifest.json and the warnings."""
+    """Build and extract an image; return its files, manifest.json and the warnings."""
     warnings: list[str] = []
     (work / "layer").mkdir(parents=True)
     (work / "out").mkdir()

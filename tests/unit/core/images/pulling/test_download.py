@@ -37,7 +37,7 @@ def never() -> None:
 
 
 def disk_with(monkeypatch: pytest.MonkeyPatch, free: Callable[[], int]) -> None:
-    """Make disks have so many free bytes."""
+    """Report `free()` bytes as the free space of every disk."""
     real = os.statvfs("/")
 
     def measured(_path: Path) -> os.statvfs_result:

@@ -28,10 +28,12 @@ def test_a_damaged_partial_blob_is_fetched_from_its_start(site: Site, layout: La
     blob = blob_of(site.image, image.layers[0].digest)
     with BlobFiles(layout.blobs).locked(image.ref, image.layers[0], never) as held:
         held.path.write_bytes(spoil(blob[:1000]))  # type: ignore[operator]
-    told: list[int] = []
-    assert pull.fetch(site.client, image, layout, max_bytes=MAX, progress=lambda _, percent: told.append(percent)).files
+    reports: list[int] = []
+    assert pull.fetch(
+        site.client, image, layout, max_bytes=MAX, progress=lambda _, percent: reports.append(percent)
+    ).files
     assert "range" not in site.real.seen("GET", image.layers[0].digest)[-1].headers
-    assert max(told) == 100
+    assert max(reports) == 100
 
 
 def test_a_whole_blob_that_was_damaged_on_disk_is_fetched_again(site: Site, layout: Layout) -> None:

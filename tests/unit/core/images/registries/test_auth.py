@@ -97,9 +97,9 @@ def test_a_refresh_token_gets_tokens_by_oauth2() -> None:
     with private(Auth("robot", SECRET, identity_token="refresh/+=")) as registry:
         ours = client(keyring({registry.host: {"identitytoken": "refresh/+="}}), registry)
         assert ours.resolve(image_of(registry)).startswith("sha256:")
-        (asked,) = registry.seen("POST", "/token")
-        assert "authorization" not in asked.headers
-        assert "refresh" not in asked.path
+        (request,) = registry.seen("POST", "/token")
+        assert "authorization" not in request.headers
+        assert "refresh" not in request.path
 
 
 def test_a_refresh_token_that_is_spent_is_unauthorized() -> None:
@@ -224,7 +224,7 @@ def test_the_tokens_of_many_threads_and_tenants_stay_separate() -> None:
         node = client(None, registry)
         views = {user: node.with_credentials(as_user(registry, user)) for user in (A, B)}
 
-        def asked(number: int) -> tuple[bool, str]:
+        def request_token(number: int) -> tuple[bool, str]:
             user, place = (A, B)[number % 2], (A, B)[number // 2 % 2]
             if number % 10 == 0 and registry.auth:
                 registry.auth.revoke()
@@ -235,7 +235,7 @@ def test_the_tokens_of_many_threads_and_tenants_stay_separate() -> None:
             return user == place, "opened"
 
         with ThreadPoolExecutor(8) as threads:
-            seen = set(threads.map(asked, range(80)))
+            seen = set(threads.map(request_token, range(80)))
         # A token may be revoked between request and use: then its owner is refused, and no other tenant gets in.
         assert {(True, "opened"), (False, "Unauthorized")} <= seen
         assert seen <= {(True, "opened"), (True, "Unauthorized"), (False, "Unauthorized")}

@@ -20,7 +20,7 @@ def coded(user: str, password: str = SECRET) -> str:
 
 
 def secret(*places: str) -> bytes:
-    """Return a .dockerconfigjson whose user at each place is the place."""
+    """Return a .dockerconfigjson in which the user of each server is the server's name."""
     return json.dumps({"auths": {place: {"username": place, "password": SECRET} for place in places}}).encode()
 
 

@@ -29,7 +29,7 @@ OTHER = b"another layer"
 
 @pytest.fixture
 def image(tmp_path: Path) -> LocalImage:
-    """An image of a layer on disk, one in memory, and no more."""
+    """Return an image with one layer on disk and one in memory."""
     path = tmp_path / "layer"
     path.write_bytes(b"before" + LAYER)
     of_file = LocalBlob(LocalBlob.from_bytes(LAYER, "application/x").descriptor, path, offset=len(b"before"))
@@ -67,7 +67,7 @@ def total(image: LocalImage) -> int:
 
 
 def is_a_way_to_the_end(reports: list[tuple[int, int]], whole: int) -> bool:
-    """Never more than all, never less than nothing, and all of it at the end."""
+    """Return whether the reports stay between 0 and the total and end at the total."""
     return reports[-1] == (whole, whole) and all(0 <= done <= of == whole for done, of in reports)
 
 

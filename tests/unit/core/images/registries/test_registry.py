@@ -25,7 +25,7 @@ SECRET = "s3cret-passw0rd"
 
 
 class Fixed:
-    """Credentials that are the same everywhere, so that a leak would be seen."""
+    """The same credentials for every registry, so that a leak is visible."""
 
     def logins(self, registry: str, repository: str) -> list[Login]:  # noqa: ARG002 -- the Protocol's names
         return [Login("robot", SECRET)]
@@ -250,7 +250,7 @@ PAGE = {"Content-Type": "application/vnd.oci.image.index.v1+json", "Link": '</v2
 
 
 def a_page(entries: int, padding: int = 0) -> faults.Fault:
-    """Answer with this page, and say each time that there is another one."""
+    """Return this page for every request, each time with a link to another page."""
     listed = [{"mediaType": "m", "digest": f"sha256:{number:064x}", "size": 1} for number in range(entries)]
     raw = json.dumps({"manifests": listed, "padding": "x" * padding}).encode()
     return faults.Fault("referrers/", lambda _: faults.Answer(200, PAGE, raw))

@@ -23,7 +23,7 @@ CHILD = Path(__file__).parents[4] / "support" / "images" / "private_network.py"
 
 @dataclass
 class Port:
-    """A port that counts who connects."""
+    """A port that counts its connections."""
 
     listening: socket.socket
 
@@ -31,7 +31,7 @@ class Port:
     def number(self) -> int:
         return int(self.listening.getsockname()[1])
 
-    def came(self) -> int:
+    def connections(self) -> int:
         self.listening.settimeout(0)
         count = 0
         try:
@@ -56,7 +56,7 @@ def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def resolving(monkeypatch: pytest.MonkeyPatch, **names: list[str]) -> None:
-    """Let names below .example lead to addresses; a name with several lists gives one after the other."""
+    """Resolve names below .example to given addresses; a name with several lists returns one after the other."""
     real = socket.getaddrinfo
 
     def lookup(host: str, port: int, *args: int, **more: int) -> object:
@@ -77,7 +77,7 @@ def test_a_name_with_a_local_address_is_refused_before_a_packet_is_sent(
             Client(limits=LIMITS).resolve(Reference.parse(f"evil.example:{port.number}/team/x:1"))
         assert caught.value.reason is Reason.NOT_ALLOWED
         assert address not in str(caught.value)
-        assert port.came() == 0
+        assert port.connections() == 0
 
 
 def test_of_several_addresses_only_those_that_are_permitted_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,7 +147,7 @@ def test_a_redirect_does_not_lead_inside(monkeypatch: pytest.MonkeyPatch, locati
         fill(registry, "team/x")
         registry.misbehave(faults.redirected("manifests/", location.format(port=port.number)))
         assert reason_of(client(None, registry), image_of(registry)) is Reason.NOT_ALLOWED
-        assert port.came() == 0
+        assert port.connections() == 0
 
 
 @pytest.mark.parametrize("named", [False, True])
@@ -166,7 +166,7 @@ def test_a_private_token_server_is_contacted_only_if_it_is_configured(
             hosts[auth] = RegistryHost(plain_http=True)
         reason = reason_of(Client(Registries(hosts=hosts), limits=LIMITS), image_of(registry))
         assert reason is (Reason.REGISTRY_UNAVAILABLE if named else Reason.NOT_ALLOWED)
-        assert (port.came() > 0) is named
+        assert (port.connections() > 0) is named
 
 
 @pytest.mark.parametrize("image", ["10.9.8.7:5000/x:1", "[fd00:ec2::254]:80/x:1", "100.100.100.200/x:1", "127.1/x:1"])
@@ -174,7 +174,7 @@ def test_an_address_is_refused_by_a_proxy_too(monkeypatch: pytest.MonkeyPatch, i
     with a_port() as port:
         monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{port.number}")
         assert reason_of(Client(limits=LIMITS), Reference.parse(image)) is Reason.NOT_ALLOWED
-        assert port.came() == 0
+        assert port.connections() == 0
 
 
 @pytest.mark.parametrize("allow", [[], ["*"], ["*/team/*"], ["10.*"], ["*:5000"]])
@@ -194,7 +194,7 @@ def test_a_configured_registry_may_have_any_address() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="network namespaces are Linux's")
 def test_in_a_private_network_only_configured_hosts_get_a_packet() -> None:
-    """In a network of its own, so that 10.9.8.7 is an address that packets reach."""
+    """Run in a separate network namespace, where packets reach 10.9.8.7."""
     script = f"ip link set lo up && ip address add 10.9.8.7/32 dev lo && exec {sys.executable} {CHILD}"
     done = subprocess.run(
         ["unshare", "--net", "sh", "-c", script],
