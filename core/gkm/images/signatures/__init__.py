@@ -1,4 +1,4 @@
-"""Whether an image is signed by whom the policies name: signatures found, read, judged.
+"""Verification of image signatures: find them in the registry, read them, evaluate them against the policies.
 
-May ask gkm.images.registries; must never look at content.
+This package may use gkm.images.registries. It must never read the content of an image.
 """

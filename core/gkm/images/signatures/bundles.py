@@ -1,8 +1,8 @@
-"""The shape of a Sigstore bundle v0.3, in protobuf's JSON: only what we use, and what is not there spelled out.
+"""The JSON form of a Sigstore bundle v0.3: the fields that verification uses, with their defaults.
 
-A bundle is read once, into these types, and written again from them for sigstore-python. So two readers cannot see two
-different bundles in the same bytes (a key that stands twice, a field that one of them knows), and the zeros that Go
-leaves out (`logIndex` 0, an empty list of hashes) are there, which sigstore-python demands.
+GKM decodes a bundle once, into these types, and encodes it again from them for sigstore-python. So two parsers cannot
+read two different bundles from the same bytes (a duplicate key, a field that only one of them knows). The encoded form
+also holds the zero values that Go omits (`logIndex` 0, an empty list of hashes) and that sigstore-python requires.
 Source: sigstore/protobuf-specs, sigstore_bundle.proto and sigstore_rekor.proto.
 """
 
@@ -13,7 +13,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 BUNDLE_PREFIX = "application/vnd.dev.sigstore.bundle.v0.3+json"
 
 _Number = Annotated[str, Meta(pattern="^[0-9]{1,18}$")]
-"""A 64-bit number is text in protobuf's JSON."""
+"""protobuf's JSON writes a 64-bit number as a string."""
 _Base64 = Annotated[str, Meta(max_length=256 << 10)]
 
 
@@ -24,19 +24,19 @@ class RawBytes(Struct, rename="camel"):
 
 
 class PublicKeyIdentifier(Struct):
-    """What a bundle says of the key: nothing that we rely on."""
+    """The hint that a bundle gives about its key; verification does not use it."""
 
     hint: str = ""
 
 
 class Checkpoint(Struct):
-    """A tree's root, signed."""
+    """The signed root of a log's Merkle tree."""
 
     envelope: Annotated[str, Meta(max_length=16 << 10)]
 
 
 class InclusionProof(Struct, rename="camel"):
-    """Where in the tree the entry is."""
+    """The proof that the tree contains the entry."""
 
     tree_size: _Number
     root_hash: _Base64
@@ -46,19 +46,19 @@ class InclusionProof(Struct, rename="camel"):
 
 
 class InclusionPromise(Struct, rename="camel"):
-    """The log's signature over entry and time."""
+    """The log's signature over the entry and its time."""
 
     signed_entry_timestamp: _Base64
 
 
 class LogId(Struct, rename="camel"):
-    """Which log."""
+    """The id of a log."""
 
     key_id: _Base64
 
 
 class KindVersion(Struct):
-    """What the body is."""
+    """The kind and version of an entry's body."""
 
     kind: str
     version: str
@@ -77,13 +77,13 @@ class LogEntry(Struct, rename="camel"):
 
 
 class SignedTimestamp(Struct, rename="camel"):
-    """A token of RFC 3161."""
+    """A timestamp token (RFC 3161)."""
 
     signed_timestamp: _Base64
 
 
 class TimestampVerificationData(Struct):
-    """Tokens of timestamp authorities."""
+    """The timestamp tokens of a bundle."""
 
     rfc3161_timestamps: Annotated[list[SignedTimestamp], Meta(max_length=8)] = field(
         default_factory=list, name="rfc3161Timestamps"
@@ -91,7 +91,7 @@ class TimestampVerificationData(Struct):
 
 
 class VerificationMaterial(Struct, rename="camel"):
-    """By what a signature can be checked."""
+    """The key or certificate, log entries and timestamps that verify a signature."""
 
     public_key: PublicKeyIdentifier | UnsetType = UNSET
     certificate: RawBytes | UnsetType = UNSET
@@ -114,7 +114,7 @@ class DSSEEnvelope(Struct, rename="camel"):
 
 
 class Bundle(Struct, rename="camel"):
-    """A bundle."""
+    """A Sigstore bundle v0.3."""
 
     media_type: str
     verification_material: VerificationMaterial

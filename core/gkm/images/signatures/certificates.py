@@ -1,4 +1,4 @@
-"""Certificates of keyless signatures: who holds one, who issued it, and whether it was published when it was issued.
+"""Certificates of keyless signatures: the holder, the issuing authority, and the proof of publication (SCT).
 
 Source: sigstore/fulcio docs/certificate-specification.md and oid-info.md; RFC 6962, 3.2, for the SCT.
 """
@@ -24,26 +24,26 @@ _USER_NAME = x509.ObjectIdentifier("1.3.6.1.4.1.57264.1.7")
 _NOT_ISSUED: tuple[type[Exception], ...] = (VerificationError, *MALFORMED)
 _MAX_DER = 1 << 24
 MAX_NAME = 1024
-"""Characters of a holder's or provider's name."""
+"""Characters in the name of a holder or provider."""
 
 
 class Untrusted(Exception):
-    """A signature does not count; the message completes "it …"."""
+    """The signature does not count; the message completes a sentence that begins with "it"."""
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who a certificate was issued to: `issuer` is the OpenID provider that said so."""
+    """The identity in a certificate: `issuer` is the OpenID provider that authenticated `subject`."""
 
     subject: str
     issuer: str
 
 
 def check(certificate: x509.Certificate, root: TrustedRoot, when: datetime) -> None:
-    """Check that a certificate of the trusted root's authorities was good for signing at `when`.
+    """Check that an authority of the trusted root issued a certificate, and that it was valid for signing at `when`.
 
     Raises:
-        Untrusted: it was not.
+        Untrusted: the certificate was not valid.
     """
     if not certificate.not_valid_before_utc <= when <= certificate.not_valid_after_utc:
         raise Untrusted("was made when its certificate was not valid")
@@ -56,10 +56,10 @@ def check(certificate: x509.Certificate, root: TrustedRoot, when: datetime) -> N
 
 
 def holder(certificate: x509.Certificate) -> Holder:
-    """Return who holds a certificate; it says nothing before the certificate has been checked.
+    """Return the holder that a certificate names; call `check` first, an unchecked certificate proves nothing.
 
     Raises:
-        Untrusted: it does not name exactly one holder and one provider.
+        Untrusted: the certificate does not name exactly one holder and one provider.
     """
     names = [_name(name) for name in certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value]
     issuers = set()
@@ -89,7 +89,7 @@ def _issuer(certificate: x509.Certificate, root: TrustedRoot, when: datetime) ->
     trusted = [c for authority in root.authorities if authority.period.contains(when) for c in authority.certificates]
     if not trusted:
         raise Untrusted("was made at a time for which no certificate authority is trusted")
-    # As sigstore-python does: the purpose is checked by ourselves, x509's own policies know servers and clients only.
+    # As in sigstore-python: `check` verifies the purpose, because x509's policies support only servers and clients.
     purpose = (x509.ExtendedKeyUsage, Criticality.NON_CRITICAL, None)
     builder = (
         PolicyBuilder()
@@ -122,7 +122,7 @@ def _check_sct(certificate: x509.Certificate, issuer: x509.Certificate, root: Tr
 
 
 def _sct_signed_data(stamp: ct.SignedCertificateTimestamp, tbs: bytes, issuer_key_hash: bytes) -> bytes:
-    """Return what a log signs for a precertificate (RFC 6962, 3.2: digitally-signed struct)."""
+    """Return the bytes that a certificate log signs for a precertificate (RFC 6962, 3.2: digitally-signed struct)."""
     if stamp.entry_type is not ct.LogEntryType.PRE_CERTIFICATE or len(tbs) >= _MAX_DER:
         raise Untrusted("was made with a certificate whose timestamp is of an unknown kind")
     at = stamp.timestamp.replace(tzinfo=UTC)

@@ -1,4 +1,4 @@
-"""Finding the signatures of an image in its registry. Nothing here decides whether one of them counts."""
+"""Find the signatures of an image in its registry; `evaluation` decides whether a signature counts."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -20,20 +20,20 @@ from gkm.images.signatures.signature_formats import (
 )
 
 MAX_SIGNATURES = 64
-"""Of each form: what lies beyond is not read, and that is said."""
+"""Signatures of each form that are read; a finding reports that more exist."""
 MAX_PAYLOAD_BYTES = 256 << 10
 MAX_MANIFEST_BYTES = 1 << 20
-"""Of a manifest that holds signatures. 64 legacy ones with certificate, chain and log entry have some 640 KiB."""
+"""Size of a manifest that holds signatures. 64 legacy ones with certificate, chain and log entry have about 640 KiB."""
 MAX_HELD_BYTES = 4 << 20
-"""All signatures of an image together, as they are held until they are judged: 128 real ones have less than half."""
+"""Memory of all signatures of an image until their evaluation; 128 real signatures need less than half of it."""
 T = TypeVar("T")
 
 
 @dataclass(slots=True)
 class DiscoveredSignatures:
-    """The signatures that were read, bundles first; what is there and malformed is one with a problem.
+    """The signatures of an image, bundles first; a malformed signature is an entry with `problem` set.
 
-    `unread` is set when not everything could be looked at, for a reason that may pass: then there may be more.
+    `read_error` is the transient error that prevented a complete search; then the image may have more signatures.
     """
 
     signatures: list[Signature] = field(default_factory=list)
@@ -41,7 +41,7 @@ class DiscoveredSignatures:
     held_bytes: int = 0
 
     def try_read(self, form: SignatureForm, read: Callable[[], T]) -> T | None:
-        """Return what `read` returns; what keeps it from that is written down, and keeps nothing else."""
+        """Return the result of `read`; record its error and return None, so that the search continues."""
         try:
             return read()
         except GKMError as error:
@@ -52,7 +52,7 @@ class DiscoveredSignatures:
             return None
 
     def add(self, form: SignatureForm, read: Callable[[], Signature | None]) -> None:
-        """Take in what `read` returns, as `look` does."""
+        """Add the signature that `read` returns, if any; handle errors as `try_read` does."""
         if signature := self.try_read(form, read):
             held = self.held_bytes + _size(signature)
             if held > MAX_HELD_BYTES:
@@ -65,10 +65,10 @@ class DiscoveredSignatures:
 def find_signatures(registry: Registry, ref: Reference) -> DiscoveredSignatures:
     """Return the signatures of a pinned image, at most MAX_SIGNATURES of each form.
 
-    One form being out of reach does not hide the other: a good signature counts, wherever else nobody could look.
+    An error with one form does not hide the other form: a good signature counts even if the search is incomplete.
 
     Raises:
-        GKMError: NOT_ALLOWED, when the configuration does not allow the registry.
+        GKMError: NOT_ALLOWED if the configuration does not allow the registry.
     """
     registry.hosts.check_allowed(ref)
     found = DiscoveredSignatures()
@@ -76,7 +76,7 @@ def find_signatures(registry: Registry, ref: Reference) -> DiscoveredSignatures:
     for descriptor in referrers[:MAX_SIGNATURES]:
         found.add(SignatureForm.BUNDLE, partial(bundle, registry, ref, descriptor))
     if len(referrers) > MAX_SIGNATURES:
-        # Whoever may push can attach thousands. The image is then refused unless a good one is among the first.
+        # A client with push access can attach thousands. Verification then fails unless a good one is among the first.
         found.signatures.append(Signature(SignatureForm.BUNDLE, problem=_truncation_problem(len(referrers))))
     for layer in found.try_read(SignatureForm.LEGACY, partial(_legacy_layers, registry, ref)) or []:
         found.add(SignatureForm.LEGACY, partial(legacy, registry, ref, layer))
@@ -84,10 +84,11 @@ def find_signatures(registry: Registry, ref: Reference) -> DiscoveredSignatures:
 
 
 def signatures_first(referrers: Iterable[Descriptor]) -> list[Descriptor]:
-    """Return what refers to an image, most probable signatures first.
+    """Return the referrers of an image, the most probable signatures first.
 
-    Attestations and other artifacts, which a build attaches by dozens, hide no signature then. What names itself
-    falsely does: who may push can also overwrite the whole list where the registry has no API for referrers.
+    So the attestations and other artifacts that a build attaches by the dozen do not hide a signature. Artifacts that
+    declare a false type can hide it, but a client with push access can also overwrite the whole list if the registry
+    has no referrers API.
     """
     return sorted(referrers, key=_improbability)
 
@@ -98,28 +99,28 @@ def _improbability(referrer: Descriptor) -> int:
         return 3
     if referrer.artifact_type.startswith(BUNDLE_PREFIX):
         return 1 - (stated == SIGN_PREDICATE)
-    # cosign's fallback index calls bundles "empty" (prior-art/oci-and-signatures.md).
+    # In the fallback index that cosign 3.1 writes, a bundle has the artifact type "empty".
     return 2 if referrer.artifact_type == OCI_EMPTY else 3
 
 
 def is_transient(error: GKMError) -> bool:
-    """Return whether an error says nothing of the image: the registry is away, or does not let us look."""
+    """Return whether an error leaves the verdict open: the registry is unavailable or denies access."""
     return error.transient or error.reason is Reason.UNAUTHORIZED
 
 
 def legacy_tag(ref: Reference) -> Reference:
-    """Return where the legacy signatures of a pinned image are."""
+    """Return the tag that holds the legacy signatures of a pinned image."""
     return ref.tag_of_digest(".sig")
 
 
 def bundle(registry: Registry, ref: Reference, descriptor: Descriptor) -> Signature | None:
-    """Return the bundle in a referrer; None where it is something else.
+    """Return the bundle in a referrer; None if the referrer is another artifact.
 
     Raises:
-        GKMError: it cannot be read.
+        GKMError: the referrer cannot be read.
     """
-    # The descriptor's own artifactType is not to be trusted, nor filtered on: cosign 3.1's fallback index says
-    # "application/vnd.oci.empty.v1+json" there. The manifest says what it is.
+    # Do not trust or filter by the descriptor's artifactType: cosign 3.1's fallback index has
+    # "application/vnd.oci.empty.v1+json" there. The manifest has the right type.
     image = registry.manifest(ref.pinned(descriptor.digest), MAX_MANIFEST_BYTES).image()
     bundles = [layer for layer in image.layers if layer.media_type.startswith(BUNDLE_PREFIX)]
     if not bundles:
@@ -130,10 +131,10 @@ def bundle(registry: Registry, ref: Reference, descriptor: Descriptor) -> Signat
 
 
 def legacy(registry: Registry, ref: Reference, layer: Descriptor) -> Signature | None:
-    """Return the legacy signature in a layer; None where it is something else.
+    """Return the legacy signature in a layer; None if the layer has another media type.
 
     Raises:
-        GKMError: it cannot be read.
+        GKMError: the layer cannot be read.
     """
     if layer.media_type != SIMPLE_SIGNING:
         return None
@@ -150,7 +151,7 @@ def _legacy_layers(registry: Registry, ref: Reference) -> list[Descriptor]:
 
 
 def _size(signature: Signature) -> int:
-    """Return how many bytes a signature holds."""
+    """Return the number of bytes in a signature."""
     parts = [signature.signed, signature.signature, signature.payload or b"", signature.certificate, signature.bundle]
     texts = list(signature.claims)
     if entry := signature.entry:

@@ -1,8 +1,9 @@
-"""What a log entry says was signed, compared with the signature at hand.
+"""Comparison of a log entry's body with the signature that the entry came with.
 
-An entry proves nothing of a signature that it does not name: a good entry of another one, put beside a forged
-signature, was accepted by cosign until CVE-2026-22703. So digest, signature and verifier must all be ours.
-Bodies: hashedrekord and dsse 0.0.1 (Rekor 1), hashedrekord and dsse 0.0.2 (Rekor 2; sigstore/rekor-tiles).
+A log entry proves nothing about a signature that it does not name: until CVE-2026-22703, cosign accepted a forged
+signature beside a valid entry of another signature. So the digest, the signature and the verifier in the body must all
+be those of this signature. Supported bodies: hashedrekord and dsse 0.0.1 (Rekor 1), hashedrekord and dsse 0.0.2
+(Rekor 2; sigstore/rekor-tiles).
 """
 
 import base64
@@ -30,9 +31,10 @@ _HASHES = {
 
 @dataclass(frozen=True, slots=True)
 class ExpectedEntry:
-    """What must have been logged: `payload` is what is inside `signed` where that is an envelope's encoding.
+    """The content that an entry's body must have.
 
-    `verifier` is the DER form of the certificate, or of the public key where there is none.
+    `payload` is the payload of a DSSE envelope, of which `signed` is the encoding; None without an envelope. `verifier`
+    is the DER form of the certificate, or of the public key if the signature has no certificate.
     """
 
     signed: bytes
@@ -126,17 +128,17 @@ class _Body2(Struct):
 
 
 def check(body: bytes, expected: ExpectedEntry) -> None:
-    """Check that the body of an entry is about exactly this signature.
+    """Check that the body of an entry describes exactly this signature.
 
     Raises:
-        Untrusted: it is about another one, or of a kind that is not known.
+        Untrusted: the body describes another signature, or has an unknown kind.
     """
     try:
         kind = decode(body, _Kind, "log entry")
-        reader = _MATCHERS.get((kind.kind, kind.api_version))
-        if reader is None:
+        matches = _MATCHERS.get((kind.kind, kind.api_version))
+        if matches is None:
             raise Untrusted(f"has a log entry of the unknown kind {kind.kind[:40]!r} {kind.api_version[:20]!r}")
-        if not reader(body, expected):
+        if not matches(body, expected):
             raise Untrusted("has a log entry that is about another signature")
     except UNREADABLE as error:
         raise Untrusted("has a log entry that cannot be read") from error

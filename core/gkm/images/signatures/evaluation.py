@@ -1,4 +1,4 @@
-"""Does this signature count for this policy? Pure but for what `Material` has read from files."""
+"""Evaluation of one signature under one policy. Pure, except that `TrustMaterial` reads keys and roots from files."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -20,11 +20,11 @@ _UNKNOWN_SIGNER = Signer()
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One signature that was found, and why it counts or not under the policy with the index `policy`.
+    """The result for one signature under the policy with the index `policy`: whether it counts, and the reason.
 
-    `key_id` is set where a key of the policy made it, `identity` and `issuer` where a certificate that is trusted
-    did: also of one that does not count, so that a person sees who signed. `signed` is the earliest time that a log or
-    timestamp authority vouches for, of one that counts.
+    `key_id` names the key of the policy that made the signature; `identity` and `issuer` name the holder of the trusted
+    certificate that made it. They are set for a signature that does not count too, so that a person sees the signer.
+    `signed` is the earliest time that a log or timestamp authority confirms for a signature that counts.
     """
 
     form: SignatureForm
@@ -38,13 +38,13 @@ class Finding:
 
     @property
     def signer(self) -> Signer:
-        """Return who made it."""
+        """Return the signer."""
         return Signer(self.key_id, self.identity, self.issuer)
 
 
 @dataclass(frozen=True, slots=True)
 class TrustPolicy:
-    """What one policy trusts; `entries` are its keys and identities, each once."""
+    """The keys, identities and trusted root of one policy."""
 
     index: int
     policy: Policy
@@ -53,10 +53,10 @@ class TrustPolicy:
 
     @classmethod
     def from_policy(cls, index: int, policy: Policy, material: TrustMaterial) -> "TrustPolicy":
-        """Read what a policy names.
+        """Load the keys and the trusted root that a policy names.
 
         Raises:
-            GKMError: SIGNATURE_INVALID, when a key or the trusted root cannot be used.
+            GKMError: SIGNATURE_INVALID if a key or the trusted root is unusable.
         """
         found = {key.key_id: key for key in map(material.key, policy.keys)}
         root = material.root(policy.trusted_root) if policy.trusted_root else None
@@ -64,17 +64,17 @@ class TrustPolicy:
 
     @property
     def entries(self) -> tuple[PublicKey | Identity, ...]:
-        """Return those whose signatures count."""
+        """Return the keys and identities whose signatures count, each once."""
         return (*self.keys, *dict.fromkeys(self.policy.identities))
 
     @property
     def required_signers(self) -> int:
-        """Return how many different signers must have signed."""
+        """Return the number of different signers that the policy requires."""
         require = self.policy.require
         return 1 if require == "any" else len(self.entries) if require == "all" else require
 
     def evaluate(self, signature: Signature, digest: str) -> Finding:
-        """Return whether a signature counts, and why."""
+        """Return whether a signature counts, with the reason."""
         if signature.problem:
             return self._finding(signature, signature.problem)
         try:
@@ -123,7 +123,7 @@ class TrustPolicy:
         )
 
     def _check_claims(self, signature: Signature, digest: str, good: str, by: Signer) -> Finding:
-        # Only now does the text mean anything. A signature binds a digest: one that names another image is a copy.
+        # Only a verified signature makes the text meaningful. A signature that names another digest is a copy.
         if digest not in signature.claims:
             return self._finding(signature, "it signs another image", by)
         return replace(self._finding(signature, good, by), ok=True, signed=self._time(signature))
@@ -135,7 +135,7 @@ class TrustPolicy:
         try:
             return min(periods.times(signature, signature.entry, self.root.trusted), default=None)
         except Untrusted:
-            # It was trusted a moment ago.
+            # A period ended since the check.
             return None
 
     def _finding(self, signature: Signature, reason: str, by: Signer = _UNKNOWN_SIGNER) -> Finding:
@@ -143,20 +143,20 @@ class TrustPolicy:
         return replace(finding, key_id=by.key_id, identity=by.identity, issuer=by.issuer)
 
     def is_unnamed_identity(self, finding: Finding) -> bool:
-        """Return whether somebody made a signature without a key whom the policy does not name."""
+        """Return whether a trusted certificate made the signature, but the policy does not name its holder."""
         return bool(finding.identity) and not any(
             identity.matches(finding.issuer, finding.identity) for identity in self.policy.identities
         )
 
     def is_satisfied(self, signers: Iterable[Signer]) -> bool:
-        """Return whether enough different signers stand for enough different entries."""
+        """Return whether enough different signers match enough different entries of the policy."""
         entries = self.entries
         different = sorted(set(signers), key=astuple)
         matches = [[i for i, entry in enumerate(entries) if _matches_entry(entry, signer)] for signer in different]
         return max_matching(matches) >= self.required_signers
 
     def trusts(self, signer: Signer) -> bool:
-        """Return whether a signer stands for one of the entries."""
+        """Return whether a signer matches an entry of the policy."""
         return any(_matches_entry(entry, signer) for entry in self.entries)
 
 
@@ -167,10 +167,10 @@ def _matches_entry(entry: PublicKey | Identity, signer: Signer) -> bool:
 
 
 def max_matching(matches: Sequence[Sequence[int]]) -> int:
-    """Return how many signers can be given an entry of their own, `stands` saying for which entries each can stand.
+    """Return how many signers can have an entry of their own; `matches` lists the entries that each signer matches.
 
-    One who matches two identities still is one signer, and must not keep another out of the only entry that fits:
-    a maximum matching, by augmenting paths.
+    A signer that matches two identities is one signer, and must not take the only entry that another signer matches.
+    So the function computes a maximum bipartite matching by augmenting paths.
     """
     assigned: dict[int, int] = {}
 

@@ -1,8 +1,8 @@
-"""Keyless signatures: whose certificate made this, given a trusted root? Offline; nothing is fetched here.
+"""Verification of keyless signatures with a trusted root, offline.
 
-The legacy form (annotations, with the log's signed timestamp) is checked here, with the parts that we have for log
-entries of keys. Bundles are checked by sigstore-python (`keyless_bundle`), which is loaded when the first one comes.
-A legacy signature that comes without its entry does not count, unless the policy lets us ask the log (`log_lookup`).
+This module verifies the legacy form (annotations with the log's signed timestamp) with the same functions as log
+entries of keys. `keyless_bundle` verifies bundles with sigstore-python, which is imported for the first bundle. A
+legacy signature without a log entry does not count, unless the policy allows a lookup (`log_lookup`).
 """
 
 from cryptography import x509
@@ -17,13 +17,13 @@ from gkm.images.signatures.trust_material import TrustedRootFile
 
 
 def signer(signature: Signature, root: TrustedRootFile) -> Holder:
-    """Return who made a signature, everything about it but its claims and the policy's identities being checked.
+    """Verify a keyless signature, except its claims and the policy's identities, and return its signer.
 
     Raises:
-        Untrusted: it does not count, whoever made it.
+        Untrusted: the signature is not valid.
     """
     if signature.form is SignatureForm.BUNDLE:
-        # 54 MiB and 0.7 s: a process whose policies name keys only never loads it.
+        # The import takes 54 MiB and 0.7 s; a process whose policies name only keys never needs it.
         from gkm.images.signatures import keyless_bundle  # noqa: PLC0415
 
         return keyless_bundle.signer(signature, root)

@@ -1,9 +1,10 @@
-"""Keyless bundles, checked by sigstore-python with a trusted root of ours. The only module that imports sigstore.
+"""Verification of keyless bundles by sigstore-python with a configured trusted root. Only this module imports sigstore.
 
-It checks the log's proof and checkpoint, the signed time or timestamp, the chain at that time, the certificate's own
-log, the signature, and that the log entry is about this signature. It does not look at `validFor` of certificate
-authorities, nor at the end of that of logs (sigstore-python 4.5), so we check log, chain and certificate log again, at
-each verified time. The identity is compared by us, after that, so that the answer can say who did sign.
+sigstore-python checks the log's proof and checkpoint, the signed time or timestamp, the certificate chain at that time,
+the certificate log, the signature, and that the log entry describes this signature. It ignores `validFor` of
+certificate authorities and the end of `validFor` of logs (sigstore-python 4.5). So this module checks the log, the
+chain and the certificate log again at each verified time. GKM compares the identity afterwards, so that a finding can
+name the actual signer.
 """
 
 import re
@@ -24,18 +25,18 @@ _DUMP = re.compile(r": expected | \(encountered ")
 
 
 class _AnyHolder:
-    """A policy of sigstore-python's kind that leaves the holder to us."""
+    """A policy for sigstore-python that accepts every holder; GKM compares the holder itself."""
 
     def verify(self, cert: x509.Certificate) -> None:
         """Accept the holder."""
 
 
 def signer(signature: Signature, root: TrustedRootFile) -> Holder:
-    """Return who made a bundle, all but its claims and the policy's identities being checked.
+    """Verify a bundle, except its claims and the policy's identities, and return its signer.
 
     Raises:
-        Untrusted: it does not count, whoever made it.
-        GKMError: SIGNATURE_INVALID, when sigstore-python cannot use the trusted root.
+        Untrusted: the bundle is not valid.
+        GKMError: SIGNATURE_INVALID if sigstore-python cannot use the trusted root.
     """
     verifier = root.cached(_verifier)
     try:
@@ -46,8 +47,8 @@ def signer(signature: Signature, root: TrustedRootFile) -> Holder:
     except Untrusted:
         raise
     except Exception as error:
-        # Besides its own errors it lets through those of pydantic, cryptography and struct, whatever a made-up bundle
-        # provokes. All of them mean the same: this bundle does not count.
+        # A crafted bundle makes sigstore-python raise errors of pydantic, cryptography and struct besides its own. All
+        # of them mean that the bundle does not count.
         raise Untrusted(f"cannot be verified: {_line(error)}") from error
     if payload_type != IN_TOTO or payload != signature.payload:
         raise Untrusted("is read in two ways")
@@ -66,6 +67,6 @@ def _verifier(path: str) -> Verifier:
 
 
 def _line(error: Exception) -> str:
-    # Some messages end in a dump of both objects.
+    # Some messages end with a dump of both objects.
     text = _DUMP.split(" ".join(str(error).split()))[0] or type(error).__name__
     return "".join(c for c in text if c.isprintable())[:MAX_REASON]

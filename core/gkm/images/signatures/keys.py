@@ -1,4 +1,4 @@
-"""Public keys and the signatures they make: ECDSA (P-256, P-384, P-521), RSA and Ed25519, as cosign uses them."""
+"""Public keys and verification with them: ECDSA (P-256, P-384, P-521), RSA and Ed25519, as cosign uses them."""
 
 import base64
 import hashlib
@@ -23,7 +23,7 @@ MALFORMED: tuple[type[Exception], ...] = (
     x509.DuplicateExtension,
     x509.UnsupportedGeneralNameType,
 )
-"""What cryptography raises over keys and certificates that somebody made up; not all of it is a ValueError."""
+"""The exceptions that `cryptography` raises for crafted keys and certificates; not all are a ValueError."""
 UNREADABLE: tuple[type[Exception], ...] = (GKMError, *MALFORMED)
 MIN_RSA_BITS, MAX_RSA_BITS = 2048, 8192
 MAX_KEY_BYTES = 64 << 10
@@ -36,31 +36,31 @@ _CURVE_HASHES: dict[str, hashes.HashAlgorithm] = {
 
 @dataclass(frozen=True, slots=True)
 class PublicKey:
-    """A key that policies name; `key_id` is what cosign writes as hint: base64 of the sha256 of the DER form."""
+    """A public key; `key_id` is cosign's hint for it, the base64 of the SHA-256 of its DER form."""
 
     key: SupportedKey
     key_id: str
 
     @property
     def short_id(self) -> str:
-        """Return enough of the id for a person to tell keys apart."""
+        """Return the first 12 characters of the id, for messages."""
         return self.key_id[:12]
 
     @property
     def der(self) -> bytes:
-        """Return the SubjectPublicKeyInfo."""
+        """Return the key as DER (SubjectPublicKeyInfo)."""
         return _der(self.key)
 
     @property
     def pem(self) -> bytes:
-        """Return the same as PEM text."""
+        """Return the key as PEM (SubjectPublicKeyInfo)."""
         return self.key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
 
     def verifies(self, signature: bytes, data: bytes) -> bool:
         """Return whether this key signed `data`.
 
-        cosign hashes with SHA-256 for every RSA key and P-256; sigstore's algorithm registry pairs larger curves with
-        larger hashes, older cosign signed them with SHA-256 too, so for those curves both count.
+        cosign uses SHA-256 for every RSA key and for P-256. Sigstore's algorithm registry pairs larger curves with
+        larger hashes, but older versions of cosign used SHA-256 for them too. So both hashes count for those curves.
         """
         return any(self._verifies(signature, data, algorithm) for algorithm in self._hashes())
 
@@ -87,7 +87,7 @@ def load(key: str) -> PublicKey:
     """Return the key in a PEM text, or in the PEM file at a path.
 
     Raises:
-        GKMError: SIGNATURE_INVALID, when there is no usable public key.
+        GKMError: SIGNATURE_INVALID if the text or file has no usable public key.
     """
     if is_pem(key):
         return _from_pem(key.encode(), "the key in the policy")
@@ -95,13 +95,13 @@ def load(key: str) -> PublicKey:
 
 
 def read_file(path: str, what: str, limit: int) -> bytes:
-    """Return a file that a policy names.
+    """Return the content of a file that a policy names.
 
     Raises:
-        GKMError: SIGNATURE_INVALID, when it cannot be read or is longer than `limit` bytes.
+        GKMError: SIGNATURE_INVALID if the file is unreadable or longer than `limit` bytes.
     """
     try:
-        # Somebody may have named a device or a FIFO: neither may hold a thread or fill the memory.
+        # The path may name a device or a FIFO, which must not block a thread or fill the memory.
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
             raw = file.read(limit + 1) or b""
     except (OSError, ValueError) as error:
@@ -134,7 +134,7 @@ def _from_pem(pem: bytes, what: str) -> PublicKey:
 
 
 def supported(key: object) -> PublicKey | None:
-    """Return a key of cryptography's as one of ours; None for a kind, curve or length that is not trusted."""
+    """Return a key of `cryptography` as a PublicKey; None if its kind, curve or length is not supported."""
     if isinstance(key, ec.EllipticCurvePublicKey):
         return PublicKey(key, key_id(key)) if key.curve.name in _CURVE_HASHES else None
     if isinstance(key, rsa.RSAPublicKey):
@@ -143,7 +143,7 @@ def supported(key: object) -> PublicKey | None:
 
 
 def key_id(key: SupportedKey) -> str:
-    """Return the id that cosign gives a public key."""
+    """Return the id that cosign assigns to a public key."""
     return base64.b64encode(hashlib.sha256(_der(key)).digest()).decode()
 
 

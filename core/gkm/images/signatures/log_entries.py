@@ -1,4 +1,4 @@
-"""Entries of a transparency log as they come: in a bundle, in an annotation, from Rekor's own API. All unchecked.
+"""The formats of a transparency log entry: in a bundle, in an annotation, in a response of Rekor. Nothing is verified.
 
 Source: sigstore/protobuf-specs, sigstore_rekor.proto; cosign's specs/SIGNATURE_SPEC.md; sigstore/rekor, openapi.yaml.
 """
@@ -88,7 +88,7 @@ def from_bundle(entry: LogEntry) -> RekorEntry:
 
 
 def from_annotation(annotation: str) -> RekorEntry:
-    """Return the entry in the annotation of a legacy signature; raises as `of_bundle` does."""
+    """Return the entry in the annotation of a legacy signature; raises as `from_bundle` does."""
     if len(annotation) > MAX_ANNOTATION:
         raise GKMError(Reason.METADATA_INVALID, f"its log entry has more than {MAX_ANNOTATION} characters")
     bundle = decode(annotation.encode(), _Annotation, "log entry")
@@ -102,7 +102,7 @@ def from_annotation(annotation: str) -> RekorEntry:
 
 
 def annotation(entry: LogEntry) -> str:
-    """Return what a legacy signature says of an entry of Rekor 1."""
+    """Return an entry of Rekor 1 as the annotation of a legacy signature."""
     promise = entry.inclusion_promise
     payload = _Payload(
         entry.canonicalized_body,
@@ -114,7 +114,7 @@ def annotation(entry: LogEntry) -> str:
 
 
 def from_response(raw: bytes) -> LogEntry:
-    """Return the entry in an answer of Rekor 1, `{uuid: entry}`; raises as `of_bundle` does."""
+    """Return the entry in a response of Rekor 1, `{uuid: entry}`; raises as `from_bundle` does."""
     answer = decode(raw, dict[str, _EntryResponse], "answer of the log")
     if len(answer) != 1:
         raise GKMError(Reason.METADATA_INVALID, f"the log answers with {len(answer)} entries instead of one")
@@ -122,7 +122,7 @@ def from_response(raw: bytes) -> LogEntry:
 
 
 def from_responses(raw: bytes) -> list[LogEntry]:
-    """Return the entries in a list of such answers; raises as `of_bundle` does."""
+    """Return the entries in a list of such responses; raises as `from_bundle` does."""
     answers = decode(raw, _EntryResponses, "answer of the log")
     return [_from_entry_response(entry) for answer in answers for entry in answer.values()]
 
@@ -150,10 +150,10 @@ def _from_entry_response(entry: _EntryResponse) -> LogEntry:
 
 
 def unbase64(text: str, what: str) -> bytes:
-    """Return the bytes in a text of a signature.
+    """Decode a base64 text of a signature; `what` names the text in errors.
 
     Raises:
-        GKMError: METADATA_INVALID; `what` names the text.
+        GKMError: METADATA_INVALID.
     """
     try:
         return base64.b64decode(text, validate=True)

@@ -1,7 +1,8 @@
-"""Legacy signatures that came without their log entry: the entry, asked for from the logs of the trusted root.
+"""Lookup of missing log entries: for a legacy signature without an entry, query the logs of the trusted root.
 
-Only where a policy says so, because the verdict then hangs on a service besides the registry. What a log answers is
-checked like an entry that came with the signature: the log cannot make a signature count that it has not signed for.
+A policy must enable the lookup (`tlogLookup`), because the verdict then depends on a service besides the registry.
+GKM verifies a log's response like an entry that came with the signature, so a log cannot make a signature count that
+it did not record.
 """
 
 from dataclasses import replace
@@ -22,15 +23,15 @@ from gkm.images.signatures.transparency import RekorEntry
 from gkm.images.signatures.trusted_root import TrustedRoot
 
 MAX_LOOKUPS = 8
-"""For one image: its holders may sign dozens of times, and each signature would be a question to somebody else."""
+"""Lookups for one image: it can have dozens of signatures, and each lookup is a request to another service."""
 
 _NOT_GOOD: tuple[type[Exception], ...] = (Untrusted, *MALFORMED)
 
 
 class LogLookups:
-    """The questions to logs that come of one image; all have ended at `until` (time.monotonic()).
+    """The log lookups for one image; every lookup ends before `until` (time.monotonic()).
 
-    `unread` is set when a log could not say: then there may be an entry.
+    `read_error` is the first error of a log; then an entry may exist that the lookup did not find.
     """
 
     def __init__(self, until: float) -> None:
@@ -39,18 +40,18 @@ class LogLookups:
         self.read_error: GKMError | None = None
 
     def with_log_entry(self, signature: Signature, trust: TrustPolicy) -> Signature:
-        """Return the signature with its entry, where it has none and the policy lets us ask."""
+        """Return the signature with its log entry: look a missing entry up if the policy allows it."""
         if not (trust.policy.tlog_lookup and trust.root) or signature.problem or signature.entry:
             return signature
         verifier = _verifier(signature, trust.policy, trust.root.trusted)
         if not verifier:
             return signature
-        key_of_lookup = trust.root.path, signature.signature, verifier
-        if key_of_lookup not in self._cached:
+        lookup = trust.root.path, signature.signature, verifier
+        if lookup not in self._cached:
             if len(self._cached) >= MAX_LOOKUPS:
                 return signature
-            self._cached[key_of_lookup] = self._query_logs(signature, verifier, trust.root.trusted)
-        return replace(signature, entry=self._cached[key_of_lookup])
+            self._cached[lookup] = self._query_logs(signature, verifier, trust.root.trusted)
+        return replace(signature, entry=self._cached[lookup])
 
     def _query_logs(self, signature: Signature, verifier: bytes, root: TrustedRoot) -> RekorEntry | None:
         for log in root.logs:
@@ -61,23 +62,23 @@ class LogLookups:
                 if entry := rekor.find_entry(signature.signed, signature.signature, verifier):
                     return log_entries.from_bundle(entry)
             except GKMError as error:
-                # Whatever is wrong with a log, it says nothing of the image.
+                # An error of a log proves nothing about the image.
                 self.read_error = self.read_error or GKMError(Reason.REGISTRY_UNAVAILABLE, error.message)
         return None
 
 
 def _verifier(signature: Signature, policy: Policy, root: TrustedRoot) -> bytes:
-    """Return the certificate (PEM) of a legacy signature that would count with an entry; nothing for all others."""
+    """Return the certificate (PEM) of a legacy signature that only lacks an entry to count; b"" for any other."""
     if signature.form is not SignatureForm.LEGACY or not signature.certificate:
         return b""
     try:
         certificate = x509.load_der_x509_certificate(signature.certificate)
         key = supported(certificate.public_key())
-        # When it was used only the entry says; that it was good when it was issued keeps strangers' out.
+        # Only the entry proves the time of use. A check at the time of issue excludes certificates of strangers.
         certificates.check(certificate, root, certificate.not_valid_before_utc)
         holder = certificates.holder(certificate)
     except _NOT_GOOD:
         return b""
     named = any(identity.matches(holder.issuer, holder.subject) for identity in policy.identities)
-    made = key is not None and key.verifies(signature.signature, signature.signed)
-    return certificate.public_bytes(serialization.Encoding.PEM) if named and made else b""
+    verified = key is not None and key.verifies(signature.signature, signature.signed)
+    return certificate.public_bytes(serialization.Encoding.PEM) if named and verified else b""

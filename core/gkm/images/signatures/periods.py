@@ -1,4 +1,4 @@
-"""When was a signature made, and was everything that it rests on trusted then?"""
+"""The verified times of a signature, and whether its log and authorities were trusted at those times."""
 
 from datetime import datetime
 
@@ -12,10 +12,10 @@ from gkm.images.signatures.trusted_root import TrustedRoot
 
 
 def check(signature: Signature, certificate: x509.Certificate, root: TrustedRoot) -> None:
-    """Check that log, authority and certificate log were trusted at every verified time of a signature.
+    """Check that the log, the authority and the certificate log were trusted at every verified time of a signature.
 
     Raises:
-        Untrusted: one of them was not, or no trusted service states a time.
+        Untrusted: one of them was not trusted, or no trusted service confirms a time.
     """
     if signature.entry is None:
         raise Untrusted("has no log entry, which a signature without a key needs")
@@ -27,9 +27,9 @@ def check(signature: Signature, certificate: x509.Certificate, root: TrustedRoot
 
 
 def times(signature: Signature, entry: RekorEntry, root: TrustedRoot) -> tuple[datetime, ...]:
-    """Return the times of a signature that its log and trusted timestamp authorities vouch for.
+    """Return the times of a signature that its log and trusted timestamp authorities confirm.
 
     Raises:
-        Untrusted: no trusted log holds the entry, or it was not trusted then.
+        Untrusted: no trusted log has the entry, or the log was not trusted at that time.
     """
     return transparency.check(entry, root, timestamps.verified(signature.signature, signature.stamps, root))

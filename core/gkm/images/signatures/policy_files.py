@@ -1,7 +1,7 @@
-"""The content of the files that policies name, as one value that changes with it.
+"""A fingerprint of the files that policies name: it changes when the content of a file changes.
 
-By content, not by time or inode: kubelet puts a whole new directory in the place of a mounted ConfigMap, by one link,
-when any file of it changes. What cannot be read is a content too, and verification says what is wrong.
+It covers the content, not times or inodes: when one file of a mounted ConfigMap changes, kubelet replaces the whole
+directory by one symbolic link. An unreadable file has a fixed value in the fingerprint; verification reports the error.
 """
 
 import hashlib
@@ -15,27 +15,27 @@ from gkm.images.signatures.trust_material import stamp
 
 
 class Fingerprint:
-    """The sha256 of `prefix` and of the files at `paths`; they are read again when one was replaced. Thread-safe."""
+    """The SHA-256 over `prefix` and the files at `paths`, read again when a file was replaced. Thread-safe."""
 
     def __init__(self, paths: Iterable[str], prefix: bytes = b"") -> None:
         self._paths = tuple(paths)
         self._prefix = prefix
         self._lock = Lock()
-        # Read now: what changes before the first question is a change too.
-        self._stamps = self._stamped()
+        # Read now, so that a change before the first call of `current` counts as a change.
+        self._stamps = self._current_stamps()
         self._digest = self._read()
 
     def current(self) -> str:
-        """Return the fingerprint of what the files hold now, in hexadecimal."""
+        """Return the fingerprint of the present content, in hexadecimal."""
         with self._lock:
-            # Before they are read: what changes in between is read once more.
-            stamps = self._stamped()
+            # Take the stamps before the content: a change in between causes one more read.
+            stamps = self._current_stamps()
             if stamps != self._stamps:
                 self._digest = self._read()
                 self._stamps = stamps
             return self._digest
 
-    def _stamped(self) -> list[object]:
+    def _current_stamps(self) -> list[object]:
         return [stamp(path) for path in self._paths]
 
     def _read(self) -> str:

@@ -1,6 +1,6 @@
-"""Rekor (version 1): signatures are written down, or looked up, and an entry comes back with its promises.
+"""A client of Rekor (version 1): add a signature to the log, or find its entry.
 
-What comes back is believed by nobody before it has been checked like any other signature.
+The client does not verify an entry; the caller verifies it like an entry that came with a signature.
 Source: sigstore/rekor, openapi.yaml and pkg/types (hashedrekord 0.0.1, dsse 0.0.1).
 """
 
@@ -18,18 +18,18 @@ from gkm.images.signatures.sigstore_services import SigstoreService
 ENTRIES = "/api/v1/log/entries"
 RETRIEVE = f"{ENTRIES}/retrieve"
 _NOT_FOUND = frozenset({400, 404, 405, 422})
-"""What a log answers that does not know such an entry, or (Rekor 2) no such question."""
+"""Statuses of a log without such an entry, and of Rekor 2, which has no such endpoint."""
 _OK, _CREATED, _CONFLICT = 200, 201, 409
 
 
 class Rekor:
-    """A log that takes entries and finds them again."""
+    """A transparency log that can add and find entries."""
 
     def __init__(self, service: SigstoreService) -> None:
         self._service = service
 
     def add_hashedrekord(self, data: bytes, signature: bytes, verifier: bytes) -> LogEntry:
-        """Write down a signature over data.
+        """Add a signature over data to the log.
 
         Raises:
             GKMError: REGISTRY_UNAVAILABLE, NOT_ALLOWED or METADATA_INVALID.
@@ -37,12 +37,12 @@ class Rekor:
         return self._add(hashedrekord_entry(data, signature, verifier))
 
     def add_dsse(self, envelope: bytes, verifier: bytes) -> LogEntry:
-        """Write down a DSSE envelope; raises as `hashed` does."""
+        """Add a DSSE envelope to the log; raises as `add_hashedrekord` does."""
         content = {"envelope": envelope.decode(), "verifiers": [_base64(verifier)]}
         return self._add({"apiVersion": "0.0.1", "kind": "dsse", "spec": {"proposedContent": content}})
 
     def find_entry(self, data: bytes, signature: bytes, verifier: bytes) -> LogEntry | None:
-        """Return the entry of a signature over data, the oldest where there are several, None where there is none.
+        """Return the oldest entry of a signature over data; None if the log has no entry.
 
         Raises:
             GKMError: REGISTRY_UNAVAILABLE, NOT_ALLOWED or TOO_LARGE.
@@ -54,7 +54,7 @@ class Rekor:
         if answer.status != _OK:
             raise self._service.failure(f"it answers {answer.status} to the question for an entry")
         try:
-            # Whoever wants to can log a signature again, later.
+            # Anyone can log the same signature again later.
             return min(
                 log_entries.from_responses(answer.body), key=lambda entry: int(entry.integrated_time), default=None
             )
@@ -64,7 +64,7 @@ class Rekor:
     def _add(self, proposed: dict[str, Any]) -> LogEntry:
         answer = self._service.post(ENTRIES, msgspec.json.encode(proposed))
         if answer.status == _CONFLICT and answer.location:
-            # A try whose answer was lost had arrived.
+            # An earlier request reached the log, but its response was lost.
             answer = self._service.get(answer.location)
         if answer.status not in (_OK, _CREATED):
             raise self._service.failure(f"it answers {answer.status} to a new entry")
@@ -75,7 +75,7 @@ class Rekor:
 
 
 def hashedrekord_entry(data: bytes, signature: bytes, verifier: bytes) -> dict[str, Any]:
-    """Return the entry that is proposed for a signature over data (`hashedrekord`)."""
+    """Return the body of a request to log a signature over data (`hashedrekord`)."""
     signed = {"content": _base64(signature), "publicKey": {"content": _base64(verifier)}}
     digest = {"algorithm": "sha256", "value": hashlib.sha256(data).hexdigest()}
     spec = {"data": {"hash": digest}, "signature": signed}

@@ -1,8 +1,8 @@
-"""Signatures as they are stored, read into values: what was signed, by what, and what is said of it. All unchecked.
+"""Parsers for the two stored forms of a signature; they verify nothing.
 
-Legacy: a layer with a "simple signing" payload, the rest in annotations (tag `sha256-<hex>.sig`).
-Bundle v0.3: a Sigstore bundle around a DSSE envelope of an in-toto statement (a referrer).
-Source: prior-art/oci-and-signatures.md, "What cosign stores"; sigstore/protobuf-specs, sigstore_bundle.proto.
+Legacy: a layer with a "simple signing" payload and annotations with the signature, in the tag `sha256-<hex>.sig`.
+Bundle v0.3: a Sigstore bundle around a DSSE envelope with an in-toto statement, stored as a referrer of the image.
+Source: cosign's specs/SIGNATURE_SPEC.md and specs/BUNDLE_SPEC.md; sigstore/protobuf-specs, sigstore_bundle.proto.
 """
 
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ ENTRY_ANNOTATION = "dev.sigstore.cosign/bundle"
 
 
 class SignatureForm(StrEnum):
-    """How a signature is stored."""
+    """The stored form of a signature."""
 
     LEGACY = "legacy"
     BUNDLE = "bundle-v0.3"
@@ -41,11 +41,12 @@ class SignatureForm(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """A signature as found: `signed` is what it must cover, `claims` the image digests that the signed text names.
+    """A parsed signature, not verified.
 
-    `payload` is what is inside `signed` where that is an envelope's encoding. Without a key it has a `certificate`
-    (DER). `bundle` is the bundle as we read it, for those who must read it again; `stamps` are its timestamp tokens. A
-    signature that cannot be used has `problem` set, and nothing of it counts.
+    `signed` holds the bytes that the signature must cover, `claims` the image digests that the signed text names.
+    `payload` is the payload of a DSSE envelope, of which `signed` is the encoding. A keyless signature has a
+    `certificate` (DER). `bundle` is the decoded bundle, encoded again for sigstore-python; `stamps` are its timestamp
+    tokens. `problem` is the reason why a signature is unusable; such a signature never counts.
     """
 
     form: SignatureForm
@@ -93,7 +94,7 @@ def parse_legacy(payload: bytes, annotations: dict[str, str]) -> Signature:
     claim = decode(payload, _SimpleSigning, "signature payload").critical
     if claim.type != SIMPLE_SIGNING_TYPE:
         return Signature(SignatureForm.LEGACY, problem=f"it signs a {claim.type[:60]!r}, not an image")
-    # The chain beside the certificate is what the signer says of himself: whom we trust is in the trusted root.
+    # Ignore the chain annotation, which the signer chose: the trusted root holds the trusted authorities.
     pem = annotations.get(CERTIFICATE_ANNOTATION, "")
     certificate = _der(pem) if pem else b""
     entry = log_entries.from_annotation(annotations[ENTRY_ANNOTATION]) if ENTRY_ANNOTATION in annotations else None
@@ -124,7 +125,7 @@ def parse_bundle(raw: bytes) -> Signature:
     payload = unbase64(envelope.payload, "statement")
     statement = decode(payload, _Statement, "signed statement")
     if statement.type != STATEMENT_TYPE or statement.predicate_type != SIGN_PREDICATE:
-        # Attestations have the same shape; one of them must not pass for a signature (cosign CVE-2022-36056's kin).
+        # Attestations have the same shape and must not pass for a signature (compare cosign CVE-2022-36056).
         return Signature(
             SignatureForm.BUNDLE, problem=f"it states {statement.predicate_type[:80]!r}, not an image signature"
         )

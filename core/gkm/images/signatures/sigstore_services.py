@@ -1,7 +1,7 @@
-"""Sigstore's services over HTTP: bounded in time and bytes.
+"""A client of Sigstore's services over HTTP, bounded in time and bytes.
 
-sigstore-python has clients for them too, but they wait for ever for a service that is silent. Nobody is asked but the
-services that are named, and nothing is fetched that says whom to trust.
+sigstore-python has such clients too, but they wait forever for a service that does not respond. This client contacts
+only the configured services, and it never fetches trust material.
 """
 
 import math
@@ -22,7 +22,7 @@ PUBLIC_REKOR = "https://rekor.sigstore.dev"
 
 @dataclass(frozen=True, slots=True)
 class ServiceResponse:
-    """What a service said; `location` is absolute, or empty."""
+    """The response of a service; `location` is an absolute URL or empty."""
 
     status: int
     body: bytes
@@ -30,9 +30,9 @@ class ServiceResponse:
 
 
 class SigstoreService:
-    """One service at a URL; `name` is what a person calls it.
+    """One service at a URL; `name` names it in messages.
 
-    No answer is waited for beyond `until` (time.monotonic()), nor longer than `limits` say.
+    A request ends before `until` (time.monotonic()) and within `limits`.
     """
 
     def __init__(
@@ -43,10 +43,10 @@ class SigstoreService:
         limits: Limits | None = None,
         until: float = math.inf,
     ) -> None:
-        """Take the URL apart.
+        """Parse the URL.
 
         Raises:
-            GKMError: INVALID_REFERENCE, when it is none.
+            GKMError: INVALID_REFERENCE if the URL is not the address of a service.
         """
         self.name = name
         self._limits = limits or Limits()
@@ -67,7 +67,7 @@ class SigstoreService:
         self._transport = Transport(Registries(hosts={parts.netloc: host}), parts.netloc, self._limits)
 
     def post(self, path: str, body: bytes, secret: str = "") -> ServiceResponse:
-        """Send a JSON document and return the answer, whatever its status.
+        """Send a JSON document and return the response, whatever its status.
 
         Raises:
             GKMError: REGISTRY_UNAVAILABLE, NOT_ALLOWED or TOO_LARGE.
@@ -76,14 +76,14 @@ class SigstoreService:
         return self._send(HttpRequest("POST", self.url + path, headers, secret, body))
 
     def get(self, url: str) -> ServiceResponse:
-        """Return what lies at an address of this service; raises as `post` does."""
+        """Return the response for a URL of this service; raises as `post` does."""
         if (urlsplit(url).scheme, urlsplit(url).netloc) != (urlsplit(self.url).scheme, urlsplit(self.url).netloc):
-            raise self.failure("it names an address of somebody else")
+            raise self.failure("it names an address of another service")
         return self._send(HttpRequest("GET", url, {"Accept": "application/json"}))
 
-    def failure(self, why: str, reason: Reason = Reason.REGISTRY_UNAVAILABLE, detail: str = "") -> GKMError:
-        """Return the error for a service that does not do what it is for."""
-        return GKMError(reason, f"{self.name} at {self.url} did not answer as it should: {why}", detail=detail)
+    def failure(self, problem: str, reason: Reason = Reason.REGISTRY_UNAVAILABLE, detail: str = "") -> GKMError:
+        """Return the error for an unexpected response of the service."""
+        return GKMError(reason, f"{self.name} at {self.url} did not answer as it should: {problem}", detail=detail)
 
     def _send(self, request: HttpRequest) -> ServiceResponse:
         deadline = min(time.monotonic() + self._limits.request, self._until)
@@ -93,5 +93,5 @@ class SigstoreService:
                 location = response.headers.get("Location", "")
                 return ServiceResponse(response.status, body, urljoin(request.url, location) if location else "")
         except GKMError as error:
-            # Its words are about registries.
+            # The transport's message speaks of registries.
             raise self.failure(error.message, error.reason, error.detail) from error

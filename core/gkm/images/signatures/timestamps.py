@@ -1,8 +1,8 @@
-"""Signed timestamps (RFC 3161): when did a signature exist, by a timestamp authority of the trusted root?
+"""Verification of signed timestamps (RFC 3161) with the timestamp authorities of the trusted root.
 
-Rekor 2 states no time of its own, so the time of a signature in it comes from here. A token counts that an authority
-signed within its period; all others are left out, as sigstore-python does: a bundle may hold tokens of authorities
-that this trusted root does not name.
+Rekor 2 states no time of its own, so a timestamp proves when a signature existed. A token counts if a trusted authority
+signed it within its period of validity. Other tokens are ignored, as in sigstore-python: a bundle may hold tokens of
+authorities that this trusted root does not name.
 """
 
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from datetime import datetime
 from gkm.images.signatures.trusted_root import TrustedAuthority, TrustedRoot
 
 MIN_CHAIN = 2
-"""An authority has at least the certificate that signs and a root."""
+"""Certificates of an authority: at least the signing certificate and a root."""
 
 
 def verified(signature: bytes, tokens: Iterable[bytes], root: TrustedRoot) -> tuple[datetime, ...]:
@@ -21,7 +21,7 @@ def verified(signature: bytes, tokens: Iterable[bytes], root: TrustedRoot) -> tu
 
 
 def _time(signature: bytes, token: bytes, authorities: Iterable[TrustedAuthority]) -> datetime | None:
-    # 0.2 s: a process whose policies name keys of Rekor 1 only never loads it.
+    # The import takes 0.2 s; a process that verifies only keys and entries of Rekor 1 never needs it.
     from rfc3161_client import VerifierBuilder, decode_timestamp_response  # noqa: PLC0415
 
     for authority in authorities:
@@ -33,7 +33,7 @@ def _time(signature: bytes, token: bytes, authorities: Iterable[TrustedAuthority
             verifier = VerifierBuilder(tsa_certificate=first, intermediates=between, roots=[last]).build()
             verifier.verify_message(response, signature)
             when = response.tst_info.gen_time
-        except Exception:  # noqa: BLE001, S112 -- made-up DER provokes errors of many kinds; all mean: it does not count
+        except Exception:  # noqa: BLE001, S112 -- crafted DER raises many errors; the token does not count
             continue
         if authority.period.contains(when):
             return when

@@ -1,8 +1,8 @@
-"""Entries of Sigstore's transparency log (Rekor 1 and 2): was this logged, and what exactly?
+"""Verification of entries of Sigstore's transparency log (Rekor 1 and 2).
 
-Two promises can come with an entry: a signed timestamp (the log's signature over body and time: Rekor 1's "SET"), and
-a proof of inclusion in a tree whose root the log has signed (a checkpoint, C2SP tlog-checkpoint). One is needed, and
-whatever is there must be right. What the entry says is compared with what is verified in `entry_body`.
+An entry can come with two proofs: the log's signature over body and time (Rekor 1's signed entry timestamp, "SET"), and
+a proof of inclusion in a Merkle tree whose root the log signed (a checkpoint, C2SP tlog-checkpoint). An entry needs one
+of them, and every present proof must be valid. `entry_body` compares the body of the entry with the signature.
 """
 
 import base64
@@ -20,12 +20,12 @@ from gkm.images.signatures.trusted_root import TrustedLog, TrustedRoot
 
 _NOT_THEN = "has a log entry from a time for which the log is not trusted"
 MAX_HASHES = 64
-"""Levels of a tree: an index has 63 bits."""
+"""Levels of a Merkle tree; an index has 63 bits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """A claim that an entry is number `index` in the tree of `size` entries that the checkpoint names."""
+    """A proof that the entry has the number `index` in the tree of `size` entries that the checkpoint describes."""
 
     index: int
     size: int
@@ -36,7 +36,7 @@ class Proof:
 
 @dataclass(frozen=True, slots=True)
 class RekorEntry:
-    """An entry as it came with a signature; nothing in it is checked. `time` is in seconds since 1970."""
+    """An entry that came with a signature, not verified. `time` is in seconds since 1970."""
 
     log_id: bytes
     index: int
@@ -47,14 +47,14 @@ class RekorEntry:
 
 
 def check(entry: RekorEntry, root: TrustedRoot, stamped: Sequence[datetime] = ()) -> tuple[datetime, ...]:
-    """Check that a log holds the entry that was trusted then; return all times that are vouched for.
+    """Check that a log that was trusted at the time has the entry; return all confirmed times.
 
-    Those are `stamped`, by timestamp authorities, and the log's own. A log that states none (Rekor 2) must have been
-    trusted at the stamped times, and now where there are none: nothing else tells whether the entry is older than the
-    log's end.
+    These are the times in `stamped`, which timestamp authorities confirm, and the log's own time. A log that states no
+    time (Rekor 2) must have been trusted at the stamped times. Without a stamped time it must be trusted now, because
+    nothing else proves that the entry is older than the end of the log's period.
 
     Raises:
-        Untrusted: no trusted log does.
+        Untrusted: no trusted log has the entry.
     """
     log = trusted_root.find_log(root.logs, entry.log_id)
     if log is None:
@@ -98,10 +98,10 @@ def _check_included(entry: RekorEntry, proof: Proof, log: TrustedLog) -> None:
 
 
 def root_of(body: bytes, proof: Proof) -> bytes:
-    """Return the root that a proof of inclusion leads to (RFC 9162, 2.1.3.2).
+    """Return the root hash that a proof of inclusion yields (RFC 9162, 2.1.3.2).
 
     Raises:
-        Untrusted: the proof has not the length that index and size demand.
+        Untrusted: the length of the proof does not match index and size.
     """
     if not 0 <= proof.index < proof.size < 1 << 63 or len(proof.hashes) > MAX_HASHES:
         raise Untrusted("has a log entry with an impossible index")
@@ -123,7 +123,7 @@ def root_of(body: bytes, proof: Proof) -> bytes:
 
 
 def _checkpoint(text: str, log: TrustedLog) -> tuple[int, bytes]:
-    """Return size and root hash of a checkpoint that the log has signed (C2SP signed-note)."""
+    """Return the size and root hash in a checkpoint; check the log's signature (C2SP signed-note)."""
     note, separator, signatures = text.partition("\n\n")
     lines = note.split("\n")
     if not separator or len(lines) < 3 or not lines[0]:  # noqa: PLR2004 -- origin, size, root hash
@@ -132,7 +132,7 @@ def _checkpoint(text: str, log: TrustedLog) -> tuple[int, bytes]:
     for line in signatures.split("\n")[:16]:
         dash, _, rest = line.partition(" ")
         _, _, encoded = rest.partition(" ")
-        # Four bytes of a hint precede the signature. Any line may be the log's: witnesses sign the same note.
+        # A hint of four bytes precedes the signature. Any line may be the log's, because witnesses sign the same note.
         signature = _base64(encoded)[4:]
         if dash == "\N{EM DASH}" and signature and log.key.verifies(signature, signed):
             return _number(lines[1]), _base64(lines[2])

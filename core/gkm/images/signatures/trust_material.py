@@ -1,4 +1,4 @@
-"""What policies name by path: keys and trusted roots, read when first needed and again when a file changes."""
+"""Keys and trusted roots that policies name: read on first use, and again when a file changes."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class TrustedRootFile:
-    """A trusted root, its file, and what others made of the file."""
+    """A trusted root with the path of its file, and a cache of objects that other modules build from the file."""
 
     path: str
     trusted: TrustedRoot
@@ -25,7 +25,7 @@ class TrustedRootFile:
     _lock: Lock = field(default_factory=Lock)
 
     def cached(self, make: Callable[[str], T]) -> T:
-        """Return what `make` makes of the file, made once."""
+        """Return the object that `make` builds from the path of the file; build it once."""
         with self._lock:
             if make not in self._cached:
                 self._cached[make] = make(self.path)
@@ -33,10 +33,10 @@ class TrustedRootFile:
 
 
 class TrustMaterial:
-    """Reads keys and trusted roots. Thread-safe.
+    """Reads keys and trusted roots and caches them. Thread-safe.
 
-    A file that was replaced (a ConfigMap or Secret that changed) counts from the next question on: who takes a key
-    away must not have to restart anything.
+    A replaced file (a changed ConfigMap or Secret) takes effect on the next call, so the removal of a key needs no
+    restart.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class TrustMaterial:
         self._lock = Lock()
 
     def key(self, key: str) -> PublicKey:
-        """Return a configured key.
+        """Return a configured key: PEM text, or the content of a PEM file.
 
         Raises:
             GKMError: SIGNATURE_INVALID.
@@ -77,7 +77,7 @@ def _root(path: str) -> TrustedRootFile:
 
 
 def stamp(path: str) -> object:
-    """Return what changes when a file is replaced or written; None for one that cannot be looked at."""
+    """Return a value that changes when a file is replaced or written; None if the file is inaccessible."""
     try:
         found = Path(path).stat()
     except (OSError, ValueError):

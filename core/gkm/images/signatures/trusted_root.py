@@ -1,4 +1,6 @@
-"""Sigstore's trusted_root.json: whose certificates and which logs count. Read from a file, never from a network.
+"""Sigstore's trusted_root.json: the trusted certificate authorities, logs and timestamp authorities.
+
+The trusted root always comes from a file, never from the network.
 
 Source: sigstore/protobuf-specs, sigstore_trustroot.proto, in its JSON form.
 """
@@ -69,7 +71,7 @@ class _Root(Struct, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """When something counts; None is open."""
+    """A period of validity; None means no bound."""
 
     start: datetime | None
     end: datetime | None
@@ -81,7 +83,7 @@ class Period:
 
 @dataclass(frozen=True, slots=True)
 class TrustedLog:
-    """A log's key and the ids that name it: what the file says, and the sha256 of the key; it answers at `url`."""
+    """A log: its key, its ids (the id in the file and the SHA-256 of the key), and the URL that it serves."""
 
     key: PublicKey
     ids: frozenset[bytes]
@@ -91,7 +93,7 @@ class TrustedLog:
 
 @dataclass(frozen=True, slots=True)
 class TrustedAuthority:
-    """A certificate or timestamp authority, from the certificate that signs to its root."""
+    """A certificate or timestamp authority: its chain from the signing certificate to the root."""
 
     certificates: tuple[x509.Certificate, ...]
     period: Period
@@ -99,7 +101,7 @@ class TrustedAuthority:
 
 @dataclass(frozen=True, slots=True)
 class TrustedRoot:
-    """What a policy trusts for signatures without a key, and for the log entries of those with one."""
+    """The services that a policy trusts for keyless signatures and for the log entries of signatures by key."""
 
     logs: tuple[TrustedLog, ...]
     certificate_logs: tuple[TrustedLog, ...]
@@ -108,10 +110,10 @@ class TrustedRoot:
 
 
 def parse(raw: bytes, what: str) -> TrustedRoot:
-    """Return the trusted root in the bytes of a file.
+    """Parse the content of a trusted_root.json; `what` names the file in errors.
 
     Raises:
-        GKMError: SIGNATURE_INVALID; `what` names the file.
+        GKMError: SIGNATURE_INVALID.
     """
     try:
         root = decode(raw, _Root, what)
@@ -130,7 +132,7 @@ def parse(raw: bytes, what: str) -> TrustedRoot:
 
 
 def find_log(logs: Sequence[TrustedLog], log_id: bytes) -> TrustedLog | None:
-    """Return the log that an id names."""
+    """Return the log with an id; None if no log has it."""
     return next((log for log in logs if log_id in log.ids), None)
 
 
@@ -139,7 +141,7 @@ def _logs(logs: Iterable[_Log]) -> Iterable[TrustedLog]:
         der = _bytes(log.public_key.raw_bytes)
         key = supported(serialization.load_der_public_key(der))
         if key is None:
-            # A kind of key that we do not know vouches for nothing; the other logs still do.
+            # Ignore a log whose kind of key is not supported; the other logs still count.
             continue
         stated = frozenset({_bytes(log.log_id.key_id)} if log.log_id else ())
         ids = stated | {hashlib.sha256(der).digest()}

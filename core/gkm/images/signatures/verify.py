@@ -1,4 +1,8 @@
-"""Is this image signed by whom the policies name? One verdict, with the reason a person reads."""
+"""Verification of an image: apply the configured policies to its signatures and return one verdict.
+
+`discovery` finds the signatures, `evaluation` decides which of them count under each policy that covers the image, and
+the verdict states the reason in words that a person understands.
+"""
 
 import time
 from collections.abc import Hashable, Sequence
@@ -22,22 +26,23 @@ from gkm.images.signatures.trust_material import TrustMaterial, stamp
 __all__ = ("Finding", "Verdict", "Verifier")
 
 MAX_LISTED = 4
-"""So many signers and findings stand in a message: a line stays a line."""
+"""Signers, or findings, in a message, so that the message fits on a line."""
 MAX_LISTED_GLOBS = 2
 MAX_GLOB = 60
-"""Of the globs of a policy that cover an image, so many stand in a message, and so much of each: a person finds it."""
+"""Globs in a message that identify a policy, and characters of each glob."""
 _NO_LONGER_NAMED = "which no policy names any more"
 VERIFY_SECONDS = 60.0
-"""How long the signatures of one image may take to arrive, all together: each answer has its own limit besides."""
+"""Time to fetch all signatures of one image; each response has its own limit too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What verification came to.
+    """The result of verification.
 
-    `verified` is None when nobody looked, or the registry could not say: then what it did show does not suffice.
-    `allowed` says whether the image may be used under the configured mode; a person reads `message`, which says what
-    was looked for and what was found. `findings` has every signature once for each policy that covers the image.
+    `verified` is None if verification is off, or if the registry did not respond and the signatures that it returned
+    do not satisfy the policies. `allowed` states whether the configured mode permits the image. `message` tells a
+    person the required and the found signatures. `findings` has every signature once for each policy that covers the
+    image.
     """
 
     verified: bool | None
@@ -46,16 +51,16 @@ class Verdict:
     message: str
     findings: tuple[Finding, ...] = ()
     detail: str = ""
-    """Of the error that kept us from looking: see GKMError."""
+    """The `detail` of the GKMError that prevented verification."""
 
     @property
     def signers(self) -> tuple[Signer, ...]:
-        """Return whose signatures count, each once."""
+        """Return the signers whose signatures count, each once."""
         return tuple(sorted({finding.signer for finding in self.findings if finding.ok}, key=astuple))
 
     @property
     def signed(self) -> datetime | None:
-        """Return the earliest time that is vouched for of a signature that counts."""
+        """Return the earliest confirmed time of a signature that counts."""
         times = (finding.signed for finding in self.findings if finding.ok)
         return min((time for time in times if time is not None), default=None)
 
@@ -63,8 +68,9 @@ class Verdict:
 class Verifier:
     """Applies the configured policies. Thread-safe.
 
-    Every policy that covers an image must be satisfied (see `Policy`). Every signature is judged, also where the first
-    would do: the answer says why each counts or not, at the cost of some milliseconds each, for at most 128 of them.
+    Every policy that covers an image must be satisfied (see `Policy`). The verifier evaluates every signature, even
+    after the first sufficient one, so that the verdict has a reason for each. That costs some milliseconds each, for
+    at most 128 signatures.
     """
 
     def __init__(self, config: Verification, seconds: float = VERIFY_SECONDS) -> None:
@@ -73,24 +79,24 @@ class Verifier:
         self._material = TrustMaterial()
 
     def stamp(self) -> Hashable:
-        """Return what changes with the files that the policies name: an earlier verdict says nothing of later ones."""
+        """Return a value that changes when a file of the policies changes; then an earlier verdict is obsolete."""
         return tuple(stamp(path) for path in dict.fromkeys(self._config.files()))
 
     def check_covered(self, ref: Reference, namespace: str | None) -> None:
-        """Accept an image that the mode does not refuse for want of a policy; asks nobody, so it comes first.
+        """Check that the mode permits an image without a policy, or that a policy covers it; needs no network.
 
         Raises:
-            GKMError: SIGNATURE_MISSING, the mode is `enforce` and no policy covers the image.
+            GKMError: SIGNATURE_MISSING if the mode is `enforce` and no policy covers the image.
         """
         policies = self._config.policies
         if self._config.mode == "enforce" and not any(_covers(policy, ref, namespace) for policy in policies):
             raise GKMError(Reason.SIGNATURE_MISSING, _uncovered(ref, namespace, len(policies)))
 
     def trusts(self, ref: Reference, namespace: str | None) -> list[TrustPolicy]:
-        """Return what the policies that cover an image trust, with the keys and trusted roots that they name.
+        """Return the policies that cover an image, with their keys and trusted roots.
 
         Raises:
-            GKMError: SIGNATURE_INVALID, when one of these cannot be used.
+            GKMError: SIGNATURE_INVALID if a key or trusted root is unusable.
         """
         return [
             TrustPolicy.from_policy(index, policy, self._material)
@@ -99,9 +105,9 @@ class Verifier:
         ]
 
     def verify(self, registry: Registry, ref: Reference, namespace: str | None) -> Verdict:
-        """Return the verdict on a pinned image that is wanted in a namespace (None: cluster-wide).
+        """Return the verdict on a pinned image for a namespace (None: cluster-wide).
 
-        Never raises for what a registry or an image does: that is a verdict too.
+        An error of the registry or the image is a verdict too, never an exception.
         """
         if self._config.mode == "off":
             return Verdict(None, allowed=True, reason=Reason.NOT_REQUIRED, message="verification is switched off")
@@ -112,11 +118,11 @@ class Verifier:
         return self._by_mode(verdict)
 
     def revoked(self, ref: Reference, namespace: str | None, signers: Sequence[Signer]) -> Verdict | None:
-        """Return the refusal of an image that was let through by `signers`, where the policies of now take that back.
+        """Return the refusal of an image that `signers` made acceptable, if the present policies revoke it.
 
-        They do where one of the signers is named no more and the others do not suffice, where no policy covers the
-        image any more, and where a key or trusted root cannot be used. None where only a registry can say: a policy
-        may want more than before. Nothing is read but the files of policies; never raises.
+        The policies revoke it if they no longer name one of the signers and the others do not suffice, if no policy
+        covers the image any more, or if a key or trusted root is unusable. None if only the registry can decide: a
+        policy may require more signatures than before. This method reads only the files of policies and never raises.
         """
         if self._config.mode == "off":
             return None
@@ -158,7 +164,7 @@ class Verifier:
         for trust, of_policy in evaluated:
             if not trust.is_satisfied(finding.signer for finding in of_policy if finding.ok):
                 if read_error is not None:
-                    # A good signature may lie where we could not look: that is no refusal.
+                    # The part that was not readable may hold a good signature, so the verdict stays open.
                     return _undetermined(read_error, findings)
                 return _refused(
                     _reason(trust, of_policy), _requirement(ref, trust) + _findings_summary(of_policy), findings
@@ -182,7 +188,7 @@ def _covers(policy: Policy, ref: Reference, namespace: str | None) -> bool:
 
 def _reason(trust: TrustPolicy, findings: Sequence[Finding]) -> Reason:
     if all(finding.ok for finding in findings):
-        # What is there is good; it is not enough, or nothing.
+        # Every signature counts, but there are too few, or no signature exists.
         return Reason.SIGNATURE_MISSING
     if not any(finding.ok for finding in findings) and any(trust.is_unnamed_identity(finding) for finding in findings):
         return Reason.IDENTITY_MISMATCH
@@ -212,7 +218,7 @@ def _requirement(ref: Reference, trust: TrustPolicy) -> str:
 
 
 def _policy(ref: Reference, trust: TrustPolicy) -> str:
-    """Return which policy it is, as a person finds it in the configuration: its place and why it covers the image."""
+    """Return text that identifies a policy in the configuration: its index and the globs that cover the image."""
     globs = [glob for glob in trust.policy.images if ref.matches(glob)]
     shown = [glob if len(glob) <= MAX_GLOB else f"{glob[: MAX_GLOB - 1]}…" for glob in globs]
     return f"policies[{trust.index}] for {_list(shown, ', ', MAX_LISTED_GLOBS)}"

@@ -1,1 +1,1 @@
-"""Making signatures that cosign and we ourselves accept. Only the command line signs."""
+"""Sign images so that cosign and GKM verify the signatures. Only the command line signs."""

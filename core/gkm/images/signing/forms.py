@@ -1,8 +1,8 @@
-"""The two forms in which an image is signed, as bytes: pure, but for the log that takes part.
+"""The two forms of a new signature, as bytes. Pure, except for requests to the transparency log.
 
-cosign 2 reads the legacy form only. cosign 3 reads bundles and, where an image has none at all, the legacy form: beside
-somebody else's bundle it would not see ours. So an image is signed in both.
-Source: prior-art/oci-and-signatures.md, "What cosign stores"; sigstore/protobuf-specs, sigstore_bundle.proto.
+cosign 2 reads only the legacy form. cosign 3 reads bundles, and the legacy form only if the image has no bundle at all:
+beside the bundle of another signer it would ignore a legacy signature. So GKM signs an image in both forms.
+Source: cosign's specs/SIGNATURE_SPEC.md and specs/BUNDLE_SPEC.md; sigstore/protobuf-specs, sigstore_bundle.proto.
 """
 
 import base64
@@ -24,24 +24,24 @@ from gkm.images.signing.keys import PrivateKey
 
 
 class TransparencyLog(Protocol):
-    """A transparency log; `verifier` is the certificate or public key (PEM) by which a signature can be checked."""
+    """A transparency log; `verifier` is the certificate or public key (PEM) that verifies the signature."""
 
     def add_hashedrekord(self, data: bytes, signature: bytes, verifier: bytes) -> LogEntry:
-        """Write down a signature over data.
+        """Add a signature over data to the log and return the entry.
 
         Raises:
-            GKMError: the log did not take it.
+            GKMError: the log did not accept the signature.
         """
 
     def add_dsse(self, envelope: bytes, verifier: bytes) -> LogEntry:
-        """Write down a DSSE envelope; raises as `hashed` does."""
+        """Add a DSSE envelope to the log; raises as `add_hashedrekord` does."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImageSigner:
-    """Who signs: a key, or the holder of `certificates` (DER: the own one, then those of its authorities).
+    """A signer: a key, or the holder of `certificates` (DER: the signer's own, then those of its authorities).
 
-    `policy` is what exactly the signatures of this signer satisfy: by it his earlier ones are known.
+    Exactly the signatures of this signer satisfy `policy`; it identifies the signer's earlier signatures.
     """
 
     key: PrivateKey
@@ -51,14 +51,14 @@ class ImageSigner:
 
     @classmethod
     def by_key(cls, key: PrivateKey, log: TransparencyLog | None = None, trusted_root: str = "") -> "ImageSigner":
-        """Return who signs with a key that verifiers know; `trusted_root` is the path of the file that names `log`."""
+        """Return a signer by key; `trusted_root` is the path of the trusted root that contains `log`."""
         pem = key.public.pem.decode()
         policy = Policy([pem], tlog="required" if log else "ignored", trusted_root=trusted_root if log else "")
         return cls(key, policy, log=log)
 
     @property
     def verifier(self) -> bytes:
-        """Return the certificate, or the public key where there is none, as PEM."""
+        """Return the certificate, or the public key of a signer without a certificate, as PEM."""
         return _pem(self.certificates[0]) if self.certificates else self.key.public.pem
 
 

@@ -1,7 +1,7 @@
-"""Signing without a key: Fulcio gives a certificate, good for minutes, to whom an identity token names.
+"""Keyless signing: Fulcio issues a certificate, valid for minutes, to the identity in an OpenID token.
 
-The certificate is checked before it is used, by the trusted root that those will use who verify. The token is a
-secret while it lives: it goes to Fulcio only, and into no message.
+GKM checks the certificate with the verifiers' trusted root before it signs. The token is a secret until it expires:
+GKM sends it only to Fulcio and never puts it into a message.
 Source: sigstore/fulcio, fulcio.proto (v2); sigstore's client specification, "Signing".
 """
 
@@ -44,18 +44,18 @@ class _CertificateResponse(Struct, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class FulcioConfig:
-    """Where certificates come from, and the path of the trusted root by which they are checked."""
+    """The Fulcio service that issues certificates, and the path of the trusted root that verifies them."""
 
     fulcio: SigstoreService
     trusted_root: str
 
 
 def signer(config: FulcioConfig, token: str, log: TransparencyLog) -> ImageSigner:
-    """Return who signs as the one whom an identity token names.
+    """Return a signer with a new key and a certificate for the identity in a token.
 
     Raises:
-        GKMError: UNAUTHORIZED when Fulcio does not take the token, REGISTRY_UNAVAILABLE or NOT_ALLOWED when it cannot
-            be asked, SIGNATURE_INVALID when the trusted root does not know its certificate.
+        GKMError: UNAUTHORIZED if Fulcio rejects the token, REGISTRY_UNAVAILABLE or NOT_ALLOWED if the request fails,
+            SIGNATURE_INVALID if the trusted root does not verify the certificate.
     """
     key = PrivateKey.ephemeral()
     chain = _request_certificate(config.fulcio, key, _check_token(token))
@@ -63,7 +63,7 @@ def signer(config: FulcioConfig, token: str, log: TransparencyLog) -> ImageSigne
         raise config.fulcio.failure("its certificate is for another key", Reason.METADATA_INVALID)
     trusted = TrustMaterial().root(config.trusted_root).trusted
     try:
-        # At the moment when it was issued: the clock of this machine may be seconds behind.
+        # At the time of issue, because the clock of this machine may be seconds behind.
         certificates.check(chain[0], trusted, chain[0].not_valid_before_utc)
         holder = certificates.holder(chain[0])
     except Untrusted as error:
@@ -77,7 +77,7 @@ def signer(config: FulcioConfig, token: str, log: TransparencyLog) -> ImageSigne
 
 
 def _request_certificate(fulcio: SigstoreService, key: PrivateKey, token: str) -> list[x509.Certificate]:
-    # Signed by the new key, the request proves that we hold it; Fulcio takes the name from the token.
+    # The new key signs the request, which proves possession of the key; Fulcio takes the name from the token.
     request = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([])).sign(key.key, hashes.SHA256())
     body = msgspec.json.encode({"certificateSigningRequest": request.public_bytes(serialization.Encoding.PEM)})
     answer = fulcio.post(_PATH, body, f"Bearer {token}")
@@ -98,10 +98,10 @@ def _request_certificate(fulcio: SigstoreService, key: PrivateKey, token: str) -
         raise fulcio.failure("it sends no certificates", Reason.METADATA_INVALID) from error
 
 
-def _unusable(config: FulcioConfig, why: str) -> GKMError:
+def _unusable(config: FulcioConfig, problem: str) -> GKMError:
     return GKMError(
         Reason.SIGNATURE_INVALID,
-        f"a signature with a certificate of {config.fulcio.url} would not be accepted: it {why}",
+        f"a signature with a certificate of {config.fulcio.url} would not be accepted: it {problem}",
         "check that the trusted root is that of this Fulcio",
     )
 

@@ -1,6 +1,6 @@
-"""Private keys to sign with: as cosign writes them, or PEM of OpenSSL's kinds (PKCS#8, SEC 1, PKCS#1).
+"""Private keys for signing: encrypted keys of cosign, or PEM of OpenSSL (PKCS#8, SEC 1, PKCS#1).
 
-Nothing here logs or shows a key or a password, and no error names more than the file.
+This module never logs or shows a key or a password; an error names only the file.
 """
 
 import re
@@ -28,7 +28,7 @@ from gkm.images.signatures.keys import (
 
 SupportedPrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | ed25519.Ed25519PrivateKey
 MAX_SCRYPT_BYTES = 256 << 20
-"""cosign asks for 64 MiB; a file must not ask for all the memory there is."""
+"""Memory for scrypt: cosign uses 64 MiB, and a crafted file must not use all memory."""
 _COSIGN = re.compile(
     rb"-----BEGIN ENCRYPTED (SIGSTORE|COSIGN) PRIVATE KEY-----([A-Za-z0-9+/=\s]+)"
     rb"-----END ENCRYPTED \1 PRIVATE KEY-----"
@@ -41,7 +41,7 @@ class _Cost(Struct):
     p: Annotated[int, Meta(ge=1, le=4)]
 
     def __post_init__(self) -> None:
-        """Refuse what would take all memory (RFC 7914, section 2: 128 * N * r bytes)."""
+        """Refuse parameters that need too much memory (RFC 7914, section 2: 128 * N * r bytes)."""
         if 128 * self.n * self.r > MAX_SCRYPT_BYTES:
             raise ValueError(f"its key derivation wants more than {MAX_SCRYPT_BYTES >> 20} MiB")
 
@@ -58,12 +58,12 @@ class _Cipher(Struct):
 
 
 class _Encrypted(Struct):
-    """go-securesystemslib's `encrypted`, which cosign uses: JSON, bytes in base64."""
+    """The encrypted form of go-securesystemslib, which cosign uses: JSON with base64."""
 
     kdf: _Derivation
     cipher: _Cipher
     ciphertext: Annotated[bytes, Meta(min_length=16)]
-    """A tag of 16 bytes, then the hidden text."""
+    """A tag of 16 bytes, then the encrypted key."""
 
 
 class _Base64(Struct):
@@ -72,18 +72,18 @@ class _Base64(Struct):
 
 @dataclass(frozen=True, slots=True)
 class PrivateKey:
-    """A key of a kind that we and cosign verify with."""
+    """A private key of a kind that cosign and GKM support."""
 
     key: SupportedPrivateKey = field(repr=False)
     public: PublicKey
 
     @classmethod
     def ephemeral(cls) -> "PrivateKey":
-        """Return a new P-256 key, for one signature under a certificate."""
+        """Return a new P-256 key for one keyless signature."""
         return _supported(ec.generate_private_key(ec.SECP256R1()), "a new key")
 
     def sign(self, data: bytes) -> bytes:
-        """Return the signature over `data`: with SHA-256 whatever the curve, as cosign signs and verifies by key."""
+        """Return the signature over `data`, with SHA-256 for every curve, as cosign does."""
         if isinstance(self.key, ec.EllipticCurvePrivateKey):
             return self.key.sign(data, ec.ECDSA(hashes.SHA256()))
         if isinstance(self.key, rsa.RSAPrivateKey):
@@ -92,13 +92,13 @@ class PrivateKey:
 
 
 class WrongPassword(GKMError):
-    """A key does not open with the password that was given; SIGNATURE_INVALID."""
+    """The password does not decrypt the key; the reason is SIGNATURE_INVALID."""
 
 
 def read(path: str, password: bytes, ask: Callable[[], bytes] | None = None) -> PrivateKey:
-    """Return the private key in a file, which is read once; raises as `load` does.
+    """Return the private key in a file; raises as `load` does.
 
-    `ask` is called for another password where the file needs one, and `password` is not it.
+    If `password` does not decrypt the key, try the password that `ask` returns. The file is read once.
     """
     pem, what = read_file(path, "private key", MAX_KEY_BYTES), f"private key {path!r}"
     try:
@@ -110,10 +110,11 @@ def read(path: str, password: bytes, ask: Callable[[], bytes] | None = None) -> 
 
 
 def load(pem: bytes, password: bytes, what: str) -> PrivateKey:
-    """Return the private key in a PEM text; the password of one that has none is not looked at.
+    """Return the private key in a PEM text; ignore the password of a key that is not encrypted.
 
     Raises:
-        GKMError: SIGNATURE_INVALID; `what` names the key. WrongPassword, where that is known to be why.
+        WrongPassword: the password is known to be the cause.
+        GKMError: SIGNATURE_INVALID; `what` names the key.
     """
     cosign = _COSIGN.search(pem)
     try:
@@ -125,7 +126,7 @@ def load(pem: bytes, password: bytes, what: str) -> PrivateKey:
                 raise _wrong_password(what)
             key = serialization.load_pem_private_key(pem, password if encrypted else None)
     except MALFORMED as error:
-        # OpenSSL says of a wrong password what it says of a broken file.
+        # OpenSSL raises the same error for a wrong password and for a damaged file.
         raise GKMError(
             Reason.SIGNATURE_INVALID,
             f"{what} cannot be used: it is no PEM private key, or the password is wrong",
@@ -154,7 +155,7 @@ def _supported(key: object, what: str) -> PrivateKey:
         return PrivateKey(key, public)
     raise GKMError(
         Reason.SIGNATURE_INVALID,
-        f"{what} is of a kind that nobody would trust",
+        f"{what} is of a kind that no verifier trusts",
         f"use ECDSA P-256, P-384 or P-521, Ed25519, or RSA of {MIN_RSA_BITS} to {MAX_RSA_BITS} bits",
     )
 

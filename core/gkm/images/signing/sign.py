@@ -1,8 +1,8 @@
-"""Signing an image in its registry, so that cosign 2, cosign 3 and we ourselves verify it.
+"""Sign an image in its registry, so that cosign 2, cosign 3 and GKM verify it.
 
-Nothing is stored that our own verifier would refuse. Blobs come before the manifest that names them, and the legacy
-form before the bundle: whoever is interrupted leaves an image that is signed, or not, and may begin again. Who has
-signed already signs no second time.
+GKM stores only signatures that its own verifier accepts. It stores blobs before the manifest that names them, and the
+legacy form before the bundle. So an interrupted run leaves the image signed or not signed, and the user can repeat it.
+A signer whose valid signature exists does not sign again.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from gkm.api.errors import GKMError, Reason
 from gkm.images.manifest import Manifest
 from gkm.images.reference import Reference
 from gkm.images.registries.registry import Registry
-from gkm.images.signatures import discovery as found
+from gkm.images.signatures import discovery
 from gkm.images.signatures.evaluation import TrustPolicy
 from gkm.images.signatures.signature_formats import Signature, SignatureForm, parse_bundle, parse_legacy
 from gkm.images.signatures.trust_material import TrustMaterial
@@ -21,35 +21,35 @@ from gkm.images.signing import forms, store
 from gkm.images.signing.forms import ImageSigner, LegacyLayer
 
 SIGN_SECONDS = 300.0
-"""How long the registry may take altogether: for what is there, and for storing."""
+"""Total time for all requests to the registry."""
 MAX_ROUNDS = 4
-"""How often a tag is looked at: after writing it must hold what was added, or somebody else wrote too."""
+"""Attempts to write a tag. A concurrent writer can overwrite it, so `sign` reads the tag again after each write."""
 
 
 @dataclass(frozen=True, slots=True)
 class SignedImage:
-    """An image that is signed: `stored` says in which forms, and under which reference each can be found."""
+    """A signed image: `stored` maps each form of the signature to its reference."""
 
     digest: str
     stored: dict[SignatureForm, str]
 
     @property
     def form(self) -> str:
-        """Return the forms as one word."""
+        """Return the names of the forms, joined by `+`."""
         return "+".join(self.stored)
 
 
 def sign(registry: Registry, ref: Reference, signer: ImageSigner) -> SignedImage:
-    """Sign an image: the digest that a reference names now.
+    """Sign the image whose digest a reference names now.
 
-    Registries have no compare-and-swap: of two who sign the same image at the same moment, one may overwrite what the
-    other has added to a tag. Each looks again after writing and repairs what it sees missing, which leaves a gap of
-    one request; whoever finds his signature gone signs again. The registry's mirrors must not be configured, or the
-    look may be at an old copy.
+    Registries have no compare-and-swap: if two signers write the same tag at the same moment, one can overwrite the
+    signature of the other. Each signer reads the tag again after writing and adds a missing signature again, which
+    leaves a gap of one request; a signer whose signature is lost signs again. `registry` must have no mirrors, because
+    a mirror may return an old copy of the tag.
 
     Raises:
-        GKMError: NOT_FOUND for an image that is not there, UNAUTHORIZED, NOT_ALLOWED or REGISTRY_UNAVAILABLE;
-            SIGNATURE_INVALID when what was made would not be accepted; TOO_LARGE when there is no room for another.
+        GKMError: NOT_FOUND if the image does not exist, UNAUTHORIZED, NOT_ALLOWED or REGISTRY_UNAVAILABLE;
+            SIGNATURE_INVALID if verification would refuse the new signature; TOO_LARGE if the tag is full.
     """
     trust = TrustPolicy.from_policy(0, signer.policy, TrustMaterial())
     registry = registry.within(SIGN_SECONDS)
@@ -61,29 +61,29 @@ def sign(registry: Registry, ref: Reference, signer: ImageSigner) -> SignedImage
 
 
 def _legacy(registry: Registry, ref: Reference, signer: ImageSigner, trust: TrustPolicy) -> str:
-    """Add a layer to the tag, unless a good one of this signer is there; return the tag."""
-    tag = found.legacy_tag(ref)
+    """Add a layer to the tag unless it has a valid one of this signer; return the tag."""
+    tag = discovery.legacy_tag(ref)
     layer: LegacyLayer | None = None
     for _ in range(MAX_ROUNDS):
         before = store.read_tag(registry, tag)
-        there = [_read(partial(found.legacy, registry, ref, each)) for each in before.layers]
-        if any(each is not None and trust.evaluate(each, ref.target).ok for each in there):
+        existing = [_read(partial(discovery.legacy, registry, ref, each)) for each in before.layers]
+        if any(each is not None and trust.evaluate(each, ref.target).ok for each in existing):
             return str(tag)
         if layer is None:
             layer = forms.legacy(ref, signer)
             _check(trust, parse_legacy(layer.payload, layer.annotations), ref)
-        # One of the same key that does not count (without its log entry) makes room for the one that does.
-        retained = [number for number, each in enumerate(there) if each is None or not _by_same_key(signer, each)]
+        # Replace an invalid signature of the same key, for example one without a log entry.
+        retained = [number for number, each in enumerate(existing) if each is None or not _by_same_key(signer, each)]
         store.write_tag(registry, tag, before, retained, layer)
     raise _overwritten(tag)
 
 
 def _bundle(registry: Registry, ref: Reference, signer: ImageSigner, trust: TrustPolicy, subject: Manifest) -> str:
-    """Attach a bundle, unless a good one of this signer is there; return the referrer."""
+    """Attach a bundle unless the image has a valid one of this signer; return the referrer."""
     bundle: bytes | None = None
     for _ in range(MAX_ROUNDS):
-        for each in found.signatures_first(registry.referrers(ref))[: found.MAX_SIGNATURES]:
-            signature = _read(partial(found.bundle, registry, ref, each))
+        for each in discovery.signatures_first(registry.referrers(ref))[: discovery.MAX_SIGNATURES]:
+            signature = _read(partial(discovery.bundle, registry, ref, each))
             if signature is not None and trust.evaluate(signature, ref.target).ok:
                 return str(ref.pinned(each.digest))
         if bundle is None:
@@ -97,11 +97,11 @@ def _bundle(registry: Registry, ref: Reference, signer: ImageSigner, trust: Trus
 
 
 def _read(read: Callable[[], Signature | None]) -> Signature | None:
-    """Return a signature that is there, None for what is none, or none that can be read."""
+    """Return a stored signature; None if it is unreadable or no signature."""
     try:
         return read()
     except GKMError as error:
-        if found.is_transient(error):
+        if discovery.is_transient(error):
             raise
         return None
 
@@ -123,6 +123,6 @@ def _check(trust: TrustPolicy, signature: Signature, ref: Reference) -> None:
 def _overwritten(ref: Reference) -> GKMError:
     return GKMError(
         Reason.REGISTRY_UNAVAILABLE,
-        f"what was added to {ref} was not there afterwards, {MAX_ROUNDS} times: others write at the same time",
+        f"the signature that was added to {ref} was overwritten {MAX_ROUNDS} times: others write at the same time",
         "sign again",
     )

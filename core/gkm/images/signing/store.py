@@ -1,6 +1,6 @@
-"""Where signatures are stored: the layers of the tag `sha256-<hex>.sig`, and referrers, with or without their API.
+"""Storage of signatures in a registry: layers of the tag `sha256-<hex>.sig`, and referrers with or without their API.
 
-What others have put there stays as it is, fields that we do not know included.
+Entries of other writers stay unchanged, including fields that GKM does not know.
 Source: distribution-spec 1.1, "Pushing Manifests with Subject" and "Unavailable Referrers API".
 """
 
@@ -41,7 +41,7 @@ class _Index(Struct):
 
 @dataclass(frozen=True, slots=True)
 class LegacyTag:
-    """What the tag of an image's legacy signatures holds; `raw` has the layers as they stand in the manifest."""
+    """The content of the tag with an image's legacy signatures; `raw` has the layers exactly as in the manifest."""
 
     media_type: str
     layers: tuple[Descriptor, ...]
@@ -49,10 +49,10 @@ class LegacyTag:
 
 
 def read_tag(registry: Registry, tag: Reference) -> LegacyTag:
-    """Return what is in the tag, nothing where there is none.
+    """Return the content of the tag; an empty one if the tag does not exist.
 
     Raises:
-        GKMError: as Registry.manifest; METADATA_INVALID when something else is in the tag.
+        GKMError: as Registry.manifest; METADATA_INVALID if the tag has other content.
     """
     try:
         manifest = registry.manifest(tag)
@@ -65,10 +65,10 @@ def read_tag(registry: Registry, tag: Reference) -> LegacyTag:
 
 
 def write_tag(registry: Registry, tag: Reference, before: LegacyTag, retained: list[int], layer: LegacyLayer) -> None:
-    """Store a layer behind those of `before` whose numbers are in `keep`.
+    """Write the tag: the layers of `before` whose indices are in `retained`, then `layer`.
 
     Raises:
-        GKMError: as push.manifest; TOO_LARGE when the tag is full.
+        GKMError: as push.manifest; TOO_LARGE if the tag is full.
     """
     if len(retained) >= MAX_LAYERS:
         raise GKMError(
@@ -78,7 +78,7 @@ def write_tag(registry: Registry, tag: Reference, before: LegacyTag, retained: l
         )
     payload = _store_blob(registry, tag, layer.payload, SIMPLE_SIGNING)
     layers = [*(before.raw[number] for number in retained), {**payload, "annotations": layer.annotations}]
-    # Payloads are not compressed, so each is its own diff id; cosign counts them when it adds a signature.
+    # Payloads are not compressed, so the digest is the diff id; cosign counts the diff ids when it adds a signature.
     rootfs = {"type": "layers", "diff_ids": [each["digest"] for each in layers]}
     config = msgspec.json.encode({"architecture": "", "os": "", "config": {}, "rootfs": rootfs})
     manifest = {
@@ -91,7 +91,7 @@ def write_tag(registry: Registry, tag: Reference, before: LegacyTag, retained: l
 
 
 def attach(registry: Registry, ref: Reference, subject: Manifest, bundle: bytes) -> tuple[Descriptor, bool]:
-    """Store a bundle as a referrer of an image; return it, and whether the registry itself lists it as one.
+    """Store a bundle as a referrer of an image; return it, and whether the registry lists it by its referrers API.
 
     Raises:
         GKMError: as push.manifest.
@@ -113,10 +113,10 @@ def attach(registry: Registry, ref: Reference, subject: Manifest, bundle: bytes)
 
 
 def list_in_fallback_tag(registry: Registry, ref: Reference, referrer: Descriptor) -> None:
-    """Add a referrer to the index in the tag `sha256-<hex>`, where the registry has no API for referrers.
+    """Add a referrer to the index in the tag `sha256-<hex>`, for a registry without a referrers API.
 
     Raises:
-        GKMError: as push.manifest; METADATA_INVALID when something else is in the tag.
+        GKMError: as push.manifest; METADATA_INVALID if the tag has other content.
     """
     tag = ref.tag_of_digest()
     listed: list[dict[str, Any]] = []
