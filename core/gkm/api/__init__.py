@@ -1,4 +1,4 @@
-"""The objects of gkm.io/v1alpha1 as typed values; crds/*.yaml are generated from here.
+"""The objects of gkm.io/v1alpha1 and the configuration as typed values; scripts/generate.py writes crds/ from them.
 
-May know msgspec; must never know a network, a disk or another package of ours.
+This package uses msgspec. It must not use the network, the disk or another package of GKM.
 """

@@ -1,4 +1,4 @@
-"""GKMCache and ClusterGKMCache: somebody wants the kernel cache in an image on the nodes it fits."""
+"""GKMCache and ClusterGKMCache: a request for the kernel cache in an image on every node whose GPUs can use it."""
 
 import re
 from typing import Annotated, Literal
@@ -10,13 +10,13 @@ from gkm.api.signers import MAX_SIGNERS, Signer
 
 DIGEST_PATTERN = "^sha256:[0-9a-f]{64}$"
 NAME_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
-"""What Kubernetes calls objects: a DNS-1123 subdomain, never `.` or `..`, which would be other paths of the API."""
+"""Names of objects in Kubernetes: a DNS-1123 subdomain. `.` and `..` would change the path of an API request."""
 MAX_FAILED_NODES = 20
-"""At most so many node names a reason in status.failedNodeConditions; then a count (design/api.md)."""
+"""Node names for each reason in status.failedNodeConditions; a count stands for the rest."""
 
 SHORTEST_INTERVAL_SECONDS = 60.0
 LONGEST_INTERVAL_SECONDS = 30 * 86_400.0
-"""Bounds of updatePolicy.interval: a registry is asked for every tracked cache, and a month is as good as never."""
+"""Bounds of updatePolicy.interval: each tracked cache causes requests to its registry; a month is almost never."""
 _INTERVAL = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
 
 Count = Annotated[int, Meta(ge=0, extra_json_schema={"format": "int32"})]
@@ -25,23 +25,23 @@ DateTime = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 
 
 class LocalObjectReference(Struct, frozen=True):
-    """A secret in the cache's own namespace."""
+    """A Secret in the namespace of the cache."""
 
     name: Annotated[str, Meta(min_length=1, max_length=253, pattern=NAME_PATTERN)]
     """Name of the Secret."""
 
 
 class UpdatePolicy(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Whether a tag is resolved once or again and again."""
+    """Whether GKM resolves a tag once or repeatedly."""
 
     mode: Annotated[
         Literal["Pinned", "Track"],
-        Meta(description="Pinned resolves a tag once; Track, on an interval, and follows it to what is verified."),
+        Meta(description="Pinned resolves a tag once. Track resolves it on an interval and follows it when verified."),
     ] = "Pinned"
     interval: Annotated[
         str,
         Meta(
-            description="How often a tracked tag is resolved, e.g. 15m; at least 1m.",
+            description="Interval at which GKM resolves a tracked tag, for example 15m; at least 1m.",
             max_length=16,
             pattern="^([0-9]+h)?([0-9]+m)?([0-9]+s)?$",
             extra_json_schema={
@@ -55,27 +55,27 @@ class UpdatePolicy(Struct, frozen=True, rename="camel", omit_defaults=True):
     allow_rollback: Annotated[
         bool,
         Meta(
-            description="Follow a tracked tag to an image that is older than the present one, by the time when it was"
-            " created or signed. Without it such a tag is not followed."
+            description="Follow a tracked tag to an image that is older than the present one. The age is the time of"
+            " creation or signing. By default GKM does not follow such a tag."
         ),
     ] = False
 
     @property
     def tracks(self) -> bool:
-        """Return whether the tag is followed."""
+        """Return whether GKM follows the tag."""
         return self.mode == "Track"
 
     @property
     def seconds(self) -> float:
-        """Return the interval in seconds, within its bounds: objects from before the schema had them may lie beyond."""
+        """Return the interval in seconds, clamped to its bounds: an object may predate the bounds in the schema."""
         found = _INTERVAL.fullmatch(self.interval)
         hours, minutes, seconds = (int(part or 0) for part in found.groups()) if found else (0, 0, 0)
-        asked = float(min(hours * 3600 + minutes * 60 + seconds, LONGEST_INTERVAL_SECONDS))
-        return max(asked, SHORTEST_INTERVAL_SECONDS)
+        requested = float(min(hours * 3600 + minutes * 60 + seconds, LONGEST_INTERVAL_SECONDS))
+        return max(requested, SHORTEST_INTERVAL_SECONDS)
 
 
 class CacheSpec(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What is wanted."""
+    """Desired state of a cache."""
 
     image: Annotated[
         str,
@@ -97,27 +97,27 @@ class CacheSpec(Struct, frozen=True, rename="camel", omit_defaults=True):
     ]
     image_pull_secrets: Annotated[
         list[LocalObjectReference],
-        Meta(description="Secrets of this namespace that open the registry.", max_length=16),
+        Meta(description="Secrets of this namespace with credentials for the registry.", max_length=16),
     ] = field(default_factory=list)
     node_selector: Annotated[
         dict[str, str],
         Meta(description="Nodes that get the cache; default: every node with a GPU.", max_length=16),
     ] = field(default_factory=dict)
     update_policy: UpdatePolicy = field(default_factory=UpdatePolicy)
-    """Whether a tag is resolved once, or on an interval."""
+    """Whether GKM resolves a tag once, or on an interval."""
 
 
 class CacheStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What is; the controller is the only writer."""
+    """Observed state of a cache; only the controller writes it."""
 
     observed_generation: Annotated[int, Meta(ge=0)] = 0
     """metadata.generation that this status is about."""
-    image: Annotated[str, Meta(description="spec.image that resolvedDigest was resolved from.")] = ""
+    image: Annotated[str, Meta(description="spec.image from which the controller resolved resolvedDigest.")] = ""
     resolved_digest: Digest | None = None
-    """Digest of the image manifest that spec.image stands for; nodes pull this and nothing else."""
+    """Digest of the image manifest that spec.image resolves to; nodes pull exactly this digest."""
     signers: Annotated[
         list[Signer],
-        Meta(description="Whose signatures let resolvedDigest through.", max_length=MAX_SIGNERS),
+        Meta(description="Signers whose signatures of resolvedDigest satisfy the policies.", max_length=MAX_SIGNERS),
     ] = field(default_factory=list)
     image_created: Annotated[
         DateTime | None,
@@ -125,16 +125,14 @@ class CacheStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     ] = None
     image_signed: Annotated[
         DateTime | None,
-        Meta(
-            description="The earliest time that a log or timestamp authority vouches for, of a signature that counts."
-        ),
+        Meta(description="Earliest time that a log or timestamp authority confirms for a signature that counts."),
     ] = None
     size_bytes: Annotated[int, Meta(ge=0)] = 0
-    """Size of the image in bytes, as its manifest states it; 0 while it is not known."""
+    """Size of the image in bytes, as its manifest states it; 0 while unknown."""
     total_nodes: Count = 0
     """Nodes that report the cache."""
     ready_nodes: Count = 0
-    """Nodes that have the cache ready at resolvedDigest and answer."""
+    """Nodes that respond and have the cache ready at resolvedDigest."""
     failed_nodes: Count = 0
     """Nodes on which the cache is Failed or Incompatible."""
     pods_using: Count = 0
@@ -142,7 +140,7 @@ class CacheStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     ready: Annotated[str, Meta(description="readyNodes/totalNodes, for the printer column.")] = ""
     failed_node_conditions: Annotated[
         dict[str, list[str]],
-        Meta(description="Nodes that failed, by reason; at most 20 names a reason, then a count."),
+        Meta(description="Failed nodes by reason; at most 20 names for each reason, then a count."),
     ] = field(default_factory=dict)
     last_updated: DateTime | None = None
     """When the controller last changed this status."""
@@ -150,7 +148,7 @@ class CacheStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
         list[Condition],
         Meta(extra_json_schema={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),
     ] = field(default_factory=list)
-    """Verified: its signatures are those that the policies want; Ready: every node that reports it has it; Error."""
+    """Verified: the signatures satisfy the policies. Ready: every node that reports the cache has it. Error."""
 
     def condition(self, kind: str) -> Condition | None:
         """Return the condition of a type."""
@@ -187,9 +185,9 @@ CACHE_RULES = (
 
 
 def verified_digest(cache: Cache) -> str | None:
-    """Return the digest that nodes may pull now: resolved from the image that the spec names, and verified.
+    """Return the verified digest of the image in the spec, which nodes may pull; None until the controller set it.
 
-    None while the controller has not answered for this very image; an old answer for another image counts for nothing.
+    A digest that the controller resolved from an earlier image of the spec does not count.
     """
     condition = cache.status.condition("Verified")
     if condition is None or condition.status != "True" or cache.status.image != cache.spec.image:

@@ -1,4 +1,4 @@
-"""The one configuration file (ConfigMap gkm-config), read into one frozen value; unknown keys are refused by path."""
+"""The configuration file (ConfigMap gkm-config) as one frozen value; an error names the path of an unknown key."""
 
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -36,16 +36,16 @@ T = TypeVar("T")
 
 
 class ConfigInvalid(ValueError):
-    """The file cannot be used; the message says which key and why."""
+    """The configuration is invalid; the message names the key and the reason."""
 
 
 class RegistryHost(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """How one registry host is reached.
+    """How GKM connects to one registry host.
 
-    `mirrors` are hosts that are asked first, under the same repository names; what they answer is checked like any
-    answer. `auth_hosts` are further hosts that may see the credentials. `credentials_secret` is the name of a Secret
-    in GKM's own namespace whose credentials (.dockerconfigjson) every cache may use whose image is on this host, or on
-    one that this host mirrors.
+    GKM tries the hosts in `mirrors` first, with the same repository names, and checks their content like any other.
+    `auth_hosts` are further hosts that may receive the credentials. `credentials_secret` names a Secret with
+    credentials (.dockerconfigjson) in GKM's own namespace. GKM uses it for every cache whose image is on this host, or
+    on a host that this host mirrors.
     """
 
     mirrors: list[str] = field(default_factory=list)
@@ -56,29 +56,31 @@ class RegistryHost(Struct, frozen=True, rename="camel", forbid_unknown_fields=Tr
 
 
 class Registries(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Which registries may be used, and how.
+    """The allowed registries, and how GKM connects to them.
 
-    `allow` are globs over host:port/repository; none of them means every registry. Before the first slash `*` stands
-    for a part of the host and port, and brackets are those of an IPv6 address; behind it `*` spans slashes. Without a
-    slash a glob is of hosts and of all that is there: `registry.example`, `*.corp.example`, and `*` for everything.
+    `allow` lists globs over host:port/repository; an empty list allows every registry. Before the first slash `*`
+    matches a part of the host and port, and brackets belong to an IPv6 address. After the first slash `*` matches
+    slashes too. A glob without a slash matches hosts with all their repositories: `registry.example`,
+    `*.corp.example`, or `*` for everything.
     """
 
     allow: list[str] = field(default_factory=list)
     hosts: dict[str, RegistryHost] = field(default_factory=dict)
 
     def sources(self, registry: str) -> list[str]:
-        """Return the hosts that are asked for what a registry has, in their order: its mirrors, then itself."""
+        """Return the hosts that serve the content of a registry, in their order: its mirrors, then the registry."""
         configured = self.hosts.get(registry)
         return [*(configured.mirrors if configured else []), registry]
 
 
 class Store(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Bounds of the store on a node, in bytes and seconds.
+    """Limits of the store on a node, in bytes and seconds.
 
-    `max_bytes` bounds the files of all caches together, None leaves it to the disk. `keep_seconds` is how long an entry
-    stays that no cache names any more. Below `min_free_percent` of free disk what can be fetched again goes, and
-    nothing new is fetched: kubelet evicts pods below 10 % (nodefs.available) and 15 % (imagefs.available), so this
-    comes first. Every entry's content is compared with its hashes once in `check_interval` seconds; 0 is never.
+    `max_bytes` limits the files of all caches together; without it only the disk does. The agent retains an entry that
+    no cache names for `keep_seconds`. Below `min_free_percent` of free disk space the agent evicts entries that it can
+    fetch again, and fetches no new ones. kubelet evicts pods below 10 % (nodefs.available) and 15 %
+    (imagefs.available), so the agent acts first. The agent compares the content of every entry with its hashes once in
+    `check_interval` seconds; 0 disables the check.
     """
 
     max_image_bytes: Annotated[int, Meta(gt=0)] = 64 << 30
@@ -89,9 +91,10 @@ class Store(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
 
 
 class Capture(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """What is kept on a node of what pods added to volumes that ask for it (the attribute `capture`).
+    """Retention of the files that pods add to volumes with the attribute `capture`.
 
-    For `retention` seconds, and of `max_bytes` together at most; 0 of either keeps nothing.
+    The agent retains captures for `retention` seconds, and at most `max_bytes` of them together; 0 of either retains
+    nothing.
     """
 
     retention: Annotated[float, Meta(ge=0)] = 7 * 86_400.0
@@ -99,7 +102,7 @@ class Capture(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
 
 
 class Config(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Everything that is configured."""
+    """The whole configuration."""
 
     verification: Verification = field(default_factory=Verification)
     registries: Registries = field(default_factory=Registries)
@@ -139,16 +142,16 @@ def read_file(path: Path, where: str) -> bytes:
 
 
 def parse(text: str | bytes, where: str = "configuration") -> Config:
-    """Return the configuration in a YAML text; an empty text is the default. Errors begin with `where`.
+    """Return the configuration in a YAML text; an empty text means the defaults. Errors begin with `where`.
 
     Raises:
-        ConfigInvalid: not YAML, an unknown key, or a value of the wrong kind.
+        ConfigInvalid: the text is not YAML, or has an unknown key or a value of the wrong kind.
     """
     return _read(text, Config, where) if text.strip() else Config()
 
 
 def parse_verification(text: str | bytes, where: str = "verification") -> Verification:
-    """Return the section `verification` of a configuration, in a YAML text of its own; raises as `parse` does."""
+    """Return the section `verification` from a YAML text of its own; raises as `parse` does."""
     return _read(text, Verification, where)
 
 

@@ -1,4 +1,4 @@
-"""What a person needs beside the path of a mistake in a configuration: the values or the key that may be meant."""
+"""Explanations for configuration errors: the allowed values, or the known key that is similar to an unknown one."""
 
 import difflib
 import re
@@ -15,22 +15,22 @@ _LONGEST_KEY = 64
 
 
 def explained(error: msgspec.ValidationError, kind: type) -> str:
-    """Return the error as one sentence: with the values that are allowed, or with the key that may be meant."""
+    """Return the error as one sentence, with the allowed values or a similar known key."""
     text = str(error)
     found = _LOCATED.fullmatch(text)
     if found is None:
         return text
-    places = list(_at(inspect.type_info(kind), found["path"] or ""))
+    types = list(_at(inspect.type_info(kind), found["path"] or ""))
     if unknown := _UNKNOWN.fullmatch(found["what"]):
-        return text + _meant(unknown["key"], _keys(places))
+        return text + _suggestion(unknown["key"], _keys(types))
     if value := _VALUE.fullmatch(found["what"]):
-        allowed = list(_values(places))
-        return f"{text}; allowed is {' or '.join(allowed)}{_meant(value['value'], allowed)}" if allowed else text
+        allowed = list(_values(types))
+        return f"{text}; allowed is {' or '.join(allowed)}{_suggestion(value['value'], allowed)}" if allowed else text
     return text
 
 
 def _at(kind: inspect.Type, path: str) -> Iterator[inspect.Type]:
-    """Yield the types that may stand at a path: of msgspec's form, relative to `kind`."""
+    """Yield the possible types of the value at a path, which is in msgspec's form and relative to `kind`."""
     if isinstance(kind, inspect.Metadata):
         yield from _at(kind.type, path)
     elif isinstance(kind, inspect.UnionType):
@@ -52,20 +52,20 @@ def _below(kind: inspect.Type, key: str | None) -> inspect.Type | None:
     return kind.value_type if isinstance(kind, inspect.DictType) else None
 
 
-def _keys(places: Iterable[inspect.Type]) -> list[str]:
-    return [field.encode_name for kind in places if isinstance(kind, inspect.StructType) for field in kind.fields]
+def _keys(types: Iterable[inspect.Type]) -> list[str]:
+    return [field.encode_name for kind in types if isinstance(kind, inspect.StructType) for field in kind.fields]
 
 
-def _values(places: Iterable[inspect.Type]) -> Iterator[str]:
-    for kind in places:
+def _values(types: Iterable[inspect.Type]) -> Iterator[str]:
+    for kind in types:
         if isinstance(kind, inspect.LiteralType):
             yield from map(str, kind.values)
         elif isinstance(kind, inspect.IntType):
             yield "a number"
 
 
-def _meant(word: str, known: Iterable[str]) -> str:
-    """Return a suggestion where a known word is near; hostile words can be long, and comparing is quadratic."""
+def _suggestion(word: str, known: Iterable[str]) -> str:
+    """Return a suggestion if a known word is similar; ignore long words, because the comparison is quadratic."""
     if len(word) > _LONGEST_KEY:
         return ""
     by_lower = {each.lower(): each for each in known}

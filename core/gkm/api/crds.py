@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions from the typed values: names, columns and rules; gkm.api.schemas has the fields."""
+"""CustomResourceDefinitions of all kinds: names, printer columns and rules; gkm.api.schemas adds the fields."""
 
 from dataclasses import dataclass, field
 
@@ -11,7 +11,7 @@ from gkm.api.schemas import Schema
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A printer column; `wide` ones are shown with -o wide."""
+    """A printer column; kubectl shows a `wide` one with -o wide."""
 
     name: str
     path: str
@@ -21,7 +21,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of ours: its type, its names and what `kubectl get` shows."""
+    """A kind: its type, its names and the columns of `kubectl get`."""
 
     type: type[msgspec.Struct]
     plural: str
@@ -34,7 +34,7 @@ class Kind:
 _CACHE_COLUMNS = (
     Column("Ready", ".status.ready"),
     Column("Failed", ".status.failedNodes", "integer"),
-    # Why Ready is not True: 0/0 alone does not say that nodeSelector matches no node.
+    # The reason why Ready is not True: 0/0 alone does not show that nodeSelector matches no node.
     Column("Status", '.status.conditions[?(@.type=="Ready")].reason'),
     Column("Verified", '.status.conditions[?(@.type=="Verified")].reason'),
     Column("In-Use", ".status.podsUsing", "integer"),
@@ -78,7 +78,7 @@ _PLAN_COLUMNS = (
     Column("Domains", ".spec.metrics.domains", "integer"),
     Column("Gap", ".spec.metrics.gap", "integer"),
     Column("Stranded", ".spec.metrics.strandedGPUs", "integer"),
-    # A string: kubectl shows a `date` as an age, and that of a time to come is `<invalid>`.
+    # A string, because kubectl shows a `date` as an age, and the age of a future time as `<invalid>`.
     Column("Expires", ".spec.expiresAt"),
     Column("Age", ".metadata.creationTimestamp", "date"),
     Column("Policy", ".spec.policy", wide=True),

@@ -1,10 +1,10 @@
-"""The one error that crosses package borders: a reason of the API, a sentence, and what to do next."""
+"""The error that crosses package borders: a reason of the API, a message for people, and a hint for the next step."""
 
 from enum import StrEnum
 
 
 class Reason(StrEnum):
-    """Why something is not so: the reasons of design/api.md, as they stand in objects."""
+    """Machine-readable reasons in conditions, statuses and errors (docs/reference/reasons.md)."""
 
     # Verified
     COSIGN_SUCCESS = "CosignSuccess"
@@ -38,15 +38,15 @@ class Reason(StrEnum):
 
 
 TRANSIENT = frozenset({Reason.REGISTRY_UNAVAILABLE, Reason.DISK_FULL, Reason.GPU_LOST, Reason.NODE_ERROR})
-"""Reasons that pass without anybody changing an object: worth a retry, never a refusal at admission."""
+"""Reasons that can pass without a change of an object: retry them, and never refuse an object for them."""
 
 
 class GKMError(Exception):
-    """Something that a person must know: `reason` for machines, `message` for people, `hint` for what to do next.
+    """An error for a person: `reason` for programs, `message` for people, `hint` for the next step.
 
-    A hint that is a `Remedy` reads otherwise at a terminal; `about` is the registry that it is for. `detail` is the
-    cause where users must not learn it: it is for logs, and for a person who runs a command; `detail_hint` is the
-    hint then.
+    The command line replaces a hint that is a `Remedy` by its own text; `about` is the registry that the hint is for.
+    `detail` is a cause that users of the cluster must not see; only logs and the command line show it, with
+    `detail_hint` as the hint.
     """
 
     def __init__(
@@ -62,5 +62,5 @@ class GKMError(Exception):
 
     @property
     def transient(self) -> bool:
-        """Return whether trying again later can help."""
+        """Return whether a later retry can succeed."""
         return self.reason in TRANSIENT

@@ -1,27 +1,27 @@
-"""The section `fabric` of the configuration: what is read, how sure a bad reading must be, who surveys InfiniBand."""
+"""The section `fabric` of the configuration: programs that read the fabric, settle thresholds, InfiniBand survey."""
 
 import re
 from typing import Annotated
 
 from msgspec import Meta, Struct, field
 
-_SPAN = re.compile(r"(?:(\d{1,3})h)?(?:(\d{1,4})m)?(?:(\d{1,5})s)?", re.ASCII)
+_INTERVAL = re.compile(r"(?:(\d{1,3})h)?(?:(\d{1,4})m)?(?:(\d{1,5})s)?", re.ASCII)
 SHORTEST_SECONDS, LONGEST_SECONDS = 60, 7 * 86_400
 
-# Absolute, and without "..": a program that is run as root is not looked for.
+# Absolute and without "..": the agent runs the program as root and must not search for it.
 Program = Annotated[str, Meta(max_length=255, pattern=r"^(/[A-Za-z0-9_+-][A-Za-z0-9_.+-]*)*\Z")]
 LabelText = Annotated[str, Meta(max_length=63)]
 
 
 class SettleThresholds(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """How long a change for the worse, or to another domain, must last before it is told: both must be reached."""
+    """Thresholds for the report of a worse health or another domain: the change must last for both of them."""
 
     readings: Annotated[int, Meta(ge=1, le=100)] = 3
     seconds: Annotated[float, Meta(ge=0, le=3600)] = 90.0
 
 
 class Ibnetdiscover(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """On which nodes ibnetdiscover is run, and how often (`30m`, `1h30m`). One node of each subnet is enough."""
+    """The nodes that run ibnetdiscover, and the interval (`30m`, `1h30m`). One node of each subnet is enough."""
 
     nodes: Annotated[list[Annotated[str, Meta(max_length=253)]], Meta(max_length=1000)] = field(default_factory=list)
     node_selector: Annotated[dict[Annotated[str, Meta(max_length=317)], LabelText], Meta(max_length=16)] = field(
@@ -37,13 +37,13 @@ class Ibnetdiscover(Struct, frozen=True, rename="camel", forbid_unknown_fields=T
     @property
     def interval_seconds(self) -> int:
         """Return the interval in seconds."""
-        found = _SPAN.fullmatch(self.interval)
+        found = _INTERVAL.fullmatch(self.interval)
         hours, minutes, seconds = (int(part or 0) for part in found.groups()) if found else (0, 0, 0)
         return hours * 3600 + minutes * 60 + seconds
 
 
 class Fabric(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """What the agent does about the fabric of its node. An empty command is looked for where Debian and RHEL put it."""
+    """How the agent reads the fabric of its node. For an empty command it uses the path in Debian and RHEL."""
 
     cache_labels: bool = False
     lldpcli: Program = ""

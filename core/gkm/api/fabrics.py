@@ -1,4 +1,4 @@
-"""NodeFabric: how one node is wired, as its agent reads it: NVLink, InfiniBand, Ethernet."""
+"""NodeFabric: the NVLink, InfiniBand and Ethernet connections of one node, as its agent reads them."""
 
 from typing import Annotated, Literal
 
@@ -9,7 +9,7 @@ from gkm.api.meta import API_VERSION, Conditions, ObjectMeta
 from gkm.api.nodes import NodeSpec
 
 MAX_PORTS = 512
-"""Ports, and as many Ethernet interfaces, of one node: some 100 kB of an object, and more than any machine has."""
+"""InfiniBand ports, and Ethernet interfaces, of one node: about 100 kB of an object, and more than any machine has."""
 
 # A uuid as RFC 4122 writes it; a clique is an unsigned 32-bit number (nvml.h, nvmlGpuFabricInfo_v3_t).
 UUID_PATTERN = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"
@@ -27,16 +27,16 @@ HealthName = Literal["healthy", "degraded", "unhealthy", "none"]
 
 
 class NVLinkHealth(Struct, frozen=True, omit_defaults=True):
-    """NVML's health mask over all GPUs of the node, the worst of each field, and what it complains about in words."""
+    """NVML's health mask over all GPUs of the node, with the worst value of each field, and its problems in words."""
 
     mask: Unsigned32 = 0
     """NVML's health mask (nvml.h, NVML_GPU_FABRIC_HEALTH_MASK_*)."""
     decoded: Annotated[list[Word], Meta(max_length=16)] = field(default_factory=list)
-    """What the mask complains about, in words."""
+    """Problems in the mask, in words."""
 
 
 class NVLink(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """How the GPUs of the node are attached to NVLink: of the GPU that decides, where they differ."""
+    """The NVLink attachment of the node's GPUs; if they differ, of the GPU that decides the domain."""
 
     cluster_uuid: Annotated[str, Meta(pattern=f"{UUID_PATTERN}|^$")] = field(default="", name="clusterUUID")
     """UUID of the NVLink cluster; empty outside of one."""
@@ -50,7 +50,7 @@ class NVLink(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class InfiniBandPort(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A port of a host channel adapter. `port_guid` is what a cable's end is called in the subnet."""
+    """A port of a host channel adapter. `port_guid` identifies the end of a cable in the subnet."""
 
     device: Device
     """Name of the host channel adapter in /sys/class/infiniband."""
@@ -67,7 +67,7 @@ class InfiniBandPort(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class LldpNeighbor(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Who is at the other end of an Ethernet cable, as it says by LLDP (IEEE 802.1AB)."""
+    """The device at the other end of an Ethernet cable, as it announces itself by LLDP (IEEE 802.1AB)."""
 
     chassis_id: Annotated[Name, Meta(min_length=1)] = field(name="chassisID")
     """Chassis ID that the neighbor announces by LLDP."""
@@ -78,7 +78,7 @@ class LldpNeighbor(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class EthernetLink(Struct, frozen=True):
-    """An interface of the node with its neighbour."""
+    """An Ethernet interface of the node with its neighbor."""
 
     interface: Device
     """Name of the interface on the node."""
@@ -86,17 +86,17 @@ class EthernetLink(Struct, frozen=True):
 
 
 class NodeFabricStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What is. `domain` and `health` are what the labels of the Node say: a reading that flaps does not move them."""
+    """Observed state. `domain` and `health` equal the labels of the Node; a flapping reading does not change them."""
 
     observed_generation: Annotated[int, Meta(ge=0)] = 0
     """metadata.generation that this status is about."""
     domain: Annotated[
-        str, Meta(description="<clusterUUID>.<cliqueID>, empty for none.", pattern=f"{DOMAIN_PATTERN}|^$")
+        str, Meta(description="<clusterUUID>.<cliqueID>; empty without a domain.", pattern=f"{DOMAIN_PATTERN}|^$")
     ] = ""
     health: HealthName | None = None
     """Health of the NVLink fabric: healthy, degraded, unhealthy, or none without one."""
     message: Annotated[
-        str, Meta(description="Why the health is not healthy, or the domain is empty.", max_length=512)
+        str, Meta(description="Reason why the health is not healthy, or the domain is empty.", max_length=512)
     ] = ""
     infiniband_ports: Annotated[
         str, Meta(description="Active ports/ports, for the printer column.", pattern="^([0-9]{1,4}/[0-9]{1,4})?$")
@@ -108,7 +108,7 @@ class NodeFabricStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     """Interfaces of the node with a neighbor that announces itself by LLDP."""
     problems: Annotated[
         list[Annotated[str, Meta(max_length=256)]],
-        Meta(description="What could not be read, and why.", max_length=16),
+        Meta(description="Data that the agent could not read, with the reasons.", max_length=16),
     ] = field(default_factory=list)
     last_updated: DateTime | None = None
     """When the agent last changed this status."""
@@ -117,7 +117,7 @@ class NodeFabricStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class NodeFabric(Struct, frozen=True, rename="camel", tag_field="kind", tag="NodeFabric"):
-    """How one node is wired."""
+    """The fabric connections of one node."""
 
     metadata: ObjectMeta
     spec: NodeSpec

@@ -1,7 +1,7 @@
-"""What the fields of a struct are for, from the string below each field (an attribute docstring).
+"""Descriptions of the fields of a struct, from the string below each field (an attribute docstring).
 
-The interpreter drops these strings, so they are read from the source: a schema shows them, and no process pays for
-them at run time.
+The interpreter discards these strings, so this module reads them from the source. Schemas show them, and they cost no
+process memory at run time.
 """
 
 import ast
@@ -18,7 +18,7 @@ def of_module(module: ModuleType) -> Mapping[str, Mapping[str, str]]:
     """Return {class: {field: description}} of a module, each description as one line.
 
     Raises:
-        OSError: the source of the module is not there.
+        OSError: the source of the module is not available.
     """
     tree = ast.parse(inspect.getsource(module))
     return {node.name: dict(_documented(node)) for node in tree.body if isinstance(node, ast.ClassDef)}
@@ -27,8 +27,8 @@ def of_module(module: ModuleType) -> Mapping[str, Mapping[str, str]]:
 def of(kind: type[Struct]) -> Mapping[str, str]:
     """Return {field: description} of a struct, by the names of its attributes.
 
-    Nothing where the source is not there (an interpreter that has compiled files only): what checks fields at run time
-    needs no description, and the definitions that ship are generated from the source.
+    Empty without the source (an interpreter with compiled files only). Validation at run time needs no descriptions,
+    and the shipped definitions are generated from the source.
     """
     module = inspect.getmodule(kind)
     try:

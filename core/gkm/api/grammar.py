@@ -1,8 +1,8 @@
-"""Numbers with nouns and verbs in sentences for people: 1 node, 2 nodes; 1 is, 2 are. Pure."""
+"""Numbers with nouns and verbs in messages: 1 node, 2 nodes; 1 is, 2 are. Pure."""
 
 
 def count_of(count: int, noun: str, plural: str = "") -> str:
-    """Return a number with its noun, `plural` where an s at the end does not make it."""
+    """Return a number with its noun; pass `plural` if it is not the noun with an s."""
     return f"{count} {agree(count, noun, plural or noun + 's')}"
 
 

@@ -1,4 +1,4 @@
-"""What every Kubernetes object has: metadata, conditions. Only the fields that we read or write."""
+"""The common parts of Kubernetes objects: metadata and conditions, with only the fields that GKM uses."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -12,7 +12,7 @@ API_VERSION = f"{GROUP}/{VERSION}"
 
 
 class OwnerReference(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Whose garbage an object becomes."""
+    """An owner of an object; Kubernetes deletes the object with its owner."""
 
     api_version: str
     kind: str
@@ -21,7 +21,7 @@ class OwnerReference(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class ObjectMeta(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The metadata that we read or write."""
+    """The metadata that GKM reads or writes."""
 
     name: str = ""
     namespace: str = ""
@@ -42,9 +42,9 @@ class Condition(Struct, frozen=True, rename="camel"):
     status: Annotated[str, Meta(pattern="^(True|False|Unknown)$")]
     """True, False or Unknown."""
     reason: Annotated[str, Meta(min_length=1, max_length=1024)]
-    """Why the condition has this status, as one word in CamelCase for programs."""
+    """Reason for this status, as one word in CamelCase for programs."""
     message: Annotated[str, Meta(max_length=32768)]
-    """Why the condition has this status, as a sentence for people."""
+    """Reason for this status, as a sentence for people."""
     last_transition_time: Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
     """When the status changed last from one value to another."""
     observed_generation: Annotated[int, Meta(ge=0)] = 0
@@ -59,9 +59,9 @@ TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
 
 
 def with_condition(conditions: Iterable[Condition], new: Condition) -> list[Condition]:
-    """Return the conditions with `new` in place of its type's old one.
+    """Return the conditions with `new` in place of the old condition of its type.
 
-    The transition time is kept while the status stays the same (API conventions, "Typical status properties").
+    The transition time stays the same while the status does (API conventions, "Typical status properties").
     """
     result = []
     for old in conditions:

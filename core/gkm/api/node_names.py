@@ -1,8 +1,8 @@
-"""Many names of nodes as one short text, `gpu-[001-018,020],head*8`, much as Slurm's hostlists write them.
+"""A compact form for many names of nodes, `gpu-[001-018,020],head*8`, similar to Slurm's hostlists.
 
-The text keeps the order of names, and how often each comes: what was folded comes out again byte for byte. Names of
-nodes hold no commas, brackets or stars (RFC 1123), so a text says one thing only. 10,000 nodes that are numbered take a
-few hundred bytes so.
+The form preserves the order and the repetitions of names: `unfold` returns exactly the names that `fold` received.
+Names of nodes contain no commas, brackets or stars (RFC 1123), so the form is unambiguous. 10,000 numbered nodes need a
+few hundred bytes.
 """
 
 import re
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 MAX_NAMES = 1_000_000
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
-# The number that tells machines of a rack apart is the last of the first label: ip-10-0-1-17.example.internal.
+# The number of a machine in its rack is the last number of the first label: ip-10-0-1-17.example.internal.
 _NUMBERED = re.compile(r"(?P<before>[^.]*?)(?P<number>[0-9]{1,18})(?P<after>[^0-9.]*(?:\..*)?)")
 _PART = re.compile(
     r"(?:(?P<name>[a-z0-9.-]+)|(?P<before>[a-z0-9.-]*)\[(?P<ranges>[0-9,-]+)\](?P<after>[a-z0-9.-]*))"
@@ -22,11 +22,11 @@ _RANGE = re.compile(r"(?P<first>[0-9]{1,18})(?:-(?P<last>[0-9]{1,18}))?")
 
 
 class NamesUnreadable(ValueError):
-    """The text is no list of names; the message says where."""
+    """The text is not a list of names; the message states the position."""
 
 
 class _Numbered(NamedTuple):
-    """A name in parts; one without a number is all `before`."""
+    """The parts of a name; a name without a number is all in `before`."""
 
     before: str
     number: str
@@ -42,7 +42,7 @@ def fold(names: Sequence[str]) -> str:
     """Return names as one text, in their order.
 
     Raises:
-        ValueError: a name is none of a node.
+        ValueError: a name is not a valid name of a node.
     """
     parts = (_split_number(name, sum(1 for _ in same)) for name, same in groupby(names))
     return ",".join(_format_family(list(family)) for _, family in groupby(parts, lambda part: part.family))
@@ -52,7 +52,7 @@ def unfold(text: str, limit: int = MAX_NAMES) -> tuple[str, ...]:
     """Return the names in a text, in their order.
 
     Raises:
-        NamesUnreadable: it is none that `fold` writes, or of more than `most` names (or than MAX_NAMES).
+        NamesUnreadable: the text is not in the form of `fold`, or has more than `limit` names (or than MAX_NAMES).
     """
     limit = min(limit, MAX_NAMES)
     found: list[str] = []
@@ -62,11 +62,11 @@ def unfold(text: str, limit: int = MAX_NAMES) -> tuple[str, ...]:
         if part is None:
             raise NamesUnreadable(f"no names of nodes at {text[at : at + 32]!a}")
         times = int(part["times"] or 1)
-        # Before anything is written out: ten bytes can say a million names.
-        room = (limit - len(found)) // times
-        if not room:
+        # Check before expanding: ten bytes can stand for a million names.
+        remaining = (limit - len(found)) // times
+        if not remaining:
             raise NamesUnreadable(f"more than {limit} names of nodes")
-        numbers = [""] if part["name"] else _numbers(part["ranges"], room)
+        numbers = [""] if part["name"] else _numbers(part["ranges"], remaining)
         before, after = part["name"] or part["before"], part["after"] or ""
         found += [name for number in numbers for name in [f"{before}{number}{after}"] * times]
         at = part.end() + 1
@@ -83,7 +83,7 @@ def _split_number(name: str, times: int) -> _Numbered:
 
 
 def _format_family(family: Sequence[_Numbered]) -> str:
-    """Return names as one part that differ in their numbers at most; without numbers they are of one name."""
+    """Return the text for names that differ at most in their numbers; without numbers they are one name."""
     first = family[0]
     ranges = list(_ranges([part.number for part in family]))
     numbers = f"[{','.join(ranges)}]" if len(family) > 1 else first.number
@@ -93,7 +93,7 @@ def _format_family(family: Sequence[_Numbered]) -> str:
 def _ranges(numbers: Sequence[str]) -> Iterator[str]:
     first = last = numbers[0]
     for number in numbers[1:]:
-        # What is written is padded like the first of its range: 9-11 is 9, 10, 11, and 09-11 is 09, 10, 11.
+        # The first number of a range sets the padding: 9-11 is 9, 10, 11, and 09-11 is 09, 10, 11.
         if number == _padded(int(last) + 1, first):
             last = number
             continue

@@ -1,4 +1,4 @@
-"""GKMCacheNode and ClusterGKMCacheNode: what one node says about its GPUs and its caches."""
+"""GKMCacheNode and ClusterGKMCacheNode: the report of one node about its GPUs and its caches."""
 
 from typing import Annotated
 
@@ -16,7 +16,7 @@ StateName = Annotated[str, Meta(pattern="^(Pending|Downloading|Extracting|Ready|
 
 
 class GPUFabric(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Where a GPU is attached to NVLink, as NVML says it."""
+    """The NVLink attachment of a GPU, as NVML reports it."""
 
     cluster_uuid: Annotated[str, Meta(max_length=64)] = field(default="", name="clusterUUID")
     """UUID of the NVLink cluster; empty outside of one."""
@@ -31,7 +31,7 @@ class GPUFabric(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class GPUGroup(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """GPUs of a node that are alike; `ids` are NVML indices."""
+    """Identical GPUs of a node; `ids` are NVML indices."""
 
     ids: list[GPUIndex]
     """Indices of the GPUs on the node, as the vendor library counts them."""
@@ -58,14 +58,14 @@ class CompatibleGPUs(Struct, frozen=True):
 
 
 class IncompatibleGPUs(Struct, frozen=True):
-    """GPUs that cannot use a cache, and why: one entry for GPUs of the same reason and message."""
+    """GPUs that cannot use a cache: one entry for all GPUs with the same reason and message."""
 
     ids: list[GPUIndex]
     """Indices of the GPUs on the node."""
     reason: Annotated[str, Meta(max_length=64)]
-    """Why they cannot use the cache, as one word (docs/reference/reasons.md)."""
+    """Reason why they cannot use the cache, as one word (docs/reference/reasons.md)."""
     message: Annotated[str, Meta(max_length=1024)]
-    """Why they cannot use the cache, as a sentence."""
+    """Reason why they cannot use the cache, as a sentence."""
 
 
 class PodUse(Struct, frozen=True, rename="camel"):
@@ -84,46 +84,46 @@ class NodeCacheStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     """One cache on one node."""
 
     state: StateName
-    """How far the cache is; Deleting: it was deleted, and pods still have it mounted."""
+    """State of the cache on the node. Deleting: the object is deleted, but pods still have the cache mounted."""
     digest: Digest | None = None
     compatible_gpus: list[CompatibleGPUs] = field(default_factory=list, name="compatibleGPUs")
     """GPUs of this node that can use the cache."""
     incompatible_gpus: list[IncompatibleGPUs] = field(default_factory=list, name="incompatibleGPUs")
-    """GPUs of this node that cannot use the cache, and why."""
+    """GPUs of this node that cannot use the cache, with the reasons."""
     reason: Annotated[str, Meta(max_length=64)] = ""
-    """Why the cache is in this state, as one word (docs/reference/reasons.md)."""
+    """Reason for this state, as one word (docs/reference/reasons.md)."""
     message: Annotated[str, Meta(max_length=1024)] = ""
-    """Why the cache is in this state, as a sentence."""
+    """Reason for this state, as a sentence."""
     size_bytes: Annotated[int, Meta(ge=0)] = 0
     """Bytes of the extracted files on the disk of the node."""
     progress: Annotated[int, Meta(ge=0, le=100)] = 0
-    """Percent of the image that is fetched and extracted."""
+    """Percentage of the image that the agent has fetched and extracted."""
     pods: list[PodUse] = field(default_factory=list)
     """Pods of this node that have the cache mounted; at most 500."""
     next_try: DateTime | None = None
-    """When a failed cache is tried again."""
+    """When the agent retries a failed cache."""
     last_updated: DateTime | None = None
-    """When the state of the cache on this node changed last."""
+    """When the state of the cache on this node last changed."""
 
 
 class NodeSpec(Struct, frozen=True, rename="camel"):
-    """Which node this is about."""
+    """The node that the object describes."""
 
     node_name: Annotated[str, Meta(min_length=1, max_length=253)]
     """Name of the Node."""
 
 
 class NodeStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What the agent of the node says."""
+    """Observed state, as the agent of the node reports it."""
 
     observed_generation: Annotated[int, Meta(ge=0)] = 0
     """metadata.generation that this status is about."""
     gpus: list[GPUGroup] = field(default_factory=list)
-    """GPUs of the node; those that are alike stand together."""
+    """GPUs of the node, in groups of identical ones."""
     caches: dict[str, NodeCacheStatus] = field(default_factory=dict)
     """Caches on the node by the name of their GKMCache or ClusterGKMCache."""
     conditions: Conditions = field(default_factory=list)
-    """Ready: every cache that is wanted on the node is ready there."""
+    """Ready: every cache that selects the node is ready there."""
 
 
 class GKMCacheNode(Struct, frozen=True, rename="camel", tag_field="kind", tag="GKMCacheNode"):

@@ -1,4 +1,4 @@
-"""PlacementPlan: where every group of a run goes. Written once; superseded, never edited."""
+"""PlacementPlan: the nodes for every group of a run. A plan is immutable; a newer plan supersedes it."""
 
 from typing import Annotated
 
@@ -23,19 +23,19 @@ Nodes = Annotated[
 
 
 class NodeShare(Struct, frozen=True):
-    """GPUs that a group takes of each of some nodes."""
+    """Nodes of a group, and the GPUs that the group uses on each."""
 
     name: Nodes
     gpus: GPUs
-    """GPUs that the group takes of each of these nodes."""
+    """GPUs that the group uses on each of these nodes."""
 
 
 class SpareShare(Struct, frozen=True):
-    """GPUs on each of some nodes of one domain that stand ready; `distance` is what they share with their group."""
+    """Spare GPUs on nodes of one domain; `distance` names the part of the topology that they share with their group."""
 
     node: Nodes
     gpus: GPUs
-    """GPUs that stand ready on each of these nodes."""
+    """Spare GPUs on each of these nodes."""
     domain: str
     """Fabric domain of these nodes."""
     distance: str
@@ -43,14 +43,14 @@ class SpareShare(Struct, frozen=True):
 
 
 class PlannedGroup(Struct, frozen=True, omit_defaults=True):
-    """A group: all of it in one domain, and in one scope where the run has any.
+    """A group in one domain, and in one scope if the run has scopes.
 
-    With `count` so many groups that follow each other and are alike, each with `gpus`: of every list of nodes the first
-    takes the first names, and each as many.
+    `count` consecutive groups of the same shape form one entry. `gpus` is the size of each. Each list of nodes divides
+    into `count` equal parts in order, one part for each group.
     """
 
     index: Count
-    """Number of the group, from 0; of several groups that are alike, of the first."""
+    """Number of the group, from 0; for an entry of several groups, of the first."""
     gpus: GPUs
     """GPUs of each group, without spares."""
     region: str
@@ -62,22 +62,22 @@ class PlannedGroup(Struct, frozen=True, omit_defaults=True):
     domain: str
     """Fabric domain of the group."""
     nodes: list[NodeShare]
-    """Nodes of the group, with the GPUs that it takes of each."""
+    """Nodes of the group, with the GPUs that it uses on each."""
     count: Number = 1
-    """So many groups follow each other and are alike."""
+    """Number of consecutive groups of the same shape in this entry."""
     scope: str = ""
-    """Scope of the run that pays for the group; empty where the run has none."""
+    """Scope of the run that contains the group; empty for a run without scopes."""
     spares: list[SpareShare] = field(default_factory=list)
-    """Nodes with GPUs that stand ready for the group."""
+    """Nodes with spare GPUs for the group."""
 
 
 class PlanScope(Struct, frozen=True, rename={"max_gpus": "maxGPUs"}):
-    """A ceiling, as the run had it."""
+    """A scope of the run at the time of planning."""
 
     name: str
     """Name of the scope in the run."""
     max_gpus: GPUsOrZero
-    """GPUs that the scope gives at most, spares included."""
+    """Maximum of GPUs in the scope, spares included."""
 
 
 _REQUEST_NAMES = {
@@ -88,10 +88,10 @@ _REQUEST_NAMES = {
 
 
 class PlanRequest(Struct, frozen=True, rename=_REQUEST_NAMES, omit_defaults=True):
-    """What was planned: the run's sizes with every default filled in. The hash is over these."""
+    """The planned request: the sizes of the run with every default filled in. The hash covers them."""
 
     gpus: GPUs
-    """GPUs that the run asks for, without spares."""
+    """GPUs that the run requests, without spares."""
     gpus_per_pod: GPUs
     """GPUs of one pod."""
     group_gpus: GPUs
@@ -99,10 +99,10 @@ class PlanRequest(Struct, frozen=True, rename=_REQUEST_NAMES, omit_defaults=True
     allow_cross_group_spread: bool = True
     """Whether groups may lie in several domains."""
     spares: Count = 0
-    """Pods for each group that stand ready."""
+    """Spare pods for each group."""
     malleability: RunMalleability | None = None
     scopes: list[PlanScope] = field(default_factory=list)
-    """Ceilings of the run by scope."""
+    """Scopes of the run with their maximum of GPUs."""
 
 
 class PlanFragmentation(
@@ -110,10 +110,10 @@ class PlanFragmentation(
     frozen=True,
     rename={"expected_unusable_gpus": "expectedUnusableGPUs", "largest_group": "largestGroup"},
 ):
-    """What the plan leaves behind: GPUs that the expected mix of groups could not use, and the largest group."""
+    """Fragmentation after the plan: GPUs that the expected mix of groups cannot use, and the largest group."""
 
     expected_unusable_gpus: float
-    """Free GPUs that the expected mix of groups could not use."""
+    """Free GPUs that the expected mix of groups cannot use."""
     largest_group: Count
     """GPUs of the largest group that would still fit into one domain."""
 
@@ -127,20 +127,20 @@ _METRIC_NAMES = {
 
 
 class PlanMetrics(Struct, frozen=True, rename=_METRIC_NAMES):
-    """What the plan costs, and how good any plan can be at best in what its policy compares first."""
+    """Metrics of the plan, and a lower bound for the metric that its policy compares first."""
 
     domains: Count
     """Fabric domains that the groups lie in."""
     lower_bound: Count
-    """No plan has a lower value of what the policy compares first."""
+    """Lower bound for the metric that the policy compares first; no plan is below it."""
     gap: Count
-    """How far the plan is above lowerBound; 0 is the proof that no plan is better."""
+    """Difference between the plan and lowerBound; 0 proves that no plan is better."""
     stranded_gpus: Count
     """GPUs that stay free in the domains that the groups lie in."""
     blocks: Count
     """Blocks that the groups lie in."""
     pristine_domains: Count
-    """Domains of the plan in which no GPU was used before."""
+    """Domains of the plan in which no GPU was in use before."""
     spares_elsewhere: Count
     """Groups with a spare in another domain."""
     fragmentation: PlanFragmentation | None = None
@@ -154,50 +154,50 @@ _SPEC_NAMES = {
 
 
 class PlanSpec(Struct, frozen=True, rename=_SPEC_NAMES, omit_defaults=True):
-    """The plan. Of a run's plans that with the highest number is the newest; `run` and all below it are absent offline.
+    """The plan. A plan that the command line computes offline has no `run` and none of the fields below it.
 
-    GPUs count as used until the run's pods run or `expiresAt` has passed, whichever comes first.
+    The GPUs of the plan count as used until the pods of the run use them or `expiresAt` passes.
     """
 
     hash: Sha256
     """SHA-256 of the request, the groups and inventoryVersion: equal plans have equal hashes."""
     inventory_version: Sha256
-    """SHA-256 of the nodes and their free GPUs that the plan was made from."""
+    """SHA-256 of the nodes and free GPUs that the planner used."""
     policy: PolicyName
-    """What was compared first among all plans."""
+    """Policy of the plan, which selects the metric that the planner minimizes first."""
     flavor: str
     """Model of the GPUs, as a label of their nodes names it."""
     gpus: GPUs
-    """GPUs of all groups, without spares; less than the request where the run may be smaller."""
+    """GPUs of all groups, without spares; less than the request if a malleable run was reduced."""
     request: PlanRequest
     groups: Annotated[list[PlannedGroup], Meta(max_length=100_000)]
-    """Where each group goes, by index."""
+    """Nodes of each group, by index."""
     metrics: PlanMetrics
     run: str = ""
     """Name of the Run in the same namespace."""
     run_generation: Count = 0
-    """metadata.generation of the Run that the plan was made for."""
+    """metadata.generation of the Run at the time of planning."""
     number: Count = 0
     """Number of the plan among those of its run; the highest is the newest."""
-    supersedes: Annotated[str, Meta(description="The plan of this run that this one takes the place of.")] = ""
-    reason: Annotated[str, Meta(max_length=1024, description="Why it took that one's place.")] = ""
+    supersedes: Annotated[str, Meta(description="Name of the plan of this run that this plan supersedes.")] = ""
+    reason: Annotated[str, Meta(max_length=1024, description="Reason why this plan supersedes that plan.")] = ""
     expires_at: DateTime | None = None
-    """When the GPUs of the plan are free again, unless pods of the run use them."""
+    """When the controller releases GPUs of the plan that no pod of the run uses."""
     labels: Labels = field(default_factory=dict)
-    """Labels of the run's spec as they were when the plan was made, for whoever binds it."""
+    """Labels of the run's spec at the time of planning, for the component that binds the plan."""
 
 
 class PlanStatus(Struct, frozen=True, rename={"observed_generation": "observedGeneration"}, omit_defaults=True):
-    """What became of the plan; the controller is the only writer."""
+    """Observed state of the plan; only the controller writes it."""
 
     observed_generation: Annotated[int, Meta(ge=0)] = 0
     """metadata.generation that this status is about."""
     conditions: Conditions = field(default_factory=list)
-    """Live: the plan is the newest of its run and holds its GPUs."""
+    """Live: the plan is the newest of its run and reserves its GPUs."""
 
 
 class PlacementPlan(Struct, frozen=True, rename={"api_version": "apiVersion"}, tag_field="kind", tag="PlacementPlan"):
-    """Where the groups of a run go."""
+    """The nodes for the groups of a run."""
 
     metadata: ObjectMeta
     spec: PlanSpec

@@ -1,4 +1,4 @@
-"""Whose signature opens which images: the policies of `verification`, read strictly; a contradiction is refused."""
+"""The section `verification` of the configuration: which signatures an image needs. Contradictions are refused."""
 
 from collections.abc import Iterator
 from typing import Annotated, Literal
@@ -10,16 +10,16 @@ from gkm.api import patterns
 MAX_POLICIES = 256
 SHORTEST_RECHECK_SECONDS = 60.0
 MAX_SIGNERS = 32
-"""Keys, and identities, in one policy."""
+"""Maximum of keys, and of identities, in one policy."""
 
 _Text = Annotated[str, Meta(max_length=1024)]
 
 
 class Identity(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    r"""Who signed without a key: what the certificate of a keyless signature says of its holder.
+    r"""The identity of a keyless signer, as the certificate of the signature states it.
 
-    `issuer` is the URL of the OpenID provider, compared character by character: a pattern there would let anybody
-    with a provider of his own in. Exactly one of `subject` (an e-mail address or the URI of a workflow, compared
+    `issuer` is the URL of the OpenID provider, compared character by character: a pattern would admit anyone who runs
+    a provider. Exactly one of `subject` (an e-mail address or the URI of a workflow, compared
     character by character) and `subjectRegExp`. The pattern must match the whole subject (there is no need for ^ and
     $), in RE2's language, at most 512 characters: `https://github\.com/my-org/.*` does not match
     `https://evil.example/?https://github.com/my-org/x`.
@@ -30,46 +30,45 @@ class Identity(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     subject_reg_exp: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse what names nobody, or two."""
+        """Refuse an identity without a subject, or with two."""
         if bool(self.subject) == bool(self.subject_reg_exp):
             raise ValueError("an identity has exactly one of `subject` and `subjectRegExp`")
         if self.subject_reg_exp:
             patterns.full_match(self.subject_reg_exp)
 
     def matches(self, issuer: str, subject: str) -> bool:
-        """Return whether this names the holder of a certificate."""
+        """Return whether this identity matches the holder of a certificate."""
         if issuer != self.issuer or not subject:
             return False
         return patterns.full_match(self.subject_reg_exp)(subject) if self.subject_reg_exp else subject == self.subject
 
     def __str__(self) -> str:
-        """Return it for a sentence."""
+        """Return the identity as text for a message."""
         return f"{self.subject or f'/{self.subject_reg_exp}/'} of {self.issuer}"
 
 
 class Policy(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Whose signatures open which images.
+    """The signatures that the images of a policy need.
 
-    `images` are globs over host:port/repository, read as those of `registries.allow` are (api/config.py);
-    `namespaces` are globs, and none of them means every namespace and the cluster kind. When several policies cover
-    an image, EVERY ONE of them must be satisfied, in whatever order they stand: a broad policy never shadows a
-    stricter one, and to add a policy can only close, never open. (Sigstore's policy-controller combines its policies
-    the same way.)
+    `images` lists globs over host:port/repository, with the rules of `registries.allow` (api/config.py). `namespaces`
+    lists globs; an empty list covers every namespace and the cluster-wide kind. If several policies cover an image,
+    EVERY ONE of them must be satisfied, in any order: a broad policy never shadows a stricter one, and a further policy
+    can only restrict. (Sigstore's policy-controller combines its policies the same way.)
 
-    `keys` are public keys: PEM text, or the path of a PEM file. `identities` are holders of keyless signatures.
-    `require` counts over both together: `any` one of them, `all` of them, or a number of them. One signer stands for
-    one entry: who matches two identities still signs once, and a key that is listed twice counts once.
+    `keys` lists public keys: PEM text, or the path of a PEM file. `identities` lists holders of keyless signatures.
+    `require` counts over both together: `any` one of them, `all` of them, or a number of them. One signer counts for
+    one entry: a signer that matches two identities counts once, and a key that is listed twice counts once.
 
-    `trustedRoot` is the path of a Sigstore trusted_root.json (certificate authorities, logs, timestamp authorities);
-    it is needed for identities, and nothing is ever fetched in its place.
+    `trustedRoot` is the path of a Sigstore trusted_root.json (certificate authorities, logs, timestamp authorities).
+    Identities need it; GKM never fetches a trusted root.
 
-    `tlog` says what holds for the transparency log with signatures by key: `required` counts only those with a good
-    entry in a log of the trusted root; `optional` (the default) refuses a signature whose entry is bad, where there
-    is a trusted root to tell by, and accepts one without entry; `ignored` never looks. A keyless signature always
-    needs its entry, because the log is the witness of when its certificate, good for minutes, was used.
+    `tlog` sets the role of the transparency log for signatures by key. `required`: only a signature with a valid entry
+    in a log of the trusted root counts. `optional` (the default): a signature without an entry counts, but with a
+    trusted root one with an invalid entry does not. `ignored`: GKM does not check entries. A keyless signature always
+    needs its entry, because the log proves that the signer used the certificate during its minutes of validity.
 
-    `tlogLookup` lets us ask the logs of the trusted root (at their `baseUrl`) for the entry of a keyless signature that
-    came without it, as signatures in the legacy form may. Nothing else is ever asked of them.
+    `tlogLookup` lets GKM query the logs of the trusted root (at their `baseUrl`) for the entry of a keyless signature
+    in the legacy form that has none. GKM sends no other requests to the logs.
     """
 
     keys: Annotated[list[str], Meta(max_length=MAX_SIGNERS)] = field(default_factory=list)
@@ -82,7 +81,7 @@ class Policy(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     tlog_lookup: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what could never be satisfied, or would be by nobody."""
+        """Refuse a policy that no signature can satisfy, or that names no signer."""
         signers = len(self.keys) + len(self.identities)
         if not signers:
             raise ValueError("a policy names at least one of `keys` and `identities`")
@@ -99,14 +98,14 @@ class Policy(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
 
 
 class Verification(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """What must be signed.
+    """Verification of images.
 
-    `enforce` refuses what no policy accepts, also what no policy covers. `warn` lets it pass with a warning, `off`
-    does not look. The default refuses everything unsigned: allowing it takes a line of configuration.
+    `enforce` refuses an image that a policy refuses or that no policy covers. `warn` allows it with a warning. `off`
+    disables verification. The default refuses every unsigned image.
 
-    Every `recheckInterval` seconds the controller verifies an image again; 0 is never. `whenRevoked` says what becomes
-    of a cache that is Ready on a node when its image is refused: `withdraw` serves it to no further pod, `keep` leaves
-    it where it is (docs/design/verdicts.md).
+    The controller verifies an image again every `recheckInterval` seconds; 0 disables that. `whenRevoked` applies to a
+    cache that is Ready on a node when GKM refuses its image: `withdraw` serves it to no further pod, `keep` continues
+    to serve it (docs/design/verdicts.md).
     """
 
     mode: Literal["enforce", "warn", "off"] = "enforce"
@@ -115,12 +114,12 @@ class Verification(Struct, frozen=True, rename="camel", forbid_unknown_fields=Tr
     when_revoked: Literal["withdraw", "keep"] = "withdraw"
 
     def __post_init__(self) -> None:
-        """Refuse an interval at which registries would do nothing else."""
+        """Refuse an interval that would overload registries."""
         if 0 < self.recheck_interval < SHORTEST_RECHECK_SECONDS:
             raise ValueError(f"`recheckInterval` is 0 (never) or at least {SHORTEST_RECHECK_SECONDS:g} seconds")
 
     def files(self) -> Iterator[str]:
-        """Yield the paths of the files whose content the answer depends on."""
+        """Yield the paths of the files that a verdict depends on."""
         for policy in self.policies:
             yield from (key for key in policy.keys if not is_pem(key))
             if policy.trusted_root:
@@ -128,5 +127,5 @@ class Verification(Struct, frozen=True, rename="camel", forbid_unknown_fields=Tr
 
 
 def is_pem(key: str) -> bool:
-    """Return whether a configured key is the key itself, not the path of one."""
+    """Return whether a configured key is PEM text, not a path."""
     return key.lstrip().startswith("-----BEGIN")

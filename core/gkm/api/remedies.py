@@ -1,13 +1,13 @@
-"""Hints that depend on the program that prints them: a node's administrator edits a configuration, a person types.
+"""Hints that depend on the program that prints them: an administrator edits a configuration, a user runs a command.
 
-The value is the hint of the processes of a cluster; the command line has its own for each (gkm_cli.hints).
+The value of a remedy is the hint for processes in a cluster; the command line has its own text (gkm_cli.hints).
 """
 
 from enum import StrEnum
 
 
 class Remedy(StrEnum):
-    """What to do next; an error's `about` names the host that it is done for."""
+    """The next step after an error; the error's `about` names the registry host."""
 
     LOG_IN = "check that the repository exists and that its credentials are configured"
     CHECK_LOGIN = "check the credentials of this registry"

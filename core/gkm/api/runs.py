@@ -1,4 +1,4 @@
-"""Run: somebody wants so many GPUs, in groups that lie in one fabric domain each. Planned, never bound, by us."""
+"""Run: a request for a number of GPUs in groups, each in one fabric domain. GKM plans a run; it never binds pods."""
 
 from typing import Annotated, Literal
 
@@ -9,9 +9,9 @@ from gkm.api.meta import API_VERSION, GROUP, Condition, ObjectMeta
 MAX_GPUS = 1_000_000
 MAX_SPARES = 1_024
 MAX_PRIORITY = 1_000_000_000
-"""As of pods: what is above is the system's (Kubernetes, PriorityClass)."""
+"""The same as for pods: Kubernetes reserves higher values for system priority classes."""
 MAX_NAME = 63
-"""Characters of a run's name: its pods carry it as the value of a label, and its plans are called after it."""
+"""Characters in the name of a run: it is the value of a label of its pods, and a part of the names of its plans."""
 MAX_FIXES = 8
 
 PolicyName = Literal["fewest-domains", "fewest-blocks", "least-waste"]
@@ -20,7 +20,7 @@ GPUsOrZero = Annotated[int, Meta(ge=0, le=MAX_GPUS, extra_json_schema={"format":
 Flavor = Annotated[str, Meta(min_length=1, max_length=63, pattern="^[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?$")]
 Name = Annotated[str, Meta(min_length=1, max_length=63, pattern="^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
 RUN_LABEL = f"{GROUP}/run"
-"""On a pod: the name of the Run of its namespace that it belongs to."""
+"""Label of a pod: the name of its Run, in the same namespace."""
 # Kubernetes, "Labels and Selectors": an optional DNS subdomain and a slash, then a name; values may be empty.
 LABEL_KEY = "([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 LABEL_VALUE = "([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?"
@@ -37,7 +37,7 @@ Labels = Annotated[
 
 
 class Toleration(Struct, frozen=True, omit_defaults=True):
-    """A taint that the run's pods put up with, as in the spec of a pod."""
+    """A toleration of the run's pods, as in the spec of a pod."""
 
     key: Annotated[str, Meta(max_length=317)] = ""
     """Key of the taint; empty with the operator Exists for every taint."""
@@ -50,33 +50,33 @@ class Toleration(Struct, frozen=True, omit_defaults=True):
 
 
 class RunSelector(Struct, frozen=True, omit_defaults=True):
-    """Which nodes: in this region, in this cluster, with these labels. What is absent selects every node."""
+    """A selector of nodes by region, cluster and labels; an empty field selects every node."""
 
     region: Annotated[str, Meta(max_length=63)] = ""
     """Region of the nodes; empty for every region."""
     cluster: Annotated[str, Meta(max_length=63)] = ""
     """Cluster of the nodes; empty for every cluster."""
     labels: Labels = field(default_factory=dict)
-    """Labels that the nodes have."""
+    """Labels that a node must have."""
 
 
 class RunScope(Struct, frozen=True, omit_defaults=True, rename={"max_gpus": "maxGPUs"}):
-    """What pays: every group lies within one scope, and no scope gives more than its ceiling, spares included."""
+    """A part of the cluster with a maximum of GPUs, spares included; every group is in one scope."""
 
     name: Name
     """Name of the scope, unique in the run."""
     max_gpus: GPUsOrZero
-    """GPUs that the scope gives at most, spares included."""
+    """Maximum of GPUs in the scope, spares included."""
     selector: RunSelector = field(default_factory=RunSelector)
 
 
 class RunMalleability(Struct, frozen=True, rename={"step_gpus": "stepGPUs", "min_gpus": "minGPUs"}):
-    """A run that may be smaller by multiples of `stepGPUs`, down to `minGPUs`."""
+    """Permission to reduce a run by multiples of `stepGPUs`, down to `minGPUs`."""
 
     step_gpus: GPUs
-    """The run may be smaller by multiples of so many GPUs."""
+    """Step, in GPUs, by which the planner may reduce the run."""
     min_gpus: GPUs
-    """The run is never smaller than this."""
+    """Minimum of GPUs of the run."""
 
 
 _NAMES = {
@@ -87,13 +87,13 @@ _NAMES = {
 
 
 class RunSpec(Struct, frozen=True, omit_defaults=True, rename=_NAMES):
-    """What is wanted."""
+    """Desired state of a run."""
 
-    flavor: Annotated[Flavor, Meta(description="The GPUs, as a label of their nodes names them.")]
-    gpus: Annotated[GPUs, Meta(description="All of them together, without spares.")]
-    gpus_per_pod: Annotated[GPUs, Meta(description="GPUs of one pod, all of one node; 8 without it.")] = 8
+    flavor: Annotated[Flavor, Meta(description="Model of the GPUs, as a label of their nodes names it.")]
+    gpus: Annotated[GPUs, Meta(description="GPUs of the whole run, without spares.")]
+    gpus_per_pod: Annotated[GPUs, Meta(description="GPUs of one pod, all on one node; default: 8.")] = 8
     group_gpus: (
-        Annotated[GPUs, Meta(description="GPUs of one group, all of one domain; those of a pod without it.")] | None
+        Annotated[GPUs, Meta(description="GPUs of one group, all in one domain; default: gpusPerPod.")] | None
     ) = None
     tolerations: (
         Annotated[list[Toleration], Meta(description="Default: the taint nvidia.com/gpu.", max_length=32)] | None
@@ -101,7 +101,7 @@ class RunSpec(Struct, frozen=True, omit_defaults=True, rename=_NAMES):
     allow_cross_group_spread: Annotated[bool, Meta(description="Whether groups may lie in several domains.")] = True
     spares: Annotated[
         int,
-        Meta(ge=0, le=MAX_SPARES, description="Pods a group that stand ready.", extra_json_schema={"format": "int32"}),
+        Meta(ge=0, le=MAX_SPARES, description="Spare pods for each group.", extra_json_schema={"format": "int32"}),
     ] = 0
     malleability: RunMalleability | None = None
     selector: RunSelector = field(default_factory=RunSelector)
@@ -112,9 +112,9 @@ class RunSpec(Struct, frozen=True, omit_defaults=True, rename=_NAMES):
             extra_json_schema={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
         ),
     ] = field(default_factory=list)
-    """Ceilings by where nodes are; every group lies within one of them."""
+    """Parts of the cluster with a maximum of GPUs; every group is in one of them."""
     policy: (
-        Annotated[PolicyName, Meta(description="What is compared first; default: the configuration's packing.policy.")]
+        Annotated[PolicyName, Meta(description="Metric that the planner minimizes first; default: packing.policy.")]
         | None
     ) = None
     priority: Annotated[
@@ -122,7 +122,7 @@ class RunSpec(Struct, frozen=True, omit_defaults=True, rename=_NAMES):
         Meta(
             ge=-MAX_PRIORITY,
             le=MAX_PRIORITY,
-            description="Of runs that wait, the highest is planned first.",
+            description="Priority among pending runs; the planner handles the highest first.",
             extra_json_schema={"format": "int32"},
         ),
     ] = 0
@@ -132,10 +132,10 @@ class RunSpec(Struct, frozen=True, omit_defaults=True, rename=_NAMES):
 
 
 class RunFix(Struct, frozen=True):
-    """A change that would make the run fit; it was planned, and does."""
+    """A change that makes the run fit, which the planner has verified."""
 
     kind: Annotated[str, Meta(max_length=63)]
-    """What is changed, as one word."""
+    """Kind of the change, as one word."""
     message: Annotated[str, Meta(max_length=1024)]
     """The change, as a sentence."""
 
@@ -158,29 +158,33 @@ class RunStatus(
     },
     omit_defaults=True,
 ):
-    """What came of it; the controller is the only writer."""
+    """Observed state of a run; only the controller writes it."""
 
     observed_generation: Annotated[int, Meta(ge=0)] = 0
     """metadata.generation that this status is about."""
     plan_ref: PlanReference | None = None
     """The newest plan of the run."""
     gpus: Annotated[
-        GPUsOrZero, Meta(description="What is planned: less than asked for where a run may be smaller.")
+        GPUsOrZero, Meta(description="Planned GPUs; less than spec.gpus if a malleable run was reduced.")
     ] = 0
     domains: Annotated[int, Meta(ge=0, extra_json_schema={"format": "int32"})] = 0
     """Fabric domains that the groups of the plan lie in."""
-    binding_level: Annotated[str, Meta(description="What keeps the run from fitting.", max_length=63)] = ""
+    binding_level: Annotated[
+        str, Meta(description="Level of the topology that prevents the run from fitting.", max_length=63)
+    ] = ""
     largest_feasible_groups: (
-        Annotated[int, Meta(ge=0, description="So many whole groups would fit.", extra_json_schema={"format": "int32"})]
+        Annotated[
+            int, Meta(ge=0, description="Number of whole groups that fit.", extra_json_schema={"format": "int32"})
+        ]
         | None
     ) = None
     fixes: Annotated[list[RunFix], Meta(max_length=MAX_FIXES)] = field(default_factory=list)
-    """Changes that were planned and would make the whole run fit."""
+    """Verified changes that make the whole run fit."""
     conditions: Annotated[
         list[Condition],
         Meta(extra_json_schema={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),
     ] = field(default_factory=list)
-    """Planned: planRef names a plan that holds GPUs for the whole request."""
+    """Planned: planRef names a plan that reserves GPUs for the whole request."""
 
     def condition(self, kind: str) -> Condition | None:
         """Return the condition of a type."""
@@ -188,7 +192,7 @@ class RunStatus(
 
 
 class Run(Struct, frozen=True, rename={"api_version": "apiVersion"}, tag_field="kind", tag="Run"):
-    """A run of groups of GPUs that wants a placement plan."""
+    """A run of groups of GPUs that needs a placement plan."""
 
     metadata: ObjectMeta
     spec: RunSpec

@@ -1,9 +1,9 @@
-"""The schema of a kind from its struct: what the API server checks, fills in and explains.
+"""The OpenAPI schema of a kind, generated from its struct: validation, defaults and descriptions for the API server.
 
-msgspec derives types, bounds and patterns. This module inlines the definitions, as structural schemas want it
-(apiextensions.k8s.io/v1), takes descriptions from the source (gkm.api.field_docs), and gives each field of `spec` the
-default that the code has: what a person leaves out is then seen in the stored object. An empty default is left out, and
-so is every default of `status`: there it would look like something that the owner of the status has observed.
+msgspec derives types, bounds and patterns. This module inlines the definitions, as structural schemas require
+(apiextensions.k8s.io/v1), and takes descriptions from the source (gkm.api.field_docs). Each field of `spec` gets the
+default of the code, so that the stored object shows a value that a user omits. An empty default is omitted. So is every
+default of `status`, which would look like an observation of the controller.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,7 +18,7 @@ Schema = dict[str, Any]
 
 _DROPPED = frozenset({"title"})
 _OWN = ("description", "default")
-"""What a field says of itself, whatever its type says."""
+"""Keys that a field sets itself and that override those of its type."""
 _OF_EVERY_OBJECT = {
     # In the words of k8s.io/apimachinery (metav1.TypeMeta), which every CustomResourceDefinition repeats.
     "apiVersion": {
@@ -29,7 +29,7 @@ _OF_EVERY_OBJECT = {
         "type": "string",
         "description": "Kind is a string value representing the REST resource this object represents.",
     },
-    # The API server describes it itself, and refuses whoever does (apiextensions.k8s.io, validation.go).
+    # The API server defines metadata and refuses another definition (apiextensions.k8s.io, validation.go).
     "metadata": {"type": "object"},
 }
 
@@ -53,21 +53,21 @@ def of_kind(kind: type[Struct], rules: Iterable[Mapping[str, str]] = ()) -> Sche
 def _structs(info: inspect.Type) -> dict[str, inspect.StructType]:
     """Return the structs in a type by name."""
     found: dict[str, inspect.StructType] = {}
-    left = [info]
-    while left:
-        one = left.pop()
-        if isinstance(one, inspect.StructType):
-            if one.cls.__name__ in found:
+    pending = [info]
+    while pending:
+        current = pending.pop()
+        if isinstance(current, inspect.StructType):
+            if current.cls.__name__ in found:
                 continue
-            found[one.cls.__name__] = one
-        left += _inside(one)
+            found[current.cls.__name__] = current
+        pending += _inside(current)
     return found
 
 
 def _inside(info: inspect.Type) -> Iterator[inspect.Type]:
     match info:
         case inspect.StructType():
-            yield from (one.type for one in info.fields)
+            yield from (each.type for each in info.fields)
         case inspect.Metadata():
             yield info.type
         case inspect.ListType():
@@ -79,22 +79,22 @@ def _inside(info: inspect.Type) -> Iterator[inspect.Type]:
 
 
 def _complete(properties: dict[str, Schema], found: inspect.StructType) -> None:
-    """Give each field its own description, and the default of the code where that says something."""
+    """Set the description of each field, and the default of the code unless it is empty."""
     descriptions = field_docs.of(found.cls)
-    for one in found.fields:
-        schema = properties[one.encode_name]
+    for each in found.fields:
+        schema = properties[each.encode_name]
         schema.pop("default", None)
-        if one.name in descriptions:
-            schema["description"] = descriptions[one.name]
-        default = _default(one)
+        if each.name in descriptions:
+            schema["description"] = descriptions[each.name]
+        default = _default(each)
         if default not in (None, ""):
             schema["default"] = default
 
 
 def _default(field: inspect.Field) -> object:
-    """Return what a schema says for a field that is left out, None for nothing.
+    """Return the default of a field for the schema; None for no default.
 
-    A struct that is left out becomes an empty one: its own fields have their defaults.
+    The default of an omitted struct is an empty object, because its fields have their own defaults.
     """
     value = field.default if field.default is not NODEFAULT else None
     if field.default_factory is not NODEFAULT:
@@ -102,11 +102,11 @@ def _default(field: inspect.Field) -> object:
     if isinstance(value, Struct):
         info = inspect.type_info(type(value))
         assert isinstance(info, inspect.StructType)  # noqa: S101 -- a Struct is one
-        return {} if any(_default(one) not in (None, "") for one in info.fields) else None
+        return {} if any(_default(each) not in (None, "") for each in info.fields) else None
     return value if isinstance(value, bool | int | float | str) else None
 
 
-def _without_defaults(node: Any) -> Any:  # noqa: ANN401 -- JSON is what it is
+def _without_defaults(node: Any) -> Any:  # noqa: ANN401 -- any JSON value
     if isinstance(node, list):
         return [_without_defaults(item) for item in node]
     if isinstance(node, dict):
@@ -114,7 +114,7 @@ def _without_defaults(node: Any) -> Any:  # noqa: ANN401 -- JSON is what it is
     return node
 
 
-def _inlined(node: Any, components: dict[str, Schema]) -> Any:  # noqa: ANN401 -- JSON is what it is
+def _inlined(node: Any, components: dict[str, Schema]) -> Any:  # noqa: ANN401 -- any JSON value
     if isinstance(node, list):
         return [_inlined(item, components) for item in node]
     if not isinstance(node, dict):
@@ -123,7 +123,7 @@ def _inlined(node: Any, components: dict[str, Schema]) -> Any:  # noqa: ANN401 -
     if "$ref" in node:
         return _inlined(components[node["$ref"]], components) | own
     if "anyOf" in node:
-        # Only `X | None` is used in the API; an absent field and a null one are the same there.
+        # The API uses only `X | None`; an absent field equals a null field.
         (present,) = (item for item in node["anyOf"] if item != {"type": "null"})
         return _inlined({key: value for key, value in node.items() if key != "anyOf"} | present, components) | own
     if set(node) >= {"enum"} and "type" not in node:

@@ -1,4 +1,4 @@
-"""The sections `topology` and `packing` of the configuration: which labels say where nodes are, and how is planned."""
+"""The sections `topology` and `packing` of the configuration: labels that locate nodes, and settings of the planner."""
 
 from typing import Annotated, Literal
 
@@ -19,9 +19,10 @@ def _keys(*keys: str) -> list[str]:
 
 
 class TopologyLabels(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Which labels of a node are read, the first that it has. Without keys a thing is not read at all.
+    """Keys of the node labels for each property; the first label that the node has counts.
 
-    `domain` is the fabric domain. A node whose `health` is `unhealthy` takes no new groups.
+    An empty list disables a property. `domain` is the fabric domain. A node whose `health` is `unhealthy` gets no new
+    groups.
     """
 
     region: LabelKeys = _keys("region", "topology.kubernetes.io/region")
@@ -34,14 +35,14 @@ class TopologyLabels(Struct, frozen=True, rename="camel", forbid_unknown_fields=
 
 
 class TopologyDefaults(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Where a node is whose labels do not say it."""
+    """Region and cluster of a node without such labels."""
 
     region: LabelValue = "default"
     cluster: LabelValue = "default"
 
 
 class Topology(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """How nodes become domains. A node without a fabric domain is one of its `own`, or goes to `quarantine`."""
+    """How nodes form domains. A node without a fabric domain is a domain of its `own`, or is in `quarantine`."""
 
     labels: TopologyLabels = field(default_factory=TopologyLabels)
     defaults: TopologyDefaults = field(default_factory=TopologyDefaults)
@@ -49,30 +50,30 @@ class Topology(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
 
 
 class MixGroup(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Groups of `gpus` GPUs in pods of `gpus_per_pod`: `weight` parts of all groups that users ask for."""
+    """Groups of `gpus` GPUs in pods of `gpus_per_pod`; `weight` is their share of all requested groups."""
 
     gpus: Annotated[int, Meta(ge=1, le=10**9)]
     gpus_per_pod: Annotated[int, Meta(ge=1, le=10**9)]
     weight: Annotated[int, Meta(ge=1, le=10**6)] = 1
 
     def __post_init__(self) -> None:
-        """Refuse a group that is no whole number of pods."""
+        """Refuse a group that is not a whole number of pods."""
         if self.gpus % self.gpus_per_pod:
             raise ValueError(f"a group of {self.gpus} GPUs does not divide into pods of {self.gpus_per_pod}")
 
 
 def _default_mix() -> list[MixGroup]:
-    """Return the groups of the stream in bench/packing_stream_runs.py, in pods that fit nodes of 4 and of 8 GPUs."""
+    """Return the groups of bench/packing_stream_runs.py, in pods that fit nodes of 4 and of 8 GPUs."""
     sizes = ((4, 40), (8, 14), (16, 44), (32, 17), (64, 24), (72, 2))
     return [MixGroup(gpus, 4, weight) for gpus, weight in sizes]
 
 
 class Packing(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """How runs are planned that do not say it themselves.
+    """Defaults for the planning of runs.
 
-    GPUs of a plan count as used for `plan_ttl` seconds, or until its pods run. `mix` is what users ask for: free GPUs
-    are told apart by it into those that are of use and those that are not (docs/design/calculus.md, Fragmentation).
-    `flavors` are of nodes that come later: a run may name one that no node has yet.
+    The GPUs of a plan count as used for `plan_ttl` seconds, or until its pods run. `mix` is the expected mix of groups;
+    it decides which free GPUs count as usable (docs/design/calculus.md, Fragmentation). `flavors` lists flavors of
+    future nodes: a run may name one that no node has yet.
     """
 
     policy: Literal["fewest-domains", "fewest-blocks", "least-waste"] = "fewest-domains"
