@@ -1,4 +1,4 @@
-"""Bundles, annotations and certificates that somebody made up: refused with a sentence, never a traceback."""
+"""Crafted bundles, annotations and certificates: refused with a sentence, never a traceback."""
 
 import base64
 import json
@@ -14,6 +14,10 @@ from gkm.images.signatures.signature_formats import parse_bundle, parse_legacy
 from gkm.images.signatures.trust_material import TrustMaterial
 from hypothesis import given, settings, strategies
 from support.images.keyless import ALICE, DIGEST, SIGSTORE, judged, trust
+from support.registry.push import Target
+from support.sigstore.key_signatures import payload_of
+from support.sigstore.keyless import BUNDLE_ANNOTATION, CERTIFICATE_ANNOTATION, Service
+from support.images.keyless import ALICE, DIGEST, SIGSTORE, finding_for, trust
 from support.registry.push import Target
 from support.sigstore.key_signatures import payload_of
 from support.sigstore.keyless import BUNDLE_ANNOTATION, CERTIFICATE_ANNOTATION, Service
@@ -55,11 +59,11 @@ MADE_UP: dict[str, Callable[[dict[str, Any]], object]] = {
 
 
 @pytest.mark.parametrize("name", MADE_UP)
-def test_a_made_up_bundle_is_refused_with_a_sentence(root: Path, name: str) -> None:
+def test_a_crafted_bundle_is_refused_with_a_sentence(root: Path, name: str) -> None:
     bundle = json.loads(json.dumps(Service(SIGSTORE).bundle(DIGEST, ALICE)))
     MADE_UP[name](bundle)
     try:
-        finding = judged(root, bundle)
+        finding = finding_for(root, bundle)
     except GKMError as error:
         assert error.reason is Reason.METADATA_INVALID
     else:
@@ -70,7 +74,7 @@ def test_a_made_up_bundle_is_refused_with_a_sentence(root: Path, name: str) -> N
 @pytest.mark.parametrize(
     "value", ["x", "{}", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----", "x" * 70_000]
 )
-def test_a_made_up_annotation_is_refused(annotation: str, value: str) -> None:
+def test_a_crafted_annotation_is_refused(annotation: str, value: str) -> None:
     payload = payload_of(Target("registry.example", "team/x"), DIGEST)
     payload, annotations = Service(SIGSTORE).legacy(payload, ALICE)
     with pytest.raises(GKMError) as caught:
@@ -84,13 +88,13 @@ def _of_version_26(der: bytes) -> bytes:
 
 
 def test_a_certificate_of_an_impossible_version_is_refused(root: Path) -> None:
-    """Found by fuzzing: what cryptography raises over it is no ValueError."""
+    """Found by fuzzing: cryptography raises an exception other than ValueError."""
     bundle = Service(SIGSTORE).bundle(DIGEST, ALICE)
-    made_up = _of_version_26(base64.b64decode(bundle["verificationMaterial"]["certificate"]["rawBytes"]))
-    bundle["verificationMaterial"]["certificate"] = {"rawBytes": base64.b64encode(made_up).decode()}
-    assert not judged(root, bundle).ok
+    crafted = _of_version_26(base64.b64decode(bundle["verificationMaterial"]["certificate"]["rawBytes"]))
+    bundle["verificationMaterial"]["certificate"] = {"rawBytes": base64.b64encode(crafted).decode()}
+    assert not finding_for(root, bundle).ok
     payload, annotations = Service(SIGSTORE).legacy(payload_of(Target("registry.example", "team/x"), DIGEST), ALICE)
-    pem = ssl.DER_cert_to_PEM_cert(made_up)
+    pem = ssl.DER_cert_to_PEM_cert(crafted)
     with pytest.raises(GKMError) as caught:
         parse_legacy(payload, {**annotations, CERTIFICATE_ANNOTATION: pem})
     assert caught.value.reason is Reason.METADATA_INVALID
@@ -108,7 +112,7 @@ def test_a_trusted_root_with_a_certificate_of_an_impossible_version_is_refused(t
 
 @settings(max_examples=150, deadline=None)
 @given(data=strategies.data())
-def test_whatever_is_changed_in_a_bundle_the_answer_is_an_answer(data: strategies.DataObject) -> None:
+def test_any_change_in_a_bundle_ends_in_a_verdict(data: strategies.DataObject) -> None:
     document = json.loads(json.dumps(data.draw(strategies.sampled_from(BUNDLES))))
     places = list(_places(document))
     holder, key = data.draw(strategies.sampled_from(places))
@@ -121,7 +125,7 @@ def test_whatever_is_changed_in_a_bundle_the_answer_is_an_answer(data: strategie
         except GKMError as error:
             assert error.reason is Reason.METADATA_INVALID
             return
-    # What says nothing may be anything: a hint, the id of a log that is tried anyway.
+    # Fields without a meaning can have any value: a hint, the id of a log that verification tries anyway.
     assert isinstance(finding.reason, str)
     assert not finding.ok or key not in {"payload", "sig", "rawBytes", "canonicalizedBody"} or holder[key] == before
 

@@ -1,4 +1,4 @@
-"""Whatever a registry sends in place of signatures, a verdict comes of it: corpora of the fuzzers, and mutations."""
+"""Any bytes in place of signatures end in a verdict: corpora of the fuzzers, and mutations."""
 
 import json
 import random
@@ -45,7 +45,7 @@ def root(sigstore: Sigstore, tmp_path: Path) -> Path:
 
 
 def attach_raw(site: Site, bundle: bytes) -> None:
-    """Attach bytes that need not be a bundle where one is looked for."""
+    """Attach arbitrary bytes as a bundle."""
     place = target(site)
     _, image = place.get(f"manifests/{site.ref.target}")
     kind = "application/vnd.dev.sigstore.bundle.v0.3+json"
@@ -62,7 +62,7 @@ def attach_raw(site: Site, bundle: bytes) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS, ids=lambda path: f"{path.parent.name}-{path.name}")
-def test_a_seed_of_the_fuzzers_is_no_signature_wherever_it_stands(site: Site, root: Path, seed: Path) -> None:
+def test_a_seed_of_the_fuzzers_is_no_signature_in_any_position(site: Site, root: Path, seed: Path) -> None:
     data = seed.read_bytes()
     text = data.decode("latin-1")
     annotations = {
@@ -106,7 +106,7 @@ def test_annotations_that_were_mutated_get_a_verdict(
 
 
 def _mutated(data: bytes, chance: random.Random) -> bytes:
-    """Return `data` with some bytes changed, cut out or doubled; JSON stays JSON often enough."""
+    """Return `data` with some bytes changed, removed or doubled; the result is often still JSON."""
     changed = bytearray(data)
     for _ in range(chance.randrange(1, 4)):
         place = chance.randrange(len(changed))
@@ -123,6 +123,6 @@ def _mutated(data: bytes, chance: random.Random) -> bytes:
     return bytes(changed) or b"{"
 
 
-def test_what_was_not_mutated_is_a_signature(site: Site, root: Path, sigstore: Sigstore) -> None:
+def test_the_unmutated_input_is_a_signature(site: Site, root: Path, sigstore: Sigstore) -> None:
     push_bundle(target(site), site.ref.target, Service(sigstore, 1).bundle(site.ref.target, ALICE))
     assert verdict(site, root).verified is True

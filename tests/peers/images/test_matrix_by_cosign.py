@@ -1,4 +1,4 @@
-"""Real cosign 3 and 2 beside ours: they judge the rows of the matrix as we do, and we accept what they sign."""
+"""Real cosign 3 and 2 reach the verdicts of GKM on the rows of the matrix, and GKM accepts their signatures."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,7 +45,9 @@ def host(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("row", [*ACCEPTED, *REFUSED, *periods.ROWS], ids=str)
-def test_cosign_judges_as_we_do(row: Row, signer: Cosign, host: str, server: SigstoreServer, tmp_path: Path) -> None:
+def test_cosign_and_gkm_reach_the_same_verdict(
+    row: Row, signer: Cosign, host: str, server: SigstoreServer, tmp_path: Path
+) -> None:
     target = Target(host, f"matrix/{signer.command}-{str(row).strip('.').replace('.', '')}")
     ground = Ground.prepared(target, server.sigstore, tmp_path)
     row.place(ground, row)
@@ -82,7 +84,7 @@ def unsigned(host: str, name: str) -> str:
 
 @pytest.mark.parametrize("tlog", ["ignored", "required"])
 @pytest.mark.parametrize("form", ["legacy", "bundle"])
-def test_what_cosign_signs_by_key_is_accepted(  # noqa: PLR0917 -- fixtures and columns
+def test_a_signature_of_cosign_by_key_is_accepted(  # noqa: PLR0917 -- fixtures and columns
     signer: Cosign, host: str, server: SigstoreServer, tmp_path: Path, form: str, tlog: str
 ) -> None:
     image = unsigned(host, f"{signer.command}-key-{form}-{tlog}")
@@ -94,7 +96,7 @@ def test_what_cosign_signs_by_key_is_accepted(  # noqa: PLR0917 -- fixtures and 
 
 
 @pytest.mark.parametrize("form", ["legacy", "bundle"])
-def test_what_cosign_signs_without_a_key_is_accepted(
+def test_a_keyless_signature_of_cosign_is_accepted(
     signer: Cosign, host: str, server: SigstoreServer, tmp_path: Path, form: str
 ) -> None:
     image = unsigned(host, f"{signer.command}-keyless-{form}")

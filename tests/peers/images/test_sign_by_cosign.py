@@ -1,4 +1,4 @@
-"""What we sign, real cosign 2 and 3 verify as they would what they signed themselves; and the other way round."""
+"""Real cosign 2 and 3 verify the signatures of GKM, and GKM verifies the signatures of cosign."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -61,11 +61,11 @@ def verdict(ref: Reference, policy: Policy) -> Verdict:
 
 
 def accepts(cosign: Cosign, ref: Reference, who: list[str], root: Path) -> bool:
-    """Return whether `cosign verify`, nothing being said of forms, accepts the image."""
+    """Return whether `cosign verify` without options for the form accepts the image."""
     try:
         cosign.run("verify", *who, "--trusted-root", str(root), *PLAIN, str(ref))
     except CosignFailed as error:
-        print(error)  # noqa: T201 -- the reason, for whoever reads a failed test
+        print(error)  # noqa: T201 -- the reason, for the reader of a failed test
         return False
     return True
 
@@ -77,7 +77,7 @@ def by_key(directory: Path, key: signing_keys.PrivateKey, *, logged: bool = Fals
 
 
 @pytest.mark.parametrize("kind", ["p256", "p384", "p521", "rsa2048", "ed25519"])
-def test_what_we_sign_by_key_cosign_verifies(other: Cosign, host: str, kind: str, tmp_path: Path) -> None:
+def test_cosign_verifies_a_signature_by_key(other: Cosign, host: str, kind: str, tmp_path: Path) -> None:
     ref = unsigned(host, f"{other.command}-{kind}")
     key = private_key(kind)
     sign.sign(client(ref), ref, ImageSigner.by_key(key))
@@ -86,7 +86,7 @@ def test_what_we_sign_by_key_cosign_verifies(other: Cosign, host: str, kind: str
     assert verdict(ref, Policy([key.public.pem.decode()])).verified
 
 
-def test_what_we_sign_by_key_and_log_cosign_verifies(
+def test_cosign_verifies_a_logged_signature_by_key(
     other: Cosign, host: str, server: SigstoreServer, tmp_path: Path
 ) -> None:
     ref = unsigned(host, f"{other.command}-logged")
@@ -99,9 +99,7 @@ def test_what_we_sign_by_key_and_log_cosign_verifies(
     assert verdict(ref, Policy([key.public.pem.decode()], tlog="required", trusted_root=str(root))).verified
 
 
-def test_what_we_sign_without_a_key_cosign_verifies(
-    other: Cosign, host: str, server: SigstoreServer, tmp_path: Path
-) -> None:
+def test_cosign_verifies_a_keyless_signature(other: Cosign, host: str, server: SigstoreServer, tmp_path: Path) -> None:
     ref = unsigned(host, f"{other.command}-keyless")
     root = server.sigstore.write_trusted_root(tmp_path)
     authority = FulcioConfig(SigstoreService("Fulcio", server.url), str(root))
@@ -115,7 +113,7 @@ def test_what_we_sign_without_a_key_cosign_verifies(
         assert verdict(ref, named).verified is good
 
 
-def test_we_sign_beside_cosign_and_cosign_beside_us(other: Cosign, host: str, tmp_path: Path) -> None:
+def test_gkm_and_cosign_sign_the_same_image_side_by_side(other: Cosign, host: str, tmp_path: Path) -> None:
     first, second, third = private_key(), keys.load(str(other.public_key)), private_key()
     ref = unsigned(host, f"{other.command}-beside")
     sign.sign(client(ref), ref, ImageSigner.by_key(first))

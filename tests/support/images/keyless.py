@@ -1,4 +1,4 @@
-"""Keyless signatures judged without a registry: who is trusted, and what comes of one bundle."""
+"""Evaluation of keyless signatures without a registry: a trusted identity, and the finding for one bundle."""
 
 import json
 from pathlib import Path
@@ -21,5 +21,5 @@ def trust(root: Path, *identities: Identity) -> TrustPolicy:
     return TrustPolicy.from_policy(0, Policy(identities=named, trusted_root=str(root)), TrustMaterial())
 
 
-def judged(root: Path, bundle: dict[str, Any], *identities: Identity) -> Finding:
+def finding_for(root: Path, bundle: dict[str, Any], *identities: Identity) -> Finding:
     return trust(root, *identities).evaluate(parse_bundle(json.dumps(bundle).encode()), DIGEST)

@@ -1,6 +1,6 @@
-"""The matrix of signatures that must be accepted and must be refused, as rows: for ours and for real cosign alike.
+"""The matrix of signatures that a verifier must accept or refuse, as rows for GKM and for real cosign.
 
-Source: prior-art/oci-and-signatures.md, "Verified matrix". `online` is not among them: nothing is asked of a log.
+The rows have no online lookups: verification sends no request to a log.
 """
 
 import datetime as dt
@@ -35,7 +35,7 @@ def limited(root: dict[str, Any], services: str, period: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Ground:
-    """An image to verify in a repository, another one beside it, and who is trusted: `key` and `person`."""
+    """An image to verify, another image in the same repository, and the trusted signers `key` and `person`."""
 
     target: Target
     digest: str
@@ -64,7 +64,7 @@ class Ground:
         return self.root
 
     def sign(self, row: "Row", digest: str) -> str:
-        """Sign as the row says and attach it to `digest`; return the digest of what holds the signature."""
+        """Sign as in the row and attach the signature to `digest`; return the digest of its manifest."""
         signers: dict[str, SigningKey | Person] = {
             "key": self.key,
             "person": self.person,
@@ -81,9 +81,9 @@ class Ground:
 
 @dataclass(frozen=True)
 class Row:
-    """A signature in `form`, made by `by`, where the policy wants `wants`; `says` is why it is refused.
+    """A signature in `form` by the signer `by`, under a policy for `wants`; `says` is the reason of a refusal.
 
-    `limited` are the services of the trusted root that count in `period` only. cosign accepts what is `stricter`.
+    The services of the trusted root in `limited` are valid only in `period`. cosign accepts a row with `stricter`.
     """
 
     name: str
@@ -108,7 +108,7 @@ class Row:
 
 
 def nothing(ground: Ground, row: Row) -> None:
-    """Sign an image; then its manifest is changed, which makes it the image that nobody signed."""
+    """Sign an image, then change its manifest, so that the new image is unsigned."""
     ground.sign(row, ground.other)
 
 
@@ -120,7 +120,7 @@ def copied_tag(ground: Ground, row: Row) -> None:
 
 
 def relisted(ground: Ground, row: Row) -> None:
-    """List the other image's referrer for this one, where the registry keeps the list in a tag."""
+    """List the other image's referrer for this one, in a registry with the fallback tag."""
     referrer = ground.sign(row, ground.other)
     _, manifest = ground.target.get(f"manifests/{referrer}")
     entry = {"mediaType": json.loads(manifest)["mediaType"], "digest": referrer, "size": len(manifest)}

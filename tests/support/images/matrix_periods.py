@@ -1,6 +1,6 @@
-"""Rows of the matrix about `validFor`: what the trusted root names counts only within its period.
+"""Rows of the matrix about `validFor`: a service in the trusted root counts only within its period.
 
-Each service is tried before its period, after it, and in a period that ended after the signature was made.
+The rows test each service before its period, after it, and in a period that ended after the time of signing.
 """
 
 from support.images.matrix import Row
@@ -16,7 +16,7 @@ _SAYS = {
     "log": "for which the log is not trusted",
     "certificate log": "no trusted certificate log has seen",
 }
-# sigstore-python leaves out what has not begun before it looks at anything else.
+# sigstore-python first drops services whose period has not begun.
 _SAYS_IN_BUNDLES = {
     ("authority", "not begun"): "Fulcio certificates not found",
     ("log", "not begun"): "cannot be verified",

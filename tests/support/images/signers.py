@@ -1,4 +1,4 @@
-"""Private keys of every kind that is accepted, as files hold them."""
+"""Private keys of every accepted kind, as the content of files."""
 
 from collections.abc import Callable
 

@@ -25,7 +25,7 @@ def test_generated_files_are_fresh() -> None:
     assert (done.returncode, done.stdout) == (0, "")
 
 
-def test_a_condition_keeps_its_time_while_its_status_stays() -> None:
+def test_a_condition_retains_its_transition_time_while_its_status_is_the_same() -> None:
     first = with_condition([condition("True", "1", "Ready")], condition("False", "2"))
     assert with_condition(first, condition("False", "3")) == [condition("True", "1", "Ready"), condition("False", "2")]
     assert with_condition(first, condition("True", "3"))[1].last_transition_time == "3"
@@ -42,7 +42,7 @@ def test_a_condition_keeps_its_time_while_its_status_stays() -> None:
         (CacheStatus(), None),
     ],
 )
-def test_only_a_digest_verified_for_this_very_image_may_be_pulled(status: CacheStatus, expected: str | None) -> None:
+def test_only_a_digest_that_is_verified_for_this_image_can_be_pulled(status: CacheStatus, expected: str | None) -> None:
     assert verified_digest(GKMCache(ObjectMeta("llama", "ml-apps"), CacheSpec("a"), status)) == expected
 
 
@@ -85,18 +85,18 @@ def test_no_configuration_is_the_strict_default() -> None:
         ("a: [", "not YAML"),
     ],
 )
-def test_a_wrong_configuration_is_refused_with_the_path_of_what_is_wrong(text: str, path: str) -> None:
+def test_an_invalid_configuration_is_refused_with_the_path_of_the_mistake(text: str, path: str) -> None:
     with pytest.raises(ConfigInvalid) as caught:
         config.parse(text)
     assert path in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["verification: {mode: off}", "verification:\n  mode: 'off'\n"])
-def test_off_is_a_word_also_without_quotes(text: str) -> None:
+def test_off_is_a_string_without_quotes_too(text: str) -> None:
     assert config.parse(text).verification.mode == "off"
 
 
-def test_a_namespace_may_be_called_no() -> None:
+def test_a_namespace_can_have_the_name_no() -> None:
     found = config.parse("verification: {policies: [{keys: [k], namespaces: [no, yes, on]}]}")
     assert found.verification.policies[0].namespaces == ["no", "yes", "on"]
 

@@ -24,7 +24,7 @@ WORDS = {
 
 @dataclass(frozen=True)
 class Key:
-    """A key by its path (`[]` is any item, `*` any name), as the structs have it or as a row of the page says."""
+    """A key with its path (`[]` is any item, `*` any name), from the structs or from a row of the page."""
 
     path: str
     kind: str
@@ -32,7 +32,7 @@ class Key:
 
 
 def keys_of(struct: type, path: str = "") -> Iterator[Key]:
-    """Yield every key that holds a value, those of inner structs by their paths."""
+    """Yield every key with a value, those of nested structs with their paths."""
     found = inspect.type_info(struct)
     assert isinstance(found, inspect.StructType)
     for field in found.fields:
@@ -45,7 +45,7 @@ def keys_of(struct: type, path: str = "") -> Iterator[Key]:
 
 
 def inside(found: inspect.Type, path: str) -> tuple[type | None, str]:
-    """Return the struct that a value holds, and the path of it: itself, in a list, or under any name."""
+    """Return the struct in a value with its path: the value itself, an item of a list, or a value of a map."""
     match found:
         case inspect.StructType():
             return found.cls, path
@@ -68,7 +68,7 @@ def kind_of(found: inspect.Type) -> str:
         case inspect.DictType():
             return f"map of {kind_of(found.value_type)}s"
         case inspect.UnionType():
-            # A literal among others is said first, as people say it.
+            # The documentation names a literal first.
             named = sorted(map(kind_of, found.types), key=lambda kind: not kind.startswith("`"))
             return " or ".join(kind for kind in named if kind != "null")
         case _:
@@ -100,7 +100,7 @@ def test_every_key_has_one_row_and_no_row_has_another() -> None:
 
 
 @pytest.mark.parametrize("row", rows(), ids=lambda row: row[0])
-def test_a_row_says_type_and_default_as_they_are_and_a_meaning(row: list[str]) -> None:
+def test_a_row_has_the_actual_type_and_default_and_a_meaning(row: list[str]) -> None:
     key, kind, default, unit, meaning = row
     known = KEYS[key.strip("`")]
     assert (kind, default) == (known.kind, known.default)
@@ -112,11 +112,11 @@ def test_a_row_says_type_and_default_as_they_are_and_a_meaning(row: list[str]) -
 def test_an_unknown_key_is_refused_with_its_path(path: str) -> None:
     with pytest.raises(ConfigInvalid) as caught:
         parse(msgspec.yaml.encode(holding(path, {"nobodyKnowsThis": 1})))
-    said = str(caught.value)
-    assert "unknown field `nobodyKnowsThis`" in said
+    message = str(caught.value)
+    assert "unknown field `nobodyKnowsThis`" in message
     # msgspec writes `[0]` for an item and `[...]` for a name that the file chose.
     where = re.sub(r"\.\*", "[...]", path).replace("[]", "[0]")
-    assert said.endswith(f"at `$.{where}`" if path else "`nobodyKnowsThis`")
+    assert message.endswith(f"at `$.{where}`" if path else "`nobodyKnowsThis`")
 
 
 def holding(path: str, value: object) -> object:

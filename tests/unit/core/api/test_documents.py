@@ -12,14 +12,14 @@ def test_a_text_that_is_nested_deeply_is_refused_before_the_loader_crashes(openi
         config.parse(opening * 60_000)
 
 
-def test_as_many_values_and_levels_as_may_be_are_read() -> None:
+def test_a_text_at_the_limits_of_values_and_levels_is_read() -> None:
     assert documents.decode("[" * MAX_DEPTH + "]" * MAX_DEPTH, object)
     assert documents.decode("\n".join(["- a"] * (MAX_VALUES - 1)), list[str])
     with pytest.raises(ValueError, match="values"):
         documents.decode("\n".join(["- a"] * MAX_VALUES), list[str])
 
 
-def test_brackets_in_texts_are_no_levels() -> None:
+def test_brackets_in_strings_are_no_levels() -> None:
     assert documents.decode("a: '" + "[" * 1000 + "'", dict[str, str]) == {"a": "[" * 1000}
 
 

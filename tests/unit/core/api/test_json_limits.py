@@ -1,4 +1,4 @@
-"""How many values a foreign JSON text may hold."""
+"""Limits on the number of values in a foreign JSON text."""
 
 import json
 
@@ -17,7 +17,7 @@ JSON = st.recursive(
 
 
 def separators_in(value: object) -> int:
-    """Return how many braces, brackets, colons and commas the text of a value has."""
+    """Return the number of braces, brackets, colons and commas in the text of a value."""
     if isinstance(value, dict):
         return 1 + len(value) + max(0, len(value) - 1) + sum(map(separators_in, value.values()))
     if isinstance(value, list):
@@ -35,14 +35,14 @@ def refuses(text: bytes) -> bool:
 
 @pytest.mark.parametrize("value", [b"{}", b"[]", b"0", b'""', b'{"a":0}', b"[[]]", b"null"])
 @pytest.mark.parametrize("hidden", HIDDEN)
-def test_many_small_values_are_refused_whatever_stands_beside_them(value: bytes, hidden: bytes) -> None:
+def test_many_small_values_are_refused_beside_any_other_content(value: bytes, hidden: bytes) -> None:
     count = 4 * FREE_VALUES
     assert refuses(b"[" + b",".join([value] * count) + b"]")
     assert refuses(b'["' + hidden + b'",' + b",".join([b'"' + hidden[:6] + b'"'] * count) + b"]")
 
 
 @pytest.mark.parametrize("hidden", HIDDEN)
-def test_what_stands_in_strings_is_not_counted(hidden: bytes) -> None:
+def test_separators_in_strings_are_not_counted(hidden: bytes) -> None:
     text = b'["' + (hidden + b",:[{") * 100_000 + b'"]'
     json.loads(text)
     assert not refuses(text)
@@ -62,6 +62,6 @@ def test_separators_are_counted_outside_of_strings_only(value: object) -> None:
 
 @settings(deadline=None)
 @given(st.lists(st.sampled_from([b'"', b"\\", b",", b"[", b"x", b"\n"])).map(b"".join))
-def test_any_bytes_are_counted_to_their_end(piece: bytes) -> None:
+def test_the_count_covers_any_bytes_to_their_end(piece: bytes) -> None:
     text = piece * 3 * FREE_VALUES
     assert refuses(text) <= (sum(map(text.count, (b",", b":", b"[", b"{"))) > FREE_VALUES)

@@ -10,7 +10,7 @@ LISTS = st.lists(NAMES | st.integers(0, 12).map("n{}".format) | st.integers(8, 1
 
 
 @given(LISTS)
-def test_what_was_folded_comes_out_again(names: list[str]) -> None:
+def test_unfolding_returns_the_folded_names(names: list[str]) -> None:
     assert list(unfold(fold(names))) == names if names else fold(names) == ""
 
 
@@ -22,12 +22,12 @@ def test_numbered_nodes_become_ranges() -> None:
     assert fold(["gpu-7", "head"]) == "gpu-7,head"
 
 
-def test_a_name_that_comes_again_is_written_once() -> None:
+def test_a_repeated_name_is_written_once() -> None:
     assert fold(["n1", "n1", "n2", "n2", "n3"]) == "n[1-2]*2,n3"
     assert fold(["head", "head", "head"]) == "head*3"
 
 
-def test_ten_thousand_numbered_nodes_are_a_line() -> None:
+def test_ten_thousand_numbered_nodes_fit_on_a_line() -> None:
     assert fold([f"node-{number:06}" for number in range(10_000)]) == "node-[000000-009999]"
 
 
@@ -35,24 +35,24 @@ def test_ten_thousand_numbered_nodes_are_a_line() -> None:
     "text",
     ["", ",", "a,,b", "a[", "a[]", "a[1-", "a[2-1]", "a[0-999999999]", "A", "a b", "a[1][2]", "a]", "a[1-2-3]", "x,"],
 )
-def test_what_is_no_list_is_refused(text: str) -> None:
+def test_a_text_that_is_not_a_list_is_refused(text: str) -> None:
     with pytest.raises(NamesUnreadable):
         unfold(text)
 
 
 @pytest.mark.parametrize("text", ["a*0", "a*", "a*-1", "*2", "a*2*2", "a*9999999", "a[1-1000]*9999", "a*b"])
-def test_nor_one_that_repeats_nothing_or_too_much(text: str) -> None:
+def test_a_text_with_an_invalid_repetition_is_refused(text: str) -> None:
     with pytest.raises(NamesUnreadable):
         unfold(text)
 
 
-def test_no_name_of_a_node_is_folded_that_is_none() -> None:
+def test_an_invalid_node_name_is_not_folded() -> None:
     with pytest.raises(ValueError, match="no name of a node"):
         fold(["a,b"])
 
 
 @pytest.mark.parametrize("text", ["n[1-4]", "n*4", "a,b,n[1-2]", "a,b,c,d"])
-def test_no_more_names_come_out_than_are_asked_for(text: str) -> None:
+def test_unfolding_stops_at_the_limit_of_names(text: str) -> None:
     assert len(unfold(text, 4)) == 4
     with pytest.raises(NamesUnreadable):
         unfold(text, 3)

@@ -1,4 +1,4 @@
-"""The programs as `pip install` leaves them: from a wheel, without and with what they need."""
+"""The installed programs: from a wheel, without and with the packages of their extras."""
 
 import importlib.util
 import os
@@ -22,7 +22,7 @@ PROGRAMS = {
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the programs of an environment that holds our wheel and nothing else; no network is used."""
+    """Return the programs of an environment with only GKM's wheel, made without a network."""
     place = tmp_path_factory.mktemp("bare")
     build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(place)]
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True, timeout=120)
@@ -45,7 +45,7 @@ def run(program: Path, *arguments: str, **environment: str) -> subprocess.Comple
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_a_program_without_its_extra_says_in_one_line_what_to_install(bare: Path, program: str) -> None:
+def test_a_program_without_its_extra_names_the_install_command_in_one_line(bare: Path, program: str) -> None:
     for arguments in ([], ["--help"], ["--check-config"]):
         done = run(bare / program, *arguments)
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1), done.stderr
@@ -53,8 +53,8 @@ def test_a_program_without_its_extra_says_in_one_line_what_to_install(bare: Path
         assert f"pip install '.[{PROGRAMS[program]}]'" in done.stderr
 
 
-def test_what_only_some_work_needs_is_named_as_well(bare: Path, tmp_path: Path) -> None:
-    """gkm-operator loads the client of Kubernetes only when it serves: half an extra is not enough either."""
+def test_a_module_that_only_some_commands_need_is_named_too(bare: Path, tmp_path: Path) -> None:
+    """gkm-operator imports the client of Kubernetes only when it serves, so a part of the extra does not suffice."""
     modules = tmp_path / "modules"
     modules.mkdir()
     for name in ("msgspec", "yaml", "urllib3"):

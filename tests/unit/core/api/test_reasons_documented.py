@@ -1,4 +1,4 @@
-"""docs/reference/reasons.md has every reason once, and each row names a test that brings its reason about."""
+"""docs/reference/reasons.md has every reason once, and each row names a test that causes the reason."""
 
 import ast
 import re
@@ -30,7 +30,7 @@ Definition = ast.FunctionDef | ast.Assign | ast.AnnAssign
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a table: `reason` is what stands in its first cell, `where` what stands in its second."""
+    """One row of a table: `reason` is its first cell, `where` its second."""
 
     table: str
     reason: str
@@ -51,7 +51,7 @@ def rows_of(text: str) -> Iterator[Row]:
         if not cells:
             wanted = wanted and line.startswith("|--")
         elif not wanted:
-            # The table of words stands below that of codes, and has the code in the place of where it is seen.
+            # The table of words follows the table of codes; its second column is the code.
             table = WORDS if cells[0] == "words" else table
             wanted = tuple(cells[-3:]) == COLUMNS[-3:]
         else:
@@ -68,7 +68,7 @@ def reasons_of(*tables: str) -> list[str]:
 
 
 def of_conditions(path: Path) -> set[str]:
-    """Return the reasons of conditions that a file makes: the second of three values that a function returns."""
+    """Return the reasons of conditions in a file: the second of three values that a function returns."""
     returned = (node.value for node in ast.walk(parsed(path)) if isinstance(node, ast.Return))
     found = (value.elts[1] for value in returned if isinstance(value, ast.Tuple) and len(value.elts) == 3)
     return {value.value for value in found if isinstance(value, ast.Constant) and isinstance(value.value, str)}
@@ -78,7 +78,7 @@ def test_every_reason_has_one_row_and_no_row_names_another() -> None:
     assert reasons_of("Image and verification", "Node and disk", "Preflight of each GPU") == sorted(Reason)
 
 
-def test_the_reasons_of_a_gpu_stand_together() -> None:
+def test_the_reasons_of_a_gpu_are_in_one_table() -> None:
     of_image = {Reason.METADATA_INVALID, Reason.METADATA_MISSING}
     assert reasons_of("Preflight of each GPU") == sorted({*preflight._REASON_PRIORITY, Reason.NO_GPU} - of_image)
 
@@ -103,7 +103,7 @@ def test_every_table_has_all_of_its_reasons_once_and_no_other(table: str, reason
     assert reasons_of(table) == found
 
 
-def test_no_row_stands_in_a_table_that_nobody_holds_against_the_code() -> None:
+def test_every_table_of_reasons_is_compared_with_the_code() -> None:
     assert {row.table for row in ROWS} == {
         "Image and verification",
         "Node and disk",
@@ -120,18 +120,18 @@ def test_no_row_stands_in_a_table_that_nobody_holds_against_the_code() -> None:
     }
 
 
-def test_the_words_of_answers_are_said_by_the_driver_and_stand_once() -> None:
-    said = [text for path in DRIVER.glob("*.py") for text in spoken(path)]
+def test_every_documented_phrase_of_an_answer_is_in_the_driver_and_documented_once() -> None:
+    texts = [text for path in DRIVER.glob("*.py") for text in texts_of(path)]
     words = reasons_of(WORDS)
     assert words
     assert len(words) == len(set(words))
-    assert [one for one in words if not any(one in text for text in said)] == []
+    assert [one for one in words if not any(one in text for text in texts)] == []
     codes = {row.where.strip("`") for row in ROWS if row.table == WORDS}
     assert codes == {code.value for code in Code}
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.reason.replace(" ", "-"))
-def test_a_row_says_what_it_means_and_what_to_do_and_names_a_test_that_asserts_it(row: Row) -> None:
+def test_a_row_has_a_meaning_and_an_action_and_a_test_that_asserts_the_reason(row: Row) -> None:
     assert row.where
     assert row.meaning.endswith(".")
     assert row.action.endswith(".")
@@ -139,7 +139,7 @@ def test_a_row_says_what_it_means_and_what_to_do_and_names_a_test_that_asserts_i
 
 
 def names_of(row: Row) -> set[str]:
-    """Return what a test may call a reason: as it stands in objects, or as the code names it."""
+    """Return the forms of a reason in a test: its value in objects, or its name in the code."""
     if row.table == WORDS:
         return {row.reason, row.where.strip("`")}
     members = {member.name for member in chain(Reason, CacheState, Health, Code) if member.value == row.reason}
@@ -147,7 +147,7 @@ def names_of(row: Row) -> set[str]:
 
 
 def asserted(path: str, test: str) -> str:
-    """Return what a test holds for true: its assertions, its parameters, and the tables and helpers it uses there."""
+    """Return the source of a test's assertions and parameters, and of the tables and helpers that they use."""
     assert path.startswith("tests/"), path
     file = ROOT / path
     text = file.read_text(encoding="utf-8")
@@ -178,8 +178,8 @@ def definitions(path: Path) -> dict[str, Definition]:
     return found
 
 
-def spoken(path: Path) -> list[str]:
-    """Return the texts that a file hands to somebody, each up to the next value in it; no docstrings."""
+def texts_of(path: Path) -> list[str]:
+    """Return the texts that a file passes to a caller, each up to the next value in it, without docstrings."""
     calls = (node for node in ast.walk(parsed(path)) if isinstance(node, ast.Call | ast.Assign))
     constants = chain.from_iterable(ast.walk(call) for call in calls)
     return [node.value for node in constants if isinstance(node, ast.Constant) and isinstance(node.value, str)]

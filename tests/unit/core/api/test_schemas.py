@@ -1,4 +1,4 @@
-"""What the schemas of our kinds say to people (kubectl explain) and fill in for them (defaults)."""
+"""Descriptions (kubectl explain) and defaults in the schemas of all kinds."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -20,7 +20,7 @@ def schema_of(kind: Kind) -> Schema:
 
 
 def properties(node: Schema, path: str) -> Iterator[tuple[str, Schema]]:
-    """Every property with its path, those of lists and maps too."""
+    """Yield every property with its path, including those in lists and maps."""
     for name, inner in node.get("properties", {}).items():
         yield f"{path}.{name}", inner
         yield from properties(inner, f"{path}.{name}")
@@ -30,7 +30,7 @@ def properties(node: Schema, path: str) -> Iterator[tuple[str, Schema]]:
 
 
 def of_code(info: inspect.Type, path: str) -> Iterator[tuple[str, object]]:
-    """Every field of a type with its path and the default that the code has; None where it has none."""
+    """Yield every field of a type with its path and its default in the code, or None."""
     match info:
         case inspect.StructType():
             for one in info.fields:
@@ -52,7 +52,7 @@ def of_code(info: inspect.Type, path: str) -> Iterator[tuple[str, object]]:
 
 
 @BY_KIND
-def test_every_field_says_what_it_is_for(kind: Kind) -> None:
+def test_every_field_has_a_description(kind: Kind) -> None:
     found = [(path, schema) for path, schema in properties(schema_of(kind), "") if path != ".metadata"]
     assert len(found) > 10
     assert [path for path, schema in found if len(schema.get("description", "")) < len("Is so.")] == []
@@ -65,7 +65,7 @@ def test_a_spec_has_the_defaults_of_the_code_and_a_status_has_none(kind: Kind) -
     assert code.keys() == {path for path in schema if path.startswith(".spec")}
     for path, value in code.items():
         if isinstance(value, Struct):
-            # It becomes an empty object, and that is completed field by field.
+            # The API server fills in an empty object, then its fields.
             below = [schema[inner] for inner in code if inner.startswith(f"{path}.")]
             assert schema[path] == ({} if any(default is not None for default in below) else None), path
             assert msgspec.convert({}, type(value)) == value

@@ -1,4 +1,4 @@
-"""Signatures without a key: what is wrong with one is seen, whatever it is; and nothing else is ever asked."""
+"""Keyless signatures: every flaw is detected, and verification contacts only the registry."""
 
 import json
 import socket
@@ -18,6 +18,12 @@ from support.registry.push import Target
 from support.sigstore.key_signatures import SigningKey, payload_of, push_bundle, push_legacy, sign_bundle
 from support.sigstore.keyless import Flaw, Person, Service
 from support.sigstore.services import Sigstore
+from support.images.keyless import ALICE, DIGEST, SIGSTORE, finding_for, trust
+from support.images.cache_registry import Site
+from support.registry.push import Target
+from support.sigstore.key_signatures import SigningKey, payload_of, push_bundle, push_legacy, sign_bundle
+from support.sigstore.keyless import Flaw, Person, Service
+from support.sigstore.services import Sigstore
 
 WORKFLOW = Person("https://github.com/org/repo/.github/workflows/build.yaml@refs/tags/v1", "https://token.example")
 ALWAYS_BAD = set(Flaw) - {Flaw.NONE, Flaw.FLIPPED_TIMESTAMP, Flaw.OTHER_TSA}
@@ -32,7 +38,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("flaw", ALWAYS_BAD - ONLY_IN_BUNDLES, ids=lambda flaw: flaw.name)
-def test_a_flaw_in_a_legacy_signature_is_seen(root: Path, flaw: Flaw) -> None:
+def test_a_flaw_in_a_legacy_signature_is_detected(root: Path, flaw: Flaw) -> None:
     if flaw in (Flaw.OTHER_TYPE, Flaw.OTHER_SUBJECT):
         payload = json.dumps({"critical": {"type": "cosign container image signature", "image": {}}}).encode()
     else:
@@ -42,30 +48,30 @@ def test_a_flaw_in_a_legacy_signature_is_seen(root: Path, flaw: Flaw) -> None:
 
 
 @pytest.mark.parametrize("flaw", ALWAYS_BAD, ids=lambda flaw: flaw.name)
-def test_a_flaw_in_a_bundle_is_seen(root: Path, flaw: Flaw) -> None:
-    finding = judged(root, Service(SIGSTORE).bundle(DIGEST, ALICE, flaw))
+def test_a_flaw_in_a_bundle_is_detected(root: Path, flaw: Flaw) -> None:
+    finding = finding_for(root, Service(SIGSTORE).bundle(DIGEST, ALICE, flaw))
     assert (finding.ok, finding.reason.startswith("it ")) == (False, True)
 
 
 @pytest.mark.parametrize("flaw", set(Flaw) - {Flaw.NONE} - ONLY_REKOR_1, ids=lambda flaw: flaw.name)
-def test_a_flaw_in_a_bundle_of_rekor_2_is_seen(root: Path, flaw: Flaw) -> None:
-    assert not judged(root, Service(SIGSTORE, log=2, stamped=True).bundle(DIGEST, ALICE, flaw)).ok
+def test_a_flaw_in_a_bundle_of_rekor_2_is_detected(root: Path, flaw: Flaw) -> None:
+    assert not finding_for(root, Service(SIGSTORE, log=2, stamped=True).bundle(DIGEST, ALICE, flaw)).ok
 
 
-def test_rekor_2_says_no_time_so_a_timestamp_is_needed(root: Path) -> None:
-    assert not judged(root, Service(SIGSTORE, log=2).bundle(DIGEST, ALICE)).ok
+def test_rekor_2_states_no_time_so_a_timestamp_is_needed(root: Path) -> None:
+    assert not finding_for(root, Service(SIGSTORE, log=2).bundle(DIGEST, ALICE)).ok
 
 
 @pytest.mark.parametrize("other", ["fulcio", "rekor"])
 def test_a_signature_of_another_sigstore_is_refused(root: Path, other: str) -> None:
     strange = Sigstore()
     mixed = Sigstore(strange.fulcio, SIGSTORE.rekor) if other == "fulcio" else Sigstore(SIGSTORE.fulcio, strange.rekor)
-    assert not judged(root, Service(mixed).bundle(DIGEST, ALICE)).ok
+    assert not finding_for(root, Service(mixed).bundle(DIGEST, ALICE)).ok
     payload = payload_of(Target("registry.example", "team/x"), DIGEST)
     assert not trust(root).evaluate(parse_legacy(*Service(mixed).legacy(payload, ALICE)), DIGEST).ok
 
 
-def test_an_entry_with_the_number_0_is_read_as_go_writes_it(root: Path) -> None:
+def test_an_entry_with_the_index_0_is_read_as_go_encodes_it(root: Path) -> None:
     fresh = Sigstore(fulcio=SIGSTORE.fulcio)
     fresh.rekor.leaves.clear()
     directory = root.parent / "fresh"
@@ -74,7 +80,7 @@ def test_an_entry_with_the_number_0_is_read_as_go_writes_it(root: Path) -> None:
     entry = bundle["verificationMaterial"]["tlogEntries"][0]
     assert "logIndex" not in entry
     del entry["inclusionProof"]["logIndex"], entry["inclusionProof"]["hashes"]
-    assert judged(fresh.write_trusted_root(directory), bundle).ok
+    assert finding_for(fresh.write_trusted_root(directory), bundle).ok
 
 
 @pytest.mark.parametrize(
@@ -92,19 +98,19 @@ def test_an_entry_with_the_number_0_is_read_as_go_writes_it(root: Path) -> None:
         (Identity("https://token\\.example", subject_reg_exp=".*"), False),
     ],
 )
-def test_an_identity_names_exactly_whom_it_says(root: Path, identity: Identity, *, named: bool) -> None:
-    finding = judged(root, Service(SIGSTORE).bundle(DIGEST, WORKFLOW), identity)
+def test_an_identity_matches_exactly_its_holder(root: Path, identity: Identity, *, named: bool) -> None:
+    finding = finding_for(root, Service(SIGSTORE).bundle(DIGEST, WORKFLOW), identity)
     assert (finding.ok, finding.identity, finding.issuer) == (named, WORKFLOW.subject, WORKFLOW.issuer)
     assert named or "whom the policy does not name" in finding.reason
 
 
 @pytest.mark.parametrize("pattern", ["(", "a)|(b", "(?=x)", r"(a)\1", "(a{1000}){1000}", "(?x)a #", "x" * 513])
-def test_a_pattern_that_is_none_or_has_no_bound_is_refused(pattern: str) -> None:
+def test_an_invalid_or_unbounded_pattern_is_refused(pattern: str) -> None:
     with pytest.raises(ValueError, match=r"no regular expression|characters"):
         Identity(ALICE.issuer, subject_reg_exp=pattern)
 
 
-def test_a_pattern_made_to_backtrack_costs_nothing() -> None:
+def test_a_pattern_that_would_backtrack_matches_in_linear_time() -> None:
     identity = Identity("i", subject_reg_exp=r"(.*)*(a+)+(a|a)*!")
     assert not identity.matches("i", "a" * 1024)
     assert not identity.matches("i", "!" * 1025)
@@ -114,7 +120,7 @@ def verdict(site: Site, *policies: Policy) -> Verdict:
     return Verifier(Verification(policies=list(policies))).verify(site.client, site.ref, "team")
 
 
-def test_who_signed_is_said_where_the_policy_names_somebody_else(site: Site, root: Path) -> None:
+def test_the_finding_names_the_signer_if_the_policy_names_another(site: Site, root: Path) -> None:
     target = Target(site.real.host, site.ref.repository)
     push_bundle(target, site.ref.target, Service(SIGSTORE).bundle(site.ref.target, ALICE))
     answer = verdict(site, Policy(identities=[Identity(ALICE.issuer, "bob@example.test")], trusted_root=str(root)))
@@ -123,21 +129,21 @@ def test_who_signed_is_said_where_the_policy_names_somebody_else(site: Site, roo
     assert "it was made by alice@example.test of https://issuer.example.test" in answer.message
 
 
-def test_nothing_but_the_registry_is_asked(site: Site, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verification_contacts_only_the_registry(site: Site, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = Target(site.real.host, site.ref.repository)
     push_bundle(target, site.ref.target, Service(SIGSTORE).bundle(site.ref.target, ALICE))
     push_legacy(target, site.ref.target, *Service(SIGSTORE).legacy(payload_of(target, site.ref.target), ALICE))
-    asked: set[str] = set()
+    contacted: set[str] = set()
     connect = socket.socket.connect
 
     def seen(self: socket.socket, address: Any) -> None:  # noqa: ANN401 -- as socket has it
-        asked.add(f"{address[0]}:{address[1]}")
+        contacted.add(f"{address[0]}:{address[1]}")
         connect(self, address)
 
     monkeypatch.setattr(socket.socket, "connect", seen)
     answer = verdict(site, Policy(identities=[ANYBODY], trusted_root=str(root)))
     assert [finding.ok for finding in answer.findings] == [True, True]
-    assert asked <= {site.real.host}
+    assert contacted <= {site.real.host}
 
 
 def test_policies_of_keys_never_load_sigstore(site: Site) -> None:
@@ -159,7 +165,7 @@ print(answer.verified, sorted({{'sigstore', 'pydantic', 'pydantic_core', 're2', 
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"mediaType": "x"}', '{"mediaType": 1}', "\0", '{"a":' * 5000])
-def test_a_trusted_root_that_is_none_refuses_and_says_so(site: Site, tmp_path: Path, content: str) -> None:
+def test_an_invalid_trusted_root_is_refused_with_the_reason(site: Site, tmp_path: Path, content: str) -> None:
     path = tmp_path / "root.json"
     path.write_text(content)
     answer = verdict(site, Policy(identities=[ANYBODY], trusted_root=str(path)))
@@ -168,7 +174,7 @@ def test_a_trusted_root_that_is_none_refuses_and_says_so(site: Site, tmp_path: P
 
 
 @pytest.mark.parametrize("part", ["tlogs", "certificateAuthorities", "ctlogs"])
-def test_a_trusted_root_without_one_part_trusts_nobody(site: Site, tmp_path: Path, part: str) -> None:
+def test_a_trusted_root_without_one_part_trusts_no_signer(site: Site, tmp_path: Path, part: str) -> None:
     target = Target(site.real.host, site.ref.repository)
     push_bundle(target, site.ref.target, Service(SIGSTORE).bundle(site.ref.target, ALICE))
     push_legacy(target, site.ref.target, *Service(SIGSTORE).legacy(payload_of(target, site.ref.target), ALICE))
@@ -179,13 +185,13 @@ def test_a_trusted_root_without_one_part_trusts_nobody(site: Site, tmp_path: Pat
 
 
 @pytest.mark.parametrize("path", ["/nowhere/root.json", "/dev/zero", "/", "a\0b"])
-def test_a_trusted_root_that_cannot_be_read_refuses_and_says_so(site: Site, path: str) -> None:
+def test_an_unreadable_trusted_root_is_refused_with_the_reason(site: Site, path: str) -> None:
     answer = verdict(site, Policy(identities=[ANYBODY], trusted_root=path))
     assert (answer.verified, answer.reason) == (False, Reason.SIGNATURE_INVALID)
     assert "trusted root" in answer.message
 
 
-def test_a_trusted_root_that_changes_counts_at_once(site: Site, tmp_path: Path) -> None:
+def test_a_changed_trusted_root_takes_effect_at_once(site: Site, tmp_path: Path) -> None:
     target = Target(site.real.host, site.ref.repository)
     push_bundle(target, site.ref.target, Service(SIGSTORE).bundle(site.ref.target, ALICE))
     path = SIGSTORE.write_trusted_root(tmp_path)

@@ -27,7 +27,7 @@ def sigstore() -> Sigstore:
     return Sigstore()
 
 
-def judged(row: Row, registry: Registry, sigstore: Sigstore, directory: Path) -> Verdict:
+def verdict_on(row: Row, registry: Registry, sigstore: Sigstore, directory: Path) -> Verdict:
     ground = Ground.prepared(Target(registry.host, "team/image"), sigstore, directory)
     row.place(ground, row)
     ref = Reference.parse(f"{ground.target}@{ground.digest}")
@@ -35,17 +35,17 @@ def judged(row: Row, registry: Registry, sigstore: Sigstore, directory: Path) ->
 
 
 @pytest.mark.parametrize("row", [*ACCEPTED, *periods.ACCEPTED], ids=str)
-def test_a_right_signature_is_accepted(row: Row, registry: Registry, sigstore: Sigstore, tmp_path: Path) -> None:
-    verdict = judged(row, registry, sigstore, tmp_path)
+def test_a_valid_signature_is_accepted(row: Row, registry: Registry, sigstore: Sigstore, tmp_path: Path) -> None:
+    verdict = verdict_on(row, registry, sigstore, tmp_path)
     assert (verdict.verified, verdict.allowed, verdict.reason) == (True, True, Reason.COSIGN_SUCCESS), verdict.message
     assert len(verdict.findings) == 1
 
 
 @pytest.mark.parametrize("row", [*REFUSED, *periods.REFUSED], ids=str)
 def test_a_wrong_signature_is_refused(row: Row, registry: Registry, sigstore: Sigstore, tmp_path: Path) -> None:
-    verdict = judged(row, registry, sigstore, tmp_path)
+    verdict = verdict_on(row, registry, sigstore, tmp_path)
     assert (verdict.verified, verdict.allowed) == (False, False)
-    # A registry that keeps the list itself is not asked for the tag; one that lies in its list is in test_verify.
+    # GKM does not request the tag from a registry with a referrers API; test_verify covers a registry that lies.
     untouched = row.place is relisted and "no signature was found" in verdict.message
     assert row.says in verdict.message or untouched
     assert verdict.reason in (Reason.SIGNATURE_INVALID, Reason.SIGNATURE_MISSING, Reason.IDENTITY_MISMATCH)

@@ -39,9 +39,7 @@ def test_a_signature_by_the_right_key_is_accepted(site: Site, sign: Sign) -> Non
 
 @both_forms
 @pytest.mark.parametrize("flaw", [flaw for flaw in Flaw if flaw is not Flaw.NONE])
-def test_a_signature_that_is_wrong_in_one_way_is_refused_with_what_was_found(
-    site: Site, sign: Sign, flaw: Flaw
-) -> None:
+def test_a_signature_with_one_flaw_is_refused_with_the_findings(site: Site, sign: Sign, flaw: Flaw) -> None:
     sign(target(site), site.ref.target, KEY, flaw)
     answer = verdict(site)
     assert (answer.verified, answer.allowed, answer.reason) == (False, False, Reason.SIGNATURE_INVALID)
@@ -50,7 +48,7 @@ def test_a_signature_that_is_wrong_in_one_way_is_refused_with_what_was_found(
 
 
 @both_forms
-def test_a_wrong_signature_beside_a_right_one_does_no_harm(site: Site, sign: Sign) -> None:
+def test_an_invalid_signature_beside_a_valid_one_does_no_harm(site: Site, sign: Sign) -> None:
     sign_bundle(target(site), site.ref.target, KEY, Flaw.WRONG_KEY)
     sign(target(site), site.ref.target, KEY, Flaw.NONE)
     assert verdict(site).verified
@@ -68,7 +66,7 @@ def test_the_signature_of_another_image_attached_to_this_one_is_refused(site: Si
     assert "it signs another image" in verdict(site).message
 
 
-def test_a_referrer_listed_for_an_image_that_it_does_not_name_is_refused(site: Site) -> None:
+def test_a_referrer_that_names_another_image_as_its_subject_is_refused(site: Site) -> None:
     other = site.ref.tagged("other")
     digest = push.manifest(site.client, other, site.image.manifest + b" ", site.image.media_type)
     sign_bundle(target(site), digest, KEY, Flaw.NONE)
@@ -82,20 +80,20 @@ def test_without_the_referrers_api_the_fallback_tag_is_read(site_without_referre
     assert verdict(site_without_referrers).verified
 
 
-def test_a_registry_that_cannot_say_leaves_the_question_open(site: Site) -> None:
+def test_a_registry_that_fails_leaves_the_verdict_open(site: Site) -> None:
     sign_bundle(target(site), site.ref.target, KEY, Flaw.NONE)
     site.real.misbehave(faults.status("referrers/", 503))
     answer = verdict(site)
     assert (answer.verified, answer.allowed, answer.reason) == (None, False, Reason.REGISTRY_UNAVAILABLE)
 
 
-def test_warn_lets_an_unsigned_image_pass_and_says_so(site: Site) -> None:
+def test_the_mode_warn_allows_an_unsigned_image_with_a_warning(site: Site) -> None:
     answer = verdict(site, mode="warn")
     assert (answer.verified, answer.allowed, answer.reason) == (False, True, Reason.SIGNATURE_MISSING)
     assert "only warns" in answer.message
 
 
-def test_off_asks_nobody(site: Site) -> None:
+def test_the_mode_off_sends_no_request(site: Site) -> None:
     site.real.requests.clear()
     answer = verdict(site, mode="off")
     assert (answer.verified, answer.allowed, answer.reason) == (None, True, Reason.NOT_REQUIRED)
@@ -109,7 +107,7 @@ def test_the_default_configuration_accepts_nothing(site: Site) -> None:
     assert "no verification policy covers" in answer.message
 
 
-def test_all_keys_must_have_signed_where_the_policy_says_so(site: Site) -> None:
+def test_all_keys_must_have_signed_if_the_policy_requires_all(site: Site) -> None:
     second = SigningKey()
     policy = Policy(keys=[KEY.public_pem.decode(), second.public_pem.decode()], require="all")
     sign_bundle(target(site), site.ref.target, KEY, Flaw.NONE)
@@ -157,7 +155,7 @@ def test_a_key_that_cannot_be_trusted_is_refused(text: str) -> None:
     assert caught.value.reason is Reason.SIGNATURE_INVALID
 
 
-def test_a_policy_with_an_unusable_key_refuses_and_says_why(site: Site) -> None:
+def test_a_policy_with_an_unusable_key_refuses_with_the_reason(site: Site) -> None:
     answer = verdict(site, Policy(keys=["/nowhere/cosign.pub"]))
     assert (answer.verified, answer.allowed) == (False, False)
     assert "cannot be read" in answer.message

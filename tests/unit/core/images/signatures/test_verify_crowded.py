@@ -1,4 +1,4 @@
-"""A good signature among dozens of artifacts that are none: what is named as a signature is read first."""
+"""A good signature among dozens of other artifacts: artifacts with the type of a signature are read first."""
 
 import json
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ def verdict(site: Site) -> Verdict:
 
 
 def attach(site: Site, number: int, kind: str, annotations: dict[str, str], size: int = 2) -> None:
-    """Attach an artifact that is no signature."""
+    """Attach an artifact other than a signature."""
     place = target(site)
     _, image = place.get(f"manifests/{site.ref.target}")
     place.manifest(
@@ -65,9 +65,7 @@ def attach(site: Site, number: int, kind: str, annotations: dict[str, str], size
         pytest.param(BUNDLE, {PREDICATE: PROVENANCE}, id="attestations"),
     ],
 )
-def test_a_signature_counts_among_artifacts_that_are_none(
-    crowded: Site, kind: str, annotations: dict[str, str]
-) -> None:
+def test_a_signature_counts_among_other_artifacts(crowded: Site, kind: str, annotations: dict[str, str]) -> None:
     for number in range(BESIDE):
         attach(crowded, number, kind, annotations)
     sign_bundle(target(crowded), crowded.ref.target, KEY)
@@ -75,14 +73,14 @@ def test_a_signature_counts_among_artifacts_that_are_none(
     assert found.verified is True, found.message
 
 
-def test_more_attestations_than_are_read_hide_no_signature(crowded: Site) -> None:
+def test_attestations_beyond_the_limit_hide_no_signature(crowded: Site) -> None:
     for number in range(BESIDE + 40):
         attach(crowded, number, BUNDLE, {PREDICATE: PROVENANCE})
     sign_bundle(target(crowded), crowded.ref.target, KEY)
     assert verdict(crowded).verified is True
 
 
-def test_what_the_command_line_lists_in_the_fallback_tag_names_itself(built: LocalImage) -> None:
+def test_an_entry_of_the_command_line_in_the_fallback_tag_has_its_artifact_type(built: LocalImage) -> None:
     with Registry.start(referrers=False) as real:
         site = filled(real, built)
         sign.sign(site.client, site.ref, ImageSigner.by_key(private_key()))

@@ -1,4 +1,4 @@
-"""Legacy keyless signatures whose entry the log is asked for: where the policy says so, and believed no further."""
+"""Lookup of the log entry of legacy keyless signatures: only if a policy allows it, and verified like any entry."""
 
 import base64
 import json
@@ -31,7 +31,7 @@ ALICE = Person()
 
 
 class Place:
-    """An image with a legacy keyless signature whose entry is in the log only."""
+    """An image with a legacy keyless signature whose entry exists only in the log."""
 
     def __init__(self, real: Registry, server: SigstoreServer, directory: Path) -> None:
         self.real, self.server = real, server
@@ -47,7 +47,7 @@ class Place:
         self.root.write_text(json.dumps(root))
 
     def sign(self, by: Person = ALICE, *, logged: bool = True, flaw: Flaw = Flaw.NONE) -> None:
-        """Sign, log, and attach the signature without what the log answered."""
+        """Sign, log, and attach the signature without the log entry."""
         payload = payload_of(self.target, self.ref.target)
         _, annotations = Service(self.server.sigstore, 0).legacy(payload, by, flaw)
         kept = {name: annotations[name] for name in (SIGNATURE_ANNOTATION, CERTIFICATE_ANNOTATION)}
@@ -79,7 +79,7 @@ def left_open(verdict: Verdict) -> None:
     assert (verdict.verified, verdict.allowed, verdict.reason) == (None, False, Reason.REGISTRY_UNAVAILABLE)
 
 
-def test_the_log_is_asked_where_the_policy_says_so(place: Place) -> None:
+def test_the_log_is_queried_if_the_policy_allows_it(place: Place) -> None:
     place.sign()
     verdict = place.verdict()
     assert verdict.verified is True
@@ -87,25 +87,25 @@ def test_the_log_is_asked_where_the_policy_says_so(place: Place) -> None:
     assert place.server.asked.count(RETRIEVE) == 1
 
 
-def test_the_log_is_not_asked_where_the_policy_does_not_say_so(place: Place) -> None:
+def test_the_log_is_not_queried_unless_the_policy_allows_it(place: Place) -> None:
     place.sign()
     assert "has no log entry" in refused(place.verdict(lookup=False))
     assert RETRIEVE not in place.server.asked
 
 
-def test_what_is_not_in_the_log_does_not_count(place: Place) -> None:
+def test_a_signature_that_is_not_in_the_log_does_not_count(place: Place) -> None:
     place.sign(logged=False)
     assert "has no log entry" in refused(place.verdict())
 
 
-def test_a_signature_that_brings_its_entry_is_not_asked_for(place: Place) -> None:
+def test_a_signature_with_an_entry_is_not_looked_up(place: Place) -> None:
     payload = payload_of(place.target, place.ref.target)
     push_legacy(place.target, place.ref.target, *Service(place.server.sigstore, 1).legacy(payload, ALICE))
     assert place.verdict().verified is True
     assert place.server.asked == []
 
 
-def test_what_strangers_sign_is_not_asked_for(place: Place) -> None:
+def test_signatures_of_strangers_are_not_looked_up(place: Place) -> None:
     place.sign(Person("mallory@example.test"), logged=False)
     refused(place.verdict())
     place.sign(flaw=Flaw.OTHER_CA, logged=False)
@@ -115,7 +115,7 @@ def test_what_strangers_sign_is_not_asked_for(place: Place) -> None:
     assert RETRIEVE not in place.server.asked
 
 
-def test_a_certificate_that_had_run_out_when_it_was_logged_does_not_count(place: Place) -> None:
+def test_a_certificate_that_expired_before_its_log_entry_does_not_count(place: Place) -> None:
     place.sign(flaw=Flaw.EXPIRED)
     assert "its certificate was not valid" in refused(place.verdict())
 
@@ -123,13 +123,13 @@ def test_a_certificate_that_had_run_out_when_it_was_logged_does_not_count(place:
 @pytest.mark.parametrize(
     "answer", [(500, b""), (418, b""), (200, b"<html>"), (200, b"[" * 9999), (200, b" " * (2 << 20))]
 )
-def test_a_log_that_cannot_say_leaves_the_question_open(place: Place, answer: tuple[int, bytes]) -> None:
+def test_a_log_that_fails_leaves_the_verdict_open(place: Place, answer: tuple[int, bytes]) -> None:
     place.sign()
     place.server.fixed[RETRIEVE] = answer
     left_open(place.verdict())
 
 
-def test_a_log_that_is_away_or_silent_leaves_the_question_open(place: Place) -> None:
+def test_an_unavailable_or_silent_log_leaves_the_verdict_open(place: Place) -> None:
     place.sign()
     with socket.create_server(("127.0.0.1", 0)) as silent:
         place.reachable(f"http://127.0.0.1:{silent.getsockname()[1]}")
@@ -138,14 +138,14 @@ def test_a_log_that_is_away_or_silent_leaves_the_question_open(place: Place) -> 
 
 
 @pytest.mark.parametrize("url", ["garbage", "ftp://log", "http://["])
-def test_a_log_whose_address_is_none_leaves_the_question_open(place: Place, url: str) -> None:
+def test_a_log_with_an_invalid_address_leaves_the_verdict_open(place: Place, url: str) -> None:
     place.sign()
     place.reachable(url)
     left_open(place.verdict())
 
 
 @pytest.mark.parametrize("status", [400, 404])
-def test_a_log_that_does_not_know_the_question_has_no_entry(place: Place, status: int) -> None:
+def test_a_log_without_the_lookup_endpoint_has_no_entry(place: Place, status: int) -> None:
     place.sign()
     place.server.fixed[RETRIEVE] = (status, b"{}")
     assert "has no log entry" in refused(place.verdict())
@@ -173,7 +173,7 @@ def test_an_entry_in_a_log_that_is_not_trusted_does_not_count(place: Place) -> N
         assert RETRIEVE in stranger.asked
 
 
-def test_a_log_is_asked_a_few_times_only_for_one_image(place: Place) -> None:
+def test_the_log_lookups_for_one_image_are_limited(place: Place) -> None:
     payload = payload_of(place.target, place.ref.target)
     layers = []
     for _ in range(12):
@@ -185,13 +185,13 @@ def test_a_log_is_asked_a_few_times_only_for_one_image(place: Place) -> None:
     assert place.server.asked.count(RETRIEVE) == MAX_LOOKUPS
 
 
-def test_a_policy_of_keys_looks_nothing_up() -> None:
+def test_a_policy_of_keys_queries_no_log() -> None:
     with pytest.raises(ValueError, match="tlogLookup"):
         Policy(["-----BEGIN PUBLIC KEY-----"], tlog_lookup=True)
 
 
 @pytest.mark.peers
-def test_cosign_asks_the_log_too(place: Place, tmp_path: Path) -> None:
+def test_cosign_queries_the_log_too(place: Place, tmp_path: Path) -> None:
     require.peer("cosign2")
     cosign = Cosign(tmp_path, "cosign2")
     environment = place.server.environment(tmp_path)

@@ -1,4 +1,4 @@
-"""What a verdict is worth when not everything could be looked at: a good signature counts, nothing else is decided."""
+"""Verdicts if a part of the registry is unreachable: a good signature counts, otherwise the verdict stays open."""
 
 from collections.abc import Callable
 
@@ -38,7 +38,7 @@ away = pytest.mark.parametrize("fault", AWAY, ids=["503", "429", "401", "403", "
 
 
 @away
-def test_a_good_legacy_signature_counts_though_the_referrers_are_out_of_reach(
+def test_a_good_legacy_signature_counts_if_the_referrers_are_unreachable(
     site: Site, fault: Callable[[str], Fault]
 ) -> None:
     sign_legacy(target(site), site.ref.target, KEY)
@@ -47,7 +47,7 @@ def test_a_good_legacy_signature_counts_though_the_referrers_are_out_of_reach(
 
 
 @away
-def test_a_good_bundle_counts_though_the_legacy_tag_is_out_of_reach(site: Site, fault: Callable[[str], Fault]) -> None:
+def test_a_good_bundle_counts_if_the_legacy_tag_is_unreachable(site: Site, fault: Callable[[str], Fault]) -> None:
     sign_bundle(target(site), site.ref.target, KEY)
     site.real.misbehave(fault(TAG))
     assert verdict(site).verified is True
@@ -55,7 +55,7 @@ def test_a_good_bundle_counts_though_the_legacy_tag_is_out_of_reach(site: Site, 
 
 @away
 @pytest.mark.parametrize("path", [REFERRERS, TAG])
-def test_without_a_good_one_what_is_out_of_reach_leaves_the_question_open(
+def test_an_unreachable_form_leaves_the_verdict_open_without_a_good_signature(
     site: Site, fault: Callable[[str], Fault], path: str
 ) -> None:
     for sign in (sign_legacy, sign_bundle):
@@ -67,7 +67,7 @@ def test_without_a_good_one_what_is_out_of_reach_leaves_the_question_open(
     assert [finding.ok for finding in answer.findings] == [False]
 
 
-def test_one_signature_of_two_that_are_wanted_leaves_the_question_open(site: Site) -> None:
+def test_one_of_two_required_signatures_leaves_the_verdict_open(site: Site) -> None:
     sign_legacy(target(site), site.ref.target, KEY)
     sign_bundle(target(site), site.ref.target, SECOND)
     assert verdict(site, KEY, SECOND).verified is True
@@ -76,21 +76,21 @@ def test_one_signature_of_two_that_are_wanted_leaves_the_question_open(site: Sit
 
 
 @pytest.mark.parametrize("lie", [b"", b"<html>", b"[]", b'{"manifests":7}', b'{"manifests":null}', b"[" * 9999])
-def test_a_good_legacy_signature_counts_whatever_the_referrers_api_says(site: Site, lie: bytes) -> None:
+def test_a_good_legacy_signature_counts_beside_any_answer_of_the_referrers_api(site: Site, lie: bytes) -> None:
     sign_legacy(target(site), site.ref.target, KEY)
     site.real.misbehave(faults.tampered(REFERRERS, lambda _: lie))
     assert verdict(site).verified is True
 
 
 @pytest.mark.parametrize("lie", [b"", b"<html>", b"[]", b'{"layers":7}', b"[" * 9999])
-def test_a_good_bundle_counts_whatever_is_in_the_legacy_tag(site: Site, lie: bytes) -> None:
+def test_a_good_bundle_counts_beside_any_content_of_the_legacy_tag(site: Site, lie: bytes) -> None:
     sign_bundle(target(site), site.ref.target, KEY)
     sign_legacy(target(site), site.ref.target, SECOND)
     site.real.misbehave(faults.tampered(TAG, lambda _: lie))
     assert verdict(site).verified is True
 
 
-def test_a_lie_alone_is_a_refusal_that_says_so(site: Site) -> None:
+def test_a_lie_alone_is_a_refusal_with_its_reason(site: Site) -> None:
     sign_legacy(target(site), site.ref.target, KEY)
     site.real.misbehave(faults.tampered(TAG, lambda _: b"<html>"))
     answer = verdict(site)
@@ -98,7 +98,7 @@ def test_a_lie_alone_is_a_refusal_that_says_so(site: Site) -> None:
     assert "cannot be read" in answer.message
 
 
-def test_one_bundle_out_of_reach_hides_no_other(site: Site) -> None:
+def test_one_unreachable_bundle_hides_no_other(site: Site) -> None:
     hidden = sign_bundle(target(site), site.ref.target, SECOND)
     sign_bundle(target(site), site.ref.target, KEY)
     site.real.misbehave(faults.status(f"manifests/{hidden}", 503))
@@ -116,7 +116,7 @@ def test_an_index_in_the_fallback_tag_that_lists_nonsense_hides_no_legacy_signat
     assert verdict(site).verified is True
 
 
-def test_many_signatures_that_come_slowly_end_in_an_open_question_long_before_the_last(site: Site) -> None:
+def test_many_slow_signatures_leave_the_verdict_open_long_before_the_last(site: Site) -> None:
     place = target(site)
     for _ in range(20):
         sign_bundle(place, site.ref.target, SECOND)
@@ -127,13 +127,13 @@ def test_many_signatures_that_come_slowly_end_in_an_open_question_long_before_th
     assert len(site.real.seen("GET", "manifests/sha256:")) < 10
 
 
-def test_a_good_signature_counts_though_time_runs_out_behind_it(site: Site) -> None:
+def test_a_good_signature_counts_if_the_time_ends_after_it(site: Site) -> None:
     sign_bundle(target(site), site.ref.target, KEY)
     site.real.misbehave(faults.stalled(TAG))
     assert verdict(site, seconds=0.3).verified is True
 
 
-def test_one_image_out_of_time_leaves_the_next_one_its_own(site: Site) -> None:
+def test_an_image_that_uses_up_its_time_leaves_the_next_image_its_own(site: Site) -> None:
     sign_bundle(target(site), site.ref.target, KEY)
     assert verdict(site, seconds=0.0).verified is None
     assert verdict(site).verified is True

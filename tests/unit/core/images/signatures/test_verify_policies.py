@@ -1,4 +1,4 @@
-"""How signatures, signers and policies add up."""
+"""How policies count signatures and signers."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -79,7 +79,7 @@ def test_a_key_that_is_listed_twice_counts_once(site: Site) -> None:
     assert verdict(site, Policy(pem(KEY, KEY), require="all")).verified is True
 
 
-def test_one_who_matches_two_identities_is_one_signer(site: Site, root: str) -> None:
+def test_a_signer_that_matches_two_identities_counts_once(site: Site, root: str) -> None:
     anybody = Identity(ALICE.issuer, subject_reg_exp=r".*@example\.test")
     policy = Policy(identities=[anybody, *named(ALICE)], require="all", trusted_root=root)
     sign(site, ALICE)
@@ -92,7 +92,7 @@ def test_one_who_matches_two_identities_is_one_signer(site: Site, root: str) -> 
     ("stands", "count"),
     [([], 0), ([[]], 0), ([[0]], 1), ([[0], [0]], 1), ([[0, 1], [0]], 2), ([[0, 1], [0, 1], [0, 1]], 2)],
 )
-def test_each_signer_gets_an_entry_of_his_own(stands: Sequence[Sequence[int]], count: int) -> None:
+def test_each_signer_gets_an_entry_of_its_own(stands: Sequence[Sequence[int]], count: int) -> None:
     assert max_matching(stands) == count
 
 
@@ -116,7 +116,7 @@ def test_a_broad_policy_does_not_shadow_a_strict_one(site: Site, order: int) -> 
         (["*/" + "*" * 80], "policies[0] for */" + "*" * 57 + "…"),
     ],
 )
-def test_a_refusal_names_the_policy_by_its_place_and_by_what_covered_the_image(
+def test_a_refusal_names_the_policy_by_its_index_and_the_globs_that_cover_the_image(
     site: Site, images: list[str], named: str
 ) -> None:
     assert f" ({named}); no signature was found" in verdict(site, Policy(pem(KEY), images=images)).message
@@ -130,7 +130,7 @@ def test_a_refusal_names_the_policy_by_its_place_and_by_what_covered_the_image(
         ([Policy(pem(KEY), images=["other.test"]), Policy(pem(KEY), namespaces=["else"])], "2 are"),
     ],
 )
-def test_where_no_policy_covers_an_image_it_is_said_what_to_do(site: Site, policies: list[Policy], number: str) -> None:
+def test_the_refusal_of_an_uncovered_image_names_the_next_step(site: Site, policies: list[Policy], number: str) -> None:
     message = verdict(site, *policies).message
     assert message.startswith(f"no verification policy covers {site.ref.name} in namespace team ({number} configured);")
     assert "ask an administrator to add one to verification.policies" in message
@@ -152,7 +152,7 @@ def test_the_stamp_changes_with_the_files_that_policies_name_and_with_nothing_el
     assert len(set(seen)) == len(seen)
 
 
-def test_the_findings_tell_the_policies_apart(site: Site) -> None:
+def test_each_finding_names_its_policy(site: Site) -> None:
     sign(site, KEY)
     answer = verdict(site, Policy(pem(KEY)), Policy(pem(SECOND)))
     assert [(finding.policy, finding.ok) for finding in answer.findings] == [(0, True), (1, False)]
@@ -181,7 +181,7 @@ def test_a_policy_that_does_not_cover_the_image_demands_nothing(site: Site) -> N
         ("required", 1, Flaw.OTHER_LOG, False),
     ],
 )
-def test_the_log_counts_as_the_policy_says(  # noqa: PLR0917 -- fixtures and columns
+def test_the_policy_decides_the_role_of_the_log(  # noqa: PLR0917 -- fixtures and columns
     site: Site,
     root: str,
     form: str,
@@ -199,7 +199,7 @@ def test_the_log_counts_as_the_policy_says(  # noqa: PLR0917 -- fixtures and col
     assert verdict(site, policy).verified is verified
 
 
-def test_a_signature_by_key_does_not_stand_for_an_identity(site: Site, root: str) -> None:
+def test_a_signature_by_key_does_not_count_for_an_identity(site: Site, root: str) -> None:
     sign(site, KEY)
     answer = verdict(site, Policy(identities=named(ALICE), trusted_root=root))
     assert (answer.verified, answer.reason) == (False, Reason.SIGNATURE_INVALID)
@@ -218,7 +218,7 @@ def test_every_signature_has_its_finding(site: Site, root: str) -> None:
     }
 
 
-def test_a_flood_of_artifacts_is_cut_and_said(site: Site) -> None:
+def test_a_flood_of_artifacts_is_truncated_and_reported(site: Site) -> None:
     for _ in range(65):
         sign_bundle(Target(site.real.host, site.ref.repository), site.ref.target, SECOND)
     answer = verdict(site, Policy(pem(KEY)))
@@ -260,6 +260,6 @@ def test_a_policy_that_contradicts_itself_is_refused_with_its_path(policy: str, 
     assert what in str(caught.value)
 
 
-def test_the_files_that_an_answer_depends_on_are_known() -> None:
+def test_the_files_that_a_verdict_depends_on_are_listed() -> None:
     policies = [Policy(["/k/a.pub", *pem(KEY)]), Policy(identities=named(ALICE), trusted_root="/r/root.json")]
     assert list(Verification(policies=policies).files()) == ["/k/a.pub", "/r/root.json"]

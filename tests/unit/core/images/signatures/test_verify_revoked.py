@@ -1,4 +1,4 @@
-"""What policies take back by themselves: from stored signers and files alone, with no registry to ask."""
+"""Revocation by policies: from stored signers and files alone, without a registry."""
 
 from pathlib import Path
 
@@ -35,18 +35,18 @@ def root(tmp_path: Path) -> str:
     return str(Sigstore().write_trusted_root(tmp_path))
 
 
-def test_a_key_that_is_named_stands() -> None:
+def test_a_key_that_a_policy_names_is_not_revoked() -> None:
     assert revoked([by(FIRST)], key(FIRST)) is None
 
 
-def test_a_key_that_is_named_no_more_is_refused() -> None:
+def test_a_key_that_no_policy_names_any_more_is_refused() -> None:
     found = revoked([by(FIRST)], key(SECOND))
     assert found is not None
     assert (found.verified, found.allowed, found.reason) == (False, False, Reason.SIGNATURE_INVALID)
     assert f"it was signed by key {FIRST.hint[:12]}…, which no policy names any more" in found.message
 
 
-def test_one_of_two_signers_suffices_where_any_does() -> None:
+def test_one_of_two_signers_suffices_if_any_is_required() -> None:
     assert revoked([by(FIRST), by(SECOND)], key(SECOND, SigningKey())) is None
 
 
@@ -54,15 +54,15 @@ def test_one_of_two_signers_does_not_suffice_where_two_policies_hold() -> None:
     assert revoked([by(FIRST), by(SECOND)], key(FIRST), key(SigningKey())) is not None
 
 
-def test_a_policy_that_wants_more_takes_nothing_back() -> None:
+def test_a_policy_that_requires_more_revokes_nothing() -> None:
     assert revoked([by(FIRST)], key(FIRST, SECOND, require="all")) is None
 
 
-def test_a_key_that_is_named_for_other_namespaces_only_is_refused() -> None:
+def test_a_key_of_a_policy_for_other_namespaces_is_refused() -> None:
     assert revoked([by(FIRST)], key(SECOND), key(FIRST, namespaces=["other"])) is not None
 
 
-def test_where_no_signer_is_known_only_the_registry_can_say() -> None:
+def test_without_a_known_signer_only_the_registry_decides() -> None:
     assert revoked([], key(FIRST)) is None
 
 
@@ -78,7 +78,7 @@ def test_a_key_that_cannot_be_read_refuses(tmp_path: Path) -> None:
     assert found.reason is Reason.SIGNATURE_INVALID
 
 
-def test_a_holder_that_is_named_no_more_is_refused(root: str) -> None:
+def test_a_holder_that_no_policy_names_any_more_is_refused(root: str) -> None:
     named = Policy(identities=[Identity(ISSUER, BOB.identity)], trusted_root=root)
     assert revoked([BOB], named) is None
     found = revoked([ALICE], named)
@@ -87,11 +87,11 @@ def test_a_holder_that_is_named_no_more_is_refused(root: str) -> None:
     assert f"it was signed by {ALICE}" in found.message
 
 
-def test_a_mode_that_only_warns_lets_it_pass_with_a_word() -> None:
+def test_the_mode_warn_allows_a_revoked_image_with_a_warning() -> None:
     found = revoked([by(FIRST)], key(SECOND), mode="warn")
     assert found is not None
     assert (found.verified, found.allowed) == (False, True)
 
 
-def test_a_mode_that_is_off_says_nothing() -> None:
+def test_the_mode_off_revokes_nothing() -> None:
     assert revoked([by(FIRST)], key(SECOND), mode="off") is None

@@ -1,4 +1,4 @@
-"""Signing without a key, and with a log, at a Sigstore on this machine."""
+"""Keyless signing, and signing with a log, against a local Sigstore."""
 
 import json
 import socket
@@ -36,7 +36,7 @@ LIMITS = Limits(connect=0.5, stall=0.3, request=0.5)
 
 
 class Place:
-    """An unsigned image, and a Sigstore whose trusted root is in a file."""
+    """An unsigned image, and a Sigstore with its trusted root in a file."""
 
     def __init__(self, real: Registry, server: SigstoreServer, directory: Path) -> None:
         self.real, self.server = real, server
@@ -94,7 +94,7 @@ def test_the_same_person_signs_once_and_another_beside(place: Place) -> None:
     assert len(verdict.findings) == 4
 
 
-def test_a_key_that_logs_replaces_what_it_signed_without_a_log(place: Place) -> None:
+def test_a_logged_signature_replaces_one_of_the_same_key_without_a_log_entry(place: Place) -> None:
     key = private_key()
     sign.sign(place.client, place.ref, ImageSigner.by_key(key))
     logged = Policy([key.public.pem.decode()], tlog="required", trusted_root=place.root)
@@ -123,7 +123,9 @@ def test_a_key_that_logs_replaces_what_it_signed_without_a_log(place: Place) -> 
     ],
     ids=["401", "400", "503", "418", "html", "deep", "no certificate", "long"],
 )
-def test_what_fulcio_answers_amiss_is_told(place: Place, answer: tuple[int, bytes], reason: Reason, says: str) -> None:
+def test_an_invalid_response_of_fulcio_is_reported(
+    place: Place, answer: tuple[int, bytes], reason: Reason, says: str
+) -> None:
     place.server.fixed[CERTIFICATES] = answer
     error = place.refused()
     assert error.reason is reason
@@ -149,21 +151,21 @@ def test_a_certificate_of_another_sigstore_is_not_used(place: Place, tmp_path: P
     assert "no trusted authority issued" in str(error)
 
 
-def test_a_service_that_is_silent_is_given_up(place: Place) -> None:
+def test_a_silent_service_times_out(place: Place) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         error = place.refused(f"http://127.0.0.1:{silent.getsockname()[1]}")
     assert error.reason is Reason.REGISTRY_UNAVAILABLE
 
 
 @pytest.mark.parametrize("text", ["", " ", "a b.c", "two\nlines", "ä.b.c", "x" * (65 << 10)])
-def test_what_is_no_token_is_sent_to_nobody(place: Place, text: str) -> None:
+def test_an_invalid_token_is_not_sent(place: Place, text: str) -> None:
     with pytest.raises(GKMError, match="token is none") as caught:
         keyless.signer(place.authority("http://127.0.0.1:9"), text, place.log)
     assert caught.value.reason is Reason.UNAUTHORIZED
 
 
 @pytest.mark.parametrize("url", ["", "fulcio", "ftp://host", "https://", "https://u@host", "http://[", "http://h:x"])
-def test_what_is_no_address_of_a_service_is_refused(url: str) -> None:
+def test_an_invalid_address_of_a_service_is_refused(url: str) -> None:
     with pytest.raises(GKMError) as caught:
         SigstoreService("Fulcio", url)
     assert caught.value.reason is Reason.INVALID_REFERENCE
@@ -179,14 +181,14 @@ def test_what_is_no_address_of_a_service_is_refused(url: str) -> None:
     ],
     ids=["400", "nothing", "null", "conflict without address"],
 )
-def test_what_the_log_answers_amiss_is_told_and_nothing_is_stored(
+def test_an_invalid_response_of_the_log_is_reported_and_nothing_is_stored(
     place: Place, answer: tuple[int, bytes], says: str
 ) -> None:
     place.server.fixed[ENTRIES] = answer
     assert says in str(place.not_signed(place.signer()))
 
 
-def test_an_entry_whose_first_answer_was_lost_is_asked_for(place: Place) -> None:
+def test_an_entry_is_fetched_again_after_a_lost_response(place: Place) -> None:
     key = private_key()
     signature = key.sign(b"data")
     first, second = (place.log.add_hashedrekord(b"data", signature, key.public.pem) for _ in range(2))
@@ -194,7 +196,7 @@ def test_an_entry_whose_first_answer_was_lost_is_asked_for(place: Place) -> None
 
 
 class _OtherEntry:
-    """A log that answers with the entry of something else, properly logged."""
+    """A log that returns a valid entry of another signature."""
 
     def __init__(self, log: Rekor) -> None:
         self._log = log
@@ -208,7 +210,7 @@ class _OtherEntry:
         return self._log.add_dsse(envelope, verifier)
 
 
-def test_an_entry_of_another_signature_is_noticed_and_nothing_is_stored(place: Place) -> None:
+def test_an_entry_of_another_signature_is_detected_and_nothing_is_stored(place: Place) -> None:
     error = place.not_signed(replace(place.signer(), log=_OtherEntry(place.log)))
     assert error.reason is Reason.SIGNATURE_INVALID
     assert "about another signature" in str(error)

@@ -41,16 +41,16 @@ def test_the_older_forms_of_openssl_are_read(kind: str, password: bytes) -> None
     assert key.public.verifies(key.sign(DATA), DATA)
 
 
-def test_a_password_for_a_key_that_has_none_is_not_looked_at() -> None:
+def test_a_password_for_an_unencrypted_key_is_ignored() -> None:
     assert signing_keys.load(pem(KINDS["p256"]()), PASSWORD, "key").sign(DATA)
 
 
 @pytest.mark.parametrize("password", [b"", b"wrong"])
 def test_a_wrong_password_is_refused_and_not_repeated(password: bytes) -> None:
-    said = refused(pem(KINDS["p256"](), password=PASSWORD), password)
-    assert "password" in said
-    assert "wrong'" not in said
-    assert PASSWORD.decode() not in said
+    message = refused(pem(KINDS["p256"](), password=PASSWORD), password)
+    assert "password" in message
+    assert "wrong'" not in message
+    assert PASSWORD.decode() not in message
 
 
 @pytest.mark.parametrize(
@@ -62,12 +62,12 @@ def test_a_wrong_password_is_refused_and_not_repeated(password: bytes) -> None:
     ],
     ids=["short rsa", "bitcoin's curve", "dsa"],
 )
-def test_a_key_that_nobody_would_trust_is_refused(key: SupportedPrivateKey) -> None:
+def test_a_key_that_no_verifier_trusts_is_refused(key: SupportedPrivateKey) -> None:
     assert "no verifier trusts" in refused(pem(key))
 
 
 @pytest.mark.parametrize("text", [b"", b"\0" * 99, b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"])
-def test_what_is_no_key_is_refused(text: bytes) -> None:
+def test_a_text_without_a_key_is_refused(text: bytes) -> None:
     assert "no PEM private key" in refused(text)
 
 
@@ -76,7 +76,7 @@ def test_a_public_key_is_refused() -> None:
     assert "no PEM private key" in refused(key.public.pem)
 
 
-def test_a_file_that_is_not_there_is_refused_by_name(tmp_path: Path) -> None:
+def test_a_missing_file_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(GKMError, match=r"nowhere\.key.*cannot be read"):
         signing_keys.read(str(tmp_path / "nowhere.key"), b"")
 
@@ -109,7 +109,7 @@ def cosign_file(label: str = "SIGSTORE", **changes: object) -> bytes:
 
 
 @pytest.mark.parametrize("label", ["SIGSTORE", "COSIGN"])
-def test_a_file_of_cosign_s_kind_with_another_content_is_a_wrong_password(label: str) -> None:
+def test_an_encrypted_key_with_other_content_means_a_wrong_password(label: str) -> None:
     assert "does not open" in refused(cosign_file(label), PASSWORD)
 
 
@@ -132,7 +132,7 @@ def test_a_file_of_cosign_s_kind_with_another_content_is_a_wrong_password(label:
     ],
     ids=str,
 )
-def test_a_file_of_cosign_s_kind_that_asks_for_the_impossible_is_refused(changes: dict[str, Any]) -> None:
+def test_an_encrypted_key_with_impossible_parameters_is_refused(changes: dict[str, Any]) -> None:
     assert "private key 'k'" in refused(cosign_file(**changes), PASSWORD)
 
 

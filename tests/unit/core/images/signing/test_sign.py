@@ -63,7 +63,7 @@ def place(real: Registry) -> Place:
     return Place(real)
 
 
-def test_an_image_is_signed_in_both_forms_and_the_answer_says_where(place: Place) -> None:
+def test_an_image_is_signed_in_both_forms_and_the_result_has_their_references(place: Place) -> None:
     key = private_key()
     signed = place.sign(key)
     assert place.verdict(key).verified
@@ -84,7 +84,7 @@ def test_signing_again_writes_nothing(place: Place) -> None:
     assert [request.method for request in place.real.requests if request.method in WRITES] == []
 
 
-def test_a_second_key_leaves_what_the_first_has_signed(place: Place) -> None:
+def test_a_second_key_leaves_the_signatures_of_the_first(place: Place) -> None:
     first, second = private_key(), private_key("ed25519")
     place.sign(first)
     place.sign(second)
@@ -92,7 +92,7 @@ def test_a_second_key_leaves_what_the_first_has_signed(place: Place) -> None:
     assert sorted(place.forms()) == [SignatureForm.BUNDLE] * 2 + [SignatureForm.LEGACY] * 2
 
 
-def test_what_others_have_put_into_the_tag_stays_as_it_is(place: Place) -> None:
+def test_layers_of_others_in_the_legacy_tag_stay_unchanged(place: Place) -> None:
     theirs = SigningKey()
     sign_legacy(place.target, place.ref.target, theirs)
     manifest = json.loads(place.target.get(f"manifests/{place.tag}")[1])
@@ -105,7 +105,7 @@ def test_what_others_have_put_into_the_tag_stays_as_it_is(place: Place) -> None:
     assert len(layers) == 3
 
 
-def test_what_others_have_listed_in_the_fallback_tag_stays_as_it_is() -> None:
+def test_entries_of_others_in_the_fallback_tag_stay_unchanged() -> None:
     with Registry.start(referrers=False) as real:
         place = Place(real)
         sign_bundle(place.target, place.ref.target, SigningKey())
@@ -144,7 +144,7 @@ def test_a_signature_that_another_signer_overwrites_is_written_again(place: Plac
     assert [mine.public.verifies(each.signature, each.signed) for each in legacy] == [False, True]
 
 
-def test_who_is_overwritten_for_ever_is_told(place: Place) -> None:
+def test_a_signer_that_is_always_overwritten_gets_an_error(place: Place) -> None:
     sign_legacy(place.target, place.ref.target, SigningKey())
     lost = place.target.get(f"manifests/{place.tag}")[1]
     writing: list[bool] = []
@@ -162,7 +162,7 @@ def test_who_is_overwritten_for_ever_is_told(place: Place) -> None:
 
 
 @pytest.mark.parametrize("writes", range(10))
-def test_who_is_cut_off_after_any_write_may_begin_again(place: Place, writes: int) -> None:
+def test_signing_can_be_repeated_after_an_interruption_at_any_write(place: Place, writes: int) -> None:
     key = private_key()
     gone = Fault("", lambda _: Answer(403, {}, b""), WRITES, skip=writes)
     place.real.misbehave(gone)
@@ -180,7 +180,7 @@ def test_who_is_cut_off_after_any_write_may_begin_again(place: Place, writes: in
     assert place.forms() == [SignatureForm.BUNDLE, SignatureForm.LEGACY]
 
 
-def test_a_tag_that_is_full_is_not_written_and_says_so(place: Place) -> None:
+def test_a_full_tag_is_refused_and_not_written(place: Place) -> None:
     theirs = place.target.blob(b"{}", "text/plain")
     manifest = {
         "schemaVersion": 2,
@@ -194,7 +194,7 @@ def test_a_tag_that_is_full_is_not_written_and_says_so(place: Place) -> None:
     assert caught.value.reason is Reason.TOO_LARGE
 
 
-def test_a_tag_that_holds_something_else_is_not_overwritten(place: Place) -> None:
+def test_a_tag_with_other_content_is_not_overwritten(place: Place) -> None:
     index = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": []}
     place.target.manifest(json.dumps(index).encode(), place.tag, OCI_INDEX)
     with pytest.raises(GKMError) as caught:
@@ -203,7 +203,7 @@ def test_a_tag_that_holds_something_else_is_not_overwritten(place: Place) -> Non
     assert json.loads(place.target.get(f"manifests/{place.tag}")[1]) == index
 
 
-def test_an_image_that_is_not_there_is_not_signed(place: Place) -> None:
+def test_a_missing_image_is_not_signed(place: Place) -> None:
     place.ref = place.ref.pinned("sha256:" + "0" * 64)
     with pytest.raises(GKMError) as caught:
         place.sign(private_key())
@@ -211,7 +211,7 @@ def test_an_image_that_is_not_there_is_not_signed(place: Place) -> None:
     assert place.real.seen("PUT", place.tag) == []
 
 
-def test_a_registry_that_does_not_let_us_look_is_not_written_to(place: Place) -> None:
+def test_nothing_is_written_to_a_registry_that_denies_reading(place: Place) -> None:
     sign_legacy(place.target, place.ref.target, SigningKey())
     place.real.misbehave(faults.status(place.tag, 503))
     place.real.requests.clear()
@@ -230,7 +230,7 @@ def test_an_index_can_be_signed(place: Place) -> None:
     assert place.verdict(key).verified
 
 
-def test_of_a_tag_the_digest_is_signed_that_it_names(place: Place) -> None:
+def test_signing_a_tag_signs_the_digest_that_it_names(place: Place) -> None:
     key = private_key()
     place.target.manifest(place.target.get(f"manifests/{place.ref.target}")[1], "v1")
     signed = sign.sign(place.client, place.ref.tagged("v1"), ImageSigner.by_key(key))
@@ -238,5 +238,5 @@ def test_of_a_tag_the_digest_is_signed_that_it_names(place: Place) -> None:
     assert place.verdict(key).verified
 
 
-def test_the_legacy_tag_is_where_cosign_looks(place: Place) -> None:
+def test_the_legacy_tag_has_the_name_that_cosign_uses(place: Place) -> None:
     assert found.legacy_tag(place.ref).tag == place.tag
