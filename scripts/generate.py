@@ -23,7 +23,7 @@ def generated() -> dict[Path, str]:
 
 
 def _messages() -> dict[Path, str]:
-    """Return what the .proto files make: messages and their types, no *_pb2_grpc (see gkm_csi.server)."""
+    """Return what the .proto files make: messages and their types, no *_pb2_grpc (see gkm_csi.server.grpc_server)."""
     sources = [f"{MESSAGES}/{path.name}" for path in sorted((ROOT / "csi" / MESSAGES).glob("*.proto"))]
     with tempfile.TemporaryDirectory() as directory:
         outputs = [f"--python_out={directory}", f"--pyi_out={directory}"]

@@ -1,4 +1,4 @@
-"""The CSI driver csi.gkm.io: mounts caches into pods and records who uses what.
+"""The CSI driver csi.gkm.io: mounts caches into pods and records which pod uses which cache.
 
-May import grpcio, protobuf, the standard library, gkm.hoststate and gkm.mounts: nothing else, it counts every MiB.
+May import grpcio, protobuf, the standard library, gkm.hoststate and gkm.mounts: nothing else, for every MiB counts.
 """

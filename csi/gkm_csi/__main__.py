@@ -1,4 +1,4 @@
-"""Starts the program `gkm-csi`; standard library only until it is known that its dependencies are there."""
+"""Start the program `gkm-csi`; import only the standard library until its dependencies are known to be installed."""
 
 import sys
 
@@ -8,7 +8,7 @@ from gkm.hoststate.extras import needed
 def main() -> int:
     """Run the program."""
     with needed("gkm-csi", "csi"):
-        from gkm_csi.main import main as run  # noqa: PLC0415 -- may be missing what it imports
+        from gkm_csi.main import main as run  # noqa: PLC0415 -- its imports may be missing
 
         return run()
 

@@ -1,4 +1,4 @@
-"""Counting publishes for the agent to export: in memory, and at most once a second to the file they share."""
+"""Count publishes for the agent to export: in memory, and at most once a second in the file that both share."""
 
 import logging
 import threading
@@ -13,13 +13,13 @@ WRITE_INTERVAL_SECONDS = 1.0
 PUBLISH_METHOD = "NodePublishVolume"
 _STOP_SECONDS = 2.0
 
-log = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 
 
 class Counters:
-    """What was counted since the node started: a restart of this process goes on from the file.
+    """The counts since the node started; a restarted process continues from the file.
 
-    Killed between two writes it forgets at most a second of counts, which Prometheus takes for a reset at worst.
+    A process killed between two writes loses at most a second of counts, which Prometheus takes for a reset at worst.
     """
 
     def __init__(self, layout: Layout) -> None:
@@ -31,37 +31,37 @@ class Counters:
         self._thread = threading.Thread(target=self._run, name="counters", daemon=True)
 
     def start(self) -> None:
-        """Begin to write; returns at once."""
-        self._changed.set()  # the file is there from the start on, and good
+        """Start to write; returns at once."""
+        self._changed.set()  # write a valid file from the start
         self._thread.start()
 
     def stop(self) -> None:
-        """Write what is counted, and end."""
+        """Write the counts and stop."""
         self._stop.set()
         self._changed.set()
         if self._thread.is_alive():
             self._thread.join(_STOP_SECONDS)
 
     def observe(self, call: str, code: str, seconds: float) -> None:
-        """Count a call that has ended with a code of gRPC; all but publishes are passed over."""
+        """Count a call that has ended with a gRPC code; only publishes are counted."""
         if call != PUBLISH_METHOD or code not in counters.CODES:
             return
         with self._lock:
-            before = self._publishes.get(code, Histogram())
-            self._publishes[code] = before.with_observation(max(0.0, seconds))
+            histogram = self._publishes.get(code, Histogram())
+            self._publishes[code] = histogram.with_observation(max(0.0, seconds))
         self._changed.set()
 
     def write(self) -> None:
-        """Write what is counted; that it cannot be is said, and costs no call anything."""
+        """Write the counts; a failure is logged and affects no call."""
         with self._lock:
-            now = dict(self._publishes)
+            publishes = dict(self._publishes)
         try:
-            counters.save(self._layout, now)
+            counters.save(self._layout, publishes)
         except OSError as error:
-            log.warning("counters not written", extra=fields(path=str(counters.path(self._layout)), reason=str(error)))
+            _LOG.warning("counters not written", extra=fields(path=str(counters.path(self._layout)), reason=str(error)))
 
     def _run(self) -> None:
-        # Idle, it wakes nobody.
+        # An idle driver does not wake up.
         while not self._stop.is_set():
             self._changed.wait()
             self._changed.clear()
@@ -77,5 +77,5 @@ def _load_previous(layout: Layout) -> dict[str, Histogram]:
     try:
         return dict(counters.load(layout))
     except UnreadableState as error:
-        log.warning("counters begin anew", extra=fields(reason=str(error)))
+        _LOG.warning("counters reset", extra=fields(reason=str(error)))
         return {}

@@ -1,4 +1,4 @@
-"""The process `gkm-csi`: put together, started, and stopped in bounded time."""
+"""The process `gkm-csi`: assemble it, start it, and stop it in bounded time."""
 
 import logging
 import os
@@ -12,44 +12,42 @@ from typing import TYPE_CHECKING, Final
 from gkm.hoststate import locks, logs
 from gkm.hoststate.command_line import print_line
 from gkm.hoststate.logs import fields
-from gkm.mounts import kernel_features as abilities
+from gkm.mounts import kernel_features
 from gkm.mounts.mountinfo import TooManyMounts
 
-from gkm_csi import liveness, reconcile, server
-from gkm_csi import options as settings
-from gkm_csi import socket_server as listening
-from gkm_csi.captures import Captures
 from gkm_csi.counters import Counters
-from gkm_csi.identity import IdentityService
-from gkm_csi.liveness import LivenessWatchdog, ProbeFailed
-from gkm_csi.mounter import Mounter
-from gkm_csi.node import NodeService
-from gkm_csi.options import Options
+from gkm_csi.options import Options, parse_options
 from gkm_csi.proto import csi_pb2, registration_pb2
-from gkm_csi.publish import VolumePublisher
-from gkm_csi.registration import RegistrationService
-from gkm_csi.socket_server import ListenError, SocketServer
-from gkm_csi.stats import VolumeStats
-from gkm_csi.unpublish import VolumeUnpublisher
-from gkm_csi.volume_layers import VolumeLayers
-from gkm_csi.volume_locks import VolumeLocks
-from gkm_csi.volume_records import VolumeRecords
+from gkm_csi.server import grpc_server, liveness, socket_server
+from gkm_csi.server.identity import IdentityService, RegistrationService
+from gkm_csi.server.liveness import LivenessWatchdog, ProbeFailed
+from gkm_csi.server.node import NodeService
+from gkm_csi.server.socket_server import ListenError, SocketServer
+from gkm_csi.volumes import reconcile
+from gkm_csi.volumes.captures import Captures
+from gkm_csi.volumes.layers import VolumeLayers
+from gkm_csi.volumes.locks import VolumeLocks
+from gkm_csi.volumes.mounter import Mounter
+from gkm_csi.volumes.publish import VolumePublisher
+from gkm_csi.volumes.records import VolumeRecords
+from gkm_csi.volumes.stats import VolumeStats
+from gkm_csi.volumes.unpublish import VolumeUnpublisher
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import ServiceDescriptor
 
 GRACE_SECONDS: Final = 5
-"""Calls under way may end within this time after SIGTERM; each takes milliseconds."""
+"""Calls in progress may end within this time after SIGTERM; each takes milliseconds."""
 
 PREDECESSOR_SECONDS: Final = 15.0
-"""An upgrade starts the new process when the old one has been told to end, or a little before it has ended."""
+"""An upgrade starts the new process when the old one received its signal, or a little before it has ended."""
 
-log = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Serve until SIGTERM or SIGINT; return the exit code."""
-    options = settings.parse_options(sys.argv[1:] if arguments is None else arguments, os.environ)
+    options = parse_options(sys.argv[1:] if arguments is None else arguments, os.environ)
     if options.probe:
         return _probe(options.endpoint)
     logs.configure(options.log_level)
@@ -58,16 +56,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.signal(number, lambda *_: stop.set())
     try:
         options.layout.make_directories()
-        # Two processes that mend the same records and mounts would undo each other's work.
+        # Two processes that repair the same records and mounts would undo each other's work.
         with locks.process_lock(options.layout.state / "locks" / "csi", PREDECESSOR_SECONDS):
             _serve(options, stop)
     except (OSError, TooManyMounts, ListenError):
-        log.exception("cannot start", extra=fields(node=options.node))
+        _LOG.exception("start failed", extra=fields(node=options.node))
         return 1
     except locks.LockBusy:
-        log.error("another gkm-csi serves this node", extra=fields(node=options.node, state=str(options.layout.state)))  # noqa: TRY400 -- it says all
+        _LOG.error("another gkm-csi serves this node", extra=fields(node=options.node, state=str(options.layout.state)))
         return 1
-    log.info("stopped", extra=fields(node=options.node))
+    _LOG.info("stopped", extra=fields(node=options.node))
     return 0
 
 
@@ -78,12 +76,12 @@ def _serve(options: Options, stop: threading.Event) -> None:
     watchdog = LivenessWatchdog(options.endpoint)
     watchdog.start()
     counters.start()
-    log.info(
+    _LOG.info(
         "ready", extra=fields(node=options.node, endpoint=str(options.endpoint), registration=str(options.registration))
     )
-    while not stop.wait(listening.CHECK_SECONDS):
+    while not stop.wait(socket_server.CHECK_SECONDS):
         listener.restore(GRACE_SECONDS)
-    # The kernel ends us if a thread hangs in a syscall: the interpreter would wait for it.
+    # SIGALRM ends the process if a thread hangs in a syscall: the interpreter would wait for it.
     signal.alarm(2 * GRACE_SECONDS)
     watchdog.stop()
     listener.stop(GRACE_SECONDS)
@@ -92,24 +90,24 @@ def _serve(options: Options, stop: threading.Event) -> None:
 
 
 def _probe(socket: Path) -> int:
-    """Say whether the driver of this machine answers; return the exit code."""
+    """Print whether the driver of this machine answers; return the exit code."""
     try:
         problem = liveness.probe(socket)
     except ProbeFailed as error:
         print_line(f"gkm-csi: {error}", error=True)
         return 1
-    print_line(f"gkm-csi: it answers{f', and says: {problem}' if problem else ''}")
+    print_line(f"gkm-csi: the driver answers{f' and reports: {problem}' if problem else ''}")
     return 0
 
 
 def _assemble(options: Options, counters: Counters) -> tuple[SocketServer, Callable[[], None]]:
-    """Return what serves, and what waits for the work that is left when it has been stopped.
+    """Return the server, and a function that waits for remaining work after the server has stopped.
 
-    The successor must find nobody at work: it begins when the lock of the process is given back.
+    The next process starts when this one releases its lock, and must find no work in progress.
     """
-    missing = abilities.missing_features()
-    for sentence in missing:
-        log.error("this node cannot mount", extra=fields(node=options.node, missing=sentence))
+    missing = kernel_features.missing_features()
+    for problem in missing:
+        _LOG.error("kernel feature missing", extra=fields(node=options.node, missing=problem))
     volume_records, mounter, volume_locks = (
         VolumeRecords(options.layout),
         Mounter(options.layout, options.kubelet),
@@ -150,11 +148,11 @@ def _assemble(options: Options, counters: Counters) -> tuple[SocketServer, Calla
         volume_locks.wait_until_idle()
         captures.stop()
 
-    return SocketServer(lambda: server.make_server(services, sockets, counters.observe), sockets), wait_until_idle
+    return SocketServer(lambda: grpc_server.make_server(services, sockets, counters.observe), sockets), wait_until_idle
 
 
 def _driver_version(path: Path) -> str | None:
-    """Return the version of the GPU driver that is loaded, None where none is (the file is the kernel module's)."""
+    """Return the version of the loaded GPU driver, None without one (the file belongs to the kernel module)."""
     try:
         return path.read_text(encoding="ascii", errors="replace").strip()
     except OSError:

@@ -1,4 +1,4 @@
-"""The command line of gkm-csi; every flag has an environment variable, and a default for a usual node."""
+"""The options of the process: flags, each with an environment variable, and defaults for a common node."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,14 +8,14 @@ from pathlib import Path
 from gkm.hoststate.command_line import Parser
 from gkm.hoststate.layout import Layout
 
-from gkm_csi.identity import DRIVER_NAME
+from gkm_csi.server.identity import DRIVER_NAME
 
 _MAX_NODE_ID = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Where things are on this node."""
+    """Paths and limits on this node."""
 
     node: str
     layout: Layout
@@ -30,10 +30,10 @@ class Options:
 
 
 def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> Options:
-    """Return the settings; a flag wins over its twin in the environment.
+    """Return the options; a flag overrides its environment variable.
 
     Raises:
-        SystemExit: a setting is missing or wrong; the sentence went to standard error.
+        SystemExit: an option is missing or invalid; the message went to standard error.
     """
     parser = Parser(
         "gkm-csi", environment=environment, description="Mounts GPU kernel caches into pods (CSI driver csi.gkm.io)."
@@ -42,19 +42,23 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> O
     flag = partial(parser.add_flag, default="")
     flag("--node", "name of the node, as Kubernetes knows it; required")
     flag("--state", "directory that the agent fills", default=str(Layout().state))
-    flag("--run", "directory of records; gone after a reboot", default=str(Layout().run))
-    flag("--kubelet", "kubelet's root directory; the same path inside and outside", default="/var/lib/kubelet")
+    flag("--run", "directory of records; empty after a reboot", default=str(Layout().run))
+    flag(
+        "--kubelet",
+        "kubelet's root directory, the same path in the container as on the node",
+        default="/var/lib/kubelet",
+    )
     flag("--endpoint", f"CSI socket; else plugins/{DRIVER_NAME}/csi.sock below --kubelet", variable="CSI_ENDPOINT")
     flag("--kubelet-endpoint", "CSI socket as kubelet sees it; else --endpoint", variable="GKM_CSI_KUBELET_ENDPOINT")
     flag("--registration", "registration socket; else in kubelet's plugins_registry", variable="GKM_CSI_REGISTRATION")
     flag("--driver-version-file", "version of the loaded GPU driver", default="/sys/module/nvidia/version")
-    flag("--max-volumes", "volumes that this node may have", variable="GKM_CSI_MAX_VOLUMES", default="1024")
+    flag("--max-volumes", "maximum number of volumes on this node", variable="GKM_CSI_MAX_VOLUMES", default="1024")
     parser.add_log_level()
-    parser.add_argument("--probe", action="store_true", help="check that the driver on this machine answers, and exit")
+    parser.add_argument("--probe", action="store_true", help="probe the driver that runs on this node, and exit")
     parsed = parser.parse_args(arguments)
 
     if not parsed.node or len(parsed.node.encode()) > _MAX_NODE_ID:
-        parser.error("say which node this is: --node or GKM_NODE, at most 256 bytes")
+        parser.error("set the name of the node: --node or GKM_NODE, at most 256 bytes")
     if not parsed.max_volumes.isdecimal():
         parser.error("--max-volumes must be a number; 0 leaves it to kubelet")
     kubelet = _absolute(parser, parsed.kubelet)

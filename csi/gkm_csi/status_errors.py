@@ -1,13 +1,13 @@
-"""The one error that ends a call: a code of the CSI specification and a sentence that a person can act on.
+"""The error that ends a call: a gRPC code of the CSI specification and a message that a person can act on.
 
-The sentence ends in the events of a pod, so it names what is meant and what to do, and never what others must not see.
+The message appears in the events of a pod: it names the objects and the next step, and nothing of other namespaces.
 """
 
 from enum import Enum
 
 
 class Code(Enum):
-    """The gRPC codes that this driver answers with, by the names of gRPC."""
+    """The gRPC codes of this driver, by the names of gRPC."""
 
     INVALID_ARGUMENT = "INVALID_ARGUMENT"
     NOT_FOUND = "NOT_FOUND"
@@ -20,14 +20,14 @@ class Code(Enum):
 
 
 _NON_FINAL = frozenset({Code.ABORTED, Code.UNAVAILABLE})
-"""Of our codes, those after which kubelet comes back for the same volume (csi_client.go, isFinalError).
+"""The codes after which kubelet repeats the call for the volume (csi_client.go, isFinalError).
 
-After every other one kubelet may forget the volume without ever unpublishing it.
+After every other code kubelet may forget the volume without unpublishing it.
 """
 
 
 class StatusError(Exception):
-    """A call that is not done, for a reason that is known."""
+    """A call that failed for a known reason."""
 
     def __init__(self, code: Code, message: str) -> None:
         super().__init__(message)
@@ -36,10 +36,10 @@ class StatusError(Exception):
 
 
 def is_final(error: Exception) -> bool:
-    """Return whether kubelet may forget the volume after this error; what is unexpected is answered INTERNAL."""
+    """Return whether kubelet may forget the volume after this error; an unexpected error becomes INTERNAL."""
     return not (isinstance(error, StatusError) and error.code in _NON_FINAL)
 
 
 def invalid_argument(message: str) -> StatusError:
-    """Return the refusal of a request that would be wrong at any time."""
+    """Return the error for a request that is invalid at any time."""
     return StatusError(Code.INVALID_ARGUMENT, message)

@@ -76,7 +76,7 @@ def test_a_volume_that_is_both_read_only_and_private_is_refused(fleet: Fleet, na
     fleet.cluster.apply(
         pod("user", namespace, [container("true")], [volume(PRIVATE | CACHED, readOnly=True)]),
     )
-    assert "InvalidArgument" in fleet.refused_mount("user", namespace, saying="take one of them out")
+    assert "InvalidArgument" in fleet.refused_mount("user", namespace, saying="contradicts the volume attribute")
     assert not recorded(fleet, namespace)
 
 

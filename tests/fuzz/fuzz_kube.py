@@ -9,7 +9,7 @@ from gkm.api.topology_settings import Topology
 from gkm.topology import lists, pods, quantities
 from gkm.topology.lists import ListUnreadable
 from gkm.topology.survey import survey_nodes
-from gkm_csi import quantity
+from gkm_csi.volumes import attributes
 
 REFUSED = "refused"
 _UNITS = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
@@ -109,10 +109,10 @@ def amounts(data: bytes) -> None:
         assert meant == read, ascii(text)
         assert 0 <= read <= quantities.MAX_GPUS
         assert quantities.gpu_count(str(read)) == quantities.gpu_count(f"{read * 1000}m") == read
-    size = quantity.parse_bytes(text)
+    size = attributes.parse_bytes(text)
     if size is not None:
         assert meant == size, ascii(text)
-        assert quantity.parse_bytes(quantity.format_bytes(size)) == size or size >= 10**15
+        assert attributes.parse_bytes(attributes.format_bytes(size)) == size or size >= 10**15
 
 
 def _meant(text: str) -> Fraction | None:

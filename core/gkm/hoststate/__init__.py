@@ -1,5 +1,5 @@
-"""What the processes of one node share: paths, names, records and locks on disk, and the form of a log line.
+"""The state and conventions that the processes of one node share: paths, names, records, locks, logs, command lines.
 
-Standard library only. May know files and names; must never know Kubernetes, registries, gRPC or mounts.
-The states and invariants are written down in docs/design/node-state.md.
+Standard library only. May know files, names and child processes; must never know Kubernetes, registries, gRPC or
+mounts. docs/design/node-state.md documents the states and invariants.
 """

@@ -64,16 +64,16 @@ class Parser(argparse.ArgumentParser):
         super().error(escape(message))
 
     def _print_message(self, message: str, file: IO[str] | None = None) -> None:  # type: ignore[override]
-        super()._print_message(_fitting(escape_lines(message), file or sys.stderr), file)
+        super()._print_message(_encodable(escape_lines(message), file or sys.stderr), file)
 
 
 def print_line(text: str, *, error: bool = False) -> None:
     """Print one line on standard output, or on standard error."""
     stream = sys.stderr if error else sys.stdout
-    stream.write(_fitting(escape(text), stream) + "\n")
+    stream.write(_encodable(escape(text), stream) + "\n")
 
 
-def _fitting(text: str, stream: IO[str]) -> str:
+def _encodable(text: str, stream: IO[str]) -> str:
     """Return a text with escapes for the characters that the stream's encoding lacks."""
     encoding = getattr(stream, "encoding", None) or "utf-8"
     return text.encode(encoding, "backslashreplace").decode(encoding)

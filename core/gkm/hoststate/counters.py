@@ -1,6 +1,6 @@
-"""What the CSI process counts, in a file for the agent to export: that process serves no network and loads no library.
+"""The counters of the CSI process, in a file that the agent exports: the CSI process serves no network.
 
-Below /run: a reboot begins anew, as Prometheus allows. The reader trusts nothing in it.
+The file lies below /run: a reboot resets it, as Prometheus allows. The reader trusts no value in it.
 """
 
 from bisect import bisect_left
@@ -15,7 +15,7 @@ from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.layout import Layout
 
 BUCKET_BOUNDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
-"""Upper ends of the buckets in seconds: a publish takes a few milliseconds, and kubelet waits two minutes at most."""
+"""Upper bounds of the buckets in seconds: a publish takes a few milliseconds, and kubelet waits two minutes at most."""
 
 CODES: Final = frozenset(
     (
@@ -24,34 +24,34 @@ CODES: Final = frozenset(
         *("UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED"),
     )
 )
-"""The status codes of gRPC, and with that all labels that there can be."""
+"""The status codes of gRPC: the only values of the label."""
 
 MAX_BYTES: Final = 64 << 10
 _VERSION: Final = 1
 _MAX_COUNT: Final = 1 << 53
-"""What JSON's numbers hold exactly; at a thousand a second it takes 285,000 years to get there."""
+"""The largest integers that JSON numbers hold exactly; at a thousand a second a counter takes 285,000 years."""
 
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """How long something took: `counts` of each bucket alone, the last of them above every bound, and their sum."""
+    """Durations: `counts` of each bucket alone, the last one above every bound, and the sum of all seconds."""
 
     counts: tuple[int, ...] = (0,) * (len(BUCKET_BOUNDS) + 1)
     seconds: float = 0.0
 
     def with_observation(self, seconds: float) -> "Histogram":
-        """Return this with one more observation."""
+        """Return a histogram with one more observation."""
         bucket = bisect_left(BUCKET_BOUNDS, seconds)
         counts = (*self.counts[:bucket], self.counts[bucket] + 1, *self.counts[bucket + 1 :])
         return Histogram(counts, self.seconds + seconds)
 
 
 PublishHistograms = Mapping[str, Histogram]
-"""{code of gRPC: how long the publishes took that ended with it}."""
+"""{gRPC code: durations of the publishes that ended with it}."""
 
 
 def path(layout: Layout) -> Path:
-    """Return where the file lies."""
+    """Return the path of the file."""
     return layout.run / "csi" / "counters.json"
 
 
@@ -59,7 +59,7 @@ def save(layout: Layout, publishes: PublishHistograms) -> None:
     """Replace the file in one step.
 
     Raises:
-        OSError: the disk refused; the old content stands.
+        OSError: the disk refused; the old content stays.
     """
     encoded = {
         code: {"counts": list(histogram.counts), "seconds": histogram.seconds} for code, histogram in publishes.items()
@@ -69,20 +69,20 @@ def save(layout: Layout, publishes: PublishHistograms) -> None:
 
 
 def load(layout: Layout) -> PublishHistograms:
-    """Return what was counted; nothing where there is no file.
+    """Return the counters; none without a file.
 
     Raises:
-        UnreadableState: the file was not written by us, or by another version of us.
+        UnreadableState: the file is invalid, or of another version.
     """
-    where = path(layout)
+    file = path(layout)
     try:
-        value = files.read_object(where, MAX_BYTES)
+        value = files.read_object(file, MAX_BYTES)
     except FileNotFoundError:
         return {}
     try:
         return _from_json(value)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise UnreadableState(f"{where}: {type(error).__name__}: {str(error)[:200]}") from error
+        raise UnreadableState(f"{file}: {type(error).__name__}: {str(error)[:200]}") from error
 
 
 def _from_json(value: Mapping[str, Any]) -> PublishHistograms:
@@ -90,17 +90,17 @@ def _from_json(value: Mapping[str, Any]) -> PublishHistograms:
         raise ValueError("of another version")
     publishes = value["publish"]
     if not isinstance(publishes, dict) or not publishes.keys() <= CODES:
-        raise ValueError("publish: counts something else than codes of gRPC")
+        raise ValueError("publish: a key is not a gRPC code")
     return {code: _histogram(encoded) for code, encoded in publishes.items()}
 
 
 def _histogram(encoded: Mapping[str, Any]) -> Histogram:
     counts, seconds = encoded["counts"], encoded["seconds"]
     if not isinstance(counts, list) or len(counts) != len(BUCKET_BOUNDS) + 1:
-        raise ValueError("counts: not one for each bucket")
-    # A bool is an int to Python, and not to us.
+        raise ValueError("counts: their number is not that of the buckets")
+    # bool is a subclass of int, and not a count.
     if any(type(count) is not int or not 0 <= count < _MAX_COUNT for count in counts):
         raise ValueError("counts: not all are counts")
     if type(seconds) not in (int, float) or not isfinite(seconds) or not 0 <= seconds < _MAX_COUNT:
-        raise ValueError("seconds: no duration")
+        raise ValueError("seconds: not a duration")
     return Histogram(tuple(counts), float(seconds))

@@ -1,9 +1,9 @@
-r"""Foreign text on its way out of a process: to a terminal, into a log line, or into a condition that kubectl prints.
+r"""Escape foreign text before it leaves a process: for a terminal, a log line, or a condition that kubectl prints.
 
-Manifests, labels, file names and answers of registries come from anybody. A terminal obeys control characters (C0, and
-C1 as single characters), and shows text with bidirectional overrides in another order than it is read (Unicode TR 36,
-"Bidirectional Text Spoofing"). Whatever is not printable is therefore written as Python writes it in source: `\x1b`,
-`\u202e`. Every output edge of every program calls one of these functions.
+Manifests, labels, file names and responses of registries are not trusted. A terminal obeys control characters (C0, and
+C1 as single characters) and shows text with bidirectional overrides in another order than the order of its bytes
+(Unicode TR 36, "Bidirectional Text Spoofing"). Unprintable characters therefore become the escapes of Python's source:
+`\x1b`, `\u202e`. Every program calls one of these functions on all its output.
 """
 
 
@@ -13,19 +13,21 @@ def escape(text: str) -> str:
 
 
 def escape_lines(text: str) -> str:
-    """Return a text whose lines are printable."""
+    """Return a text with every line printable."""
     return "\n".join(map(escape, text.split("\n")))
 
 
 def escape_json(document: str, *, ascii_only: bool = False) -> str:
-    r"""Return a JSON document with the same values and printable lines; `ascii_only` is for outputs without UTF-8.
+    """Return a JSON document with the same values and printable lines; `ascii_only` is for outputs without UTF-8.
 
-    Characters that are not printable stand in strings only, where JSON has escapes for them: `\u202e`.
+    Unprintable characters occur only in strings, where JSON has escapes for them: `\u202e`.
     """
     return "\n".join(
         line
         if line.isprintable() and (line.isascii() or not ascii_only)
-        else "".join(one if one.isprintable() and (one.isascii() or not ascii_only) else _utf16(one) for one in line)
+        else "".join(
+            char if char.isprintable() and (char.isascii() or not ascii_only) else _utf16(char) for char in line
+        )
         for line in document.split("\n")
     )
 

@@ -1,6 +1,6 @@
-"""A program that is started without what it needs says so in one line: `pip install .` alone installs no dependencies.
+"""End a program that lacks its dependencies with one line: `pip install .` alone installs none.
 
-Nothing is required by default, because the CSI process installs its own extra and nothing else.
+No dependency is required by default, because the CSI process installs its own extra and nothing else.
 """
 
 import sys
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def needed(program: str, extra: str) -> Iterator[None]:
-    """End the process with exit code 1 and one line when a module of others is missing that `extra` brings."""
+    """End the process with exit code 1 and one line when a third-party module of `extra` is missing."""
     try:
         yield
     except ModuleNotFoundError as error:

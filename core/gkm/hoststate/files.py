@@ -1,4 +1,4 @@
-"""Reading and replacing small files so that a reader sees the old content or the new one, never half of it."""
+"""Read small files, and replace them so that a reader sees the old content or the new one, never a part of it."""
 
 import json
 import os
@@ -9,20 +9,20 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 MAX_BYTES = 4 << 20
-"""No record, pointer or usage file of ours is larger; what is larger was not written by us."""
+"""No record, pointer or usage file of GKM is larger; another program wrote a larger one."""
 
 
 class UnreadableState(ValueError):
-    """A state file is there and cannot be used; the message says which and why."""
+    """A state file exists and cannot be used; the message names the file and the cause."""
 
 
 def replace(path: Path, data: bytes, *, durable: bool = True) -> None:
     """Replace `path` by `data` in one step, making its directory first.
 
-    `durable` costs two fsyncs and is for what must survive a power cut; files below /run need none.
+    `durable` costs two fsyncs and is for files that must survive a power cut; files below /run do not need it.
 
     Raises:
-        OSError: the file system refused; the old content stands.
+        OSError: the file system refused; the old content stays.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
@@ -52,7 +52,7 @@ def sync_directory(path: Path) -> None:
 def remove_empty(directory: Path, levels: int = 1) -> None:
     """Remove a directory and its parents, `levels` in all, as far as they are empty.
 
-    Whatever hinders it is fine: an empty directory that stays says nothing, and the next removal tries again.
+    Failures are ignored: an empty directory has no meaning, and the next removal tries again.
     """
     for empty in (directory, *directory.parents)[:levels]:
         try:
@@ -62,10 +62,10 @@ def remove_empty(directory: Path, levels: int = 1) -> None:
 
 
 def names_in(directory: Path) -> list[str]:
-    """Return what a directory holds, in order. Unlike a glob it never takes what cannot be read for empty.
+    """Return the names in a directory, sorted. Unlike a glob it never takes an unreadable directory for an empty one.
 
     Raises:
-        OSError: it is not there, no directory, or cannot be read.
+        OSError: the directory does not exist, is not a directory, or cannot be read.
     """
     return sorted(path.name for path in directory.iterdir())
 
@@ -74,8 +74,8 @@ def open_regular(path: Path) -> BinaryIO:
     """Return a regular file, open for reading; links are not followed.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        UnreadableState: it cannot be opened, or is no regular file.
+        FileNotFoundError: no such file exists.
+        UnreadableState: it cannot be opened, or is not a regular file.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -83,10 +83,10 @@ def open_regular(path: Path) -> BinaryIO:
         raise
     except OSError as error:
         raise UnreadableState(f"{path}: {error.strerror}") from error
-    # Python refuses to open a directory, and leaves its descriptor open then.
+    # os.fdopen refuses a directory and leaves its descriptor open.
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise UnreadableState(f"{path}: no regular file")
+        raise UnreadableState(f"{path}: not a regular file")
     return os.fdopen(descriptor, "rb")
 
 
@@ -94,8 +94,8 @@ def read_bounded(path: Path, limit: int = MAX_BYTES) -> bytes:
     """Return the content of a regular file of at most `limit` bytes; links are not followed.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        UnreadableState: it is too large, or no regular file.
+        FileNotFoundError: no such file exists.
+        UnreadableState: it is too large, or not a regular file.
     """
     with open_regular(path) as file:
         try:
@@ -111,7 +111,7 @@ def read_object(path: Path, limit: int = MAX_BYTES) -> dict[str, Any]:
     """Return the JSON object in a file.
 
     Raises:
-        FileNotFoundError: there is no such file.
+        FileNotFoundError: no such file exists.
         UnreadableState: it is not a JSON object.
     """
     data = read_bounded(path, limit)
@@ -125,5 +125,5 @@ def read_object(path: Path, limit: int = MAX_BYTES) -> dict[str, Any]:
 
 
 def encode(value: Mapping[str, Any]) -> bytes:
-    """Return `value` as the JSON that our files hold: readable, and the same for the same value."""
+    """Return `value` as the JSON of state files: readable, and the same bytes for the same value."""
     return (json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()

@@ -1,4 +1,4 @@
-"""Where everything lies: the one place that joins names to paths (docs/design/node-state.md)."""
+"""The paths of all files on a node; the only module that joins names to paths (docs/design/node-state.md)."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,7 +7,7 @@ from gkm.hoststate import names
 from gkm.hoststate.names import CLUSTER_SCOPE, CacheRef
 
 CAPTURED_FILE = "captured.json"
-"""In the directory of what a pod added to its volume: whose it was, and how much."""
+"""In the directory of a capture: the pod that wrote the files, and their size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,26 +24,26 @@ class Layout:
 
     @property
     def trash(self) -> Path:
-        """Return where entries go before they are deleted: same file system, so one rename withdraws an entry."""
+        """Return the directory for entries to delete: on the same file system, so one rename withdraws an entry."""
         return self.state / "trash"
 
     @property
     def work(self) -> Path:
-        """Return where extractions are prepared."""
+        """Return the directory for unfinished extractions."""
         return self.state / "work"
 
     @property
     def blobs(self) -> Path:
-        """Return where blobs lie as registries sent them, whole or in part; also after a restart."""
+        """Return the directory of blobs from registries, complete or partial; it survives a restart."""
         return self.state / "blobs"
 
     def relocated(self, digest: str) -> Path:
-        """Return where the files of an entry lie that name the path it is mounted at, by that path."""
+        """Return the directory of an entry's relocated trees: for each mount path, the files that contain it."""
         return self.state / "relocated" / names.digest(digest).removeprefix("sha256:")
 
     @property
     def empty(self) -> Path:
-        """Return an empty directory: an overlay without an upper layer wants two lower ones."""
+        """Return an empty directory: an overlay without an upper layer needs two lower ones."""
         return self.state / "empty"
 
     @property
@@ -58,14 +58,14 @@ class Layout:
 
     @property
     def layers(self) -> Path:
-        """Return the directory in which private layers are put together; between two publishes it is empty."""
+        """Return the directory in which private layers are assembled; it is empty between two publishes."""
         return self.run / "layers"
 
     @property
     def captured(self) -> Path:
-        """Return the directory of what pods added to their volumes, until the agent removes it.
+        """Return the directory of captures: files that pods added to their volumes, until the agent removes them.
 
-        Each volume's has a directory of its own, with CAPTURED_FILE in it to say whose it was.
+        The capture of a volume has a directory of its own, with CAPTURED_FILE in it.
         """
         return self.state / "captured"
 
@@ -75,7 +75,7 @@ class Layout:
         return self.run / "usage"
 
     def entry(self, digest: str) -> Path:
-        """Return the directory of one store entry: `cache/` is what pods see, `files.json` what it must hold."""
+        """Return the directory of a store entry: `cache/` is the content for pods, `files.json` lists its files."""
         return self.state.joinpath("store", "sha256", names.digest(digest).removeprefix("sha256:"))
 
     def entry_lock(self, digest: str) -> Path:
@@ -83,12 +83,12 @@ class Layout:
         return self.state / "locks" / names.digest(digest).removeprefix("sha256:")
 
     def pointer(self, ref: CacheRef) -> Path:
-        """Return the file that says what a cache object points to on this node."""
-        # In one step: a turn of the agent asks for it several times for each of hundreds of caches.
+        """Return the file with the state of a cache object on this node."""
+        # In one joinpath: a reconcile of the agent needs it several times for each of hundreds of caches.
         return self.state.joinpath("caches", ref.scope, ref.name, "cache.json")
 
     def volume_record(self, volume_id: str) -> Path:
-        """Return THE record of a mounted volume."""
+        """Return the record of a mounted volume."""
         return self.volumes / names.volume_id(volume_id) / "record.json"
 
     def usage_file(self, ref: CacheRef) -> Path:
@@ -96,7 +96,7 @@ class Layout:
         return self.usage / ref.scope / ref.name / "usage.json"
 
     def waiting_file(self, ref: CacheRef) -> Path:
-        """Return the file whose age says when a pod last waited for a cache."""
+        """Return the file whose modification time is the time at which a pod last waited for a cache."""
         return self.run / "waiting" / ref.scope / ref.name
 
     def make_directories(self) -> None:
@@ -112,9 +112,9 @@ class Layout:
 
 
 def ref_of_scope(scope: str, name: str) -> CacheRef:
-    """Return the reference whose pointer lies in `scope`.
+    """Return the reference of the cache whose pointer lies in `scope`.
 
     Raises:
-        InvalidName: the directory was not made by us.
+        InvalidName: GKM did not make that directory.
     """
     return CacheRef(None if scope == CLUSTER_SCOPE else scope, name)

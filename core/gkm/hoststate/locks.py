@@ -1,7 +1,7 @@
-"""The lock of a store entry: shared by publishes, exclusive for garbage collection. And that of a process.
+"""Locks on store entries, shared by publishes and exclusive for garbage collection; and the lock of a process.
 
-flock(2) on a file, because agent and CSI process are separate containers that share only a file system. A process that
-dies gives its locks back.
+They are flock(2) on files, because agent and CSI process are separate containers that share only a file system. The
+kernel releases the locks of a process that ends.
 """
 
 import fcntl
@@ -15,15 +15,15 @@ _POLL_SECONDS = 0.1
 
 
 class LockBusy(Exception):
-    """Somebody holds the lock in a way that excludes us."""
+    """Another holder excludes this lock."""
 
 
 @contextmanager
 def shared(path: Path) -> Iterator[None]:
-    """Hold `path` shared, or fail at once: a publish never waits, kubelet asks again.
+    """Hold `path` shared, or fail at once: a publish never waits, kubelet repeats its call.
 
     Raises:
-        Busy: garbage collection holds it.
+        LockBusy: garbage collection holds it.
     """
     with _flock(path, fcntl.LOCK_SH | fcntl.LOCK_NB):
         yield
@@ -31,10 +31,10 @@ def shared(path: Path) -> Iterator[None]:
 
 @contextmanager
 def exclusive(path: Path) -> Iterator[None]:
-    """Hold `path` alone, or fail at once.
+    """Hold `path` exclusively, or fail at once.
 
     Raises:
-        Busy: a publish or another collection holds it.
+        LockBusy: a publish or another collection holds it.
     """
     with _flock(path, fcntl.LOCK_EX | fcntl.LOCK_NB):
         yield
@@ -42,10 +42,10 @@ def exclusive(path: Path) -> Iterator[None]:
 
 @contextmanager
 def process_lock(path: Path, seconds: float = 0.0) -> Iterator[None]:
-    """Hold `path` alone for the life of a process; its predecessor has so many seconds to end.
+    """Hold `path` exclusively for the life of a process; its predecessor has `seconds` to end.
 
     Raises:
-        Busy: somebody still holds it.
+        LockBusy: another process still holds it.
     """
     deadline = time.monotonic() + seconds
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -70,7 +70,7 @@ def _flock(path: Path, operation: int) -> Iterator[None]:
         except BlockingIOError as error:
             raise LockBusy(path.name) from error
         if not _is_same_file(path, descriptor):
-            # A collection removed the lock file with the entry between our open and our lock.
+            # Between open and flock, garbage collection removed the lock file with the entry.
             raise LockBusy(path.name)
         yield
     finally:

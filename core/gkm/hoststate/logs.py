@@ -1,7 +1,7 @@
 """Logs of every process: one event a line, as JSON, on standard error.
 
-Here because it is standard library only, and all that runs on a node shares this package. Requests are never logged:
-they may carry secrets.
+This package holds it because it is standard library only and all processes of a node share it. Requests are never
+logged: they may contain secrets.
 """
 
 import json
@@ -15,12 +15,12 @@ _STANDARD_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {"message", 
 
 
 def fields(**values: object) -> dict[str, object]:
-    """Return what `extra=` takes for an event: cache, digest, node, pod, volume. Those that are None are left out."""
+    """Return the `extra=` of an event: cache, digest, node, pod, volume. Values that are None are left out."""
     return {name: value for name, value in values.items() if value is not None}
 
 
 class JsonFormatter(logging.Formatter):
-    """An event as one line of JSON. `ascii_only` is for a stream that takes no UTF-8."""
+    """Format an event as one line of JSON. `ascii_only` is for a stream without UTF-8."""
 
     def __init__(self, *, ascii_only: bool = False) -> None:
         super().__init__()
@@ -36,20 +36,20 @@ class JsonFormatter(logging.Formatter):
         line |= {name: value for name, value in vars(record).items() if name not in _STANDARD_ATTRIBUTES}
         if record.exc_info and record.exc_info[0] is not None:
             line["traceback"] = self.formatException(record.exc_info)
-        # A lone surrogate, which hostile text may hold, has no UTF-8: it is escaped with all that is not printable.
+        # A lone surrogate, which hostile text may contain, has no UTF-8: it is escaped like all unprintable text.
         return escape_json(json.dumps(line, ensure_ascii=False, default=str), ascii_only=self._ascii_only)
 
 
 def configure(level: str = "info") -> None:
-    """Send every log of this process to standard error in this form.
+    """Send every log of this process to standard error as JSON.
 
     Raises:
-        ValueError: there is no such level.
+        ValueError: the level does not exist.
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter(ascii_only="utf" not in (sys.stderr.encoding or "").lower()))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    # It warns about every connection that a server closed while idle; that is how pools live.
+    # It warns about every idle connection that a server closed, which is normal for a connection pool.
     logging.getLogger("urllib3").setLevel(logging.ERROR)

@@ -1,4 +1,4 @@
-"""Names that come from outside and end in a path: checked here, once, before anything is joined to them."""
+"""Check names from outside before they become part of a path; no other module checks them again."""
 
 import re
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}", re.ASCII)
 _VOLUME_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}", re.ASCII)
 
 CLUSTER_SCOPE = "_cluster-scoped"
-"""Directory of ClusterGKMCaches: the underscore makes it a name that no namespace can have."""
+"""Directory of ClusterGKMCaches: no namespace can have a name with an underscore."""
 
 
 class InvalidName(ValueError):
@@ -20,19 +20,19 @@ class InvalidName(ValueError):
 
 
 def namespace(value: str) -> str:
-    """Return `value` if it can name a namespace.
+    """Return `value` if it is a valid name of a namespace.
 
     Raises:
-        InvalidName: it cannot.
+        InvalidName: it is not.
     """
     return _checked(_DNS_LABEL, value, "a namespace")
 
 
 def cache_name(value: str) -> str:
-    """Return `value` if it can name a cache object.
+    """Return `value` if it is a valid name of a cache object.
 
     Raises:
-        InvalidName: it cannot, or it holds "..", which the subdomain pattern alone would pass.
+        InvalidName: it is not, or it holds "..", which the subdomain pattern alone would pass.
     """
     if ".." in value:
         raise InvalidName(f"{_quoted(value)} cannot be the name of a cache")
@@ -40,31 +40,31 @@ def cache_name(value: str) -> str:
 
 
 def volume_id(value: str) -> str:
-    """Return `value` if it can name a volume.
+    """Return `value` if it is a valid id of a volume.
 
     Raises:
-        InvalidName: it cannot.
+        InvalidName: it is not.
     """
     return _checked(_VOLUME_ID, value, "a volume")
 
 
 def digest(value: str) -> str:
-    """Return `value` if it is a sha256 digest in its one canonical form.
+    """Return `value` if it is a sha256 digest in its canonical form.
 
     Raises:
-        InvalidName: it is not (containers/image CVE-2024-3727 is what a loose check leads to).
+        InvalidName: it is not (a loose check leads to bugs like containers/image CVE-2024-3727).
     """
     return _checked(_DIGEST, value, "a digest")
 
 
 def is_digest(value: str) -> bool:
-    """Return whether `value` is what `digest` accepts."""
+    """Return whether `digest` accepts `value`."""
     return _DIGEST.fullmatch(value) is not None
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class CacheRef:
-    """Which cache object is meant: `namespace` is None for a ClusterGKMCache."""
+    """A reference to a cache object; `namespace` is None for a ClusterGKMCache."""
 
     namespace: str | None
     name: str
@@ -76,22 +76,22 @@ class CacheRef:
 
     @property
     def kind(self) -> str:
-        """Return the kind of the object meant."""
+        """Return the kind of the object."""
         return "ClusterGKMCache" if self.namespace is None else "GKMCache"
 
     @property
     def scope(self) -> str:
-        """Return the directory that stands for the namespace."""
+        """Return the directory of the namespace."""
         return CLUSTER_SCOPE if self.namespace is None else self.namespace
 
     def __str__(self) -> str:
-        """Return the reference as a person reads it: `GKMCache ml-apps/llama`."""
+        """Return the reference for messages: `GKMCache ml-apps/llama`."""
         return f"{self.kind} {self.name}" if self.namespace is None else f"{self.kind} {self.namespace}/{self.name}"
 
 
-def _checked(pattern: re.Pattern[str], value: str, what: str) -> str:
+def _checked(pattern: re.Pattern[str], value: str, kind: str) -> str:
     if not pattern.fullmatch(value):
-        raise InvalidName(f"{_quoted(value)} cannot be the name of {what}")
+        raise InvalidName(f"{_quoted(value)} cannot be the name of {kind}")
     return value
 
 

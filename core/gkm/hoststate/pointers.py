@@ -1,4 +1,4 @@
-"""What a cache object points to on this node: written by the agent, read by the CSI process."""
+"""Pointers: the state of each cache object on this node, written by the agent, read by the CSI process."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from gkm.hoststate.names import CacheRef, InvalidName
 
 
 class CacheState(StrEnum):
-    """How far a cache is on this node (design/api.md, status.caches{}.state)."""
+    """The state of a cache on this node (GKMCacheNode status.caches{}.state)."""
 
     PENDING = "Pending"
     DOWNLOADING = "Downloading"
@@ -25,13 +25,13 @@ class CacheState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Pointer:
-    """One cache object as this node sees it.
+    """The state of a cache object on this node.
 
-    `digest` is the digest that is meant. READY implies that its entry exists; in another state it may exist as well (a
-    cache that became INCOMPATIBLE keeps its entry), or not yet. `message` is one line for the person who reads the
-    pod's events. `driver_version` is the GPU driver that the verdict was reached with;
-    empty on a node without a GPU. `size_bytes` is the size of the extracted files, `progress` a percentage. `uid` is
-    that of the object; "" without Kubernetes, and in pointers that were written before there was a uid in them.
+    `digest` is the digest of the requested content. READY implies that its entry exists; in another state it may exist
+    as well (a cache that became INCOMPATIBLE keeps its entry). `message` is one line for the events of a pod.
+    `driver_version` is the GPU driver at the compatibility check, "" on a node without a GPU. `size_bytes` is the size
+    of the extracted files, `progress` a percentage. `uid` is that of the object; "" without Kubernetes, and in pointers
+    of versions that wrote no uid.
     """
 
     ref: CacheRef
@@ -53,10 +53,10 @@ def save(layout: Layout, pointer: Pointer) -> None:
 
 
 def load(layout: Layout, ref: CacheRef) -> Pointer | None:
-    """Return the pointer of a cache, None where the node knows none.
+    """Return the pointer of a cache, None without one.
 
     Raises:
-        UnreadableState: the file is there and cannot be used.
+        UnreadableState: the file exists and cannot be used.
     """
     path = layout.pointer(ref)
     try:
@@ -70,17 +70,17 @@ def load(layout: Layout, ref: CacheRef) -> Pointer | None:
 
 
 def remove(layout: Layout, ref: CacheRef) -> None:
-    """Forget a cache; idempotent."""
+    """Remove the pointer of a cache; idempotent."""
     path = layout.pointer(ref)
     path.unlink(missing_ok=True)
     files.remove_empty(path.parent, levels=2)
 
 
 def refs(layout: Layout) -> Iterator[CacheRef]:
-    """Yield every cache that has a pointer; what we did not make is passed over.
+    """Yield every cache that has a pointer; files that GKM did not make are skipped.
 
     Raises:
-        OSError: a directory cannot be read, so nobody can say which there are.
+        OSError: a directory cannot be read, so the list would be incomplete.
     """
     for scope in files.names_in(layout.caches):
         try:

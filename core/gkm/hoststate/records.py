@@ -1,7 +1,8 @@
 """The records of mounted volumes: written by the CSI process before each mount, read by the agent.
 
-A record says "this volume uses this entry". It exists from before the mount until after the unmount, so an entry that
-no record names is mounted nowhere. The agent trusts records, not mountinfo: its mount namespace does not see the pods'.
+A record states that a volume uses a store entry. It exists from before the mount until after the unmount, so an entry
+without a record is mounted nowhere. The agent reads records instead of mountinfo: its mount namespace does not contain
+the mounts of pods.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,11 +17,11 @@ from gkm.hoststate.names import CacheRef, InvalidName
 
 @dataclass(frozen=True, slots=True)
 class VolumeOptions:
-    """What a pod asks of its volume besides the cache (docs/design/volumes.md, "Attributes").
+    """The options of a volume besides its cache (docs/design/volumes.md, "Attributes").
 
-    `private` is a layer of its own to write to, of `size_limit` bytes at most; `mount_path` where the container sees
-    the volume, "" where nobody says; `or_empty` an empty private volume instead of waiting; `capture` to keep what the
-    pod adds.
+    `private` requests a writable layer of `size_limit` bytes at most; `mount_path` is the path of the volume in the
+    container, "" if not given; `or_empty` requests an empty private volume instead of waiting; `capture` requests a
+    copy of the files that the pod adds.
     """
 
     private: bool = False
@@ -35,9 +36,9 @@ READ_ONLY = VolumeOptions()
 
 @dataclass(frozen=True, slots=True)
 class VolumeRecord:
-    """One published volume. `start_time` is RFC 3339 in UTC, `volume_size` the bytes of the mounted files.
+    """A published volume. `start_time` is RFC 3339 in UTC, `volume_size` the bytes of the mounted files.
 
-    An empty volume has no `digest` ("") and says in `empty_because` why it got no cache.
+    An empty volume has the `digest` "", and in `empty_because` the reason why it has no cache.
     """
 
     volume_id: str
@@ -54,20 +55,20 @@ class VolumeRecord:
 
     @property
     def is_private(self) -> bool:
-        """Return whether the pod can write to the volume: an empty one is of no use otherwise."""
+        """Return whether the pod can write to the volume; an empty volume is always writable."""
         return self.options.private or not self.digest
 
 
 def save(layout: Layout, record: VolumeRecord) -> None:
-    """Write the record of a volume. Below /run: it is gone after a reboot, as the mount is."""
+    """Write the record of a volume, below /run: a reboot removes it together with the mount."""
     files.replace(layout.volume_record(record.volume_id), files.encode(_to_json(record)), durable=False)
 
 
 def load(layout: Layout, volume_id: str) -> VolumeRecord | None:
-    """Return the record of a volume, None where there is none.
+    """Return the record of a volume, None without one.
 
     Raises:
-        UnreadableState: the file is there and cannot be used.
+        UnreadableState: the file exists and cannot be used.
     """
     path = layout.volume_record(volume_id)
     try:
@@ -84,13 +85,13 @@ def remove(layout: Layout, volume_id: str) -> None:
     """Remove the record of a volume; idempotent."""
     path = layout.volume_record(volume_id)
     path.unlink(missing_ok=True)
-    for leftover in path.parent.glob(".record.json.*.tmp"):  # a writer that was killed
+    for leftover in path.parent.glob(".record.json.*.tmp"):  # of a killed writer
         leftover.unlink(missing_ok=True)
     files.remove_empty(path.parent)
 
 
 def volume_ids(layout: Layout) -> Iterator[str]:
-    """Yield every volume that has a directory, with or without a record in it; what we did not make is passed over.
+    """Yield every volume that has a directory, with or without a record in it; other files are skipped.
 
     Raises:
         OSError: the directory of the records cannot be read.
@@ -103,10 +104,10 @@ def volume_ids(layout: Layout) -> Iterator[str]:
 
 
 def load_all(layout: Layout) -> Iterator[VolumeRecord]:
-    """Yield every record that can be read.
+    """Yield every record.
 
     Raises:
-        UnreadableState: one is there and cannot be used. A caller that deletes what nobody uses must stop then.
+        UnreadableState: a record exists and cannot be used. A caller that deletes unused entries must stop then.
         OSError: the directory of the records cannot be read; the same holds.
     """
     for volume_id in volume_ids(layout):
@@ -152,7 +153,7 @@ def _from_json(volume_id: str, value: Mapping[str, Any]) -> VolumeRecord:
         digest=names.digest(str(value["digest"])) if value["digest"] else "",
         volume_size=int(value["volumeSize"]),
         start_time=str(value["startTime"]),
-        # A version that mounted read-only only wrote no options.
+        # A version without private volumes wrote no options.
         options=_options(value.get("options", {})),
         empty_because=str(value.get("emptyBecause", "")),
     )

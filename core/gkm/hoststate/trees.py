@@ -1,6 +1,6 @@
-"""Removing directories of any size in little memory: names are removed as they are read, and never held together.
+"""Remove directory trees of any size in little memory: each name is removed as it is read.
 
-shutil.rmtree and os.walk read all names of a directory before the first is used: 200,000 of them took 100 MiB.
+shutil.rmtree and os.walk read all names of a directory before they use the first: 200,000 of them took 100 MiB.
 """
 
 import errno
@@ -12,19 +12,16 @@ from pathlib import Path
 _OPEN_MODE = 0o755
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MAX_OPEN_LEVELS = 64
-"""Each level holds two descriptors while it is emptied. What lies deeper is moved to the top and removed from there."""
+"""Each level holds two descriptors while it is emptied. Deeper directories are moved to the top and removed there."""
 _MAX_PASSES = 16
-"""A file system may pass over names while others are removed (POSIX.1-2017, readdir); one pass is enough on those that
-nodes have."""
+"""A file system may skip names while others are removed (POSIX.1-2017, readdir); one pass is enough on common ones."""
 
 
 def remove(path: Path) -> None:
-    """Remove a directory, sealed or not, with all that is in it, or what lies in the place of one; idempotent.
-
-    No link is followed.
+    """Remove a directory tree, sealed or not, or a file in its place; idempotent. No link is followed.
 
     Raises:
-        OSError: something cannot be removed.
+        OSError: a part of it cannot be removed.
     """
     try:
         top = os.open(path, _FLAGS)
@@ -42,32 +39,32 @@ def remove(path: Path) -> None:
                 return
     finally:
         os.close(top)
-    raise OSError(errno.ENOTEMPTY, "something adds files while it is removed", str(path))
+    raise OSError(errno.ENOTEMPTY, "another process adds files during the removal", str(path))
 
 
 def _empty(descriptor: int, top: int, level: int) -> None:
-    """Remove what is in an open directory."""
+    """Remove the entries of an open directory."""
     os.fchmod(descriptor, _OPEN_MODE)
-    with os.scandir(descriptor) as found:
-        for one in found:
+    with os.scandir(descriptor) as entries:
+        for entry in entries:
             with suppress(FileNotFoundError):
-                if one.is_dir(follow_symlinks=False):
-                    _remove_directory(one.name, descriptor, top, level + 1)
+                if entry.is_dir(follow_symlinks=False):
+                    _remove_directory(entry.name, descriptor, top, level + 1)
                 else:
-                    os.unlink(one.name, dir_fd=descriptor)
+                    os.unlink(entry.name, dir_fd=descriptor)
 
 
 def _remove_directory(name: str, parent: int, top: int, level: int) -> None:
     descriptor = os.open(name, _FLAGS, dir_fd=parent)
     try:
         if level > _MAX_OPEN_LEVELS:
-            os.fchmod(descriptor, _OPEN_MODE)  # without, only root may move it
+            os.fchmod(descriptor, _OPEN_MODE)  # otherwise only root may move it
             os.rename(name, f".deep-{secrets.token_hex(8)}", src_dir_fd=parent, dst_dir_fd=top)
             return
         _empty(descriptor, top, level)
     finally:
         os.close(descriptor)
-    _is_gone(name, parent)  # what the pass left in it, the next one finds
+    _is_gone(name, parent)  # if it is not empty, the next pass continues
 
 
 def _is_gone(path: Path | str, parent: int | None = None) -> bool:

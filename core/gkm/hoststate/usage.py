@@ -1,6 +1,6 @@
-"""usage.json: who uses a cache on this node, derived from the records for people and tools.
+"""usage.json: the pods that use a cache on this node, derived from the records for people and tools.
 
-It is written anew with every volume of its cache, and may name hundreds: so each is encoded once, in a line of its own.
+The file is rewritten for every volume of its cache and may list hundreds, so each volume is encoded once, as one line.
 """
 
 import json
@@ -16,7 +16,7 @@ from gkm.hoststate.records import VolumeRecord
 
 @dataclass(frozen=True, slots=True)
 class VolumeUse:
-    """One volume as it stands in the file: `line` is JSON with the field names of the GKM design document."""
+    """A volume in the file: `line` is JSON with the field names of the GKM design document."""
 
     volume_id: str
     pod_name: str
@@ -24,7 +24,7 @@ class VolumeUse:
 
     @classmethod
     def from_record(cls, record: VolumeRecord) -> Self:
-        """Return the use that a record stands for."""
+        """Return the use that a record describes."""
         value = {
             "podName": record.pod_name,
             "podNamespace": record.pod_namespace,
@@ -37,7 +37,7 @@ class VolumeUse:
 
 
 def write(layout: Layout, ref: CacheRef, uses: Iterable[VolumeUse]) -> None:
-    """Replace the usage file of one cache by its uses, {pod name: [volume]}; without any the file goes."""
+    """Replace the usage file of a cache, {pod name: [volume]}; remove it when the cache is not in use."""
     path = layout.usage_file(ref)
     pods: dict[str, list[str]] = {}
     for use in sorted(uses, key=lambda use: use.volume_id):

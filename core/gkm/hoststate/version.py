@@ -1,4 +1,4 @@
-"""The version of GKM that is installed; all programs come from one package."""
+"""The installed version of GKM; all programs come from one package."""
 
 from importlib import metadata
 

@@ -1,4 +1,4 @@
-"""Which caches pods are waiting for: the CSI process notes what it could not mount yet, the agent pulls that first."""
+"""The caches that pods wait for: the CSI process records them, and the agent pulls them first."""
 
 import time
 
@@ -7,15 +7,15 @@ from gkm.hoststate.layout import Layout
 from gkm.hoststate.names import CacheRef
 
 EXPIRY_SECONDS = 300.0
-"""kubelet asks again after at most two minutes and two seconds (exponentialbackoff, maxDurationBeforeRetry); a pod that
-has not been asking for longer than this has gone, or has what it wanted."""
+"""Kubelet repeats a call after two minutes and two seconds at most (exponentialbackoff, maxDurationBeforeRetry); a pod
+without a call for longer has ended, or has its volume."""
 
 
 def mark_waiting(layout: Layout, ref: CacheRef) -> None:
-    """Note that a pod waits for a cache, now.
+    """Record that a pod waits for a cache, now.
 
     Raises:
-        OSError: it cannot be noted, which costs the pod its turn and nothing else.
+        OSError: it cannot be recorded; the pod only loses its precedence.
     """
     path = layout.waiting_file(ref)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -23,7 +23,7 @@ def mark_waiting(layout: Layout, ref: CacheRef) -> None:
 
 
 def is_pod_waiting(layout: Layout, ref: CacheRef) -> bool:
-    """Return whether a pod has been waiting for a cache lately."""
+    """Return whether a pod has recently waited for a cache."""
     try:
         return time.time() - layout.waiting_file(ref).lstat().st_mtime < EXPIRY_SECONDS
     except OSError:
@@ -31,7 +31,7 @@ def is_pod_waiting(layout: Layout, ref: CacheRef) -> bool:
 
 
 def clear_waiting(layout: Layout, ref: CacheRef) -> None:
-    """Remove the note about a cache; idempotent.
+    """Remove the record for a cache; idempotent.
 
     Raises:
         OSError: it cannot be removed.

@@ -1,7 +1,7 @@
-"""What a pod added to its volume: copied out of the mount, as a stranger's files.
+"""Copy the files that a pod added to its volume out of the mount; the pod is not trusted.
 
 The pod had the mount to itself and may have left anything in it. Directories are opened one name at a time beneath a
-descriptor and never through a link; only regular files are taken, and of them no more than the bounds.
+descriptor and never through a link; only regular files are copied, within bounds.
 """
 
 import os
@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Final
 
 MAX_DEPTH: Final = 14
-"""Below the top: an image holds paths of 15 names (gkm.images.archives.member_names), and this is for the next one."""
+"""Below the top: an image holds paths of 15 names (gkm.images.archives.member_names), and a capture becomes an image.
+"""
 MAX_FILES: Final = 200_000
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -20,21 +21,21 @@ _WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOE
 _OPEN: Final = {stat.S_IFDIR: _DIRECTORY, stat.S_IFREG: _READ}
 _CHUNK: Final = 1 << 20
 _WHITEOUT: Final = ".wh."
-"""In a layer of an image it says that a file is not there."""
+"""In an image layer this prefix marks a deleted file."""
 BLOCK_BYTES: Final = 4096
-"""What the smallest file is counted as."""
+"""The size that the smallest file counts as."""
 
 
 class CaptureTooLarge(Exception):
-    """The pod left more than is ever taken; the message says of what."""
+    """The pod left more than the bounds; the message names the bound."""
 
 
 @dataclass(frozen=True, slots=True)
 class CopyResult:
-    """How many files were copied, of how many bytes together.
+    """The number of copied files, and their bytes.
 
-    `left` are those that never are: links and the like, and names that no image can hold, one of which would make all
-    of it impossible to pack.
+    `skipped` counts files that are never copied: links, special files, and names that no image can hold, one of which
+    would make the whole capture unusable.
     """
 
     files: int
@@ -45,11 +46,11 @@ class CopyResult:
 def copy_changes(mount: int, lowers: Sequence[int], destination: Path, max_bytes: int) -> CopyResult:
     """Copy the files of `mount` that none of `lowers` has (descriptors of directories) into the new `destination`.
 
-    A lower file that was only touched is taken for the same: what has its size and time was not written. The caller
-    sees to it that nothing is mounted inside of `mount`. Files are counted in whole blocks.
+    A lower file with the same mode, size and time counts as unchanged. The caller ensures that nothing is mounted
+    inside `mount`. Files count in whole blocks.
 
     Raises:
-        TooMuch: more files or bytes, or deeper, than the bounds.
+        CaptureTooLarge: more files or bytes, or deeper directories, than the bounds.
         OSError: the disk refused.
     """
     copying = _Copier(max_bytes)
@@ -70,11 +71,11 @@ class _Copier:
         self._max_bytes = max_bytes
 
     def directory(self, source: int, lowers: Sequence[int | None], destination: Path, depth: int) -> None:
-        """Copy what is new in `here`; `lowers` are the same directory below, and are closed."""
+        """Copy the new files in `source`; `lowers` are the same directory in the lower layers, and are closed."""
         try:
             if depth > MAX_DEPTH:
                 raise CaptureTooLarge(f"directories lie more than {MAX_DEPTH} deep")
-            # One by one: the names and states of all that a pod may leave are more than this process may hold.
+            # One entry at a time: the names of all files that a pod may leave exceed the memory of this process.
             with os.scandir(source) as entries:
                 for entry in entries:
                     self._count()
@@ -94,7 +95,7 @@ class _Copier:
             if kind == stat.S_IFREG and any(_unchanged(lower, name, status) for lower in lowers):
                 return
             opened = os.open(name, _OPEN[kind], dir_fd=source) if kind in _OPEN else None
-        except OSError:  # somebody still works there: it is not what it was a moment ago
+        except OSError:  # changed by a process that still has the mount
             opened = None
         if opened is None:
             self.skipped += 1
@@ -117,14 +118,14 @@ class _Copier:
         if not stat.S_ISREG(status.st_mode):
             self.skipped += 1
             return
-        # Before the first byte is read: a file of one hole says any size. On a disk an empty one takes room, too.
+        # Checked before the first read: a sparse file claims any size. An empty file takes a block of the disk too.
         self._remaining_bytes -= max(1, -(-status.st_size // BLOCK_BYTES)) * BLOCK_BYTES
         if self._remaining_bytes < 0:
             raise CaptureTooLarge(f"more than {self._max_bytes} bytes")
         destination.mkdir(0o700, parents=True, exist_ok=True)
         target = os.open(destination / name, _WRITE, 0o400)
         try:
-            # Of a file that grows no more than it had.
+            # A file that grows meanwhile is copied up to its first size.
             expected = status.st_size
             while expected and (part := os.read(source, min(_CHUNK, expected))):
                 _write(target, part)
@@ -141,7 +142,7 @@ def _write(target: int, part: bytes) -> None:
 
 
 def _open_lower(lower: int | None, name: str) -> int | None:
-    """Return a descriptor of a directory in a lower one; None where it has none."""
+    """Return a descriptor of a directory in a lower one; None where the lower one has none."""
     if lower is None:
         return None
     try:

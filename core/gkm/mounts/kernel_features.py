@@ -1,4 +1,4 @@
-"""What this machine lacks for mounting, found out without mounting anything."""
+"""Check which kernel features this machine lacks for mounting, without mounting anything."""
 
 import errno
 import os
@@ -7,9 +7,8 @@ from gkm.mounts import syscalls
 
 
 def missing_features() -> list[str]:
-    """Return one sentence a person can act on for each thing that is missing; empty when all is there."""
-    found = (_openat2_problem(), _overlay_problem())
-    return [sentence for sentence in found if sentence]
+    """Return a message that a person can act on for each missing feature."""
+    return [problem for problem in (_openat2_problem(), _overlay_problem()) if problem]
 
 
 def _openat2_problem() -> str:

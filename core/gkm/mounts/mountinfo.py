@@ -1,4 +1,4 @@
-"""What is mounted where, from /proc/self/mountinfo (proc_pid_mountinfo(5))."""
+"""Read the mounts of this process from /proc/self/mountinfo (proc_pid_mountinfo(5))."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MAX_BYTES = 64 << 20
-"""The kernel allows 100,000 mounts in a namespace (fs.mount-max); a longer file is not read to its end."""
+"""The kernel allows 100,000 mounts in a namespace (fs.mount-max); a longer file is an error."""
 
 _MOUNTINFO = Path("/proc/self/mountinfo")
 _OCTAL = re.compile(rb"\\([0-7]{3})")
@@ -15,12 +15,12 @@ _TAIL_FIELDS = 2
 
 
 class TooManyMounts(Exception):
-    """mountinfo is larger than any real one; nothing can be concluded from a part of it."""
+    """mountinfo is larger than any real one; a part of it would lead to wrong conclusions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """One line: `root` is the directory of the file system that shows at `point`, `source` the name of the device."""
+    """One line: `root` is the directory of the file system that is mounted at `point`, `source` the device."""
 
     root: str
     point: str
@@ -29,10 +29,10 @@ class Mount:
 
 
 def read(path: Path = _MOUNTINFO) -> list[Mount]:
-    """Return the mounts of this process's namespace, in the order in which the kernel lists them.
+    """Return the mounts of this process's namespace, in the order of the kernel's list.
 
     Raises:
-        OSError: /proc is not there.
+        OSError: /proc is missing.
         TooManyMounts: the file is larger than `MAX_BYTES`.
     """
     with path.open("rb") as file:
@@ -43,7 +43,7 @@ def read(path: Path = _MOUNTINFO) -> list[Mount]:
 
 
 def parse(lines: Iterable[bytes]) -> Iterator[Mount]:
-    """Yield the mounts in `lines`; a line that is not one is passed over.
+    """Yield the mounts in `lines`; an invalid line is skipped.
 
     After six fixed fields come optional ones, then "-", then type, source and options. Space, tab, newline, backslash
     and "#" in a name are written as a backslash and three octal digits.

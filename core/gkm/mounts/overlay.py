@@ -1,4 +1,4 @@
-"""The two mounts that a volume can be: read-only for everybody, or with a layer of its own on top."""
+"""The two kinds of volume mounts: read-only, or with a private writable layer on top."""
 
 import os
 from collections.abc import Sequence
@@ -9,11 +9,11 @@ from gkm.mounts import selinux, syscalls
 from gkm.mounts.safe_open import proc_fd_path
 
 BYTES_PER_INODE: Final = 4096
-"""A private layer may hold a file or directory for so many bytes of its limit: each costs the kernel memory, too."""
+"""A private layer holds one file or directory for each 4096 bytes of its limit: an inode costs kernel memory too."""
 MIN_INODES: Final = 256
 _MIN_LOWERS = 2
 _OPEN_MODE = 0o777
-"""Of the top directory that a pod sees of its own layer: whoever the pod runs as must be able to write there."""
+"""Of the top directory of a private layer: any user of the pod must be able to write there."""
 _FLAGS = syscalls.MS_NOSUID | syscalls.MS_NODEV
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -21,10 +21,10 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 def mount_read_only(lowers: Sequence[int], target: int, name: str) -> None:
     """Mount the directories `lowers` (descriptors, the first on top) as one read-only tree on `target` (a descriptor).
 
-    An overlay without an upper layer has nowhere to write to. A bind mount that is remounted read-only does not do: a
-    copy of it turns writable by propagation and by the explicit "rw" that runc >= 1.2 applies (measured). Never noexec:
-    Triton and others dlopen what they cache. Descriptors instead of paths need no quoting of ":" and "," and leave
-    nothing between check and use. `name` stands as the device in mountinfo.
+    An overlay without an upper layer cannot be written to. A read-only bind mount does not suffice: a copy of it
+    becomes writable by propagation and by the explicit "rw" that runc >= 1.2 applies (measured). Never noexec: Triton
+    and others dlopen their cached files. Descriptors instead of paths need no quoting of ":" and "," and leave no time
+    between check and use. `name` is the device in mountinfo.
 
     Raises:
         OSError: the kernel refused; nothing is mounted.
@@ -37,9 +37,9 @@ def mount_read_only(lowers: Sequence[int], target: int, name: str) -> None:
 def mount_private(lowers: Sequence[int], target: int, name: str, *, scratch: Path, size: int) -> None:
     """Mount `lowers` on `target` with a layer on top that holds `size` bytes at most, in memory.
 
-    The layer is mounted on the empty directory `scratch`, and detached as soon as the overlay has taken it: from then
-    on it lives exactly as long as the overlay, whoever ends that (docs/design/volumes.md). The layer must be mounted
-    somewhere meanwhile: before Linux 6.15 an overlay takes no detached one (EINVAL).
+    The layer is mounted on the empty directory `scratch`, and detached as soon as the overlay uses it: from then on it
+    lives exactly as long as the overlay (docs/design/volumes.md). It must be mounted meanwhile: before Linux 6.15 an
+    overlay accepts no detached layer (EINVAL).
 
     Raises:
         OSError: the kernel refused; nothing is mounted.

@@ -1,4 +1,4 @@
-"""Opening directories so that no link and no ".." can lead out of the root (openat2, Linux >= 5.6)."""
+"""Open directories so that no link and no ".." can lead out of the root (openat2, Linux >= 5.6)."""
 
 import os
 from collections.abc import Iterator
@@ -12,12 +12,12 @@ _RESOLVE = syscalls.RESOLVE_BENEATH | syscalls.RESOLVE_NO_SYMLINKS | syscalls.RE
 
 @contextmanager
 def open_directory(root: Path, relative: str) -> Iterator[int]:
-    """Hold an O_PATH descriptor of the directory `relative` beneath `root`, free of links on the way.
+    """Hold an O_PATH descriptor of the directory `relative` beneath `root`, without following links.
 
     `root` is configuration and may be a link; `relative` is not trusted.
 
     Raises:
-        OSError: FileNotFoundError, NotADirectoryError, ELOOP for a link, EXDEV for a way out.
+        OSError: FileNotFoundError, NotADirectoryError, ELOOP for a link, EXDEV for a path that leads out of `root`.
     """
     top = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -31,10 +31,10 @@ def open_directory(root: Path, relative: str) -> Iterator[int]:
 
 
 def proc_fd_path(descriptor: int) -> str:
-    """Return a path that leads to what `descriptor` holds, whatever its name has become meanwhile."""
+    """Return a path to the file of `descriptor`, valid whatever becomes of its name."""
     return f"/proc/self/fd/{descriptor}"
 
 
 def resolved_path(descriptor: int) -> str:
-    """Return the resolved path of an open directory, as mountinfo writes it."""
+    """Return the resolved path of an open directory, as in mountinfo."""
     return str(Path(proc_fd_path(descriptor)).readlink())

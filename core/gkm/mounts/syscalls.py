@@ -1,7 +1,7 @@
-"""The few system calls that Python has no function for, as functions that raise OSError.
+"""System calls that Python has no function for; each function raises OSError.
 
-No subprocess: one in a gRPC handler can deadlock (grpc/grpc#13873), and mount(8) costs 2 ms where the call costs 30 us.
-Numbers above 423 are the same on every architecture that Linux has added since 2019 and on all that we build for.
+No subprocess: one in a gRPC handler can deadlock (grpc/grpc#13873), and mount(8) takes 2 ms, the call 30 us. Numbers
+above 423 are the same on every architecture that GKM is built for.
 """
 
 import ctypes
@@ -47,10 +47,10 @@ def mount(source: str, target: str, kind: str, flags: int, options: str) -> None
 
 
 def umount2(target: str, flags: int) -> None:
-    """Take a mount away (man 2 umount).
+    """Remove a mount (man 2 umount).
 
     Raises:
-        OSError: the kernel refused; EINVAL says that nothing is mounted there.
+        OSError: the kernel refused; EINVAL where nothing is mounted.
     """
     _check(_libc.umount2(os.fsencode(target), flags), target)
 
@@ -59,8 +59,9 @@ def openat2(directory: int, path: str, flags: int, resolve: int) -> int:
     """Open `path` relative to `directory` under the rules in `resolve` (openat2(2)); return the descriptor.
 
     Raises:
-        OSError: ELOOP for a link, EXDEV for a way out, ENOSYS on a kernel before 5.6; EAGAIN when something on the
-            machine is renamed again and again while a ".." is resolved (the manual says to try again, so we do).
+        OSError: ELOOP for a link, EXDEV for a path that leads out, ENOSYS on a kernel before 5.6; EAGAIN when renames
+            on the machine keep interrupting the resolution of a "..", after 100 attempts as the manual recommends to
+            repeat.
     """
     for _ in range(_MAX_ATTEMPTS - 1):
         try:
@@ -73,7 +74,7 @@ def openat2(directory: int, path: str, flags: int, resolve: int) -> int:
 def _openat2(directory: int, path: str, flags: int, resolve: int) -> int:
     how = _OpenHow(flags=flags | os.O_CLOEXEC, mode=0, resolve=resolve)
     name = os.fsencode(path)
-    # Variadic: every argument is given its C type here, ctypes would pass a Python int as a 32-bit one.
+    # Variadic: every argument needs its C type, since ctypes passes a Python int as a 32-bit one.
     descriptor = _libc.syscall(
         ctypes.c_long(_SYS_OPENAT2),
         ctypes.c_int(directory),
@@ -85,7 +86,7 @@ def _openat2(directory: int, path: str, flags: int, resolve: int) -> int:
 
 
 def fsopen(kind: str) -> int:
-    """Open a context for a new file system (fsopen(2)), which tells whether the kernel has that kind.
+    """Open a context for a new file system (fsopen(2)); it fails where the kernel lacks that kind.
 
     Raises:
         OSError: ENODEV for an unknown kind, EPERM without CAP_SYS_ADMIN.
@@ -96,9 +97,9 @@ def fsopen(kind: str) -> int:
 
 
 def open_tree(directory: int) -> int:
-    """Return a mount of its own, attached nowhere, of what `directory` shows (open_tree(2), Linux >= 5.2).
+    """Return a detached mount of `directory`, without the mounts below it (open_tree(2), Linux >= 5.2).
 
-    What is mounted below the directory is not in it. It goes with its descriptor.
+    The mount ends when its descriptor is closed.
 
     Raises:
         OSError: EPERM without CAP_SYS_ADMIN.

@@ -1,7 +1,7 @@
-"""The directory that a mount goes to: made, held, asked and removed without following a link.
+"""The target directory of a mount: made, opened, checked and removed without following a link.
 
-Kubelet makes the parent and leaves the last component to the driver. Everything here is relative to a descriptor of
-the parent, so nobody can exchange a part of the path between two steps.
+Kubelet makes the parent and leaves the last component to the driver. Every call is relative to a descriptor of the
+parent, so no other process can exchange a part of the path between two steps.
 """
 
 import errno
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from gkm.mounts import safe_open as beneath
+from gkm.mounts import safe_open
 
 _OPEN = os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
 _MODE = 0o750
@@ -19,18 +19,18 @@ _MODE = 0o750
 
 @dataclass(frozen=True, slots=True)
 class MountTarget:
-    """A place for a mount: a name in a directory that is held open."""
+    """A mount target: a name in an open directory."""
 
     parent: int
     name: str
 
     @property
     def point(self) -> str:
-        """Return the resolved path, as mountinfo names it once something is mounted there."""
-        return f"{beneath.resolved_path(self.parent)}/{self.name}"
+        """Return the resolved path, as mountinfo names it after a mount."""
+        return f"{safe_open.resolved_path(self.parent)}/{self.name}"
 
     def make(self) -> bool:
-        """Make the directory and return whether it was not there before.
+        """Make the directory and return whether it was missing.
 
         Raises:
             OSError: it cannot be made.
@@ -46,7 +46,7 @@ class MountTarget:
         """Hold an O_PATH descriptor of the directory.
 
         Raises:
-            OSError: ENOTDIR for a link or a file (O_NOFOLLOW with O_DIRECTORY), ENOENT without it.
+            OSError: ENOTDIR for a link or a file (O_NOFOLLOW with O_DIRECTORY), ENOENT without the directory.
         """
         descriptor = os.open(self.name, _OPEN, dir_fd=self.parent)
         try:
@@ -55,20 +55,20 @@ class MountTarget:
             os.close(descriptor)
 
     def is_empty(self) -> bool:
-        """Return whether nothing lies in the directory.
+        """Return whether the directory is empty.
 
         Raises:
-            OSError: as for `held`.
+            OSError: as for `open_directory`.
         """
-        # By scandir: Path.iterdir reads all names at once, and whoever can write there decides how many there are.
-        with self.open_directory() as descriptor, os.scandir(beneath.proc_fd_path(descriptor)) as entries:
+        # scandir, not Path.iterdir, which reads all names at once: another process may have added any number.
+        with self.open_directory() as descriptor, os.scandir(safe_open.proc_fd_path(descriptor)) as entries:
             return next(entries, None) is None
 
     def remove(self) -> bool:
-        """Remove the directory and return whether it is gone; what others put into it, or mounted on it, stays.
+        """Remove the directory and return whether it is gone; files and mounts of others in it stay.
 
-        Never recursive: a tree that is still mounted there would be deleted (what becomes of csi-driver-host-path's
-        RemoveAll after a failed unmount).
+        Never recursive: that would delete a tree that is still mounted there (as csi-driver-host-path's RemoveAll does
+        after a failed unmount).
 
         Raises:
             OSError: it cannot be removed for another reason.
@@ -90,8 +90,8 @@ def open_target(root: Path, path: Path) -> Iterator[MountTarget]:
 
     Raises:
         ValueError: `path` is not beneath `root`.
-        OSError: as for `beneath.directory`, about the parent.
+        OSError: as for `safe_open.open_directory`, about the parent.
     """
     relative = path.parent.relative_to(root)
-    with beneath.open_directory(root, str(relative)) as parent:
+    with safe_open.open_directory(root, str(relative)) as parent:
         yield MountTarget(parent, path.name)

@@ -1,4 +1,4 @@
-"""Taking mounts away until none is left."""
+"""Unmount all mounts that are stacked on a directory."""
 
 import errno
 from typing import Final
@@ -7,23 +7,23 @@ from gkm.mounts import syscalls
 from gkm.mounts.safe_open import proc_fd_path
 
 MAX_STACKED: Final = 64
-"""More mounts than this are never stacked on one directory by us; whoever did it, we do not loop for ever."""
+"""GKM never stacks more mounts on one directory; the loop ends even if another program did."""
 
 
 class StillMounted(Exception):
-    """Mounts are left although as many were taken away as are ever expected."""
+    """Mounts are left after as many unmounts as are ever needed."""
 
 
 def unmount_all(parent: int, name: str) -> int:
-    """Unmount whatever is mounted on `name` in the directory `parent` (a descriptor) and return how many mounts went.
+    """Unmount all mounts of `name` in the directory `parent` (a descriptor) and return their number.
 
-    Mounts stack, so umount2 is repeated until it says that nothing is there (EINVAL, measured; ENOENT without the
-    directory). A link in the place of the directory is never followed (UMOUNT_NOFOLLOW). MNT_DETACH only where a
-    process still holds a file: it leaves at once, and the kernel ends the mount with the last user.
+    Mounts stack, so umount2 is repeated until nothing is mounted (EINVAL, measured; ENOENT without the directory). A
+    link in the place of the directory is never followed (UMOUNT_NOFOLLOW). MNT_DETACH is used only while a process
+    holds a file: the path is free at once, and the kernel ends the mount with its last user.
 
     Raises:
         OSError: the kernel refused.
-        StillMounted: more was stacked than `MAX_STACKED`.
+        StillMounted: more mounts were stacked than `MAX_STACKED`.
     """
     path = f"{proc_fd_path(parent)}/{name}"
     for count in range(MAX_STACKED):

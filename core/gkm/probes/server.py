@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from threading import Thread
 
-from gkm.hoststate.logs import fields
 from gkm.probes.messages import END_OF_HEAD, MAX_REQUEST_BYTES, Page, encode, error_page, parse
 
 CONNECTION_SECONDS = 5.0
@@ -108,7 +107,7 @@ class PageServer:
         except OSError as error:
             # Mostly no descriptors are left: the client stays in the backlog until other connections have ended.
             if not self._accept_failing:
-                _LOG.warning("accept failed", extra=fields(reason=str(error)))
+                _LOG.warning("accept failed", extra={"reason": str(error)})
             self._accept_failing = True
             time.sleep(_ACCEPT_RETRY_SECONDS)
             return
@@ -152,7 +151,7 @@ class PageServer:
         try:
             page = make()
         except Exception:  # noqa: BLE001 -- a defect in one page costs that page
-            _LOG.exception("page failed", extra=fields(path=request.path))
+            _LOG.exception("page failed", extra={"path": request.path})
             page = error_page(HTTPStatus.INTERNAL_SERVER_ERROR, "this page failed; the log has the cause")
         return encode(page, with_body=request.method == "GET")
 

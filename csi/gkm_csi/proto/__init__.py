@@ -1,5 +1,5 @@
-"""The messages of CSI v1 and of kubelet's plugin registration that this driver speaks, generated from the .proto files.
+"""The messages of CSI v1 and of kubelet's plugin registration, generated from the .proto files.
 
-`python scripts/generate.py` writes the modules; there are no *_pb2_grpc ones, gkm_csi.server makes its handlers from
-the descriptors (2 MiB less, prior measurement).
+`python scripts/generate.py` writes the modules, without *_pb2_grpc: gkm_csi.server.grpc_server makes its handlers from
+the descriptors (2 MiB less, measured).
 """

@@ -73,7 +73,7 @@ def test_what_the_pod_never_paid_for_is_never_written_to_the_disk(scene: Scene, 
             for number in range(400):
                 (inside / f"link{number}").hardlink_to(inside / "one")
     unpublished(scene, volume, target)
-    scene.rig.driver.wait_for("not captured")
+    scene.rig.driver.wait_for("capture failed")
     assert kept(scene.rig, volume) == {}
     scene.check()
 

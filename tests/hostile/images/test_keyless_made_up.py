@@ -13,10 +13,6 @@ from gkm.api.errors import GKMError, Reason
 from gkm.images.signatures.signature_formats import parse_bundle, parse_legacy
 from gkm.images.signatures.trust_material import TrustMaterial
 from hypothesis import given, settings, strategies
-from support.images.keyless import ALICE, DIGEST, SIGSTORE, judged, trust
-from support.registry.push import Target
-from support.sigstore.key_signatures import payload_of
-from support.sigstore.keyless import BUNDLE_ANNOTATION, CERTIFICATE_ANNOTATION, Service
 from support.images.keyless import ALICE, DIGEST, SIGSTORE, finding_for, trust
 from support.registry.push import Target
 from support.sigstore.key_signatures import payload_of

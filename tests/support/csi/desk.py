@@ -5,14 +5,14 @@ from dataclasses import dataclass, field
 from gkm.hoststate import records
 from gkm.hoststate.names import CacheRef
 from gkm.mounts.marks import Mark
-from gkm_csi import request
-from gkm_csi.captures import Captures
-from gkm_csi.publish import VolumePublisher
-from gkm_csi.request import PublishRequest
-from gkm_csi.unpublish import VolumeUnpublisher
-from gkm_csi.volume_layers import VolumeLayers
-from gkm_csi.volume_locks import VolumeLocks
-from gkm_csi.volume_records import VolumeRecords
+from gkm_csi.volumes import request
+from gkm_csi.volumes.captures import Captures
+from gkm_csi.volumes.layers import VolumeLayers
+from gkm_csi.volumes.locks import VolumeLocks
+from gkm_csi.volumes.publish import VolumePublisher
+from gkm_csi.volumes.records import VolumeRecords
+from gkm_csi.volumes.request import PublishRequest
+from gkm_csi.volumes.unpublish import VolumeUnpublisher
 from support.csi.mounts import MountsInMemory
 from support.csi.nodes import NODE, NodeFiles, publish_message
 

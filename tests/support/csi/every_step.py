@@ -18,16 +18,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from gkm.hoststate import locks, records
 from gkm.hoststate.names import CacheRef
 from gkm.mounts import mountinfo, syscalls
-from gkm_csi import request
-from gkm_csi.captures import Captures
-from gkm_csi.mounter import Mounter
-from gkm_csi.publish import VolumePublisher
-from gkm_csi.reconcile import reconcile
-from gkm_csi.request import PublishRequest, VolumeTarget
-from gkm_csi.unpublish import VolumeUnpublisher
-from gkm_csi.volume_layers import VolumeLayers, mark_for
-from gkm_csi.volume_locks import VolumeLocks
-from gkm_csi.volume_records import VolumeRecords
+from gkm_csi.volumes import request
+from gkm_csi.volumes.captures import Captures
+from gkm_csi.volumes.layers import VolumeLayers, mark_for
+from gkm_csi.volumes.locks import VolumeLocks
+from gkm_csi.volumes.mounter import Mounter
+from gkm_csi.volumes.publish import VolumePublisher
+from gkm_csi.volumes.reconcile import reconcile
+from gkm_csi.volumes.records import VolumeRecords
+from gkm_csi.volumes.request import PublishRequest, VolumeTarget
+from gkm_csi.volumes.unpublish import VolumeUnpublisher
 from support.csi.nodes import NAMESPACE, NODE, NodeFiles, publish_message
 from support.csi.steps import Counter, told_of
 

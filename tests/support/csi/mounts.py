@@ -8,7 +8,7 @@ from pathlib import Path
 from gkm.mounts.marks import Mark
 from gkm.mounts.relocation.tree_limits import Uses
 from gkm.mounts.relocation.tree_store import RelocationLayer
-from gkm_csi.mount_interface import FilesystemUsage, TargetState
+from gkm_csi.volumes.mount_interface import FilesystemUsage, TargetState
 
 
 @dataclass

@@ -2,8 +2,8 @@
 
 import pytest
 from gkm.hoststate.names import CacheRef
-from gkm_csi.cache_attributes import cache_ref, pod_attributes
 from gkm_csi.status_errors import Code, StatusError
+from gkm_csi.volumes.attributes import cache_ref, pod_attributes
 
 POD = "ml-apps"
 

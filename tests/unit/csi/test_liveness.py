@@ -13,10 +13,10 @@ from support.csi.nodes import NODE, node_files
 DEADLINE = 60
 SERVER = """
 import re, sys, threading
-from pathlib import Path
-from gkm_csi import main, server
-from gkm_csi.identity import IdentityService
-from gkm_csi.liveness import LivenessWatchdog
+from gkm_csi import main
+from gkm_csi.server import grpc_server as server
+from gkm_csi.server.identity import IdentityService
+from gkm_csi.server.liveness import LivenessWatchdog
 from gkm_csi.proto import csi_pb2
 
 asked = 0
@@ -85,7 +85,7 @@ def test_kubelet_can_ask_by_a_command_and_a_dead_driver_does_not_answer() -> Non
 
         with driver(files, namespace) as running:
             answer = asked()
-            assert (answer.returncode, answer.stdout) == (0, "gkm-csi: it answers\n"), answer.stderr
+            assert (answer.returncode, answer.stdout) == (0, "gkm-csi: the driver answers\n"), answer.stderr
             running.kill()
             answer = asked()
         assert answer.returncode == 1

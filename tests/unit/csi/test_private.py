@@ -180,7 +180,7 @@ def test_read_only_said_twice_and_differently_is_refused(rig: Rig) -> None:
     message.readonly = True
     code, text = rig.client.refused("NodePublishVolume", message)
     assert code == "INVALID_ARGUMENT"
-    assert "take one of them out" in text
+    assert "contradicts the volume attribute readOnly" in text
 
 
 def test_how_full_a_private_volume_is(rig: Rig) -> None:

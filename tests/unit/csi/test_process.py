@@ -64,7 +64,7 @@ def test_kubelet_learns_the_socket_from_the_registration_socket(rig: Rig) -> Non
         assert rig.driver.wait_for("registered with kubelet")["driver"] == "csi.gkm.io"
         refused = registration_pb2.RegistrationStatus(plugin_registered=False, error="no such node")
         kubelet.call("NotifyRegistrationStatus", refused)
-        assert rig.driver.wait_for("kubelet did not register the driver")["reason"] == "no such node"
+        assert rig.driver.wait_for("registration with kubelet failed")["reason"] == "no such node"
 
 
 @pytest.mark.mounts
@@ -81,7 +81,7 @@ def test_what_it_was_not_made_for_is_unimplemented(rig: Rig) -> None:
 @pytest.mark.mounts
 def test_what_is_no_message_and_what_is_too_large_is_refused(rig: Rig) -> None:
     assert rig.client.raw_refused("/csi.v1.Node/NodePublishVolume", b"\xff" * 64) == "INVALID_ARGUMENT"
-    assert rig.driver.wait_for("refused")["reason"] == "the request is no NodePublishVolumeRequest"
+    assert rig.driver.wait_for("call refused")["reason"] == "the request is not a NodePublishVolumeRequest"
     assert rig.client.raw_refused("/csi.v1.Node/NodePublishVolume", b"\0" * (1 << 20)) == "RESOURCE_EXHAUSTED"
     assert rig.client.call("Probe", csi_pb2.ProbeRequest()).ready.value
 
@@ -93,7 +93,7 @@ def test_a_refusal_is_one_structured_line_without_what_the_pod_said_in_confidenc
     # Field 7 holds secrets: an unknown field to us.
     message.MergeFromString(b"\x3a\x0e\x0a\x03key\x12\x07hunter2")
     rig.client.refused("NodePublishVolume", message)
-    line = rig.driver.wait_for("refused")
+    line = rig.driver.wait_for("call refused")
     assert (line["level"], line["call"], line["code"]) == ("warning", "NodePublishVolume", "UNAVAILABLE")
     assert "hunter2" not in str(rig.driver.logged)
 
@@ -158,7 +158,7 @@ def test_sockets_that_were_taken_away_come_back(bare: tuple[NodeFiles, MountName
         directory = next(path.parent for path in (running.socket, running.registration) if path.parent.name == emptied)
         for path in directory.iterdir():
             path.unlink()
-        running.wait_for("sockets have gone; listening anew")
+        running.wait_for("sockets missing, listening again")
         until(lambda: running.socket.is_socket() and running.registration.is_socket(), "the sockets to be back")
         with Client(running.socket) as client:
             client.call("Probe", csi_pb2.ProbeRequest())
@@ -254,8 +254,8 @@ def test_a_socket_with_too_long_a_name_is_told() -> None:
 @pytest.mark.parametrize(
     ("flags", "told"),
     [
-        ((), "say which node this is"),
-        (("--node", "x" * 257), "say which node this is"),
+        ((), "set the name of the node"),
+        (("--node", "x" * 257), "set the name of the node"),
         (("--node", "n", "--kubelet", "relative"), "must be an absolute path"),
         (("--node", "n", "--state", "/a/../b"), "must be an absolute path"),
         (("--node", "n", "--max-volumes", "-1"), "must be a number"),

@@ -4,8 +4,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from gkm_csi import identity
 from gkm_csi.proto import csi_pb2, registration_pb2
+from gkm_csi.server import identity
 
 ROOT = Path(__file__).resolve().parents[3]
 

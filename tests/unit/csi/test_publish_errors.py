@@ -7,9 +7,9 @@ import pytest
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState, Pointer
 from gkm.hoststate.records import READ_ONLY, VolumeOptions, VolumeRecord
-from gkm_csi import publish_errors as answers
-from gkm_csi.request import PodInfo, PublishRequest, VolumeTarget
 from gkm_csi.status_errors import Code, StatusError, is_final
+from gkm_csi.volumes import publish_errors as answers
+from gkm_csi.volumes.request import PodInfo, PublishRequest, VolumeTarget
 
 REF = CacheRef("ml-apps", "llama")
 DIGEST = "sha256:" + "0" * 64

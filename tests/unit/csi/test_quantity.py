@@ -1,7 +1,7 @@
 """Sizes as Kubernetes writes them."""
 
 import pytest
-from gkm_csi import quantity
+from gkm_csi.volumes import attributes
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ from gkm_csi import quantity
     ],
 )
 def test_a_size_is_read(text: str, size: int) -> None:
-    assert quantity.parse_bytes(text) == size
+    assert attributes.parse_bytes(text) == size
 
 
 @pytest.mark.parametrize(
@@ -29,11 +29,11 @@ def test_a_size_is_read(text: str, size: int) -> None:
     ],
 )
 def test_what_is_no_size_is_none(text: str) -> None:
-    assert quantity.parse_bytes(text) is None
+    assert attributes.parse_bytes(text) is None
 
 
 @pytest.mark.parametrize(
     ("size", "text"), [(0, "0"), (1000, "1000"), (1024, "1Ki"), (1 << 40, "1Ti"), (1 << 50, "1024Ti")]
 )
 def test_a_size_is_shown_in_its_largest_unit(size: int, text: str) -> None:
-    assert quantity.format_bytes(size) == text
+    assert attributes.format_bytes(size) == text

@@ -5,9 +5,9 @@ from gkm.hoststate import records
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.records import VolumeRecord
 from gkm.mounts.marks import Mark, MarkedMount
-from gkm_csi.mounter import Mounter
-from gkm_csi.reconcile import decide, reconcile
-from gkm_csi.volume_records import VolumeRecords
+from gkm_csi.volumes.mounter import Mounter
+from gkm_csi.volumes.reconcile import decide, reconcile
+from gkm_csi.volumes.records import VolumeRecords
 from support.csi.nodes import node_files
 
 REF = CacheRef("ml-apps", "llama")

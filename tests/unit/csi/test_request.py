@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.records import READ_ONLY
-from gkm_csi import request
 from gkm_csi.proto.csi_pb2 import NodePublishVolumeRequest, VolumeCapability
 from gkm_csi.status_errors import Code, StatusError
+from gkm_csi.volumes import request
 from hypothesis import given
 from hypothesis import strategies as st
 from support.csi.nodes import publish_message

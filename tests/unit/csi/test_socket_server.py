@@ -10,11 +10,11 @@ from pathlib import Path
 from threading import Event
 
 import pytest
-from gkm_csi import server
-from gkm_csi import socket_server as listening
-from gkm_csi.identity import IdentityService
 from gkm_csi.proto import csi_pb2
-from gkm_csi.socket_server import ListenError, SocketServer
+from gkm_csi.server import grpc_server as server
+from gkm_csi.server import socket_server as listening
+from gkm_csi.server.identity import IdentityService
+from gkm_csi.server.socket_server import ListenError, SocketServer
 from support.csi.driver import Client, driver
 from support.csi.namespaces import private_namespace
 from support.csi.nodes import node_files, publish_message
@@ -164,7 +164,7 @@ def test_what_is_no_socket_is_never_replaced(directory: Path, what: str) -> None
             path.mkdir()
         case _:
             path.symlink_to(directory)
-    with pytest.raises(ListenError, match="no file in the way"):
+    with pytest.raises(ListenError, match="no file is in the way"):
         make((path,)).start()
     assert (path.is_symlink(), path.is_dir(), path.is_file()) == (what == "link", what != "file", what == "file")
     assert list(directory.glob(".gkm-*")) == []
@@ -231,7 +231,7 @@ def test_a_file_in_the_place_of_the_plugins_directory_ends_no_process() -> None:
         place = running.socket.parent
         shutil.rmtree(place)
         place.write_text("in the way")
-        running.wait_for("cannot listen; trying again")
+        running.wait_for("listen failed, will retry")
         assert running.process.poll() is None
         place.unlink()
         until(running.socket.is_socket, "the socket to be back")

@@ -7,9 +7,9 @@ from gkm.mounts.mountinfo import TooManyMounts
 from gkm.mounts.relocation.tree_limits import AllInUse, TooMany
 from gkm.mounts.relocation.tree_store import RelocationInProgress
 from gkm.mounts.relocation.tree_writer import Unrelocatable
-from gkm_csi.request import PublishRequest
-from gkm_csi.stats import VolumeStats
 from gkm_csi.status_errors import Code, StatusError
+from gkm_csi.volumes.request import PublishRequest
+from gkm_csi.volumes.stats import VolumeStats
 from support.csi.desk import Desk
 from support.host.waiting import until
 
@@ -135,4 +135,4 @@ def test_a_capture_that_fails_anywhere_costs_the_capture_and_not_the_end_of_the_
     until(gone, "the volume to go")
     assert desk.is_clean()
     assert not any(desk.files.layout.captured.iterdir())
-    assert [line.message for line in caplog.records].count("not captured") == 1
+    assert [line.message for line in caplog.records].count("capture failed") == 1

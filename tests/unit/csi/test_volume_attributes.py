@@ -2,9 +2,15 @@
 
 import pytest
 from gkm.hoststate.records import READ_ONLY, VolumeOptions
-from gkm_csi import quantity
 from gkm_csi.status_errors import Code, StatusError
-from gkm_csi.volume_attributes import DEFAULT_SIZE, MAX_SIZE, MIN_SIZE, volume_options
+from gkm_csi.volumes.attributes import (
+    DEFAULT_SIZE,
+    MAX_SIZE,
+    MIN_SIZE,
+    format_bytes,
+    parse_bytes,
+    volume_options,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,9 +39,9 @@ def test_what_is_asked_is_understood(attributes: dict[str, str], options: Volume
         ({"readOnly": ""}, "''"),
         ({"ifUnavailable": "skip"}, 'must be "wait" or "empty", not \'skip\''),
         ({"capture": "yes"}, 'must be "false" or "true"'),
-        ({"capture": "true"}, "capture is for a volume that the pod can write to"),
-        ({"sizeLimit": "1Gi"}, "sizeLimit is for a volume that the pod can write to"),
-        ({"readOnly": "true", "sizeLimit": "1Gi"}, 'say readOnly: "false"'),
+        ({"capture": "true"}, "capture needs a writable volume"),
+        ({"sizeLimit": "1Gi"}, "sizeLimit needs a writable volume"),
+        ({"readOnly": "true", "sizeLimit": "1Gi"}, 'set readOnly: "false"'),
         ({"readOnly": "false", "sizeLimit": "a lot"}, "'a lot'"),
         ({"readOnly": "false", "sizeLimit": "1.5Gi"}, "'1.5Gi'"),
         ({"readOnly": "false", "sizeLimit": "-1"}, "1Mi to 1Ti"),
@@ -58,10 +64,10 @@ def test_what_cannot_be_asked_is_invalid_and_says_why(attributes: dict[str, str]
 
 @given(st.integers(MIN_SIZE, MAX_SIZE))
 def test_a_size_is_read_as_it_is_shown(size: int) -> None:
-    assert quantity.parse_bytes(quantity.format_bytes(size)) == size
+    assert parse_bytes(format_bytes(size)) == size
 
 
 @given(st.text(max_size=30))
 def test_no_text_is_a_size_by_mistake(text: str) -> None:
-    size = quantity.parse_bytes(text)
+    size = parse_bytes(text)
     assert size is None or text[0] in "0123456789"

@@ -1,4 +1,4 @@
-"""The files of a cache that name absolute paths, rewritten for the path at which a container mounts the cache.
+"""Rewrite the files of a cache that contain absolute paths for the path at which a container mounts the cache.
 
-Standard library, gkm.hoststate and gkm.mounts only. Content comes from images: nothing in it is trusted.
+Standard library, gkm.hoststate and gkm.mounts only. The content comes from images and is not trusted.
 """

@@ -1,4 +1,4 @@
-"""Reading what strangers wrote, and writing what every pod may read: the file system's part of relocation."""
+"""The file operations of relocation: read foreign files, and write files that every pod may read."""
 
 import os
 import stat
@@ -15,9 +15,9 @@ WRITABLE_MODE: Final = 0o777
 
 
 def make_directory(top: Path, relative: str, mode: int = DIRECTORY_MODE) -> str:
-    """Return the directory `relative` of the tree `top`, making what is missing on the way there.
+    """Return the directory `relative` of the tree `top`, making it and its missing parents.
 
-    Most often that is the last name alone: it is tried first.
+    Mostly only the last name is missing, so it is tried first.
 
     Raises:
         OSError: the disk refused.
@@ -32,14 +32,14 @@ def make_directory(top: Path, relative: str, mode: int = DIRECTORY_MODE) -> str:
             raise
         make_directory(top, os.path.dirname(relative), mode)  # noqa: PTH120 -- as above
         os.mkdir(directory)  # noqa: PTH102 -- as above
-    os.chmod(directory, mode)  # noqa: PTH101 -- whatever the umask was; as above
+    os.chmod(directory, mode)  # noqa: PTH101 -- independent of the umask; as above
     return directory
 
 
 def read(directory: int, name: str, limit: int) -> bytes:
-    """Return the content of a file in `directory`, a descriptor: a byte more than `limit` of it at most.
+    """Return the content of a file in `directory`, a descriptor: at most `limit` bytes and one more.
 
-    A directory has none: it is hidden by the file that takes its place.
+    The content of a directory is empty: the rewritten file hides it.
 
     Raises:
         OSError: ELOOP for a link, or it cannot be read.
@@ -54,10 +54,10 @@ def read(directory: int, name: str, limit: int) -> bytes:
 
 
 def write(path: str, data: bytes) -> None:
-    """Write a new file that anybody may read.
+    """Write a new file that every user may read.
 
     Raises:
-        OSError: it is there already, or the disk refused.
+        OSError: it exists already, or the disk refused.
     """
     descriptor = os.open(path, _WRITE, _FILE_MODE)
     try:

@@ -1,7 +1,7 @@
-"""Reads the few Python literals that pprint writes for plain data: rows, mappings, strings, numbers, None and booleans.
+"""Parse the Python literals that pprint writes for plain data: tuples, lists, dicts, strings, numbers, None, booleans.
 
-Not `ast.literal_eval`: in a privileged process a stranger's file must not reach Python's own parser, which took 500 MiB
-for 1 MiB of text (measured) and, as its documentation warns, may crash on deep nesting. Here memory goes with the
+Not `ast.literal_eval`: in a privileged process a foreign file must not reach Python's own parser, which took 500 MiB
+for 1 MiB of text (measured) and, as its documentation warns, may crash on deep nesting. Here memory grows with the
 number of tokens, which is bounded.
 """
 
@@ -30,7 +30,7 @@ def parse(text: str) -> object:
     """Return the value of a literal.
 
     Raises:
-        NotPlain: it is none, or larger or deeper than any of ours.
+        NotALiteral: it is not a literal, or larger or deeper than the bounds.
     """
     reader = _Parser(_tokens(text))
     value = reader.value(MAX_NESTING)
@@ -74,7 +74,7 @@ class _Parser:
         return self._mapping(nesting - 1) if start == "{" else self._sequence(start, nesting - 1)
 
     def _strings(self) -> str:
-        """Strings that follow one another are one: so pprint breaks a long one."""
+        """Return adjacent strings as one: pprint breaks a long string so."""
         parts = []
         while _is_string(token := self._tokens[self._position]):
             parts.append(_ESCAPED.sub(r"\1", token[1:-1]))
@@ -101,7 +101,7 @@ class _Parser:
             self.expect(":")
             try:
                 pairs[key] = self.value(nesting)
-            except TypeError as error:  # a row in brackets cannot be a key
+            except TypeError as error:  # a list cannot be a key
                 raise NotALiteral from error
             comma = self._comma()
         self.expect("}")

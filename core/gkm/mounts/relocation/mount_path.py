@@ -1,4 +1,4 @@
-"""The path at which a container sees a cache, as somebody wrote it into a volume attribute: checked once, here."""
+"""The path at which a container mounts a cache, from a volume attribute: checked here, and not again."""
 
 import hashlib
 import posixpath
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 MAX_BYTES: Final = 1024
-"""Leaves room for the paths of the cache beneath it: 1024 bytes there too, within PATH_MAX of 4096."""
+"""Leaves PATH_MAX of 4096 for the paths of the cache beneath it, of 1024 bytes too."""
 _MAX_EXCERPT: Final = 80
 
 
@@ -27,12 +27,12 @@ class MountPath:
 
     @property
     def key(self) -> str:
-        """Return the name of the directory that stands for this path: the same on every node and for ever."""
+        """Return the name of the directory for this path: the same on every node and in every version."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
 
 def _problem(text: str) -> str:
-    # Printable first: what is not may not even be encoded (lone surrogates).
+    # Checked first: unprintable text may have no encoding (lone surrogates).
     if not text.isprintable():
         return "has characters that cannot be printed"
     if len(text.encode()) > MAX_BYTES:

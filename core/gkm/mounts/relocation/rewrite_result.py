@@ -1,4 +1,4 @@
-"""What becomes of one file that names paths."""
+"""The result of rewriting one file that contains paths."""
 
 import os
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ MAX_PATH_BYTES: Final = 4095
 
 @dataclass(frozen=True, slots=True)
 class RewriteResult:
-    """The file for its new place; not `complete` where it names what is not there, which can then never be hit."""
+    """The rewritten file; not `complete` where it names a missing file, so that a lookup of it misses."""
 
     data: bytes
     complete: bool
 
 
 def is_usable_path(path: str) -> bool:
-    """Tell whether every process of a container can open the path; an unprintable one may not survive its locale."""
+    """Return whether every process of a container can open the path; an unprintable one may fail in its locale."""
     return path.isprintable() and len(os.fsencode(path)) <= MAX_PATH_BYTES

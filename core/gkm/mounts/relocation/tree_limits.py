@@ -1,8 +1,8 @@
-"""How many trees of one cache each namespace may have on a node: a cache may be shared by many tenants. Pure.
+"""Limits on the relocated trees of one cache on a node, which many tenants may share. Pure.
 
-Three rules: a namespace has a share of its own; all have a bound together; and beyond that bound every namespace still
-gets its first tree, so that what others do never keeps a workload from the cache. So there are at most MAX_TREES, and
-one more for each namespace with pods on the node.
+Three rules: each namespace has a share; all namespaces have a common limit; and beyond that limit each namespace still
+gets its first tree, so that no tenant can keep another one's workload from the cache. So a cache has at most MAX_TREES,
+and one more for each namespace with pods on the node.
 """
 
 from collections.abc import Collection
@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Final
 
 MAX_TREES: Final = 16
-"""Of one cache, those that no volume uses included: who may create pods may think of any number of paths."""
+"""Of one cache, unused ones included: an author of pods may choose any number of paths."""
 NAMESPACE_TREES: Final = 8
-"""Of those, for the volumes of one namespace. Workloads use one or two; a private volume takes another tree than a
+"""Of those, for the volumes of one namespace. Workloads use one or two; a private volume needs another tree than a
 read-only one at the same path."""
 
 
@@ -21,7 +21,7 @@ class TooMany(Exception):
 
 
 class AllInUse(Exception):
-    """Other namespaces use as many trees of one cache as may be; the caller did nothing wrong, and may try again."""
+    """Other namespaces use all trees of one cache; the caller did nothing wrong, and may repeat its call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +41,15 @@ def check_share(uses: Uses, key: str) -> None:
     if len({*uses.own, key}) > NAMESPACE_TREES:
         raise TooMany(
             f"volumes of this namespace on this node would use the cache at more than {NAMESPACE_TREES} different "
-            f"mount paths, read-only and private ones counted apart; use fewer"
+            f"mount paths, read-only and private ones counted separately; use fewer"
         )
 
 
-def check_all(uses: Uses, key: str, there: int) -> None:
-    """Accept one more tree beside those that are `there` and in use.
+def check_all(uses: Uses, key: str, existing: int) -> None:
+    """Accept one more tree beside the `existing` ones in use.
 
     Raises:
-        AllInUse: there is none to be had, and the namespace has one already.
+        AllInUse: the limit is reached, and the namespace has a tree already.
     """
-    if there >= MAX_TREES and not set(uses.own) <= {key}:
+    if existing >= MAX_TREES and not set(uses.own) <= {key}:
         raise AllInUse(f"volumes of several namespaces on this node use the cache at {MAX_TREES} different mount paths")

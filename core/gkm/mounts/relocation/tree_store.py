@@ -1,10 +1,9 @@
-"""What goes on top of a cache in a mount: made once for a digest and a layer, shared by every volume that wants it.
+"""The relocated trees of a cache: written once for a digest and a layer, shared by every volume that needs it.
 
-It is a tree of the few files that name absolute paths, rewritten for one mount path, and of directories to write in. It
-is made beside others and appears by one rename; a process that dies leaves a temporary directory, which the next one
-removes. Nothing is synced to the disk: a tree counts only in the boot that made it, since what a power cut leaves of it
-cannot be told from a good one, and making it anew takes less time than asking the disk. No mount of an earlier boot is
-left to show it.
+A tree holds the few files that contain absolute paths, rewritten for one mount path, and directories to write in. It is
+written under a temporary name and appears by one rename; the next writer removes the temporary directory of a process
+that died. Nothing is synced to disk: a tree is valid only in the boot that wrote it, because after a power cut a
+damaged tree looks like a good one, and writing it again is faster than a sync. No mount of an earlier boot uses it.
 """
 
 import fcntl
@@ -19,7 +18,7 @@ from typing import Final
 
 from gkm.hoststate import files, trees
 from gkm.hoststate.files import UnreadableState
-from gkm.mounts.relocation import tree_writer as relocation_tree
+from gkm.mounts.relocation import tree_writer
 from gkm.mounts.relocation.mount_path import MountPath
 from gkm.mounts.relocation.tree_limits import MAX_TREES, Uses, check_all, check_share
 from gkm.mounts.relocation.tree_writer import RewriteCounts
@@ -29,57 +28,57 @@ _METADATA_FILE: Final = "made.json"
 _LOCK_FILE: Final = ".lock"
 _TEMPORARY_PREFIX: Final = ".tmp-"
 _FORMAT: Final = 1
-"""Raised when the same content and path would give other files: trees of an older version do not count."""
+"""Raised when the same content and path give other files: trees of an older format are invalid."""
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 _MAX_BYTES: Final = 16 << 10
 
 
 MAX_CONCURRENT: Final = 2
-"""Trees that one process makes at a time. The largest that an image may ask for takes minutes, and the caller has few
-threads: whoever waits asks again, and the others are answered meanwhile."""
+"""Trees that one process writes at a time. The largest that an image may need takes minutes, and the caller has few
+threads: further callers get an error and repeat their call, and other calls are served meanwhile."""
 _slots: Final = threading.BoundedSemaphore(MAX_CONCURRENT)
 
 
 class RelocationInProgress(Exception):
-    """Somebody else makes a tree of the same cache, or as many are made as may be at a time; so ask again."""
+    """Another call writes a tree of the same cache, or MAX_CONCURRENT trees are being written; repeat the call."""
 
 
 @dataclass(frozen=True, slots=True)
 class RelocationLayer:
-    """A tree to be made: for `mount_path`, None where nobody says; `is_open` with every directory, to write in."""
+    """A tree to write: for `mount_path`, None if not given; `is_writable` adds every directory, to write in."""
 
     mount_path: MountPath | None
     is_writable: bool = False
 
     @property
     def key(self) -> str:
-        """Return the name of its directory: the same on every node and for ever."""
+        """Return the name of its directory: the same on every node and in every version."""
         path = self.mount_path.key if self.mount_path else "anywhere"
         return f"{path}-open" if self.is_writable else path
 
 
 @dataclass(frozen=True, slots=True)
 class RelocatedTree:
-    """A tree that can be mounted on top of its cache, at the mount path that it was made for."""
+    """A tree that can be mounted on top of its cache, at the mount path that it was written for."""
 
     tree: Path
     counts: RewriteCounts
 
 
 def relocate(content: int, layer: RelocationLayer, root: Path, in_use: Callable[[], Uses] = Uses) -> RelocatedTree:
-    """Return the tree of a cache for `layer`, making it first where it is not there yet.
+    """Return the tree of a cache for `layer`, writing it first where it is missing.
 
-    `content` is a descriptor of what pods see of the cache; `place` is the directory of its trees, one for a digest,
-    which nobody but us may write. The caller holds the lock of the entry, shared, so that neither is collected.
-    `in_use` tells the keys of the layers that volumes of this cache use, the caller's own among them: where there are
-    MAX_TREES, the others go. How many a namespace may have is in relocation_shares.
+    `content` is a descriptor of the content for pods; `root` is the directory of the digest's trees, which only this
+    process writes to. The caller holds the shared lock of the entry, so that neither is collected. `in_use` returns the
+    keys of the layers that volumes of this cache use, the caller's own among them: at MAX_TREES, the unused trees are
+    removed. gkm.mounts.relocation.tree_limits has the limits of a namespace.
 
     Raises:
-        UnderWay: another call makes one of the same cache, or others as many as may be; nothing waits here.
+        RelocationInProgress: another call writes a tree of the same cache, or MAX_CONCURRENT others do.
         TooMany: the caller's namespace uses its share.
-        AllInUse: other namespaces use as many as may be.
-        Unrelocatable: the content is not what an entry can hold.
-        OSError: the disk refused; what was there stands.
+        AllInUse: other namespaces use all trees of the limit.
+        Unrelocatable: the content is not that of a store entry.
+        OSError: the disk refused; existing trees stay.
     """
     boot = _BOOT.read_text(encoding="ascii").strip()
     if found := _find(root, layer, boot):
@@ -94,7 +93,7 @@ def relocate(content: int, layer: RelocationLayer, root: Path, in_use: Callable[
 
 
 def remove(root: Path) -> None:
-    """Remove the trees of a cache for every mount path; idempotent. The caller holds its entry's lock alone.
+    """Remove the trees of a cache for every mount path; idempotent. The caller holds the entry's lock exclusively.
 
     Raises:
         OSError: the disk refused.
@@ -125,26 +124,26 @@ def _mount_path_text(layer: RelocationLayer) -> str:
 
 
 def _evict_unused(root: Path, key: str, in_use: Callable[[], Uses]) -> None:
-    """See that another tree may be made. Whoever finds a tree has said before, in a record, that it is in use."""
-    trees = [path for path in root.iterdir() if not path.name.startswith(".")]
-    if len(trees) < MAX_TREES:
+    """Make room for another tree. A volume that uses a tree has a record before it opens the tree."""
+    existing = [path for path in root.iterdir() if not path.name.startswith(".")]
+    if len(existing) < MAX_TREES:
         return
     uses = in_use()
-    for path in trees:
+    for path in existing:
         if path.name not in uses.every:
             _evict(path, root, in_use)
-    check_all(uses, key, sum(1 for path in trees if path.exists()))
+    check_all(uses, key, sum(1 for path in existing if path.exists()))
 
 
 def _build(content: int, layer: RelocationLayer, root: Path, boot: str) -> RelocatedTree:
-    # The lock is held, so what is temporary here belongs to a process that died.
-    for left in root.glob(f"{_TEMPORARY_PREFIX}*"):
-        trees.remove(left)
+    # Under the lock, a temporary directory belongs to a process that died.
+    for leftover in root.glob(f"{_TEMPORARY_PREFIX}*"):
+        trees.remove(leftover)
     directory = root / layer.key
     temporary = root / f"{_TEMPORARY_PREFIX}{secrets.token_hex(8)}"
     temporary.mkdir(0o755)
     try:
-        counts = relocation_tree.write(
+        counts = tree_writer.write(
             content, temporary / _TREE_DIRECTORY, layer.mount_path, is_writable=layer.is_writable
         )
         metadata = {"format": _FORMAT, "bootId": boot, "mountPath": _mount_path_text(layer)}
@@ -160,7 +159,7 @@ def _build(content: int, layer: RelocationLayer, root: Path, boot: str) -> Reloc
 
 
 def _remove_stale(directory: Path, root: Path) -> None:
-    """Take away a tree that counts no more, in one step: what has no right content is not there."""
+    """Remove an invalid tree in one step, so that no reader sees a part of it."""
     old = root / f"{_TEMPORARY_PREFIX}{secrets.token_hex(8)}"
     try:
         directory.rename(old)
@@ -170,7 +169,7 @@ def _remove_stale(directory: Path, root: Path) -> None:
 
 
 def _evict(directory: Path, root: Path, in_use: Callable[[], Uses]) -> None:
-    """Take away a tree that nobody used a moment ago; who has found it since has a record by now, and keeps it."""
+    """Remove a tree that was unused a moment ago, unless a volume has recorded its use since."""
     old = root / f"{_TEMPORARY_PREFIX}{secrets.token_hex(8)}"
     directory.rename(old)
     if directory.name in in_use().every:
@@ -182,7 +181,7 @@ def _evict(directory: Path, root: Path, in_use: Callable[[], Uses]) -> None:
 @contextmanager
 def _build_slot() -> Iterator[None]:
     if not _slots.acquire(blocking=False):
-        raise RelocationInProgress(f"{MAX_CONCURRENT} trees are being made already")
+        raise RelocationInProgress(f"{MAX_CONCURRENT} trees are being written already")
     try:
         yield
     finally:

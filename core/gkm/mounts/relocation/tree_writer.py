@@ -1,8 +1,8 @@
-"""Walks the content of a cache and writes what goes on top of it: rewritten files, and directories to write in.
+"""Walk the content of a cache and write the tree on top of it: rewritten files, and directories to write in.
 
 The content comes from an image. Its directories are opened one name at a time beneath a descriptor and never through a
-link, and everything is bounded, although extraction has refused links and larger trees before: this process must not
-depend on what another one checked.
+link, and everything is bounded. Extraction has refused links and larger trees before, but this process does not depend
+on the checks of another one.
 """
 
 import os
@@ -10,44 +10,41 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from gkm.mounts.relocation import files as relocation_files
-from gkm.mounts.relocation import triton as relocation_triton
-from gkm.mounts.relocation import vllm as relocation_vllm
+from gkm.mounts.relocation import files, triton, vllm
 from gkm.mounts.relocation.mount_path import MountPath
 from gkm.mounts.relocation.rewrite_result import RewriteResult
 
 MAX_ENTRIES: Final = 1_000_000
-"""As many files and directories as extraction admits, and then as deep and as long in its paths."""
+"""The number of files and directories that extraction admits, with the same depth and length of paths."""
 MAX_DEPTH: Final = 16
 MAX_PATH_BYTES: Final = 1024
 MAX_REWRITTEN: Final = 100_000
 MAX_DIRECTORIES: Final = 100_000
-"""Made for a private volume: each takes an inode and a block of the disk, and nobody else accounts for them."""
+"""Written for a private volume: each takes an inode and a block of the disk, which no other limit counts."""
 MAX_SIBLINGS: Final = 10_000
-"""Files and directories beside files that name paths: their names are held in memory, of which this process has little.
-A kernel has ten, vLLM's index one for each graph."""
+"""Files and directories beside files that contain paths: their names are held in memory, of which this process has
+little. A kernel has ten, vLLM's index one for each graph."""
 
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Unrelocatable(Exception):
-    """The content is not what a sealed entry of the store can hold; nothing may be concluded from a part of it."""
+    """The content cannot be that of a sealed store entry; a part of it would lead to wrong conclusions."""
 
 
 @dataclass(frozen=True, slots=True)
 class RewriteCounts:
-    """How many files name paths, one for each kernel; `incomplete` of them name what is not there: those are misses."""
+    """The number of rewritten files, one for each kernel; `incomplete` of them name missing files and become misses."""
 
     rewritten: int
     incomplete: int
 
 
 def write(content: int, destination: Path, mount_path: MountPath | None, *, is_writable: bool = False) -> RewriteCounts:
-    """Write the files of `content` (a descriptor) that name paths, for `mount_path`, into the new `destination`.
+    """Write the files of `content` (a descriptor) that contain paths, for `mount_path`, into the new `destination`.
 
-    The same content and path give the same files, byte by byte. Every such file has its counterpart, so that no
-    original one shows through; without a path none has. With `is_open` every directory has its counterpart too, in
-    which anybody may write.
+    The same content and path give the same bytes. Every such file has a counterpart, so that no original shows through;
+    without a path none has. With `is_writable` every directory has a counterpart too, in which every user may write.
 
     Raises:
         Unrelocatable: the content holds links or special files, or is larger than any cache.
@@ -65,9 +62,9 @@ def write(content: int, destination: Path, mount_path: MountPath | None, *, is_w
 
 @dataclass(slots=True)
 class _Listing:
-    """The names in one directory: `naming` are the files that name paths, in neither of the others.
+    """The names in one directory: `path_files` are the files that contain paths, and are in neither of the other sets.
 
-    The others hold MAX_BESIDE names at most; `is_crowded` says that there are more.
+    The other sets hold MAX_SIBLINGS names at most; `is_truncated` tells that there are more.
     """
 
     path_files: list[str] = field(default_factory=list)
@@ -94,8 +91,8 @@ class _Walk:
 
     def make_directory(self, relative: str) -> str:
         """Return the counterpart of a directory, making it where it is missing."""
-        mode = relocation_files.WRITABLE_MODE if self._is_writable else relocation_files.DIRECTORY_MODE
-        return relocation_files.make_directory(self._destination, relative, mode)
+        mode = files.WRITABLE_MODE if self._is_writable else files.DIRECTORY_MODE
+        return files.make_directory(self._destination, relative, mode)
 
     def directory(self, descriptor: int, relative: str) -> None:
         """Rewrite the files beneath one directory, then its own; `relative` is its path, "" for the top."""
@@ -108,7 +105,7 @@ class _Walk:
         if listing.path_files and self._mount_path is not None:
             if listing.is_truncated:
                 raise Unrelocatable(
-                    f"more than {MAX_SIBLINGS} files lie beside {_quoted(relative, listing.path_files[0])}"
+                    f"more than {MAX_SIBLINGS} files are beside {_quoted(relative, listing.path_files[0])}"
                 )
             self._rewrite(descriptor, relative, listing, self._mount_path)
 
@@ -120,7 +117,7 @@ class _Walk:
             os.close(below)
 
     def _listed(self, descriptor: int, relative: str) -> _Listing:
-        """Return the names in a directory; what lies beneath it is rewritten on the way, for they may be a million."""
+        """Return the names in a directory; subdirectories are processed on the way, since they may be a million."""
         listing = _Listing()
         with os.scandir(descriptor) as entries:
             for entry in entries:
@@ -144,12 +141,12 @@ class _Walk:
             raise Unrelocatable(f"the cache holds more than {MAX_ENTRIES} files and directories")
         path = _joined(relative, name)
         if path.count("/") >= MAX_DEPTH or len(os.fsencode(path)) > MAX_PATH_BYTES:
-            raise Unrelocatable(f"{_quoted(relative, name)} lies too deep")
+            raise Unrelocatable(f"{_quoted(relative, name)} is too deep")
 
     def _count_rewritten(self) -> None:
         self.rewritten += 1
         if self.rewritten > MAX_REWRITTEN:
-            raise Unrelocatable(f"more than {MAX_REWRITTEN} files of the cache name paths")
+            raise Unrelocatable(f"more than {MAX_REWRITTEN} files of the cache contain paths")
 
     def _rewrite(self, descriptor: int, relative: str, listing: _Listing, mount_path: MountPath) -> None:
         target_directory = self.make_directory(relative)
@@ -157,19 +154,19 @@ class _Walk:
         for name in listing.path_files:
             result = _rewritten(descriptor, name, inside, listing)
             self.incomplete += not result.complete
-            relocation_files.write(f"{target_directory}/{name}", result.data)
+            files.write(f"{target_directory}/{name}", result.data)
 
 
 def _rewritten(descriptor: int, name: str, inside: str, listing: _Listing) -> RewriteResult:
-    if name == relocation_vllm.NAME:
-        data = relocation_files.read(descriptor, name, relocation_vllm.MAX_BYTES)
-        return relocation_vllm.rewritten(data, inside, listing.files.union(listing.directories))
-    data = relocation_files.read(descriptor, name, relocation_triton.MAX_BYTES)
-    return relocation_triton.rewritten(data, inside, listing.files)
+    if name == vllm.NAME:
+        data = files.read(descriptor, name, vllm.MAX_BYTES)
+        return vllm.rewritten(data, inside, listing.files.union(listing.directories))
+    data = files.read(descriptor, name, triton.MAX_BYTES)
+    return triton.rewritten(data, inside, listing.files)
 
 
 def _names_paths(name: str) -> bool:
-    return name == relocation_vllm.NAME or name.startswith(relocation_triton.PREFIX)
+    return name == vllm.NAME or name.startswith(triton.PREFIX)
 
 
 def _joined(directory: str, name: str) -> str:

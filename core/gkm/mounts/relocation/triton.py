@@ -1,9 +1,9 @@
-"""What a group file of a Triton cache says once the cache lies elsewhere. Pure: bytes and names in, bytes out.
+"""Rewrite a group file of a Triton cache for another directory. Pure: bytes and names in, bytes out.
 
-Triton keeps each kernel in a directory of its own. A group file there, `__grp__<kernel>.json`, lists the kernel's files
-with the absolute paths they had when they were compiled, and Triton opens whatever paths it finds (FileCacheManager in
-triton/runtime/cache.py, 3.9). It is content of an image, so of strangers: only the names in it are read, never a path,
-and a name counts only if such a file really lies beside the group file (docs/design/relocation.md).
+Triton stores each kernel in a directory of its own. A group file there, `__grp__<kernel>.json`, lists the kernel's
+files with the absolute paths of their compilation, and Triton opens those paths (FileCacheManager in
+triton/runtime/cache.py, 3.9). The file comes from an image and is not trusted: only the names in it are used, never a
+path, and a name counts only if such a file is beside the group file (docs/design/relocation.md).
 """
 
 import json
@@ -14,22 +14,22 @@ from gkm.mounts.relocation.rewrite_result import RewriteResult, is_usable_path
 
 PREFIX: Final = "__grp__"
 MAX_BYTES: Final = 64 << 10
-"""A real group file of seven children has about 1 KiB; one path is at most 4 KiB."""
+"""A real group file of seven children has about 1 KiB; one path has at most 4 KiB."""
 MAX_CHILDREN: Final = 64
 MISS: Final = b"{}\n"
 """A group file without children: get_group returns None, and Triton compiles as if there were no group file.
 
-The file itself must be there, or the original one would show through from the layer below.
+The file itself must exist, or the original would show through from the layer below.
 """
 
 
 def rewritten(group: bytes, directory: str, siblings: Collection[str]) -> RewriteResult:
-    """Return the group file for a cache whose group lies in `directory`, a path of the container; or `MISS`.
+    """Return the group file for a cache whose group is in `directory`, a path of the container; or `MISS`.
 
-    `beside` are the regular files that lie beside the group file. One child that is not there makes the whole group a
-    miss, as in get_group: a kernel from a part of its files fails in CompiledKernel (KeyError) where a miss compiles.
-    The order is kept, because Triton takes the first child that ends in ".json" for the metadata. The text is ASCII,
-    because Triton reads it in the encoding of the container's locale.
+    `siblings` are the regular files beside the group file. One missing child makes the whole group a miss, as in
+    get_group: a kernel with only some of its files fails in CompiledKernel (KeyError), a miss compiles. The order is
+    preserved, because Triton takes the first child that ends in ".json" for the metadata. The text is ASCII, because
+    Triton reads it in the encoding of the container's locale.
     """
     children: dict[str, str] = {}
     for name in _names(group):
@@ -43,10 +43,10 @@ def rewritten(group: bytes, directory: str, siblings: Collection[str]) -> Rewrit
 
 
 def _names(group: bytes) -> Iterator[str]:
-    """Yield the names of the children, none where the file is not one that Triton would write.
+    """Yield the names of the children; none where Triton would not write such a file.
 
-    A list instead of a mapping is what RemoteCacheManager.put_group writes; the file system's get_group would fail on
-    it (AttributeError), so for such a cache relocation is also a repair.
+    RemoteCacheManager.put_group writes a list instead of a mapping; the file system's get_group would fail on it
+    (AttributeError), so relocation also repairs such a cache.
     """
     if len(group) > MAX_BYTES:
         return

@@ -1,8 +1,8 @@
-"""What vLLM's index of compiled graphs says once the cache lies elsewhere. Pure: bytes and names in, bytes out.
+"""Rewrite vLLM's index of compiled graphs for another directory. Pure: bytes and names in, bytes out.
 
 `vllm_compile_cache.py` maps (range, graph, compiler) to a handle, (key, absolute path), and vLLM opens the path: in a
 cache that was moved it does not miss, it fails with FileNotFoundError (vllm-project/vllm issue 52154). As with Triton,
-the file is content of an image: names are taken from it, paths never.
+the file comes from an image: its names are used, its paths never.
 """
 
 from collections.abc import Collection
@@ -15,17 +15,17 @@ NAME: Final = "vllm_compile_cache.py"
 MAX_BYTES: Final = 256 << 10
 """About 200 bytes for each graph; a large model has hundreds."""
 MISS: Final = b"{}\n"
-"""No graph at all: vLLM compiles every one."""
+"""An index without graphs: vLLM compiles every one."""
 
 _HASH_COMPILER: Final = "inductor"
-"""The compiler of torch before 2.8: its handle is (hash, path), and InductorAdaptor.load looks only the hash up."""
+"""The compiler of torch before 2.8: its handle is (hash, path), and InductorAdaptor.load uses only the hash."""
 
 
 def rewritten(index: bytes, directory: str, siblings: Collection[str]) -> RewriteResult:
-    """Return the index for a cache where it lies in `directory`, a path of the container; or `MISS`.
+    """Return the index for a cache in `directory`, a path of the container; or `MISS`.
 
-    `beside` are the files and directories that lie beside it: artifacts are one or the other (formats binary and
-    unpacked). A graph whose artifact is not there is left out, so that vLLM compiles it instead of failing.
+    `siblings` are the files and directories beside it: an artifact is one or the other (formats binary and unpacked). A
+    graph whose artifact is missing is left out, so that vLLM compiles it instead of failing.
     """
     graphs = _parsed(index)
     moved = {key: _moved(key, value, directory, siblings) for key, value in graphs.items()}
@@ -37,9 +37,9 @@ def rewritten(index: bytes, directory: str, siblings: Collection[str]) -> Rewrit
 
 
 def _moved(key: object, value: object, directory: str, siblings: Collection[str]) -> object:
-    """Return what the index says of one graph, None where it must not be in it.
+    """Return the value of one graph in the index, None where the graph is left out.
 
-    Newer versions keep the handle in a mapping, with the key under which torch shares equal graphs.
+    Newer versions wrap the handle in a mapping, with the key under which torch shares equal graphs.
     """
     if isinstance(value, dict):
         handle = _moved(key, value.get("graph_handle"), directory, siblings)
@@ -59,6 +59,6 @@ def _parsed(index: bytes) -> dict[object, object]:
         return {}
     try:
         value = parse(index.decode())
-    except ValueError:  # not UTF-8, or not plain
+    except ValueError:  # not UTF-8, or not a literal
         return {}
     return value if isinstance(value, dict) else {}

@@ -121,7 +121,7 @@ def test_every_table_of_reasons_is_compared_with_the_code() -> None:
 
 
 def test_every_documented_phrase_of_an_answer_is_in_the_driver_and_documented_once() -> None:
-    texts = [text for path in DRIVER.glob("*.py") for text in texts_of(path)]
+    texts = [text for path in DRIVER.rglob("*.py") for text in texts_of(path)]
     words = reasons_of(WORDS)
     assert words
     assert len(words) == len(set(words))

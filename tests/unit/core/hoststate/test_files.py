@@ -34,8 +34,6 @@ def test_a_failed_replacement_leaves_the_old_content(tmp_path: Path, monkeypatch
 
 WRITER = """
 import itertools, sys
-from pathlib import Path
-from gkm.hoststate import files
 path = Path(sys.argv[1])
 for n in itertools.count():
     files.replace(path, files.encode({"n": n, "again": [n] * 2000}), durable=False)
@@ -82,7 +80,7 @@ def test_a_named_pipe_does_not_hang_the_reader(tmp_path: Path) -> None:
 def test_a_directory_is_no_file_and_costs_no_descriptor(tmp_path: Path) -> None:
     (tmp_path / "state.json").mkdir()
     for _ in range(3):
-        with pytest.raises(UnreadableState, match="no regular file"):
+        with pytest.raises(UnreadableState, match="not a regular file"):
             files.read_bounded(tmp_path / "state.json")
     assert open_below(tmp_path) == []
 

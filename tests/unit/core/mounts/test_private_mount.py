@@ -165,7 +165,7 @@ def test_what_is_mounted_on_a_target_is_never_looked_into(tmp_path: Path) -> Non
         tmp_path,
         """
         from gkm.hoststate.layout import Layout
-        from gkm_csi.mounter import Mounter
+        from gkm_csi.volumes.mounter import Mounter
         mounter = Mounter(Layout(root / "state", root / "run"), root)
         mount()
         def never(*_):
@@ -181,9 +181,9 @@ def test_mounts_of_ours_are_told_by_the_path_that_kubelet_has_for_them(tmp_path:
         tmp_path,
         """
         from gkm.hoststate.layout import Layout
-        from gkm_csi.volume_records import VolumeRecords
-        from gkm_csi.mounter import Mounter
-        from gkm_csi.reconcile import reconcile
+        from gkm_csi.volumes.records import VolumeRecords
+        from gkm_csi.volumes.mounter import Mounter
+        from gkm_csi.volumes.reconcile import reconcile
         mount()
         linked = root.with_name("linked")
         linked.symlink_to(root)

@@ -5,15 +5,11 @@ from urllib.parse import parse_qs
 
 import pytest
 from gkm.api.errors import GKMError, Reason
+from gkm.images.registries.auth import MAX_LOGINS, Challenge, Login
 from support.images.private_registry import SECRET, as_user, client, image_of, keyring, private
 from support.registry import faults
 from support.registry.auth import Auth
 from support.registry.server import Registry
-from gkm.images.registries.auth import MAX_LOGINS, Challenge, Login
-from support.images.private_registry import SECRET, as_user, client, image_of, keyring, private
-from support.registry import faults as faults
-from support.registry.server import Registry
-from support.registry.auth import Auth
 
 A, B = "tenant-a", "tenant-b"
 

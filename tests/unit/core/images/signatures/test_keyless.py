@@ -13,13 +13,7 @@ from gkm.api.errors import Reason
 from gkm.images.signatures.signature_formats import parse_legacy
 from gkm.images.signatures.verify import Verdict, Verifier
 from support.images.cache_registry import Site
-from support.images.keyless import ALICE, DIGEST, SIGSTORE, judged, trust
-from support.registry.push import Target
-from support.sigstore.key_signatures import SigningKey, payload_of, push_bundle, push_legacy, sign_bundle
-from support.sigstore.keyless import Flaw, Person, Service
-from support.sigstore.services import Sigstore
 from support.images.keyless import ALICE, DIGEST, SIGSTORE, finding_for, trust
-from support.images.cache_registry import Site
 from support.registry.push import Target
 from support.sigstore.key_signatures import SigningKey, payload_of, push_bundle, push_legacy, sign_bundle
 from support.sigstore.keyless import Flaw, Person, Service

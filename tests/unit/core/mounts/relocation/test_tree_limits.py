@@ -139,7 +139,7 @@ def test_more_names_than_are_held_refuse_only_who_needs_them(
     (directory / "one").touch()
     relocation_tree.write(content, tmp_path / "two", PATH)
     (directory / "two").touch()
-    with pytest.raises(Unrelocatable, match=r"more than 2 files lie beside 'K/__grp__k\.json'"):
+    with pytest.raises(Unrelocatable, match=r"more than 2 files are beside 'K/__grp__k\.json'"):
         relocation_tree.write(content, tmp_path / "three", PATH)
     relocation_tree.write(content, tmp_path / "open", None, is_writable=True)
 

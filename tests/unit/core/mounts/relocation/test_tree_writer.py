@@ -194,7 +194,9 @@ def test_what_is_longer_than_a_path_of_a_cache_is_refused(content: Path, tree: P
         written(content, tree)
 
 
-@pytest.mark.parametrize(("bound", "said"), [("MAX_ENTRIES", "files and directories"), ("MAX_REWRITTEN", "name paths")])
+@pytest.mark.parametrize(
+    ("bound", "said"), [("MAX_ENTRIES", "files and directories"), ("MAX_REWRITTEN", "contain paths")]
+)
 def test_more_than_any_cache_has_is_refused(
     content: Path, tree: Path, bound: str, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,7 +1,8 @@
-"""NodePublishVolume in its steps: entry locked, record, target, mount, usage; undone in reverse when one fails.
+"""NodePublishVolume in steps: lock the entry, write the record, make the target, mount, write the usage file.
 
-The order is the protection: garbage collection reads records under the exclusive lock of the entry, so an entry whose
-shared lock or whose record somebody holds stays (docs/design/node-state.md).
+A step that fails undoes the earlier ones in reverse. The order protects the entry: garbage collection takes the entry's
+lock exclusively and reads the records under it, so it spares an entry with a shared lock or with a record
+(docs/design/node-state.md).
 """
 
 import logging
@@ -10,8 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from gkm.hoststate import pointers
-from gkm.hoststate import waiting_pods as waiting
+from gkm.hoststate import pointers, waiting_pods
 from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.logs import fields
@@ -19,20 +19,20 @@ from gkm.hoststate.pointers import Pointer
 from gkm.hoststate.records import VolumeRecord
 from gkm.mounts.unmount import StillMounted
 
-from gkm_csi import publish_errors as answers
-from gkm_csi.mount_interface import MountInterface, TargetState
-from gkm_csi.request import PublishRequest
 from gkm_csi.status_errors import Code, StatusError, invalid_argument, is_final
-from gkm_csi.volume_layers import VolumeLayers, mark_for
-from gkm_csi.volume_locks import VolumeLocks
-from gkm_csi.volume_records import VolumeRecords
+from gkm_csi.volumes import publish_errors
+from gkm_csi.volumes.layers import VolumeLayers, mark_for
+from gkm_csi.volumes.locks import VolumeLocks
+from gkm_csi.volumes.mount_interface import MountInterface, TargetState
+from gkm_csi.volumes.records import VolumeRecords
+from gkm_csi.volumes.request import PublishRequest
 
-log = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class _CompletedSteps:
-    """What must be undone when a publish fails."""
+    """The steps to undo when a publish fails."""
 
     recorded: bool = False
     created: bool = False
@@ -40,7 +40,7 @@ class _CompletedSteps:
 
 
 class VolumePublisher:
-    """Publishes volumes on one node."""
+    """Publish volumes on one node."""
 
     def __init__(
         self,
@@ -62,18 +62,18 @@ class VolumePublisher:
         self._driver_version = driver_version
 
     def publish(self, request: PublishRequest) -> None:
-        """Mount what is asked, or find it mounted.
+        """Mount the requested volume, or find it mounted.
 
         Raises:
-            Refusal: it cannot be, for a reason that is known; neither record nor mount is left unless the volume was
-                published before.
+            StatusError: the volume cannot be published, for a known reason; neither record nor mount is left unless the
+                volume was published before.
         """
         with self._volume_locks.lock(request.volume):
             record = self._existing_record(request)
             if record is None:
                 self._publish_new(request)
                 return
-            conflict = answers.repeat_error(record, request)
+            conflict = publish_errors.repeat_error(record, request)
             if conflict:
                 raise conflict
             self._ensure_mounted(record, repeated=True)
@@ -88,7 +88,7 @@ class VolumePublisher:
             ) from error
 
     def _record(self, request: PublishRequest) -> VolumeRecord:
-        """Return the record of a new volume: of the cache as it is now, or of none where the pod starts without."""
+        """Return the record of a new volume: with the current cache, or empty where the pod accepts that."""
         try:
             return _record(request, self._pointer(request))
         except StatusError as refusal:
@@ -101,7 +101,7 @@ class VolumePublisher:
         try:
             self._ensure_mounted(record, repeated=False)
         except StatusError as refusal:
-            # ABORTED ends with the other call: who asks again in a second gets the cache.
+            # ABORTED ends with the other call: kubelet's next call gets the cache.
             if not (record.digest and request.options.or_empty) or refusal.code is Code.ABORTED:
                 raise
             self._ensure_mounted(_record(request, None, empty_because=refusal.message), repeated=False)
@@ -110,21 +110,21 @@ class VolumePublisher:
         try:
             pointer = pointers.load(self._layout, request.ref)
         except UnreadableState as error:
-            log.exception("pointer unreadable", extra=fields(cache=str(request.ref)))
-            raise answers.pointer_unreadable(request.ref, self._node) from error
-        status_error = answers.pointer_error(pointer, request.ref, self._node, self._driver_version())
+            _LOG.exception("pointer unreadable", extra=fields(cache=str(request.ref)))
+            raise publish_errors.pointer_unreadable(request.ref, self._node) from error
+        status_error = publish_errors.pointer_error(pointer, request.ref, self._node, self._driver_version())
         if status_error or pointer is None:
             self._record_waiting(pointer, status_error)
-            raise status_error or answers.pointer_unreadable(request.ref, self._node)
+            raise status_error or publish_errors.pointer_unreadable(request.ref, self._node)
         return pointer
 
     def _record_waiting(self, pointer: Pointer | None, status_error: StatusError | None) -> None:
-        # Only of caches that are known here: names that pods make up leave no files.
+        # Only for a cache that this node knows: a name that a pod invents must not create a file.
         if pointer is not None and status_error is not None and status_error.code is Code.UNAVAILABLE:
             try:
-                waiting.mark_waiting(self._layout, pointer.ref)
+                waiting_pods.mark_waiting(self._layout, pointer.ref)
             except OSError:
-                log.exception("it cannot be noted that a pod waits", extra=fields(cache=str(pointer.ref)))
+                _LOG.exception("waiting pod not recorded", extra=fields(cache=str(pointer.ref)))
 
     def _ensure_mounted(self, record: VolumeRecord, *, repeated: bool) -> None:
         target = Path(record.target_path)
@@ -133,19 +133,19 @@ class VolumePublisher:
         try:
             state = self._observe(target)
             if repeated and state.mounts == (mark,):
-                log.info("published already", extra=fields(**_log_fields(record)))
+                _LOG.info("already published", extra=fields(**_log_fields(record)))
                 return
-            # A record is never undone while a mount of its volume may be there.
+            # A record stays while a mount of its volume may exist.
             steps.recorded = repeated and mark not in state.mounts
             self._clear_target(target, state, record.volume_id)
             with self._layers.locked_entry(record) as entry:
                 self._mount(entry, record, steps, repeated=repeated)
         except Exception as error:
-            # After an uncertain answer kubelet comes back for a volume that it knows of: its digest must stay.
+            # After a non-final error kubelet repeats the call for a volume that it knows: its digest must not change.
             if not repeated or is_final(error):
                 self._undo(record, steps)
             raise
-        log.info("published", extra=fields(**_log_fields(record)))
+        _LOG.info("published", extra=fields(**_log_fields(record)))
 
     def _mount(self, entry: int | None, record: VolumeRecord, steps: _CompletedSteps, *, repeated: bool) -> None:
         target = Path(record.target_path)
@@ -155,7 +155,7 @@ class VolumePublisher:
         steps.created = self._make_target(target)
         private_bytes = record.options.size_limit if record.is_private else None
         with self._layers.lower_layers(entry, record) as layers:
-            steps.mounted = True  # before: what fails after the kernel has mounted must be undone as well
+            steps.mounted = True  # before the call: a failure after the kernel has mounted must be undone as well
             self._mounter.mount(layers, target, mark_for(record), private_bytes)
         self._volume_records.write_usage(record.ref)
 
@@ -164,7 +164,7 @@ class VolumePublisher:
             return self._mounter.observe(target)
         except OSError as error:
             raise invalid_argument(
-                f"target_path on {self._node}: its parent must exist and nothing on the way may be a link or a file "
+                f"target_path on {self._node}: its parent must exist, and no component may be a link or a file "
                 f"({error.strerror})"
             ) from error
 
@@ -178,12 +178,12 @@ class VolumePublisher:
             ) from error
 
     def _clear_target(self, target: Path, state: TargetState, volume_id: str) -> None:
-        """Make sure that nothing of others is at the target; a mount of this volume that lost its record goes."""
+        """Check that the target holds no mount or file of others; unmount a mount of this volume that has no record."""
         if any(mark is None or mark.owner != volume_id for mark in state.mounts):
             raise StatusError(
                 Code.FAILED_PRECONDITION,
-                f"something else is mounted at the target of volume {volume_id} on {self._node}; delete the pod, and "
-                f"unmount what is left there",
+                f"a foreign mount is at the target of volume {volume_id} on {self._node}; delete the pod, "
+                f"and unmount it",
             )
         if state.mounts:
             self._mounter.unmount(target)
@@ -204,8 +204,8 @@ class VolumePublisher:
                 self._volume_records.remove(record.volume_id)
                 self._volume_records.write_usage(record.ref)
         except (OSError, StillMounted):
-            # What is left is a record, and a mount at most: the next publish, unpublish or start deals with both.
-            log.exception("a failed publish could not be undone", extra=fields(**_log_fields(record)))
+            # A record and perhaps a mount are left: the next publish, unpublish or start removes both.
+            _LOG.exception("undo of a failed publish failed", extra=fields(**_log_fields(record)))
 
 
 def _record(request: PublishRequest, pointer: Pointer | None, *, empty_because: str = "") -> VolumeRecord:

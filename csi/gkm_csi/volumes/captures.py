@@ -1,7 +1,8 @@
-"""Keeping what a pod added to its volume (the attribute `capture`), before the volume goes.
+"""Copy the files that a pod added to its volume (attribute `capture`) before the volume is unmounted.
 
-Copying takes seconds, and no call waits for it: it is done in one thread of its own, and unpublish is answered ABORTED
-until it is. What was kept appears in `captured/<volume>` by one rename; killed before that, it begins anew.
+A copy takes seconds and no call waits for it: one thread copies, and unpublish returns ABORTED until the copy is
+complete. A finished capture appears as `captured/<volume>` by one rename; a process killed before it starts the copy
+anew.
 """
 
 import logging
@@ -17,24 +18,24 @@ from gkm.hoststate import files, trees
 from gkm.hoststate.layout import CAPTURED_FILE, Layout
 from gkm.hoststate.logs import fields
 from gkm.hoststate.records import VolumeRecord
-from gkm.mounts import copy_changes as added
+from gkm.mounts import copy_changes
 from gkm.mounts.copy_changes import BLOCK_BYTES, CopyResult
 
 FREE_DIVISOR: Final = 5
-"""One part in so many of the disk stays free, of bytes as of inodes: below 15 % kubelet evicts pods."""
+"""One part in five of the disk stays free, of bytes and of inodes: below 15 % kubelet evicts pods."""
 _SHARED_FACTOR: Final = 2
-"""A layer may give so many times what it holds: holes and hard links show a file system more than once."""
+"""A capture may take twice the size of the layer: holes and hard links count more than once in a copy."""
 _TEMPORARY_PREFIX: Final = ".tmp-"
 _CONTENT: Final = "content"
 
-log = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 
 OpenVolume = Callable[[VolumeRecord], AbstractContextManager[tuple[int, Sequence[int]]]]
 """Holds the mount of a volume and the layers below its own, as descriptors."""
 
 
 class Captures:
-    """What is being kept on one node, one volume after the other."""
+    """The captures of one node, one volume after the other."""
 
     def __init__(self, layout: Layout, open_volume: OpenVolume) -> None:
         self._layout = layout
@@ -44,19 +45,19 @@ class Captures:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="capture")
 
     def sweep(self) -> None:
-        """Remove what a killed process was about to keep."""
+        """Remove unfinished captures of a killed process."""
         if self._layout.captured.exists():
-            for left in self._layout.captured.glob(f"{_TEMPORARY_PREFIX}*"):
-                _remove(left)
+            for leftover in self._layout.captured.glob(f"{_TEMPORARY_PREFIX}*"):
+                _remove(leftover)
 
     def stop(self) -> None:
-        """Return when nothing is being kept any more: who comes after this process must have it to himself."""
+        """Return when no capture runs any more: the next process must have the directory to itself."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def ensure_captured(self, record: VolumeRecord) -> bool:
-        """Return whether what a pod added was kept, or cannot be; begin to keep it where nobody has.
+        """Return whether the capture of a volume has ended, well or not; start it where none has run.
 
-        A capture that fails is logged and costs what the pod compiled, never the end of the pod.
+        A failed capture is logged and loses the files that the pod added; it never holds up the end of the pod.
         """
         with self._lock:
             task = self._running.get(record.volume_id)
@@ -78,15 +79,17 @@ class Captures:
             _remove(temporary)
             temporary.mkdir(0o700, parents=True)
             with self._open_volume(record) as (mount, lowers):
-                copied = added.copy_changes(
+                copied = copy_changes.copy_changes(
                     mount, lowers, temporary / _CONTENT, min(_max_layer_bytes(mount), self._free_bytes())
                 )
             if copied.files:
                 (temporary / CAPTURED_FILE).write_bytes(files.encode(_description(record, copied)))
                 temporary.rename(self._directory(record))
-            log.info("captured", extra=log_fields | fields(files=copied.files, bytes=copied.bytes, left=copied.skipped))
-        except Exception:
-            log.exception("not captured", extra=log_fields)
+            _LOG.info(
+                "captured", extra=log_fields | fields(files=copied.files, bytes=copied.bytes, skipped=copied.skipped)
+            )
+        except Exception:  # noqa: BLE001 -- a failed capture must not hold up the pod
+            _LOG.exception("capture failed", extra=log_fields)
         finally:
             _remove(temporary)
 
@@ -101,13 +104,13 @@ class Captures:
 
 
 def _remove(path: Path) -> None:
-    """Remove a directory as far as that can be done: what stays, the next start tries again."""
+    """Remove a directory as far as possible; the next start removes the rest."""
     with suppress(OSError):
         trees.remove(path)
 
 
 def _max_layer_bytes(mount: int) -> int:
-    """Return how many bytes the layer of a volume can give: its pod paid for what it holds, and for nothing else."""
+    """Return the bytes that a capture of a volume may take: the pod has paid for those in its layer, and no others."""
     layer = os.statvfs(mount)
     used = (layer.f_blocks - layer.f_bfree) * layer.f_frsize
     return _SHARED_FACTOR * used + (layer.f_files - layer.f_ffree) * BLOCK_BYTES

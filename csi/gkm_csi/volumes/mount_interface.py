@@ -1,4 +1,4 @@
-"""What publish and unpublish need of the machine, as they see it; gkm_csi.mounter does it."""
+"""The mount operations that publish and unpublish need; gkm_csi.volumes.mounter implements them."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -13,9 +13,9 @@ from gkm.mounts.relocation.tree_store import RelocationLayer
 
 @dataclass(frozen=True, slots=True)
 class TargetState:
-    """A target as it is: `mounts` from the lowest to the one on top, None for one that is not ours.
+    """The state of a target: `mounts` from the lowest to the topmost, None for a mount that is not ours.
 
-    `empty` is of a directory on which nothing is mounted: nobody looks into what strangers mounted.
+    `empty` tells whether a directory without mounts is empty; a foreign mount is never read.
     """
 
     exists: bool
@@ -34,33 +34,33 @@ class FilesystemUsage:
 
 
 class MountInterface(Protocol):
-    """Entries opened, targets made and removed, mounts made and taken away; each either done or an OSError."""
+    """Open entries, make and remove targets, mount and unmount; each operation succeeds or raises an OSError."""
 
     def open_entry(self, digest: str) -> AbstractContextManager[int]:
-        """Hold the directory of a store entry that pods see (a descriptor); FileNotFoundError without the entry."""
+        """Hold a descriptor of the directory of a store entry that pods see; FileNotFoundError without the entry."""
 
     def observe(self, path: Path) -> TargetState:
-        """Return what is at a target; OSError where the way there is not one of real directories."""
+        """Return the state of a target; OSError where its path leads through a link or a file."""
 
     def make(self, path: Path) -> bool:
-        """Make the directory of a target and return whether it was not there."""
+        """Make the directory of a target and return whether it was missing."""
 
     def open_relocated(
         self, entry: int, digest: str, layer: RelocationLayer, in_use: Callable[[], Uses]
     ) -> AbstractContextManager[int]:
-        """Hold the tree that goes on top of an entry (a descriptor), made where it is missing; see relocation."""
+        """Hold a descriptor of the tree on top of an entry, writing it where it is missing (gkm.mounts.relocation)."""
 
     def mount(self, layers: Sequence[int], path: Path, mark: Mark, private_bytes: int | None) -> None:
-        """Mount layers on a target that exists: read-only, or with a private layer of so many bytes on top."""
+        """Mount layers on an existing target: read-only, or with a private layer of `private_bytes` on top."""
 
     def open_mounted(self, path: Path) -> AbstractContextManager[int]:
-        """Hold what a target shows, without what is mounted inside (a descriptor); OSError where there is none."""
+        """Hold a descriptor of the topmost mount of a target, without mounts inside it; OSError without a mount."""
 
     def filesystem_usage(self, path: Path) -> FilesystemUsage:
-        """Return how full the file system is that a target shows; OSError where there is none."""
+        """Return the usage of the file system at a target; OSError without a target."""
 
     def unmount(self, path: Path) -> int:
-        """Take away every mount on a target and return how many there were; idempotent; StillMounted without end."""
+        """Unmount all mounts of a target and return their number; idempotent; StillMounted beyond a limit."""
 
     def remove(self, path: Path) -> bool:
         """Remove the directory of a target and return whether it is gone; idempotent, never recursive."""

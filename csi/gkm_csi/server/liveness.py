@@ -1,10 +1,10 @@
-"""Whether this process still answers: asked over its own socket, by itself and (`gkm-csi --probe`) by kubelet.
+"""Probe this process over its own socket: from inside, and by `gkm-csi --probe` as kubelet's exec probe.
 
-Kubelet's other probes need a TCP port, which nobody should find open in a privileged process, and which would tie the
-node's mounts to the pod network; a probe by exec costs a Python interpreter each time, and a sidecar a container on
-every node. So the process asks itself, through the same socket, transport and threads that kubelet uses; when no
-answer comes for a while, faulthandler ends it from a thread of C, which needs no lock of Python's. Kubelet starts it
-again: it is made to be killed at any instruction.
+Kubelet's other probes need a TCP port: an open port in a privileged process, and mounts that depend on the pod network.
+A frequent exec probe costs a Python interpreter each time, a sidecar a container on every node. So a thread of this
+process probes the socket, the transport and the threads that kubelet uses. When no probe succeeds for a while,
+faulthandler ends the process from a C thread, which needs no lock of Python's. Kubelet starts it again: the process
+survives a kill at any instruction.
 """
 
 import faulthandler
@@ -21,27 +21,27 @@ from gkm_csi.proto import csi_pb2
 
 PROBE_INTERVAL_SECONDS: Final = 30.0
 WATCHDOG_SECONDS: Final = 180.0
-"""Without an answer for so long it ends. A mount that the kernel holds up must not cost the others theirs sooner."""
+"""After this time without an answer the process ends. One mount that hangs in the kernel must not end it earlier."""
 PROBE_TIMEOUT_SECONDS: Final = 20.0
 
-log = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 
-# Without a pool of its own it would share a connection with whoever talks to the same path; and nothing is to be tried
-# again here, for the next time comes anyway.
+# A pool of its own: the probe must not share a connection with another channel to the same path. No retries: the next
+# probe follows anyway.
 _CHANNEL_OPTIONS: Final = (("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0))
 
 
 class ProbeFailed(Exception):
-    """The process on a socket does not answer; the message says how."""
+    """The process on a socket does not answer; the message has the cause."""
 
 
 def probe(socket: Path, seconds: float = PROBE_TIMEOUT_SECONDS) -> str:
-    """Return what the driver on a socket says against itself, "" for nothing.
+    """Return the problem that the driver on a socket reports, "" without one.
 
-    A driver that cannot mount on this machine answers, so it is alive: pods read from it why.
+    A driver that cannot mount on this machine answers, so it is alive: its errors reach the events of pods.
 
     Raises:
-        NoAnswer: there is none in time.
+        ProbeFailed: no answer arrives in time.
     """
     with grpc.insecure_channel(f"unix:{socket}", options=_CHANNEL_OPTIONS) as channel:
         call = channel.unary_unary(
@@ -59,7 +59,7 @@ def probe(socket: Path, seconds: float = PROBE_TIMEOUT_SECONDS) -> str:
 
 
 class LivenessWatchdog:
-    """Asks again and again; the time is wound up by every answer, and ends the process when it has run out."""
+    """Probe periodically; each answer rewinds a timer that ends the process when it runs out."""
 
     def __init__(
         self,
@@ -78,12 +78,12 @@ class LivenessWatchdog:
         self._thread = threading.Thread(target=self._run, name="liveness", daemon=True)
 
     def start(self) -> None:
-        """Begin; the server must be listening."""
+        """Start; the server must be listening."""
         self._arm()
         self._thread.start()
 
     def stop(self) -> None:
-        """End nothing any more."""
+        """Disarm the watchdog."""
         with self._arming:
             self._stop.set()
             faulthandler.cancel_dump_traceback_later()
@@ -93,7 +93,7 @@ class LivenessWatchdog:
             try:
                 probe(self._socket, self._probe_timeout)
             except ProbeFailed as error:
-                log.warning("no answer on our own socket", extra=fields(reason=str(error)))
+                _LOG.warning("liveness probe failed", extra=fields(reason=str(error)))
             else:
                 self._arm()
 

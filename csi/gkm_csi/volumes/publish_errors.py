@@ -1,6 +1,6 @@
-"""What publish answers for the state that a cache is in (the table in the architecture, "Mounts").
+"""The errors of publish for each state of a cache (docs/design/volumes.md).
 
-Pure: pointers and records in, refusals out. Each sentence names cache, node and state and says what happens next.
+Pure: pointers and records in, errors out. Each message names cache, node and state, and says what happens next.
 """
 
 from gkm.hoststate.names import CacheRef
@@ -10,8 +10,8 @@ from gkm.mounts.relocation.tree_limits import AllInUse, TooMany
 from gkm.mounts.relocation.tree_store import RelocationInProgress
 from gkm.mounts.relocation.tree_writer import Unrelocatable
 
-from gkm_csi.request import PublishRequest
 from gkm_csi.status_errors import Code, StatusError
+from gkm_csi.volumes.request import PublishRequest
 
 _KUBELET_RETRIES = "kubelet retries"
 _MAX_MESSAGE = 500
@@ -21,12 +21,12 @@ _MAX_MESSAGE = 500
 def pointer_error(pointer: Pointer | None, ref: CacheRef, node: str, driver: str | None) -> StatusError | None:
     """Return why `ref` cannot be published now, None when it can.
 
-    `driver` is the version of the GPU driver that is loaded now, None where none is.
+    `driver` is the version of the loaded GPU driver, None without one.
     """
     if pointer is None:
         return _unavailable(
             f"{ref} is not known on {node} yet: it does not exist ({_kubectl_command(ref)}), is not verified, "
-            f"or the agent has not come to it"
+            f"or the agent has not processed it"
         )
     if pointer.state is CacheState.READY:
         return _ready_error(pointer, node, driver)
@@ -35,30 +35,30 @@ def pointer_error(pointer: Pointer | None, ref: CacheRef, node: str, driver: str
 
 def _unready_error(pointer: Pointer, node: str) -> StatusError:
     ref = pointer.ref
-    what = f"{ref} is {pointer.state.value} on {node}"
+    subject = f"{ref} is {pointer.state.value} on {node}"
     match pointer.state:
         case CacheState.PENDING:
-            return _unavailable(f"{what}{_detail(pointer)}")
+            return _unavailable(f"{subject}{_detail(pointer)}")
         case CacheState.DOWNLOADING | CacheState.EXTRACTING:
-            return _unavailable(f"{what}, {pointer.progress} %")
+            return _unavailable(f"{subject}, {pointer.progress} %")
         case CacheState.INCOMPATIBLE:
             return _failed_precondition(
-                f"{what}{_detail(pointer)}; use a node with a GPU that the cache was built for, or another cache"
+                f"{subject}{_detail(pointer)}; use a node with a GPU that the cache was built for, or another cache"
             )
         case CacheState.FAILED:
-            return _failed_precondition(f"{what}{_detail(pointer)}; see {_kubectl_command(ref)}")
-        case _:  # Deleting: the agent removes the pointer of a deleted object; what says so was not written by this one
+            return _failed_precondition(f"{subject}{_detail(pointer)}; see {_kubectl_command(ref)}")
+        case _:  # Deleting: this agent removes the pointer of a deleted object, so another version wrote this one
             return _failed_precondition(
-                f"{what}: the object was deleted; create it again, or take the volume out of the pod"
+                f"{subject}: the object was deleted; create it again, or remove the volume from the pod"
             )
 
 
 def repeat_error(record: VolumeRecord, request: PublishRequest) -> StatusError | None:
-    """Return why a volume that is published cannot be published so (CSI, "NodePublishVolume"); None for a repeat."""
+    """Return why a request conflicts with the published volume (CSI, "NodePublishVolume"); None for a repeat."""
     if record.target_path != str(request.volume.target):
         return StatusError(
             Code.FAILED_PRECONDITION,
-            f"volume {record.volume_id} is published at another target already; unpublish it there first",
+            f"volume {record.volume_id} is already published at another target; unpublish it there first",
         )
     same_pod = (record.pod_name, record.pod_namespace, record.pod_uid) == (
         request.pod.name,
@@ -68,49 +68,47 @@ def repeat_error(record: VolumeRecord, request: PublishRequest) -> StatusError |
     if record.ref != request.ref or record.options != request.options or not same_pod:
         return StatusError(
             Code.ALREADY_EXISTS,
-            f"volume {record.volume_id} is published already, for another pod, another cache or with other attributes; "
+            f"volume {record.volume_id} is already published for another pod, another cache or with other attributes; "
             f"delete its pod first",
         )
     return None
 
 
 def entry_locked(ref: CacheRef, node: str) -> StatusError:
-    """Return the refusal for an entry that garbage collection looks at in this moment."""
+    """Return the error for an entry that garbage collection has locked."""
     return StatusError(Code.ABORTED, f"{ref} on {node}: its files are locked by garbage collection; {_KUBELET_RETRIES}")
 
 
 def entry_missing(ref: CacheRef, node: str) -> StatusError:
-    """Return the refusal for an entry that is not there although it should be."""
+    """Return the error for an entry that is missing from the store."""
     return _unavailable(
-        f"{ref} on {node}: its files are not in the store (any more): the agent fetches them again; if this stays, "
+        f"{ref} on {node}: its files are missing from the store: the agent pulls them again; if this persists, "
         f"restart the agent on {node}"
     )
 
 
 def relocation_error(ref: CacheRef, node: str, error: Exception) -> StatusError:
-    """Return the refusal for a cache on top of which nothing can be put: `error` is what relocation raised."""
-    what = f"{ref} on {node}"
+    """Return the error for a cache whose relocation raised `error`."""
+    subject = f"{ref} on {node}"
     match error:
         case RelocationInProgress():
             return StatusError(
-                Code.ABORTED, f"{what}: its paths are being rewritten for another pod; {_KUBELET_RETRIES}"
+                Code.ABORTED, f"{subject}: its paths are being rewritten for another pod; {_KUBELET_RETRIES}"
             )
         case TooMany():
-            return _failed_precondition(f"{what}: {error}")
+            return _failed_precondition(f"{subject}: {error}")
         case AllInUse():
-            return _unavailable(f"{what}: {error}: it is mounted when one of them is free, or at a path that is in use")
+            return _unavailable(f"{subject}: {error}: it can be mounted when one of them is free, or at a path in use")
         case Unrelocatable():
-            return _failed_precondition(f"{what} cannot be mounted with mountPath or with a private layer: {error}")
+            return _failed_precondition(f"{subject} cannot be mounted with mountPath or with a private layer: {error}")
         case _:
-            why = error.strerror if isinstance(error, OSError) else type(error).__name__
-            return _unavailable(f"{what}: the files for its mount path cannot be written ({why})")
+            reason = error.strerror if isinstance(error, OSError) else type(error).__name__
+            return _unavailable(f"{subject}: the files for its mount path cannot be written ({reason})")
 
 
 def pointer_unreadable(ref: CacheRef, node: str) -> StatusError:
-    """Return the refusal for a pointer that is damaged."""
-    return _unavailable(
-        f"{ref} on {node}: its state file is damaged; restart the agent on {node}, which writes it anew"
-    )
+    """Return the error for a damaged pointer."""
+    return _unavailable(f"{ref} on {node}: its state file is damaged; restart the agent on {node}, which rewrites it")
 
 
 def _ready_error(pointer: Pointer, node: str, driver: str | None) -> StatusError | None:
@@ -119,8 +117,8 @@ def _ready_error(pointer: Pointer, node: str, driver: str | None) -> StatusError
     if driver is not None and driver != pointer.driver_version:
         checked = f"with driver {pointer.driver_version}" if pointer.driver_version else "without a GPU driver"
         return _unavailable(
-            f"{pointer.ref} was checked on {node} {checked}, and driver {driver} is loaded now: the agent is "
-            f"checking it again"
+            f"{pointer.ref} was checked on {node} {checked}, and driver {driver} is loaded now: the agent "
+            f"checks it again"
         )
     return None
 

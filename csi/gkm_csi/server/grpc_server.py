@@ -1,6 +1,6 @@
-"""Transport: services of values on unix sockets. Every error becomes a code and a sentence, here and nowhere else.
+"""The gRPC transport: handlers for services on unix sockets; every error becomes a status code and a message here.
 
-Handlers are made from the descriptors of the protocol, so no *_pb2_grpc module is loaded.
+The handlers come from the descriptors of the protocol, so no *_pb2_grpc module is loaded (2 MiB less).
 """
 
 import logging
@@ -18,42 +18,42 @@ from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
-from gkm_csi import socket_server as listening
-from gkm_csi.socket_server import ListenError
+from gkm_csi.server import socket_server
+from gkm_csi.server.socket_server import ListenError
 from gkm_csi.status_errors import Code, StatusError, invalid_argument
 
 WORKERS: Final = 4
-"""Threads. Measured: 4 answer 64 concurrent calls faster than 1 or 10; no call waits for anything but the kernel."""
+"""Threads. Measured: 4 answer 64 concurrent calls faster than 1 or 10; a call waits for the kernel only."""
 MAX_CALLS: Final = 64
-"""Calls under way and waiting for a thread. One more is answered RESOURCE_EXHAUSTED by gRPC, before it reaches us:
-kubelet counts that among the errors that are not final (csi_client.go, isFinalError), so it asks again."""
+"""Calls in progress and waiting for a thread. gRPC itself refuses one more with RESOURCE_EXHAUSTED: kubelet does not
+count that as final (csi_client.go, isFinalError), so it repeats the call."""
 MAX_SOCKET_PATH: Final = 107
 """Bytes that fit into sockaddr_un, less the terminating zero."""
 
-_INTERNAL_MESSAGE = "csi.gkm.io could not do this; its log on the node says why"
+_INTERNAL_MESSAGE = "csi.gkm.io failed; its log on the node has the cause"
 _OPTIONS = (
     ("grpc.max_receive_message_length", 256 << 10),
     ("grpc.so_reuseport", 0),
 )
 
-log = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 
 Handler = Callable[[Any], Message]
 CallObserver = Callable[[str, str, float], None]
-"""Told of every call that has ended: its name, the code of gRPC, and the seconds it took."""
+"""Called after every call with its name, its gRPC code, and its seconds."""
 
 
 def _no_observer(call: str, code: str, seconds: float) -> None:
-    """Tell nobody."""
+    """Ignore a call."""
 
 
 def make_server(
     services: Mapping[ServiceDescriptor, object], sockets: Sequence[Path], observe: CallObserver = _no_observer
 ) -> grpc.Server:
-    """Return a server, not started yet, that answers every service on every socket.
+    """Return a server, not started yet, that serves every service on every socket.
 
     Raises:
-        CannotListen: a socket cannot be made.
+        ListenError: a socket cannot be bound.
     """
     pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="csi")
     server = grpc.server(pool, options=_OPTIONS, maximum_concurrent_rpcs=MAX_CALLS)
@@ -62,32 +62,34 @@ def make_server(
     try:
         _bind(server, tuple(dict.fromkeys(sockets)))
     except ListenError:
-        server.start()  # what has not been started cannot be stopped, and keeps what it is bound to
+        server.start()  # a server that was never started cannot be stopped and stays bound
         server.stop(0).wait()
         raise
     return server
 
 
 def _bind(server: grpc.Server, sockets: Sequence[Path]) -> None:
-    """Bind every socket, then put all in their places: where one cannot be, those that are there stay."""
-    temporary_path = {path: listening.temporary_path(path, number) for number, path in enumerate(sockets)}
+    """Bind every socket under a temporary name, then rename all; a failure leaves existing sockets in place."""
+    temporary_path = {path: socket_server.temporary_path(path, number) for number, path in enumerate(sockets)}
     for path, bound in temporary_path.items():
         if max(len(os.fsencode(path)), len(os.fsencode(bound))) > MAX_SOCKET_PATH:
-            raise ListenError(f"{path}: longer than the {MAX_SOCKET_PATH} bytes that the name of a socket may have")
-    # The socket belongs to root: whoever can write to it mounts into pods.
+            raise ListenError(f"{path}: longer than {MAX_SOCKET_PATH} bytes, the limit for a socket")
+    # Only root may write to the socket: a process that can write to it mounts into pods.
     before = os.umask(0o077)
     path = sockets[0]
     try:
         for path in sockets:
             path.parent.mkdir(parents=True, exist_ok=True)
-            listening.remove_leftovers(path.parent)
-            listening.check_socket_path(path)
+            socket_server.remove_leftovers(path.parent)
+            socket_server.check_socket_path(path)
         for path in sockets:
             server.add_insecure_port(f"unix:{temporary_path[path]}")
         for path in sockets:
             temporary_path[path].rename(path)
     except (OSError, RuntimeError) as error:
-        raise ListenError(f"{path}: cannot listen there; is the directory writable, and no file in the way?") from error
+        raise ListenError(
+            f"{path}: cannot listen there; check that the directory is writable and that no file is in the way"
+        ) from error
     finally:
         os.umask(before)
 
@@ -102,7 +104,7 @@ def _service(descriptor: ServiceDescriptor, service: object, observe: CallObserv
 def _method(descriptor: MethodDescriptor, handler: Handler, observe: CallObserver) -> "grpc.RpcMethodHandler[Any, Any]":
     return grpc.unary_unary_rpc_method_handler(
         _with_status_codes(descriptor.name, _decoded(GetMessageClass(descriptor.input_type), handler), observe),
-        # Read by us: gRPC answers INTERNAL for bytes that are no message, which are the fault of the caller.
+        # Decoded by the handler: gRPC answers INTERNAL for an invalid message, which is the caller's fault.
         request_deserializer=None,
         response_serializer=GetMessageClass(descriptor.output_type).SerializeToString,
     )
@@ -113,7 +115,7 @@ def _decoded(kind: type[Message], handler: Handler) -> Handler:
         try:
             message = kind.FromString(data)
         except DecodeError as error:
-            raise invalid_argument(f"the request is no {kind.DESCRIPTOR.name}") from error
+            raise invalid_argument(f"the request is not a {kind.DESCRIPTOR.name}") from error
         return handler(message)
 
     return call
@@ -122,7 +124,7 @@ def _decoded(kind: type[Message], handler: Handler) -> Handler:
 def _with_status_codes(
     name: str, handler: Handler, observe: CallObserver
 ) -> Callable[[Any, grpc.ServicerContext], Message]:
-    """Return `handler` with its errors as codes: gRPC would send the text of any exception into the pod's events."""
+    """Return `handler` with errors as status codes: gRPC would send the text of any exception into the pod's events."""
 
     def call(message: Any, context: grpc.ServicerContext) -> Message:  # noqa: ANN401 -- one for every kind of message
         began = time.monotonic()
@@ -131,10 +133,10 @@ def _with_status_codes(
             observe(name, "OK", time.monotonic() - began)
             return answer
         except StatusError as refusal:
-            log.warning("refused", extra=fields(call=name, code=refusal.code.value, reason=refusal.message))
+            _LOG.warning("call refused", extra=fields(call=name, code=refusal.code.value, reason=refusal.message))
             code, text = refusal.code, refusal.message
-        except Exception:
-            log.exception("failed", extra=fields(call=name))
+        except Exception:  # noqa: BLE001 -- logged, and INTERNAL to the caller
+            _LOG.exception("call failed", extra=fields(call=name))
             code, text = Code.INTERNAL, _INTERNAL_MESSAGE
         observe(name, code.value, time.monotonic() - began)
         return context.abort(grpc.StatusCode[code.value], escape(text))

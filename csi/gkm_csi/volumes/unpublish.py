@@ -1,6 +1,6 @@
-"""NodeUnpublishVolume in its steps: unmount until nothing is there, remove the target, then the record.
+"""NodeUnpublishVolume in steps: unmount all mounts of the target, remove the target, then the record.
 
-Always OK for what is not there: kubelet takes any error as a failure and asks for ever.
+A volume that does not exist is unpublished with OK: kubelet takes any error as a failure and repeats the call for ever.
 """
 
 import logging
@@ -10,18 +10,18 @@ from gkm.hoststate.logs import fields
 from gkm.hoststate.records import VolumeRecord
 from gkm.mounts.unmount import StillMounted
 
-from gkm_csi.captures import Captures
-from gkm_csi.mount_interface import MountInterface
-from gkm_csi.request import VolumeTarget
 from gkm_csi.status_errors import Code, StatusError
-from gkm_csi.volume_locks import VolumeLocks
-from gkm_csi.volume_records import VolumeRecords
+from gkm_csi.volumes.captures import Captures
+from gkm_csi.volumes.locks import VolumeLocks
+from gkm_csi.volumes.mount_interface import MountInterface
+from gkm_csi.volumes.records import VolumeRecords
+from gkm_csi.volumes.request import VolumeTarget
 
-log = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 
 
 class VolumeUnpublisher:
-    """Unpublishes volumes on one node."""
+    """Unpublish volumes on one node."""
 
     def __init__(
         self,
@@ -39,25 +39,25 @@ class VolumeUnpublisher:
         self._captures = captures
 
     def unpublish(self, volume: VolumeTarget) -> None:
-        """Take a volume away from its target, leaving nothing; idempotent.
+        """Remove a volume from its target and leave nothing; idempotent.
 
         Raises:
-            Refusal: another call for the volume is under way, or it could not be unmounted.
+            StatusError: another call for the volume is in progress, or the volume cannot be unmounted.
         """
         with self._volume_locks.lock(volume):
             try:
                 record = self._volume_records.load(volume.volume_id)
             except UnreadableState:
-                log.exception("record unreadable", extra=fields(volume=volume.volume_id))
+                _LOG.exception("record unreadable", extra=fields(volume=volume.volume_id))
                 self._without_record(volume)
                 self._volume_records.remove(volume.volume_id)
                 return
             if record is None:
                 self._without_record(volume)
-                self._volume_records.remove(volume.volume_id)  # what was wiped from /run is remembered here
+                self._volume_records.remove(volume.volume_id)  # from memory too: /run may have been wiped
             elif record.target_path != str(volume.target):
-                log.warning(
-                    "unpublish for a target that the volume is not published at",
+                _LOG.warning(
+                    "unpublish for another target than the published one",
                     extra=fields(volume=volume.volume_id, target=str(volume.target), published=record.target_path),
                 )
             else:
@@ -67,35 +67,35 @@ class VolumeUnpublisher:
         if record.options.capture and record.is_private and not self._captures.ensure_captured(record):
             raise StatusError(
                 Code.ABORTED,
-                f"volume {volume.volume_id}: what its pod added is being kept on {self._node}; kubelet retries",
+                f"volume {volume.volume_id}: the capture of its files on {self._node} is running; kubelet retries",
             )
         self._unmount(volume)
         self._volume_records.remove(volume.volume_id)
         try:
             self._volume_records.write_usage(record.ref)
         except OSError:
-            # Derived, and written anew by the next call for this cache or the next start: no reason to keep a pod.
-            log.exception("usage file not written", extra=fields(cache=str(record.ref)))
-        log.info("unpublished", extra=fields(volume=volume.volume_id, cache=str(record.ref), digest=record.digest))
+            # The next call for this cache, or the next start, rewrites it: no reason to hold up the end of a pod.
+            _LOG.exception("usage file not written", extra=fields(cache=str(record.ref)))
+        _LOG.info("unpublished", extra=fields(volume=volume.volume_id, cache=str(record.ref), digest=record.digest))
 
     def _without_record(self, volume: VolumeTarget) -> None:
-        """Take away a mount of this volume that lost its record; whatever else is there belongs to others."""
+        """Unmount a mount of this volume that has no record; any other mount there belongs to others."""
         try:
             state = self._mounter.observe(volume.target)
-        except OSError:  # no such parent, or no directory: nothing that we could have made
+        except OSError:  # no such parent, or not a directory: this driver made nothing there
             return
         if state.mounts and all(mark is not None and mark.owner == volume.volume_id for mark in state.mounts):
             self._unmount(volume)
-            log.warning("unpublished without a record", extra=fields(volume=volume.volume_id))
+            _LOG.warning("unpublished without a record", extra=fields(volume=volume.volume_id))
 
     def _unmount(self, volume: VolumeTarget) -> None:
         try:
             self._mounter.unmount(volume.target)
             removed = self._mounter.remove(volume.target)
         except (OSError, StillMounted) as error:
-            log.exception("cannot unmount", extra=fields(volume=volume.volume_id, target=str(volume.target)))
+            _LOG.exception("unmount failed", extra=fields(volume=volume.volume_id, target=str(volume.target)))
             raise StatusError(
                 Code.INTERNAL, f"volume {volume.volume_id} cannot be unmounted on {self._node}; kubelet retries"
             ) from error
         if not removed:
-            log.warning("the target directory is not empty and stays", extra=fields(volume=volume.volume_id))
+            _LOG.warning("target directory not empty, not removed", extra=fields(volume=volume.volume_id))

@@ -1,6 +1,6 @@
-"""The records of volumes and the usage files that follow from them: this process is their only writer.
+"""The records of volumes and the usage files derived from them; this process is their only writer.
 
-The disk holds the truth; what is kept in memory only saves reading 500 records to write one usage file.
+The disk holds the truth; the copy in memory saves reading 500 records to write one usage file.
 """
 
 import threading
@@ -13,12 +13,12 @@ from gkm.hoststate.usage import VolumeUse
 
 
 class VolumeRecords:
-    """Who uses what on this node."""
+    """The records of this node, on disk and in memory."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
-        # One lock for all caches: removing the last usage file of a namespace removes its directory, under the feet of
-        # a thread that writes the first one of another cache there. A write takes 0.1 ms.
+        # One lock for all caches: removing the last usage file of a namespace removes its directory, which another
+        # thread may need for the first usage file of another cache. A write takes 0.1 ms.
         self._lock = threading.Lock()
         self._records: dict[str, VolumeRecord] = {}
         self._uses: dict[CacheRef, dict[str, VolumeUse]] = {}
@@ -27,7 +27,7 @@ class VolumeRecords:
         """Return the record of a volume, from the disk.
 
         Raises:
-            UnreadableState: it is there and cannot be used.
+            UnreadableState: the file exists and is invalid.
         """
         return records.load(self._layout, volume_id)
 
@@ -41,7 +41,7 @@ class VolumeRecords:
         self.track(record)
 
     def track(self, record: VolumeRecord) -> None:
-        """Take in a record that is on the disk already."""
+        """Add a record that is on the disk to the copy in memory."""
         use = VolumeUse.from_record(record)
         with self._lock:
             self._untrack(record.volume_id)
@@ -49,7 +49,7 @@ class VolumeRecords:
             self._uses.setdefault(record.ref, {})[record.volume_id] = use
 
     def all(self) -> list[VolumeRecord]:
-        """Return every record that is known."""
+        """Return every record in memory."""
         with self._lock:
             return list(self._records.values())
 
@@ -59,13 +59,13 @@ class VolumeRecords:
         Raises:
             OSError: it cannot be removed.
         """
-        # First: a volume that is unmounted is used by nobody, whatever the disk has against forgetting it.
+        # From memory first: an unmounted volume is not in use, even where the disk refuses to remove its record.
         with self._lock:
             self._untrack(volume_id)
         records.remove(self._layout, volume_id)
 
     def write_usage(self, ref: CacheRef) -> None:
-        """Write the usage file of a cache anew.
+        """Rewrite the usage file of a cache.
 
         Raises:
             OSError: it cannot be written.

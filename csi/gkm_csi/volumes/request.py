@@ -1,6 +1,6 @@
-"""What kubelet asks, checked in full and as frozen values: behind this nothing is validated again.
+"""Check kubelet's requests in full and return them as frozen values; no other module validates them again.
 
-Pure: no syscall, no file. Size limits are those of the CSI specification ("Size Limits").
+Pure: no syscall, no file. The size limits are those of the CSI specification ("Size Limits").
 """
 
 from collections.abc import Mapping
@@ -12,11 +12,10 @@ from gkm.hoststate import names
 from gkm.hoststate.names import CacheRef, InvalidName
 from gkm.hoststate.records import VolumeOptions
 
-from gkm_csi import cache_attributes as attributes
-from gkm_csi import volume_attributes as options
-from gkm_csi.cache_attributes import KUBELET_PREFIX
 from gkm_csi.proto.csi_pb2 import NodePublishVolumeRequest, VolumeCapability
 from gkm_csi.status_errors import StatusError, invalid_argument
+from gkm_csi.volumes import attributes
+from gkm_csi.volumes.attributes import KUBELET_PREFIX
 
 MAX_ATTRIBUTES_BYTES: Final = 4096
 """Bytes of all keys and values together."""
@@ -32,12 +31,12 @@ _MODES = frozenset(
         _Mode.SINGLE_NODE_MULTI_WRITER,
     }
 )
-"""Kubelet asks SINGLE_NODE_WRITER for every inline volume; a volume of one pod is never on many nodes."""
+"""Kubelet sends SINGLE_NODE_WRITER for every inline volume; the volume of a pod is on one node only."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodInfo:
-    """The pod as kubelet states it."""
+    """The pod, from the keys that kubelet adds to volume_context."""
 
     name: str
     namespace: str
@@ -46,7 +45,7 @@ class PodInfo:
 
 @dataclass(frozen=True, slots=True)
 class VolumeTarget:
-    """A volume and where it is, or is to be: all that unpublish is told."""
+    """A volume and its target path: everything that unpublish receives."""
 
     volume_id: str
     target: Path
@@ -63,10 +62,10 @@ class PublishRequest:
 
 
 def parse_publish(message: NodePublishVolumeRequest, kubelet: Path) -> PublishRequest:
-    """Return what a NodePublishVolume asks.
+    """Return the checked content of a NodePublishVolume request.
 
     Raises:
-        Refusal: the request is one that no state of the node could make right.
+        StatusError: the request is invalid in any state of the node.
     """
     _check_present(message.volume_id, message.target_path)
     _check_capability(message)
@@ -88,19 +87,19 @@ def parse_publish(message: NodePublishVolumeRequest, kubelet: Path) -> PublishRe
 
 
 def _options(pod_attributes: Mapping[str, str], *, readonly: bool) -> VolumeOptions:
-    found = options.volume_options(pod_attributes)
-    if readonly and found.private:
+    options = attributes.volume_options(pod_attributes)
+    if readonly and options.private:
         raise invalid_argument(
-            f'the volume says readOnly: true, and its attribute {options.READ_ONLY} says "false": take one of them out'
+            f'readOnly: true contradicts the volume attribute {attributes.READ_ONLY}: "false"; remove one of them'
         )
-    return found
+    return options
 
 
 def parse_volume_target(volume_id: str, target_path: str, kubelet: Path) -> VolumeTarget:
     """Return a volume and its target, which must lie beneath kubelet's directory.
 
     Raises:
-        Refusal: one of the two is missing or not acceptable.
+        StatusError: one of the two is missing or invalid.
     """
     _check_present(volume_id, target_path)
     try:
@@ -123,10 +122,10 @@ def _target(text: str, kubelet: Path) -> Path:
     path = Path(text)
     if not path.is_absolute() or ".." in path.parts or str(path) != text:
         raise invalid_argument("target_path must be absolute, without '.', '..', doubled or trailing slashes")
-    # Never kubelet's directory itself or what lies directly in it: that is nobody's volume.
+    # Never kubelet's directory itself or an entry directly in it: no volume has such a path.
     if kubelet not in path.parent.parents:
         raise invalid_argument(
-            f"target_path is not below {kubelet}, the directory that csi.gkm.io is told kubelet uses"
+            f"target_path is not below {kubelet}, kubelet's root directory in the options of csi.gkm.io"
         )
     return path
 
@@ -153,7 +152,7 @@ def _pod_info(context: Mapping[str, str]) -> PodInfo:
         key for key in ("ephemeral", "pod.name", "pod.namespace", "pod.uid") if not context.get(KUBELET_PREFIX + key)
     ]
     if missing:
-        raise _without_pod_info(f"{', '.join(KUBELET_PREFIX + key for key in missing)} missing")
+        raise _invalid_pod_info(f"{', '.join(KUBELET_PREFIX + key for key in missing)} missing")
     pod = PodInfo(
         context[KUBELET_PREFIX + "pod.name"],
         context[KUBELET_PREFIX + "pod.namespace"],
@@ -162,13 +161,13 @@ def _pod_info(context: Mapping[str, str]) -> PodInfo:
     try:
         names.namespace(pod.namespace)
     except InvalidName as error:
-        raise _without_pod_info(str(error)) from error
+        raise _invalid_pod_info(str(error)) from error
     if len(pod.name) > _MAX_POD_FIELD or len(pod.uid) > _MAX_POD_FIELD:
-        raise _without_pod_info("the name or uid of the pod is too long")
+        raise _invalid_pod_info("the name or uid of the pod is too long")
     return pod
 
 
-def _without_pod_info(what: str) -> StatusError:
+def _invalid_pod_info(problem: str) -> StatusError:
     return invalid_argument(
-        f"{what}: the CSIDriver csi.gkm.io must have podInfoOnMount: true and volumeLifecycleModes: [Ephemeral]"
+        f"{problem}: the CSIDriver csi.gkm.io must have podInfoOnMount: true and volumeLifecycleModes: [Ephemeral]"
     )

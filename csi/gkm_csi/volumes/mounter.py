@@ -1,6 +1,6 @@
-"""What publish and unpublish do to the machine: entries opened, targets made, mounts made and taken away.
+"""Implement the mount operations of this node with gkm.mounts.
 
-Nothing here decides; gkm.mounts knows the syscalls, this file knows where our things lie.
+This module decides nothing; gkm.mounts knows the syscalls, this module knows the paths.
 """
 
 import os
@@ -9,14 +9,13 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from gkm.hoststate.layout import Layout
-from gkm.mounts import mountinfo, overlay, syscalls, targets, unmount
-from gkm.mounts import safe_open as beneath
+from gkm.mounts import mountinfo, overlay, safe_open, syscalls, targets, unmount
 from gkm.mounts.marks import Mark, MarkedMount, mark_of, marked_mounts
-from gkm.mounts.relocation import tree_store as relocation
+from gkm.mounts.relocation import tree_store
 from gkm.mounts.relocation.tree_limits import Uses
 from gkm.mounts.relocation.tree_store import RelocationLayer
 
-from gkm_csi.mount_interface import FilesystemUsage, TargetState
+from gkm_csi.volumes.mount_interface import FilesystemUsage, TargetState
 
 
 class Mounter:
@@ -28,33 +27,35 @@ class Mounter:
 
     @contextmanager
     def open_entry(self, digest: str) -> Iterator[int]:
-        """Hold the directory of a store entry that pods see; no link leads there.
+        """Hold a descriptor of the directory of a store entry that pods see; the path leads through no link.
 
         Raises:
             OSError: FileNotFoundError without the entry.
         """
         relative = self._layout.entry(digest).relative_to(self._layout.store) / "cache"
-        with beneath.open_directory(self._layout.store, str(relative)) as descriptor:
+        with safe_open.open_directory(self._layout.store, str(relative)) as descriptor:
             yield descriptor
 
     @contextmanager
     def open_relocated(
         self, entry: int, digest: str, layer: RelocationLayer, in_use: Callable[[], Uses]
     ) -> Iterator[int]:
-        """Hold the tree that goes on top of an entry; made where it is missing.
+        """Hold a descriptor of the tree on top of an entry; write the tree where it is missing.
 
         Raises:
-            UnderWay, TooMany, AllInUse, Unrelocatable, OSError: as relocation.relocate.
+            RelocationInProgress, TooMany, AllInUse, Unrelocatable, OSError: as tree_store.relocate.
         """
-        made = relocation.relocate(entry, layer, self._layout.relocated(digest), in_use)
-        with beneath.open_directory(self._layout.state, str(made.tree.relative_to(self._layout.state))) as descriptor:
+        relocated = tree_store.relocate(entry, layer, self._layout.relocated(digest), in_use)
+        with safe_open.open_directory(
+            self._layout.state, str(relocated.tree.relative_to(self._layout.state))
+        ) as descriptor:
             yield descriptor
 
     def observe(self, path: Path) -> TargetState:
-        """Return what is at a target.
+        """Return the state of a target.
 
         Raises:
-            OSError: the way there is not one of real directories, or the target is none.
+            OSError: the path leads through a link or a file, or the target is not a directory.
         """
         with targets.open_target(self._kubelet, path) as target:
             try:
@@ -66,7 +67,7 @@ class Mounter:
             return TargetState(exists=True, empty=bool(found) or target.is_empty(), mounts=found)
 
     def make(self, path: Path) -> bool:
-        """Make the directory of a target and return whether it was not there.
+        """Make the directory of a target and return whether it was missing.
 
         Raises:
             OSError: it cannot be made.
@@ -75,13 +76,13 @@ class Mounter:
             return target.make()
 
     def mount(self, layers: Sequence[int], path: Path, mark: Mark, private_bytes: int | None) -> None:
-        """Mount layers, the first on top, on a target that exists: read-only, or with a private layer over them.
+        """Mount layers, the first on top, on an existing target: read-only, or with a private layer over them.
 
         Raises:
-            OSError: it cannot be mounted; nothing is.
+            OSError: the mount failed and left nothing.
         """
         with ExitStack() as held:
-            empty = held.enter_context(beneath.open_directory(self._layout.state, self._layout.empty.name))
+            empty = held.enter_context(safe_open.open_directory(self._layout.state, self._layout.empty.name))
             target = held.enter_context(targets.open_target(self._kubelet, path))
             point = held.enter_context(target.open_directory())
             lowers = (*layers, empty)
@@ -93,9 +94,9 @@ class Mounter:
 
     @contextmanager
     def _scratch_directory(self, volume_id: str) -> Iterator[Path]:
-        """Give an empty directory to put the private layer of a volume together in."""
+        """Provide an empty directory in which to assemble the private layer of a volume."""
         directory = self._layout.layers / volume_id
-        directory.parent.mkdir(parents=True, exist_ok=True)  # whoever wiped /run took it along
+        directory.parent.mkdir(parents=True, exist_ok=True)  # a wiped /run lacks it
         self.remove_scratch(directory)
         directory.mkdir(0o700)
         try:
@@ -104,27 +105,27 @@ class Mounter:
             directory.rmdir()
 
     def leftover_scratch_directories(self) -> list[Path]:
-        """Return what is left of private layers that a killed process put together."""
+        """Return the scratch directories that a killed process left."""
         return list(self._layout.layers.iterdir())
 
     def remove_scratch(self, directory: Path) -> None:
-        """Take away what a killed process left; idempotent.
+        """Unmount and remove a scratch directory that a killed process left; idempotent.
 
         Raises:
             OSError: the kernel refused.
-            StillMounted: there is no end to it.
+            StillMounted: more mounts are stacked there than this driver makes.
         """
-        with beneath.open_directory(self._layout.layers, ".") as parent:
+        with safe_open.open_directory(self._layout.layers, ".") as parent:
             unmount.unmount_all(parent, directory.name)
         if directory.exists():
             directory.rmdir()
 
     @contextmanager
     def open_mounted(self, path: Path) -> Iterator[int]:
-        """Hold what a target shows, and nothing that a privileged pod mounted inside of it.
+        """Hold a descriptor of the topmost mount of a target, without mounts that a privileged pod made inside it.
 
         Raises:
-            OSError: there is none.
+            OSError: the target does not exist.
         """
         with targets.open_target(self._kubelet, path) as target, target.open_directory() as point:
             clone = syscalls.open_tree(point)
@@ -134,10 +135,10 @@ class Mounter:
             os.close(clone)
 
     def filesystem_usage(self, path: Path) -> FilesystemUsage:
-        """Return how full the file system is that a target shows.
+        """Return the usage of the file system at a target.
 
         Raises:
-            OSError: there is none.
+            OSError: the target does not exist.
         """
         with targets.open_target(self._kubelet, path) as target, target.open_directory() as point:
             found = os.statvfs(point)
@@ -145,11 +146,11 @@ class Mounter:
         return FilesystemUsage(found.f_blocks * size, found.f_bavail * size, found.f_files, found.f_favail)
 
     def unmount(self, path: Path) -> int:
-        """Take away every mount on a target and return how many there were; idempotent.
+        """Unmount all mounts of a target and return their number; idempotent.
 
         Raises:
             OSError: the kernel refused.
-            StillMounted: there is no end to them.
+            StillMounted: more mounts are stacked there than this driver makes.
         """
         try:
             with targets.open_target(self._kubelet, path) as target:
@@ -170,7 +171,7 @@ class Mounter:
             return True
 
     def own_mounts(self) -> list[MarkedMount]:
-        """Return every mount of ours beneath kubelet's directory, by the path that kubelet has for it.
+        """Return every mount of this driver beneath kubelet's directory, with the path that kubelet uses for it.
 
         Raises:
             OSError: mountinfo cannot be read.

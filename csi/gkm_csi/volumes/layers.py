@@ -1,4 +1,4 @@
-"""What lies below a pod's own layer: the entry under its lock, and on top of it the tree that its volume wants."""
+"""The lower layers of a volume: the locked store entry, and on top of it the relocated tree that the volume needs."""
 
 import errno
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,12 +15,12 @@ from gkm.mounts.relocation.tree_limits import AllInUse, TooMany, Uses
 from gkm.mounts.relocation.tree_store import RelocationInProgress, RelocationLayer
 from gkm.mounts.relocation.tree_writer import Unrelocatable
 
-from gkm_csi import publish_errors as answers
-from gkm_csi.mount_interface import MountInterface
-from gkm_csi.volume_records import VolumeRecords
+from gkm_csi.volumes import publish_errors
+from gkm_csi.volumes.mount_interface import MountInterface
+from gkm_csi.volumes.records import VolumeRecords
 
 _EMPTY_CONTENT: Final = "empty:0"
-"""What the mark of an empty volume says instead of a digest."""
+"""The content in the mark of an empty volume, in the place of a digest."""
 
 
 class VolumeLayers:
@@ -34,10 +34,10 @@ class VolumeLayers:
 
     @contextmanager
     def locked_entry(self, record: VolumeRecord) -> Iterator[int | None]:
-        """Hold the entry of a volume, locked, so that nobody collects it; None for an empty volume.
+        """Hold the entry of a volume under its shared lock, so that it is not collected; None for an empty volume.
 
         Raises:
-            Refusal: it is being collected, or is not there.
+            StatusError: the entry is being collected, or is missing.
         """
         if not record.digest:
             yield None
@@ -47,17 +47,19 @@ class VolumeLayers:
                 stack.enter_context(locks.shared(self._layout.entry_lock(record.digest)))
                 entry = stack.enter_context(self._mounter.open_entry(record.digest))
             except locks.LockBusy as error:
-                raise answers.entry_locked(record.ref, self._node) from error
+                raise publish_errors.entry_locked(record.ref, self._node) from error
             except FileNotFoundError as error:
-                raise answers.entry_missing(record.ref, self._node) from error
+                raise publish_errors.entry_missing(record.ref, self._node) from error
             yield entry
 
     @contextmanager
     def lower_layers(self, entry: int | None, record: VolumeRecord) -> Iterator[Sequence[int]]:
-        """Hold the layers of a volume, the first on top. The record must be on the disk: it keeps its tree from going.
+        """Hold the lower layers of a volume, the first on top.
+
+        The record must be on disk before: it keeps the tree from being removed.
 
         Raises:
-            Refusal: what goes on top of the entry cannot be made, now or ever.
+            StatusError: the tree on top of the entry cannot be written, now or ever.
         """
         layer = relocation_layer(record)
         if entry is None or layer is None:
@@ -69,20 +71,20 @@ class VolumeLayers:
                     self._mounter.open_relocated(entry, record.digest, layer, lambda: self._used_layer_keys(record))
                 )
             except (RelocationInProgress, TooMany, AllInUse, Unrelocatable, OSError) as error:
-                raise answers.relocation_error(record.ref, self._node, error) from error
+                raise publish_errors.relocation_error(record.ref, self._node, error) from error
             yield (tree, entry)
 
     @contextmanager
     def mounted_layers(self, record: VolumeRecord) -> Iterator[tuple[int, Sequence[int]]]:
-        """Hold what a published volume shows, and the layers below its own.
+        """Hold the mount of a published volume, and the layers below its own.
 
         Raises:
-            Refusal: the entry is being collected, or is not there.
+            StatusError: the entry is being collected, or is missing.
             OSError: the volume is not mounted.
         """
         target = Path(record.target_path)
         if self._mounter.observe(target).mounts[-1:] != (mark_for(record),):
-            raise FileNotFoundError(errno.ENOENT, "it is not mounted", record.target_path)
+            raise FileNotFoundError(errno.ENOENT, "the volume is not mounted", record.target_path)
         with (
             self.locked_entry(record) as entry,
             self.lower_layers(entry, record) as lowers,
@@ -92,7 +94,9 @@ class VolumeLayers:
 
     def _used_layer_keys(self, volume: VolumeRecord) -> Uses:
         records = [record for record in self._volume_records.all() if record.digest == volume.digest]
-        return Uses(_keys(records), _keys([one for one in records if one.pod_namespace == volume.pod_namespace]))
+        return Uses(
+            _keys(records), _keys([record for record in records if record.pod_namespace == volume.pod_namespace])
+        )
 
 
 def _keys(records: Iterable[VolumeRecord]) -> set[str]:
@@ -101,7 +105,7 @@ def _keys(records: Iterable[VolumeRecord]) -> set[str]:
 
 
 def relocation_layer(record: VolumeRecord) -> RelocationLayer | None:
-    """Return the tree that goes on top of a volume's entry, None where none does."""
+    """Return the tree on top of a volume's entry, None where the volume needs none."""
     path = record.options.mount_path
     if not record.digest or not (path or record.is_private):
         return None
@@ -109,5 +113,5 @@ def relocation_layer(record: VolumeRecord) -> RelocationLayer | None:
 
 
 def mark_for(record: VolumeRecord) -> Mark:
-    """Return how the mount of a volume is marked."""
+    """Return the mark of a volume's mount."""
     return Mark(record.volume_id, record.digest or _EMPTY_CONTENT)

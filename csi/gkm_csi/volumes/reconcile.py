@@ -1,7 +1,8 @@
-"""At the start of the process: records and mounts are held against each other, and both are mended.
+"""At start: compare records with mounts, and repair both.
 
-Killed between record and mount, or between unmount and record, a process leaves a record alone; a lost /run leaves
-mounts alone (docs/design/node-state.md).
+A process killed between record and mount, or between unmount and removing the record, leaves a record without a mount;
+a lost /run leaves mounts without records (docs/design/node-state.md). A volume that cannot be repaired is logged and
+must not stop the node from serving the others.
 """
 
 import logging
@@ -18,15 +19,15 @@ from gkm.hoststate.records import VolumeRecord
 from gkm.mounts.marks import MarkedMount
 from gkm.mounts.unmount import StillMounted
 
-from gkm_csi.mounter import Mounter
-from gkm_csi.volume_records import VolumeRecords
+from gkm_csi.volumes.mounter import Mounter
+from gkm_csi.volumes.records import VolumeRecords
 
-log = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class RepairPlan:
-    """What is to be done: records that stand for nothing, and mounts that nobody answers for."""
+    """Records and mounts to remove: records without a volume, and mounts without a record."""
 
     records: tuple[VolumeRecord, ...]
     mounts: tuple[MarkedMount, ...]
@@ -35,10 +36,10 @@ class RepairPlan:
 def decide(
     found: Iterable[VolumeRecord], mounts: Iterable[MarkedMount], unreadable: frozenset[str], existing: frozenset[str]
 ) -> RepairPlan:
-    """Return what to mend; pure.
+    """Return the repairs; pure.
 
-    `existing` holds the target paths that exist. A record without a mount whose target is there is one that kubelet
-    will ask about again, so it stays; `unreadable` are volumes with a record nobody can read: their mounts stay.
+    `existing` holds the target paths that exist. A record without a mount stays while its target exists, because
+    kubelet repeats its call for that volume. `unreadable` are volumes with an unreadable record: their mounts stay.
     """
     found, mounts = tuple(found), tuple(mounts)
     mounted = {mount.mark.owner for mount in mounts}
@@ -52,16 +53,16 @@ def decide(
 
 
 def reconcile(layout: Layout, volume_records: VolumeRecords, mounter: Mounter) -> None:
-    """Make records and mounts agree, and fill the ledger.
+    """Make records and mounts agree, and load the records into `volume_records`.
 
     Raises:
         OSError: the state cannot be read at all.
     """
-    # What a killed writer left: at the start nobody else writes here.
+    # Files of killed writers: at start no other writer exists.
     for leftover in (*layout.usage.glob("*/*/.*.tmp"), *layout.volumes.glob("*/.*.tmp")):
         leftover.unlink(missing_ok=True)
-    for place in mounter.leftover_scratch_directories():
-        _remove_scratch(mounter, place)
+    for directory in mounter.leftover_scratch_directories():
+        _remove_scratch(mounter, directory)
     found, unreadable = _read(layout)
     existing = frozenset(record.target_path for record in found if _exists(Path(record.target_path)))
     repairs = decide(found, mounter.own_mounts(), frozenset(unreadable), existing)
@@ -75,11 +76,8 @@ def reconcile(layout: Layout, volume_records: VolumeRecords, mounter: Mounter) -
         _write_usage(volume_records, ref)
 
 
-# One volume that cannot be read or mended must not keep the node from serving the others.
-
-
 def _read(layout: Layout) -> tuple[list[VolumeRecord], list[str]]:
-    """Return the records, and the volumes whose record cannot be read; a writer's unfinished directory goes."""
+    """Return the records, and the volumes with an unreadable record; remove directories without a record."""
     found: list[VolumeRecord] = []
     unreadable: list[str] = []
     for volume_id in records.volume_ids(layout):
@@ -90,18 +88,18 @@ def _read(layout: Layout) -> tuple[list[VolumeRecord], list[str]]:
             else:
                 found.append(record)
         except UnreadableState:
-            log.exception("record unreadable; delete the pod", extra=fields(volume=volume_id))
+            _LOG.exception("record unreadable; delete the pod", extra=fields(volume=volume_id))
             unreadable.append(volume_id)
         except OSError:
-            log.exception("directory without a record stays", extra=fields(volume=volume_id))
+            _LOG.exception("directory without a record not removed", extra=fields(volume=volume_id))
     return found, unreadable
 
 
-def _remove_scratch(mounter: Mounter, place: Path) -> None:
+def _remove_scratch(mounter: Mounter, directory: Path) -> None:
     try:
-        mounter.remove_scratch(place)
+        mounter.remove_scratch(directory)
     except (OSError, StillMounted):
-        log.exception("half a private layer stays", extra=fields(place=str(place)))
+        _LOG.exception("leftover of a private layer not removed", extra=fields(path=str(directory)))
 
 
 def _remove(volume_records: VolumeRecords, record: VolumeRecord) -> None:
@@ -109,16 +107,16 @@ def _remove(volume_records: VolumeRecords, record: VolumeRecord) -> None:
     try:
         volume_records.remove(record.volume_id)
     except OSError:
-        log.exception("record without a mount stays", extra=log_fields)
+        _LOG.exception("record without a mount not removed", extra=log_fields)
     else:
-        log.warning("record without a mount removed", extra=log_fields)
+        _LOG.warning("record without a mount removed", extra=log_fields)
 
 
 def _write_usage(volume_records: VolumeRecords, ref: CacheRef) -> None:
     try:
         volume_records.write_usage(ref)
     except OSError:
-        log.exception("usage file not written", extra=fields(cache=str(ref)))
+        _LOG.exception("usage file not written", extra=fields(cache=str(ref)))
 
 
 def _unmount(mounter: Mounter, mount: MarkedMount) -> None:
@@ -128,9 +126,9 @@ def _unmount(mounter: Mounter, mount: MarkedMount) -> None:
         mounter.unmount(path)
         mounter.remove(path)
     except (OSError, StillMounted, ValueError):
-        log.exception("mount without a record stays", extra=log_fields)
+        _LOG.exception("mount without a record not removed", extra=log_fields)
     else:
-        log.warning("mount without a record removed", extra=log_fields)
+        _LOG.warning("mount without a record removed", extra=log_fields)
 
 
 def _exists(path: Path) -> bool:

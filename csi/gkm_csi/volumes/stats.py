@@ -1,4 +1,4 @@
-"""NodeGetVolumeStats: how full a volume is, and whether it is as its record says."""
+"""NodeGetVolumeStats: the usage of a volume, and whether the volume is as its record states."""
 
 import logging
 from dataclasses import dataclass
@@ -7,28 +7,28 @@ from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.logs import fields
 from gkm.hoststate.records import VolumeRecord
 
-from gkm_csi.mount_interface import MountInterface
 from gkm_csi.proto import csi_pb2 as csi
-from gkm_csi.request import VolumeTarget
 from gkm_csi.status_errors import Code, StatusError
-from gkm_csi.volume_layers import mark_for
-from gkm_csi.volume_records import VolumeRecords
+from gkm_csi.volumes.layers import mark_for
+from gkm_csi.volumes.mount_interface import MountInterface
+from gkm_csi.volumes.records import VolumeRecords
+from gkm_csi.volumes.request import VolumeTarget
 
-log = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class VolumeStats:
-    """Tells of the volumes of one node."""
+    """Usage and condition of the volumes of one node."""
 
     volume_records: VolumeRecords
     mounter: MountInterface
 
     def get(self, volume: VolumeTarget) -> csi.NodeGetVolumeStatsResponse:
-        """Return usage and condition of a volume; one that is not as it should be has a condition, and is no error.
+        """Return usage and condition of a volume; a damaged volume has an abnormal condition and is no error.
 
         Raises:
-            Refusal: no such volume is at that path.
+            StatusError: no such volume is published at that path.
         """
         record = self._record(volume)
         problem = self._problem(volume, record)
@@ -37,8 +37,8 @@ class VolumeStats:
             try:
                 usage = self._usage(volume, record)
             except OSError:
-                log.exception("cannot tell how full a volume is", extra=fields(volume=volume.volume_id))
-                problem = "it cannot be told how full it is: if this stays, delete the pod"
+                _LOG.exception("volume usage not read", extra=fields(volume=volume.volume_id))
+                problem = "its usage cannot be read: if this persists, delete the pod"
         condition = csi.VolumeCondition(abnormal=bool(problem), message=problem or "mounted as published")
         return csi.NodeGetVolumeStatsResponse(usage=usage, volume_condition=condition)
 
@@ -52,18 +52,18 @@ class VolumeStats:
         return record
 
     def _problem(self, volume: VolumeTarget, record: VolumeRecord) -> str:
-        """Return what is wrong with a volume, "" for nothing."""
+        """Return the problem of a volume, "" without one."""
         try:
             state = self.mounter.observe(volume.target)
         except OSError:
-            log.exception("cannot look at a target", extra=fields(volume=volume.volume_id))
-            return "its target cannot be looked at: delete the pod"
+            _LOG.exception("target not readable", extra=fields(volume=volume.volume_id))
+            return "its target cannot be read: delete the pod"
         if state.mounts[-1:] != (mark_for(record),):
             return "the cache is not mounted any more: delete the pod"
         return ""
 
     def _usage(self, volume: VolumeTarget, record: VolumeRecord) -> list[csi.VolumeUsage]:
-        """Return bytes, and for a private volume inodes; a read-only one is full, whatever the disk below says."""
+        """Return bytes, and for a private volume inodes; a read-only volume always counts as full."""
         if not record.is_private:
             return [_bytes(record.volume_size, 0)]
         filesystem_usage = self.mounter.filesystem_usage(volume.target)

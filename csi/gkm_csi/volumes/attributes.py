@@ -1,0 +1,187 @@
+"""The volume attributes of a pod's csi volume (docs/design/volumes.md, "Attributes"): which cache, and how to mount it.
+
+Pure. Any author of a pod writes attributes, so no value is trusted. Kubelet writes the keys that begin with
+csi.storage.k8s.io/ and merges them last, so a pod cannot forge them (kubelet csi_mounter.go, mergeMap).
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from gkm.hoststate.names import CacheRef, InvalidName
+from gkm.hoststate.records import VolumeOptions
+from gkm.mounts.relocation.mount_path import InvalidMountPath, MountPath
+
+from gkm_csi.status_errors import Code, StatusError, invalid_argument
+
+KUBELET_PREFIX: Final = "csi.storage.k8s.io/"
+
+CACHE: Final = "cacheName"
+NAMESPACE: Final = "cacheNamespace"
+CLUSTER_CACHE: Final = "clusterCacheName"
+UPSTREAM_CACHE: Final = "csi.gkm.io/GKMCache"
+UPSTREAM_NAMESPACE: Final = "csi.gkm.io/namespace"
+READ_ONLY: Final = "readOnly"
+MOUNT_PATH: Final = "mountPath"
+SIZE_LIMIT: Final = "sizeLimit"
+IF_UNAVAILABLE: Final = "ifUnavailable"
+CAPTURE: Final = "capture"
+
+_KNOWN_ATTRIBUTES = frozenset(
+    {
+        *(CACHE, NAMESPACE, CLUSTER_CACHE, UPSTREAM_CACHE, UPSTREAM_NAMESPACE),
+        *(READ_ONLY, MOUNT_PATH, SIZE_LIMIT, IF_UNAVAILABLE, CAPTURE),
+    }
+)
+_MAX_REPORTED = 3
+_MAX_QUOTED = 80
+
+DEFAULT_SIZE: Final = 1 << 30
+MIN_SIZE: Final = 1 << 20
+MAX_SIZE: Final = 1 << 40
+"""The memory limit of a pod is far smaller."""
+
+_QUANTITY: Final = re.compile(r"(?P<number>[0-9]{1,15})(?P<unit>Ki|Mi|Gi|Ti|k|M|G|T)?", re.ASCII)
+_UNITS: Final = {
+    None: 1,
+    "k": 10**3,
+    "M": 10**6,
+    "G": 10**9,
+    "T": 10**12,
+    "Ki": 1 << 10,
+    "Mi": 1 << 20,
+    "Gi": 1 << 30,
+    "Ti": 1 << 40,
+}
+
+
+def pod_attributes(context: Mapping[str, str]) -> dict[str, str]:
+    """Return the attributes in a volume_context that the author of the pod wrote.
+
+    Raises:
+        StatusError: an attribute is unknown.
+    """
+    attributes = {key: value for key, value in context.items() if not key.startswith(KUBELET_PREFIX)}
+    unknown = sorted(attributes.keys() - _KNOWN_ATTRIBUTES)
+    if unknown:
+        shown = ", ".join(quoted(key) for key in unknown[:_MAX_REPORTED])
+        raise invalid_argument(
+            f"unknown volume attribute {shown}; csi.gkm.io knows {', '.join(sorted(_KNOWN_ATTRIBUTES))}"
+        )
+    return attributes
+
+
+def cache_ref(attributes: Mapping[str, str], pod_namespace: str) -> CacheRef:
+    """Return the cache that the attributes name, for a pod in `pod_namespace`.
+
+    Raises:
+        StatusError: they name no cache, several caches, or a cache of another namespace.
+    """
+    named = [key for key in (CACHE, CLUSTER_CACHE, UPSTREAM_CACHE) if key in attributes]
+    if len(named) != 1:
+        found = ", ".join(named) if named else "none of them"
+        raise invalid_argument(
+            f"the volume attributes must name one cache, by {CACHE} or by {CLUSTER_CACHE} "
+            f"(or {UPSTREAM_CACHE}); found {found}"
+        )
+    key = named[0]
+    namespace = _namespace(attributes, key, pod_namespace)
+    ref = _ref(namespace, attributes[key], key)
+    if namespace is not None and namespace != pod_namespace:
+        raise StatusError(
+            Code.PERMISSION_DENIED,
+            f"{ref} belongs to another namespace than the pod, which runs in {pod_namespace}: a pod mounts caches of "
+            f"its own namespace; create the cache there, or share it as a ClusterGKMCache and name it by "
+            f"{CLUSTER_CACHE}",
+        )
+    return ref
+
+
+def _namespace(attributes: Mapping[str, str], key: str, pod_namespace: str) -> str | None:
+    """Return the namespace of the cache, None for a cluster cache."""
+    companion = {CACHE: NAMESPACE, UPSTREAM_CACHE: UPSTREAM_NAMESPACE}.get(key)
+    for other in (NAMESPACE, UPSTREAM_NAMESPACE):
+        if other in attributes and other != companion:
+            raise invalid_argument(f"volume attribute {other} does not go with {key}; remove one of them")
+    if key == CACHE:
+        return attributes.get(NAMESPACE, pod_namespace)
+    # As in the upstream driver, a name without a namespace is that of a ClusterGKMCache.
+    return attributes.get(UPSTREAM_NAMESPACE) if key == UPSTREAM_CACHE else None
+
+
+def _ref(namespace: str | None, name: str, key: str) -> CacheRef:
+    try:
+        return CacheRef(namespace, name)
+    except InvalidName as error:
+        raise invalid_argument(f"volume attribute {key} or its namespace: {error}") from error
+
+
+def volume_options(attributes: Mapping[str, str]) -> VolumeOptions:
+    """Return the options of the volume besides the cache.
+
+    Raises:
+        StatusError: a value is invalid, or two attributes contradict each other.
+    """
+    private = _enum_value(attributes, READ_ONLY, ("true", "false")) == "false"
+    or_empty = _enum_value(attributes, IF_UNAVAILABLE, ("wait", "empty")) == "empty"
+    capture = _enum_value(attributes, CAPTURE, ("false", "true")) == "true"
+    for name, given in ((SIZE_LIMIT, SIZE_LIMIT in attributes), (CAPTURE, capture)):
+        if given and not (private or or_empty):
+            raise invalid_argument(
+                f'volume attribute {name} needs a writable volume: set {READ_ONLY}: "false", or remove {name}'
+            )
+    return VolumeOptions(
+        private=private,
+        mount_path=_mount_path(attributes),
+        size_limit=_size_limit(attributes) if private or or_empty else 0,
+        or_empty=or_empty,
+        capture=capture,
+    )
+
+
+def _enum_value(attributes: Mapping[str, str], name: str, values: tuple[str, str]) -> str:
+    """Return the value of an attribute; the first of `values` is the default."""
+    value = attributes.get(name, values[0])
+    if value not in values:
+        raise invalid_argument(f'volume attribute {name} must be "{values[0]}" or "{values[1]}", not {quoted(value)}')
+    return value
+
+
+def _mount_path(attributes: Mapping[str, str]) -> str:
+    if MOUNT_PATH not in attributes:
+        return ""
+    try:
+        return MountPath(attributes[MOUNT_PATH]).text
+    except InvalidMountPath as error:
+        raise invalid_argument(f"volume attribute {error}") from error
+
+
+def _size_limit(attributes: Mapping[str, str]) -> int:
+    text = attributes.get(SIZE_LIMIT, str(DEFAULT_SIZE))
+    size = parse_bytes(text)
+    if size is None or not MIN_SIZE <= size <= MAX_SIZE:
+        least, most = format_bytes(MIN_SIZE), format_bytes(MAX_SIZE)
+        raise invalid_argument(
+            f'volume attribute {SIZE_LIMIT} must be a size like "512Mi", {least} to {most}, not {quoted(text)}'
+        )
+    return size
+
+
+def quoted(value: str) -> str:
+    """Return a value of an attribute for an event: escaped, and at most 80 characters of it."""
+    return repr(value if len(value) <= _MAX_QUOTED else value[:_MAX_QUOTED] + "…")
+
+
+def parse_bytes(text: str) -> int | None:
+    """Return the bytes of a Kubernetes quantity, None without an integer and a known unit.
+
+    Source: apimachinery pkg/api/resource, "Quantity"; fractions and exponents are not needed for a size.
+    """
+    match = _QUANTITY.fullmatch(text)
+    return int(match["number"]) * _UNITS[match["unit"]] if match else None
+
+
+def format_bytes(size: int) -> str:
+    """Return a size in the largest binary unit that divides it."""
+    units = [unit for unit in ("Ti", "Gi", "Mi", "Ki") if size and size % _UNITS[unit] == 0]
+    return f"{size // _UNITS[units[0]]}{units[0]}" if units else str(size)
