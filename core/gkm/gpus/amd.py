@@ -1,8 +1,8 @@
-"""AMD GPUs by the Python binding of AMD SMI. Runs in the probe's process only.
+"""Read AMD GPUs with the Python binding of AMD SMI. Runs in the probe's process only.
 
-The binding comes with ROCm (docs of AMD SMI 6.4.1 and 7.2.3, "AMD SMI Python API reference"; `amdsmi_interface.py`
-of ROCm/amdsmi) and is no dependency of ours: where it is not installed, there are no AMD GPUs for us. It must match
-the library beside it, so it is taken as it is found.
+The binding comes with ROCm (docs of AMD SMI 6.4.1 and 7.2.3, "AMD SMI Python API reference"; `amdsmi_interface.py` of
+ROCm/amdsmi) and is not a dependency of GKM: without it, GKM sees no AMD GPUs. It must match the library that it comes
+with, so GKM uses the installed one.
 """
 
 import importlib
@@ -18,20 +18,20 @@ from gkm.gpus.values import MAX_GPUS, Gpu, Inventory, printable
 BACKEND = "hip"
 BINDING = "amdsmi"
 DRIVER = "amdgpu"
-# What LLVM calls a processor: gfx90a, gfx942, gfx1100. The last two digits are minor version and stepping.
+# LLVM's names of processors: gfx90a, gfx942, gfx1100. The last two digits are minor version and stepping.
 _ARCH = re.compile(r"gfx([0-9]{1,2})[0-9a-f]{2}", re.ASCII)
 _FIRST_WAVE32 = 10
 _MAX_MODEL = 96
 
 
 class Amd:
-    """The Vendor of AMD SMI."""
+    """The Vendor for AMD SMI."""
 
     def read(self, devices: Path) -> Inventory:
-        """Return the GPUs that AMD SMI shows; without binding, driver or GPUs none, which is no error."""
+        """Return the GPUs that AMD SMI lists; without binding, driver or GPUs an empty reading without errors."""
         try:
             smi = importlib.import_module(BINDING)
-        except Exception as error:  # noqa: BLE001 -- it loads a library when imported, and fails in ways of its own
+        except Exception as error:  # noqa: BLE001 -- the import loads a library and may fail in any way
             if isinstance(error, ModuleNotFoundError) and error.name == BINDING:
                 return Inventory()
             return _not_started(devices, f"{BINDING} cannot be imported: {error}")
@@ -47,17 +47,17 @@ class Amd:
                 smi.amdsmi_shut_down()
 
 
-def _not_started(devices: Path, why: str) -> Inventory:
-    """Return what it means that AMD SMI does not start: an error only where its driver holds, or could hold, a GPU."""
+def _not_started(devices: Path, problem: str) -> Inventory:
+    """Return the reading when AMD SMI does not start: an error only where its driver holds, or could hold, a GPU."""
     if any(driver in ("", DRIVER) for driver in pci.drivers_of_gpus(pci.AMD, devices)):
-        return Inventory(errors=(printable(why),))
+        return Inventory(errors=(printable(problem),))
     return Inventory()
 
 
 def _inventory(smi: ModuleType) -> Inventory:
     system = DriverCalls(describe_error)
-    nothing: list[object] = []
-    handles = system.query("amdsmi_get_processor_handles", lambda: list(smi.amdsmi_get_processor_handles()), nothing)
+    default: list[object] = []
+    handles = system.query("amdsmi_get_processor_handles", lambda: list(smi.amdsmi_get_processor_handles()), default)
     gpus = tuple(_gpu(smi, index, handle) for index, handle in enumerate(handles[:MAX_GPUS]))
     return Inventory(gpus=gpus, errors=system.errors)
 
@@ -65,15 +65,15 @@ def _inventory(smi: ModuleType) -> Inventory:
 def _gpu(smi: ModuleType, index: int, handle: object) -> Gpu:
     caller = DriverCalls(describe_error)
     query = caller.query
-    nothing: dict[str, object] = {}
-    asic = query("amdsmi_get_gpu_asic_info", lambda: dict(smi.amdsmi_get_gpu_asic_info(handle)), nothing)
+    default: dict[str, object] = {}
+    asic = query("amdsmi_get_gpu_asic_info", lambda: dict(smi.amdsmi_get_gpu_asic_info(handle)), default)
     arch = query("amdsmi_get_gpu_asic_info", lambda: _arch(asic), "") if asic else ""
     uuid = query("amdsmi_get_gpu_device_uuid", lambda: str(smi.amdsmi_get_gpu_device_uuid(handle)), "")
     driver = query(
         "amdsmi_get_gpu_driver_info", lambda: str(smi.amdsmi_get_gpu_driver_info(handle)["driver_version"]), ""
     )
     address = query("amdsmi_get_gpu_device_bdf", lambda: str(smi.amdsmi_get_gpu_device_bdf(handle)), "")
-    # In bytes, where the two calls that tell more of the memory count in MB.
+    # In bytes; the two calls with more details of the memory use MB.
     memory = query(
         "amdsmi_get_gpu_memory_total",
         lambda: int(smi.amdsmi_get_gpu_memory_total(handle, smi.AmdSmiMemoryType.VRAM)),
@@ -94,10 +94,10 @@ def _gpu(smi: ModuleType, index: int, handle: object) -> Gpu:
 
 
 def _arch(asic: dict[str, object]) -> str:
-    """Return the processor; the market name tells nothing of it (MCV guesses it from there, and often wrongly).
+    """Return the processor; the market name does not determine it (MCV guesses it from there, often wrongly).
 
     Raises:
-        ValueError: what is said is no processor.
+        ValueError: the field is not the name of a processor.
     """
     text = str(asic["target_graphics_version"]).lower()
     plain = text.partition(":")[0]
@@ -107,10 +107,10 @@ def _arch(asic: dict[str, object]) -> str:
 
 
 def warp_size(arch: str) -> int:
-    """Return how many threads run together, 0 for no processor; AMD SMI does not say it.
+    """Return the threads of a warp, 0 for an unknown processor; AMD SMI does not report it.
 
-    64 up to gfx9 (GCN, CDNA), 32 from gfx10 on (RDNA): LLVM's FEATURE_WAVE32, which is also what HIP compiles for
-    unless somebody asks for the other (llvm D88370, clang/test/Driver/hip-wavefront-size.hip).
+    64 up to gfx9 (GCN, CDNA), 32 from gfx10 on (RDNA): LLVM's FEATURE_WAVE32, which HIP compiles for by default (llvm
+    D88370, clang/test/Driver/hip-wavefront-size.hip).
     """
     found = _ARCH.fullmatch(arch)
     if found is None:
@@ -119,7 +119,7 @@ def warp_size(arch: str) -> int:
 
 
 def describe_error(error: Exception) -> tuple[str, str] | None:
-    """Return AMD SMI's code and words for an error of its library: "AMDSMI_STATUS_BUSY - Device busy"."""
+    """Return the code and the text of an AMD SMI error, such as "AMDSMI_STATUS_BUSY - Device busy"."""
     text = getattr(error, "err_info", None)
     if not isinstance(text, str):
         return None

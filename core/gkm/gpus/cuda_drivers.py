@@ -1,11 +1,11 @@
-"""Which CUDA a driver can run: the one honest use of versions in a label. Pure. docs/design/preflight.md has the table.
+"""Which CUDA versions a driver can run. Pure. docs/design/preflight.md has the table.
 
-What a cache holds are cubins, and a cubin runs on every driver of its CUDA's major version and on every later one
-(CUDA Compatibility, "Minor Version Compatibility"). Pods may bring a newer user-mode driver along ("Forward
-Compatibility": the nvidia/cuda images do), so even a driver of an older major version may run them. Refused is only
-what no supported way runs: a driver older than the oldest branch that NVIDIA's image of the first release of that CUDA
-admits (its NVIDIA_REQUIRE_CUDA: "cuda>=12.0 brand=tesla,driver>=450,driver<451 ...", "cuda>=13.0
-brand=unknown,driver>=535,driver<536 ..."). A CUDA that has no line here is not judged.
+A cache holds cubins. A cubin runs on every driver of its CUDA's major version and on every later one (CUDA
+Compatibility, "Minor Version Compatibility"). Pods may bring a newer user-mode driver ("Forward Compatibility": the
+nvidia/cuda images do), so even a driver of an older major version may run them. This module refuses only a driver that
+no supported way covers: one older than the oldest branch that NVIDIA's image of the first release of that CUDA admits
+(its NVIDIA_REQUIRE_CUDA: "cuda>=12.0 brand=tesla,driver>=450,driver<451 ...", "cuda>=13.0
+brand=unknown,driver>=535,driver<536 ..."). A CUDA version without a line here is accepted.
 """
 
 import re
@@ -18,17 +18,17 @@ OLDEST_DRIVER = {12: 450, 13: 535}
 """{major version of CUDA: branch of the oldest driver that runs it}."""
 
 CUDA_OF_PTX = {7: 11, 8: 12, 9: 13}
-"""{major version of PTX: major version of the CUDA that brought it}: PTX ISA, "Release Notes", table of releases."""
+"""{major version of PTX: major version of the CUDA that introduced it}: PTX ISA, "Release Notes", table of releases."""
 
 _MAX_PTX = 199
-"""No version of PTX: MCV writes the major version of the builder's driver into the same field (590), which demands
-nothing, because drivers do not compile what Triton and vLLM store."""
+"""Larger numbers are no version of PTX: MCV writes the major version of the builder's driver into the same field (590),
+which demands nothing, because drivers do not compile the files that Triton and vLLM store."""
 _CUDA_VERSION = re.compile(r"([0-9]{1,3})(?:\.[0-9]{1,3}){0,2}", re.ASCII)
 _DRIVER_VERSION = re.compile(r"([0-9]{3,4})\.[0-9.]+", re.ASCII)
 
 
 def incompatibility(target: NormalizedTarget, gpu: Gpu) -> tuple[Reason, str] | None:
-    """Return why a driver cannot run what was built for its GPU; None where it can, or where nobody can tell."""
+    """Return why a driver cannot run the binaries of a target; None where it can, or where that is unknown."""
     driver = _DRIVER_VERSION.fullmatch(gpu.driver_version)
     if gpu.backend != CUDA or driver is None:
         return None
@@ -38,8 +38,8 @@ def incompatibility(target: NormalizedTarget, gpu: Gpu) -> tuple[Reason, str] | 
         oldest = OLDEST_DRIVER.get(int(stated[1]), 0)
         if int(driver[1]) >= oldest:
             return None
-        what = f"built with CUDA {target.cuda_version}"
-        return Reason.DRIVER_TOO_OLD, f"{what}, which runs on drivers from {oldest} on, this GPU has driver {found}"
+        built = f"built with CUDA {target.cuda_version}"
+        return Reason.DRIVER_TOO_OLD, f"{built}, which runs on drivers from {oldest} on, this GPU has driver {found}"
     if not 0 < target.ptx_version <= _MAX_PTX:
         return None
     cuda = CUDA_OF_PTX.get(target.ptx_version // 10, 0)
@@ -47,5 +47,5 @@ def incompatibility(target: NormalizedTarget, gpu: Gpu) -> tuple[Reason, str] | 
     if int(driver[1]) >= oldest:
         return None
     ptx = f"{target.ptx_version // 10}.{target.ptx_version % 10}"
-    what = f"built with PTX {ptx} of CUDA {cuda}"
-    return Reason.PTX_TOO_NEW, f"{what}, which runs on drivers from {oldest} on, this GPU has driver {found}"
+    built = f"built with PTX {ptx} of CUDA {cuda}"
+    return Reason.PTX_TOO_NEW, f"{built}, which runs on drivers from {oldest} on, this GPU has driver {found}"

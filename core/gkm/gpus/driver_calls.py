@@ -1,4 +1,4 @@
-"""Asking a driver about one thing, call by call, so that one bad answer costs one field. Vendor-neutral."""
+"""Call a driver for one GPU or system, so that a bad answer costs one field. Vendor-neutral."""
 
 from collections.abc import Callable, Collection
 from typing import TypeVar
@@ -7,16 +7,19 @@ from gkm.gpus.values import FATAL_CODES, MAX_FAULTS, Fault, printable
 
 _T = TypeVar("_T")
 DescribeError = Callable[[Exception], tuple[str, str] | None]
-"""Names the code and the words of a vendor's own error; None of any other."""
+"""Returns the code and the text of a vendor's own error; None of any other."""
 
 MAX_MESSAGE = 160
-"""A call's name before it still fits what one error may have."""
+"""With the name of a call before it, a message still fits into an error."""
 UNREADABLE = "UNREADABLE"
-"""The code of an answer that the binding itself could not make sense of: a garbled name, a missing key."""
+"""The code of an answer that the binding itself could not decode: a garbled name, a missing key."""
 
 
 class DriverCalls:
-    """Makes calls about one thing and keeps what failed. `absent` are codes that say: this one has no such thing."""
+    """Make calls about one GPU or system and collect the failures.
+
+    `absent` are the codes of a feature that does not exist.
+    """
 
     def __init__(self, describe_error: DescribeError, absent: Collection[str] = ()) -> None:
         self._describe_error = describe_error
@@ -25,19 +28,19 @@ class DriverCalls:
 
     @property
     def faults(self) -> tuple[Fault, ...]:
-        """Return each fault once, the fatal ones first: there is room for a few dozen."""
+        """Return each fault once, the fatal ones first, and MAX_FAULTS of them at most."""
         return tuple(sorted(self._faults.values(), key=lambda fault: fault.code not in FATAL_CODES))[:MAX_FAULTS]
 
     @property
     def errors(self) -> tuple[str, ...]:
-        """Return the faults as sentences."""
+        """Return the faults as text."""
         return tuple(f"{fault.call}: {fault.message}" for fault in self.faults)
 
     def query(self, call: str, function: Callable[[], _T], default: _T, *, optional: bool = False) -> _T:
-        """Return the answer, or `otherwise`; `optional` means that absence is no fault.
+        """Return the answer, or `default`; with `optional` an absent feature is not a fault.
 
-        Bindings raise more than their own errors (text that is not UTF-8, a number that is none, a function that an
-        older library lacks), and whatever they raise must cost this field and not the GPU.
+        Bindings raise other errors than their own (text that is not UTF-8, a value that is not a number, a function
+        that an older library lacks); any of them must cost this field and not the GPU.
         """
         try:
             return function()

@@ -1,4 +1,4 @@
-"""NVLink fabric information as NVML's numbers, in words. Pure; numbers are those of nvml.h."""
+"""Decode NVML's NVLink fabric information into words. Pure; the numbers are those of nvml.h."""
 
 import uuid
 from collections.abc import Sequence
@@ -9,10 +9,10 @@ NOT_SUPPORTED, COMPLETED = 0, 3
 _STATES = {1: "NotStarted", 2: "InProgress", COMPLETED: "Completed"}
 _SUMMARIES = {1: "Healthy", 2: "Unhealthy", 3: "LimitedCapacity"}
 
-# NVML_GPU_FABRIC_HEALTH_MASK_SHIFT_*: two bits each; 0 says nothing, 1 true, 2 false.
+# NVML_GPU_FABRIC_HEALTH_MASK_SHIFT_*: two bits each; 0 unknown, 1 true, 2 false.
 _PROBLEMS = {0: "degraded bandwidth", 2: "route recovery", 4: "route unhealthy", 6: "access timeout recovery"}
 _TRUE = 1
-# NVML_GPU_FABRIC_HEALTH_MASK_*_INCORRECT_CONFIGURATION: four bits at 8; 0 says nothing, 1 is "none".
+# NVML_GPU_FABRIC_HEALTH_MASK_*_INCORRECT_CONFIGURATION: four bits at 8; 0 unknown, 1 "none".
 _CONFIGURATION_SHIFT = 8
 _CONFIGURATIONS = {
     2: "incorrect system GUID",
@@ -30,8 +30,9 @@ def decode(
 ) -> GpuFabricInfo | None:
     """Return the fabric of a GPU; None where it has none.
 
-    `status` is the text of the registration's result and counts only once it is completed. An all-zero cluster UUID
-    means not attached (meta-pytorch/torchcomms #1385), so it is no name that two nodes could share.
+    `status` is the text of the registration's result and counts only once the registration is complete. An all-zero
+    cluster UUID means that the GPU is not attached (meta-pytorch/torchcomms #1385), so two nodes cannot share it as a
+    name.
     """
     if state == NOT_SUPPORTED:
         return None
@@ -47,7 +48,7 @@ def decode(
 
 
 def health(mask: int, summary: int) -> str:
-    """Return NVML's summary, followed by what the mask complains about; "" where neither says anything."""
+    """Return NVML's summary, followed by the problems in the mask; "" where NVML reports neither."""
     problems = problems_in_mask(mask)
     text = _SUMMARIES.get(summary, "")
     if not text and mask:
@@ -56,7 +57,7 @@ def health(mask: int, summary: int) -> str:
 
 
 def problems_in_mask(mask: int) -> list[str]:
-    """Return what a health mask complains about."""
+    """Return the problems in a health mask."""
     problems = [text for shift, text in _PROBLEMS.items() if (mask >> shift) & 0x3 == _TRUE]
     configuration = (mask >> _CONFIGURATION_SHIFT) & 0xF
     if configuration > 1:

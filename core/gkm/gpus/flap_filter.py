@@ -1,7 +1,7 @@
-"""What a series of readings says: GPUs that all vanish at once are away, not gone, until that has lasted. Pure.
+"""Filter a series of readings: GPUs that all vanish at once count as missing, not as removed, for five minutes. Pure.
 
-A driver that is restarted or upgraded takes all its GPUs along and answers in between with errors, or with nothing at
-all (its library is replaced too). To believe "no GPU" then would make every cache Incompatible for minutes.
+A driver that is restarted or upgraded takes all its GPUs along and answers meanwhile with errors, or not at all (its
+library is replaced too). A reading of "no GPU" would make every cache Incompatible for minutes.
 """
 
 from msgspec.structs import replace
@@ -10,22 +10,22 @@ from gkm.api.grammar import agree, count_of
 from gkm.gpus.values import Fault, Gpu, Inventory, printable
 
 MISSING_SECONDS = 300.0
-"""How long vanished GPUs are waited for: an upgrade by NVIDIA's GPU operator unloads, installs and loads in minutes."""
+"""An upgrade by NVIDIA's GPU operator unloads, installs and loads the driver in minutes."""
 NOT_READY = "NOT_READY"
 
 
 class FlapFilter:
-    """Remembers the GPUs that were seen last, by backend."""
+    """Remembers the GPUs of the last good reading, by backend."""
 
     def __init__(self) -> None:
         self._last_gpus: dict[str, tuple[Gpu, ...]] = {}
         self._missing_since: float | None = None
 
     def filtered(self, reading: Inventory, now: float) -> Inventory:
-        """Return a reading in which GPUs that are away are still named, each with the reason; `now` in seconds.
+        """Return a reading that still lists missing GPUs, each with the cause as its fault; `now` in seconds.
 
-        Such a reading is unreadable unless a GPU of another vendor is well. After GONE_SECONDS a reading stands as it
-        is: without GPUs and without errors it then means what it says.
+        Such a reading is unreadable unless a GPU of another vendor is healthy. After MISSING_SECONDS a reading is
+        returned as it is: without GPUs and without errors it then means a machine without GPUs.
         """
         present = {gpu.backend for gpu in reading.gpus}
         missing = [backend for backend in self._last_gpus if backend not in present]
@@ -41,7 +41,7 @@ class FlapFilter:
         return filtered
 
     def has_missing_gpus(self, now: float) -> bool:
-        """Return whether GPUs are away, and not yet for so long that they are gone."""
+        """Return whether GPUs are missing, for less than MISSING_SECONDS."""
         return self._missing_since is not None and now - self._missing_since < MISSING_SECONDS
 
 
@@ -51,11 +51,11 @@ def _of_backend(reading: Inventory, backend: str) -> tuple[Gpu, ...]:
 
 def _with_missing(missing: list[Gpu], reading: Inventory) -> Inventory:
     errors = reading.errors or (
-        f"{count_of(len(missing), 'GPU')} {agree(len(missing), 'was', 'were')} here before and not any more",
+        f"{count_of(len(missing), 'GPU')} {agree(len(missing), 'has', 'have')} vanished since the last reading",
     )
     fault = Fault("reading", NOT_READY, printable(errors[0], 200))
     missing_gpus = tuple(replace(gpu, arch="", power_state="", fabric=None, faults=(fault,)) for gpu in missing)
-    # A vendor whose predecessor is away was counted from 0 again (gkm.gpus.vendor).
+    # Without the vendor before it, a vendor's indices start at 0 again (gkm.gpus.vendor).
     first = max(gpu.index for gpu in missing) + 1
     used = {gpu.index for gpu in missing}
     shift = first if any(gpu.index in used for gpu in reading.gpus) else 0

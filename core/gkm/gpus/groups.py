@@ -1,4 +1,4 @@
-"""GPUs as the API shows them: those that are alike share one group. Pure."""
+"""GPUs as the API lists them: equal GPUs share one group. Pure."""
 
 import re
 from collections.abc import Iterable
@@ -12,12 +12,12 @@ _MAX_TYPE = 63  # it is also the value of a label
 
 
 def gpu_type(model: str) -> str:
-    """Return a model in the one spelling that labels and people can use: `nvidia-a100-sxm4-80gb`."""
+    """Return a model in the spelling of labels: `nvidia-a100-sxm4-80gb`."""
     return re.sub(r"[^a-z0-9.]+", "-", model.lower())[:_MAX_TYPE].strip("-.")
 
 
 def groups(gpus: Iterable[Gpu]) -> list[GPUGroup]:
-    """Return the groups in the order of their first GPU. A lost GPU is alike with no healthy one: its arch is empty."""
+    """Return the groups in the order of their first GPU. A lost GPU has no arch, so it equals no healthy one."""
     found: list[tuple[GPUGroup, list[int]]] = []
     for gpu in sorted(gpus, key=lambda gpu: gpu.index):
         description = _description(gpu)

@@ -49,7 +49,7 @@ def read(environment: Mapping[str, str] | None = None) -> Inventory:
 
 
 def decode(output: bytes) -> Inventory:
-    """Return what a probe printed, or a reading that says why it cannot be believed."""
+    """Return the reading that a probe printed, or a reading with an error where the output is invalid."""
     try:
         json_limits.check_objects(output)
         json_limits.check_items(output)
@@ -61,5 +61,5 @@ def decode(output: bytes) -> Inventory:
     return reading
 
 
-def _failed(why: str) -> Inventory:
-    return Inventory(errors=(f"GPUs cannot be read: {why[:200]}",))
+def _failed(problem: str) -> Inventory:
+    return Inventory(errors=(f"GPUs cannot be read: {problem[:200]}",))

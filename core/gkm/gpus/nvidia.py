@@ -1,4 +1,4 @@
-"""NVIDIA GPUs by NVML. Runs in the probe's process only: it loads the driver's library and holds it until it ends."""
+"""Read NVIDIA GPUs with NVML. Runs in the probe's process only: it loads the driver's library until it ends."""
 
 import ctypes
 from contextlib import suppress
@@ -15,7 +15,7 @@ from gkm.gpus.values import MAX_GPUS, Gpu, GpuFabricInfo, Inventory, printable
 BACKEND = "cuda"
 DRIVER = "nvidia"
 WARP_SIZE = 32
-"""Of every NVIDIA GPU so far (CUDA C++ Programming Guide, "Compute Capabilities"); NVML does not say it."""
+"""Of every NVIDIA GPU so far (CUDA C++ Programming Guide, "Compute Capabilities"); NVML does not report it."""
 
 _MAX_MODEL = 96
 _CODES = {
@@ -23,15 +23,15 @@ _CODES = {
     for name, number in vars(pynvml).items()
     if name.startswith("NVML_ERROR_") and isinstance(number, int)
 }
-# Answers of older drivers and of GPUs that lack the thing: no fault of the GPU.
+# Answers of older drivers and of GPUs without the feature: not a fault.
 ABSENT = frozenset({"NOT_SUPPORTED", "FUNCTION_NOT_FOUND", "ARGUMENT_VERSION_MISMATCH", "INVALID_ARGUMENT"})
 
 
 class Nvidia:
-    """The Vendor of NVML."""
+    """The Vendor for NVML."""
 
     def read(self, devices: Path) -> Inventory:
-        """Return the GPUs that NVML shows. Without GPUs, and without a driver, that is no error."""
+        """Return the GPUs that NVML lists; without GPUs or a driver an empty reading without errors."""
         try:
             pynvml.nvmlInit()
         except pynvml.NVMLError as error:
@@ -44,14 +44,14 @@ class Nvidia:
 
 
 def _nvml_unavailable(error: pynvml.NVMLError, devices: Path) -> Inventory:
-    """Return what it means that NVML does not start: whether it should is for the PCI bus to say."""
+    """Return the reading when NVML does not start: an error only where the PCI bus has a GPU for its driver."""
     code = code_of(error)
     drivers = pci.drivers_of_gpus(pci.NVIDIA, devices)
     if code == "LIBRARY_NOT_FOUND":
         if DRIVER not in drivers:
             return Inventory()
-        why = "the NVIDIA driver holds GPUs here, but its library libnvidia-ml.so.1 is not visible to this process"
-        return Inventory(errors=(f"nvmlInit: {why}; run the container with runtimeClassName nvidia",))
+        problem = "the NVIDIA driver holds GPUs here, but its library libnvidia-ml.so.1 is not visible to this process"
+        return Inventory(errors=(f"nvmlInit: {problem}; run the container with runtimeClassName nvidia",))
     if code == "DRIVER_NOT_LOADED" and not any(driver in ("", DRIVER) for driver in drivers):
         # The library alone (an image for all nodes), or GPUs that belong to virtual machines.
         return Inventory()
@@ -110,7 +110,7 @@ def _fabric(caller: DriverCalls, handle: object) -> GpuFabricInfo | None:
         (pynvml.c_nvmlGpuFabricInfo_t, pynvml.nvmlDeviceGetGpuFabricInfo),
     ):
         info = structure()
-        # The binding passes its second argument on as it is, and NVML wants a pointer.
+        # The binding passes its second argument unchanged, and NVML needs a pointer.
         call = partial(function, handle, ctypes.byref(info))
         if caller.query("nvmlDeviceGetGpuFabricInfo", call, None, optional=True) is None:
             continue
@@ -126,7 +126,7 @@ def _fabric(caller: DriverCalls, handle: object) -> GpuFabricInfo | None:
 
 
 def describe_error(error: Exception) -> tuple[str, str] | None:
-    """Return NVML's code and words for an error of its own."""
+    """Return the code and the text of an NVML error."""
     return (code_of(error), text_of(error)) if isinstance(error, pynvml.NVMLError) else None
 
 
@@ -136,10 +136,10 @@ def code_of(error: pynvml.NVMLError) -> str:
 
 
 def text_of(error: pynvml.NVMLError) -> str:
-    """Return NVML's words for an error."""
+    """Return NVML's text for an error."""
     return printable(str(error))
 
 
 def cuda_version(number: int) -> str:
-    """Return 1000 * major + 10 * minor (nvml.h, nvmlSystemGetCudaDriverVersion) as people write it."""
+    """Return 1000 * major + 10 * minor (nvml.h, nvmlSystemGetCudaDriverVersion) as `major.minor`."""
     return f"{number // 1000}.{number % 1000 // 10}" if number > 0 else ""

@@ -1,7 +1,7 @@
-"""The MIG devices of an NVIDIA GPU, by NVML. Runs in the probe's process only.
+"""Read the MIG devices of an NVIDIA GPU with NVML. Runs in the probe's process only.
 
-A MIG device has the compute capability of the GPU that it is a part of (NVIDIA Multi-Instance GPU User Guide), so what
-fits the GPU fits it. NVML counts places; many of them are empty, and NOT_FOUND says so of one.
+A MIG device has the compute capability of its GPU (NVIDIA Multi-Instance GPU User Guide), so a cache that fits the GPU
+fits it. NVML counts slots; many of them are empty, and NVML returns NOT_FOUND for those.
 """
 
 import pynvml
@@ -13,7 +13,7 @@ _PREFIX = "MIG "
 
 
 def mig_devices(caller: DriverCalls, gpu: object) -> tuple[MigDevice, ...]:
-    """Return the MIG devices of a GPU in MIG mode; what cannot be read of them is a fault of the GPU."""
+    """Return the MIG devices of a GPU in MIG mode; a failed call is a fault of the GPU."""
     slots = caller.query("nvmlDeviceGetMaxMigDeviceCount", lambda: pynvml.nvmlDeviceGetMaxMigDeviceCount(gpu), 0)
     handles = [_handle(caller, gpu, slot) for slot in range(min(slots, MAX_MIG_DEVICES))]
     return tuple(_device(caller, handle) for handle in handles if handle is not None)

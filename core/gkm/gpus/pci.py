@@ -1,4 +1,4 @@
-"""What the PCI bus says: whether there is a GPU at all that a driver could speak for."""
+"""Read the PCI bus: whether the machine has a GPU that a driver could serve."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ _ADDRESS = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])", r
 
 
 def drivers_of_gpus(vendor: str, devices: Path) -> list[str]:
-    """Return for each GPU of a vendor the driver that holds it, "" where none does; [] where there is no such bus."""
+    """Return for each GPU of a vendor its driver, "" for a GPU without one; [] on a machine without a PCI bus."""
     try:
         found = sorted(devices.iterdir())
     except OSError:
@@ -22,7 +22,7 @@ def drivers_of_gpus(vendor: str, devices: Path) -> list[str]:
 
 
 def normalized(address: str) -> str:
-    """Return an address as sysfs writes it: NVML's `00000000:01:00.0` is `0000:01:00.0`; "" for what is no address."""
+    """Return an address in the form of sysfs: NVML's `00000000:01:00.0` is `0000:01:00.0`; "" for an invalid one."""
     found = _ADDRESS.fullmatch(address)
     if found is None:
         return ""

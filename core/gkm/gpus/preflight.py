@@ -1,9 +1,9 @@
-"""Whether a cache fits the GPUs of this machine: what it was built for against what is here. Pure.
+"""Check whether a cache fits the GPUs of this machine: its build targets against the GPUs. Pure.
 
-The rule is that of upstream's check of the summary label (MCV preflightcheck): a GPU fits if ANY target has its
-backend, its architecture and its warp size; and its driver must be able to run what was built (gkm.gpus.cuda_drivers).
-What is in doubt fits: a cache that turns out useless costs a compilation, a wrong refusal costs it on every pod.
-docs/design/preflight.md says it as a table.
+The rule is that of upstream's check of the summary label (MCV preflightcheck): a GPU fits if any target has its
+backend, its architecture and its warp size; and its driver must be able to run the binaries (gkm.gpus.cuda_drivers). In
+doubt a cache fits: a useless cache costs one compilation, a wrong refusal costs one on every pod.
+docs/design/preflight.md has the rule as a table.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ from gkm.gpus.values import Gpu, printable
 
 MAX_MESSAGE = 512
 _CACHED_VERDICTS = 512
-"""Verdicts: an agent asks for the same ones of its caches every few seconds."""
+"""Verdicts: an agent checks the same caches every few seconds."""
 _MAX_LISTED_TARGETS = 6
 _MAX_LISTED_CHARACTERS = 24
 
@@ -39,7 +39,7 @@ class Preflight:
 
 
 def check(targets: Iterable[BuildTarget], gpus: Iterable[Gpu]) -> Preflight:
-    """Return which GPUs can use what was built for `targets`, and why the others cannot."""
+    """Return which GPUs can use a cache that was built for `targets`, and why the others cannot."""
     return _checked(tuple(dict.fromkeys(normalize_target(target) for target in targets)), tuple(gpus))
 
 
@@ -65,7 +65,7 @@ def _checked(targets: tuple[NormalizedTarget, ...], gpus: tuple[Gpu, ...]) -> Pr
     return Preflight((), incompatible, reason, printable("; ".join(sentences), MAX_MESSAGE))
 
 
-# Of several reasons the nearest miss is the one to act on.
+# Of several reasons the message leads with the nearest miss.
 _REASON_PRIORITY = (
     Reason.GPU_LOST,
     Reason.DRIVER_TOO_OLD,
@@ -79,20 +79,20 @@ _REASON_PRIORITY = (
 
 
 def _mismatch(targets: Sequence[NormalizedTarget], gpu: Gpu) -> tuple[Reason, str] | None:
-    """Return why a GPU does not fit: what the target that comes closest lacks. None: it fits."""
+    """Return why a GPU does not fit, by the closest target; None where it fits."""
     fault = gpu.fatal_fault
     if fault is not None:
         return Reason.GPU_LOST, printable(f"this GPU cannot be used ({fault.call}: {fault.message})", MAX_MESSAGE)
     if not targets:
-        return Reason.METADATA_MISSING, "the image does not say which GPUs it was built for"
+        return Reason.METADATA_MISSING, "the image does not state which GPUs it was built for"
     possible = [target for target in targets if target.is_possible]
     if not possible:
-        return Reason.METADATA_INVALID, f"the image was built for a GPU that cannot be: {targets[0].description}"
+        return Reason.METADATA_INVALID, f"the image was built for a GPU that cannot exist: {targets[0].description}"
     return _target_mismatch(possible, gpu)
 
 
 def _target_mismatch(possible: Sequence[NormalizedTarget], gpu: Gpu) -> tuple[Reason, str] | None:
-    """Return what keeps a GPU from using any of the targets: backend, architecture, warp size or driver."""
+    """Return the mismatch of a GPU with all targets: backend, architecture, warp size or driver."""
     same_backend = [target for target in possible if target.backend == gpu.backend]
     if not same_backend:
         backends = _listed(target.backend for target in possible)
@@ -116,7 +116,7 @@ def _built_for(targets: Iterable[NormalizedTarget]) -> str:
 
 
 def _listed(texts: Iterable[str]) -> str:
-    """Return different texts as a person lists them: `a, b and c`."""
+    """Return different texts as a list for people: `a, b and c`."""
     different = list(dict.fromkeys(printable(text, _MAX_LISTED_CHARACTERS) or "(nothing)" for text in texts))
     shown = different[:_MAX_LISTED_TARGETS]
     if len(different) > len(shown):

@@ -1,6 +1,6 @@
-"""The child that reads the GPUs, prints one JSON object and ends: `python -m gkm.gpus.probe [PCI DEVICES]`.
+"""The child process that reads the GPUs and prints one JSON object: `python -m gkm.gpus.probe [PCI DEVICES]`.
 
-It ends because an open NVML handle blocks driver upgrades (docs/design/node-state.md).
+It is a process of its own because an open NVML handle blocks driver upgrades (docs/design/node-state.md).
 """
 
 import os
@@ -25,15 +25,15 @@ def vendors() -> list[Vendor]:
 
 
 def read_vendor(vendor: Vendor, devices: Path) -> Inventory:
-    """Return what a vendor reads; a defect in its binding must not hide the GPUs of another."""
+    """Return the reading of a vendor; a defect in its binding must not hide the GPUs of another."""
     try:
         return vendor.read(devices)
-    except Exception as error:  # noqa: BLE001 -- whatever it is, the agent must learn of it as a value
+    except Exception as error:  # noqa: BLE001 -- the agent receives any failure as a value
         return Inventory(errors=(printable(f"{type(vendor).__name__}: {type(error).__name__}: {error}"),))
 
 
 def merge(readings: Sequence[Inventory]) -> Inventory:
-    """Return the readings of all vendors as one: the indices of each follow behind those before it."""
+    """Return the readings of all vendors as one: the indices of each vendor follow those of the one before it."""
     combined = Inventory()
     for reading in readings:
         first = max((gpu.index + 1 for gpu in combined.gpus), default=0)
@@ -43,7 +43,7 @@ def merge(readings: Sequence[Inventory]) -> Inventory:
 
 
 def main() -> None:
-    """Read and print. What a driver's library prints goes to stderr: stdout is ours alone."""
+    """Read and print. Output of a driver's library goes to stderr: stdout carries the JSON only."""
     stdout = os.dup(1)
     os.dup2(2, 1)
     devices = Path(sys.argv[1]) if len(sys.argv) > 1 else pci.DEVICES

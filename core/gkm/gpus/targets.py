@@ -1,6 +1,6 @@
-"""What a cache was built for, as preflight compares it: one spelling for each kind of GPU. Pure.
+"""The build targets of a cache in a normal form, one spelling for each kind of GPU. Pure.
 
-Targets come from labels that anybody may have written, and that MCV writes in its own ways (docs/design/preflight.md).
+Targets come from labels, which are not trusted and which MCV writes in its own ways (docs/design/preflight.md).
 """
 
 import re
@@ -11,9 +11,9 @@ from gkm.gpus.values import Gpu, printable
 
 CUDA, HIP = "cuda", "hip"
 _BACKEND_ALIASES = {"rocm": HIP}
-"""vLLM's word for what Triton and nodes call hip (VLLM_TARGET_DEVICE)."""
+"""vLLM's name for the backend that Triton and nodes call hip (VLLM_TARGET_DEVICE)."""
 _MAX_WARP = 1024
-# "90", "sm_90", and "sm_90a" or "sm_100f", which run on the GPU they are named after.
+# "90", "sm_90", and "sm_90a" or "sm_100f", which run on the GPU of that number.
 _CUDA_ARCH = re.compile(r"(?:sm_?)?([0-9]{2,3})[af]?", re.ASCII)
 # gfx10 and later: RDNA, whose threads run in groups of 32.
 _RDNA = re.compile(r"gfx1[0-9][0-9a-f]{2}", re.ASCII)
@@ -22,7 +22,7 @@ _MAX_LISTED_CHARACTERS = 24
 
 
 class BuildTarget(Protocol):
-    """What a cache was built for."""
+    """A kind of GPU that a cache was built for."""
 
     @property
     def backend(self) -> str:
@@ -38,16 +38,16 @@ class BuildTarget(Protocol):
 
     @property
     def ptx_version(self) -> int:
-        """Return the version of PTX without its dot (84), or the major version of a driver (590); 0 where unsaid."""
+        """Return the version of PTX without its dot (84), or the major version of a driver (590); 0 if not given."""
 
     @property
     def cuda_version(self) -> str:
-        """Return `12.9`, "" where it is not said."""
+        """Return `12.9`, "" if not given."""
 
 
 @dataclass(frozen=True, slots=True)
 class NormalizedTarget:
-    """A target in our spelling: cuda's architecture without a prefix, hip's without features."""
+    """A target in normal form: cuda's architecture without a prefix, hip's without features."""
 
     backend: str
     arch: str
@@ -57,12 +57,12 @@ class NormalizedTarget:
 
     @property
     def is_possible(self) -> bool:
-        """Return whether there can be such a GPU."""
+        """Return whether such a GPU can exist."""
         return bool(self.backend.strip() and self.arch.strip()) and 1 <= self.warp_size <= _MAX_WARP
 
     @property
     def description(self) -> str:
-        """Return all three facts, whatever they are."""
+        """Return backend, architecture and warp size for a message."""
         backend, arch = printable(self.backend, _MAX_LISTED_CHARACTERS), printable(self.arch, _MAX_LISTED_CHARACTERS)
         return f"backend {backend!r}, architecture {arch!r}, warp size {self.warp_size}"
 
@@ -72,10 +72,10 @@ class NormalizedTarget:
         return printable(format_arch(self.backend, self.arch), _MAX_LISTED_CHARACTERS)
 
     def matches_warp_size(self, gpu: Gpu) -> bool:
-        """Return whether the warp sizes agree, of a target for this very architecture.
+        """Return whether the warp sizes agree, for a target of the GPU's architecture.
 
-        MCV writes 64 for every AMD GPU, also for RDNA, whose size is 32 (prior-art/gkm-03-compat-check.md): there
-        its 64 says nothing, and the architecture has said it already.
+        MCV writes 64 for every AMD GPU, also for RDNA, whose warp size is 32: for RDNA a target's 64 is ignored, and
+        the architecture alone decides.
         """
         if _RDNA.fullmatch(self.arch) and (gpu.warp_size, self.warp_size) == (_RDNA_WARP, _CLAIMED_WARP):
             return True
@@ -83,7 +83,7 @@ class NormalizedTarget:
 
 
 def normalize_target(target: BuildTarget) -> NormalizedTarget:
-    """Return a target in our spelling."""
+    """Return a target in normal form."""
     backend = _BACKEND_ALIASES.get(target.backend, target.backend)
     return NormalizedTarget(
         backend,
@@ -103,5 +103,5 @@ def _arch(backend: str, arch: str) -> str:
     if backend == CUDA:
         found = _CUDA_ARCH.fullmatch(arch)
         return found[1] if found else arch.removeprefix("sm_")
-    # "gfx90a:sramecc+:xnack-": which features are on is the compiler's matter, Triton names the processor alone.
+    # "gfx90a:sramecc+:xnack-": the features concern the compiler only, Triton writes the processor alone.
     return arch.partition(":")[0] if backend == HIP else arch

@@ -1,4 +1,4 @@
-"""What is known of the GPUs of a machine, as values: what the probe prints and the agent decides with."""
+"""The GPUs of a machine as values: the output of the probe, and the input of the agent's decisions."""
 
 from typing import Annotated
 
@@ -14,11 +14,11 @@ Size = Annotated[int, Meta(ge=0, lt=1 << 40)]
 
 MAX_FAULTS = 32
 FATAL_CODES = frozenset({"GPU_IS_LOST", "RESET_REQUIRED", "INSUFFICIENT_POWER", "GPU_NOT_FOUND"})
-"""NVML says so of a GPU that runs nothing until somebody acts, however much of it can still be read."""
+"""NVML reports them for a GPU that runs nothing until an administrator acts, even if some of its data is readable."""
 
 
 class Fault(Struct, frozen=True):
-    """A call about one GPU that failed: `code` is the vendor's name of the error, `message` the vendor's own words.
+    """A failed call about one GPU: `code` is the vendor's name of the error, `message` the vendor's text.
 
     Names lose their prefix: NVML_ERROR_GPU_IS_LOST is GPU_IS_LOST, AMDSMI_STATUS_BUSY is BUSY.
     """
@@ -29,9 +29,9 @@ class Fault(Struct, frozen=True):
 
 
 class GpuFabricInfo(Struct, frozen=True):
-    """How a GPU is attached to NVLink (nvml.h, nvmlGpuFabricInfo_v3_t); texts are empty where NVML does not say.
+    """The NVLink attachment of a GPU (nvml.h, nvmlGpuFabricInfo_v3_t); texts are empty where NVML has no value.
 
-    `health` is for people; `health_mask` and `health_summary` are what it was made from.
+    `health` is for people, made from `health_mask` and `health_summary`.
     """
 
     cluster_uuid: Text = ""
@@ -44,7 +44,7 @@ class GpuFabricInfo(Struct, frozen=True):
 
 
 class MigDevice(Struct, frozen=True):
-    """A part of an NVIDIA GPU that is handed out on its own: `profile` is `1g.10gb`, `uuid` begins with `MIG-`."""
+    """A part of an NVIDIA GPU that is allocated separately: `profile` is `1g.10gb`, `uuid` begins with `MIG-`."""
 
     profile: Text = ""
     uuid: Text = ""
@@ -54,8 +54,8 @@ class MigDevice(Struct, frozen=True):
 class Gpu(Struct, frozen=True):
     """One GPU. `arch` is "90" for sm_90, or "gfx942"; empty when it could not be read.
 
-    `pci_address` is written as sysfs does (`0000:01:00.0`). A GPU in MIG mode is still one GPU: its MIG devices run
-    what it runs, so they have no architecture of their own and share its index. `power_state` is P0 (busy) to P15.
+    `pci_address` has the form of sysfs (`0000:01:00.0`). A GPU in MIG mode is one GPU: a cache that fits it fits its
+    MIG devices, so they have no architecture of their own and share its index. `power_state` is P0 (busy) to P15.
     """
 
     index: Index
@@ -76,15 +76,15 @@ class Gpu(Struct, frozen=True):
 
     @property
     def fatal_fault(self) -> Fault | None:
-        """Return why nothing can be promised of this GPU: it is lost, or what it is could not be read."""
+        """Return why the GPU cannot be used: it is lost, or its kind could not be read."""
         fatal = next((fault for fault in self.faults if fault.code in FATAL_CODES), None)
         if fatal is not None or (self.backend and self.arch and self.warp_size):
             return fatal
-        return next(iter(self.faults), Fault("reading", "NO_DATA", "what kind of GPU it is was not said"))
+        return next(iter(self.faults), Fault("reading", "NO_DATA", "the driver did not report the kind of GPU"))
 
 
 class Inventory(Struct, frozen=True):
-    """One reading. Without GPUs and without errors it says: this machine has no GPU."""
+    """One reading. Without GPUs and without errors it means a machine without GPUs."""
 
     gpus: Annotated[tuple[Gpu, ...], Meta(max_length=MAX_GPUS)] = ()
     errors: Annotated[tuple[Text, ...], Meta(max_length=32)] = ()
@@ -96,16 +96,16 @@ class Inventory(Struct, frozen=True):
 
     @property
     def unreadable(self) -> bool:
-        """Return whether the reading failed as a whole: that there is no GPU is not what it says."""
+        """Return whether the reading failed as a whole; it then does not mean a machine without GPUs."""
         return bool(self.errors) and all(gpu.fatal_fault for gpu in self.gpus)
 
     @property
     def comparable(self) -> "Inventory":
-        """Return this reading without what changes from second to second: whether two of them say the same."""
+        """Return this reading without values that change every second, for comparison with another."""
         return replace(self, gpus=tuple(replace(gpu, power_state="") for gpu in self.gpus))
 
 
 def printable(text: str, limit: int = 256) -> str:
-    """Return a text from a driver or a label so that it can stand in a message: one line, ASCII, bounded."""
+    """Return a text from a driver or a label as one line of bounded printable ASCII."""
     shown = "".join(character if " " <= character <= "~" else "?" for character in text[: limit + 1])
     return shown if len(shown) <= limit else shown[: limit - 3] + "..."

@@ -1,7 +1,7 @@
-"""What a GPU vendor has to offer. One small file each; a new vendor is a new file and a line in probe.py.
+"""The Protocol of a GPU vendor. Each vendor is one small file, and a line in probe.py.
 
-Indices are the vendor's own, from 0: NVML's order for NVIDIA, amdsmi's for AMD. Where a machine has GPUs of both, those
-of the later vendor in probe.py follow behind the highest index of the earlier one, so NVIDIA's always stay NVML's.
+Indices are the vendor's own, from 0: NVML's order for NVIDIA, amdsmi's for AMD. On a machine with GPUs of both, those
+of the later vendor in probe.py follow the highest index of the earlier one, so NVIDIA's always equal NVML's.
 """
 
 from pathlib import Path
@@ -11,10 +11,10 @@ from gkm.gpus.values import Inventory
 
 
 class Vendor(Protocol):
-    """A way to read the GPUs of one vendor. Only ever called in the probe's own process."""
+    """A way to read the GPUs of one vendor. Called only in the probe's own process."""
 
     def read(self, devices: Path) -> Inventory:
-        """Return what is there; errors are values in the reading, and a machine without such GPUs is an empty one.
+        """Return the GPUs; errors are values in the reading, and a machine without such GPUs gives an empty reading.
 
-        `devices` is the directory of PCI devices: it tells a driver that is away from a machine that needs none.
+        `devices` is the directory of PCI devices: it distinguishes a missing driver from a machine that needs none.
         """

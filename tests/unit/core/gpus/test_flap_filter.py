@@ -31,7 +31,7 @@ def test_a_library_that_is_being_replaced_is_not_a_machine_without_gpus() -> Non
     *_, found = series((0, H100S), (60, NOTHING))
 
     assert found.unreadable
-    assert found.errors == ("2 GPUs were here before and not any more",)
+    assert found.errors == ("2 GPUs have vanished since the last reading",)
 
 
 def test_nothing_stale_is_said_of_gpus_that_are_away() -> None:

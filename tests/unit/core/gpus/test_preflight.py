@@ -168,7 +168,7 @@ def test_targets_that_no_gpu_can_be_are_invalid(target: Target) -> None:
     verdict = preflight.check([target], [gpu()])
 
     assert verdict.reason is Reason.METADATA_INVALID
-    assert "the image was built for a GPU that cannot be: backend " in verdict.message
+    assert "the image was built for a GPU that cannot exist: backend " in verdict.message
 
 
 def test_an_invalid_target_beside_a_valid_one_is_passed_over() -> None:
