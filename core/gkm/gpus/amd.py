@@ -112,10 +112,10 @@ def warp_size(arch: str) -> int:
     64 up to gfx9 (GCN, CDNA), 32 from gfx10 on (RDNA): LLVM's FEATURE_WAVE32, which HIP compiles for by default (llvm
     D88370, clang/test/Driver/hip-wavefront-size.hip).
     """
-    found = _ARCH.fullmatch(arch)
-    if found is None:
+    match = _ARCH.fullmatch(arch)
+    if match is None:
         return 0
-    return 32 if int(found[1]) >= _FIRST_WAVE32 else 64
+    return 32 if int(match[1]) >= _FIRST_WAVE32 else 64
 
 
 def describe_error(error: Exception) -> tuple[str, str] | None:

@@ -32,14 +32,17 @@ def incompatibility(target: NormalizedTarget, gpu: Gpu) -> tuple[Reason, str] | 
     driver = _DRIVER_VERSION.fullmatch(gpu.driver_version)
     if gpu.backend != CUDA or driver is None:
         return None
-    found = printable(f"{gpu.driver_version} (CUDA {gpu.cuda_driver_version or 'unknown'})", 80)
+    driver_text = printable(f"{gpu.driver_version} (CUDA {gpu.cuda_driver_version or 'unknown'})", 80)
     stated = _CUDA_VERSION.fullmatch(target.cuda_version)
     if stated is not None:
         oldest = OLDEST_DRIVER.get(int(stated[1]), 0)
         if int(driver[1]) >= oldest:
             return None
         built = f"built with CUDA {target.cuda_version}"
-        return Reason.DRIVER_TOO_OLD, f"{built}, which runs on drivers from {oldest} on, this GPU has driver {found}"
+        return (
+            Reason.DRIVER_TOO_OLD,
+            f"{built}, which runs on drivers from {oldest} on, this GPU has driver {driver_text}",
+        )
     if not 0 < target.ptx_version <= _MAX_PTX:
         return None
     cuda = CUDA_OF_PTX.get(target.ptx_version // 10, 0)
@@ -48,4 +51,4 @@ def incompatibility(target: NormalizedTarget, gpu: Gpu) -> tuple[Reason, str] | 
         return None
     ptx = f"{target.ptx_version // 10}.{target.ptx_version % 10}"
     built = f"built with PTX {ptx} of CUDA {cuda}"
-    return Reason.PTX_TOO_NEW, f"{built}, which runs on drivers from {oldest} on, this GPU has driver {found}"
+    return Reason.PTX_TOO_NEW, f"{built}, which runs on drivers from {oldest} on, this GPU has driver {driver_text}"

@@ -55,7 +55,7 @@ def _with_missing(missing: list[Gpu], reading: Inventory) -> Inventory:
     )
     fault = Fault("reading", NOT_READY, printable(errors[0], 200))
     missing_gpus = tuple(replace(gpu, arch="", power_state="", fabric=None, faults=(fault,)) for gpu in missing)
-    # Without the vendor before it, a vendor's indices start at 0 again (gkm.gpus.vendor).
+    # Without the vendor before it, a vendor's indices start at 0 again (gkm.gpus.probe).
     first = max(gpu.index for gpu in missing) + 1
     used = {gpu.index for gpu in missing}
     shift = first if any(gpu.index in used for gpu in reading.gpus) else 0

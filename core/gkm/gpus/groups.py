@@ -18,16 +18,16 @@ def gpu_type(model: str) -> str:
 
 def groups(gpus: Iterable[Gpu]) -> list[GPUGroup]:
     """Return the groups in the order of their first GPU. A lost GPU has no arch, so it equals no healthy one."""
-    found: list[tuple[GPUGroup, list[int]]] = []
+    members_of: list[tuple[GPUGroup, list[int]]] = []
     for gpu in sorted(gpus, key=lambda gpu: gpu.index):
         description = _description(gpu)
-        for group, members in found:
+        for group, members in members_of:
             if group == description:
                 members.append(gpu.index)
                 break
         else:
-            found.append((description, [gpu.index]))
-    return [msgspec.structs.replace(group, ids=members) for group, members in found]
+            members_of.append((description, [gpu.index]))
+    return [msgspec.structs.replace(group, ids=members) for group, members in members_of]
 
 
 def _description(gpu: Gpu) -> GPUGroup:

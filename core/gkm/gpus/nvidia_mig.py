@@ -20,14 +20,14 @@ def mig_devices(caller: DriverCalls, gpu: object) -> tuple[MigDevice, ...]:
 
 
 def _handle(caller: DriverCalls, gpu: object, slot: int) -> object | None:
-    def found() -> object | None:
+    def device() -> object | None:
         try:
             handle: object = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, slot)
         except pynvml.NVMLError_NotFound:
             return None
         return handle
 
-    return caller.query("nvmlDeviceGetMigDeviceHandleByIndex", found, None)
+    return caller.query("nvmlDeviceGetMigDeviceHandleByIndex", device, None)
 
 
 def _device(caller: DriverCalls, handle: object) -> MigDevice:

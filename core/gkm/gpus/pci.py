@@ -13,20 +13,20 @@ _ADDRESS = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])", r
 def drivers_of_gpus(vendor: str, devices: Path) -> list[str]:
     """Return for each GPU of a vendor its driver, "" for a GPU without one; [] on a machine without a PCI bus."""
     try:
-        found = sorted(devices.iterdir())
+        entries = sorted(devices.iterdir())
     except OSError:
         return []
     return [
-        _driver(device) for device in found if _read(device / "vendor") == vendor and _is_gpu(_read(device / "class"))
+        _driver(device) for device in entries if _read(device / "vendor") == vendor and _is_gpu(_read(device / "class"))
     ]
 
 
 def normalized(address: str) -> str:
     """Return an address in the form of sysfs: NVML's `00000000:01:00.0` is `0000:01:00.0`; "" for an invalid one."""
-    found = _ADDRESS.fullmatch(address)
-    if found is None:
+    match = _ADDRESS.fullmatch(address)
+    if match is None:
         return ""
-    domain, bus, device, function = found.groups()
+    domain, bus, device, function = match.groups()
     return f"{int(domain, 16):04x}:{bus}:{device}.{function}".lower()
 
 

@@ -99,8 +99,8 @@ def _target_mismatch(possible: Sequence[NormalizedTarget], gpu: Gpu) -> tuple[Re
         return Reason.BACKEND_MISMATCH, f"built for {backends}, this GPU is {gpu.backend}"
     same_arch = [target for target in same_backend if target.arch == gpu.arch]
     if not same_arch:
-        found = format_arch(gpu.backend, gpu.arch)
-        return Reason.ARCHITECTURE_MISMATCH, f"{_built_for(same_backend)}, this GPU is {found}"
+        gpu_arch = format_arch(gpu.backend, gpu.arch)
+        return Reason.ARCHITECTURE_MISMATCH, f"{_built_for(same_backend)}, this GPU is {gpu_arch}"
     same_warps = [target for target in same_arch if target.matches_warp_size(gpu)]
     if not same_warps:
         sizes = _listed(str(target.warp_size) for target in same_arch)

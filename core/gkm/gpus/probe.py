@@ -1,19 +1,32 @@
 """The child process that reads the GPUs and prints one JSON object: `python -m gkm.gpus.probe [PCI DEVICES]`.
 
 It is a process of its own because an open NVML handle blocks driver upgrades (docs/design/node-state.md).
+A new vendor is one file with a `Vendor`, and a line in `vendors`. Indices are the vendor's own, from 0: NVML's order
+for NVIDIA, amdsmi's for AMD. On a machine with GPUs of both, those of the later vendor follow the highest index of the
+earlier one, so NVIDIA's always equal NVML's.
 """
 
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 from msgspec.structs import replace
 
 from gkm.gpus import pci
 from gkm.gpus.values import MAX_GPUS, Inventory, printable
-from gkm.gpus.vendor import Vendor
+
+
+class Vendor(Protocol):
+    """A way to read the GPUs of one vendor. Called only in the probe's own process."""
+
+    def read(self, devices: Path) -> Inventory:
+        """Return the GPUs; errors are values in the reading, and a machine without such GPUs gives an empty reading.
+
+        `devices` is the directory of PCI devices: it distinguishes a missing driver from a machine that needs none.
+        """
 
 
 def vendors() -> list[Vendor]:

@@ -101,7 +101,7 @@ def format_arch(backend: str, arch: str) -> str:
 
 def _arch(backend: str, arch: str) -> str:
     if backend == CUDA:
-        found = _CUDA_ARCH.fullmatch(arch)
-        return found[1] if found else arch.removeprefix("sm_")
+        match = _CUDA_ARCH.fullmatch(arch)
+        return match[1] if match else arch.removeprefix("sm_")
     # "gfx90a:sramecc+:xnack-": the features concern the compiler only, Triton writes the processor alone.
     return arch.partition(":")[0] if backend == HIP else arch

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from gkm.hoststate import files
-from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.layout import Layout
 
 BUCKET_BOUNDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
@@ -74,15 +73,7 @@ def load(layout: Layout) -> PublishHistograms:
     Raises:
         UnreadableState: the file is invalid, or of another version.
     """
-    file = path(layout)
-    try:
-        value = files.read_object(file, MAX_BYTES)
-    except FileNotFoundError:
-        return {}
-    try:
-        return _from_json(value)
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise UnreadableState(f"{file}: {type(error).__name__}: {str(error)[:200]}") from error
+    return files.load(path(layout), _from_json, MAX_BYTES) or {}
 
 
 def _from_json(value: Mapping[str, Any]) -> PublishHistograms:

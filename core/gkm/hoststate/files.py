@@ -4,9 +4,11 @@ import json
 import os
 import secrets
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
+
+_T = TypeVar("_T")
 
 MAX_BYTES = 4 << 20
 """No record, pointer or usage file of GKM is larger; another program wrote a larger one."""
@@ -122,6 +124,22 @@ def read_object(path: Path, limit: int = MAX_BYTES) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise UnreadableState(f"{path}: not a JSON object")
     return value
+
+
+def load(path: Path, decode: Callable[[Mapping[str, Any]], _T], limit: int = MAX_BYTES) -> _T | None:
+    """Return the decoded JSON object in a state file, None without a file.
+
+    Raises:
+        UnreadableState: the file exists and is invalid; `decode` refuses a value by any of the errors below.
+    """
+    try:
+        return decode(read_object(path, limit))
+    except FileNotFoundError:
+        return None
+    except UnreadableState:
+        raise
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise UnreadableState(f"{path}: {type(error).__name__}: {str(error)[:200]}") from error
 
 
 def encode(value: Mapping[str, Any]) -> bytes:

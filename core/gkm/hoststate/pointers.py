@@ -6,7 +6,6 @@ from enum import StrEnum
 from typing import Any
 
 from gkm.hoststate import files, names
-from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.layout import Layout, ref_of_scope
 from gkm.hoststate.names import CacheRef, InvalidName
 
@@ -58,15 +57,7 @@ def load(layout: Layout, ref: CacheRef) -> Pointer | None:
     Raises:
         UnreadableState: the file exists and cannot be used.
     """
-    path = layout.pointer(ref)
-    try:
-        value = files.read_object(path)
-    except FileNotFoundError:
-        return None
-    try:
-        return _from_json(ref, value)
-    except (KeyError, TypeError, ValueError) as error:
-        raise UnreadableState(f"{path}: {error}") from error
+    return files.load(layout.pointer(ref), lambda value: _from_json(ref, value))
 
 
 def remove(layout: Layout, ref: CacheRef) -> None:
@@ -84,10 +75,10 @@ def refs(layout: Layout) -> Iterator[CacheRef]:
     """
     for scope in files.names_in(layout.caches):
         try:
-            found = files.names_in(layout.caches / scope)
+            cache_names = files.names_in(layout.caches / scope)
         except (FileNotFoundError, NotADirectoryError):
             continue
-        for name in found:
+        for name in cache_names:
             try:
                 ref = ref_of_scope(scope, name)
             except InvalidName:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from gkm.hoststate import files, names
-from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.names import CacheRef, InvalidName
 
@@ -70,15 +69,7 @@ def load(layout: Layout, volume_id: str) -> VolumeRecord | None:
     Raises:
         UnreadableState: the file exists and cannot be used.
     """
-    path = layout.volume_record(volume_id)
-    try:
-        value = files.read_object(path)
-    except FileNotFoundError:
-        return None
-    try:
-        return _from_json(volume_id, value)
-    except (KeyError, TypeError, ValueError) as error:
-        raise UnreadableState(f"{path}: {error}") from error
+    return files.load(layout.volume_record(volume_id), lambda value: _from_json(volume_id, value))
 
 
 def remove(layout: Layout, volume_id: str) -> None:

@@ -35,7 +35,7 @@ def remove(path: Path) -> None:
     try:
         for _ in range(_MAX_PASSES):
             _empty(top, top, 0)
-            if _is_gone(path):
+            if _remove_if_empty(path):
                 return
     finally:
         os.close(top)
@@ -64,10 +64,10 @@ def _remove_directory(name: str, parent: int, top: int, level: int) -> None:
         _empty(descriptor, top, level)
     finally:
         os.close(descriptor)
-    _is_gone(name, parent)  # if it is not empty, the next pass continues
+    _remove_if_empty(name, parent)  # if it is not empty, the next pass continues
 
 
-def _is_gone(path: Path | str, parent: int | None = None) -> bool:
+def _remove_if_empty(path: Path | str, parent: int | None = None) -> bool:
     """Remove a directory; return False where it is not empty."""
     try:
         os.rmdir(path, dir_fd=parent)

@@ -21,13 +21,13 @@ def open_directory(root: Path, relative: str) -> Iterator[int]:
     """
     top = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        found = syscalls.openat2(top, relative, os.O_PATH | os.O_DIRECTORY, _RESOLVE)
+        directory = syscalls.openat2(top, relative, os.O_PATH | os.O_DIRECTORY, _RESOLVE)
     finally:
         os.close(top)
     try:
-        yield found
+        yield directory
     finally:
-        os.close(found)
+        os.close(directory)
 
 
 def proc_fd_path(descriptor: int) -> str:

@@ -27,11 +27,7 @@ class Mounter:
 
     @contextmanager
     def open_entry(self, digest: str) -> Iterator[int]:
-        """Hold a descriptor of the directory of a store entry that pods see; the path leads through no link.
-
-        Raises:
-            OSError: FileNotFoundError without the entry.
-        """
+        """Implement MountInterface.open_entry."""
         relative = self._layout.entry(digest).relative_to(self._layout.store) / "cache"
         with safe_open.open_directory(self._layout.store, str(relative)) as descriptor:
             yield descriptor
@@ -40,11 +36,7 @@ class Mounter:
     def open_relocated(
         self, entry: int, digest: str, layer: RelocationLayer, in_use: Callable[[], Uses]
     ) -> Iterator[int]:
-        """Hold a descriptor of the tree on top of an entry; write the tree where it is missing.
-
-        Raises:
-            RelocationInProgress, TooMany, AllInUse, Unrelocatable, OSError: as tree_store.relocate.
-        """
+        """Implement MountInterface.open_relocated."""
         relocated = tree_store.relocate(entry, layer, self._layout.relocated(digest), in_use)
         with safe_open.open_directory(
             self._layout.state, str(relocated.tree.relative_to(self._layout.state))
@@ -52,44 +44,32 @@ class Mounter:
             yield descriptor
 
     def observe(self, path: Path) -> TargetState:
-        """Return the state of a target.
-
-        Raises:
-            OSError: the path leads through a link or a file, or the target is not a directory.
-        """
+        """Implement MountInterface.observe."""
         with targets.open_target(self._kubelet, path) as target:
             try:
                 with target.open_directory():
                     pass
             except FileNotFoundError:
                 return TargetState(exists=False)
-            found = tuple(mark_of(mount) for mount in mountinfo.read() if mount.point == target.point)
-            return TargetState(exists=True, empty=bool(found) or target.is_empty(), mounts=found)
+            marks = tuple(mark_of(mount) for mount in mountinfo.read() if mount.point == target.point)
+            return TargetState(exists=True, empty=bool(marks) or target.is_empty(), mounts=marks)
 
     def make(self, path: Path) -> bool:
-        """Make the directory of a target and return whether it was missing.
-
-        Raises:
-            OSError: it cannot be made.
-        """
+        """Implement MountInterface.make."""
         with targets.open_target(self._kubelet, path) as target:
             return target.make()
 
     def mount(self, layers: Sequence[int], path: Path, mark: Mark, private_bytes: int | None) -> None:
-        """Mount layers, the first on top, on an existing target: read-only, or with a private layer over them.
-
-        Raises:
-            OSError: the mount failed and left nothing.
-        """
-        with ExitStack() as held:
-            empty = held.enter_context(safe_open.open_directory(self._layout.state, self._layout.empty.name))
-            target = held.enter_context(targets.open_target(self._kubelet, path))
-            point = held.enter_context(target.open_directory())
+        """Implement MountInterface.mount."""
+        with ExitStack() as stack:
+            empty = stack.enter_context(safe_open.open_directory(self._layout.state, self._layout.empty.name))
+            target = stack.enter_context(targets.open_target(self._kubelet, path))
+            point = stack.enter_context(target.open_directory())
             lowers = (*layers, empty)
             if private_bytes is None:
                 overlay.mount_read_only(lowers, point, str(mark))
                 return
-            scratch = held.enter_context(self._scratch_directory(mark.owner))
+            scratch = stack.enter_context(self._scratch_directory(mark.owner))
             overlay.mount_private(lowers, point, str(mark), scratch=scratch, size=private_bytes)
 
     @contextmanager
@@ -122,11 +102,7 @@ class Mounter:
 
     @contextmanager
     def open_mounted(self, path: Path) -> Iterator[int]:
-        """Hold a descriptor of the topmost mount of a target, without mounts that a privileged pod made inside it.
-
-        Raises:
-            OSError: the target does not exist.
-        """
+        """Implement MountInterface.open_mounted."""
         with targets.open_target(self._kubelet, path) as target, target.open_directory() as point:
             clone = syscalls.open_tree(point)
         try:
@@ -135,23 +111,14 @@ class Mounter:
             os.close(clone)
 
     def filesystem_usage(self, path: Path) -> FilesystemUsage:
-        """Return the usage of the file system at a target.
-
-        Raises:
-            OSError: the target does not exist.
-        """
+        """Implement MountInterface.filesystem_usage."""
         with targets.open_target(self._kubelet, path) as target, target.open_directory() as point:
-            found = os.statvfs(point)
-        size = found.f_frsize
-        return FilesystemUsage(found.f_blocks * size, found.f_bavail * size, found.f_files, found.f_favail)
+            usage = os.statvfs(point)
+        size = usage.f_frsize
+        return FilesystemUsage(usage.f_blocks * size, usage.f_bavail * size, usage.f_files, usage.f_favail)
 
     def unmount(self, path: Path) -> int:
-        """Unmount all mounts of a target and return their number; idempotent.
-
-        Raises:
-            OSError: the kernel refused.
-            StillMounted: more mounts are stacked there than this driver makes.
-        """
+        """Implement MountInterface.unmount."""
         try:
             with targets.open_target(self._kubelet, path) as target:
                 return unmount.unmount_all(target.parent, target.name)
@@ -159,11 +126,7 @@ class Mounter:
             return 0
 
     def remove(self, path: Path) -> bool:
-        """Remove the directory of a target and return whether it is gone; idempotent, never recursive.
-
-        Raises:
-            OSError: it cannot be removed.
-        """
+        """Implement MountInterface.remove."""
         try:
             with targets.open_target(self._kubelet, path) as target:
                 return target.remove()

@@ -6,7 +6,8 @@ must not stop the node from serving the others.
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,19 +35,19 @@ class RepairPlan:
 
 
 def decide(
-    found: Iterable[VolumeRecord], mounts: Iterable[MarkedMount], unreadable: frozenset[str], existing: frozenset[str]
+    loaded: Iterable[VolumeRecord], mounts: Iterable[MarkedMount], unreadable: frozenset[str], existing: frozenset[str]
 ) -> RepairPlan:
     """Return the repairs; pure.
 
     `existing` holds the target paths that exist. A record without a mount stays while its target exists, because
     kubelet repeats its call for that volume. `unreadable` are volumes with an unreadable record: their mounts stay.
     """
-    found, mounts = tuple(found), tuple(mounts)
+    loaded, mounts = tuple(loaded), tuple(mounts)
     mounted = {mount.mark.owner for mount in mounts}
-    known = {record.volume_id for record in found} | unreadable
+    known = {record.volume_id for record in loaded} | unreadable
     return RepairPlan(
         records=tuple(
-            record for record in found if record.volume_id not in mounted and record.target_path not in existing
+            record for record in loaded if record.volume_id not in mounted and record.target_path not in existing
         ),
         mounts=tuple(mount for mount in mounts if mount.mark.owner not in known),
     )
@@ -62,23 +63,41 @@ def reconcile(layout: Layout, volume_records: VolumeRecords, mounter: Mounter) -
     for leftover in (*layout.usage.glob("*/*/.*.tmp"), *layout.volumes.glob("*/.*.tmp")):
         leftover.unlink(missing_ok=True)
     for directory in mounter.leftover_scratch_directories():
-        _remove_scratch(mounter, directory)
-    found, unreadable = _read(layout)
-    existing = frozenset(record.target_path for record in found if _exists(Path(record.target_path)))
-    repairs = decide(found, mounter.own_mounts(), frozenset(unreadable), existing)
-    for record in found:
+        with _logged_failure("leftover of a private layer not removed", path=str(directory)):
+            mounter.remove_scratch(directory)
+    loaded, unreadable = _read(layout)
+    existing = frozenset(record.target_path for record in loaded if _exists(Path(record.target_path)))
+    repairs = decide(loaded, mounter.own_mounts(), frozenset(unreadable), existing)
+    for record in loaded:
         volume_records.track(record)
     for record in repairs.records:
-        _remove(volume_records, record)
+        values = {"volume": record.volume_id, "cache": str(record.ref), "target": record.target_path}
+        with _logged_failure("record without a mount not removed", **values):
+            volume_records.remove(record.volume_id)
+            _LOG.warning("record without a mount removed", extra=fields(**values))
     for mount in repairs.mounts:
-        _unmount(mounter, mount)
-    for ref in {record.ref for record in found} | _refs_with_usage(layout):
-        _write_usage(volume_records, ref)
+        values = {"volume": mount.mark.owner, "digest": mount.mark.content, "target": mount.point}
+        with _logged_failure("mount without a record not removed", **values):
+            mounter.unmount(Path(mount.point))
+            mounter.remove(Path(mount.point))
+            _LOG.warning("mount without a record removed", extra=fields(**values))
+    for ref in {record.ref for record in loaded} | _refs_with_usage(layout):
+        with _logged_failure("usage file not written", cache=str(ref)):
+            volume_records.write_usage(ref)
+
+
+@contextmanager
+def _logged_failure(event: str, **values: str) -> Iterator[None]:
+    """Log a failed repair as `event` and continue."""
+    try:
+        yield
+    except (OSError, StillMounted, ValueError):
+        _LOG.exception(event, extra=fields(**values))
 
 
 def _read(layout: Layout) -> tuple[list[VolumeRecord], list[str]]:
     """Return the records, and the volumes with an unreadable record; remove directories without a record."""
-    found: list[VolumeRecord] = []
+    loaded: list[VolumeRecord] = []
     unreadable: list[str] = []
     for volume_id in records.volume_ids(layout):
         try:
@@ -86,49 +105,13 @@ def _read(layout: Layout) -> tuple[list[VolumeRecord], list[str]]:
             if record is None:
                 records.remove(layout, volume_id)
             else:
-                found.append(record)
+                loaded.append(record)
         except UnreadableState:
             _LOG.exception("record unreadable; delete the pod", extra=fields(volume=volume_id))
             unreadable.append(volume_id)
         except OSError:
             _LOG.exception("directory without a record not removed", extra=fields(volume=volume_id))
-    return found, unreadable
-
-
-def _remove_scratch(mounter: Mounter, directory: Path) -> None:
-    try:
-        mounter.remove_scratch(directory)
-    except (OSError, StillMounted):
-        _LOG.exception("leftover of a private layer not removed", extra=fields(path=str(directory)))
-
-
-def _remove(volume_records: VolumeRecords, record: VolumeRecord) -> None:
-    log_fields = fields(volume=record.volume_id, cache=str(record.ref), target=record.target_path)
-    try:
-        volume_records.remove(record.volume_id)
-    except OSError:
-        _LOG.exception("record without a mount not removed", extra=log_fields)
-    else:
-        _LOG.warning("record without a mount removed", extra=log_fields)
-
-
-def _write_usage(volume_records: VolumeRecords, ref: CacheRef) -> None:
-    try:
-        volume_records.write_usage(ref)
-    except OSError:
-        _LOG.exception("usage file not written", extra=fields(cache=str(ref)))
-
-
-def _unmount(mounter: Mounter, mount: MarkedMount) -> None:
-    path = Path(mount.point)
-    log_fields = fields(volume=mount.mark.owner, digest=mount.mark.content, target=mount.point)
-    try:
-        mounter.unmount(path)
-        mounter.remove(path)
-    except (OSError, StillMounted, ValueError):
-        _LOG.exception("mount without a record not removed", extra=log_fields)
-    else:
-        _LOG.warning("mount without a record removed", extra=log_fields)
+    return loaded, unreadable
 
 
 def _exists(path: Path) -> bool:

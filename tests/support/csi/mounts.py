@@ -1,5 +1,7 @@
 """Mounts in memory, behind the Protocol that publish and unpublish use, which fail on request."""
 
+import errno
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -51,19 +53,19 @@ class MountsInMemory:
 
     def mount(self, layers: Sequence[int], path: Path, mark: Mark, private_bytes: int | None) -> None:
         self._fail("mount")
-        assert path in self.directories
+        self._require(path)
         self.there.setdefault(path, []).append(mark)
         self.layers[path] = (layers, private_bytes)
 
     @contextmanager
     def open_mounted(self, path: Path) -> Iterator[int]:
         self._fail("mounted")
-        assert path in self.there
+        self._require(path)
         yield 3
 
     def filesystem_usage(self, path: Path) -> FilesystemUsage:
         self._fail("room")
-        assert path in self.there
+        self._require(path)
         return FilesystemUsage(1000, 400, 100, 90)
 
     def unmount(self, path: Path) -> int:
@@ -72,9 +74,14 @@ class MountsInMemory:
 
     def remove(self, path: Path) -> bool:
         self._fail("remove")
-        assert path not in self.there
+        if self.there.get(path):
+            return False
         self.directories.discard(path)
         return True
+
+    def _require(self, path: Path) -> None:
+        if path not in self.directories:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
 
     def _fail(self, call: str) -> None:
         if call == self.fails:

@@ -7,41 +7,20 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from threading import Event
 
 import pytest
+from csi_harness.bound_server import Bound
+from support.csi.driver import Client, driver
+from support.csi.namespaces import private_namespace
+from support.csi.nodes import node_files, publish_message
 from gkm_csi.proto import csi_pb2
 from gkm_csi.server import grpc_server as server
 from gkm_csi.server import socket_server as listening
 from gkm_csi.server.identity import IdentityService
 from gkm_csi.server.socket_server import ListenError, SocketServer
-from support.csi.driver import Client, driver
-from support.csi.namespaces import private_namespace
-from support.csi.nodes import node_files, publish_message
 from support.host.waiting import until
 
 HARNESS = Path(__file__).parents[2] / "support" / "csi"
-
-
-class Bound:
-    """A server that binds its sockets as gRPC does, and counts."""
-
-    def __init__(self, *paths: Path) -> None:
-        for path in paths:
-            path.unlink(missing_ok=True)
-            with socket.socket(socket.AF_UNIX) as bound:
-                bound.bind(str(path))
-        self.started = self.stopped = 0
-
-    def start(self) -> None:
-        self.started += 1
-
-    def stop(self, grace: float | None) -> Event:
-        assert grace is not None
-        self.stopped += 1
-        ended = Event()
-        ended.set()
-        return ended
 
 
 @pytest.fixture

@@ -108,9 +108,9 @@ class _Parser:
         return pairs
 
     def _comma(self) -> bool:
-        found = self._tokens[self._position] == ","
-        self._position += found
-        return found
+        is_comma = self._tokens[self._position] == ","
+        self._position += is_comma
+        return is_comma
 
 
 def _is_string(token: str) -> bool:
