@@ -1,4 +1,4 @@
-"""Starts the program `gkm`; standard library only until it is known that its dependencies are there."""
+"""Start the program `gkm`: standard library only, until the check for its dependencies has passed."""
 
 from gkm.hoststate.extras import needed
 
@@ -6,7 +6,7 @@ from gkm.hoststate.extras import needed
 def main() -> None:
     """Run the program."""
     with needed("gkm", "cli"):
-        from gkm_cli.main import main as run  # noqa: PLC0415 -- may be missing what it imports
+        from gkm_cli.main import main as run  # noqa: PLC0415 -- its dependencies may be missing
 
         run()
 

@@ -1,6 +1,6 @@
-"""Credentials of the person at the terminal: what docker and podman have written, and the helper programs they name.
+"""Credentials of the user: the files of docker and podman, and the helper programs that these files name.
 
-Only the command line runs programs for credentials; no process in a cluster does.
+Only the command line runs helper programs; no process in a cluster does.
 """
 
 import os
@@ -16,28 +16,30 @@ from gkm.images.registries.keyring import DOCKER_HUB, Keyring
 from gkm_cli import helper_programs
 
 DOCKER_HUB_SERVER = "https://index.docker.io/v1/"
-"""What helpers know Docker Hub by."""
+"""The server name of Docker Hub for credential helpers."""
 
 
 def credentials_from_environment(environment: Mapping[str, str] = os.environ) -> Credentials:
-    """Return the credentials of this person; the files are read now, helpers run when a registry asks.
+    """Return the credentials of this user. It reads the files now; helpers run when a registry asks for credentials.
 
     Raises:
-        GKMError: UNAUTHORIZED, a file cannot be used.
+        GKMError: UNAUTHORIZED: a file cannot be used.
     """
     return PersonalCredentials([config for path in config_files(environment) if (config := _read(path))])
 
 
 def config_files(environment: Mapping[str, str]) -> Iterator[Path]:
-    """Yield the files that are looked at: the one of REGISTRY_AUTH_FILE, or docker's and then podman's.
+    """Yield the credential files: the one in REGISTRY_AUTH_FILE, or docker's and then podman's.
 
     Raises:
-        GKMError: UNAUTHORIZED, when the file that was named does not exist.
+        GKMError: UNAUTHORIZED: REGISTRY_AUTH_FILE names no file.
     """
     if named := environment.get("REGISTRY_AUTH_FILE"):
         if not Path(named).is_file():
             raise GKMError(
-                Reason.UNAUTHORIZED, f"REGISTRY_AUTH_FILE names {named}, which is no file", "log in, or unset it"
+                Reason.UNAUTHORIZED,
+                f"REGISTRY_AUTH_FILE names {named}, which is no file",
+                "log in, or unset the variable",
             )
         yield Path(named)
         return
@@ -50,7 +52,7 @@ def config_files(environment: Mapping[str, str]) -> Iterator[Path]:
 
 
 class PersonalCredentials:
-    """The Credentials in some files and of the helpers that they name, asked once each. Thread-safe."""
+    """The credentials in files and of the helpers that they name; each helper runs once. Thread-safe."""
 
     def __init__(self, configs: Sequence[DockerConfig]) -> None:
         self._configs = configs
@@ -59,10 +61,10 @@ class PersonalCredentials:
         self._lock = Lock()
 
     def logins(self, registry: str, repository: str) -> Sequence[Login]:
-        """Return what helpers and files have for a repository.
+        """Return the logins of helpers and files for a repository.
 
         Raises:
-            GKMError: UNAUTHORIZED, when a helper failed and nothing else has anything.
+            GKMError: UNAUTHORIZED: a helper failed, and no other source has a login.
         """
         found: list[Login] = []
         failed: GKMError | None = None
@@ -77,14 +79,14 @@ class PersonalCredentials:
         return found
 
     def _query_helper(self, name: str, server: str) -> Login | None:
-        with self._lock:  # a helper may ask the person something: once, not once for each thread
+        with self._lock:  # a helper may prompt the user: once, not once for each thread
             if (name, server) not in self._logins:
                 self._logins[name, server] = helper_programs.get_login(name, server)
             return self._logins[name, server]
 
 
 def _helpers(configs: Sequence[DockerConfig], registry: str) -> Iterator[tuple[str, str]]:
-    """Yield which helpers to ask, and for which server: the one of the registry, or else the one for all."""
+    """Yield helpers and the server to ask them for: the helper of this registry, or else the one for all registries."""
     server = DOCKER_HUB_SERVER if registry == DOCKER_HUB else registry
     for config in configs:
         special = [name for helper_server, name in config.helpers.items() if _is_same_server(helper_server, registry)]

@@ -1,4 +1,4 @@
-"""Places on disk that a command writes to: looked at before the work, and named with need and free space when full."""
+"""Checks of a destination before the work, and errors of a full disk with the needed and the free bytes."""
 
 import errno
 import os
@@ -15,22 +15,22 @@ FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 def check_new(path: Path, option: str) -> None:
-    """Accept a path that does not exist yet, in a directory that can be written to.
+    """Check that a path does not exist yet, and that its directory is writable.
 
     Raises:
-        WrongUsage: something is there, or nothing can be.
+        UsageError: the path exists, or cannot be created.
     """
     if os.path.lexists(path):
-        raise UsageError(f"{option} {path}: it exists already", "remove it, or name another place")
+        raise UsageError(f"{option} {path}: it exists already", "remove it, or name another path")
     directory = path.absolute().parent
     if not directory.is_dir():
-        raise UsageError(f"{option} {path}: there is no directory {directory}", "make it, or name another place")
+        raise UsageError(f"{option} {path}: there is no directory {directory}", "create it, or name another path")
     if not os.access(directory, os.W_OK | os.X_OK):
-        raise UsageError(f"{option} {path}: you may not write to {directory}", "name another place")
+        raise UsageError(f"{option} {path}: you may not write to {directory}", "name another path")
 
 
 def check_free(directory: Path, need: int) -> None:
-    """Accept a directory whose disk has `need` bytes free.
+    """Check that the disk of a directory has `need` free bytes.
 
     Raises:
         GKMError: DISK_FULL.
@@ -41,7 +41,7 @@ def check_free(directory: Path, need: int) -> None:
 
 @contextmanager
 def filling(directory: Path, need: Callable[[], int]) -> Iterator[None]:
-    """Turn what the system says of a full disk into an error with the place, the bytes needed and those that were free.
+    """Turn the system's error of a full disk into one with the directory, the needed and the free bytes.
 
     Raises:
         GKMError: DISK_FULL.
@@ -56,12 +56,12 @@ def filling(directory: Path, need: Callable[[], int]) -> Iterator[None]:
 
 
 def size_of(directory: Path) -> int:
-    """Return how many bytes the files below a directory have together; what cannot be read counts as none."""
+    """Return the size of all files below a directory in bytes; an unreadable file counts as 0."""
     total = 0
-    for place, _, names in os.walk(directory):
+    for folder, _, names in os.walk(directory):
         for name in names:
             try:
-                total += os.lstat(os.path.join(place, name)).st_size  # noqa: PTH118 -- a cache may have 200,000 files
+                total += os.lstat(os.path.join(folder, name)).st_size  # noqa: PTH118 -- a cache may have 200,000 files
             except OSError:
                 continue
     return total
@@ -74,7 +74,7 @@ def _free(directory: Path) -> int:
 
 def _full(directory: Path, need: int, free: int) -> GKMError:
     temporary = directory.is_relative_to(tempfile.gettempdir())
-    elsewhere = "set TMPDIR to a directory on another disk" if temporary else "name a place on another disk"
+    elsewhere = "set TMPDIR to a directory on another disk" if temporary else "name a directory on another disk"
     return GKMError(
         Reason.DISK_FULL,
         f"the disk of {directory} is full: up to {need} bytes are needed, {free} were free",

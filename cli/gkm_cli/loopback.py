@@ -1,15 +1,15 @@
-"""Registries on this machine, which usually speak plain http: crane, cosign and oras need no flag for them either."""
+"""Registries on this machine usually speak plain http; crane, cosign and oras need no flag for them either."""
 
 import socket
 import ssl
 from ipaddress import ip_address
 
 _SECONDS = 2.0
-"""For the handshake: it does not leave this machine."""
+"""Time for the handshake, which does not leave this machine."""
 
 
 def speaks_plain_http(registry: str) -> bool:
-    """Return whether a registry (host or host:port) is one of this machine, and does not speak TLS."""
+    """Return whether a registry (host or host:port) is on this machine and does not speak TLS."""
     host, port = _split(registry)
     return _is_loopback(host) and not _speaks_tls(host, port)
 
@@ -32,7 +32,7 @@ def _is_loopback(host: str) -> bool:
 
 def _speaks_tls(host: str, port: int) -> bool:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    # Nothing is sent, and what is spoken is all that is asked: who uses the registry checks the certificate.
+    # This only detects TLS and sends no data; the registry client checks the certificate.
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
         with socket.create_connection((host, port), timeout=_SECONDS) as plain:

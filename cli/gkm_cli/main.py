@@ -1,4 +1,4 @@
-"""The program: its commands, and the one place where an error becomes a line and an exit code."""
+"""The program `gkm`: its commands, and the one place where an error becomes a line and an exit code."""
 
 import os
 import sys
@@ -20,19 +20,19 @@ from gkm_cli.plan.command import EXAMPLE, plan
 
 app = typer.Typer(
     name="gkm",
-    help="GPU kernel caches as signed images: build, verify and inspect them; see the GPUs of this machine; "
+    help="Build, sign, verify and inspect GPU kernel caches as images; show the GPUs of this machine; "
     "plan where runs of many GPUs go.",
     no_args_is_help=True,
     invoke_without_command=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-VersionOption = Annotated[bool, typer.Option("--version", help="Print the version, and end.")]
+VersionOption = Annotated[bool, typer.Option("--version", help="Print the version and exit.")]
 
 
 @app.callback()
 def gkm(context: typer.Context, *, version: VersionOption = False) -> None:
-    """Say the version, where it is asked for; else the command runs."""
+    """Print the version, or run the command."""
     if version:
         line(f"{PROGRAM} {installed_version()}")
         raise typer.Exit
@@ -48,7 +48,7 @@ FAILURE, USAGE_ERROR = 1, 2
 INTERRUPTED = 130
 HINTS = {
     Remedy.LOG_IN: "check that the repository exists, and log in: docker login {about}",
-    Remedy.CHECK_LOGIN: "log in as somebody who may: docker login {about}",
+    Remedy.CHECK_LOGIN: "log in with an account that has access: docker login {about}",
     Remedy.TRUST_OR_PLAIN_HTTP: "trust its certificate authority with --ca-file FILE, or speak http with --plain-http",
     Remedy.ADD_AUTH_HOST: "if it is right, add it to registries.hosts.{about}.authHosts in a file for --config",
     Remedy.NAME_HOST: "if it is right, name it under registries.hosts in a file for --config",
@@ -56,17 +56,17 @@ HINTS = {
     Remedy.RAISE_MAX_IMAGE: "if it is meant, raise store.maxImageBytes in a file for --config",
     Remedy.FREE_SPACE: "free space, and run the command again",
 }
-"""What a person at a terminal can do: flags and commands, where a process in the cluster names configuration keys."""
+"""Remedies for a user of the command line: flags and commands. Processes in a cluster name configuration keys."""
 
 
 def main() -> None:
-    """Run the program; no traceback reaches a person."""
+    """Run the program; print one line, never a traceback, for an expected error."""
     if isinstance(sys.stdout, TextIOWrapper):
-        # As standard error does: what the encoding of a pipe lacks is shown as its escape.
+        # As on standard error: a character that the encoding of a pipe lacks becomes an escape.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         try:
-            # Not in its own way of ending, which draws boxes around errors.
+            # Not in typer's standalone mode, which draws boxes around errors.
             code = typer.main.get_command(app)(prog_name=PROGRAM, standalone_mode=False) or 0
         finally:
             _flush()
@@ -74,19 +74,19 @@ def main() -> None:
     except NegativeResult:
         sys.exit(EXIT_NEGATIVE)
     except UsageError as error:
-        _end(error, USAGE_ERROR)
+        _exit(error, USAGE_ERROR)
     except TyperException as error:
-        _end_as_typer(error)
+        _exit_with_usage_error(error)
     except GKMError as error:
-        _end(_gkm_error(error), USAGE_ERROR if error.reason is Reason.INVALID_REFERENCE else FAILURE)
+        _exit(_gkm_error(error), USAGE_ERROR if error.reason is Reason.INVALID_REFERENCE else FAILURE)
     except (ConfigInvalid, PlanningFailed) as error:
-        _end(error, FAILURE)
-    except BrokenPipeError:  # whoever read has read enough; typer ends so, too
+        _exit(error, FAILURE)
+    except BrokenPipeError:  # the reader has closed the pipe; typer exits in the same way
         _discard()
         sys.exit(FAILURE)
     except OSError as error:
-        # Without the number of the error, and in the order of all our sentences: what, why, what next.
-        _end(_of_system(error), FAILURE)
+        # Without the error number, and in the usual order: what, why, what next.
+        _exit(_os_error(error), FAILURE)
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(INTERRUPTED)
 
@@ -98,16 +98,16 @@ def _flush() -> None:
         raise
     except OSError as error:
         _discard()
-        _end(f"standard output: {error.strerror}; free space there, or write elsewhere", FAILURE)
+        _exit(f"standard output: {error.strerror}; free space there, or write elsewhere", FAILURE)
 
 
 def _discard() -> None:
-    """Let the interpreter end without another try to write what nothing takes."""
+    """Redirect standard output, so that the interpreter does not write again at its exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _gkm_error(error: GKMError) -> str:
-    """Return an error with its detail, which only the person who runs the command sees, and this program's hint."""
+    """Return an error with its detail, which only the user of the command sees, and this program's hint."""
     message = f"{error.message}: {error.detail}" if error.detail else error.message
     hint = error.detail_hint if error.detail else error.hint
     if isinstance(hint, Remedy):
@@ -115,26 +115,26 @@ def _gkm_error(error: GKMError) -> str:
     return f"{message}; {hint}" if hint else message
 
 
-def _of_system(error: OSError) -> object:
-    what = f"{error.filename}: " if error.filename else ""
+def _os_error(error: OSError) -> object:
+    subject = f"{error.filename}: " if error.filename else ""
     if error.errno in disks.FULL:
-        return f"{what or 'standard output or a file cannot be written: '}{error.strerror}; free space there"
-    if what and error.strerror:
-        return f"{what}{error.strerror}; check its name, and that you may use it"
+        return f"{subject or 'standard output or a file cannot be written: '}{error.strerror}; free space there"
+    if subject and error.strerror:
+        return f"{subject}{error.strerror}; check its name and mode"
     return error.strerror or error
 
 
-def _end(error: object, code: int) -> NoReturn:
+def _exit(error: object, code: int) -> NoReturn:
     sys.stderr.write(f"error: {escape(' '.join(str(error).split()))}\n")
     sys.exit(code)
 
 
-def _end_as_typer(error: TyperException) -> NoReturn:
-    """End for words that the command does not know; without any words it is the help that people want."""
+def _exit_with_usage_error(error: TyperException) -> NoReturn:
+    """Exit for wrong arguments; without arguments, print the help."""
     if len(sys.argv) == 1 or not (message := _message(error)):
         typer.main.get_command(app)(["--help"], prog_name=PROGRAM, standalone_mode=False)
         sys.exit(USAGE_ERROR)
-    _end(f"{message.rstrip('.')}; --help says what there is", USAGE_ERROR)
+    _exit(f"{message.rstrip('.')}; --help lists commands and options", USAGE_ERROR)
 
 
 def _message(error: TyperException) -> str:

@@ -1,4 +1,4 @@
-"""`gkm node`: this machine as the agent sees it."""
+"""`gkm node`: show this machine as the agent sees it."""
 
 import typer
 from gkm.gpus import inventory
@@ -6,26 +6,26 @@ from gkm.gpus.groups import groups
 
 from gkm_cli.output import PROGRAM, Output, OutputOption, line, show, table
 
-app = typer.Typer(help="This machine.", no_args_is_help=True)
+app = typer.Typer(help="Show this machine.", no_args_is_help=True)
 
 
 @app.callback()
 def node() -> None:
-    """Commands about this machine."""
+    """Show this machine."""
 
 
 @app.command(epilog=f"Example: {PROGRAM} node detect -o json")
 def detect(output: OutputOption = Output.TABLE) -> None:
     """Show GPUs, driver and NVLink fabric."""
     reading = inventory.read()
-    found = groups(reading.gpus)
+    gpu_groups = groups(reading.gpus)
     rows = [
         (",".join(map(str, group.ids)), group.gpu_type, group.arch, group.driver_version, group.memory_mib)
-        for group in found
+        for group in gpu_groups
     ]
-    people = (
+    print_text = (
         (lambda: table(("gpus", "model", "arch", "driver", "memory MiB"), rows))
         if rows
-        else (lambda: line("no GPU: " + ("; ".join(reading.errors) or "none was found")))
+        else (lambda: line("no GPU: " + ("; ".join(reading.errors) or "this machine has none")))
     )
-    show({"gpus": found, "errors": reading.errors}, output, people)
+    show({"gpus": gpu_groups, "errors": reading.errors}, output, print_text)

@@ -1,4 +1,4 @@
-"""What a command prints: a table for people, JSON or YAML for programs (stable: fields are added, never renamed)."""
+"""The output of commands: tables for people, stable JSON or YAML for programs (fields are added, never renamed)."""
 
 import json
 import sys
@@ -29,7 +29,7 @@ EXIT_NEGATIVE = 3
 
 
 class Output(StrEnum):
-    """How an answer is written."""
+    """The output formats of most commands."""
 
     TABLE = "table"
     JSON = "json"
@@ -45,7 +45,7 @@ class PlanOutput(StrEnum):
     MANIFESTS = "manifests"
 
 
-OutputOption = Annotated[Output, typer.Option("-o", "--output", help="How the answer is written.")]
+OutputOption = Annotated[Output, typer.Option("-o", "--output", help="The output format.")]
 
 
 class NegativeResult(Exception):
@@ -57,36 +57,36 @@ class PlanningFailed(Exception):
 
 
 class UsageError(Exception):
-    """What was typed cannot be meant: the message says what, and what to type instead."""
+    """The arguments are wrong: the message names the mistake, the hint the correction."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(f"{message}; {hint}")
 
 
 def show(result: Any, output: Output, print_text: Callable[[], object]) -> None:  # noqa: ANN401 -- any JSON
-    """Print `answer` for programs, or let `people` print it for people."""
+    """Print `result` for programs, or call `print_text` to print it for people."""
     if output is Output.TABLE:
         print_text()
     elif output is Output.JSON:
-        sys.stdout.write(escape_json(_json(result), ascii_only=not takes_unicode()) + "\n")
+        sys.stdout.write(escape_json(_json(result), ascii_only=not supports_unicode()) + "\n")
     else:
-        sys.stdout.write(documents.encode(result, ascii_only=not takes_unicode()))
+        sys.stdout.write(documents.encode(result, ascii_only=not supports_unicode()))
 
 
-def takes_unicode() -> bool:
+def supports_unicode() -> bool:
     """Return whether standard output can show every character."""
     return "utf" in (sys.stdout.encoding or "").lower()
 
 
-def _json(answer: Any) -> str:  # noqa: ANN401 -- any JSON
+def _json(result: Any) -> str:  # noqa: ANN401 -- any JSON
     try:
-        return msgspec.json.format(msgspec.json.encode(answer), indent=2).decode()
-    except UnicodeEncodeError:  # a file name need not be text; its halves of surrogate pairs are
-        return json.dumps(msgspec.to_builtins(answer), indent=2)
+        return msgspec.json.format(msgspec.json.encode(result), indent=2).decode()
+    except UnicodeEncodeError:  # a file name may hold lone surrogates, which JSON can escape
+        return json.dumps(msgspec.to_builtins(result), indent=2)
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print rows under a header, as kubectl does; what rows hold is text, never markup or a command."""
+    """Print rows under a header, as kubectl does. Cells are plain text: markup and terminal commands are escaped."""
     drawn = Table(box=None, pad_edge=False, header_style="", padding=(0, 2, 0, 0))
     for column in columns:
         drawn.add_column(column.upper(), overflow="fold")
@@ -96,5 +96,5 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
 
 
 def line(text: str) -> None:
-    """Print a line: what comes from outside stands in it escaped."""
+    """Print a line with foreign text escaped."""
     sys.stdout.write(escape(text) + "\n")

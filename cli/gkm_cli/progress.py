@@ -1,6 +1,6 @@
-"""Bars that show how far long work is: on a terminal only, on standard error, and in no pipe.
+"""Progress bars on standard error, for terminals only.
 
-A bar appears when its stage begins, with bytes, of how many, and how fast; it ends at 100 %.
+A bar appears when its stage begins, shows bytes, total and speed, and ends at 100 %.
 """
 
 import sys
@@ -25,20 +25,20 @@ _NAME = "{task.description}"
 
 @contextmanager
 def progress_bars(*stages: str) -> Iterator[Callable[[str, int, int], None]]:
-    """Give what is told of each stage how many bytes are done, of how many."""
+    """Show a bar for each stage; yield a function that takes a stage, the bytes done and the total."""
     columns = (BarColumn(), TaskProgressColumn(), DownloadColumn(binary_units=True), TransferSpeedColumn())
     with _progress(*columns) as progress:
         tasks = {stage: progress.add_task(stage, total=None, visible=False) for stage in stages}
 
-        def tell(stage: str, done: int, total: int) -> None:
+        def report(stage: str, done: int, total: int) -> None:
             progress.update(tasks[stage], completed=min(done, total), total=total, visible=True)
 
-        yield tell
+        yield report
 
 
 @contextmanager
 def waiting(stage: str) -> Iterator[None]:
-    """Show that work goes on of which nobody knows how long it takes."""
+    """Show a spinner during work of unknown duration."""
     with _progress(SpinnerColumn("line"), TimeElapsedColumn()) as progress:
         progress.add_task(stage, total=None)
         yield

@@ -1,4 +1,4 @@
-"""The options with which commands reach registries, and what they make of them."""
+"""The options for registries that commands share, and the registry client that they configure."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,13 +18,13 @@ from gkm_cli.credential_helpers import credentials_from_environment
 
 RefArgument = Annotated[str, typer.Argument(metavar="REF", help="registry/repository:tag or @sha256:…")]
 ConfigOption = Annotated[Path | None, typer.Option("--config", help="A GKM configuration file.")]
-PlainHTTPOption = Annotated[bool, typer.Option("--plain-http", help="Speak http, not https, to this registry.")]
-CAFileOption = Annotated[Path | None, typer.Option("--ca-file", help="Trust this certificate authority.")]
+PlainHTTPOption = Annotated[bool, typer.Option("--plain-http", help="Use http instead of https for this registry.")]
+CAFileOption = Annotated[Path | None, typer.Option("--ca-file", help="Trust the certificate authorities in this file.")]
 
 
 @dataclass(frozen=True)
 class RegistryAccess:
-    """How a command reaches registries: `plain_http` and `ca_file` are for the one that it names."""
+    """How a command connects to registries; `plain_http` and `ca_file` apply to the registry that it names."""
 
     config: Config
     plain_http: bool
@@ -32,7 +32,7 @@ class RegistryAccess:
 
     @classmethod
     def from_options(cls, config_file: Path | None, *, plain_http: bool, ca_file: Path | None) -> "RegistryAccess":
-        """Return what the options say.
+        """Return the access that the options describe.
 
         Raises:
             ConfigInvalid: the configuration cannot be read or used.
@@ -40,7 +40,7 @@ class RegistryAccess:
         return cls(config.load(config_file), plain_http, ca_file)
 
     def registry(self, ref: Reference) -> Registry:
-        """Return a client; naming the registry on the command line is leave enough to use it."""
+        """Return a client that may use the registry of `ref`: the user named it on the command line."""
         hosts = dict(self.config.registries.hosts)
         plain_http = self.plain_http
         if ref.registry not in hosts and not self.ca_file:
@@ -56,18 +56,18 @@ class RegistryAccess:
         return Registry(allowed, credentials_from_environment())
 
     def without_mirrors(self) -> "RegistryAccess":
-        """Return the same without mirrors: who writes must see what is there, not an older copy."""
+        """Return the same without mirrors: a command that writes must read the registry itself, not an older copy."""
         hosts = {name: msgspec.structs.replace(host, mirrors=[]) for name, host in self.config.registries.hosts.items()}
         registries = msgspec.structs.replace(self.config.registries, hosts=hosts)
         return replace(self, config=msgspec.structs.replace(self.config, registries=registries))
 
     def pinned(self, reference: str) -> tuple[Registry, Reference]:
-        """Resolve once; what follows is about exactly that digest."""
+        """Resolve a reference once; return a client and the reference of exactly that digest."""
         ref = Reference.parse(reference)
         registry = self.registry(ref)
         return registry, ref.pinned(registry.resolve(ref))
 
     def described(self, reference: str) -> tuple[Registry, CacheImage]:
-        """Return what an image says of itself."""
+        """Return a client and the description of an image in its labels."""
         registry, pinned = self.pinned(reference)
         return registry, cache.describe(registry, pinned)

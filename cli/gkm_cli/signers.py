@@ -1,4 +1,4 @@
-"""The options that say whose signature is wanted."""
+"""The options that name the required signers."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,10 +21,14 @@ KeyOption = Annotated[
 ]
 IdentityOption = Annotated[
     str,
-    typer.Option("--identity", metavar="REGEXP", help="Who must have signed without a key: the whole e-mail or URI."),
+    typer.Option(
+        "--identity",
+        metavar="REGEXP",
+        help="The identity that must have signed without a key: a pattern for the whole e-mail or URI.",
+    ),
 ]
 IssuerOption = Annotated[
-    str, typer.Option("--issuer", metavar="URL", help="Who vouches for the identity: its OpenID provider, exactly.")
+    str, typer.Option("--issuer", metavar="URL", help="The OpenID provider of the identity, exactly.")
 ]
 TrustedRootOption = Annotated[
     Path | None, typer.Option("--trusted-root", metavar="FILE", help="The trusted_root.json of your Sigstore.")
@@ -34,13 +38,17 @@ PolicyOption = Annotated[
 ]
 NamespaceOption = Annotated[
     str | None,
-    typer.Option("-n", "--namespace", help="Judge it as a cache of this namespace; without, as a cluster-wide one."),
+    typer.Option(
+        "-n",
+        "--namespace",
+        help="Apply the policies for caches of this namespace; without it, for cluster-wide caches.",
+    ),
 ]
 
 
 @dataclass(frozen=True)
 class SignerOptions:
-    """What the options say of signers."""
+    """The values of the options about signers."""
 
     keys: list[str] | None
     identity: str
@@ -50,18 +58,20 @@ class SignerOptions:
 
 
 def verification(signers: SignerOptions, configured: Config) -> Verification:
-    """Return what must be signed: by whom the options name, by a policy file, or else as it is configured.
+    """Return the required signatures: of the signers in the options, of a policy file, or of the configuration.
 
     Raises:
-        WrongUsage: nothing says what must be signed, or two things do.
-        GKMError: SIGNATURE_INVALID, a key or trusted root cannot be read.
+        UsageError: neither names a signer, or two of them do.
+        GKMError: SIGNATURE_INVALID: a key or trusted root cannot be read.
         ConfigInvalid: the policy file cannot be read or used.
     """
     if signers.keys or signers.identity or signers.issuer:
         if signers.policy:
-            raise UsageError("--policy and --key or --identity were given", "use one of them")
+            raise UsageError("--policy excludes --key and --identity", "use one of them")
         policy = _policy(signers)
-        TrustPolicy.from_policy(0, policy, TrustMaterial())  # a key that cannot be read is no answer about the image
+        TrustPolicy.from_policy(
+            0, policy, TrustMaterial()
+        )  # an unreadable key is a usage error, not a verdict on the image
         return Verification(policies=[policy])
     if signers.trusted_root:
         raise UsageError("--trusted-root is for --key and --identity", "a policy names its own `trustedRoot`")
@@ -70,8 +80,8 @@ def verification(signers: SignerOptions, configured: Config) -> Verification:
         return config.parse_verification(config.read_file(signers.policy, where), where)
     if not configured.verification.policies and configured.verification.mode == "enforce":
         raise UsageError(
-            "nothing says whose signature is wanted",
-            "name a public key with --key, somebody with --identity and --issuer, or policies with --policy",
+            "no signer is named",
+            "name a public key with --key, an identity with --identity and --issuer, or policies with --policy",
         )
     return configured.verification
 
@@ -80,15 +90,15 @@ def verify_image(registry: Registry, pinned: Reference, wanted: Verification, na
     """Return the verdict on an image.
 
     Raises:
-        GKMError: the registry could not say.
-        WrongUsage: a policy that covers the image names a key or trusted root that cannot be used.
+        GKMError: the registry did not answer the question.
+        UsageError: a policy that covers the image names an unusable key or trusted root.
     """
     verifier = Verifier(wanted)
     if wanted.mode != "off":
         try:
             verifier.trusts(pinned, namespace)
-        except GKMError as error:  # no answer about the image
-            raise UsageError(error.message, error.hint or "mend the policy that names it") from error
+        except GKMError as error:  # an unusable policy is no verdict on the image
+            raise UsageError(error.message, error.hint or "correct the policy that names it") from error
     verdict = verifier.verify(registry, pinned, namespace)
     if verdict.verified is None and not verdict.allowed:
         raise GKMError(verdict.reason, verdict.message, detail=verdict.detail)
@@ -97,7 +107,7 @@ def verify_image(registry: Registry, pinned: Reference, wanted: Verification, na
 
 def _policy(signers: SignerOptions) -> Policy:
     if bool(signers.identity) != bool(signers.issuer):
-        raise UsageError("--identity and --issuer belong together", "name both")
+        raise UsageError("--identity and --issuer belong together", "give both")
     if signers.identity and not signers.trusted_root:
         raise UsageError(
             "--identity needs --trusted-root",

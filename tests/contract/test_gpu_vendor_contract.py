@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.fakes import pci_devices
 from gkm.gpus import inventory
 from gkm.gpus.values import Inventory
+from support.fakes import pci_devices
 
 VENDORS = [("gkm.gpus.nvidia", "Nvidia", pci_devices.NVIDIA), ("gkm.gpus.amd", "Amd", pci_devices.AMD)]
 SCRIPT = """

@@ -1,1 +1,1 @@
-"""`gkm cache`: images from caches, caches from images, and whether either can be trusted and used."""
+"""`gkm cache`: build, push, sign, verify, inspect, check and extract images of kernel caches."""

@@ -1,4 +1,4 @@
-"""`gkm cache build`: an image from the directory that a runtime has filled."""
+"""`gkm cache build`: make an image from the cache directory of a workload."""
 
 import json
 import sys
@@ -8,13 +8,12 @@ from typing import Annotated
 
 import typer
 from gkm.hoststate.escaping import escape
-from gkm.images.archives import docker_archive_writer as docker_archive_writing
-from gkm.images.archives import oci_layout
+from gkm.images.archives import docker_archive_writer, oci_layout
 from gkm.images.build.image import build as build_image
 from gkm.images.build.versions import DependencyVersions
 from gkm.images.local_image import LocalImage
 from gkm.images.reference import Reference
-from gkm.images.registries import push as pushing
+from gkm.images.registries import push as registry_push
 
 from gkm_cli import disks
 from gkm_cli.cache.gpu_options import GPUOption, GPUsOption, gpu_from_options
@@ -23,17 +22,24 @@ from gkm_cli.progress import progress_bars
 from gkm_cli.registries import CAFileOption, ConfigOption, PlainHTTPOption, RegistryAccess
 
 DirectoryArgument = Annotated[Path, typer.Argument(metavar="DIR", exists=True, file_okay=False)]
-ImageOption = Annotated[str, typer.Option("--image", metavar="REF", help="What the image is called.")]
+ImageOption = Annotated[str, typer.Option("--image", metavar="REF", help="The name of the image.")]
 ToOption = Annotated[
-    str, typer.Option("--to", metavar="oci:PATH|docker-archive:FILE", help="Write it there; it must not exist.")
+    str,
+    typer.Option(
+        "--to", metavar="oci:PATH|docker-archive:FILE", help="Write the image there; the path must not exist."
+    ),
 ]
-PushOption = Annotated[bool, typer.Option("--push", help="Push it to its registry.")]
+PushOption = Annotated[bool, typer.Option("--push", help="Push the image to its registry.")]
 VersionOption = Annotated[
     list[str] | None,
-    typer.Option("--dependency-version", metavar="NAME=VERSION", help="What it was made with; repeatable."),
+    typer.Option(
+        "--dependency-version",
+        metavar="NAME=VERSION",
+        help="A package and version that compiled the cache; repeatable.",
+    ),
 ]
 _STAGES = ("Packing", "Writing", "Pushing")
-_WRITERS = {"oci": oci_layout.write, "docker-archive": docker_archive_writing.write}
+_WRITERS = {"oci": oci_layout.write, "docker-archive": docker_archive_writer.write}
 
 
 def build(
@@ -50,11 +56,11 @@ def build(
     config: ConfigOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Make an image of the Triton or vLLM cache in DIR, as MCV makes them."""
+    """Make an image of the Triton or vLLM cache in DIR, in MCV's format."""
     ref = Reference.parse(image)
     form, path = _destination(to)
     if not (form or push):
-        raise UsageError("nothing says where the image goes", "add --push, --to oci:PATH or --to docker-archive:FILE")
+        raise UsageError("the image has no destination", "add --push, --to oci:PATH or --to docker-archive:FILE")
     targets = gpu_from_options(gpu, gpus)
     warnings: list[str] = []
     packing = disks.filling(Path(tempfile.gettempdir()), lambda: disks.size_of(directory))
@@ -75,7 +81,7 @@ def build(
                 _WRITERS[form](built, path, ref, lambda done, of: report("Writing", done, of))
         if push:
             registry = RegistryAccess.from_options(config, plain_http=plain_http, ca_file=ca_file).registry(ref)
-            pushing.image(registry, ref, built, lambda done, of: report("Pushing", done, of))
+            registry_push.image(registry, ref, built, lambda done, of: report("Pushing", done, of))
     for warning in warnings:
         sys.stderr.write(f"warning: {escape(warning)}\n")
     show(_result(ref, built), output, lambda: line(f"{ref.name}@{built.digest} {_summary(to, push=push)}"))
@@ -96,11 +102,11 @@ def _destination(to: str) -> tuple[str, Path]:
     """Return the form and the path of `--to`.
 
     Raises:
-        WrongUsage: it is no form that we write, or nothing can be written there.
+        UsageError: the form is unknown, or the path cannot be written.
     """
     form, _, path = to.partition(":")
     if to and (form not in _WRITERS or not path):
-        raise UsageError(f"--to {to[:80]!r} is no place for an image", "write oci:PATH or docker-archive:FILE")
+        raise UsageError(f"--to {to[:80]!r} is not a destination", "write oci:PATH or docker-archive:FILE")
     if form:
         disks.check_new(Path(path), "--to")
     return form, Path(path)

@@ -1,4 +1,4 @@
-"""`gkm cache check`: which GPUs can use an image, which cannot, and why."""
+"""`gkm cache check`: match an image with GPUs, and explain each mismatch."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -25,7 +25,7 @@ def check(
     config: ConfigOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Say which GPUs of this machine can use an image, which cannot, and why; exit 3 when none can."""
+    """Show which GPUs can use an image, and why others cannot; exit 3 if none can."""
     nodes = gpu_files.read(gpus) if gpus else [_host_gpus()]
     _, image = RegistryAccess.from_options(config, plain_http=plain_http, ca_file=ca_file).described(reference)
     verdicts = [(node.name, preflight.check(image.targets, node.gpus)) for node in nodes]
@@ -38,7 +38,7 @@ def _host_gpus() -> NodeGPUs:
     """Return the GPUs of this machine.
 
     Raises:
-        GKMError: GPU_LOST; a driver that does not answer is not a machine without GPUs.
+        GKMError: GPU_LOST: the driver does not answer. That is not a machine without GPUs.
     """
     reading = inventory.read()
     if reading.unreadable:
@@ -47,13 +47,15 @@ def _host_gpus() -> NodeGPUs:
 
 
 def _result(verdicts: Sequence[tuple[str, Preflight]]) -> dict[str, object]:
-    """Return the verdicts for programs; where there are several machines, each group says of which it is."""
+    """Return the verdicts for programs; with several machines, each group names its machine."""
     several = len(verdicts) > 1
     fits = any(verdict.fits for _, verdict in verdicts)
-    messages = [f"node {name}: {found.message}" if several else found.message for name, found in verdicts]
+    messages = [f"node {name}: {verdict.message}" if several else verdict.message for name, verdict in verdicts]
     return {
-        "compatibleGPUs": [_group(name, group, several) for name, found in verdicts for group in found.compatible],
-        "incompatibleGPUs": [_group(name, group, several) for name, found in verdicts for group in found.incompatible],
+        "compatibleGPUs": [_group(name, group, several) for name, verdict in verdicts for group in verdict.compatible],
+        "incompatibleGPUs": [
+            _group(name, group, several) for name, verdict in verdicts for group in verdict.incompatible
+        ],
         "message": "" if several and fits else printable("; ".join(messages), MAX_MESSAGE),
     }
 
@@ -65,11 +67,11 @@ def _group(name: str, group: object, several: bool) -> dict[str, Any]:  # noqa: 
 
 def _print_result(verdicts: Sequence[tuple[str, Preflight]]) -> None:
     rows: list[tuple[str, ...]] = []
-    for name, found in verdicts:
-        rows += [(name, _ids(group.ids), "yes", "") for group in found.compatible]
-        rows += [(name, _ids(group.ids), group.reason, group.message) for group in found.incompatible]
-        if len(verdicts) > 1 and not (found.compatible or found.incompatible):
-            rows.append((name, "", str(found.reason), found.message))
+    for name, verdict in verdicts:
+        rows += [(name, _ids(group.ids), "yes", "") for group in verdict.compatible]
+        rows += [(name, _ids(group.ids), group.reason, group.message) for group in verdict.incompatible]
+        if len(verdicts) > 1 and not (verdict.compatible or verdict.incompatible):
+            rows.append((name, "", str(verdict.reason), verdict.message))
     if len(verdicts) > 1:
         table(("node", "gpus", "fits", "why"), [(printable(row[0]), *row[1:]) for row in rows])
     elif rows:

@@ -1,4 +1,4 @@
-"""The commands of `gkm cache`, in the order in which a cache goes through them."""
+"""The commands of `gkm cache`, in the order of a cache's life."""
 
 import typer
 

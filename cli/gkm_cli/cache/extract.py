@@ -1,4 +1,4 @@
-"""`gkm cache extract`: the verified content of an image in a directory."""
+"""`gkm cache extract`: write the verified content of an image into a directory."""
 
 import os
 import time
@@ -10,7 +10,7 @@ from gkm.api.grammar import count_of
 from gkm.images import cache
 from gkm.mounts.relocation.mount_path import InvalidMountPath, MountPath
 
-from gkm_cli.cache import extraction as extracting
+from gkm_cli.cache import extraction
 from gkm_cli.cache.extraction import ExtractedCache
 from gkm_cli.output import NegativeResult, Output, OutputOption, UsageError, line, show
 from gkm_cli.registries import CAFileOption, ConfigOption, PlainHTTPOption, RefArgument, RegistryAccess
@@ -26,13 +26,13 @@ from gkm_cli.signers import (
     verify_image,
 )
 
-ToOption = Annotated[Path, typer.Option("--to", metavar="DIR", help="Where the files go; it must not exist.")]
+ToOption = Annotated[Path, typer.Option("--to", metavar="DIR", help="The directory to create; it must not exist.")]
 MountPathOption = Annotated[
     str,
     typer.Option(
         "--mount-path",
         metavar="PATH",
-        help="Where the cache will be seen: the absolute paths inside it are rewritten for that.",
+        help="The path where containers see the cache: gkm rewrites the absolute paths inside it.",
     ),
 ]
 
@@ -53,7 +53,7 @@ def extract(
     config: ConfigOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Put the verified content of an image into DIR: all of it, or nothing."""
+    """Write the verified content of an image into DIR: all of it, or nothing."""
     if os.path.lexists(to):
         raise UsageError(f"--to {to}: it exists already", "remove it, or name another directory")
     path = _mount_path(mount_path)
@@ -67,7 +67,7 @@ def extract(
         raise NegativeResult
     began = time.monotonic()
     image = cache.describe(registry, pinned)
-    extracted = extracting.extract(registry, image, to, access.config.store.max_image_bytes, path)
+    extracted = extraction.extract(registry, image, to, access.config.store.max_image_bytes, path)
     result = {
         "digest": pinned.digest,
         "verified": bool(verdict.verified),
@@ -84,13 +84,13 @@ def _mount_path(text: str) -> MountPath | None:
     try:
         return MountPath(text) if text else None
     except InvalidMountPath as error:
-        raise UsageError(f"--mount-path: {error}", "name the path as containers will see it") from error
+        raise UsageError(f"--mount-path: {error}", "name the path where containers see the cache") from error
 
 
 def _print_result(extracted: ExtractedCache, to: Path, image: str, path: MountPath | None) -> None:
     line(f"{to}: {count_of(extracted.files, 'file')}, {count_of(extracted.size_bytes, 'byte')} of {image}")
     if path is None:
-        line(f"the paths inside are those of the machine that built it; to use it here: --mount-path {to.resolve()}")
+        line(f"its paths are those of the machine that built it; to use it here, add --mount-path {to.resolve()}")
     else:
         files = count_of(extracted.rewritten, "file")
         line(f"{files} with paths: rewritten for {path.text}, {extracted.incomplete} of them incomplete")

@@ -1,4 +1,4 @@
-"""Content into a directory that a person named: beside it first, then one rename; a bar shows how far it is."""
+"""Extract an image into a directory: first beside it, then by one rename; a progress bar shows the stages."""
 
 import os
 import tempfile
@@ -23,9 +23,9 @@ from gkm_cli.progress import progress_bars
 
 @dataclass(frozen=True)
 class ExtractedCache:
-    """What lies in the directory now: `rewritten` files name paths, `incomplete` of them files that are not there.
+    """The extracted directory: `rewritten` files name paths, and `incomplete` of them name files that do not exist.
 
-    `manifest` is what the image says of its entries.
+    `manifest` is the manifest of entries inside the image.
     """
 
     files: int
@@ -36,11 +36,11 @@ class ExtractedCache:
 
 
 def extract(registry: Registry, image: CacheImage, to: Path, max_bytes: int, path: MountPath | None) -> ExtractedCache:
-    """Put the content into the new directory `to`, to be seen at `path`; on any failure it is not there.
+    """Extract the content into the new directory `to`, for use at `path`; after a failure, `to` does not exist.
 
     Raises:
         GKMError: as gkm.images.pulling.pull, DISK_FULL.
-        OSError: the disk refused.
+        OSError: writing failed.
     """
     to.parent.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix=f".{to.name}-", dir=to.parent))
@@ -57,7 +57,7 @@ def extract(registry: Registry, image: CacheImage, to: Path, max_bytes: int, pat
                 progress=lambda stage, percent: report(stage.value, percent * total // 100, total),
             )
         content = work / entry.CONTENT
-        _open(content)
+        _make_writable(content)
         with disks.filling(to.parent, lambda: need):
             counts = _relocate(content, work / "relocated", path) if path else RewriteCounts(0, 0)
         content.rename(to)
@@ -69,20 +69,20 @@ def extract(registry: Registry, image: CacheImage, to: Path, max_bytes: int, pat
             trees.remove(work)
 
 
-def _open(directory: Path) -> None:
-    """Give the files a person's usual modes: this is a copy, not the store."""
+def _make_writable(directory: Path) -> None:
+    """Set the usual modes of a user's files: this is a copy, not the store."""
     directory.chmod(directory.stat().st_mode | 0o755)
-    with os.scandir(directory) as found:
-        for one in found:
-            path = Path(one.path)
-            if one.is_dir(follow_symlinks=False):
-                _open(path)
+    with os.scandir(directory) as entries:
+        for file in entries:
+            path = Path(file.path)
+            if file.is_dir(follow_symlinks=False):
+                _make_writable(path)
             else:
-                path.chmod(one.stat().st_mode | 0o644)
+                path.chmod(file.stat().st_mode | 0o644)
 
 
 def _relocate(content: Path, tree: Path, path: MountPath) -> RewriteCounts:
-    """Put the files that name paths, rewritten, in the place of the original ones."""
+    """Replace the files that name paths by rewritten ones."""
     descriptor = os.open(content, os.O_RDONLY | os.O_DIRECTORY)
     try:
         counts = relocation_tree.write(descriptor, tree, path)

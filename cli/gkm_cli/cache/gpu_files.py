@@ -1,7 +1,7 @@
 """GPUs in a file: the output of `gkm node detect`, or GKMCacheNodes as kubectl prints them, one or many.
 
-A file of any other kind is an error. It is never read as a machine without GPUs: that would be an answer, and a wrong
-one. YAML may not use aliases, with which a small file stands for a large value; kubectl writes none.
+A file of any other kind is an error, never a machine without GPUs: that would be a wrong answer. YAML must not use
+aliases, because a small file with aliases expands to a large value; kubectl writes no aliases.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,25 +18,25 @@ from gkm_cli.output import UsageError
 
 MAX_BYTES = 4 << 20
 MAX_YAML_BYTES = 512 << 10
-"""YAML takes up to 190 bytes of memory for each of its own, JSON 20 (measured): 4 MiB of it took 758 MiB."""
+"""One byte of YAML takes up to 190 bytes of memory, one of JSON 20 (measured): 4 MiB of YAML took 758 MiB."""
 _NODES = ("GKMCacheNode", "ClusterGKMCacheNode")
 _LISTS = ("List", *(f"{kind}List" for kind in _NODES))
 _HINT = "give it the output of `gkm node detect -o json`, or of `kubectl get gkmcn -A -o json`"
 
 
 class NodeGPUs(Struct, frozen=True):
-    """The GPUs of one machine; `name` is the node's, empty where the file does not name it."""
+    """The GPUs of one machine; `name` is the node's name, empty if the file has none."""
 
     name: str
     gpus: tuple[Gpu, ...]
 
 
 class _Invalid(Exception):
-    """The document holds something else; the message says what."""
+    """The document does not list GPUs; the message says what it holds."""
 
 
 class _Groups(Struct, frozen=True):
-    """What `gkm node detect` prints, and a part of a node's status."""
+    """The output of `gkm node detect`, and a part of a node's status."""
 
     gpus: list[GPUGroup]
     errors: list[str] = []
@@ -59,15 +59,15 @@ def read(path: Path) -> list[NodeGPUs]:
     """Return the machines in a file with their GPUs, at least one machine.
 
     Raises:
-        WrongUsage: it holds anything else.
-        OSError: it cannot be read.
+        UsageError: the file does not list GPUs.
+        OSError: the file cannot be read.
     """
     with path.open("rb") as file:
         return parse(file.read(MAX_BYTES + 1), str(path))
 
 
 def parse(raw: bytes, name: str) -> list[NodeGPUs]:
-    """Return the machines in the bytes of a file that is called `name`; raises as `read` does."""
+    """Return the machines in the bytes of the file `name`; raise as `read` does."""
     try:
         return nodes_in(_decoded(raw))
     except (_Invalid, RecursionError, ValueError) as error:
@@ -75,10 +75,10 @@ def parse(raw: bytes, name: str) -> list[NodeGPUs]:
 
 
 def nodes_in(document: object) -> list[NodeGPUs]:
-    """Return the machines in a document; one that is listed in several namespaces comes once.
+    """Return the machines in a document, each once: several namespaces may list the same node.
 
     Raises:
-        _Invalid, msgspec.ValidationError: it holds anything else.
+        _Invalid, msgspec.ValidationError: the document does not list GPUs.
     """
     found: dict[str, NodeGPUs] = {}
     for node in _each(document):
@@ -92,13 +92,13 @@ def _decoded(raw: bytes) -> object:
         raise _Invalid(f"it has more than {MAX_BYTES} bytes")
     try:
         if raw.lstrip()[:1] in (b"[", b"{"):
-            # Not `check`: a list of nodes without white space has a value in 11 bytes.
+            # `check` would refuse a list of nodes without white space, which has a value in 11 bytes.
             json_limits.check_objects(raw)
             json_limits.check_items(raw)
         return msgspec.json.decode(raw)
     except msgspec.MsgspecError:
         if len(raw) > MAX_YAML_BYTES:
-            raise _Invalid(f"it is no JSON, and has more than {MAX_YAML_BYTES} bytes") from None
+            raise _Invalid(f"it is not JSON, and has more than {MAX_YAML_BYTES} bytes") from None
         return documents.decode(raw, object)
 
 
@@ -128,7 +128,7 @@ def _node(document: object) -> NodeGPUs:
     if "kind" not in document and "gpus" in document:
         return _detected(document)
     if not document.get("status"):
-        raise _Invalid("it holds an object without a status: no agent has reported its GPUs")
+        raise _Invalid("it holds an object without a status, so no agent has reported its GPUs")
     node = msgspec.convert(document, _Node)
     return NodeGPUs(node.spec.node_name, _gpus(node.status.gpus))
 

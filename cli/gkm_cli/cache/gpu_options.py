@@ -14,7 +14,9 @@ from gkm_cli.output import UsageError
 GPUOption = Annotated[
     str,
     typer.Option(
-        "--gpu", metavar="BACKEND:ARCH:WARP", help="The GPU that a vLLM cache was compiled for, where it does not say."
+        "--gpu",
+        metavar="BACKEND:ARCH:WARP",
+        help="The GPU that a vLLM cache was compiled for, if its artifacts do not name one.",
     ),
 ]
 GPUsOption = Annotated[
@@ -32,14 +34,14 @@ _ARCHS = {CUDA: re.compile(r"[0-9]{2,3}", re.ASCII), HIP: re.compile(r"gfx[0-9a-
 
 
 def gpu_from_options(gpu: str, file: Path | None) -> list[GpuTarget]:
-    """Return the GPU that the options name; none without options.
+    """Return the GPU that the options name; an empty list without options.
 
     Raises:
-        WrongUsage: they name none, or several.
+        UsageError: the options name no GPU, or several.
         OSError: the file cannot be read.
     """
     if gpu and file:
-        raise UsageError("the GPU is stated twice", "give --gpu or --gpus, not both")
+        raise UsageError("--gpu and --gpus exclude each other", "give one of them")
     if file:
         return [_gpu_from_file(file)]
     return [_parse_gpu(gpu)] if gpu else []
@@ -54,7 +56,9 @@ def _parse_gpu(text: str) -> GpuTarget:
         known = _ARCHS.get(target.backend)
         if is_valid_target(target) and (known is None or known.fullmatch(target.arch)):
             return target
-    raise UsageError(f"--gpu {text[:80]!r} names no GPU", "write BACKEND:ARCH:WARP, as cuda:75:32 or hip:gfx942:64")
+    raise UsageError(
+        f"--gpu {text[:80]!r} names no GPU", "write BACKEND:ARCH:WARP, such as cuda:75:32 or hip:gfx942:64"
+    )
 
 
 def _gpu_from_file(file: Path) -> GpuTarget:
@@ -65,9 +69,9 @@ def _gpu_from_file(file: Path) -> GpuTarget:
         if not gpu.fatal_fault
     }
     if len(found) != 1:
-        kinds = f"{len(found)} kinds of GPU" if found else "no GPU that can be used"
-        raise UsageError(f"{file} lists {kinds}", "state the one that compiled the cache with --gpu BACKEND:ARCH:WARP")
+        kinds = f"{len(found)} kinds of GPU" if found else "no usable GPU"
+        raise UsageError(f"{file} lists {kinds}", "name the one that compiled the cache with --gpu BACKEND:ARCH:WARP")
     (target,) = found
     if not is_valid_target(target):
-        raise UsageError(f"{file} lists a GPU that cannot be", "state the GPU with --gpu BACKEND:ARCH:WARP")
+        raise UsageError(f"{file} lists an impossible GPU", "name the GPU with --gpu BACKEND:ARCH:WARP")
     return target

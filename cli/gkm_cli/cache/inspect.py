@@ -1,4 +1,4 @@
-"""`gkm cache inspect`: what is in an image."""
+"""`gkm cache inspect`: show format, targets and entries of an image."""
 
 import tempfile
 from pathlib import Path
@@ -10,13 +10,13 @@ from gkm.images.cache import CacheImage, GpuTarget
 from gkm.images.cache_entries import CacheEntry, entries_in
 from gkm.images.registries.registry import Registry
 
-from gkm_cli.cache import extraction as extracting
+from gkm_cli.cache import extraction
 from gkm_cli.output import Output, OutputOption, line, show, table
 from gkm_cli.registries import CAFileOption, ConfigOption, PlainHTTPOption, RefArgument, RegistryAccess
 
 EntriesOption = Annotated[
     bool,
-    typer.Option("--entries", help="Fetch the content and list every entry: labels say only which GPUs there are."),
+    typer.Option("--entries", help="Fetch the content and list every entry; the labels list only the GPUs."),
 ]
 
 
@@ -29,7 +29,7 @@ def inspect(
     config: ConfigOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Say what is in an image. Its labels say most of it: content is fetched only for --entries."""
+    """Show format, targets and labels of an image; --entries also fetches the content and lists its entries."""
     access = RegistryAccess.from_options(config, plain_http=plain_http, ca_file=ca_file)
     registry, image = access.described(reference)
     found, files = _content(registry, image, access.config.store.max_image_bytes) if entries else (None, None)
@@ -49,7 +49,7 @@ def inspect(
 def _content(registry: Registry, image: CacheImage, max_bytes: int) -> tuple[list[CacheEntry], int]:
     """Fetch the content into a temporary directory; return its entries and the number of its files."""
     with tempfile.TemporaryDirectory(prefix="gkm-inspect-") as directory:
-        extracted = extracting.extract(registry, image, Path(directory) / "content", max_bytes, None)
+        extracted = extraction.extract(registry, image, Path(directory) / "content", max_bytes, None)
     return entries_in(extracted.manifest), extracted.files
 
 
@@ -76,7 +76,7 @@ def _target(target: GpuTarget) -> dict[str, Any]:
 
 
 def _entries_from_labels(image: CacheImage) -> list[dict[str, Any]]:
-    """Return what the labels say of entries: one for each kind of GPU, without the hashes."""
+    """Return the entries that the labels describe: one for each kind of GPU, without hashes."""
     return [
         _entry(CacheEntry("", "", target.backend, target.arch, target.warp_size, target.ptx_version or None, ""))
         for target in image.targets

@@ -1,4 +1,4 @@
-"""`gkm cache push`: an image on this machine to a registry."""
+"""`gkm cache push`: store a local image in a registry."""
 
 import tempfile
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from gkm.images.archives import sources
 from gkm.images.reference import Reference
-from gkm.images.registries import push as pushing
+from gkm.images.registries import push as registry_push
 
 from gkm_cli import disks
 from gkm_cli.output import Output, OutputOption, line, show
@@ -32,5 +32,5 @@ def push(
     with tempfile.TemporaryDirectory(prefix="gkm-push-") as work, progress_bars("Pushing") as report:
         with disks.filling(Path(work), lambda: path.stat().st_size):
             image = sources.open_image(path, Path(work))
-        digest = pushing.image(registry, ref, image, lambda done, of: report("Pushing", done, of))
+        digest = registry_push.image(registry, ref, image, lambda done, of: report("Pushing", done, of))
     show({"image": str(ref), "digest": digest}, output, lambda: line(f"{ref.name}@{digest} pushed"))

@@ -1,4 +1,4 @@
-"""`gkm cache sign`: a signature that cosign 2, cosign 3 and gkm verify."""
+"""`gkm cache sign`: sign an image so that cosign 2, cosign 3 and gkm verify it."""
 
 import os
 import sys
@@ -10,8 +10,7 @@ import typer
 from gkm.hoststate.escaping import escape
 from gkm.images.signatures.rekor import Rekor
 from gkm.images.signatures.sigstore_services import PUBLIC_FULCIO, PUBLIC_REKOR, SigstoreService
-from gkm.images.signing import keyless as signing_keyless
-from gkm.images.signing import keys as signing_keys
+from gkm.images.signing import keyless, keys
 from gkm.images.signing import sign as signing
 from gkm.images.signing.forms import ImageSigner
 from gkm.images.signing.keyless import MAX_TOKEN_BYTES, FulcioConfig
@@ -25,19 +24,21 @@ PASSWORD = "COSIGN_PASSWORD"  # noqa: S105 -- the name of the variable that cosi
 KeyFileOption = Annotated[
     str,
     typer.Option(
-        "--key", metavar="FILE", help=f"A private key; its password, if it has one, is asked for, or in {PASSWORD}."
+        "--key", metavar="FILE", help=f"A private key; gkm reads its password from {PASSWORD}, or asks for it."
     ),
 ]
 TokenOption = Annotated[
-    Path | None, typer.Option("--identity-token", metavar="FILE", help="Sign as whom this OpenID token names.")
+    Path | None, typer.Option("--identity-token", metavar="FILE", help="Sign as the identity in this OpenID token.")
 ]
 FulcioOption = Annotated[
     str,
-    typer.Option("--fulcio-url", metavar="URL", help=f"Who certifies, with --identity-token [{PUBLIC_FULCIO}]."),
+    typer.Option(
+        "--fulcio-url", metavar="URL", help=f"The certificate authority for --identity-token; default: {PUBLIC_FULCIO}."
+    ),
 ]
 RekorOption = Annotated[
     str,
-    typer.Option("--rekor-url", metavar="URL", help="The log that is written to; with --key none is, unless named."),
+    typer.Option("--rekor-url", metavar="URL", help="The transparency log to write to; with --key, none by default."),
 ]
 
 
@@ -54,11 +55,11 @@ def sign(
     config: ConfigOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Sign the digest that REF names now, by a key or as an identity."""
+    """Sign the digest that REF resolves to now, by a key or as an identity."""
     if bool(key) == bool(identity_token):
-        raise UsageError("exactly one of --key and --identity-token is needed", "name one")
+        raise UsageError("exactly one of --key and --identity-token is needed", "give one of them")
     if key and (fulcio_url or (trusted_root and not rekor_url)):
-        raise UsageError("--fulcio-url and --trusted-root mean nothing for this signature", "leave them out")
+        raise UsageError("--fulcio-url and --trusted-root have no effect on this signature", "leave them out")
     access = RegistryAccess.from_options(config, plain_http=plain_http, ca_file=ca_file).without_mirrors()
     if identity_token:
         signer = _by_identity(identity_token, fulcio_url or PUBLIC_FULCIO, rekor_url or PUBLIC_REKOR, trusted_root)
@@ -66,7 +67,7 @@ def sign(
         signer = _by_key(key, rekor_url, trusted_root)
     registry, pinned = access.pinned(reference)
     signed = signing.sign(registry, pinned, signer)
-    stored = {form.value: where for form, where in signed.stored.items()}
+    stored = {form.value: location for form, location in signed.stored.items()}
     result = {"digest": signed.digest, "signature": {"form": signed.form, "stored": stored}}
     show(result, output, lambda: line(f"{pinned} signed ({signed.form})"))
 
@@ -81,11 +82,11 @@ def _by_key(key: str, rekor_url: str, trusted_root: Path | None) -> ImageSigner:
 
 
 def _read(key: str) -> PrivateKey:
-    """Return a private key: with the password in cosign's variable, or what a person types where the key needs one."""
+    """Return a private key, with the password from cosign's variable, or from the terminal if the key needs one."""
     known = os.environ.get(PASSWORD)
     if known is not None or not sys.stdin.isatty():
-        return signing_keys.read(key, (known or "").encode())
-    return signing_keys.read(key, b"", lambda: getpass(escape(f"password of {key}: ")).encode())
+        return keys.read(key, (known or "").encode())
+    return keys.read(key, b"", lambda: getpass(escape(f"password of {key}: ")).encode())
 
 
 def _by_identity(token: Path, fulcio_url: str, rekor_url: str, trusted_root: Path | None) -> ImageSigner:
@@ -97,4 +98,4 @@ def _by_identity(token: Path, fulcio_url: str, rekor_url: str, trusted_root: Pat
     with token.open("rb") as file:
         text = file.read(MAX_TOKEN_BYTES + 1).decode("ascii", "replace").strip()
     authority = FulcioConfig(SigstoreService("Fulcio", fulcio_url), str(trusted_root))
-    return signing_keyless.signer(authority, text, Rekor(SigstoreService("Rekor", rekor_url)))
+    return keyless.signer(authority, text, Rekor(SigstoreService("Rekor", rekor_url)))

@@ -1,4 +1,4 @@
-"""`gkm cache verify`: every signature of an image, and why it counts or not."""
+"""`gkm cache verify`: show every signature of an image, and why it counts or not."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ def verify(
     config: ConfigOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Resolve REF and say of every signature whether it counts, and why; exit 3 when the image is not verified."""
+    """Resolve REF and show for every signature whether it counts, and why; exit 3 if the image is not verified."""
     access = RegistryAccess.from_options(config, plain_http=plain_http, ca_file=ca_file)
     wanted = verification(SignerOptions(key, identity, issuer, trusted_root, policy), access.config)
     registry, pinned = access.pinned(reference)
@@ -51,7 +51,7 @@ def verify(
 
 
 def _matched(verdict: Verdict) -> dict[str, Any] | None:
-    """Return the first signature that counts, with the index of the policy that it counts for."""
+    """Return the first signature that counts, with the index of its policy."""
     found = next((finding for finding in verdict.findings if finding.ok), None)
     if not verdict.verified or found is None:
         return None
@@ -59,8 +59,8 @@ def _matched(verdict: Verdict) -> dict[str, Any] | None:
 
 
 def _signature(found: Finding) -> dict[str, Any]:
-    who = {"identity": found.identity, "issuer": found.issuer} if found.identity else {"keyid": found.key_id}
-    return {"policy": found.policy, "form": found.form.value, **who, "ok": found.ok, "reason": found.reason}
+    signer = {"identity": found.identity, "issuer": found.issuer} if found.identity else {"keyid": found.key_id}
+    return {"policy": found.policy, "form": found.form.value, **signer, "ok": found.ok, "reason": found.reason}
 
 
 def _print_result(verdict: Verdict) -> None:

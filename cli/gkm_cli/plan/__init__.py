@@ -1,5 +1,5 @@
-"""`gkm plan`: where a run's groups would go, offline, from lists of nodes and pods.
+"""`gkm plan`: plan runs offline, from lists of nodes and pods.
 
-Nothing here decides: gkm.topology and gkm.packing do. What is read comes from files alone, and no cluster is asked.
-Only `command` may be imported by the program at its start: the rest brings numpy.
+gkm.topology and gkm.packing decide; this package reads files and prints. It never connects to a cluster. The program
+imports only `command` at its start, because the other modules import numpy.
 """

@@ -1,4 +1,4 @@
-"""`gkm plan`: what may be typed. numpy, and what brings it, are imported only when somebody plans."""
+"""The options of `gkm plan`. The command imports numpy and its users only when it runs."""
 
 from pathlib import Path
 from typing import Annotated
@@ -13,45 +13,47 @@ EXAMPLE = f"Example: kubectl get nodes -o json | {PROGRAM} plan --nodes - --pods
 
 NodesOption = Annotated[
     list[Path],
-    typer.Option("--nodes", metavar="FILE", help="What `kubectl get nodes -o json` prints; - is standard input."),
+    typer.Option("--nodes", metavar="FILE", help="The output of `kubectl get nodes -o json`; - is standard input."),
 ]
 PodsOption = Annotated[
     list[Path] | None,
-    typer.Option("--pods", metavar="FILE", help="What `kubectl get pods -A -o json` prints; else all GPUs are free."),
+    typer.Option(
+        "--pods", metavar="FILE", help="The output of `kubectl get pods -A -o json`; without it, all GPUs are free."
+    ),
 ]
 RunOption = Annotated[
     list[Path],
-    typer.Option("--run", metavar="FILE", help="Manifests of Runs, or what `kubectl get runs -o json` prints."),
+    typer.Option("--run", metavar="FILE", help="Manifests of Runs, or the output of `kubectl get runs -o json`."),
 ]
 PolicyOption = Annotated[
-    Policy | None, typer.Option("--policy", help="Instead of what the runs and the configuration say.")
+    Policy | None, typer.Option("--policy", help="Override the policy of the runs and of the configuration.")
 ]
 ConfigOption = Annotated[
     Path | None,
-    typer.Option("--config", help="A GKM configuration file, for its sections topology and packing."),
+    typer.Option("--config", help="A GKM configuration file; its sections topology and packing count."),
 ]
 ExplainOption = Annotated[
     bool,
-    typer.Option("--explain/--no-explain", help="Whether other policies, or what would make it fit, are looked for."),
+    typer.Option("--explain/--no-explain", help="Compare other policies, or search for changes that make the run fit."),
 ]
 StandingOption = Annotated[
     Path | None,
     typer.Option(
-        "--standing", metavar="FILE", help="The run's PlacementPlan: plan again, and move as little as can be."
+        "--standing", metavar="FILE", help="The run's PlacementPlan: plan again, and move as little as possible."
     ),
 ]
 WaitsOption = Annotated[
     bool,
-    typer.Option("--standing-waits", help="The pods of that plan do not run yet: --pods has none of them."),
+    typer.Option("--standing-waits", help="The pods of that plan do not run yet, so --pods does not list them."),
 ]
 WhatIfOption = Annotated[
-    Path | None, typer.Option("--what-if", metavar="FILE", help="One more Run: what would it change?")
+    Path | None, typer.Option("--what-if", metavar="FILE", help="One more Run: show what it would change.")
 ]
 SecondsOption = Annotated[
-    float, typer.Option("--seconds", min=0.1, max=600, help="How long a better batch of several runs is looked for.")
+    float, typer.Option("--seconds", min=0.1, max=600, help="The time to search for a better batch of several runs.")
 ]
 ImageOption = Annotated[str, typer.Option("--image", help="The image in the Jobs of -o manifests.")]
-OutputOption = Annotated[PlanOutput, typer.Option("-o", "--output", help="How the answer is written.")]
+OutputOption = Annotated[PlanOutput, typer.Option("-o", "--output", help="The output format.")]
 
 
 def plan(
@@ -69,15 +71,15 @@ def plan(
     image: ImageOption = "replace-me",
     output: OutputOption = PlanOutput.TABLE,
 ) -> None:
-    """Say where the groups of runs would go, offline, and why; exit 3 when a run does not fit."""
+    """Plan offline where the groups of runs go, and explain it; exit 3 if a run does not fit."""
     try:
-        from gkm_cli.plan.planning import PlanOptions, print_plan  # noqa: PLC0415 -- no other command waits for numpy
+        from gkm_cli.plan.planning import PlanOptions, print_plan  # noqa: PLC0415 -- numpy would slow down every other command
     except ModuleNotFoundError as error:
         raise PlanningFailed(
             f"{error.name} is not installed; install GKM with its extra: pip install '.[cli]'"
         ) from error
 
-    given = PlanOptions(
+    options = PlanOptions(
         nodes=tuple(nodes),
         pods=tuple(pods or ()),
         runs=tuple(run),
@@ -90,4 +92,4 @@ def plan(
         seconds=seconds,
         image=image,
     )
-    print_plan(given, output)
+    print_plan(options, output)

@@ -1,4 +1,4 @@
-"""The domains that a plan uses, as bars that a person can compare. Pure: what is drawn, not how."""
+"""The domains of a plan as bars of comparable length. Pure: computes the bars; gkm_cli.plan.terminal draws them."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -9,7 +9,7 @@ from gkm.packing.values import Group, Location
 
 
 class DomainGpus(NamedTuple):
-    """GPUs of a domain: of the plan's groups, of its spares, those that others use, and those that stay free."""
+    """The GPUs of a domain: of the plan's groups, of its spares, used by others, and free."""
 
     groups: int
     spares: int
@@ -18,12 +18,12 @@ class DomainGpus(NamedTuple):
 
     @property
     def total(self) -> int:
-        """Return all of them."""
+        """Return the sum."""
         return sum(self)
 
 
 class DomainRow(NamedTuple):
-    """A domain of a plan. One without groups only lends room to spares, and strands nothing."""
+    """A domain of a plan. A domain without groups holds spares only, and strands no GPU."""
 
     place: Location
     groups: int
@@ -31,7 +31,7 @@ class DomainRow(NamedTuple):
 
 
 def domain_rows(groups: Sequence[Group], inventory: Inventory) -> list[DomainRow]:
-    """Return the domains with groups or spares, by place; GPUs are those of nodes that the run may use."""
+    """Return the domains with groups or spares, by location. They count GPUs of usable nodes only."""
     count: Counter[Location] = Counter(group.place for group in groups)
     used: Counter[Location] = Counter()
     spare: Counter[Location] = Counter()
@@ -54,15 +54,15 @@ def _domains(inventory: Inventory, wanted: set[Location]) -> Iterator[tuple[Loca
             yield place, sum(node.free for node in nodes), sum(node.total for node in nodes)
 
 
-def cell_gpus(drawn: Sequence[DomainRow], width: int) -> int:
-    """Return how many GPUs one cell stands for, so that the largest domain has at most `width` cells."""
-    return max(1, -(-max((row.gpus.total for row in drawn), default=1) // max(1, width)))
+def cell_gpus(rows: Sequence[DomainRow], width: int) -> int:
+    """Return the number of GPUs for one cell, so that the largest domain has at most `width` cells."""
+    return max(1, -(-max((row.gpus.total for row in rows), default=1) // max(1, width)))
 
 
 def cells(parts: DomainGpus, each: int) -> DomainGpus:
-    """Return a domain's parts in cells of so many GPUs.
+    """Return a domain's parts in cells of `each` GPUs.
 
-    What is there at all has a cell, and else parts are rounded so that together they are as long as the domain is.
+    A part that is not empty has at least one cell. Rounding preserves the length of the whole domain.
     """
     length = max(-(-parts.total // each), sum(part > 0 for part in parts))
     found = [max(part // each, 1) if part else 0 for part in parts]
@@ -77,5 +77,5 @@ def cells(parts: DomainGpus, each: int) -> DomainGpus:
 
 
 def common_levels(places: Sequence[Location]) -> int:
-    """Return how many first names all places share, their domains' own names left aside."""
+    """Return the number of leading names that all locations share, not counting the name of the domain."""
     return next((level for level in range(3) if len({place[level] for place in places}) > 1), 2)

@@ -1,4 +1,4 @@
-"""The bytes of files and of standard input (`-`), in pieces or whole, and never more than asked for."""
+"""Read files and standard input (`-`), in pieces or whole, within a limit."""
 
 import os
 import stat
@@ -13,29 +13,29 @@ from gkm_cli.progress import progress_bars
 STDIN = Path("-")
 PIECE_BYTES = 1 << 20
 LONG_BYTES = 128 << 20
-"""What takes over a second to read has a bar."""
+"""Reading a longer file takes over a second, so it has a progress bar."""
 
 
 def check_stdin_once(paths: Iterable[Path]) -> None:
-    """Refuse standard input for two things: the second would be empty.
+    """Refuse standard input for two options: the second would read nothing.
 
     Raises:
-        WrongUsage: it is.
+        UsageError: `-` occurs twice.
     """
     if sum(path == STDIN for path in paths) > 1:
-        raise UsageError("standard input (-) is given for several things", "give a file for all but one")
+        raise UsageError("standard input (-) is given for several options", "give files for all but one")
 
 
 def name(path: Path) -> str:
-    """Return what a file is called in a sentence."""
+    """Return the name of a file for a message."""
     return "standard input" if path == STDIN else ascii(str(path))[1:-1]
 
 
 def pieces(path: Path, stage: str) -> Iterator[bytes]:
-    """Yield the bytes of a file; where there are many, a terminal sees how far it is.
+    """Yield the bytes of a file; a long file has a progress bar.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     if path == STDIN:
         yield from _read(sys.stdin.buffer)
@@ -57,15 +57,15 @@ def read_all(path: Path, limit: int) -> bytes:
     """Return the bytes of a file.
 
     Raises:
-        OSError: it cannot be read.
-        WrongUsage: there are more than `most`.
+        OSError: the file cannot be read.
+        UsageError: the file has more than `limit` bytes.
     """
-    found = b""
+    content = b""
     for piece in pieces(path, name(path)):
-        found += piece
-        if len(found) > limit:
-            raise UsageError(f"{name(path)} has more than the {limit} bytes that are read", "split it")
-    return found
+        content += piece
+        if len(content) > limit:
+            raise UsageError(f"{name(path)} has more than {limit} bytes", "split it")
+    return content
 
 
 def _read(file: BinaryIO) -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""What `gkm plan` answers to programs, as in design/cli.md: fields are added, never renamed. Pure."""
+"""The JSON of `gkm plan`: fields are added, never renamed. Pure."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -16,30 +16,29 @@ from gkm.topology.quarantine import Quarantined
 from gkm_cli.plan.run_batch import BatchDecision, RefusedRun
 from gkm_cli.plan.runs import ParsedRun
 from gkm_cli.plan.single_run import RunDecision
-from gkm_cli.plan.unused_nodes import counts, unused_nodes
-from gkm_cli.plan.unused_nodes import quarantined as set_aside
+from gkm_cli.plan.unused_nodes import counts, quarantined_nodes, unused_nodes
 
 Json = dict[str, Any]
 
 
 def run_result(decision: RunDecision, notes: Sequence[str]) -> Json:
-    """Return the answer for one run: the spec of its PlacementPlan, or why there is none, and what was not used."""
-    outcome, why = decision.outcome, decision.explanation
+    """Return the result for one run: the spec of its PlacementPlan or the refusal, and the unused nodes."""
+    outcome, explanation = decision.outcome, decision.explanation
     if isinstance(outcome, Refusal):
-        answer = {"feasible": False, **_refusal(outcome), "fixes": _fixes(decision.fixes)}
+        result = {"feasible": False, **_refusal(outcome), "fixes": _fixes(decision.fixes)}
     else:
-        answer = _spec(decision.run, outcome, decision.fragmentation)
-        if why:
-            answer["explanation"] = _explanation(why)
+        result = _spec(decision.run, outcome, decision.fragmentation)
+        if explanation:
+            result["explanation"] = _explanation(explanation)
         if decision.replanned:
-            answer["replanned"] = _replanned(decision.replanned)
-    return answer | unused_nodes(decision.usable) | {"notes": [*decision.omitted_fixes, *notes]}
+            result["replanned"] = _replanned(decision.replanned)
+    return result | unused_nodes(decision.usable) | {"notes": [*decision.omitted_fixes, *notes]}
 
 
 def batch_result(queue: BatchDecision, quarantined: Iterable[Quarantined], notes: Sequence[str]) -> Json:
-    """Return the answer for several runs."""
+    """Return the result for several runs."""
     batch = queue.batch
-    answer: Json = {
+    result: Json = {
         "admitted": [{"run": run.qualified_name, **_spec(run, plan)} for run, plan in queue.admitted],
         "rejected": [_rejected(refused, queue.usable[refused.run.qualified_name]) for refused in queue.refused],
         "objective": batch.objective,
@@ -56,7 +55,7 @@ def batch_result(queue: BatchDecision, quarantined: Iterable[Quarantined], notes
     }
     if queue.what_if:
         changed = queue.what_if
-        answer["whatIf"] = {
+        result["whatIf"] = {
             "run": queue.extra,
             "admitted": changed.plan is not None,
             "displaced": list(changed.displaced),
@@ -64,12 +63,12 @@ def batch_result(queue: BatchDecision, quarantined: Iterable[Quarantined], notes
             "moved": list(changed.moved),
             "objectiveBefore": changed.before.objective,
         }
-    return answer | {"quarantined": set_aside(quarantined), "notes": list(notes)}
+    return result | {"quarantined": quarantined_nodes(quarantined), "notes": list(notes)}
 
 
 def _spec(run: ParsedRun, plan: Plan, fragmentation: Fragmentation | None = None) -> Json:
-    whole = written(plan, run.spec.flavor, _fragmentation(fragmentation) if fragmentation else None)
-    spec: Json = msgspec.to_builtins(msgspec.structs.replace(whole, labels=run.spec.labels))
+    plan_spec = written(plan, run.spec.flavor, _fragmentation(fragmentation) if fragmentation else None)
+    spec: Json = msgspec.to_builtins(msgspec.structs.replace(plan_spec, labels=run.spec.labels))
     return spec
 
 
@@ -98,13 +97,13 @@ def _fixes(fixes: Iterable[Fix]) -> list[Json]:
     ]
 
 
-def _explanation(why: Explanation) -> Json:
+def _explanation(explanation: Explanation) -> Json:
     return {
         "alternatives": [
             {"policy": each.policy.value, "chosen": each.chosen, **_figures(each.metrics), "problem": each.problem}
-            for each in why.alternatives
+            for each in explanation.alternatives
         ],
-        "reasons": list(why.reasons),
+        "reasons": list(explanation.reasons),
     }
 
 

@@ -1,11 +1,11 @@
-"""A plan as Kubernetes keeps it without us: Jobs whose pods may only go to the nodes that were planned. Pure.
+"""A plan as Jobs whose pods may only go to the planned nodes. Pure.
 
-One Job for each group, or for each number of pods a node where the nodes of a group take different numbers: the pods
-of a Job are alike, and no affinity says how many go to which node. Where a node has room for more pods than it is to
-take, a topology spread constraint keeps them even, which with as many pods as the plan has is the plan.
+Each group has one Job, or one for each number of pods on a node if its nodes take different numbers: the pods of a
+Job are equal, and no affinity states how many go to which node. If a node has capacity for more pods than the plan
+puts there, a topology spread constraint distributes the pods evenly, which with this number of pods is the plan.
 
-A node is named by its name (matchFields metadata.name), one term for each: such a requirement has one value only, and
-the label kubernetes.io/hostname is another name on some clouds.
+The affinity selects nodes by name (matchFields metadata.name), one term for each: such a requirement has one value
+only, and the label kubernetes.io/hostname differs from the name on some clouds.
 """
 
 import hashlib
@@ -26,15 +26,15 @@ PLAN_ANNOTATION = "gkm.io/plan-hash"
 PLACE_ANNOTATION = "gkm.io/place"
 SPARES_ANNOTATION = "gkm.io/spare-nodes"
 LONGEST_BASE = 36
-"""Characters of a Job's name before its group: that and the number of a pod are one label of DNS (63 characters)."""
+"""Characters of a Job's name before the group: with group and pod number it is one DNS label (63 characters)."""
 GPU = "nvidia.com/gpu"
 _JOBS_OWN = frozenset({"job-name", "controller-uid"})
 _OWN_PREFIXES = ("batch.kubernetes.io/", f"{GROUP}/")
-"""Labels that say whose a pod is, by us or by the Job controller: the API server refuses a Job that forges its own."""
+"""Labels for the owner of a pod, by GKM or by the Job controller. The API server refuses a Job that sets the latter."""
 
 
 class _JobShape(NamedTuple):
-    """Nodes of a group that take `pods` pods each. `even` says that one of them has room for more."""
+    """Nodes of a group that take `pods` pods each. `even`: a node could take more, so the Job spreads its pods."""
 
     group: Group
     suffix: str
@@ -44,23 +44,23 @@ class _JobShape(NamedTuple):
 
 
 def jobs(run: ParsedRun, plan: Plan, inventory: Inventory, image: str) -> Iterator[Json]:
-    """Yield the Jobs of a plan, group after group; every one of them is whole, and can be applied as it is."""
+    """Yield the Jobs of a plan, group by group; each can be applied as it is."""
     pod_capacity = {node.name: node.free // plan.request.pod_gpus for node in inventory.nodes}
     for group in plan.groups:
-        alike: dict[int, list[str]] = {}
+        nodes_by_pods: dict[int, list[str]] = {}
         for name, gpus in group.nodes:
-            alike.setdefault(gpus // plan.request.pod_gpus, []).append(name)
-        for pods, names in sorted(alike.items(), reverse=True):
-            suffix = f"g{group.index}" + (f"-{pods}" if len(alike) > 1 else "")
-            # A single node takes all of them in any case.
+            nodes_by_pods.setdefault(gpus // plan.request.pod_gpus, []).append(name)
+        for pods, names in sorted(nodes_by_pods.items(), reverse=True):
+            suffix = f"g{group.index}" + (f"-{pods}" if len(nodes_by_pods) > 1 else "")
+            # A single node takes all pods in any case.
             even = len(names) > 1 and any(pod_capacity[name] > pods for name in names)
             yield _job(run, plan, _JobShape(group, suffix, names, pods, even), image)
 
 
-def _job(run: ParsedRun, plan: Plan, part: _JobShape, image: str) -> Json:
-    group, count = part.group, part.pods * len(part.nodes)
-    name = f"{_base(run.name)}-{part.suffix}"
-    labels = {**_passed_on(run.spec.labels), RUN_LABEL: run.name, GROUP_LABEL: str(group.index)}
+def _job(run: ParsedRun, plan: Plan, shape: _JobShape, image: str) -> Json:
+    group, count = shape.group, shape.pods * len(shape.nodes)
+    name = f"{_job_prefix(run.name)}-{shape.suffix}"
+    labels = {**_inherited_labels(run.spec.labels), RUN_LABEL: run.name, GROUP_LABEL: str(group.index)}
     spare_nodes = ",".join(sorted({spare.node for spare in group.spares}))
     annotations = {PLAN_ANNOTATION: plan.hash, PLACE_ANNOTATION: str(group.place)}
     annotations |= {SPARES_ANNOTATION: spare_nodes} if spare_nodes else {}
@@ -70,7 +70,7 @@ def _job(run: ParsedRun, plan: Plan, part: _JobShape, image: str) -> Json:
         "affinity": {
             "nodeAffinity": {
                 "requiredDuringSchedulingIgnoredDuringExecution": {
-                    "nodeSelectorTerms": [_node_term(node) for node in part.nodes]
+                    "nodeSelectorTerms": [_node_term(node) for node in shape.nodes]
                 }
             }
         },
@@ -78,7 +78,7 @@ def _job(run: ParsedRun, plan: Plan, part: _JobShape, image: str) -> Json:
             {"name": "worker", "image": image, "resources": {"limits": {GPU: str(plan.request.pod_gpus)}}},
         ],
     }
-    if part.even:
+    if shape.even:
         pod["topologySpreadConstraints"] = [_spread_constraint({"batch.kubernetes.io/job-name": name})]
     return {
         "apiVersion": "batch/v1",
@@ -93,8 +93,8 @@ def _job(run: ParsedRun, plan: Plan, part: _JobShape, image: str) -> Json:
     }
 
 
-def _passed_on(labels: Mapping[str, str]) -> dict[str, str]:
-    """Return those labels of a run that its pods may have: none that says whose they are."""
+def _inherited_labels(labels: Mapping[str, str]) -> dict[str, str]:
+    """Return the labels of a run for its pods, without those that name an owner."""
     return {key: value for key, value in labels.items() if key not in _JOBS_OWN and not key.startswith(_OWN_PREFIXES)}
 
 
@@ -121,8 +121,8 @@ def _tolerations(run: ParsedRun) -> list[Json]:
     return [{field: getattr(each, field) for field in fields if getattr(each, field)} for each in tolerations]
 
 
-def _base(name: str) -> str:
-    """Return the name of a run as the beginning of that of a Job: one label, and no two runs have the same."""
+def _job_prefix(name: str) -> str:
+    """Return the name of a run as the prefix of a Job's name: one DNS label, unique for each run."""
     if "." not in name and len(name) <= LONGEST_BASE:
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()[:8]

@@ -1,4 +1,4 @@
-"""The objects in a file of a few: one or several YAML documents, JSON, or a list as kubectl prints it. Pure."""
+"""The objects in a small file: one or several YAML documents, JSON, or a list as kubectl prints it. Pure."""
 
 import re
 from collections.abc import Iterator
@@ -10,33 +10,34 @@ from gkm.api.meta import API_VERSION
 
 MAX_OBJECTS = 1_024
 MAX_VALUES = 2_000_000
-"""Scalars, lists and mappings together: a YAML alias counts each time that it is used, so that none is a bomb."""
+"""Scalars, lists and mappings together. A YAML alias counts each time that it is used, which stops alias bombs."""
 MAX_DEPTH = 64
 
-# YAML 1.2, section 9.1.2: no line within a document begins so, block scalars included.
+# YAML 1.2, section 9.1.2: no line within a document begins like this, not even in a block scalar.
 _MARKER = re.compile(rb"^---(?=[ \t\r\n]|\Z)", re.MULTILINE)
 
 
 class ObjectsUnreadable(ValueError):
-    """The text holds no such objects; the message says where."""
+    """The text does not hold the expected objects; the message names the place."""
 
 
 class ParsedObject(NamedTuple):
-    """An object, and where it stands in its file: `document 2`, `items[7]`; empty for the only one."""
+    """An object and its position in the file: `document 2`, `items[7]`; empty for a single object."""
 
     where: str
     value: dict[str, Any]
 
     def describe(self, path: str) -> str:
-        """Return path and place for a sentence."""
+        """Return path and position for a message."""
         return f"{path}, {self.where}" if self.where else path
 
 
 def objects(text: bytes, kind: str) -> tuple[ParsedObject, ...]:
-    """Return the objects of a kind in a text; the items of lists stand for themselves.
+    """Return the objects of a kind in a text, with the items of its lists.
 
     Raises:
-        ObjectsUnreadable: it is neither YAML nor JSON, has none or too many of them, or one of another kind or version.
+        ObjectsUnreadable: the text is neither YAML nor JSON, holds no object, too many, or one of another kind or
+            version.
     """
     found: list[ParsedObject] = []
     for where, value in _documents(text):
@@ -44,17 +45,17 @@ def objects(text: bytes, kind: str) -> tuple[ParsedObject, ...]:
             _check(object_, kind)
             found.append(object_)
             if len(found) > MAX_OBJECTS:
-                raise ObjectsUnreadable(f"it has more than the {MAX_OBJECTS} objects that are read")
+                raise ObjectsUnreadable(f"it has more than {MAX_OBJECTS} objects")
     if not found:
         raise ObjectsUnreadable(f"it holds no {kind}")
     return tuple(found)
 
 
 def single_mapping(text: bytes) -> dict[str, Any] | None:
-    """Return what is one mapping without a kind, as an answer of ours is; None where it is something else.
+    """Return a single mapping without a kind, such as the JSON of `gkm plan`; None for any other text.
 
     Raises:
-        ObjectsUnreadable: it is neither YAML nor JSON.
+        ObjectsUnreadable: the text is neither YAML nor JSON.
     """
     found = list(_documents(text))
     if len(found) == 1 and isinstance(found[0][1], dict) and "kind" not in found[0][1]:
@@ -67,9 +68,9 @@ def _documents(text: bytes) -> Iterator[tuple[str, object]]:
         try:
             value = msgspec.json.decode(text)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            pass  # YAML in flow style begins so, too, and says better what is wrong.
+            pass  # YAML in flow style begins with a brace too, and its parser gives better errors.
         else:
-            _bounded(value)
+            _check_bounds(value)
             yield "", value
             return
     texts = [part for part in _MARKER.split(text) if part.strip()]
@@ -80,44 +81,44 @@ def _documents(text: bytes) -> Iterator[tuple[str, object]]:
         except documents.InvalidYAML as error:
             at = f"{where} is" if where else "it is"
             raise ObjectsUnreadable(f"{at} neither YAML nor JSON: {_short(error)}") from error
-        _bounded(value)
+        _check_bounds(value)
         if value is not None:
             yield where, value
 
 
 def _listed(where: str, value: object, kind: str) -> Iterator[ParsedObject]:
     if not isinstance(value, dict):
-        raise ObjectsUnreadable(f"{where or 'it'} is no object with a kind")
+        raise ObjectsUnreadable(f"{where or 'it'} is not an object with a kind")
     if value.get("kind") not in ("List", f"{kind}List"):
         yield ParsedObject(where, value)
         return
     items = value.get("items") or []
     if not isinstance(items, list):
-        raise ObjectsUnreadable(f"{where or 'it'} is a list whose items are none")
+        raise ObjectsUnreadable(f"{where or 'it'} is a list without a list of items")
     for number, item in enumerate(items):
         at = f"items[{number}]"
         if not isinstance(item, dict):
-            raise ObjectsUnreadable(f"{at} is no object")
+            raise ObjectsUnreadable(f"{at} is not an object")
         yield ParsedObject(f"{where}, {at}" if where else at, item)
 
 
 def _check(found: ParsedObject, kind: str) -> None:
-    said, version = found.value.get("kind"), found.value.get("apiVersion")
+    actual, version = found.value.get("kind"), found.value.get("apiVersion")
     where = found.where or "it"
-    if said != kind:
-        raise ObjectsUnreadable(f"{where} is {_what(said)}, no {kind}")
+    if actual != kind:
+        raise ObjectsUnreadable(f"{where} is {_with_article(actual)}, not a {kind}")
     if version != API_VERSION:
         raise ObjectsUnreadable(f"{where} has apiVersion {_short(version)}, not {API_VERSION}")
 
 
-def _what(kind: object) -> str:
-    return f"a {_short(kind)}" if isinstance(kind, str) and kind else "something without a kind"
+def _with_article(kind: object) -> str:
+    return f"a {_short(kind)}" if isinstance(kind, str) and kind else "an object without a kind"
 
 
-def _bounded(value: object) -> None:
-    """Refuse what is larger or deeper than any object of ours, before anything walks it."""
+def _check_bounds(value: object) -> None:
+    """Refuse a value that is larger or deeper than any object of GKM, before other code walks it."""
     pending: list[tuple[object, int]] = [(value, 0)]
-    seen = 0
+    count = 0
     while pending:
         current, depth = pending.pop()
         inside = (
@@ -127,11 +128,11 @@ def _bounded(value: object) -> None:
             if isinstance(current, list)
             else []
         )
-        seen += 1 + len(inside)
-        if seen > MAX_VALUES or depth > MAX_DEPTH:
-            raise ObjectsUnreadable("it is larger or deeper than any such file")
+        count += 1 + len(inside)
+        if count > MAX_VALUES or depth > MAX_DEPTH:
+            raise ObjectsUnreadable("it is larger or deeper than any valid file")
         pending += [(entry, depth + 1) for entry in inside if isinstance(entry, dict | list)]
 
 
-def _short(said: object) -> str:
-    return ascii(" ".join(str(said).split())[:160])[1:-1]
+def _short(value: object) -> str:
+    return ascii(" ".join(str(value).split())[:160])[1:-1]

@@ -1,4 +1,4 @@
-"""From what was typed to what is printed: files are read, runs decided, and the answer told."""
+"""The steps of `gkm plan`: read files, decide, print."""
 
 import sys
 from collections.abc import Iterable
@@ -13,14 +13,19 @@ from gkm.hoststate.escaping import escape
 from gkm.packing.asked import kinds
 from gkm.packing.values import Plan, Policy, Refusal
 
-from gkm_cli.output import NegativeResult, Output, PlanOutput, UsageError, show, takes_unicode
-from gkm_cli.plan import files, manifests, runs, snapshot
-from gkm_cli.plan import json_output as answers
-from gkm_cli.plan import previous_plan as standing
-from gkm_cli.plan import render as telling
-from gkm_cli.plan import render_batch as telling_queue
-from gkm_cli.plan import run_batch as queueing
-from gkm_cli.plan import single_run as deciding
+from gkm_cli.output import NegativeResult, Output, PlanOutput, UsageError, show, supports_unicode
+from gkm_cli.plan import (
+    files,
+    json_output,
+    manifests,
+    previous_plan,
+    render,
+    render_batch,
+    run_batch,
+    runs,
+    single_run,
+    snapshot,
+)
 from gkm_cli.plan.runs import ParsedRun
 from gkm_cli.plan.snapshot import ClusterSnapshot
 from gkm_cli.progress import waiting
@@ -28,7 +33,7 @@ from gkm_cli.progress import waiting
 
 @dataclass(frozen=True, slots=True)
 class PlanOptions:
-    """What was typed."""
+    """The options of `gkm plan`."""
 
     nodes: tuple[Path, ...]
     pods: tuple[Path, ...]
@@ -44,20 +49,20 @@ class PlanOptions:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """Return all files."""
+        """Return every file that the options name."""
         more = (self.config, self.previous_plan, self.what_if)
         return (*self.nodes, *self.pods, *self.runs, *(path for path in more if path))
 
 
 def print_plan(options: PlanOptions, output: PlanOutput) -> None:
-    """Print where the runs go.
+    """Print the plans of the runs.
 
     Raises:
         ConfigInvalid: the configuration cannot be used.
-        No: a run does not fit.
+        NegativeResult: a run does not fit.
         OSError: a file cannot be read.
-        Unplanned: a run and the nodes are together too large to be solved exactly.
-        WrongUsage: a file is not what it should be.
+        PlanningFailed: a run and the nodes together are too large for an exact solution.
+        UsageError: a file does not hold what its option needs.
     """
     files.check_stdin_once(options.files)
     if not options.image.strip() or options.image != options.image.strip():
@@ -66,7 +71,7 @@ def print_plan(options: PlanOptions, output: PlanOutput) -> None:
     policy = options.policy.value if options.policy else configured.packing.policy
     parsed_runs = runs.read(options.runs, policy, overrides=options.policy is not None)
     extra = _extra(options, policy, parsed_runs)
-    previous = standing.read(options.previous_plan) if options.previous_plan else None
+    previous = previous_plan.read(options.previous_plan) if options.previous_plan else None
     if previous and (len(parsed_runs) > 1 or extra):
         raise UsageError("--standing is the plan of one run", "give that run alone")
     cluster = snapshot.read(options.nodes, options.pods, configured.topology)
@@ -75,16 +80,16 @@ def print_plan(options: PlanOptions, output: PlanOutput) -> None:
         if previous and not options.pods_pending:
             cluster = cluster.with_freed_gpus(previous.gpus_by_node)
         _print_run(
-            deciding.decide(parsed_runs[0], cluster, mix, previous, explains=options.explains),
+            single_run.decide(parsed_runs[0], cluster, mix, previous, explains=options.explains),
             cluster,
             options.image,
             output,
         )
     else:
-        batch_options = queueing.BatchOptions(mix, options.seconds, options.explains)
+        batch_options = run_batch.BatchOptions(mix, options.seconds, options.explains)
         with waiting("planning"):
-            queue = queueing.decide(parsed_runs, extra, cluster, batch_options)
-        _print_batch(queue, cluster, options.image, output)
+            batch = run_batch.decide(parsed_runs, extra, cluster, batch_options)
+        _print_batch(batch, cluster, options.image, output)
 
 
 def _configured(path: Path | None) -> Config:
@@ -96,46 +101,44 @@ def _configured(path: Path | None) -> Config:
 def _extra(options: PlanOptions, policy: str, parsed_runs: Iterable[ParsedRun]) -> ParsedRun | None:
     if options.what_if is None:
         return None
-    cluster = runs.read([options.what_if], policy, overrides=options.policy is not None)
-    if len(cluster) > 1:
+    extra = runs.read([options.what_if], policy, overrides=options.policy is not None)
+    if len(extra) > 1:
         raise UsageError(
-            f"--what-if {files.name(options.what_if)} holds {count_of(len(cluster), 'run')}",
-            "give one; others by --run",
+            f"--what-if {files.name(options.what_if)} holds {count_of(len(extra), 'run')}",
+            "give one run; add others with --run",
         )
-    if cluster[0].qualified_name in {run.qualified_name for run in parsed_runs}:
-        raise UsageError(f"--what-if is {cluster[0].qualified_name}, which --run has already", "give another run")
-    return cluster[0]
+    if extra[0].qualified_name in {run.qualified_name for run in parsed_runs}:
+        raise UsageError(f"--what-if is {extra[0].qualified_name}, which --run has already", "give another run")
+    return extra[0]
 
 
-def _print_run(decided: deciding.RunDecision, cluster: ClusterSnapshot, image: str, output: PlanOutput) -> None:
-    outcome = decided.outcome
+def _print_run(decision: single_run.RunDecision, cluster: ClusterSnapshot, image: str, output: PlanOutput) -> None:
+    outcome = decision.outcome
     if output is not PlanOutput.MANIFESTS:
         show(
-            answers.run_result(decided, cluster.notes),
+            json_output.run_result(decision, cluster.notes),
             _table_output(output),
-            lambda: telling.render_run(decided, cluster.notes),
+            lambda: render.render_run(decision, cluster.notes),
         )
     elif isinstance(outcome, Plan):
-        _print_manifests(manifests.jobs(decided.run, outcome, decided.inventory, image))
+        _print_manifests(manifests.jobs(decision.run, outcome, decision.inventory, image))
     else:
-        _print_refusal(decided.run, outcome)
+        _print_refusal(decision.run, outcome)
     if isinstance(outcome, Refusal):
         raise NegativeResult
 
 
-def _print_batch(queue: queueing.BatchDecision, cluster: ClusterSnapshot, image: str, output: PlanOutput) -> None:
-    quarantined = {entry: None for usable in queue.usable.values() for entry in usable.quarantined}
+def _print_batch(batch: run_batch.BatchDecision, cluster: ClusterSnapshot, image: str, output: PlanOutput) -> None:
+    quarantined = {entry: None for usable in batch.usable.values() for entry in usable.quarantined}
     if output is PlanOutput.MANIFESTS:
-        for run, plan in queue.admitted:
-            _print_manifests(manifests.jobs(run, plan, queue.inventory, image))
-        for refused in queue.refused:
+        for run, plan in batch.admitted:
+            _print_manifests(manifests.jobs(run, plan, batch.inventory, image))
+        for refused in batch.refused:
             _print_refusal(refused.run, refused.refusal)
     else:
-        answer = answers.batch_result(queue, quarantined, cluster.notes)
-        show(
-            answer, _table_output(output), lambda: telling_queue.render_batch(queue, tuple(quarantined), cluster.notes)
-        )
-    if queue.refused:
+        result = json_output.batch_result(batch, quarantined, cluster.notes)
+        show(result, _table_output(output), lambda: render_batch.render_batch(batch, tuple(quarantined), cluster.notes))
+    if batch.refused:
         raise NegativeResult
 
 
@@ -145,9 +148,9 @@ def _table_output(output: PlanOutput) -> Output:
 
 def _print_manifests(objects: Iterable[dict[str, Any]]) -> None:
     for object_ in objects:
-        sys.stdout.write("---\n" + documents.encode(object_, ascii_only=not takes_unicode()))
+        sys.stdout.write("---\n" + documents.encode(object_, ascii_only=not supports_unicode()))
 
 
 def _print_refusal(run: ParsedRun, refusal: Refusal) -> None:
-    """Say it beside the manifests, which somebody pipes on."""
+    """Print a refusal on standard error, because standard output may be piped to kubectl."""
     sys.stderr.write(escape(f"{run.qualified_name} does not fit: {refusal.message}") + "\n")

@@ -1,4 +1,4 @@
-"""The plan that a run has already, out of a file: a PlacementPlan, or what `gkm plan -o json` printed."""
+"""The present plan of a run, from a file: a PlacementPlan, or the output of `gkm plan -o json`."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -18,12 +18,12 @@ from gkm_cli.plan import files
 from gkm_cli.plan.objects import ObjectsUnreadable, objects, single_mapping
 
 MAX_BYTES = 64 << 20
-_HINT = "give the run's PlacementPlan, or what `gkm plan -o json` printed for it"
+_HINT = "give the run's PlacementPlan, or the output of `gkm plan -o json` for it"
 
 
 @dataclass(frozen=True, slots=True)
 class PreviousPlan:
-    """The groups that a run has, and the GPUs by node that they and their spares take."""
+    """The groups of a run, and the GPUs that they and their spares take on each node."""
 
     placement: Standing
     gpus_by_node: Mapping[str, int]
@@ -33,8 +33,8 @@ def read(path: Path) -> PreviousPlan:
     """Return the plan in a file.
 
     Raises:
-        OSError: it cannot be read.
-        WrongUsage: it holds no plan, or several, or one that cannot be.
+        OSError: the file cannot be read.
+        UsageError: the file holds no plan, several plans, or an invalid one.
     """
     text = files.read_all(path, MAX_BYTES)
     try:
@@ -42,11 +42,11 @@ def read(path: Path) -> PreviousPlan:
         groups = groups_of(spec)
         return PreviousPlan(Standing(groups), _gpus_by_node(groups))
     except (ObjectsUnreadable, PlanUnreadable, msgspec.ValidationError, ValueError, RecursionError) as error:
-        said = ascii(" ".join(str(error).split())[:300])[1:-1]
-        raise UsageError(f"--standing {files.name(path)}: {said}", _HINT) from error
+        problem = ascii(" ".join(str(error).split())[:300])[1:-1]
+        raise UsageError(f"--standing {files.name(path)}: {problem}", _HINT) from error
 
 
-def _spec(text: bytes) -> Any:  # noqa: ANN401 -- converted by the caller
+def _spec(text: bytes) -> Any:  # noqa: ANN401 -- the caller converts it
     spec = single_mapping(text)
     if spec is not None:
         return spec

@@ -1,4 +1,4 @@
-"""One run's answer for people: the verdict, the domains as a picture, groups, other policies, what stays, and why."""
+"""The result for one run as text: verdict, chart of domains, groups, other policies, the remaining GPUs, reasons."""
 
 from collections.abc import Sequence
 
@@ -23,7 +23,7 @@ _COMPARED = {
 
 
 def render_run(decision: RunDecision, notes: Sequence[str]) -> None:
-    """Print the answer for one run."""
+    """Print the result for one run."""
     terminal = Terminal()
     outcome = decision.outcome
     if isinstance(outcome, Refusal):
@@ -38,37 +38,37 @@ def render_run(decision: RunDecision, notes: Sequence[str]) -> None:
 
 
 def refusal(terminal: Terminal, name: str, refused: Refusal) -> None:
-    """Print why a run does not fit."""
+    """Print a refusal."""
     terminal.line(f"{name} does not fit: {refused.message}", "bold red")
     terminal.line(f"level {refused.level.value}; largest that fits: {count_of(refused.largest_groups, 'whole group')}")
 
 
 def verdict(plan: Plan, *, again: bool = False) -> str:
-    """Return what a plan is, and how good, in one sentence; `again` says that the run had one before."""
-    figures, asked = plan.metrics, plan.request
-    sizes = f"{count_of(len(plan.groups), 'group')} of {count_of(asked.group_gpus, 'GPU')}"
-    if plan.gpus % asked.group_gpus:
+    """Return size and quality of a plan in one sentence; `again`: the run had a plan before."""
+    figures, request = plan.metrics, plan.request
+    sizes = f"{count_of(len(plan.groups), 'group')} of {count_of(request.group_gpus, 'GPU')}"
+    if plan.gpus % request.group_gpus:
         sizes += " (the last smaller)"
-    smaller = f" instead of {asked.gpus}" if plan.gpus < asked.gpus else ""
+    smaller = f" instead of {request.gpus}" if plan.gpus < request.gpus else ""
     where = f"{count_of(figures.domains, 'domain')} of {count_of(figures.blocks, 'block')}"
-    spares = f", {count_of(asked.spares, 'spare pod')} a group" if asked.spares else ""
+    spares = f", {count_of(request.spares, 'spare pod')} a group" if request.spares else ""
     gpus, stranded = count_of(plan.gpus, "GPU"), count_of(figures.stranded_gpus, "GPU")
     proof = _proof(plan, again=again)
     return f"{sizes}, {gpus}{smaller}{spares}, in {where}; {stranded} stranded; gap {figures.gap}{proof}"
 
 
 def render_quarantined(terminal: Terminal, entries: Sequence[Quarantined]) -> None:
-    """Print the nodes that are set aside, each with the reason."""
+    """Print the quarantined nodes with their reasons."""
     if entries:
-        terminal.heading(f"Quarantined, {count_of(len(entries), 'node')}: no run uses them until somebody mends this")
+        terminal.heading(f"Quarantined, {count_of(len(entries), 'node')}: no run uses them until this is corrected")
         rows = [(entry.node, entry.why.value, entry.message) for entry in entries]
-        terminal.table(("node", "reason", "what is wrong"), rows[:MAX_QUARANTINED])
+        terminal.table(("node", "reason", "problem"), rows[:MAX_QUARANTINED])
         if len(rows) > MAX_QUARANTINED:
             terminal.line(f"... and {len(rows) - MAX_QUARANTINED} more nodes; -o json has all")
 
 
 def render_fragmentation(terminal: Terminal, fragmentation: Fragmentation) -> None:
-    """Print what is free after the plan, and how much of it is of use."""
+    """Print the free GPUs after the plan, and how many of them are usable."""
     free = f"{count_of(fragmentation.free_gpus, 'GPU')} {agree(fragmentation.free_gpus, 'is', 'are')} free"
     terminal.line(
         f"after this {free}; the usual groups could not use {fragmentation.expected_unusable_gpus:g} of "
@@ -77,7 +77,7 @@ def render_fragmentation(terminal: Terminal, fragmentation: Fragmentation) -> No
 
 
 def render_notes(terminal: Terminal, notes: Sequence[str]) -> None:
-    """Print what a person should know of the lists."""
+    """Print notes about the lists."""
     for note in notes:
         terminal.line(f"note: {note}", "yellow")
 
@@ -107,7 +107,7 @@ def _proof(plan: Plan, *, again: bool) -> str:
         return f": no plan {_COMPARED[policy]}"
     if again:
         return f" to the bound of {figures.lower_bound} for a plan that leaves no group where it was"
-    # Where spares leave or ceilings bind, the bound sees less than the planner (calculus.md, Proof).
+    # With spares outside or binding ceilings, the bound knows less than the planner (docs/design/calculus.md, Method).
     return f" to the simple bound of {figures.lower_bound}, which leaves spares and scopes aside; the plan is the best"
 
 

@@ -1,4 +1,4 @@
-"""Several runs' answer for people: how good the batch is, what is admitted and where, what is not and why."""
+"""The result for several runs as text: verdict, admitted runs and domains, refused runs and reasons."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ MAX_REFUSED = 16
 
 
 def render_batch(queue: BatchDecision, quarantined: Sequence[Quarantined], notes: Sequence[str]) -> None:
-    """Print the answer for several runs."""
+    """Print the result for several runs."""
     terminal = Terminal()
     _verdict(terminal, queue)
     _what_if(terminal, queue)
@@ -75,7 +75,7 @@ def _admitted(terminal: Terminal, queue: BatchDecision) -> None:
 def _refused(terminal: Terminal, queue: BatchDecision) -> None:
     if not queue.refused:
         return
-    terminal.heading("Not admitted, on what the others leave")
+    terminal.heading("Not admitted, after the others")
     for refused in queue.refused[:MAX_REFUSED]:
         alone = " (alone it would fit)" if refused.fits_alone else ""
         terminal.line(f"{refused.run.qualified_name}{alone}: {refused.refusal.message}")

@@ -1,4 +1,4 @@
-"""Several runs on a snapshot: which of them fit together, and what one more would change."""
+"""Decide several runs on a snapshot: which of them fit together, and what one more run changes."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from gkm_cli.plan.snapshot import ClusterSnapshot
 
 @dataclass(frozen=True, slots=True)
 class RefusedRun:
-    """A run that is not admitted. `fits_alone` says that it would fit without the others."""
+    """A run that is not admitted. `fits_alone`: it would fit without the others."""
 
     run: ParsedRun
     refusal: Refusal
@@ -33,10 +33,10 @@ class RefusedRun:
 
 @dataclass(frozen=True, slots=True)
 class BatchDecision:
-    """What came of the runs: with `what_if`, of the batch that has one more run.
+    """The result for the runs; with `what_if`, for the batch with one more run.
 
-    `usable` is what each run may use, by its name; `inventory` are all of their nodes, and `fragmentation` is what the
-    batch leaves of it.
+    `usable` maps the name of a run to its usable nodes; `inventory` holds all of these nodes, and `fragmentation`
+    describes the GPUs that the batch leaves.
     """
 
     runs: Mapping[str, ParsedRun]
@@ -50,13 +50,13 @@ class BatchDecision:
 
     @property
     def admitted(self) -> tuple[tuple[ParsedRun, Plan], ...]:
-        """Return the runs that fit, in the order of planning."""
+        """Return the admitted runs, in the order of planning."""
         return tuple((self.runs[one.name], one.plan) for one in self.batch.admitted)
 
 
 @dataclass(frozen=True, slots=True)
 class BatchOptions:
-    """How a queue is decided: the usual groups, seconds for the search, and whether refusals are explained."""
+    """How to decide a batch: the usual groups, seconds for the search, and whether to explain refusals."""
 
     mix: Sequence[Kind]
     seconds: float
@@ -66,10 +66,10 @@ class BatchOptions:
 def decide(
     runs: Sequence[ParsedRun], extra: ParsedRun | None, snapshot: ClusterSnapshot, options: BatchOptions
 ) -> BatchDecision:
-    """Return which runs fit together; `extra` is one more, and what it would change is asked.
+    """Return which runs fit together, and what `extra`, one more run, changes.
 
     Raises:
-        Unplanned: a run and the nodes are together too large to be solved exactly.
+        PlanningFailed: a run and the nodes together are too large for an exact solution.
     """
     runs_by_name = {run.qualified_name: run for run in (*runs, *([extra] if extra else []))}
     usable = _usable(runs_by_name.values(), snapshot)
@@ -77,13 +77,13 @@ def decide(
     queue = {name: _queued(run, usable[name]) for name, run in runs_by_name.items()}
     try:
         inventory = Inventory.from_nodes(nodes)
-        called = version(nodes)
+        inventory_version = version(nodes)
         changed = None
         if extra is None:
-            batch = plan_batch((), list(queue.values()), called, seconds=options.seconds)
+            batch = plan_batch((), list(queue.values()), inventory_version, seconds=options.seconds)
         else:
             others = [queued for name, queued in queue.items() if name != extra.qualified_name]
-            changed = what_if((), others, queue[extra.qualified_name], called, seconds=options.seconds)
+            changed = what_if((), others, queue[extra.qualified_name], inventory_version, seconds=options.seconds)
             batch = changed.after
         remaining = inventory.taking(_shares(batch.admitted))
         refused = tuple(
@@ -98,24 +98,24 @@ def decide(
 
 
 def _usable(runs: Iterable[ParsedRun], snapshot: ClusterSnapshot) -> dict[str, Usable]:
-    """Return what each run may use; runs that ask alike share it, since there may be 100,000 nodes and 64 runs."""
-    alike: dict[bytes, Usable] = {}
+    """Return the usable nodes of each run. Equal requests share a result: there may be 100,000 nodes and 64 runs."""
+    by_request: dict[bytes, Usable] = {}
     found: dict[str, Usable] = {}
     for run in runs:
         key = msgspec.json.encode([run.demand.flavor, run.demand.selector, run.demand.scopes, run.demand.tolerations])
-        if key not in alike:
-            alike[key] = snapshot.usable(run.demand)
-        found[run.qualified_name] = alike[key]
+        if key not in by_request:
+            by_request[key] = snapshot.usable(run.demand)
+        found[run.qualified_name] = by_request[key]
     return found
 
 
 def _all_nodes(usable: Iterable[Usable]) -> list[Node]:
-    """Return every node once; scopes are each run's own."""
-    seen: dict[str, Node] = {}
+    """Return every node once, without scopes, which belong to each run."""
+    nodes: dict[str, Node] = {}
     for each in {id(one): one for one in usable}.values():
         for node in each.nodes:
-            seen.setdefault(node.name, node)
-    return [Node(node.name, node.place, node.total, node.free) for node in seen.values()]
+            nodes.setdefault(node.name, node)
+    return [Node(node.name, node.place, node.total, node.free) for node in nodes.values()]
 
 
 def _queued(run: ParsedRun, usable: Usable) -> Queued:

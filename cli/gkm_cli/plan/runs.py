@@ -1,4 +1,4 @@
-"""Runs out of files, read as the API server would: what is misspelt, out of bounds or named twice is refused."""
+"""Runs from files, validated as by the API server: misspelt fields, values out of bounds and duplicates are errors."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,12 +22,12 @@ MAX_NAMESPACE = 63
 # The rule of gkm.api.runs.Labels, which only the API server can evaluate.
 _KEY, _VALUE = re.compile(LABEL_KEY), re.compile(LABEL_VALUE)
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
-_HINT = "give manifests of Runs (gkm.io/v1alpha1), or what `kubectl get runs -o json` prints"
+_HINT = "give manifests of Runs (gkm.io/v1alpha1), or the output of `kubectl get runs -o json`"
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedRun:
-    """A run as it is planned. `namespace` is empty where the manifest has none."""
+    """A validated run. `namespace` is empty if the manifest has none."""
 
     name: str
     namespace: str
@@ -42,11 +42,11 @@ class ParsedRun:
 
 
 def read(paths: Iterable[Path], policy: str, *, overrides: bool) -> tuple[ParsedRun, ...]:
-    """Return the runs in files. `policy` is for those that name none; with `overrides`, for all.
+    """Return the runs in files. `policy` applies to runs that name none; with `overrides`, to all.
 
     Raises:
         OSError: a file cannot be read.
-        WrongUsage: which file and object, and what is wrong with it.
+        UsageError: an object is invalid; the message names file, object and problem.
     """
     runs: list[ParsedRun] = []
     for path in paths:
@@ -58,16 +58,16 @@ def read(paths: Iterable[Path], policy: str, *, overrides: bool) -> tuple[Parsed
         runs += [_parse_run(one, one.describe(files.name(path)), policy, overrides=overrides) for one in found]
     if len(runs) > MAX_RUNS:
         raise UsageError(f"these are {len(runs)} runs", f"give at most {MAX_RUNS} at once")
-    _distinct(runs)
+    _check_distinct(runs)
     return tuple(runs)
 
 
-def _distinct(runs: Iterable[ParsedRun]) -> None:
-    seen: set[str] = set()
+def _check_distinct(runs: Iterable[ParsedRun]) -> None:
+    names: set[str] = set()
     for run in runs:
-        if run.qualified_name in seen:
-            raise UsageError(f"two runs are called {run.qualified_name}", "give every run once")
-        seen.add(run.qualified_name)
+        if run.qualified_name in names:
+            raise UsageError(f"two runs have the name {run.qualified_name}", "give every run once")
+        names.add(run.qualified_name)
 
 
 def _parse_run(found: ParsedObject, where: str, policy: str, *, overrides: bool) -> ParsedRun:
@@ -81,11 +81,11 @@ def _parse_run(found: ParsedObject, where: str, policy: str, *, overrides: bool)
     name, namespace = run.metadata.name, run.metadata.namespace
     if not (_NAME.fullmatch(name) and len(name) <= MAX_NAME):
         raise UsageError(
-            f"{where}: metadata.name {name[:80]!a} names no Run",
-            f"give it one of up to {MAX_NAME} lower case letters, digits, '-' and '.'",
+            f"{where}: metadata.name {name[:80]!a} is not a valid name",
+            f"use up to {MAX_NAME} lower case letters, digits, '-' and '.'",
         )
     if namespace and not (_NAME.fullmatch(namespace) and len(namespace) <= MAX_NAMESPACE):
-        raise UsageError(f"{where}: metadata.namespace {namespace[:80]!a} is none", "correct it")
+        raise UsageError(f"{where}: metadata.namespace {namespace[:80]!a} is not a valid name", "correct it")
     if overrides:
         run = msgspec.structs.replace(run, spec=msgspec.structs.replace(run.spec, policy=Policy(policy).value))
     try:
@@ -101,7 +101,7 @@ def _parse_run(found: ParsedObject, where: str, policy: str, *, overrides: bool)
 
 
 def _label_faults(spec: RunSpec) -> Iterator[str]:
-    """Yield a sentence for each label that is none."""
+    """Yield a message for each invalid label."""
     yield from _invalid_labels("spec.labels", spec.labels)
     yield from _invalid_labels("spec.selector.labels", spec.selector.labels)
     for number, scope in enumerate(spec.scopes):
@@ -111,11 +111,11 @@ def _label_faults(spec: RunSpec) -> Iterator[str]:
 def _invalid_labels(path: str, labels: Mapping[str, str]) -> Iterator[str]:
     for key, value in labels.items():
         if not (_KEY.fullmatch(key) and _VALUE.fullmatch(value)):
-            yield f"{path}: {key[:80]!a}: {value!a} is no label"
+            yield f"{path}: {key[:80]!a}: {value!a} is not a valid label"
 
 
 def _suggestion(path: str) -> str:
-    """Return what to type instead of a field that is not there."""
+    """Return the field that an unknown field may stand for, or all fields."""
     *above, field = re.sub(r"\[[0-9]+\]", ".", path).split(".")
     here = schema.schema_of("Run")
     for part in above:

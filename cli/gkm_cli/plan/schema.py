@@ -1,4 +1,4 @@
-"""Fields that a kind of ours does not have, found by its schema: a word that is misspelt must not be ignored. Pure."""
+"""Find fields that the schema of a kind does not have: a misspelt field must not be ignored. Pure."""
 
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -9,16 +9,16 @@ from gkm.api.crds import KINDS, definition
 
 @cache
 def schema_of(kind: str) -> Mapping[str, Any]:
-    """Return the schema of a kind, as the API server has it."""
+    """Return the schema of a kind in its CustomResourceDefinition."""
     (found,) = (known for known in KINDS if known.type.__name__ == kind)
     version: Mapping[str, Any] = definition(found)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     return version
 
 
 def unknown_fields(value: object, schema: Mapping[str, Any], path: str = "") -> Iterator[str]:
-    """Yield the paths of the fields that a schema does not have, as the API server's strict validation does.
+    """Yield the paths of fields that a schema does not have, as the API server's strict validation does.
 
-    Where the schema names no fields, as for labels and metadata, any may be.
+    If the schema names no fields, as for labels and metadata, it accepts any.
     """
     if isinstance(value, list):
         items = schema.get("items", {})

@@ -1,4 +1,4 @@
-"""One run on a snapshot: its plan or why there is none, what else there would be, and what it leaves."""
+"""Decide one run on a snapshot: its plan or refusal, the explanation, and the remaining GPUs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from gkm_cli.plan.snapshot import ClusterSnapshot
 
 @dataclass(frozen=True, slots=True)
 class RunDecision:
-    """What came of a run. `fragmentation` is what a plan leaves; `replanned` is there where the run had one before."""
+    """The result for a run. `fragmentation` describes the GPUs that remain; `replanned` exists if it had a plan."""
 
     run: ParsedRun
     usable: Usable
@@ -35,24 +35,24 @@ class RunDecision:
 
     @property
     def fixes(self) -> tuple[Fix, ...]:
-        """Return what would make a run fit that does not."""
+        """Return the changes that would make a refused run fit."""
         return self.explanation.fixes if self.explanation else ()
 
     @property
     def omitted_fixes(self) -> tuple[str, ...]:
-        """Return why changes that may help a run that does not fit are not among those."""
+        """Return why other changes are not among the fixes."""
         if self.explanation is None or not isinstance(self.outcome, Refusal):
             return ()
-        return self.explanation.reasons[1:]  # the first is the refusal's own
+        return self.explanation.reasons[1:]  # the first reason is that of the refusal
 
 
 def decide(
     run: ParsedRun, snapshot: ClusterSnapshot, mix: Sequence[Kind], previous: PreviousPlan | None, *, explains: bool
 ) -> RunDecision:
-    """Return what comes of a run; `former` is the plan that it has.
+    """Return the result for a run; `previous` is its present plan.
 
     Raises:
-        Unplanned: the run and the nodes are together too large to be solved exactly.
+        PlanningFailed: the run and the nodes together are too large for an exact solution.
     """
     usable = snapshot.usable(run.demand)
     try:
@@ -62,10 +62,10 @@ def decide(
             return RunDecision(run, usable, inventory, refused)
         outcome, replanned = _outcome(run, usable, inventory, previous)
         remaining = fragmentation(inventory, mix, outcome) if isinstance(outcome, Plan) else None
-        why = explain(inventory, outcome, run.request) if explains else None
+        explanation = explain(inventory, outcome, run.request) if explains else None
     except (TooLargeError, InvalidInventoryError, InvalidPlanError) as error:
         raise PlanningFailed(f"run {run.qualified_name} cannot be planned: {error}") from error
-    return RunDecision(run, usable, inventory, outcome, why, remaining, replanned)
+    return RunDecision(run, usable, inventory, outcome, explanation, remaining, replanned)
 
 
 def _outcome(

@@ -1,4 +1,4 @@
-"""Nodes and pods out of files, sorted out once for all runs that are planned on them."""
+"""Read nodes and pods from files, and survey them once for all runs."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -21,28 +21,28 @@ ALL_FREE = "no --pods are given: every GPU counts as free"
 
 @dataclass(frozen=True, slots=True)
 class ClusterSnapshot:
-    """What there is and what pods take. `notes` are sentences that a person should know of."""
+    """The surveyed nodes and the GPUs that pods take. `notes` are sentences for the user."""
 
     survey: TopologySurvey
     usage: Usage
     notes: tuple[str, ...] = ()
 
     def usable(self, demand: Demand) -> Usable:
-        """Return what a run may use."""
+        """Return the nodes that a run may use."""
         return inventory_of(self.survey, self.usage, demand)
 
     def with_freed_gpus(self, gpus_by_node: Mapping[str, int]) -> "ClusterSnapshot":
-        """Return the snapshot in which GPUs of a plan, by node, are free again, as far as pods take any there."""
-        gpus = {node: taken - min(taken, gpus_by_node.get(node, 0)) for node, taken in self.usage.gpus.items()}
+        """Return the snapshot in which the GPUs of a plan are free again, as far as pods take GPUs on those nodes."""
+        gpus = {node: used - min(used, gpus_by_node.get(node, 0)) for node, used in self.usage.gpus.items()}
         return replace(self, usage=replace(self.usage, gpus=gpus))
 
 
 def read(nodes: Sequence[Path], pods: Sequence[Path], settings: Topology) -> ClusterSnapshot:
-    """Return the snapshot of some lists; several are one, as those of several clusters.
+    """Return the snapshot of lists; several lists form one snapshot, for instance of several clusters.
 
     Raises:
         OSError: a file cannot be read.
-        WrongUsage: it is no such list: which, what it is, and what to give.
+        UsageError: a file is not the expected list.
     """
     found = [_nodes(path) for path in nodes]
     surveyed = survey_nodes(
@@ -58,7 +58,7 @@ def read(nodes: Sequence[Path], pods: Sequence[Path], settings: Topology) -> Clu
 
 
 def _unlisted_node_notes(used: Usage, known: set[str]) -> list[str]:
-    """Return a note about pods on nodes that are not listed: the lists may be of two clusters."""
+    """Return a note about pods on unlisted nodes: the lists may come from two clusters."""
     unlisted = Counter({node: gpus for node, gpus in used.gpus.items() if node not in known})
     if not unlisted:
         return []
@@ -83,6 +83,6 @@ def _pods(path: Path) -> lists.PodList:
 
 
 def _usage_error(path: Path, option: str, error: lists.ListUnreadable) -> UsageError:
-    said, _, hint = str(error).rpartition("; ")
+    message, _, hint = str(error).rpartition("; ")
     name = f"{option} {files.name(path)}"
-    return UsageError(f"{name}: {said}", hint) if said else UsageError(f"{name}: {error}", "give a smaller one")
+    return UsageError(f"{name}: {message}", hint) if message else UsageError(f"{name}: {error}", "give a smaller one")

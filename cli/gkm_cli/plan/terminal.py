@@ -1,4 +1,4 @@
-"""Tables and bars on a terminal, in colours and no wider than it is; plain characters in a pipe."""
+"""Print tables and bars: with colors and within its width on a terminal, as plain characters in a pipe."""
 
 import sys
 from collections.abc import Iterable, Sequence
@@ -13,11 +13,11 @@ from gkm_cli.plan.domain_chart import DomainGpus
 PIPE_WIDTH = 160
 MAX_ROWS = 40
 _SIGNS = "#+=."
-_COLOURS = ("green", "cyan", "bright_black", "yellow")
+_COLORS = ("green", "cyan", "bright_black", "yellow")
 
 
 class Terminal:
-    """What is printed to."""
+    """Standard output as a terminal or a pipe."""
 
     def __init__(self) -> None:
         terminal = sys.stdout.isatty()
@@ -25,28 +25,28 @@ class Terminal:
         self.width = self._console.width
 
     def line(self, text: str, style: str = "") -> None:
-        """Print a line, or as many as it takes on this terminal."""
+        """Print a line, wrapped on a terminal."""
         self._console.print(Text(plain(text), style=style))
 
     def heading(self, text: str) -> None:
-        """Print an empty line and what comes below it."""
+        """Print an empty line and a heading."""
         self._console.print()
         self.line(text, "bold")
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[str | int | Text]], more: str = "") -> None:
-        """Print rows under a header, without columns that say nothing; `more` names what there is too much of."""
-        drawn = Table(box=None, pad_edge=False, header_style="", padding=(0, 2, 0, 0))
+        """Print rows under a header, without empty columns. `more` names the rows beyond MAX_ROWS."""
+        grid = Table(box=None, pad_edge=False, header_style="", padding=(0, 2, 0, 0))
         filled_columns = [at for at in range(len(columns)) if any(str(row[at]) for row in rows)]
         for column in (columns[at] for at in filled_columns):
-            drawn.add_column(column.upper(), no_wrap=True, overflow="ellipsis" if self._supports_ellipsis() else "crop")
+            grid.add_column(column.upper(), no_wrap=True, overflow="ellipsis" if self._supports_ellipsis() else "crop")
         for row in rows[:MAX_ROWS]:
-            drawn.add_row(
+            grid.add_row(
                 *(
                     cell if isinstance(cell, Text) else Text(plain(str(cell)))
                     for cell in map(row.__getitem__, filled_columns)
                 )
             )
-        self._console.print(drawn)
+        self._console.print(grid)
         if len(rows) > MAX_ROWS:
             self.line(f"... and {len(rows) - MAX_ROWS} more {more}; -o json has all")
 
@@ -61,20 +61,20 @@ class Terminal:
 
 def bar(cells: DomainGpus) -> Text:
     """Return a domain as a bar."""
-    drawn = Text()
-    for sign, count, colour in zip(_SIGNS, cells, _COLOURS, strict=True):
-        drawn.append(sign * count, style=colour)
-    return drawn
+    text = Text()
+    for sign, count, color in zip(_SIGNS, cells, _COLORS, strict=True):
+        text.append(sign * count, style=color)
+    return text
 
 
 def legend(each: int) -> str:
-    """Return what the signs of a bar mean."""
+    """Return the legend of the bars."""
     unit = f"{each} GPUs" if each > 1 else "one GPU"
     means = ("this plan", "its spares", "used by others", "stranded")
     return f"{'  '.join(map(' '.join, zip(_SIGNS, means, strict=True)))}; a sign is {unit}"
 
 
 def plain(text: str) -> str:
-    """Return a text whose escapes stand for what could command a terminal, and for what this output cannot show."""
+    """Return a text with escapes for terminal commands, and for characters that this output cannot show."""
     encoding = sys.stdout.encoding or "utf-8"
     return escape(text).encode(encoding, "backslashreplace").decode(encoding)

@@ -1,4 +1,4 @@
-"""The nodes that a run does not use, for programs: why it does not fit is often there. Pure."""
+"""The nodes that a run cannot use, for programs: they often explain a refusal. Pure."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -12,28 +12,28 @@ Json = dict[str, Any]
 
 
 def unused_nodes(usable: Usable) -> Json:
-    """Return every node that the run does not use, and why: names of excluded ones folded, as they are many."""
-    alike: dict[tuple[str, str], list[str]] = {}
+    """Return every node that the run cannot use, with the reason; the names of excluded nodes are ranges."""
+    nodes_by_reason: dict[tuple[str, str], list[str]] = {}
     for entry in usable.excluded:
-        alike.setdefault((entry.why.value, entry.detail), []).append(entry.node)
+        nodes_by_reason.setdefault((entry.why.value, entry.detail), []).append(entry.node)
     return {
         "unusedNodes": counts(usable),
         "excluded": [
             {"reason": reason, "detail": detail, "count": len(names), "nodes": fold_names(names)}
-            for (reason, detail), names in sorted(alike.items())
+            for (reason, detail), names in sorted(nodes_by_reason.items())
         ],
-        "quarantined": quarantined(usable.quarantined),
+        "quarantined": quarantined_nodes(usable.quarantined),
         "overcommitted": [
             {"node": entry.node, "taken": entry.taken, "total": entry.total} for entry in usable.overcommitted
         ],
     }
 
 
-def quarantined(entries: Iterable[Quarantined]) -> list[Json]:
-    """Return the nodes that are set aside for every run."""
+def quarantined_nodes(entries: Iterable[Quarantined]) -> list[Json]:
+    """Return the nodes that no run can use until a person corrects them."""
     return [{"node": entry.node, "reason": entry.why.value, "message": entry.message} for entry in entries]
 
 
 def counts(usable: Usable) -> Mapping[str, int]:
-    """Return how many nodes are not used, for each reason."""
+    """Return the number of unused nodes for each reason."""
     return {why.value: count for why, count in sorted(usable.counts.items())}

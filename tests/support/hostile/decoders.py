@@ -168,7 +168,7 @@ HOSTS = (
         "credential helper",
         partial(helper_programs._login, "x"),
         helper_programs._HelperOutput,
-        helper_programs.MAX_ANSWER_BYTES,
+        helper_programs.MAX_OUTPUT_BYTES,
     ),
     # 10,000 nodes that cannot be read are named, each with why.
     Decoder(

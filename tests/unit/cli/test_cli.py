@@ -77,7 +77,7 @@ def test_check_says_no_with_3_and_the_reason(image: str, tmp_path: Path) -> None
     [
         (["cache", "inspect", "https://registry.example/x"], 2, "a reference has no scheme"),
         (["cache", "inspect", "127.0.0.1:1/x", "--plain-http"], 1, "refuses connections"),
-        (["cache", "verify", "registry.example/x"], 2, "nothing says whose signature is wanted"),
+        (["cache", "verify", "registry.example/x"], 2, "no signer is named"),
         (
             ["cache", "build", HERE, "--image", "registry.example/x", "--push"],
             1,

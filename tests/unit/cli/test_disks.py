@@ -22,7 +22,7 @@ def test_a_destination_is_looked_at_before_anything_is_packed(tmp_path: Path) ->
     for to, words in (
         (f"oci:{tmp_path}/mine", f"{tmp_path}/mine: it exists already; remove it"),
         (f"docker-archive:{broken}", "exists already"),
-        (f"oci:{tmp_path}/no/where", f"there is no directory {tmp_path}/no; make it"),
+        (f"oci:{tmp_path}/no/where", f"there is no directory {tmp_path}/no; create it"),
     ):
         done = gkm(*build, "--to", to)
         assert (done.returncode, done.stderr.count("\n")) == (2, 1)
@@ -84,7 +84,7 @@ def test_writing_to_a_full_disk(large: Path, tmp_path: Path, form: str) -> None:
     build = ["cache", "build", large, "--image", "x.example/a:1", "--to", f"{form}:{disk}/out"]
     temporary = tmp_path / "tmp"
     temporary.mkdir()
-    assert says_all(on_small_disk(disk, *build, TMPDIR=str(temporary)), disk, "name a place")
+    assert says_all(on_small_disk(disk, *build, TMPDIR=str(temporary)), disk, "name a directory")
 
 
 @pytest.mark.mounts

@@ -86,9 +86,9 @@ def test_the_machine_that_compiled_says_the_gpu_in_a_file(tmp_path: Path) -> Non
         (["--gpu", "cuda:75:0"], "--gpu"),
         (["--gpu", "cuda:gfx90a:64"], "--gpu"),
         (["--gpu", "cuda:75:²"], "--gpu"),
-        (["--gpu", "cuda:75:32", "--gpus", "GPUS"], "--gpu or --gpus"),
+        (["--gpu", "cuda:75:32", "--gpus", "GPUS"], "--gpu and --gpus"),
         (["--gpus", "TWO"], "2 kinds of GPU"),
-        (["--gpus", "NONE"], "no GPU"),
+        (["--gpus", "NONE"], "lists no usable GPU"),
         (["--gpus", "/nowhere"], "/nowhere"),
     ],
 )

@@ -96,7 +96,7 @@ def test_a_person_signs_with_a_token_and_is_known_by_name(image: str, tmp_path: 
     [
         (["sign", "x.example/a:1"], 2, "exactly one of --key and --identity-token"),
         (["sign", "x.example/a:1", "--key", "/nowhere"], 1, "/nowhere"),
-        (["sign", "x.example/a:1", "--key", "k", "--fulcio-url", "https://f"], 2, "mean nothing"),
+        (["sign", "x.example/a:1", "--key", "k", "--fulcio-url", "https://f"], 2, "no effect"),
         (["sign", "x.example/a:1", "--identity-token", "/nowhere"], 2, "needs --trusted-root"),
         (["verify", "x.example/a:1", "--identity", "a@b"], 2, "--identity and --issuer belong together"),
         (["verify", "x.example/a:1", "--identity", "a@b", "--issuer", "https://c"], 2, "--identity needs"),

@@ -64,7 +64,7 @@ def test_standard_input_is_a_file_too(site: Site) -> None:
     done = site.ask("-o", "json", nodes=Path("-"))
     assert (done.returncode, "no list of nodes can be read" in done.stderr) == (2, True)
     twice = site.ask(nodes=Path("-"), run=Path("-"))
-    assert (twice.returncode, "several things" in twice.stderr) == (2, True)
+    assert (twice.returncode, "several options" in twice.stderr) == (2, True)
 
 
 def test_the_order_of_nodes_changes_nothing(site: Site) -> None:

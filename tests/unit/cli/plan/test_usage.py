@@ -29,10 +29,10 @@ def without(path: str) -> Json:
     [
         ("", "holds no Run"),
         ("a: [", "neither YAML nor JSON"),
-        ("just words", "no object with a kind"),
-        (run() | {"kind": "Pod"}, "is a Pod, no Run"),
+        ("just words", "not an object with a kind"),
+        (run() | {"kind": "Pod"}, "is a Pod, not a Run"),
         (run() | {"apiVersion": "gkm.io/v2"}, "apiVersion gkm.io/v2, not gkm.io/v1alpha1"),
-        (without("kind"), "something without a kind"),
+        (without("kind"), "without a kind"),
         (without("spec"), "spec"),
         (run() | {"sepc": {}}, "has no field sepc; spec may be meant"),
         (spec(gpuPerPod=4), "has no field spec.gpuPerPod; gpusPerPod may be meant"),
@@ -44,13 +44,13 @@ def without(path: str) -> Json:
         (spec(groupGPUs=12), "do not divide into pods"),
         (spec(malleability={"stepGPUs": 8, "minGPUs": 64}), "minGPUs is more than spec.gpus"),
         (spec(scopes=[{"name": "s", "maxGPUs": 8}] * 2), "names each of its scopes once"),
-        (spec(labels={"team": "a b"}), "spec.labels: 'team': 'a b' is no label"),
+        (spec(labels={"team": "a b"}), "spec.labels: 'team': 'a b' is not a valid label"),
         (spec(selector={"labels": {"/zone": "a"}}), "spec.selector.labels"),
         (spec(scopes=[{"name": "s", "maxGPUs": 8, "selector": {"labels": {"a": "-"}}}]), "spec.scopes[0].selector"),
-        (run("Not A Name"), "names no Run"),
+        (run("Not A Name"), "not a valid name"),
         (run() | {"metadata": {"name": "a", "namespace": "\x1b[31m"}}, "metadata.namespace"),
-        (listed(run(), run()), "two runs are called ml/llama"),
-        (listed(run(), "text"), "items[1] is no object"),  # type: ignore[arg-type]
+        (listed(run(), run()), "two runs have the name ml/llama"),
+        (listed(run(), "text"), "items[1] is not an object"),  # type: ignore[arg-type]
     ],
 )
 def test_what_is_no_run_is_refused_with_the_place(site: Site, manifest: object, words: str) -> None:
@@ -66,7 +66,7 @@ def test_what_is_no_run_is_refused_with_the_place(site: Site, manifest: object, 
 def test_a_document_among_several_is_named_by_its_number(site: Site) -> None:
     text = "---\n# nothing\n---\napiVersion: gkm.io/v1alpha1\nkind: Runn\n"
     done = site.ask(run=site.write("wrong.yaml", text))
-    assert "document 2 is a Runn, no Run" in done.stderr
+    assert "document 2 is a Runn, not a Run" in done.stderr
 
 
 def test_an_alias_that_stands_for_millions_of_values_is_refused(site: Site) -> None:
@@ -98,8 +98,8 @@ def test_what_is_no_list_of_pods_is_refused(site: Site) -> None:
     ("standing", "words"),
     [
         ({"groups": []}, "missing required field"),
-        ({"kind": "Run", "apiVersion": "gkm.io/v1alpha1"}, "is a Run, no PlacementPlan"),
-        ("[]", "no object with a kind"),
+        ({"kind": "Run", "apiVersion": "gkm.io/v1alpha1"}, "is a Run, not a PlacementPlan"),
+        ("[]", "not an object with a kind"),
     ],
 )
 def test_what_is_no_plan_is_refused(site: Site, standing: object, words: str) -> None:
@@ -127,8 +127,8 @@ def test_a_configuration_that_cannot_be_used_is_told_with_the_key(site: Site) ->
 
 def test_a_file_that_is_not_there_is_told_by_name(site: Site) -> None:
     done = site.ask(nodes=Path("/nowhere/nodes.json"))
-    said = "error: /nowhere/nodes.json: No such file or directory; check its name, and that you may use it\n"
-    assert (done.returncode, done.stderr) == (1, said)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert done.stderr.startswith("error: /nowhere/nodes.json: No such file")
 
 
 def test_without_nodes_or_run_nothing_is_planned(site: Site) -> None:
