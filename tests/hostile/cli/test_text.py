@@ -68,6 +68,6 @@ def test_an_error_shows_commands_as_text(tmp_path: Path) -> None:
     assert printable(done.stderr), ascii(done.stderr)
 
 
-def test_a_file_name_that_is_no_text_is_shown(tmp_path: Path) -> None:
+def test_a_file_name_that_is_not_text_is_printed(tmp_path: Path) -> None:
     done = gkm("cache", "inspect", "registry.example/x", "--config", tmp_path / "a\udcff\x1b[1mb")
     assert (done.returncode, r"a\udcff\x1b[1mb" in done.stderr) == (1, True)

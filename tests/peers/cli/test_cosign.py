@@ -24,7 +24,7 @@ def pushed(olareg: Olareg, name: str) -> str:
     return f"{olareg.host}/cli/{name}@{json.loads(done.stdout)['digest']}"
 
 
-def test_what_we_sign_cosign_verifies(olareg: Olareg, signer: Cosign) -> None:
+def test_cosign_verifies_signatures_of_gkm(olareg: Olareg, signer: Cosign) -> None:
     image = pushed(olareg, f"ours-{signer.command}")
     done = gkm("cache", "sign", image, "--key", signer.private_key, "--plain-http")
     assert done.returncode == 0, done.stderr
@@ -34,7 +34,7 @@ def test_what_we_sign_cosign_verifies(olareg: Olareg, signer: Cosign) -> None:
 
 
 @pytest.mark.parametrize("legacy", [True, False])
-def test_what_cosign_signs_we_verify(olareg: Olareg, signer: Cosign, *, legacy: bool) -> None:
+def test_gkm_verifies_signatures_of_cosign(olareg: Olareg, signer: Cosign, *, legacy: bool) -> None:
     image = pushed(olareg, f"theirs-{signer.command}-{legacy}".lower())
     if legacy:
         signer.sign_legacy(image)

@@ -71,7 +71,7 @@ def test_the_lines_of_the_page_work(olareg: Olareg, cosign: Cosign) -> None:
     assert [run(cosign, LINES[at], unsigned).returncode != 0 for at in (3, 5)] == [True, True]
 
 
-def test_cosign_2_without_a_trusted_root_is_what_the_page_says(olareg: Olareg, tmp_path: Path) -> None:
+def test_cosign_2_without_a_trusted_root_fails_as_documented(olareg: Olareg, tmp_path: Path) -> None:
     require.peer("cosign2")
     cosign = Cosign(tmp_path, "cosign2")
     cosign.run("generate-key-pair")

@@ -28,7 +28,7 @@ def started_as(name: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     ("module", "name"),
     [("gkm_cli", "gkm"), ("gkm_agent", "gkm-agent"), ("gkm_csi", "gkm-csi"), ("gkm_operator", "gkm-operator")],
 )
-def test_every_program_says_its_version(module: str, name: str) -> None:
+def test_every_program_prints_its_version(module: str, name: str) -> None:
     command = [sys.executable, "-m", module, "--version"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{name} {VERSION}\n", "")

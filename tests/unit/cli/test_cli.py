@@ -18,7 +18,7 @@ def machine(directory: Path, *gpus: nvml_library.Gpu) -> dict[str, str]:
     return nvml_library.environment(directory, library=library, gpus=gpus)
 
 
-def test_what_was_built_and_pushed_is_what_is_inspected(image: str) -> None:
+def test_inspect_shows_the_image_that_build_pushed(image: str) -> None:
     done = gkm("cache", "inspect", image, "--plain-http", "-o", "json")
     answer = json.loads(done.stdout)
     assert done.returncode == 0
@@ -33,7 +33,7 @@ def test_people_get_a_table(image: str) -> None:
     assert "cuda" in done.stdout
 
 
-def test_verify_says_yes_with_0_and_no_with_3(site: Registry, image: str, key: Path) -> None:
+def test_verify_exits_with_0_or_3(site: Registry, image: str, key: Path) -> None:
     refused = gkm("cache", "verify", image, "--key", key, "--plain-http")
     assert (refused.returncode, refused.stderr) == (3, "")
     assert "no signature was found" in refused.stdout
@@ -43,7 +43,7 @@ def test_verify_says_yes_with_0_and_no_with_3(site: Registry, image: str, key: P
     assert json.loads(accepted.stdout)["verified"] is True
 
 
-def test_extract_gives_the_files_as_they_were_or_nothing(site: Registry, image: str, key: Path, tmp_path: Path) -> None:
+def test_extract_writes_all_original_files_or_nothing(site: Registry, image: str, key: Path, tmp_path: Path) -> None:
     refused = gkm("cache", "extract", image, "--to", tmp_path / "out", "--key", key, "--plain-http")
     assert refused.returncode == 3
     assert not (tmp_path / "out").exists()
@@ -58,13 +58,13 @@ def test_extract_gives_the_files_as_they_were_or_nothing(site: Registry, image: 
     assert (again.returncode, "exists already" in again.stderr) == (2, True)
 
 
-def test_check_says_which_gpus_fit(image: str, tmp_path: Path) -> None:
+def test_check_lists_the_gpus_that_fit(image: str, tmp_path: Path) -> None:
     hopper = machine(tmp_path, nvml_library.H100)
     done = gkm("cache", "check", image, "--plain-http", "-o", "json", env=hopper)
     assert (done.returncode, json.loads(done.stdout)["compatibleGPUs"]) == (0, [{"ids": [0]}])
 
 
-def test_check_says_no_with_3_and_the_reason(image: str, tmp_path: Path) -> None:
+def test_check_exits_with_3_and_prints_the_reason(image: str, tmp_path: Path) -> None:
     ampere = machine(tmp_path, nvml_library.A100)
     done = gkm("cache", "check", image, "--plain-http", "-o", "json", env=ampere)
     (group,) = json.loads(done.stdout)["incompatibleGPUs"]
@@ -88,7 +88,7 @@ def test_check_says_no_with_3_and_the_reason(image: str, tmp_path: Path) -> None
         (["cache", "inspect", "x", "-o", "xml"], 2, "xml"),
     ],
 )
-def test_an_error_is_one_line_that_says_what_is_wrong(arguments: list[str], code: int, words: str) -> None:
+def test_an_error_is_one_line_with_the_problem(arguments: list[str], code: int, words: str) -> None:
     done = gkm(*arguments)
     assert done.returncode == code
     assert words in done.stderr

@@ -57,7 +57,7 @@ def users(environment: dict[str, str], registry: str = "registry.example") -> li
     return [login.user for login in credentials_from_environment(environment).logins(registry, "team/x")]
 
 
-def test_without_any_file_a_person_is_nobody(home: Path) -> None:
+def test_without_any_file_the_user_is_anonymous(home: Path) -> None:
     assert users({"HOME": str(home)}) == []
 
 
@@ -70,7 +70,7 @@ def test_the_files_of_docker_and_podman_are_read(home: Path) -> None:
     assert users(environment) == ["docker", "podman", "skopeo", "old"]
 
 
-def test_environment_variables_name_other_places(home: Path) -> None:
+def test_environment_variables_name_other_files(home: Path) -> None:
     write(home / ".docker/config.json", auths("home"))
     write(home / "other/config.json", auths("other"))
     assert users({"HOME": str(home), "DOCKER_CONFIG": str(home / "other")}) == ["other"]
@@ -93,7 +93,7 @@ def test_a_file_without_logins_is_no_error(home: Path, content: str) -> None:
     assert users({"HOME": str(home)}) == []
 
 
-def test_a_file_that_is_none_is_named_and_not_shown(home: Path) -> None:
+def test_an_invalid_file_is_named_and_its_content_is_not_printed(home: Path) -> None:
     path = write(home / ".docker/config.json", {"auths": {"registry.example": SECRET}})
     with pytest.raises(GKMError, match=str(path)) as caught:
         credentials_from_environment({"HOME": str(home)})
@@ -118,7 +118,7 @@ def test_a_pipe_is_not_waited_for(home: Path) -> None:
         ({"credHelpers": {"registry.example": "all"}, "credsStore": "x"}, "registry.example", "get registry.example"),
     ],
 )
-def test_a_helper_is_asked_for_its_registry(
+def test_a_helper_runs_for_its_registry(
     home: Path, helpers: Path, config: dict[str, object], registry: str, asked: str
 ) -> None:
     noted = helper(helpers, "all", answering())
@@ -129,14 +129,14 @@ def test_a_helper_is_asked_for_its_registry(
     assert noted.read_text().splitlines() == [asked]
 
 
-def test_a_helper_of_another_registry_is_not_asked(home: Path, helpers: Path) -> None:
+def test_a_helper_of_another_registry_does_not_run(home: Path, helpers: Path) -> None:
     noted = helper(helpers, "cloud", answering())
     write(home / ".docker/config.json", {"credHelpers": {"cloud.example": "cloud"}})
     assert users({"HOME": str(home)}) == []
     assert not noted.exists()
 
 
-def test_a_helper_is_asked_once_whoever_wants_to_know(home: Path, helpers: Path) -> None:
+def test_a_helper_runs_once_for_all_threads(home: Path, helpers: Path) -> None:
     noted = helper(helpers, "slow", f"sleep 0.3; {answering()}")
     write(home / ".docker/config.json", {"credsStore": "slow"})
     credentials = credentials_from_environment({"HOME": str(home)})
@@ -148,7 +148,7 @@ def test_a_helper_is_asked_once_whoever_wants_to_know(home: Path, helpers: Path)
     assert len(noted.read_text().splitlines()) == 1
 
 
-def test_an_identity_token_of_a_helper_is_one(helpers: Path) -> None:
+def test_an_identity_token_of_a_helper_becomes_a_login(helpers: Path) -> None:
     helper(helpers, "cloud", answering("<token>", "refresh"))
     assert get_login("cloud", "registry.example") == Login(identity_token="refresh")
 
@@ -205,7 +205,7 @@ def test_a_helper_that_is_not_installed_is_named() -> None:
         get_login("nowhere", "registry.example")
 
 
-def test_a_helper_is_given_no_more_than_the_server(helpers: Path) -> None:
+def test_a_helper_receives_only_the_server(helpers: Path) -> None:
     helper(helpers, "rest", f"read -r more && echo more; {answering()}")
     assert get_login("rest", "registry.example") == Login("robot", SECRET)
 

@@ -13,7 +13,7 @@ from support.peers import require
 from support.registry.server import Registry
 
 
-def test_a_destination_is_looked_at_before_anything_is_packed(tmp_path: Path) -> None:
+def test_the_destination_is_checked_before_packing(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     broken = tmp_path / "link"
     broken.symlink_to("/nowhere")
@@ -29,7 +29,7 @@ def test_a_destination_is_looked_at_before_anything_is_packed(tmp_path: Path) ->
         assert words in done.stderr
 
 
-def test_an_image_that_goes_nowhere_is_not_built() -> None:
+def test_an_image_without_a_destination_is_not_built() -> None:
     done = gkm("cache", "build", CACHE, "--image", "x.example/a:1")
     assert (done.returncode, done.stdout) == (2, "")
     assert "--push" in done.stderr
@@ -110,7 +110,7 @@ def test_a_full_device_behind_standard_output_is_a_sentence() -> None:
     assert "No space left on device" in done.stderr
 
 
-def test_who_reads_the_first_line_only_gets_no_error(image: str) -> None:
+def test_a_closed_pipe_causes_no_error(image: str) -> None:
     command = f"{sys.executable} -m gkm_cli.main cache inspect {image} -o json | true"
     done = subprocess.run(
         ["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, timeout=60, check=False

@@ -19,7 +19,7 @@ def test_a_registry_of_this_machine_needs_no_flag(site: Registry, host: str) -> 
     assert gkm("cache", "inspect", ref).returncode == 0
 
 
-def test_one_that_speaks_tls_is_spoken_to_in_tls(tmp_path: Path) -> None:
+def test_a_local_registry_with_tls_is_used_over_tls(tmp_path: Path) -> None:
     with Registry.start(tls=tmp_path) as registry:
         ref = f"{registry.host}/team/x:1"
         refused = gkm("cache", "inspect", ref)
@@ -31,7 +31,7 @@ def test_one_that_speaks_tls_is_spoken_to_in_tls(tmp_path: Path) -> None:
     assert "does not exist in its registry" in known.stderr
 
 
-def test_what_a_configuration_says_of_a_registry_stands(site: Registry, tmp_path: Path) -> None:
+def test_the_configuration_of_a_registry_has_precedence(site: Registry, tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
     config.write_text(json.dumps({"registries": {"hosts": {site.host: {}}}}))
     done = gkm("cache", "inspect", f"{site.host}/team/x:1", "--config", config)
@@ -39,7 +39,7 @@ def test_what_a_configuration_says_of_a_registry_stands(site: Registry, tmp_path
 
 
 @pytest.mark.parametrize("bearer", [True, False])
-def test_who_may_not_reads_how_to_log_in(bearer: bool) -> None:  # noqa: FBT001
+def test_a_user_without_access_gets_a_hint_to_log_in(bearer: bool) -> None:  # noqa: FBT001
     with Registry.start(auth=Auth("u", "p", bearer=bearer)) as registry:
         ref = f"{registry.host}/team/x:1"
         for command in (["inspect", ref], ["build", CACHE, "--image", ref, "--push"]):

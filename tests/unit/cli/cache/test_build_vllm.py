@@ -30,7 +30,9 @@ def targets(stdout: str) -> object:
     return json.loads(json.loads(stdout)["labels"]["cache.vllm.image/summary"])["targets"]
 
 
-def test_a_cache_for_sm_75_built_on_an_h100_says_sm_75_and_does_not_fit_there(site: Registry, tmp_path: Path) -> None:
+def test_a_cache_for_sm_75_built_on_an_h100_is_labeled_sm_75_and_does_not_fit_there(
+    site: Registry, tmp_path: Path
+) -> None:
     environment = hopper(tmp_path)
     cache = binary(tmp_path / "cache", CONFIG + ptx("75") * 24 + properties("75"), CONFIG + ptx("75") * 48)
     ref = f"{site.host}/team/llama:1"
@@ -41,12 +43,12 @@ def test_a_cache_for_sm_75_built_on_an_h100_says_sm_75_and_does_not_fit_there(si
     assert json.loads(checked.stdout)["incompatibleGPUs"][0]["reason"] == "ArchitectureMismatch"
 
 
-def test_a_machine_without_a_gpu_builds_a_cache_whose_artifacts_say_the_gpu(tmp_path: Path) -> None:
+def test_a_machine_without_a_gpu_builds_a_cache_whose_artifacts_name_the_gpu(tmp_path: Path) -> None:
     built = gkm("cache", "build", binary(tmp_path, ptx("75")), "--image", IMAGE, *to(tmp_path), "-o", "json")
     assert (built.returncode, targets(built.stdout)) == (0, [SM_75])
 
 
-def test_the_gpu_of_the_building_machine_is_no_answer(tmp_path: Path) -> None:
+def test_the_gpu_of_the_building_machine_is_not_used(tmp_path: Path) -> None:
     environment = hopper(tmp_path)
     built = gkm(
         "cache", "build", binary(tmp_path / "cache"), "--image", IMAGE, *to(tmp_path), "-o", "json", env=environment
@@ -56,7 +58,7 @@ def test_the_gpu_of_the_building_machine_is_no_answer(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("gpu", ["cuda:75:32", "cuda:sm_75:32"])
-def test_a_person_says_the_gpu_where_the_artifacts_do_not(tmp_path: Path, gpu: str) -> None:
+def test_an_option_names_the_gpu_if_the_artifacts_do_not(tmp_path: Path, gpu: str) -> None:
     built = gkm("cache", "build", binary(tmp_path), "--image", IMAGE, *to(tmp_path), "--gpu", gpu, "-o", "json")
     assert (built.returncode, targets(built.stdout)) == (0, [SM_75])
 
@@ -68,7 +70,7 @@ def test_vllms_word_for_amd_becomes_tritons(tmp_path: Path) -> None:
     assert (built.returncode, targets(built.stdout)) == (0, [{"backend": "hip", "arch": "gfx942", "warp_size": 64}])
 
 
-def test_the_machine_that_compiled_says_the_gpu_in_a_file(tmp_path: Path) -> None:
+def test_a_file_of_the_compiling_machine_names_the_gpu(tmp_path: Path) -> None:
     detected = gkm("node", "detect", "-o", "json", env=hopper(tmp_path))
     file = tmp_path / "gpus.json"
     file.write_text(detected.stdout)
@@ -111,7 +113,7 @@ def test_a_stated_gpu_that_the_artifacts_contradict_is_refused(tmp_path: Path) -
     assert "sm_90" in done.stderr
 
 
-def test_a_secret_of_whoever_compiled_is_warned_of_and_in_no_part_of_the_image(tmp_path: Path) -> None:
+def test_a_secret_of_the_compiling_machine_causes_a_warning_and_is_not_in_the_image(tmp_path: Path) -> None:
     cache = binary(tmp_path / "cache", ptx("75"), env={"VLLM_API_KEY": "sk-0123456789"})
     done = gkm("cache", "build", cache, "--image", IMAGE, "--to", f"oci:{tmp_path / 'image'}")
     assert done.returncode == 0

@@ -21,7 +21,7 @@ def signed(site: Registry, image: str) -> str:
     return image
 
 
-def test_paths_are_rewritten_for_where_the_cache_will_be_seen(signed: str, key: Path, tmp_path: Path) -> None:
+def test_paths_are_rewritten_for_the_mount_path(signed: str, key: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     where = ["--to", out, "--mount-path", "/models/cache", "--key", key, "--plain-http", "-o", "json"]
     done = gkm("cache", "extract", signed, *where)
@@ -61,7 +61,7 @@ def test_the_gpus_of_another_machine_are_checked(image: str, tmp_path: Path, wra
     ]
 
 
-def test_what_detect_prints_check_reads(image: str, tmp_path: Path) -> None:
+def test_check_reads_the_output_of_detect(image: str, tmp_path: Path) -> None:
     require.gcc()
     library = nvml_library.build(tmp_path)
     hopper = nvml_library.environment(tmp_path, library=library, gpus=(nvml_library.H100,))
@@ -78,14 +78,14 @@ def test_a_file_that_lists_no_gpus_is_refused(image: str, tmp_path: Path, text: 
     assert done.stderr.startswith("error: ")
 
 
-def test_no_is_told_in_json_too(image: str, key: Path, tmp_path: Path) -> None:
+def test_a_negative_result_is_printed_as_json_too(image: str, key: Path, tmp_path: Path) -> None:
     done = gkm("cache", "extract", image, "--to", tmp_path / "out", "--key", key, "--plain-http", "-o", "json")
     answer = json.loads(done.stdout)
     assert (done.returncode, answer["verified"]) == (3, False)
     assert "no signature was found" in answer["message"]
 
 
-def test_a_registry_that_cannot_say_is_a_failure_and_no_answer(
+def test_a_registry_without_an_answer_is_a_failure_and_not_a_verdict(
     site: Registry, image: str, key: Path, tmp_path: Path
 ) -> None:
     site.misbehave(registry_faults.status("referrers/", 503), registry_faults.status("\\\\.sig", 503))

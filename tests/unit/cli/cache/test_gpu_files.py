@@ -92,7 +92,7 @@ def test_several_nodes_that_do_not_fit_are_a_no_that_names_them(image: str, tmp_
 
 
 @pytest.mark.parametrize("document", [node(), {"gpus": [], "errors": []}, listed(node())])
-def test_a_machine_that_says_it_has_no_gpu_is_a_no(image: str, tmp_path: Path, document: object) -> None:
+def test_check_exits_with_3_on_a_machine_without_gpus(image: str, tmp_path: Path, document: object) -> None:
     code, stdout, _ = check(tmp_path, image, json.dumps(document))
     assert (code, "this node has no GPU" in stdout) == (3, True)
 

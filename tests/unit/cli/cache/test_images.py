@@ -13,7 +13,7 @@ KERNELS = sorted(
 
 
 @pytest.mark.parametrize("form", ["oci", "docker-archive"])
-def test_what_was_written_can_be_pushed_and_is_the_same_cache(site: Registry, tmp_path: Path, form: str) -> None:
+def test_a_written_image_can_be_pushed_and_is_the_same_cache(site: Registry, tmp_path: Path, form: str) -> None:
     built = gkm("cache", "build", CACHE, "--image", "x.example/team/llama:1", "--to", f"{form}:{tmp_path}/image")
     assert built.returncode == 0, built.stderr
     ref = f"{site.host}/team/{form}:1"
@@ -45,7 +45,7 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     assert done.stderr.startswith("error: ")
 
 
-def test_versions_are_told(site: Registry) -> None:
+def test_dependency_versions_are_in_the_labels(site: Registry) -> None:
     ref = f"{site.host}/team/versions:1"
     versions = ["--dependency-version", "triton=3.5.1", "--dependency-version", "cuda=12.9"]
     built = gkm("cache", "build", CACHE, "--image", ref, *versions, "--push", "-o", "json")
@@ -57,7 +57,7 @@ def test_versions_are_told(site: Registry) -> None:
     assert {target["cudaVersion"] for target in told["targets"]} == {"12.9"}
 
 
-def test_labels_say_what_is_inside_and_nothing_is_fetched_for_it(site: Registry, image: str) -> None:
+def test_labels_describe_the_content_without_fetching_it(site: Registry, image: str) -> None:
     site.requests.clear()
     answer = json.loads(gkm("cache", "inspect", image, "--plain-http", "-o", "json").stdout)
     assert (answer["entryCount"], answer["files"]) == (2, None)
@@ -89,7 +89,7 @@ def test_every_entry_is_listed_on_demand(image: str) -> None:
         (["cache", "push", __file__, "x.example/a:1"], 1, "is neither an OCI layout nor a docker-archive"),
     ],
 )
-def test_mistakes_are_told_in_one_line(arguments: list[object], code: int, words: str) -> None:
+def test_mistakes_are_errors_of_one_line(arguments: list[object], code: int, words: str) -> None:
     done = gkm(*arguments)
     assert done.returncode == code
     assert words in done.stderr

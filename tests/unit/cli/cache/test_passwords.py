@@ -61,7 +61,7 @@ def test_a_key_that_is_none_is_an_error_and_no_question(image: str, key: Path) -
 
 
 @pytest.mark.parametrize("traditional", [True, False])
-def test_a_key_with_a_password_is_opened_with_what_is_typed(image: str, key: Path, *, traditional: bool) -> None:
+def test_a_key_with_a_password_is_opened_with_the_typed_password(image: str, key: Path, *, traditional: bool) -> None:
     key.write_bytes(pem(ec.generate_private_key(ec.SECP256R1()), password=PASSWORD, traditional=traditional))
     code, said = sign_on_terminal(image, key, PASSWORD)
     assert (code, "password of" in said, "signed" in said) == (0, True, True)

@@ -22,7 +22,7 @@ def signed(site: Registry, image: str) -> str:
     return image
 
 
-def test_the_answer_says_which_signature_matched(signed: str, key: Path) -> None:
+def test_the_result_names_the_signature_that_matched(signed: str, key: Path) -> None:
     answer = json.loads(gkm("cache", "verify", signed, "--key", key, "--plain-http", "-o", "json").stdout)
     (found,) = answer["signatures"]
     assert answer["verified"] is True
@@ -30,7 +30,7 @@ def test_the_answer_says_which_signature_matched(signed: str, key: Path) -> None
     assert (found["ok"], found["form"], answer["digest"]) == (True, "bundle-v0.3", signed.partition("@")[2])
 
 
-def test_a_policy_file_says_who_must_have_signed(signed: str, key: Path, tmp_path: Path) -> None:
+def test_a_policy_file_names_the_required_signers(signed: str, key: Path, tmp_path: Path) -> None:
     policy = tmp_path / "policy.yaml"
     policy.write_text(f"policies:\n- keys: [{key}]\n  images: ['*']\n")
     assert gkm("cache", "verify", signed, "--policy", policy, "--plain-http").returncode == 0
@@ -49,7 +49,7 @@ def test_switched_off_is_not_verified(signed: str, tmp_path: Path) -> None:
     assert "switched off" in answer["message"]
 
 
-def test_what_was_signed_here_is_verified_here(image: str, tmp_path: Path) -> None:
+def test_gkm_verifies_its_own_signatures(image: str, tmp_path: Path) -> None:
     private = private_key()
     (tmp_path / "cosign.key").write_bytes(private_pem(private))
     (tmp_path / "cosign.pub").write_bytes(private.public.pem)
@@ -112,7 +112,7 @@ def test_a_person_signs_with_a_token_and_is_known_by_name(image: str, tmp_path: 
         ),
     ],
 )
-def test_what_cannot_be_is_told_in_one_line(arguments: list[str], code: int, words: str) -> None:
+def test_contradictory_options_are_errors_of_one_line(arguments: list[str], code: int, words: str) -> None:
     done = gkm("cache", *arguments)
     assert done.returncode == code
     assert words in done.stderr
@@ -121,9 +121,7 @@ def test_what_cannot_be_is_told_in_one_line(arguments: list[str], code: int, wor
 
 
 @pytest.mark.parametrize("key", ["/nowhere/cosign.pub", __file__])
-def test_a_policy_with_a_key_that_cannot_be_read_is_no_answer_about_the_image(
-    signed: str, key: str, tmp_path: Path
-) -> None:
+def test_a_policy_with_an_unreadable_key_is_a_usage_error(signed: str, key: str, tmp_path: Path) -> None:
     policy = tmp_path / "policy.yaml"
     policy.write_text(f"policies:\n- keys: [{key}]\n")
     for command in (["verify", signed], ["extract", signed, "--to", tmp_path / "out"]):

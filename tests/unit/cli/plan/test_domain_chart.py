@@ -23,7 +23,7 @@ def test_a_sign_for_every_gpu_is_the_domain_itself(parts: DomainGpus) -> None:
     assert cells(parts, 1) == parts
 
 
-def test_bars_are_to_one_scale_and_the_longest_has_room() -> None:
+def test_bars_have_one_scale_and_the_longest_fits() -> None:
     nodes = [Node("a", ONE, 72, 72), Node("b", OTHER, 1000, 0)]
     group = Group(0, 8, ONE, "", (Share("a", 8),), (Spare("a", 8, ONE, Distance.DOMAIN),))
     drawn = domain_rows([group, Group(1, 0, OTHER, "", ())], Inventory.from_nodes(nodes))
@@ -31,7 +31,7 @@ def test_bars_are_to_one_scale_and_the_longest_has_room() -> None:
     assert cell_gpus([], 48) == 1
 
 
-def test_a_domain_is_told_apart_into_what_the_plan_takes_what_others_take_and_what_stays() -> None:
+def test_a_bar_has_parts_for_the_plan_for_others_and_for_free_gpus() -> None:
     nodes = [
         Node("a", ONE, 8, 8),
         Node("b", ONE, 8, 5),

@@ -39,7 +39,7 @@ def test_every_group_is_a_job_whose_pods_may_go_to_its_nodes_alone(site: Site) -
     assert {job["metadata"]["annotations"]["gkm.io/plan-hash"] for job in made} == {plan["hash"]}
 
 
-def test_a_container_asks_for_the_gpus_of_a_pod_and_tolerates_what_the_run_does(site: Site) -> None:
+def test_a_container_requests_the_gpus_of_a_pod_and_has_the_tolerations_of_the_run(site: Site) -> None:
     asks = site.write("asks.json", run(gpusPerPod=4, tolerations=[{"key": "team", "operator": "Exists"}]))
     pods = [
         job["spec"]["template"]["spec"] for job in jobs(site.ask("-o", "manifests", "--image", "train:1", run=asks))
@@ -62,7 +62,7 @@ def test_the_labels_of_a_run_are_those_of_its_pods(site: Site) -> None:
         assert job["metadata"]["labels"] == job["spec"]["template"]["metadata"]["labels"] == asked | own
 
 
-def test_no_label_of_a_run_stands_in_for_one_that_says_whose_a_pod_is(site: Site) -> None:
+def test_a_label_of_a_run_cannot_replace_a_label_of_the_owner(site: Site) -> None:
     forged = {
         "gkm.io/run": "other",
         "gkm.io/group": "7",
@@ -92,7 +92,7 @@ def test_of_a_run_that_does_not_fit_nothing_can_be_applied(site: Site) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.b", "a-b", "r" * 63, "r" * 62 + "x", "1.2", "model-7.v1"])
-def test_a_job_is_called_after_its_run_in_one_short_label(site: Site, name: str) -> None:
+def test_a_job_is_named_after_its_run_in_one_short_label(site: Site, name: str) -> None:
     for job in jobs(site.ask("-o", "manifests", run=site.write("named.json", run(name)))):
         assert len(f"{job['metadata']['name']}-99999") <= 63
         assert "." not in job["metadata"]["name"]
@@ -174,7 +174,7 @@ def uneven(site: Site, name: str) -> tuple[Json, list[Json]]:
     return plan, sorted(made, key=lambda job: -len(only_on(job)))
 
 
-def test_where_a_node_has_room_for_more_pods_than_planned_they_are_kept_even(site: Site) -> None:
+def test_a_spread_constraint_applies_if_a_node_could_take_more_pods(site: Site) -> None:
     _, made = uneven(site, "even")
     spread = [job["spec"]["template"]["spec"].get("topologySpreadConstraints", []) for job in made]
     assert [len(only_on(job)) for job in made] == [2, 1, 1]

@@ -27,7 +27,7 @@ def test_a_run_that_fits_is_answered_with_the_spec_of_its_plan(site: Site) -> No
     assert [each["policy"] for each in answer["explanation"]["alternatives"] if each["chosen"]] == ["fewest-domains"]
 
 
-def test_what_only_a_cluster_knows_is_not_in_an_offline_plan(site: Site) -> None:
+def test_an_offline_plan_has_no_fields_of_the_cluster(site: Site) -> None:
     _, answer = site.plan()
     assert not {"run", "number", "supersedes", "expiresAt", "runGeneration"} & answer.keys()
 
@@ -39,12 +39,12 @@ def test_gpus_that_pods_take_are_not_planned(site: Site) -> None:
     assert answer["notes"] == []
 
 
-def test_without_pods_all_gpus_are_free_and_the_answer_says_so(site: Site) -> None:
+def test_without_pods_all_gpus_are_free_and_a_note_states_this(site: Site) -> None:
     _, answer = site.plan()
     assert answer["notes"] == ["no --pods are given: every GPU counts as free"]
 
 
-def test_pods_on_nodes_that_are_not_listed_are_told(site: Site) -> None:
+def test_pods_on_unlisted_nodes_cause_a_note(site: Site) -> None:
     pods = site.write("pods.json", listed(pod("p", "elsewhere", 8)))
     _, answer = site.plan("--pods", pods)
     assert "such as elsewhere" in answer["notes"][0]
@@ -81,7 +81,7 @@ def test_the_policy_that_is_typed_is_that_of_the_plan(site: Site) -> None:
     assert site.plan("--policy", "least-waste", run=asks)[1]["policy"] == "least-waste"
 
 
-def test_the_configuration_says_policy_and_labels(site: Site) -> None:
+def test_the_configuration_sets_policy_and_labels(site: Site) -> None:
     config = site.write("config.yaml", "packing: {policy: least-waste}\ntopology: {labels: {domain: [block]}}\n")
     wide = site.write("wide.json", run(gpus=64, groupGPUs=64))
     code, answer = site.plan("--config", config, run=wide)
@@ -125,7 +125,7 @@ def test_every_node_that_is_not_used_is_answered_with_the_reason(site: Site) -> 
         ({"scopes": [{"name": "s", "maxGPUs": 64, "selector": {"region": "moon"}}]}, "scope"),
     ],
 )
-def test_where_no_node_may_be_used_the_level_says_which_check_they_failed(site: Site, spec: Json, level: str) -> None:
+def test_without_usable_nodes_the_level_names_the_failed_check(site: Site, spec: Json, level: str) -> None:
     code, answer = site.plan(run=site.write("none.json", run(**spec)))
     assert (code, answer["bindingLevel"], answer["largestFeasibleGroups"]) == (3, level, 0)
 
@@ -136,12 +136,12 @@ def test_nodes_that_are_right_and_cannot_be_used_now_are_the_level_node(site: Si
     assert (code, answer["bindingLevel"], answer["unusedNodes"]) == (3, "node", {"Cordoned": 1})
 
 
-def test_no_nodes_at_all_is_an_answer(site: Site) -> None:
+def test_an_empty_list_of_nodes_is_a_valid_input(site: Site) -> None:
     code, answer = site.plan(nodes=site.write("nodes.json", listed()))
     assert (code, answer["message"]) == (3, "there are no nodes")
 
 
-def test_a_plan_is_made_again_from_its_own_answer_and_only_lost_groups_move(site: Site) -> None:
+def test_planning_again_from_the_json_moves_only_groups_of_lost_nodes(site: Site) -> None:
     wide = site.write("wide.json", run(gpus=64, groupGPUs=32))
     _, before = site.plan(run=wide)
     standing = site.write("standing.json", before)
@@ -151,7 +151,7 @@ def test_a_plan_is_made_again_from_its_own_answer_and_only_lost_groups_move(site
     assert (answer["replanned"]["moved"], answer["replanned"]["kept"]) == ([0], [1])
 
 
-def test_gpus_of_the_former_plan_are_its_own_until_its_pods_are_said_to_wait(site: Site) -> None:
+def test_gpus_of_the_previous_plan_are_free_unless_its_pods_are_pending(site: Site) -> None:
     nodes = site.write("one.json", listed(*racks(1)))
     whole = site.write("whole.json", run(gpus=32, groupGPUs=32))
     _, before = site.plan(run=whole, nodes=nodes)
@@ -163,7 +163,7 @@ def test_gpus_of_the_former_plan_are_its_own_until_its_pods_are_said_to_wait(sit
     assert site.plan(*asked, "--standing-waits", run=whole, nodes=nodes)[0] == 3
 
 
-def test_yaml_says_the_same_as_json(site: Site) -> None:
+def test_yaml_and_json_are_equal(site: Site) -> None:
     done = site.ask("-o", "yaml")
     assert done.returncode == 0
     assert f"hash: {site.plan()[1]['hash']}" in done.stdout

@@ -29,7 +29,7 @@ def test_runs_that_fit_together_are_admitted_each_with_its_plan(site: Site) -> N
     assert (answer["objective"], answer["bound"], answer["gap"]) == (96, 96, 0)
 
 
-def test_no_node_is_given_to_two_runs(site: Site) -> None:
+def test_no_node_is_assigned_to_two_runs(site: Site) -> None:
     other = site.write("other.json", run("other", gpus=96))
     _, answer = site.plan("--run", other)
     places = [
@@ -41,7 +41,7 @@ def test_no_node_is_given_to_two_runs(site: Site) -> None:
     assert all(sum(gpus for place, gpus in places if place == rack) == 32 for rack, _ in places)
 
 
-def test_the_higher_priority_is_admitted_first_and_the_other_is_told_why_not(site: Site) -> None:
+def test_the_higher_priority_is_admitted_first_and_the_other_run_has_a_reason(site: Site) -> None:
     code, answer = site.plan(run=site.write("two.yaml", TWO))
     (rejected,) = answer["rejected"]
     assert (code, [one["run"] for one in answer["admitted"]]) == (3, ["large"])
@@ -51,7 +51,7 @@ def test_the_higher_priority_is_admitted_first_and_the_other_is_told_why_not(sit
     assert {fix["kind"] for fix in rejected["fixes"]} <= {"free-nodes"}
 
 
-def test_a_run_that_may_use_no_node_does_not_keep_others_from_their_place(site: Site) -> None:
+def test_a_run_without_usable_nodes_does_not_block_other_runs(site: Site) -> None:
     other = site.write("other.json", run("other", flavor="B200"))
     code, answer = site.plan("--run", other)
     (rejected,) = answer["rejected"]
@@ -65,7 +65,7 @@ def test_a_list_of_runs_is_as_good_as_documents(site: Site) -> None:
     assert {one["run"] for one in answer["admitted"]} == {"ml/a", "ml/b"}
 
 
-def test_what_one_more_run_would_change_is_told_by_name(site: Site) -> None:
+def test_what_if_names_the_runs_that_change(site: Site) -> None:
     urgent = site.write("urgent.json", run("urgent", gpus=128, priority=9))
     code, answer = site.plan("--what-if", urgent)
     assert code == 3
@@ -79,7 +79,7 @@ def test_what_one_more_run_would_change_is_told_by_name(site: Site) -> None:
     }
 
 
-def test_people_see_what_is_admitted_and_what_is_not(site: Site) -> None:
+def test_the_text_lists_admitted_and_refused_runs(site: Site) -> None:
     done = site.ask(run=site.write("two.yaml", TWO))
     assert done.returncode == 3
     assert done.stdout.startswith("1 of 2 runs fit: 128 GPUs")

@@ -22,7 +22,7 @@ def test_the_first_line_is_the_verdict_with_its_proof(site: Site) -> None:
     )
 
 
-def test_a_picture_shows_what_is_taken_used_and_stranded(site: Site) -> None:
+def test_the_chart_shows_planned_used_and_stranded_gpus(site: Site) -> None:
     nodes = site.write("one.json", listed(*racks(1)))
     pods = site.write("pods.json", listed(pod("p", "gpu-0-0", 4)))
     told = lines(site.ask("--pods", pods, nodes=nodes, run=site.write("one-run.json", run(gpus=16, spares=1))).stdout)
@@ -30,33 +30,33 @@ def test_a_picture_shows_what_is_taken_used_and_stranded(site: Site) -> None:
     assert any("################++++++++====...." in line for line in told)
 
 
-def test_groups_are_told_as_ranges_with_their_nodes(site: Site) -> None:
+def test_groups_are_printed_as_ranges_with_their_nodes(site: Site) -> None:
     told = site.ask(run=site.write("r.json", run(gpus=64))).stdout
     rows = [line.split() for line in lines(told)]
     assert ["0-1", "b0/rack0", "gpu-0-[0-3]"] in rows
     assert ["2-3", "b0/rack1", "gpu-1-[0-3]"] in rows
 
 
-def test_policies_stand_side_by_side_with_a_star_at_the_chosen_one(site: Site) -> None:
+def test_policies_are_compared_with_a_star_at_the_chosen_one(site: Site) -> None:
     told = site.ask("--policy", "least-waste").stdout
     assert [line.split()[1] for line in lines(told) if line.startswith("least-waste")] == ["*"]
     assert [line.split()[1] for line in lines(told) if line.startswith("fewest-")] != ["*", "*"]
 
 
-def test_of_many_domains_some_are_drawn_and_the_others_counted(site: Site) -> None:
+def test_of_many_domains_some_are_drawn_and_the_rest_is_counted(site: Site) -> None:
     nodes = site.write("many.json", listed(*racks(100, nodes=1)))
     done = site.ask(nodes=nodes, run=site.write("r.json", run(gpus=800, groupGPUs=8)))
     assert "... and 60 more domains; -o json has all" in done.stdout
 
 
-def test_a_refusal_says_why_and_numbers_what_would_help(site: Site) -> None:
+def test_a_refusal_has_a_reason_and_numbered_fixes(site: Site) -> None:
     told = lines(site.ask(run=site.write("big.json", run(gpus=256))).stdout)
     assert told[0].startswith("ml/llama does not fit: ")
     assert told[1] == "level capacity; largest that fits: 8 whole groups"
     assert any(line.startswith("1. ask for 128 GPUs instead of 256") for line in told)
 
 
-def test_nodes_that_are_set_aside_are_told_few_by_name_and_all_by_number(site: Site) -> None:
+def test_a_few_quarantined_nodes_are_named_and_all_are_counted(site: Site) -> None:
     wrong = [node(f"odd-{number:02}", f"d{number // 2}", f"b{number}") for number in range(40)]
     told = site.ask(nodes=site.write("n.json", listed(*racks(), *wrong))).stdout
     assert "16 of 56 may be used; not used: DomainInSeveralBlocks 40" in told
@@ -76,7 +76,7 @@ def test_a_terminal_gets_colours_and_lines_no_longer_than_it_is(site: Site, colu
     assert max(len(re.sub(r"\x1b\[[0-9;]*m", "", line)) for line in told.split("\r\n")) <= columns
 
 
-def test_what_stands_in_lists_cannot_command_a_terminal(site: Site) -> None:
+def test_text_in_lists_cannot_command_a_terminal(site: Site) -> None:
     evil = node("evil", "rack0")
     evil["metadata"]["labels"]["fabric.domain"] = "\x1b]0;owned\x07[red]"
     evil["metadata"]["name"] = "\x1b[2Jevil"
@@ -85,7 +85,7 @@ def test_what_stands_in_lists_cannot_command_a_terminal(site: Site) -> None:
     assert "Unreadable" in told
 
 
-def test_a_plan_that_is_made_again_says_what_stays_and_what_moves(site: Site) -> None:
+def test_planning_again_prints_unchanged_and_moved_groups(site: Site) -> None:
     wide = site.write("wide.json", run(gpus=64, groupGPUs=32))
     _, before = site.plan(run=wide)
     gone = before["groups"][0]["domain"]

@@ -53,7 +53,7 @@ def without(path: str) -> Json:
         (listed(run(), "text"), "items[1] is not an object"),  # type: ignore[arg-type]
     ],
 )
-def test_what_is_no_run_is_refused_with_the_place(site: Site, manifest: object, words: str) -> None:
+def test_a_file_without_valid_runs_is_refused_with_the_position(site: Site, manifest: object, words: str) -> None:
     done = site.ask(run=site.write("wrong.yaml", manifest))
     assert (done.returncode, done.stdout) == (2, "")
     assert words in done.stderr
@@ -69,7 +69,7 @@ def test_a_document_among_several_is_named_by_its_number(site: Site) -> None:
     assert "document 2 is a Runn, not a Run" in done.stderr
 
 
-def test_an_alias_that_stands_for_millions_of_values_is_refused(site: Site) -> None:
+def test_an_alias_of_millions_of_values_is_refused(site: Site) -> None:
     levels = "".join(f"a{number}: &a{number} [{', '.join([f'*a{number - 1}'] * 10)}]\n" for number in range(1, 9))
     done = site.ask(run=site.write("bomb.yaml", f"a0: &a0 [x, x]\n{levels}kind: Run\n"))
     assert (done.returncode, "larger or deeper" in done.stderr) == (2, True)
@@ -84,12 +84,12 @@ def test_an_alias_that_stands_for_millions_of_values_is_refused(site: Site) -> N
         ({"kind": "PodList", "items": []}, "PodList, no list of nodes"),
     ],
 )
-def test_what_is_no_list_of_nodes_is_refused(site: Site, nodes: object, words: str) -> None:
+def test_a_file_without_a_list_of_nodes_is_refused(site: Site, nodes: object, words: str) -> None:
     done = site.ask(nodes=site.write("other.json", nodes))
     assert (done.returncode, words in done.stderr, done.stderr.count("\n")) == (2, True, 1)
 
 
-def test_what_is_no_list_of_pods_is_refused(site: Site) -> None:
+def test_a_file_without_a_list_of_pods_is_refused(site: Site) -> None:
     done = site.ask("--pods", site.nodes)
     assert (done.returncode, "--pods" in done.stderr, "is a Node, no Pod" in done.stderr) == (2, True, True)
 
@@ -102,30 +102,30 @@ def test_what_is_no_list_of_pods_is_refused(site: Site) -> None:
         ("[]", "not an object with a kind"),
     ],
 )
-def test_what_is_no_plan_is_refused(site: Site, standing: object, words: str) -> None:
+def test_a_file_without_a_plan_is_refused(site: Site, standing: object, words: str) -> None:
     done = site.ask("--standing", site.write("standing.json", standing))
     assert (done.returncode, words in done.stderr) == (2, True)
 
 
-def test_a_former_plan_is_that_of_one_run(site: Site) -> None:
+def test_a_previous_plan_belongs_to_one_run(site: Site) -> None:
     _, plan = site.plan()
     standing, other = site.write("standing.json", plan), site.write("other.json", run("other"))
     done = site.ask("--standing", standing, "--run", other)
     assert (done.returncode, "give that run alone" in done.stderr) == (2, True)
 
 
-def test_one_more_run_is_one_and_another(site: Site) -> None:
+def test_what_if_needs_exactly_one_new_run(site: Site) -> None:
     several = site.write("several.json", listed(run("a"), run("b")))
     assert "holds 2 runs" in site.ask("--what-if", several).stderr
     assert "which --run has already" in site.ask("--what-if", site.run).stderr
 
 
-def test_a_configuration_that_cannot_be_used_is_told_with_the_key(site: Site) -> None:
+def test_an_invalid_configuration_is_an_error_with_the_key(site: Site) -> None:
     done = site.ask("--config", site.write("config.yaml", "packing: {polcy: x}\n"))
     assert (done.returncode, "polcy" in done.stderr) == (1, True)
 
 
-def test_a_file_that_is_not_there_is_told_by_name(site: Site) -> None:
+def test_a_missing_file_is_named(site: Site) -> None:
     done = site.ask(nodes=Path("/nowhere/nodes.json"))
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert done.stderr.startswith("error: /nowhere/nodes.json: No such file")
@@ -136,7 +136,7 @@ def test_without_nodes_or_run_nothing_is_planned(site: Site) -> None:
     assert ask("--run", site.run).returncode == 2
 
 
-def test_what_is_too_large_to_be_solved_exactly_is_said_and_not_guessed(site: Site) -> None:
+def test_a_problem_too_large_for_an_exact_solution_is_an_error(site: Site) -> None:
     nodes = site.write("many.json", listed(*(node(f"n{number}", f"d{number}") for number in range(300))))
     scopes = [{"name": f"s{number}", "maxGPUs": 800 + 8 * number} for number in range(8)]
     done = site.ask(nodes=nodes, run=site.write("scopes.json", run(gpus=2400, groupGPUs=8, scopes=scopes)))
