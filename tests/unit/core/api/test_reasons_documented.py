@@ -23,7 +23,7 @@ PLANS = ROOT / "operator" / "gkm_operator" / "plans"
 AGENT = ROOT / "agent" / "gkm_agent"
 DRIVER = ROOT / "csi" / "gkm_csi"
 WORDS = "Words of the CSI answers"
-COLUMNS = ("where it is seen", "what it means", "what to do", "reached by")
+COLUMNS = ("place", "meaning", "remedy", "reached by")
 
 Definition = ast.FunctionDef | ast.Assign | ast.AnnAssign
 
