@@ -106,7 +106,7 @@ class Storm:
 
 
 def truth(name: str, digest: str, told: Mapping[str, Json], standing: Mapping[str, bool]) -> Json:
-    """Return what the status of a cache must say: docs/design/aggregation.md, "The standing of a node", read anew."""
+    """Return what the status of a cache must say: docs/design/aggregation.md, "Liveness of a node", read anew."""
     here = {
         node_name: one["status"]["caches"][name]
         for node_name, one in told.items()
