@@ -1,4 +1,4 @@
-"""The real agent as a process of its own: its images, its configuration, its start, and what it costs when idle."""
+"""The real agent as a process of its own: its images, its configuration, its start, and its cost when idle."""
 
 import os
 import sys
@@ -20,7 +20,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def put_images(registry: Registry, count: int = CACHES) -> list[str]:
-    """Store so many different images in REPOSITORY; return their digests."""
+    """Store `count` different images in REPOSITORY; return their digests."""
     return [put_image(registry.store, REPOSITORY, files_of(str(n), FILES, FILE_BYTES)) for n in range(count)]
 
 
@@ -35,7 +35,7 @@ def configure(root: Path, host: str) -> None:
 
 
 def start(root: Path, variables: Mapping[str, str], *arguments: str | Path) -> Process:
-    """Start an agent whose configuration, state and log are below `root`; `arguments` say where its wishes are."""
+    """Start an agent whose configuration, state and log are below `root`; `arguments` name the source of its caches."""
     places: list[str | Path] = ["--config", root / "config.yaml", "--state", root / "state", "--run", root / "run"]
     words = [sys.executable, "-m", "gkm_agent.main", *arguments, *places, "--node", NODE, "--log-level", "warning"]
     return Process.start("gkm-agent", words, root / "agent.log", variables)
@@ -48,7 +48,7 @@ def until_ready(process: Process, began: float, all_ready: Callable[[], bool]) -
 
 
 def idle(pid: int, seconds: float) -> dict[str, float]:
-    """Let it be for so long; return what that took, and its memory."""
+    """Leave it idle; return the CPU seconds that it used, and its memory."""
     before, began = _cpu_seconds(pid), time.monotonic()
     time.sleep(seconds)
     used, took = _cpu_seconds(pid) - before, time.monotonic() - began
@@ -60,12 +60,12 @@ def idle(pid: int, seconds: float) -> dict[str, float]:
 
 
 def peak_rss_mib(pid: int) -> float:
-    """Return the most memory that a process has had."""
+    """Return the peak memory of a process."""
     return _rss_mib(pid, "VmHWM")
 
 
 def _cpu_seconds(pid: int) -> float:
-    """Return what a process and the children it has collected took: NVML is read in children."""
+    """Return the CPU seconds of a process and its finished children, which read NVML."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return sum(int(value) for value in fields[11:15]) / _TICKS
 

@@ -1,4 +1,4 @@
-"""What the agent asks of the API server, counted: the requests are those of the server's audit log."""
+"""Count the agent's requests to the API server, from the server's audit log."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -10,12 +10,12 @@ _FIRST_ERROR = 400
 
 
 def writes(requests: Iterable[Request]) -> int:
-    """Return how many of them write."""
+    """Return the number of writes."""
     return sum(request.writes for request in requests)
 
 
-def told(requests: Iterable[Request]) -> str:
-    """Return requests by verb and resource in words, those that were refused apart."""
+def as_text(requests: Iterable[Request]) -> str:
+    """Return the requests by verb and resource as text, refused ones separately."""
     counts = Counter(
         f"{request.verb} {request.resource}" + (f" refused with {request.code}" if request.code >= _FIRST_ERROR else "")
         for request in requests

@@ -1,4 +1,4 @@
-"""Caches in an API server, with what a controller would say of them, and what the node objects say in turn."""
+"""Caches in an API server with the status that a controller would write, and the node objects that follow."""
 
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -28,7 +28,7 @@ class Wanted:
 
 
 def declare(api: Api, caches: Iterable[Wanted]) -> None:
-    """Make caches and say of each at once that it is verified, as the controller does.
+    """Create caches and write at once that each is verified, as the controller does.
 
     Where the policies of all of deploy/base hold, `api` is that of support.kube.our_kinds.status_writer.
     """
@@ -59,7 +59,7 @@ def _declare(api: Api, wanted: Wanted) -> None:
 
 
 class NodeObjects:
-    """The node objects of all namespaces, as a watch brings them: asking the server again and again would load it."""
+    """The node objects of all namespaces, from a watch: polling would load the server."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -74,7 +74,7 @@ class NodeObjects:
         self._seen.close()
 
     def are_ready(self, caches: Iterable[Wanted]) -> bool:
-        """Return whether these caches are Ready, and no others are spoken of."""
+        """Return whether exactly these caches are listed, all of them Ready."""
         states = {
             (seen["metadata"]["namespace"], name): said["state"]
             for seen in self._seen.values()
@@ -82,8 +82,8 @@ class NodeObjects:
         }
         return states == {(wanted.namespace, wanted.name): "Ready" for wanted in caches}
 
-    def are_gone(self) -> bool:
-        """Return whether there is none."""
+    def are_deleted(self) -> bool:
+        """Return whether no cache is listed."""
         return not self._seen.values()
 
     def remove(self) -> None:
@@ -92,5 +92,5 @@ class NodeObjects:
             self._api.delete(_NODE_OBJECTS, seen["metadata"]["name"], seen["metadata"]["namespace"])
 
     def largest_bytes(self) -> int:
-        """Return the size of the largest as JSON, with what the server keeps in it (managedFields)."""
+        """Return the size of the largest one as JSON, managedFields included."""
         return max(len(msgspec.json.encode(seen)) for seen in self._seen.values())

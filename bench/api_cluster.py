@@ -16,11 +16,11 @@ from support.kube import our_kinds
 NAMESPACES = tuple(f"bench-{number}" for number in range(4))
 _BASE = our_kinds.ROOT / "deploy" / "base"
 _MANIFESTS = ("namespace", "agent", "agent-policy", "fabric", "fabric-policy")
-"""What the agent may do. Not the webhook: there is nobody here to answer for it."""
+"""The agent's rights and policies, without the webhook, which has no server here."""
 
 
 @dataclass(frozen=True)
-class Place:
+class AgentCluster:
     """A running control plane with a Node; `account` is a kubeconfig of the agent with a token bound to that Node."""
 
     cluster: Cluster
@@ -29,8 +29,8 @@ class Place:
 
 
 @contextmanager
-def start(directory: Path, labels: Mapping[str, str]) -> Iterator[Place]:
-    """Start it, empty but for the namespaces and a Node with these labels."""
+def start(directory: Path, labels: Mapping[str, str]) -> Iterator[AgentCluster]:
+    """Start it with the namespaces and a Node with these labels."""
     with ExitStack() as stack:
         control_plane = AuditedControlPlane(directory / "control-plane", Options())
         stack.callback(control_plane.close)
@@ -42,4 +42,4 @@ def start(directory: Path, labels: Mapping[str, str]) -> Iterator[Place]:
         for name in NAMESPACES:
             cluster.apply(namespace(name))
         cluster.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE, "labels": dict(labels)}})
-        yield Place(cluster, control_plane.audit, cluster.kubeconfig_for(AGENT, node=NODE))
+        yield AgentCluster(cluster, control_plane.audit, cluster.kubeconfig_for(AGENT, node=NODE))

@@ -1,7 +1,7 @@
 """The agent with 200 caches: all of them fetched, all of them on disk at a start, and nothing to do.
 
 Without Kubernetes, over the real registry double, as a process of its own; its GPUs are the NVML library for tests.
-Starts are from exec to the moment in which the node object says that all are Ready.
+Starts are from exec to the node object that reports all of them as Ready.
 """
 
 import os
@@ -38,7 +38,7 @@ class Machine:
         return self.root / "nodes" / "bench" / f"{NODE}.yaml"
 
     def all_ready(self) -> bool:
-        """Return whether the node object says that all are Ready; as text, for reading YAML takes longer than that."""
+        """Return whether the node object reports all caches as Ready; as text, because parsing YAML takes longer."""
         try:
             return self.said.read_text().count("state: Ready") == CACHES
         except FileNotFoundError:
@@ -67,7 +67,7 @@ def _once(library: Path, host: str, digests: list[str]) -> dict[str, float]:
 
 
 def _started(machine: Machine, stack: ExitStack) -> tuple[Process, float]:
-    """Start an agent where none runs; return it, and the seconds until all is Ready. A cold one is ended again."""
+    """Start an agent; return it, and the seconds until all caches are Ready. Stop it after a cold start."""
     cold = not machine.said.exists()
     machine.said.unlink(missing_ok=True)
     began = time.monotonic()
@@ -104,7 +104,7 @@ def _declare(root: Path, host: str, digests: list[str]) -> None:
 
 
 def _files(root: Path) -> dict[str, tuple[int, int]]:
-    """Return inode and time of what the agent may write; files in the store's entries do not change."""
+    """Return inode and time of the files that the agent may write; files in the store's entries do not change."""
     found = {}
     for directory, names, files in os.walk(root):
         if directory.endswith("store"):

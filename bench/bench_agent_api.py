@@ -1,4 +1,4 @@
-"""The agent with 200 caches in a real API server: what it asks of the server, and what the bench `agent` measures.
+"""The agent with 200 caches in a real API server: its requests to the server, and the figures of the bench `agent`.
 
 Control plane alone, with the rights that deploy/base gives and a token bound to the Node. There is no controller: what
 it would say of the images, the bench says. Starts are from exec until the node objects say that all is Ready; for a
@@ -19,7 +19,7 @@ import api_audit
 import api_cluster
 from agent_process import CACHES, LONGEST_SECONDS, REPOSITORY
 from api_caches import NodeObjects, Wanted, declare, delete
-from api_cluster import NAMESPACES, Place
+from api_cluster import NAMESPACES, AgentCluster
 from figures import Result
 from gkm.kube import client
 from gkm.kube.client import HttpApi
@@ -41,7 +41,7 @@ class Run:
     number: int
     root: Path
     variables: dict[str, str]
-    place: Place
+    place: AgentCluster
     api: HttpApi
     nodes: NodeObjects
     stack: ExitStack
@@ -49,7 +49,7 @@ class Run:
     row: dict[str, float] = field(default_factory=dict)
 
     def start(self, name: str, caches: list[Wanted]) -> Process:
-        """Start an agent and wait until all is Ready."""
+        """Start an agent and wait until all caches are Ready."""
         self.requests()
         began = time.monotonic()
         process = agent_process.start(self.root, self.variables, "--kubeconfig", self.place.account)
@@ -59,7 +59,7 @@ class Run:
         return process
 
     def change(self, process: Process, old: list[Wanted], new: list[Wanted], left: list[Wanted]) -> None:
-        """Delete some caches and make others."""
+        """Delete some caches and create others."""
         self.requests()
         began = time.monotonic()
         delete(self.api, old)
@@ -69,21 +69,21 @@ class Run:
         self.count("changed", self.row["changed_s"])
 
     def idle(self, process: Process) -> None:
-        """Let the agent be."""
+        """Leave the agent idle."""
         self.requests()
         self.row |= agent_process.idle(process.pid, IDLE_SECONDS)
         requests = self.requests()
         self.row["steady_api_writes_per_minute"] = 60 * api_audit.writes(requests) / IDLE_SECONDS
         self.row["steady_api_requests_per_minute"] = 60 * len(requests) / IDLE_SECONDS
-        self.say(f"idle, {self.row['idle_cpu_percent']:.2f} % of a core: {api_audit.told(requests)}")
+        self.say(f"idle, {self.row['idle_cpu_percent']:.2f} % of a core: {api_audit.as_text(requests)}")
 
     def count(self, name: str, seconds: float) -> None:
-        """Count what was asked since `requests`, and what follows."""
+        """Count the requests since `requests`, and those that follow."""
         time.sleep(SETTLE_SECONDS)
         requests = self.requests()
         self.row[f"{name}_api_writes"] = api_audit.writes(requests)
         self.row[f"{name}_api_requests"] = len(requests)
-        self.say(f"{name} after {seconds:.2f} s: {api_audit.told(requests)}")
+        self.say(f"{name} after {seconds:.2f} s: {api_audit.as_text(requests)}")
 
     def requests(self) -> list[Request]:
         """Return the agent's requests since the last call."""
@@ -123,7 +123,7 @@ def _once(number: int, library: Path, host: str, every: list[Wanted]) -> dict[st
         measured.row["cold_peak_rss_mib"] = agent_process.peak_rss_mib(agent.pid)
         agent.stop()
         nodes.remove()
-        place.cluster.until(nodes.are_gone, "the node objects are gone")
+        place.cluster.until(nodes.are_deleted, "the node objects are gone")
         agent = measured.start("warm", caches)
         measured.idle(agent)
         measured.row["node_object_bytes"] = nodes.largest_bytes()

@@ -20,12 +20,12 @@ from support.host import private_mounts
 RUNS = int(os.environ.get("RUNS", "5"))
 PAIRS = int(os.environ.get("PAIRS", "5000"))
 BATCHES, BATCH = 10, 30
-"""Batches of both drivers take turns, so that what else happens on the machine meets both."""
+"""Batches of both drivers alternate, so that other load on the machine affects both."""
 PLAIN = {"cacheName": "llama"}
 PRIVATE = {"cacheName": "llama", "readOnly": "false", "sizeLimit": "64Mi"}
 AT_PATH = {"cacheName": "many", "mountPath": "/root/.triton/cache"}
 PARTS, SETTLED = 20, 2
-"""Memory is looked at after each part; the first parts are when it settles, and growth is counted from then on."""
+"""The bench reads the memory after each part; it settles during the first parts, and growth counts from then on."""
 
 
 def run() -> Result:
@@ -37,7 +37,7 @@ def run() -> Result:
 
 
 def _once(number: int) -> dict[str, float]:
-    _say(f"run {number} of {RUNS}" if number else "warming up")
+    _print_progress(f"run {number} of {RUNS}" if number else "warming up")
     with csi_node.node() as node:
         idle = {"ready_s": node.ours.ready_s, "idle_rss_mib": node.ours.rss_mib(), "noop_rss_mib": node.noop.rss_mib()}
         figures = {**idle, **_beside_noop(node), **_of_kind(node, "private_", PRIVATE)}
@@ -50,9 +50,9 @@ def _once(number: int) -> dict[str, float]:
             csi_crowd.of_one_cache,
             csi_crowd.of_many_caches,
             csi_at_once.different_volumes,
-            csi_at_once.one_volume,
+            csi_at_once.shared_volume,
         ):
-            _say(f"  {part.__module__}: {part.__name__}")
+            _print_progress(f"  {part.__module__}: {part.__name__}")
             figures |= part(node)
         return figures | {"rss_at_the_end_mib": node.ours.rss_mib()}
 
@@ -63,7 +63,7 @@ def _of_kind(node: Node, prefix: str, attributes: dict[str, str]) -> dict[str, f
 
 
 def _beside_noop(node: Node) -> dict[str, float]:
-    """Ask both drivers the same."""
+    """Send the same calls to both drivers."""
     drivers = (node.ours, node.noop)
     for driver in drivers:
         driver.caller.pairs(node.volumes(BATCH, PLAIN))
@@ -92,14 +92,14 @@ def _beside_noop(node: Node) -> dict[str, float]:
 
 
 def _growth() -> dict[str, float]:
-    """Return what PAIRS publishes and unpublishes of every kind leave in the process."""
+    """Return the memory that PAIRS publishes and unpublishes of every kind leave in the process."""
     part, rss, descriptors = PAIRS // PARTS, [], []
     with csi_node.node() as node:
         for done in range(1, PARTS + 1):
             node.ours.caller.pairs(_mixed(node, part))
             rss.append(node.ours.rss_mib())
             descriptors.append(node.ours.descriptors())
-            _say(f"{done * part} of {PAIRS} pairs: {rss[-1]:.1f} MiB, {descriptors[-1]} descriptors")
+            _print_progress(f"{done * part} of {PAIRS} pairs: {rss[-1]:.1f} MiB, {descriptors[-1]} descriptors")
     return {
         "pairs": float(part * PARTS),
         "rss_settled_mib": round(rss[SETTLED - 1], 3),
@@ -114,6 +114,6 @@ def _mixed(node: Node, number: int) -> list[Volume]:
     return [volume for together in zip(*kinds, strict=True) for volume in together][:number]
 
 
-def _say(text: str) -> None:
+def _print_progress(text: str) -> None:
     sys.stderr.write(f"csi: {text}\n")
     sys.stderr.flush()

@@ -1,10 +1,10 @@
 """The controllers over NODES nodes of 20 caches each, in a real API server, and over a tenth of them.
 
-The process is `gkm-operator controllers` as it is deployed, with its own account. Storms change the status of node
-objects as agents do; their cost is CPU time until every status is right again. What is late is measured by processes
-beside it that note when a change counted: `thin` has the product's reflector and sums, `official` the official
+The process is `gkm-operator controllers` as deployed, with its own account. Storms change the status of node
+objects as agents do; their cost is CPU time until every status is right again. Processes beside it measure the lag by
+the time when a change counted: `thin` has the product's reflector and sums, `official` the official
 client's watch in the smallest loop that does the same; both run beside the controllers, so that the figures compare.
-`status` is from a change to the status that counts it, the controllers' own second of waiting included.
+`status` is from a change to the status that counts it, with the controllers' own delay of a second.
 
 All processes share the machine's cores, the writers among them: the API server is the limit (`reached_per_s`).
 """
@@ -22,7 +22,7 @@ import fleet_place
 from figures import Result
 from fleet_failover import failovers
 from fleet_figures import Row, beside, cost, settle, started
-from fleet_place import Place
+from fleet_place import FleetCluster
 from fleet_process import Controllers, memory_mib
 from fleet_statuses import Statuses
 from fleet_storm import Agents
@@ -81,8 +81,8 @@ def _once(number: int) -> Row:
     return row
 
 
-def _start(place: Place, statuses: Statuses, size: str, stack: ExitStack, row: Row) -> Controllers:
-    """Start the controllers; they are synced, and a little later all statuses are right."""
+def _start(place: FleetCluster, statuses: Statuses, size: str, stack: ExitStack, row: Row) -> Controllers:
+    """Start the controllers; wait until they are synced and all statuses are right."""
     controllers = Controllers.start(place, size, stack)
     row |= started(size, controllers.pid, time.monotonic() - controllers.began)
     settle(place, statuses)

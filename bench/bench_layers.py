@@ -1,7 +1,7 @@
-"""What a private layer could be: a tmpfs, an ext4 image on a loop device, or a plain directory without a limit.
+"""The candidates for a private layer: a tmpfs, an ext4 image on a loop device, or a plain directory without a limit.
 
-Each is made, put below an overlay, and taken away again, as a publish and an unpublish would; then 256 MiB are written
-through the overlay. Needs root; the loop device needs mkfs.ext4 and losetup.
+The bench creates each, mounts it below an overlay, and removes it, as a publish and an unpublish do; then it writes
+256 MiB through the overlay. Needs root; the loop device needs mkfs.ext4 and losetup.
 """
 
 import os
@@ -78,7 +78,7 @@ def _mounted(place: Place, make: Callable[[Place], object]) -> Iterator[None]:
 
 
 def _tmpfs(place: Place) -> None:
-    """Make what the driver makes."""
+    """Create the same layers as the driver."""
     lowers = [os.open(place / name, _DIRECTORY) for name in ("lower", "empty")]
     target = os.open(place / "target", _DIRECTORY)
     try:

@@ -1,4 +1,4 @@
-"""The planner beside its peers: what plans cost and how long they take, on the inventories that the tests use.
+"""The planner and its peers: cost and time of plans, on the inventories of the tests.
 
 In this order: the cases side by side; p50 and p99 of one run; from lists to a plan; batches of runs; a stream of runs.
 With PARTS (comma-separated: cases, times, snapshot, batches, stream) only some. RUNS (5) counts the runs of what takes
@@ -21,7 +21,7 @@ from packing_report import Report, Table
 
 
 class Part(Protocol):
-    """What a part of the bench measured."""
+    """The result of a part of the bench."""
 
     failures: list[str]
 
@@ -40,7 +40,7 @@ OTHERS: Mapping[str, tuple[str, tuple[int, ...]]] = {
     "batches": ("packing_batches", (SEED,)),
     "stream": ("packing_stream", ()),
 }
-"""Modules whose `measured` returns rows, and what it is called with; they are read when they are wanted."""
+"""Modules whose `measured` returns rows, and its arguments; the bench imports them on demand."""
 PARTS = os.environ.get("PARTS", "cases,times,snapshot,batches,stream").split(",")
 
 
@@ -51,14 +51,14 @@ def run() -> Report:
     failures: list[str] = []
     for name, measured in OURS.items():
         if name in PARTS:
-            _say(name)
+            _print_progress(name)
             part = measured()
             tables += part.tables()
             figures |= part.figures()
             failures += part.failures
     for name, (module, arguments) in OTHERS.items():
         if name in PARTS and importlib.util.find_spec(module):
-            _say(name)
+            _print_progress(name)
             try:
                 rows = importlib.import_module(module).measured(*arguments)
             except (ImportError, AttributeError) as error:
@@ -69,6 +69,6 @@ def run() -> Report:
     return Report(figures, tables, failures)
 
 
-def _say(what: str) -> None:
+def _print_progress(what: str) -> None:
     sys.stderr.write(f"packing: {what}\n")
     sys.stderr.flush()

@@ -23,11 +23,11 @@ HERE = Path(__file__).parent
 PEERS = ("ours", "oraspy", "skopeo", "floor")
 PLACES = {"tmpfs": Path("/dev/shm"), "disk": Path(tempfile.gettempdir())}
 CASES = (("triton", "tmpfs", RUNS), ("random", "tmpfs", RUNS), ("triton", "disk", min(RUNS, 2)))
-"""Image, place, and how often. A disk is the disk's figure more than anybody's code's, and takes minutes."""
+"""Image, file system, and number of runs. A run on a disk measures the disk more than the code, and takes minutes."""
 
 
 def run() -> Result:
-    """Measure all of it; each peer runs in a process of its own, in turn, so that the machine's drift hits all."""
+    """Measure all of it; each peer runs in a process of its own, in turn, so that the machine's drift affects all."""
     rows: list[dict[str, float]] = []
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gkm-bench-")))
@@ -48,7 +48,7 @@ def run() -> Result:
 
 
 def _figures(measured: list[dict[str, float]]) -> dict[str, float]:
-    """Return what the runs of one case come to."""
+    """Return the result of one case."""
     figures = {
         f"{peer}_{unit}": round(median(row[f"{peer}_{unit}"] for row in measured), 2)
         for peer in PEERS

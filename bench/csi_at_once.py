@@ -1,6 +1,6 @@
-"""64 calls at once, for volumes of their own and for one and the same: how many are answered, how late, and how.
+"""64 calls at once, for volumes of their own and for one and the same: how many succeed, how late, and with which code.
 
-Kubelet never asks so much; a node that reboots with all its pods comes closest. Whoever is refused here asks again at
+Kubelet never sends this many; a node that reboots with all its pods comes closest. A refused call is repeated at
 once, while kubelet would wait, so refusals are many and the rate is that of the driver.
 """
 
@@ -28,8 +28,8 @@ def different_volumes(node: Node) -> dict[str, float]:
     return _measured(node, "at_once", [node.standing({"cacheName": "llama"}) for _ in range(AT_ONCE)])
 
 
-def one_volume(node: Node) -> dict[str, float]:
-    """All publish and unpublish the same."""
+def shared_volume(node: Node) -> dict[str, float]:
+    """All publish and unpublish the same volume."""
     return _measured(node, "one_volume", [node.standing({"cacheName": "llama"})] * AT_ONCE)
 
 
@@ -41,14 +41,14 @@ def _measured(node: Node, what: str, lanes: list[Volume]) -> dict[str, float]:
     mounted = [False] * len(lanes)
     began = perf_counter()
     for lane, volume in enumerate(lanes):
-        _ask(caller, volume, lane, ended, mounted=False)
+        _start_call(caller, volume, lane, ended, mounted=False)
     for number in range(CALLS):
         lane, took, code = ended.get(timeout=SECONDS)
         answers[code] += 1
         seconds.append(took)
         mounted[lane] ^= code == "OK"
         if number < CALLS - len(lanes):
-            _ask(caller, lanes[lane], lane, ended, mounted=mounted[lane])
+            _start_call(caller, lanes[lane], lane, ended, mounted=mounted[lane])
     elapsed = perf_counter() - began
     for volume in lanes:
         caller.unpublished(volume)
@@ -63,8 +63,8 @@ def _measured(node: Node, what: str, lanes: list[Volume]) -> dict[str, float]:
     }
 
 
-def _ask(caller: Caller, volume: Volume, lane: int, ended: "SimpleQueue[Ended]", *, mounted: bool) -> None:
-    """Begin a call: unpublish what is there, publish what is not."""
+def _start_call(caller: Caller, volume: Volume, lane: int, ended: "SimpleQueue[Ended]", *, mounted: bool) -> None:
+    """Start a call: unpublish a published volume, or publish it."""
     began = perf_counter()
     call = caller.unpublish if mounted else caller.publish
     message: Message = volume.unpublish if mounted else volume.publish

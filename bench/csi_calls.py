@@ -1,4 +1,4 @@
-"""Asking a CSI driver as kubelet does, and the seconds that each call takes, as the caller sees it."""
+"""Call a CSI driver as kubelet does, and measure the seconds of each call at the caller."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Volume:
-    """A volume to be published, with its messages ready: making them is not what is measured."""
+    """A volume to be published, with its messages prepared, so that the bench does not measure their construction."""
 
     publish: csi_pb2.NodePublishVolumeRequest
     unpublish: csi_pb2.NodeUnpublishVolumeRequest
@@ -97,7 +97,7 @@ class Caller:
 
 
 def percentile(seconds: list[float], percent: int) -> float:
-    """Return the value that so many percent are not above."""
+    """Return the percentile of the values."""
     return sorted(seconds)[min(len(seconds) - 1, len(seconds) * percent // 100)]
 
 

@@ -1,4 +1,4 @@
-"""Calls while 500 volumes are on the node: what depends on how many there are shows here.
+"""Calls while 500 volumes are on the node: shows costs that depend on their number.
 
 Figures that begin with at_500 are of pairs beside 500 that stay, those with to_500 of the 500 themselves on their way.
 """
@@ -11,7 +11,7 @@ PAIRS = 200
 
 
 def of_one_cache(node: Node) -> dict[str, float]:
-    """Every volume shows the same cache, so one usage file tells of all."""
+    """Every volume shows the same cache, so one usage file lists all of them."""
     return _measured(node, "one_cache", ["llama"] * VOLUMES)
 
 

@@ -1,4 +1,4 @@
-"""The drivers that are measured, each a process on a node of plain files: gkm-csi, and one that does nothing.
+"""The measured drivers, each a process on a node of plain files: gkm-csi, and one that does nothing.
 
 As on a real node, /run is a tmpfs and everything else on the disk. The mount namespace is the bench's, so what a killed
 driver leaves goes with the bench.
@@ -28,7 +28,7 @@ _numbers = count()
 
 @dataclass(frozen=True)
 class Driver:
-    """A driver that answers, and how long it took to."""
+    """A ready driver, and the seconds until it was ready."""
 
     process: Process
     caller: Caller
@@ -39,7 +39,7 @@ class Driver:
         return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS")) / 1024
 
     def cpu_s(self) -> float:
-        """Return what it has used of the processors: other work on the machine changes this less than any time."""
+        """Return its CPU seconds: other load on the machine affects them less than wall time."""
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return sum(int(value) for value in fields[11:13]) / _TICKS
 
@@ -56,7 +56,7 @@ class Node:
     noop: Driver
 
     def volumes(self, number: int, attributes: dict[str, str]) -> list[Volume]:
-        """Return volumes with ids of their own; their targets repeat, so all are never there at once."""
+        """Return volumes with ids of their own; their targets repeat, so they never exist all at once."""
         targets = [self.files.target(f"again-{slot}") for slot in range(min(number, _TARGETS))]
         return [Volume.of(f"csi-{next(_numbers)}", targets[turn % _TARGETS], attributes) for turn in range(number)]
 

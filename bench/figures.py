@@ -1,4 +1,4 @@
-"""What a bench comes to: medians over runs, and every run."""
+"""The result of a bench: medians over runs, and every run."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from statistics import median
 
 @dataclass(frozen=True)
 class Result:
-    """`rows` has one mapping a run; `figures` is what they come to."""
+    """`rows` has one mapping a run; `figures` is their summary."""
 
     figures: Mapping[str, float]
     rows: Sequence[Mapping[str, float]]

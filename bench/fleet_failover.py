@@ -1,4 +1,4 @@
-"""A leader that is killed in the middle of a storm, again and again: how long nobody writes, and what is told of it."""
+"""Kill the leader during a storm, again and again: measure the time without a writer, and check the Events."""
 
 import sys
 import time
@@ -9,7 +9,7 @@ from statistics import median
 from threading import Event
 
 from fleet_figures import Row, probed, settle
-from fleet_place import NAMESPACE, Place
+from fleet_place import NAMESPACE, FleetCluster
 from fleet_process import LONGEST_SECONDS, Controllers
 from fleet_statuses import Statuses, Transition, truth
 from fleet_storm import Agents, storm
@@ -20,11 +20,11 @@ RATE = 50
 EVENT_SECONDS = 10.0
 """An Event follows its status."""
 MANY = 100_000
-"""Changes; the storm is ended when a new leader has written."""
+"""Changes; the storm ends when a new leader has written."""
 
 
 def failovers(agents: Agents, statuses: Statuses, leader: Controllers, times: int) -> Row:
-    """Kill the leader so many times, and every time make caches right before and after."""
+    """Kill the leader `times` times; wait for right statuses before and after."""
     place = agents.place
     took: list[float] = []
     with ExitStack() as stack:
@@ -34,8 +34,8 @@ def failovers(agents: Agents, statuses: Statuses, leader: Controllers, times: in
             leader = other
             settle(place, statuses)
         with suppress(TimeoutError):  # then they are lost
-            until(lambda: not _lost(place, statuses), "the events", EVENT_SECONDS)
-        lost, doubled = _lost(place, statuses), _doubled(place, statuses)
+            until(lambda: not _missing_events(place, statuses), "the events", EVENT_SECONDS)
+        lost, doubled = _missing_events(place, statuses), _doubled(place, statuses)
     for what, found in (("lost", lost), ("doubled", doubled)):
         if found:
             sys.stderr.write(f"fleet: {what}: {dict(found)}\n")
@@ -74,8 +74,8 @@ def _kill(agents: Agents, statuses: Statuses, leader: Controllers, other: Contro
     return took
 
 
-def _told(place: Place) -> Counter[Transition]:
-    """Return what was told of which cache."""
+def _events_by_cache(place: FleetCluster) -> Counter[Transition]:
+    """Return the Events of each cache."""
     return Counter(
         Transition(entry.value["regarding"]["name"], entry.value["action"], entry.value["reason"])
         for page in place.api.list_pages(EVENTS)
@@ -84,14 +84,14 @@ def _told(place: Place) -> Counter[Transition]:
     )
 
 
-def _lost(place: Place, statuses: Statuses) -> Counter[Transition]:
-    return _without_probe(place, statuses.transitions - _told(place))
+def _missing_events(place: FleetCluster, statuses: Statuses) -> Counter[Transition]:
+    return _without_probe(place, statuses.transitions - _events_by_cache(place))
 
 
-def _doubled(place: Place, statuses: Statuses) -> Counter[Transition]:
-    return _without_probe(place, _told(place) - statuses.transitions)
+def _doubled(place: FleetCluster, statuses: Statuses) -> Counter[Transition]:
+    return _without_probe(place, _events_by_cache(place) - statuses.transitions)
 
 
-def _without_probe(place: Place, found: Counter[Transition]) -> Counter[Transition]:
-    """Leave out what is not told of a cache that turned too often, which is the product's rule."""
+def _without_probe(place: FleetCluster, found: Counter[Transition]) -> Counter[Transition]:
+    """Leave out the Events that the product omits for a cache that changes too often."""
     return Counter({about: count for about, count in found.items() if about.cache != probed(place)})

@@ -1,4 +1,4 @@
-"""What a storm costs and how late it is seen: by the controllers, and by watchers that are started beside them."""
+"""The cost and the lag of a storm, for the controllers and for watchers beside them."""
 
 import json
 import sys
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from fleet_place import NAMESPACE, Place
+from fleet_place import NAMESPACE, FleetCluster
 from fleet_process import LONGEST_SECONDS, Controllers, cpu_seconds, memory_mib
 from fleet_statuses import Probe, Statuses, Sums, truth
 from fleet_storm import Agents, Storm, percentile_ms, storm
@@ -27,8 +27,8 @@ class Watcher:
     output: Path
 
     @classmethod
-    def start(cls, place: Place, how: str, stack: ExitStack, row: Row) -> "Watcher":
-        """Start it, wait until it has the fleet, and say what that took."""
+    def start(cls, place: FleetCluster, how: str, stack: ExitStack, row: Row) -> "Watcher":
+        """Start it and wait until it has the fleet; return the figures of the start."""
         log, output = place.directory / f"{how}.log", place.directory / f"{how}.json"
         log.write_text("")
         words: list[str | Path] = [
@@ -47,7 +47,7 @@ class Watcher:
         return cls(process, output)
 
     def end(self) -> tuple[dict[str, Sums], dict[str, int]]:
-        """End it; return what it came to, and when it took in which version."""
+        """Stop it; return its sums, and the time of each version."""
         self.process.stop()
         found = json.loads(self.output.read_text())
         return {name: Sums(*sums) for name, sums in found["sums"].items()}, found["seen"]
@@ -72,7 +72,7 @@ def started(name: str, pid: int, seconds: float) -> Row:
 
 
 def cost(agents: Agents, statuses: Statuses, pid: int, rate: float, count: int) -> Cost:
-    """Return what changes cost a process, until the statuses stand again."""
+    """Return the cost of changes for a process, until the statuses are right again."""
     before = cpu_seconds(pid)
     made = storm(agents, _stormed(agents.place), rate, count)
     settle(agents.place, statuses)
@@ -111,8 +111,8 @@ def beside(name: str, agents: Agents, statuses: Statuses, controllers: Controlle
     return row
 
 
-def settle(place: Place, statuses: Statuses) -> None:
-    """Wait until the statuses say what a full list says."""
+def settle(place: FleetCluster, statuses: Statuses) -> None:
+    """Wait until the statuses equal a full list."""
     wanted = truth(place)
     try:
         until(lambda: statuses.are(wanted), "the statuses", LONGEST_SECONDS)
@@ -120,17 +120,17 @@ def settle(place: Place, statuses: Statuses) -> None:
         raise TimeoutError(f"{late}: {statuses.wrong(wanted)[:3]}") from late
 
 
-def probed(place: Place) -> str:
+def probed(place: FleetCluster) -> str:
     """Return the cache that no storm changes."""
     return max(place.digests)
 
 
-def _stormed(place: Place) -> list[str]:
+def _stormed(place: FleetCluster) -> list[str]:
     return sorted(place.digests)[:-1]
 
 
 def _lags(name: str, made: Storm, seen: dict[str, int]) -> Row:
-    """Return how long after it was sent a change was taken in, beside how long its own answer took."""
+    """Return the lag between a change and its processing, and the time of the change's own response."""
     taken = [seen[write.version] - write.sent for write in made.writes if write.version in seen]
     answered = [write.answered - write.sent for write in made.writes]
     return {

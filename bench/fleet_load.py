@@ -1,7 +1,7 @@
 """A fleet in the API server: one node of it made through the API, the others copied in its storage.
 
-Through the API, 10,000 nodes are 50,000 writes: on two cores five minutes. What is read of a copy is what is read of
-the first: the stored bytes are the same but for name and uid (the server stores built-in kinds as protobuf and reads
+Through the API, 10,000 nodes are 50,000 writes: on two cores five minutes. A copy reads like the first: the stored
+bytes are the same but for name and uid (the server stores built-in kinds as protobuf and reads
 the JSON that is written here as well; its cache, which answers lists and watches, has them decoded in either case).
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import urllib3
 from fleet_objects import Object, agent_pod, agent_pod_status, node, node_name, pod_name, report, status
-from fleet_place import NAMESPACE, Place
+from fleet_place import NAMESPACE, FleetCluster
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import GKMCACHENODES, NODES, Json, Resource
 from support.host.waiting import until
@@ -31,7 +31,7 @@ CATCH_UP_SECONDS = 300.0
 
 @dataclass(frozen=True)
 class Stored:
-    """An object as the server stores it, and under which key; both hold the node's name."""
+    """An object as the server stores it, and its key; both hold the node's name."""
 
     key: str
     value: bytes
@@ -39,13 +39,13 @@ class Stored:
 
     @classmethod
     def of(cls, key: str, found: Json) -> "Stored":
-        """Return what is stored of an object that was read: its resourceVersion is not."""
+        """Return an object as stored: without its resourceVersion."""
         meta = {name: value for name, value in found["metadata"].items() if name != "resourceVersion"}
         return cls(key, msgspec.json.encode({**found, "metadata": meta}), meta["uid"])
 
 
-def load(place: Place, first: int, last: int) -> dict[str, float]:
-    """Add the nodes from `first` up to but without `last`; return the sizes of what one has, in bytes."""
+def load(place: FleetCluster, first: int, last: int) -> dict[str, float]:
+    """Add the nodes from `first` up to but without `last`; return the sizes of the objects of one, in bytes."""
     kinds = _templates(place) if first == 0 else _read(place)
     pool = urllib3.PoolManager()
     written = 0
@@ -62,7 +62,7 @@ def load(place: Place, first: int, last: int) -> dict[str, float]:
     }
 
 
-def _templates(place: Place) -> tuple[Stored, Stored, Stored]:
+def _templates(place: FleetCluster) -> tuple[Stored, Stored, Stored]:
     """Make the first node through the API, as its kubelet and its agent do."""
     name, api = node_name(0), place.api
     made = api.create(NODES, node(name))
@@ -83,7 +83,7 @@ def _templates(place: Place) -> tuple[Stored, Stored, Stored]:
     return _read(place)
 
 
-def _read(place: Place) -> tuple[Stored, Stored, Stored]:
+def _read(place: FleetCluster) -> tuple[Stored, Stored, Stored]:
     name = node_name(0)
     system = agent_pod(name)["metadata"]["namespace"]
     return (
@@ -117,7 +117,7 @@ def _batches(pairs: Iterable[tuple[bytes, bytes]]) -> Iterator[list[Object]]:
         yield batch
 
 
-def _check(place: Place, number: int) -> None:
+def _check(place: FleetCluster, number: int) -> None:
     """Wait until the server has taken all copies into its cache, and see that it reads one as it reads the first."""
     for resource in (NODES, PODS, REPORTS):
         until(lambda: _listed(place, resource), f"a list of {resource.plural}", CATCH_UP_SECONDS)  # noqa: B023
@@ -128,7 +128,7 @@ def _check(place: Place, number: int) -> None:
         raise RuntimeError(f"the copies for {name} are not what the API server says")
 
 
-def _listed(place: Place, resource: Resource[Json]) -> bool:
+def _listed(place: FleetCluster, resource: Resource[Json]) -> bool:
     """Return whether the server answers from its cache; it refuses (429, 504) while that lags behind its storage."""
     try:
         return next(iter(place.api.list_pages(resource, limit=1)), None) is not None

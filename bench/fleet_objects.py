@@ -1,4 +1,4 @@
-"""What a GPU node looks like in the API: its Node, its agent's pod, and what its agent says. Pure.
+"""What a GPU node looks like in the API: its Node, its agent's pod, and its agent's report. Pure.
 
 Sizes with what the server adds: a Node 14 KB (kubelet names up to 50 images), a pod 7 KB, a node object of 20
 caches 8 KB.
@@ -93,7 +93,7 @@ def agent_pod_status(node: str) -> Object:
 
 
 def status(digests: Mapping[str, str], other: Mapping[str, NodeCacheStatus]) -> NodeStatus:
-    """Return what an agent says when all caches are Ready but for those in `other`."""
+    """Return the report of an agent when all caches are Ready but those in `other`."""
     caches = {name: ready(digest) for name, digest in digests.items()} | dict(other)
     fabric = GPUFabric("8f0a2e5c-7c1a-4a52-9a77-1d1e4a5b6c7d", 3, "Completed", "Success", "healthy")
     gpus = GPUGroup(_GPUS, "NVIDIA H100 80GB HBM3", "570.124.06", "cuda", "90", 32, 81559, fabric)
@@ -107,7 +107,7 @@ def ready(digest: str) -> NodeCacheStatus:
 
 
 def failed(digest: str) -> NodeCacheStatus:
-    """Return a cache that found no room."""
+    """Return a cache that failed for lack of disk space."""
     message = "the store has 1.2 GiB left of 200 GiB and the cache needs 1.4 GiB: free some, or raise store.maxBytes"
     return NodeCacheStatus("Failed", digest, reason="DiskFull", message=message, last_updated=timestamp())
 

@@ -1,4 +1,4 @@
-"""The peer: the fleet watched by the official client, in the smallest loop that keeps the same sums."""
+"""The peer: the fleet watched by the official client, in the smallest loop that computes the same sums."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -32,7 +32,7 @@ class Loop:
                 return str(page["metadata"]["resourceVersion"])
 
     def watch(self, version: str, took: Callable[[str], None]) -> None:
-        """Take in changes for ever; `took` is told the version of each."""
+        """Process changes forever; `took` receives the version of each."""
         changes = watch.Watch().stream(self._list, *self._what, resource_version=version)  # type: ignore[no-untyped-call]
         for event in changes:
             self._take(event["object"])

@@ -1,7 +1,7 @@
-"""A control plane for a fleet that is told of and does not run: etcd and kube-apiserver, with GKM's kinds and rights.
+"""A control plane for a fleet that exists only as objects: etcd and kube-apiserver, with GKM's kinds and rights.
 
-No kube-controller-manager: it would take every Node for dead (no kubelet renews a lease here), evict the pods on it,
-and list the fleet beside the processes that are measured. The API server runs with its own defaults: the writers here
+No kube-controller-manager: it would consider every Node dead (no kubelet renews a lease here), evict the pods on it,
+and list the fleet beside the measured processes. The API server runs with its own defaults: the writers here
 are far below its 200 writes at once.
 """
 
@@ -25,7 +25,7 @@ CONTROLLERS = "system:serviceaccount:gkm-system:gkm-controllers"
 
 
 @dataclass(frozen=True)
-class Place:
+class FleetCluster:
     """A running control plane with caches and no nodes; `etcd` is where its storage answers."""
 
     cluster: Cluster
@@ -65,7 +65,7 @@ class _Alone(ControlPlane):
 
 
 @contextmanager
-def start(directory: Path) -> Iterator[Place]:
+def start(directory: Path) -> Iterator[FleetCluster]:
     """Start it, with a registry and CACHES caches of signed images in it."""
     with ExitStack() as stack:
         control_plane = _Alone(directory / "control-plane", Options())
@@ -78,7 +78,7 @@ def start(directory: Path) -> Iterator[Place]:
         cluster.apply(namespace(NAMESPACE))
         images = stack.enter_context(shelf())
         api = client.connect(str(cluster.kubeconfig))
-        place = Place(cluster, api, control_plane.etcd, images, {}, directory)
+        place = FleetCluster(cluster, api, control_plane.etcd, images, {}, directory)
         for number in range(CACHES):
             name = f"cache-{number:02}"
             place.digests[name] = place.declare(name)

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleet_place import Place
+from fleet_place import FleetCluster
 from support.host import ports
 from support.host.processes import Process
 from support.operator.deployment import operator_command
@@ -37,7 +37,7 @@ class Controllers:
     began: float
 
     @classmethod
-    def start(cls, place: Place, name: str, stack: ExitStack) -> "Controllers":
+    def start(cls, place: FleetCluster, name: str, stack: ExitStack) -> "Controllers":
         """Start it and wait until it is synced; the stack ends it."""
         words = (
             f"--config={place.directory / 'config.yaml'}",

@@ -7,7 +7,7 @@ from threading import Event, Lock, Thread
 from typing import NamedTuple, Self
 
 from fleet_load import REPORTS
-from fleet_place import NAMESPACE, Place
+from fleet_place import NAMESPACE, FleetCluster
 from fleet_storm import Agents
 from gkm.api.caches import CacheStatus, GKMCache
 from gkm.kube.reflector import Reflector
@@ -28,7 +28,7 @@ class Sums:
 
 
 class Transition(NamedTuple):
-    """Something that is told of a cache by an Event."""
+    """A transition of a cache that an Event reports."""
 
     cache: str
     action: str
@@ -38,7 +38,7 @@ class Transition(NamedTuple):
 class Statuses:
     """The statuses of all caches, from the moment of `start` on."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: FleetCluster) -> None:
         self._place = place
         self._seen: Reflector[GKMCache] = Reflector(place.api, GKMCACHES, self._changed)
         self._lock = Lock()
@@ -94,7 +94,7 @@ class Statuses:
                 self._transitions[Transition(new.metadata.name, told.action, told.reason)] += 1
 
 
-def truth(place: Place) -> dict[str, Sums]:
+def truth(place: FleetCluster) -> dict[str, Sums]:
     """Return what a full list of what the agents say comes to: every Node and every agent is Ready here."""
     counts: dict[str, Counter[str]] = {name: Counter() for name in place.digests}
     for page in place.api.list_pages(REPORTS):
@@ -105,7 +105,7 @@ def truth(place: Place) -> dict[str, Sums]:
 
 
 class Probe:
-    """Changes one cache, which nobody else changes, and waits each time until its status says so: seconds of each."""
+    """Changes one cache that no storm changes, and measures the seconds until its status shows each change."""
 
     def __init__(self, agents: Agents, cache: str, statuses: Statuses) -> None:
         self.seconds: list[float] = []

@@ -1,7 +1,7 @@
-"""Agents that change what they say: at a rate, each time one cache on one node, by server-side apply of the status.
+"""Agents that change their reports: at a rate, each time one cache on one node, by server-side apply of the status.
 
-The first half of the changes fails a cache on a node, the second half mends it: a storm leaves the fleet as it was,
-and as many nodes are failed at once in a small fleet as in a large one.
+The first half of the changes fails a cache on a node, the second half repairs it: a storm leaves the fleet as it was,
+and as many nodes fail at a time in a small fleet as in a large one.
 """
 
 import time
@@ -12,7 +12,7 @@ from threading import Event, Lock
 
 from fleet_load import AGENT
 from fleet_objects import failed, node_name, status
-from fleet_place import NAMESPACE, Place
+from fleet_place import NAMESPACE, FleetCluster
 from gkm.api.meta import API_VERSION
 from gkm.api.nodes import NodeCacheStatus
 from gkm.kube.decoding import plain
@@ -26,11 +26,11 @@ class _Versioned(Struct, rename="camel"):
     resource_version: str
 
 
-class _Answer(Struct):
+class _Response(Struct):
     metadata: _Versioned
 
 
-_ANSWERED = Resource(API_VERSION, "GKMCacheNode", "gkmcachenodes", namespaced=True, type=_Answer)
+_ANSWERED = Resource(API_VERSION, "GKMCacheNode", "gkmcachenodes", namespaced=True, type=_Response)
 
 
 @dataclass(frozen=True)
@@ -44,15 +44,15 @@ class Write:
 
 @dataclass
 class Agents:
-    """What every node's agent says now, in memory: all Ready but for what is remembered here."""
+    """The present report of every node's agent, in memory: all caches Ready but the failed ones below."""
 
-    place: Place
+    place: FleetCluster
     nodes: int
     _other: dict[int, dict[str, NodeCacheStatus]] = field(default_factory=dict)
     _busy: list[Lock] = field(default_factory=lambda: [Lock() for _ in range(256)])
 
     def turn(self, number: int, cache: str) -> Write:
-        """Let a cache fail on a node, or be mended where it has failed; return when the server has it."""
+        """Report a cache as failed on a node, or as repaired after a failure; return when the server has stored it."""
         # Two changes of one node must reach the server in their order.
         with self._busy[number % len(self._busy)]:
             other = self._other.setdefault(number, {})
@@ -100,6 +100,6 @@ def storm(agents: Agents, caches: Sequence[str], per_second: float, count: int, 
 
 
 def percentile_ms(nanoseconds: Sequence[int], percent: int) -> float:
-    """Return the time below which so many percent are, in milliseconds."""
+    """Return the percentile of the times in milliseconds."""
     ordered = sorted(nanoseconds)
     return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)] / 1e6

@@ -1,4 +1,4 @@
-"""What a watcher of the bench came to; standard library only, so that its memory is that of what it measures."""
+"""The result of a watcher; standard library only, so that its memory is that of the measured code."""
 
 import sys
 import time
@@ -9,17 +9,17 @@ Digests = dict[str, str]
 
 
 @dataclass
-class Answer:
-    """`sums` are total, ready and failed nodes by cache; `seen` is when a resourceVersion was taken in."""
+class WatchResult:
+    """`sums` are total, ready and failed nodes by cache; `seen` is the time of each resourceVersion."""
 
     sums: dict[str, list[int]] = field(default_factory=dict)
     seen: dict[str, int] = field(default_factory=dict)
 
     def take(self, version: str) -> None:
-        """Remember that the change of this version counts now."""
+        """Record the time of this version's change."""
         self.seen[version] = time.monotonic_ns()
 
     def synced(self) -> None:
-        """Say that everything was listed."""
+        """Record the end of the first list."""
         sys.stdout.write("synced\n")
         sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""The product's API client, which says when the reader of a watch comes back for more: then an event was taken in."""
+"""The product's API client, with the time when the reader of a watch requests the next event."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class TimedWatch(Generic[T]):
-    """A watch that tells of every event after it was handled."""
+    """A watch that reports every event after its processing."""
 
     watch: HttpWatch[T]
     took: Callable[[str], None]
@@ -32,7 +32,7 @@ class TimedWatch(Generic[T]):
 
 
 class Timed:
-    """Lists and watches; `took` is told the resourceVersion of every change."""
+    """Lists and watches; `took` receives the resourceVersion of every change."""
 
     def __init__(self, kubeconfig: str, took: Callable[[str], None]) -> None:
         self._api = client.connect(kubeconfig)
@@ -40,7 +40,7 @@ class Timed:
 
     @classmethod
     def api(cls, kubeconfig: str, took: Callable[[str], None]) -> Api:
-        """Return it as what reflectors take; a list and a watch is all that they ask for."""
+        """Return it as the Api of a reflector, which needs only list and watch."""
         return cast("Api", cls(kubeconfig, took))
 
     def list_pages(

@@ -1,8 +1,8 @@
-"""A process that watches the fleet and adds it up, to be measured: `python fleet_watcher.py thin|official …`.
+"""A measured process that watches the fleet and sums it up: `python fleet_watcher.py thin|official …`.
 
 thin: the product's own reflector, types and sums, and nothing else of the operator. official: the smallest loop with
-the official client that does the same. Both say `synced` on standard output, and on SIGTERM write what they came to:
-the sums, and when (monotonic nanoseconds) each resourceVersion was taken in.
+the official client that does the same. Both print `synced` on standard output, and on SIGTERM write their result:
+the sums, and the time (monotonic nanoseconds) of each resourceVersion.
 """
 
 import json
@@ -11,14 +11,14 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from fleet_sums import Answer, Digests
+from fleet_sums import Digests, WatchResult
 
 
 class Ended(Exception):
     """SIGTERM came."""
 
 
-def thin(kubeconfig: str, namespace: str, digests: Digests, answer: Answer) -> None:
+def thin(kubeconfig: str, namespace: str, digests: Digests, answer: WatchResult) -> None:
     """Watch with gkm.kube.reflector, and sum up with gkm_operator.caches.nodes.watcher."""
     from fleet_timed import Timed
     from gkm_operator.caches.nodes.totals import CacheKey
@@ -38,7 +38,7 @@ def thin(kubeconfig: str, namespace: str, digests: Digests, answer: Answer) -> N
             answer.sums[name] = [found.total, found.ready, found.failed]
 
 
-def official(kubeconfig: str, namespace: str, digests: Digests, answer: Answer) -> None:
+def official(kubeconfig: str, namespace: str, digests: Digests, answer: WatchResult) -> None:
     """Watch with kubernetes.watch.Watch, after a list in pages."""
     from fleet_official import Loop
     from kubernetes import config
@@ -61,7 +61,7 @@ def main() -> int:
         raise Ended
 
     signal.signal(signal.SIGTERM, end)
-    answer = Answer()
+    answer = WatchResult()
     watch = {"thin": thin, "official": official}[how]
     with suppress(Ended):
         watch(kubeconfig, namespace, json.loads(Path(digests).read_text()), answer)

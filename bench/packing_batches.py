@@ -51,7 +51,7 @@ def _row(name: str, seed: int, *, priorities: bool, solver: bool) -> Row:
 
 
 def _worst(batch: Batch) -> float:
-    """Return the largest gap of a priority in parts of its bound: what is lost higher up is not made good below."""
+    """Return the largest gap of a priority, relative to its bound: lower priorities do not compensate a loss."""
     return max((one.bound - one.admitted) / max(1, one.bound) for one in batch.reached)
 
 

@@ -1,4 +1,4 @@
-"""One case beside its peers: where each puts the groups, what that costs, and in which time."""
+"""One case for the planner and its peers: domains, cost and time of each plan."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -26,8 +26,8 @@ RULES: dict[str, RuleOf] = {
 
 
 @dataclass(frozen=True)
-class Placed:
-    """What a plan does to an inventory, whoever made it. `milliseconds` are the median of several runs."""
+class PlanEffect:
+    """The effect of a plan on an inventory, for any planner. `milliseconds` are the median of several runs."""
 
     cost: Cost
     stranded: int
@@ -36,28 +36,28 @@ class Placed:
     note: str = ""
 
     def __str__(self) -> str:
-        """Return domains/blocks/stranded GPUs/pristine domains (ms), and what else is to be said."""
+        """Return domains/blocks/stranded GPUs/pristine domains (ms), and remarks."""
         figures = f"{self.cost.domains}/{self.cost.blocks}/{self.stranded}/{self.pristine}"
         return f"{figures} ({self.milliseconds:.3g} ms){self.note}"
 
 
-def placed_by_rule(nodes: Sequence[Node], request: Request, rule: RuleOf, times: int) -> tuple[Placed, bool]:
-    """Return what a peer's plan does, and whether it is one: all groups have a domain that holds their pods."""
+def effect_of_rule(nodes: Sequence[Node], request: Request, rule: RuleOf, times: int) -> tuple[PlanEffect, bool]:
+    """Return the effect of a peer's plan, and whether it is valid: every group has a domain that holds its pods."""
     peer, milliseconds = timed(lambda: rule(nodes, request), times)
     note = "" if peer.complete else " incomplete"
     note += f" {peer.invalid} groups invalid" if peer.invalid else ""
-    return _placed(nodes, request, set(peer.groups), milliseconds, note), peer.valid
+    return _effect(nodes, request, set(peer.groups), milliseconds, note), peer.valid
 
 
-def _placed(nodes: Sequence[Node], request: Request, used: set[Location], milliseconds: float, note: str) -> Placed:
+def _effect(nodes: Sequence[Node], request: Request, used: set[Location], milliseconds: float, note: str) -> PlanEffect:
     free = sum(node.free for node in nodes if node.place in used)
     busy = {node.place for node in nodes if node.free < node.total}
     cost = Cost(0, len(used), free, len({place[:3] for place in used}))
-    return Placed(cost, free - request.gpus, len(used - busy), milliseconds, note)
+    return PlanEffect(cost, free - request.gpus, len(used - busy), milliseconds, note)
 
 
 def timed(do: Callable[[], T], times: int) -> tuple[T, float]:
-    """Do something once to warm up, then so many times; return what came of it and the median in milliseconds."""
+    """Call a function once to warm up, then `times` times; return its result and the median in milliseconds."""
     done, seen = do(), []
     for _ in range(times):
         began = time.perf_counter()

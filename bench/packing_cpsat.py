@@ -16,7 +16,7 @@ WORKERS = 2
 
 
 def main() -> None:
-    """Solve what stands in the standard input."""
+    """Solve the problem on standard input."""
     problem = json.load(sys.stdin)
     began = time.perf_counter()
     cost, states = solve(problem)

@@ -1,6 +1,6 @@
 """Nodes and pods of a large cluster as `kubectl get -o json` prints them: 10 kB a node, 5 kB a pod. Both are made up.
 
-What a node says is what one with feature discovery and the node problem detector says: some forty labels, seven
+A node looks like one with feature discovery and the node problem detector: some forty labels, seven
 conditions, and images. Pods are those of batch jobs.
 """
 

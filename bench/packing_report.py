@@ -1,4 +1,4 @@
-"""What the packing bench comes to: several tables, figures of all of them, and what must not be."""
+"""The result of the packing bench: several tables, their figures, and failures."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ Row = Mapping[str, Cell]
 
 @dataclass(frozen=True)
 class Table:
-    """Rows with the same columns, under a title that says what they are."""
+    """Rows with the same columns, under a title."""
 
     title: str
     rows: Sequence[Row]
@@ -25,9 +25,9 @@ class Table:
 
 @dataclass(frozen=True)
 class Report:
-    """What run.py prints and writes: like figures.Result, with tables for its rows.
+    """The result that run.py prints and writes: like figures.Result, with tables for its rows.
 
-    `failures` are sentences about what the bench is there to rule out: with any, it ends with an error.
+    `failures` are sentences about violated expectations: with any, the bench exits with an error.
     """
 
     figures: Mapping[str, float]
@@ -40,7 +40,7 @@ class Report:
         return [{"table": table.title, **row} for table in self.tables for row in table.rows]
 
     def table(self) -> str:
-        """Return the tables, and what the figures are."""
+        """Return the tables as text, and the figures."""
         figures = Table("figures", [{"figure": name, "value": value} for name, value in self.figures.items()])
         return "\n\n".join(map(str, [*self.tables, figures]))
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from gkm.packing.inventory import Inventory
 from gkm.packing.plan import plan
 from gkm.packing.values import Node, Plan, Policy, Refusal
-from packing_beside import RULES, Placed, placed_by_rule, timed
+from packing_beside import RULES, PlanEffect, effect_of_rule, timed
 from packing_report import Cell, Row, Table
 from packing_solvers import SOLVERS, shown
 from support.packing.brute import Cost, priced
@@ -26,7 +26,7 @@ SOLVER_SECONDS = float(os.environ.get("SOLVER_SECONDS", "10"))
 
 @dataclass
 class SideBySide:
-    """What was seen: a row for each case, how the planner compares with each peer, and what must not be."""
+    """The result: a row for each case, the comparison with each peer, and failures."""
 
     rows: list[dict[str, Cell]] = field(default_factory=list)
     compared: dict[str, Counter[str]] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class SideBySide:
         ]
 
     def figures(self) -> dict[str, float]:
-        """Return the sums that a regression would show in."""
+        """Return the sums that reveal a regression."""
         counts = Counter[str]()
         for seen in self.compared.values():
             counts += seen
@@ -58,7 +58,7 @@ class SideBySide:
         }
 
     def count(self, peer: str, verdict: str, case: str) -> None:
-        """Note how the planner compares in one case."""
+        """Add the comparison of one case."""
         self.compared.setdefault(peer, Counter())[verdict] += 1
         if verdict == "worse":
             self.failures.append(f"{case}: {peer} is cheaper")
@@ -78,7 +78,7 @@ def _case(seen: SideBySide, run: Run, nodes: Sequence[Node]) -> dict[str, Cell]:
     row: dict[str, Cell] = {"case": run.inventory, "KxG": f"{run.groups}x{run.group_gpus}"}
     row["bound"] = "/".join(str(answer.metrics.lower_bound) if answer else "-" for answer, _ in ours.values())
     for name, rule in RULES.items():
-        peer, valid = placed_by_rule(nodes, run.request(), rule, TIMES)
+        peer, valid = effect_of_rule(nodes, run.request(), rule, TIMES)
         row[name] = str(peer)
         for policy, (_, placed) in ours.items():
             seen.count(name, _verdict(placed, peer.cost, policy) if valid else "no plan", f"{run} in policy {policy}")
@@ -95,8 +95,8 @@ def _case(seen: SideBySide, run: Run, nodes: Sequence[Node]) -> dict[str, Cell]:
     return row
 
 
-def _ours(seen: SideBySide, run: Run, nodes: Sequence[Node], policy: Policy) -> tuple[Plan | None, Placed | None]:
-    """Return our plan in a policy, and what it does."""
+def _ours(seen: SideBySide, run: Run, nodes: Sequence[Node], policy: Policy) -> tuple[Plan | None, PlanEffect | None]:
+    """Return our plan for a policy, and its effect."""
     request, made = run.request(policy), Inventory.from_nodes(nodes)
     answer, milliseconds = timed(lambda: plan(made, request, "bench"), TIMES)
     if isinstance(answer, Refusal):
@@ -107,10 +107,10 @@ def _ours(seen: SideBySide, run: Run, nodes: Sequence[Node], policy: Policy) -> 
     seen.gaps.append(told.gap)
     if told.gap:
         seen.failures.append(f"{run} in policy {policy}: a gap of {told.gap} to the bound")
-    return answer, Placed(priced(nodes, answer).cost, told.stranded_gpus, told.pristine_domains, milliseconds)
+    return answer, PlanEffect(priced(nodes, answer).cost, told.stranded_gpus, told.pristine_domains, milliseconds)
 
 
-def _verdict(ours: Placed | None, peer: Cost, policy: Policy) -> str:
+def _verdict(ours: PlanEffect | None, peer: Cost, policy: Policy) -> str:
     if ours is None:
         return "worse"
     one, other = ours.cost.by(policy), peer.by(policy)

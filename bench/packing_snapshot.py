@@ -1,7 +1,7 @@
 """From lists of nodes and pods to a plan: time and memory of a process that does nothing else, for 100,000 GPUs.
 
 The lists are written to files first, which are then in the page cache; the first process warms up and is not counted.
-What came of the lists must be the inventory that they were written from: its version says so.
+The inventory read from the lists must have the version of the inventory that wrote them.
 """
 
 import json
@@ -29,7 +29,7 @@ _WATCHED = tuple(f"again_{part}" for part in ("usage", "survey", "inventory_of",
 
 @dataclass
 class Snapshot:
-    """Milliseconds by part, medians of all runs; figures, and what must not be."""
+    """Milliseconds by part, medians of all runs; figures, and failures."""
 
     rows: list[dict[str, Cell]] = field(default_factory=list)
     found: dict[str, float] = field(default_factory=dict)
@@ -41,12 +41,12 @@ class Snapshot:
         return [Table(f"from lists to a plan, ms of one process: {self.found['nodes']:.0f} nodes, {sizes}", self.rows)]
 
     def figures(self) -> dict[str, float]:
-        """Return what it took in all."""
+        """Return the total."""
         return {f"snapshot_{name}": round(value, 1) for name, value in self.found.items()}
 
 
 def measured(runs: int = RUNS) -> Snapshot:
-    """Run the process so many times."""
+    """Run the process `times` times."""
     nodes = inventory(INVENTORY)
     with tempfile.TemporaryDirectory(prefix="gkm-bench-") as directory:
         lists = Path(directory) / "nodes.json", Path(directory) / "pods.json"
@@ -60,7 +60,7 @@ def measured(runs: int = RUNS) -> Snapshot:
         for name, parts in (("from_text", _SNAPSHOT), ("from_objects", _WATCHED)):
             found.found[f"{name}_{kind}_ms"] = median(sum(one[kind][part] for part in parts) for one in seen)
     found.found["peak_rss_mib"] = max(one["peak_rss_mib"] for one in seen)
-    _judge(found, same={one["version"] for one in seen} == {version(nodes)})
+    _check(found, same={one["version"] for one in seen} == {version(nodes)})
     return found
 
 
@@ -70,9 +70,9 @@ def _once(nodes: Path, pods: Path) -> dict[str, Any]:
     return found
 
 
-def _judge(found: Snapshot, *, same: bool) -> None:
+def _check(found: Snapshot, *, same: bool) -> None:
     if not same:
-        found.failures.append("snapshot: what came of the lists is not what they were written from")
+        found.failures.append("snapshot: the inventory read from the lists differs from the original")
     for name in ("from_text", "from_objects"):
         # CPU time: on a quiet machine the same as wall time, and on a busy one the part that is ours.
         if found.found[f"{name}_cpu_ms"] > SLOW_MS:

@@ -1,4 +1,4 @@
-"""A process that plans one run on the lists of a cluster, as `gkm plan` does, and says what each part of it took.
+"""A process that plans one run on the lists of a cluster, as `gkm plan` does, and prints the time of each part.
 
 Arguments: files with what kubectl prints of nodes and of pods. Out: JSON with milliseconds of wall and of CPU time by
 part, and the peak of the process's memory. Twice: from the text, and once more from the objects that came of it, which
@@ -36,7 +36,7 @@ class Clock:
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
-        """Time what is done within."""
+        """Measure the time of the block."""
         began, used = time.perf_counter(), time.process_time()
         yield
         self.wall[name] = 1000 * (time.perf_counter() - began)
@@ -44,7 +44,7 @@ class Clock:
 
 
 def main() -> None:
-    """Plan, and tell."""
+    """Plan, and print the times."""
     clock = Clock()
     with clock.part("read_nodes"):
         nodes = lists.parse_nodes(_blocks(Path(sys.argv[1])))

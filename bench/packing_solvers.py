@@ -1,6 +1,6 @@
-"""Solvers that prove what the best plan costs: HiGHS, and CP-SAT where a Python that has it is named.
+"""Solvers that prove what the best plan costs: HiGHS, and CP-SAT if GKM_CPSAT_PYTHON names a Python that has it.
 
-OR-Tools asks for another protobuf than we have, so that CP-SAT runs in a process of GKM_CPSAT_PYTHON: the interpreter
+OR-Tools needs another release of protobuf, so that CP-SAT runs in a process of GKM_CPSAT_PYTHON: the interpreter
 of a virtual environment of its own into which `pip install ortools` was made. Without the variable it is left out.
 """
 
@@ -23,7 +23,7 @@ _GIVE_UP_AFTER = 60.0
 
 @dataclass(frozen=True)
 class Found:
-    """What a solver came to, and in which time: the model's making included, the start of a process not."""
+    """The result of a solver and its time, with the construction of the model and without the start of a process."""
 
     solved: Solved
     milliseconds: float
@@ -43,7 +43,7 @@ def by_cpsat(nodes: Sequence[Node], request: Request, seconds: float) -> Found:
     """Solve with two workers. The request has no spares, no scopes and no short last group.
 
     Raises:
-        subprocess.SubprocessError: the other Python fails, or does not end.
+        subprocess.SubprocessError: the other Python fails or times out.
     """
     assert request.last_pods == request.group_pods
     assert not request.spares

@@ -1,7 +1,7 @@
-"""A stream of runs on 2,502 nodes: how many GPU-hours each way to place them rejects, and what a decision costs.
+"""A stream of runs on 2,502 nodes: the GPU-hours that each planner rejects, and the cost of a decision.
 
 One pool without domains rejects 0.5 % at a load of 0.80 and 5.2 % at 0.95 (the formula of Kaufman and Roberts, which
-holds for any holding times): what is above that is lost to domains. M2's rules reject 27 % at 0.80.
+holds for any holding times): the rest is the loss by domains. M2's rules reject 27 % at 0.80.
 
 `rejected_percent` are GPU-hours rejected of those offered; `domains_a_run` of the runs that were placed; `cpu_ms` is
 that of one decision. All ways get the same runs. Also by itself: `PYTHONPATH=tests python bench/packing_stream.py`,
@@ -76,12 +76,12 @@ def _stream(seed: int, load: float) -> Row:
     runs = arrivals(seed, load, WARM_UP, COUNT)
     row: Row = {"load": load, "seed": float(seed)}
     for name, way in WAYS.items():
-        row |= {f"{name}_{figure}": value for figure, value in _placed(name, way, runs).items()}
+        row |= {f"{name}_{figure}": value for figure, value in _effect(name, way, runs).items()}
         sys.stderr.write(f"stream: load {load}, seed {seed}, {name}: {row[f'{name}_{FIGURES[0]}']:.2f} % rejected\n")
     return row
 
 
-def _placed(name: str, way: Way, runs: Sequence[Arrival]) -> Row:
+def _effect(name: str, way: Way, runs: Sequence[Arrival]) -> Row:
     inventory = empty_cluster()
     ends: list[tuple[float, int, Sequence[int]]] = []
     offered = rejected = 0.0
@@ -110,7 +110,7 @@ def _placed(name: str, way: Way, runs: Sequence[Arrival]) -> Row:
 
 
 def _with(inventory: Inventory, numbers: Sequence[int], *, free: bool) -> Inventory:
-    """Return the inventory with these nodes free, or taken: its order stays, so nothing else is made anew."""
+    """Return the inventory with these nodes free or used; its order stays, so all other data is reused."""
     if not numbers:
         return inventory
     nodes = list(inventory.nodes)

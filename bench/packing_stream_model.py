@@ -27,7 +27,7 @@ ORDERS = (
     ("pristine", "domains", "stranded"),
     ("pristine", "stranded", "domains"),
 )
-"""`unusable` is what a plan adds to the expected unusable GPUs of the stream's own mix (calculus.md, Fragmentation)."""
+"""`unusable`: the GPUs that a plan adds to the expected unusable ones of the stream's mix (docs/design/calculus.md)."""
 
 Order = tuple[str, ...]
 Taken = Mapping[int, int]
@@ -43,7 +43,7 @@ def _unusable(free: int) -> int:
 
 @cache
 def cost(order: Order, free: int, groups: int, nodes: int) -> int:
-    """Return what a domain costs that has so many nodes free and takes so many groups."""
+    """Return the cost of a domain with `free` nodes that takes `groups` groups."""
     parts = {
         "domains": 1,
         "stranded": free,
@@ -57,7 +57,7 @@ def cost(order: Order, free: int, groups: int, nodes: int) -> int:
 
 
 def placed(free: Sequence[int], run: Arrival, order: Order) -> Taken | None:
-    """Return the plan of least cost; None where none fits."""
+    """Return the plan of least cost; None if none fits."""
     wanted, nodes = run.size.groups, run.size.nodes
     least = [0] + [_IMPOSSIBLE] * wanted
     taken: list[list[int]] = []
@@ -70,7 +70,7 @@ def placed(free: Sequence[int], run: Arrival, order: Order) -> Taken | None:
                 if before[count - groups] + price < least[count]:
                     least[count], choice[count] = before[count - groups] + price, groups
         taken.append(choice)
-    # Costs may be below zero: what is impossible may have come down a little, never to half.
+    # Costs may be below zero: an impossible one may have decreased a little, never to half.
     return _read(taken, wanted) if least[wanted] < _IMPOSSIBLE // 2 else None
 
 

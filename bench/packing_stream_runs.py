@@ -1,4 +1,4 @@
-"""Runs that come and go on a busy NVL72 cluster, from a seed (a loss system: what does not fit is gone).
+"""Runs that arrive and end on a busy NVL72 cluster, from a seed (a loss system: a run that does not fit is lost).
 
 Poisson arrivals; holding times are lognormal(0, 1) scaled to mean 1. Pods are whole nodes of 4 GPUs.
 """
@@ -16,7 +16,7 @@ NODES = DOMAINS * NODES_A_DOMAIN
 
 
 class Size(NamedTuple):
-    """So many groups of so many nodes, asked for by so many runs of a hundred."""
+    """Groups, nodes of a group, and the share of such runs in percent."""
 
     groups: int
     nodes: int
@@ -53,10 +53,10 @@ class Arrival:
 
 
 def arrivals(seed: int, load: float, warm_up: int, count: int) -> list[Arrival]:
-    """Return so many runs after a warm-up.
+    """Return `count` runs after a warm-up.
 
-    Time is stretched a little, so that what is offered after the warm-up is exactly `load` of the cluster: with few
-    thousand runs chance alone would make it a twentieth more or less, which would hide what is compared.
+    Time is stretched a little, so that the offered load after the warm-up is exactly `load` of the cluster: with few
+    thousand runs chance alone would make it a twentieth more or less, which would hide the difference.
     """
     chance = random.Random(f"stream {seed}")
     weights = [size.weight for size in SIZES]

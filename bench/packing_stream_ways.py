@@ -1,4 +1,4 @@
-"""Who places the runs of a stream: the planner in each policy, its peers, and one pool without domains."""
+"""The planners for a stream of runs: ours in each policy, its peers, and one pool without domains."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -10,9 +10,9 @@ from support.packing.kueue import best_fit
 from support.packing.m2 import Peer, by_rules, by_text
 
 Numbers = Sequence[int]
-"""Nodes of the inventory that a run gets, whole."""
+"""The nodes of the inventory that a run gets, each as a whole."""
 Way = Callable[[Inventory, Arrival], Numbers | None]
-"""Returns None where the run is rejected."""
+"""Returns None if the run is rejected."""
 
 
 def planned(policy: Policy) -> Way:
@@ -28,7 +28,7 @@ def planned(policy: Policy) -> Way:
 
 
 def peer(rules: Callable[[Sequence[Node], Request], Peer]) -> Way:
-    """Return a peer. It is shown only the nodes that are free: full ones change nothing for it but its time."""
+    """Return a peer. It gets only the free nodes: full ones affect only its time."""
 
     def place(inventory: Inventory, run: Arrival) -> Numbers | None:
         free = [int(number) for number in inventory.free.nonzero()[0]]
@@ -48,7 +48,7 @@ def _nodes(inventory: Inventory, free: Numbers, run: Arrival, groups: Mapping[Lo
 
 
 def one_pool(inventory: Inventory, run: Arrival) -> Numbers | None:
-    """Place a run wherever nodes are free: what is rejected even so, no way to pack can place."""
+    """Place a run on any free nodes: no planner can place a run that this one rejects."""
     free = inventory.free.nonzero()[0].tolist()
     return free[: run.nodes] if len(free) >= run.nodes else None
 

@@ -1,8 +1,8 @@
-"""How long one run takes to plan on 100,000 GPUs: p50 and p99 of every case, policy and kind of request.
+"""The time to plan one run on 100,000 GPUs: p50 and p99 of every case, policy and kind of request.
 
 Kinds: plain; with a spare a group; with a short last group; with both; and paid by two scopes, each with half of the
-domains and a ceiling that binds. The inventory is made before, as a controller has it; what its making takes is told
-beside. Wall time and CPU time of the process are of the same calls, and Python's garbage collector runs as it likes.
+domains and a ceiling that binds. The inventory is made before, as a controller has it; its construction
+is timed apart. Wall time and CPU time are of the same calls, and Python's garbage collector runs as usual.
 """
 
 import os
@@ -22,7 +22,7 @@ from support.packing.inventories import RUNS, Run, inventory
 
 SAMPLES = int(os.environ.get("SAMPLES", "100"))
 SLOW_MS = 100.0
-"""What p99 of every kind without scopes stays below, in CPU time: on a busy machine wall time is not ours alone."""
+"""The bound for p99 of every kind without scopes, in CPU time: on a busy machine, wall time includes other load."""
 _EAST, _WEST = "east", "west"
 PLAIN = {"plain": (0, 0), "spares": (1, 0), "short": (0, 1), "spares, short": (1, 1)}
 """Spares a group, and pods that the last group lacks."""
@@ -31,7 +31,7 @@ SCOPES = "two scopes"
 
 @dataclass
 class Times:
-    """A row for each case and kind of request, with the policies side by side, and what must not be."""
+    """A row for each case and kind of request, with the policies side by side, and failures."""
 
     rows: list[dict[str, Cell]] = field(default_factory=list)
     making: list[dict[str, Cell]] = field(default_factory=list)
@@ -50,7 +50,7 @@ class Times:
         return {name: round(value, 1) for name, value in self.worst.items()}
 
     def note(self, name: str, value: float) -> None:
-        """Keep the largest."""
+        """Return the largest."""
         self.worst[name] = max(self.worst.get(name, 0.0), value)
 
 
@@ -118,7 +118,7 @@ def _in_scopes(nodes: Sequence[Node]) -> tuple[Node, ...]:
 
 
 def _samples(made: Inventory, request: Request, samples: int) -> tuple[list[float], list[float]]:
-    """Return milliseconds of wall and of CPU time, of each call. The call before was the one that warms up."""
+    """Return milliseconds of wall and CPU time of each call, after a call to warm up."""
     wall, used = [], []
     for _ in range(samples):
         began, cpu = time.perf_counter(), time.process_time()
@@ -140,5 +140,5 @@ def _making(nodes: Sequence[Node], name: str, samples: int) -> dict[str, Cell]:
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """Return the smallest value that so many per cent of them do not exceed."""
+    """Return the percentile of the values."""
     return sorted(values)[max(0, ceil(len(values) * percent / 100) - 1)]

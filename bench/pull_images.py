@@ -94,7 +94,7 @@ def _push(host: str, name: str, packed: tuple[Path, int, int]) -> Image:
         },
         "layers": [
             {
-                # Of OCI's own type oras-py would unpack the layer by itself, before anybody has hashed it.
+                # Of OCI's own type oras-py would unpack the layer by itself, before the hash is checked.
                 "mediaType": "application/vnd.docker.image.rootfs.diff.tar.gzip",
                 "digest": digests[0],
                 "size": len(layer),

@@ -1,4 +1,4 @@
-"""One pull by one peer, in a process of its own: prints seconds, peak memory and how many files came."""
+"""One pull by one peer, in a process of its own: prints seconds, peak memory and the number of files."""
 
 import hashlib
 import json
@@ -36,7 +36,7 @@ def ours(task: Task) -> Callable[[], None]:
 
 
 def oraspy(task: Task) -> Callable[[], None]:
-    """Return what is done with oras-py: it checks no digest, so sha256 and tarfile's data filter come on top."""
+    """Return the pull with oras-py, which checks no digest, so the bench adds sha256 and tarfile's data filter."""
     import oras.client
 
     client = oras.client.OrasClient(insecure=True)
@@ -139,7 +139,7 @@ def _name(task: Task) -> str:
 
 
 def main() -> None:
-    """Run the task of the command line and print what it cost."""
+    """Run the task of the command line and print its cost."""
     task: Task = json.loads(sys.argv[1])
     if task["peer"] == "floor":
         seconds = floor(task)
@@ -153,7 +153,7 @@ def main() -> None:
 
 
 def _cpu_seconds() -> float:
-    """Return what this process and those it ran have cost, start of the interpreter and imports included."""
+    """Return the CPU seconds of this process and its children, with interpreter start and imports."""
     used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(usage.ru_utime + usage.ru_stime for usage in used)
 

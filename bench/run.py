@@ -8,18 +8,18 @@ from pathlib import Path
 
 OUTPUT = Path("build") / "bench"
 BENCHES = ("agent", "agent_api", "csi", "fleet", "layers", "packing", "pull", "verify")
-"""agent: starts with 200 caches, and idleness; agent_api: the same in a real API server, and what is asked of it; csi:
-memory, readiness and publish times; fleet: the controllers over 10,000 nodes; layers: what a private layer could be;
+"""agent: starts with 200 caches, and idleness; agent_api: the same with a real API server, and its requests; csi:
+memory, readiness and publish times; fleet: the controllers over 10,000 nodes; layers: candidates for a private layer;
 packing: plans beside those of other rules and of solvers, and how long they take; pull: registry to files beside its
 peers; verify: its signatures."""
 
 
 def main() -> int:
-    """Run the benches that were named, or all; return the exit code: 1 if one found what it is there to rule out."""
+    """Run the named benches, or all; return the exit code: 1 if one reports a failure."""
     wanted = sys.argv[1:] or list(BENCHES)
     unknown = [name for name in wanted if name not in BENCHES]
     if unknown:
-        sys.stderr.write(f"error: no bench is called {', '.join(unknown)}; there is {', '.join(BENCHES)}\n")
+        sys.stderr.write(f"error: unknown bench {', '.join(unknown)}; the benches are {', '.join(BENCHES)}\n")
         return 2
     OUTPUT.mkdir(parents=True, exist_ok=True)
     failed = False
@@ -35,7 +35,7 @@ def main() -> int:
 
 
 def machine() -> dict[str, object]:
-    """Say where the figures come from."""
+    """Return kernel, Python and cores of this machine."""
     cores = len([line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("processor")])
     return {"kernel": platform.release(), "python": platform.python_version(), "cores": cores}
 

@@ -1,4 +1,4 @@
-"""Writes what is generated: crds/ from gkm.api, the messages of CSI. `--check` only compares, for CI."""
+"""Write the generated files: crds/ from gkm.api, and the messages of CSI. `--check` only compares, for CI."""
 
 import subprocess
 import sys
@@ -23,7 +23,7 @@ def generated() -> dict[Path, str]:
 
 
 def _messages() -> dict[Path, str]:
-    """Return what the .proto files make: messages and their types, no *_pb2_grpc (see gkm_csi.server.grpc_server)."""
+    """Return the modules of the .proto files: messages and types, without *_pb2_grpc, which the driver does not use."""
     sources = [f"{MESSAGES}/{path.name}" for path in sorted((ROOT / "csi" / MESSAGES).glob("*.proto"))]
     with tempfile.TemporaryDirectory() as directory:
         outputs = [f"--python_out={directory}", f"--pyi_out={directory}"]

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from csi_harness.bound_server import Bound
 from gkm_csi.server.grpc_server import make_server
 from gkm_csi.server.socket_server import GrpcServer
+from support.csi.bound_server import Bound
 
 Make = Callable[[Path], GrpcServer]
 

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from csi_harness import mount_contract
+from support.csi import mount_contract
 from support.csi.mounts import MountsInMemory
 from support.csi.namespaces import private_namespace
 

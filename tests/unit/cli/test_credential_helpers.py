@@ -201,7 +201,7 @@ def test_a_name_that_no_helper_has_is_not_run(name: str) -> None:
 
 
 def test_a_helper_that_is_not_installed_is_named() -> None:
-    with pytest.raises(GKMError, match="docker-credential-nowhere .*not installed"):
+    with pytest.raises(GKMError, match=r"docker-credential-nowhere .*not installed"):
         get_login("nowhere", "registry.example")
 
 

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from csi_harness.bound_server import Bound
 from gkm_csi.proto import csi_pb2
 from gkm_csi.server import grpc_server as server
 from gkm_csi.server import socket_server as listening
 from gkm_csi.server.identity import IdentityService
 from gkm_csi.server.socket_server import ListenError, SocketServer
+from support.csi.bound_server import Bound
 from support.csi.driver import Client, driver
 from support.csi.namespaces import private_namespace
 from support.csi.nodes import node_files, publish_message
