@@ -66,7 +66,7 @@ def test_killed_processes_and_lost_responses_allocate_no_gpu_twice(seed: int) ->
         api.apply(NODES, gpu_node(f"n{number}", f"d{number // 2}"), field_manager="test", subresource="status")
     deaths = 0
     with pytest.MonkeyPatch.context() as patch:
-        # A thread that was killed prints its end; here that is what is meant to happen.
+        # A killed thread prints its exception, which is expected here.
         patch.setattr("threading.excepthook", lambda _args: None)
         for step in range(300):
             # On a slow machine processes die before they have made much.

@@ -27,6 +27,9 @@ from support.operator.plans import (
     newest,
     run,
 )
+from support.operator.plans import PODS, RAW_PLANS, RAW_RUNS, claims, everything, gpu_node, gpu_pod, newest, overallocated, run
+from support.host import pages
+from support.host import ports
 
 pytestmark = pytest.mark.peers
 NAMESPACE = "planned"
@@ -152,7 +155,7 @@ def accept_every_flavor(cluster: Cluster) -> None:
 
 
 def test_the_life_of_a_run(site: Site) -> None:
-    """One story in its order: what a person sees who asks for GPUs."""
+    """The steps that a user sees, in their order."""
     site.rack("pd1", 2)
     site.rack("pd2", 2)
     site.rack("pd3", 2)
@@ -178,7 +181,7 @@ def test_the_life_of_a_run(site: Site) -> None:
         put(site.api, PODS, gpu_pod(f"big-{number}", node, 8, "big", NAMESPACE))
     site.ask("later", 8)
     site.until("later", "Planned")
-    assert given_twice(site.plans(), site.totals()) == {}
+    assert overallocated(site.plans(), site.totals()) == {}
     site.cluster.until(lambda: {"Planned", "Superseded"} <= set(site.events("big")), "it to be told")
 
     said = process.log.read_text(encoding="utf-8")
@@ -205,12 +208,12 @@ def test_leaders_killed_at_any_moment_allocate_no_gpu_twice(site: Site) -> None:
         site.cluster.until(partial(some_plan_of, site, f"r{round_}-"), "a plan to be made")
         process.popen.kill()
         process.popen.wait()
-        assert given_twice(site.plans(), site.totals()) == {}
+        assert overallocated(site.plans(), site.totals()) == {}
     site.start("last")
     for round_ in range(4):
         for number in range(3):
             site.cluster.until(partial(has_answer, site, f"r{round_}-{number}"), "an answer")
-    assert given_twice(site.plans(), site.totals()) == {}
+    assert overallocated(site.plans(), site.totals()) == {}
     assert sum(sum(claims(plan).values()) for plan in newest(site.plans()).values()) == 64
 
 

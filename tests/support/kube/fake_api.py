@@ -54,7 +54,7 @@ class FakeApi:
                 with self._lock:
                     self._called("list", resource, "continue")
                     self._remembered(version, "The provided continue parameter is too old")
-            # Read as the real one is: what cannot be read as the type that is asked for is told so.
+            # As the real API: an object that cannot be decoded as the requested type is reported as unreadable.
             part = {"metadata": metadata, "items": listed[start : start + limit]}
             yield decoding.page(resource, json.dumps(part).encode())[0]
 

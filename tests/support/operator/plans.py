@@ -25,7 +25,7 @@ NAMESPACE = "team"
 
 
 def gpu_node(name: str, domain: str, gpus: int = 8, *, ready: str = "True", **labels: str) -> Json:
-    """A Node with GPUs of flavor h100, in block b1 unless said otherwise."""
+    """A Node with GPUs of flavor h100, in block b1 unless a label names another."""
     place = {"fabric.domain": domain, "block": "b1", "gpu.flavor": "H100"} | labels
     return {
         "apiVersion": "v1",
@@ -87,8 +87,8 @@ def newest(plans: list[Json]) -> dict[tuple[str, str], Json]:
     return found
 
 
-def given_twice(plans: list[Json], nodes: Mapping[str, int]) -> dict[str, int]:
-    """How many GPUs of which nodes the newest plans of all runs name beyond those that there are."""
+def overallocated(plans: list[Json], nodes: Mapping[str, int]) -> dict[str, int]:
+    """The GPUs by node that the newest plans of all runs claim beyond those of the node."""
     total: Counter[str] = Counter()
     for plan in newest(plans).values():
         total += claims(plan)
@@ -186,5 +186,5 @@ class PlansSite:
         self.rewrite(name, {"expiresAt": "2020-01-01T00:00:00Z"})
 
     def rewrite(self, name: str, spec: Json) -> None:
-        """Change a plan, as nobody can whose API server has our rules."""
+        """Change a plan, which the rules of the CRD forbid on a real API server."""
         self.api.merge(RAW_PLANS, name, {"spec": spec}, NAMESPACE)

@@ -1,4 +1,4 @@
-"""Runs, plans and snapshots as the controller reads them, without an API."""
+"""Runs, plans and pods as the controller reads them, without an API."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -33,7 +33,7 @@ def a_run(
     annotations: Mapping[str, str] | None = None,
     **rest: Any,  # noqa: ANN401 -- JSON
 ) -> WatchedRun:
-    """Return a Run; what is called as a field of its metadata goes there."""
+    """Return a Run; arguments with the name of a metadata field set that field."""
     known = ("deletionTimestamp", "creationTimestamp", "generation", "uid", "resourceVersion")
     meta = {"uid": f"uid-{name}", "generation": 1} | {key: rest.pop(key) for key in known if key in rest}
     whole = run(name, gpus, namespace, **({"groupGPUs": 16} | rest))

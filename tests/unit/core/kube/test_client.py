@@ -19,7 +19,7 @@ Answering = Callable[[dict[str, str]], tuple[int, bytes]]
 
 
 class Server:
-    """What it answers to a query is set by a test; what it was asked is kept."""
+    """Answers a query as the test sets it, and records the requests."""
 
     def __init__(self) -> None:
         self.answer: Answering = lambda _: (200, b"{}")

@@ -16,24 +16,24 @@ TERMS = LeaseTiming(duration=15, deadline=10, retry=2)
 MOMENT = datetime(2026, 11, 21, 12, 30, 15, 5, tzinfo=UTC)
 
 
-def seen(holder: str | None, *, at: float = 0, duration: int | None = 15) -> ObservedLease:
+def observed(holder: str | None, *, at: float = 0, duration: int | None = 15) -> ObservedLease:
     return ObservedLease(Lease(ObjectMeta(name="l"), LeaseSpec(holder, duration)), at)
 
 
 @pytest.mark.parametrize(
     ("record", "now", "may"),
     [
-        (seen("me"), 0, True),
-        (seen("me"), 1000, True),
-        (seen("other"), 14.9, False),
-        (seen("other"), 15, True),
-        (seen("other", at=100), 110, False),
-        (seen("other", duration=60), 59, False),
-        (seen("other", duration=60), 60, True),
-        (seen("other", duration=1), 14, False),
-        (seen(""), 0, True),
-        (seen(None), 0, True),
-        (seen(None, duration=None), 0, True),
+        (observed("me"), 0, True),
+        (observed("me"), 1000, True),
+        (observed("other"), 14.9, False),
+        (observed("other"), 15, True),
+        (observed("other", at=100), 110, False),
+        (observed("other", duration=60), 59, False),
+        (observed("other", duration=60), 60, True),
+        (observed("other", duration=1), 14, False),
+        (observed(""), 0, True),
+        (observed(None), 0, True),
+        (observed(None, duration=None), 0, True),
     ],
 )
 def test_a_candidate_may_acquire_a_free_own_or_expired_lease(record: ObservedLease, now: float, may: bool) -> None:  # noqa: FBT001 -- a parameter
@@ -60,9 +60,9 @@ def test_a_transition_is_counted_and_a_renewal_keeps_the_acquire_time() -> None:
 class Scene:
     api: FakeApi = field(default_factory=FakeApi)
     now: float = 0.0
-    """What the clock of all candidates says that nobody can set."""
+    """The monotonic clock of all candidates."""
     day: timedelta = timedelta()
-    """By how much somebody set the time of day."""
+    """The offset of the time of day."""
 
     def candidate(self, identity: str) -> Elector:
         return Elector(

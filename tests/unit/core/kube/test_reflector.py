@@ -18,8 +18,8 @@ AWAY = ApiError(0, "Unreachable", "the API server does not answer")
 THIN: Resource[Json] = Resource("gkm.io/v1alpha1", "GKMCache", "gkmcaches", namespaced=True, type=Json)
 
 
-class Told:
-    """What a handler was told: (old image, new image) by name."""
+class Reports:
+    """The changes that a handler received: (old image, new image) by name."""
 
     def __init__(self) -> None:
         self.changes: list[tuple[str, str | None, str | None]] = []
@@ -36,13 +36,13 @@ def api() -> FakeApi:
 
 
 @pytest.fixture
-def told() -> Told:
-    return Told()
+def reports() -> Reports:
+    return Reports()
 
 
 @pytest.fixture
-def reflector(api: FakeApi, told: Told) -> Iterator[Reflector[GKMCache]]:
-    made = Reflector(api, GKMCACHES, told, backoff=SOON)
+def reflector(api: FakeApi, reports: Reports) -> Iterator[Reflector[GKMCache]]:
+    made = Reflector(api, GKMCACHES, reports, backoff=SOON)
     yield made
     made.close()
 
@@ -70,40 +70,40 @@ def calls(api: FakeApi, verb: str) -> int:
 
 
 def test_existing_objects_are_reported_and_then_changes(
-    api: FakeApi, told: Told, reflector: Reflector[GKMCache]
+    api: FakeApi, reports: Reports, reflector: Reflector[GKMCache]
 ) -> None:
     api.create(GKMCACHES, cache("x"))
     reflector.start()
     assert reflector.synced.wait(10)
-    assert told.changes == [("x", None, "one")]
+    assert reports.changes == [("x", None, "one")]
     changed(api, "x", "two")
     api.create(GKMCACHES, cache("y"))
     api.delete(GKMCACHES, "x", "a")
-    until(lambda: len(told.changes) == 4, "all is told")
-    assert told.changes[1:] == [("x", "one", "two"), ("y", None, "one"), ("x", "two", None)]
+    until(lambda: len(reports.changes) == 4, "all is told")
+    assert reports.changes[1:] == [("x", "one", "two"), ("y", None, "one"), ("x", "two", None)]
     assert [found.metadata.name for found in reflector.values()] == ["y"]
     assert reflector.get("x", "a") is None
     assert reflector.get("y", "a") is not None
 
 
-def test_it_is_synced_after_a_whole_list_only(api: FakeApi, told: Told, reflector: Reflector[GKMCache]) -> None:
+def test_it_is_synced_after_a_whole_list_only(api: FakeApi, reports: Reports, reflector: Reflector[GKMCache]) -> None:
     refusals = iter([AWAY, AWAY])
     api.fault = lambda verb, _: next(refusals, None) if verb == "list" else None
     assert not reflector.synced.is_set()
     reflector.start()
     assert reflector.synced.wait(10)
     assert calls(api, "list") == 3
-    assert told.changes == []
+    assert reports.changes == []
 
 
-def test_an_ended_watch_is_resumed(api: FakeApi, told: Told, reflector: Reflector[GKMCache]) -> None:
+def test_an_ended_watch_is_resumed(api: FakeApi, reports: Reports, reflector: Reflector[GKMCache]) -> None:
     reflector.start()
     assert reflector.synced.wait(10)
     for number in range(5):
         api.create(GKMCACHES, cache(f"x{number}"))
         api.cut(AWAY if number % 2 else None)
-    until(lambda: len(told.changes) == 5, "all is told")
-    assert [name for name, _, _ in told.changes] == [f"x{number}" for number in range(5)]
+    until(lambda: len(reports.changes) == 5, "all is told")
+    assert [name for name, _, _ in reports.changes] == [f"x{number}" for number in range(5)]
     assert calls(api, "list") == 1
 
 
@@ -117,13 +117,13 @@ def test_a_bookmark_moves_the_version_on(api: FakeApi, reflector: Reflector[GKMC
 
 
 def test_after_gone_the_missed_changes_are_reported_with_deletions(
-    api: FakeApi, told: Told, reflector: Reflector[GKMCache]
+    api: FakeApi, reports: Reports, reflector: Reflector[GKMCache]
 ) -> None:
     for name in ("stays", "changes", "goes"):
         api.create(GKMCACHES, cache(name))
     reflector.start()
     assert reflector.synced.wait(10)
-    del told.changes[:]
+    del reports.changes[:]
     api.fault = lambda verb, _: AWAY if verb == "watch" else None
     api.cut()
     changed(api, "changes", "two")
@@ -131,15 +131,15 @@ def test_after_gone_the_missed_changes_are_reported_with_deletions(
     api.create(GKMCACHES, cache("comes"))
     api.forget_history()
     api.fault = lambda _verb, _plural: None
-    until(lambda: len(told.changes) == 3, "the gap is told")
-    assert sorted(told.changes) == [("changes", "one", "two"), ("comes", None, "one"), ("goes", "one", None)]
+    until(lambda: len(reports.changes) == 3, "the gap is told")
+    assert sorted(reports.changes) == [("changes", "one", "two"), ("comes", None, "one"), ("goes", "one", None)]
     assert calls(api, "list") == 2
 
 
 @pytest.mark.parametrize("gone", [False, True])
 def test_an_object_that_becomes_undecodable_stays_as_last_decoded(
     api: FakeApi,
-    told: Told,
+    reports: Reports,
     reflector: Reflector[GKMCache],
     gone: bool,  # noqa: FBT001 -- a parameter
 ) -> None:
@@ -154,36 +154,36 @@ def test_an_object_that_becomes_undecodable_stays_as_last_decoded(
         api.forget_history()
         api.fault = lambda _verb, _plural: None
     until(lambda: reflector.unreadable == {("a", "x")}, "it is known to be unreadable")
-    assert told.changes == [("x", None, "one")]
+    assert reports.changes == [("x", None, "one")]
     assert [found.spec.image for found in reflector.values()] == ["one"]
     spoil(api, "x", "two")
-    until(lambda: told.changes[1:] == [("x", "one", "two")], "it is read again")
+    until(lambda: reports.changes[1:] == [("x", "one", "two")], "it is read again")
     until(lambda: not reflector.unreadable, "and no longer unreadable")
 
 
 def test_an_object_that_was_never_decodable_is_neither_delivered_nor_deleted(
-    api: FakeApi, told: Told, reflector: Reflector[GKMCache]
+    api: FakeApi, reports: Reports, reflector: Reflector[GKMCache]
 ) -> None:
     api.create(GKMCACHES, cache("good"))
     api.create(THIN, cache("bad") | {"spec": {"image": 7}})
     reflector.start()
     assert reflector.synced.wait(10)
-    assert told.changes == [("good", None, "one")]
+    assert reports.changes == [("good", None, "one")]
     assert reflector.unreadable == {("a", "bad")}
     api.delete(THIN, "bad", "a")
     until(lambda: not reflector.unreadable, "it is gone")
-    assert told.changes == [("good", None, "one")]
+    assert reports.changes == [("good", None, "one")]
 
 
 def test_the_deletion_of_an_undecodable_object_is_reported(
-    api: FakeApi, told: Told, reflector: Reflector[GKMCache]
+    api: FakeApi, reports: Reports, reflector: Reflector[GKMCache]
 ) -> None:
     api.create(GKMCACHES, cache("x"))
     reflector.start()
     assert reflector.synced.wait(10)
     spoil(api, "x")
     api.delete(THIN, "x", "a")
-    until(lambda: told.changes[1:] == [("x", "one", None)], "the delete is told")
+    until(lambda: reports.changes[1:] == [("x", "one", None)], "the delete is told")
     assert reflector.unreadable == frozenset()
 
 
@@ -206,17 +206,17 @@ def test_a_handler_that_fails_loses_that_event_only(api: FakeApi) -> None:
     reflector.close()
 
 
-def test_only_selected_objects_are_reported(api: FakeApi, told: Told) -> None:
-    reflector = Reflector(api, GKMCACHES, told, selector=ListSelector(fields="metadata.name=mine"), backoff=SOON)
+def test_only_selected_objects_are_reported(api: FakeApi, reports: Reports) -> None:
+    reflector = Reflector(api, GKMCACHES, reports, selector=ListSelector(fields="metadata.name=mine"), backoff=SOON)
     api.create(GKMCACHES, cache("theirs"))
     reflector.start()
     assert reflector.synced.wait(10)
     api.create(GKMCACHES, cache("mine"))
-    until(lambda: told.changes == [("mine", None, "one")], "mine is told")
+    until(lambda: reports.changes == [("mine", None, "one")], "mine is told")
     reflector.close()
 
 
-def test_it_survives_any_exception(api: FakeApi, told: Told, reflector: Reflector[GKMCache]) -> None:
+def test_it_survives_any_exception(api: FakeApi, reports: Reports, reflector: Reflector[GKMCache]) -> None:
     failures = iter([json.JSONDecodeError("nonsense", "", 0), KeyError("nonsense")])
 
     def fault(verb: str, _: str) -> ApiError | None:
@@ -227,14 +227,14 @@ def test_it_survives_any_exception(api: FakeApi, told: Told, reflector: Reflecto
     api.fault = fault
     api.create(GKMCACHES, cache("x"))
     reflector.start()
-    until(lambda: told.changes == [("x", None, "one")], "it is told at last")
+    until(lambda: reports.changes == [("x", None, "one")], "it is told at last")
 
 
-def test_closing_ends_it_while_it_watches_and_while_it_waits(api: FakeApi, told: Told) -> None:
-    watching = Reflector(api, GKMCACHES, told)
+def test_closing_ends_it_while_it_watches_and_while_it_waits(api: FakeApi, reports: Reports) -> None:
+    watching = Reflector(api, GKMCACHES, reports)
     watching.start()
     assert watching.synced.wait(10)
-    waiting = Reflector(FakeApi(), GKMCACHES, told, backoff=Backoff(3600, 3600))
+    waiting = Reflector(FakeApi(), GKMCACHES, reports, backoff=Backoff(3600, 3600))
     waiting._api.fault = lambda _verb, _plural: AWAY  # type: ignore[attr-defined]
     waiting.start()
     until(lambda: waiting._api.calls, "it tried once")  # type: ignore[attr-defined]
@@ -244,14 +244,14 @@ def test_closing_ends_it_while_it_watches_and_while_it_waits(api: FakeApi, told:
         assert not reflector._thread.is_alive()
 
 
-def test_closed_before_it_began_it_does_nothing(api: FakeApi, told: Told) -> None:
-    reflector = Reflector(api, GKMCACHES, told)
+def test_closed_before_it_began_it_does_nothing(api: FakeApi, reports: Reports) -> None:
+    reflector = Reflector(api, GKMCACHES, reports)
     reflector.close()
     reflector.run()
     assert api.calls == []
 
 
-def test_repeated_cuts_of_the_network_cause_no_backoff(api: FakeApi, told: Told) -> None:
+def test_repeated_cuts_of_the_network_cause_no_backoff(api: FakeApi, reports: Reports) -> None:
     """Each watch brought something before it broke off: the next one follows soon, however many did."""
     asked: list[int] = []
 
@@ -260,7 +260,7 @@ def test_repeated_cuts_of_the_network_cause_no_backoff(api: FakeApi, told: Told)
             asked.append(failures)
             return super().pause(1, at_least) / 1000
 
-    reflector = Reflector(api, GKMCACHES, told, backoff=Noted())
+    reflector = Reflector(api, GKMCACHES, reports, backoff=Noted())
     reflector.start()
     try:
         assert reflector.synced.wait(10)
@@ -268,7 +268,7 @@ def test_repeated_cuts_of_the_network_cause_no_backoff(api: FakeApi, told: Told)
             until(lambda: api._watches, "it watches", every=0.001)
             api.create(GKMCACHES, cache(f"x{number}"))
             api.cut(AWAY)
-        until(lambda: len(told.changes) == 30 and len(asked) == 30, "all is told")
+        until(lambda: len(reports.changes) == 30 and len(asked) == 30, "all is told")
     finally:
         reflector.close()
     assert set(asked[:30]) == {1}

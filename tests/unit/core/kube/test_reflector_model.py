@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class Ledger:
-    """What a handler knows that believes every word: old must be what it was told last."""
+    """A handler that applies every change: `old` must equal the `new` of the last one."""
 
     def __init__(self) -> None:
         self.known: dict[Key, GKMCache] = {}
@@ -72,7 +72,7 @@ class Storm:
         }
 
     def step(self) -> ApiError | None:
-        """Do one thing; return the error with which what is under way ends, if it does."""
+        """Do one step; return the error that ends the request in progress, if any."""
         if self._busy:
             return None
         self._busy = True

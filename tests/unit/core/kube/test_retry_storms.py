@@ -41,7 +41,7 @@ def test_a_requested_pause_is_bounded(header: str, seconds: float) -> None:
         with pytest.raises(ApiError) as caught:
             server.api().get(GKMCACHES, "x", "a")
         assert (caught.value.status, caught.value.retry_after) == (429, seconds)
-        # Who asked decides when to ask again; the client asks once.
+        # The caller decides when to retry; the client sends one request.
         assert len(server.heads) == 1
 
 

@@ -9,10 +9,10 @@ from gkm.topology.quarantine import Quarantined, QuarantineReason, resolve_locat
 from hypothesis import given
 from hypothesis import strategies as st
 
-Said = tuple[str, Claims]
+NodeClaims = tuple[str, Claims]
 
 
-def said(name: str, domain: str = "", block: str = "", rack: str = "", **where: str) -> Said:
+def node_claims(name: str, domain: str = "", block: str = "", rack: str = "", **where: str) -> NodeClaims:
     return name, Claims(where.get("region", "eu"), where.get("cluster", "a"), domain, block, rack, "h100", "")
 
 
@@ -21,14 +21,14 @@ def reasons(quarantined: Sequence[Quarantined]) -> dict[str, QuarantineReason]:
 
 
 def test_labels_locate_a_node() -> None:
-    places, aside = resolve_locations([said("n1", "d1", "b1", "r1")])
+    places, aside = resolve_locations([node_claims("n1", "d1", "b1", "r1")])
 
     assert places == {"n1": Location("eu", "a", "b1", "d1")}
     assert not aside
 
 
 def test_each_node_without_a_domain_label_is_a_domain_of_its_own() -> None:
-    places, aside = resolve_locations([said("n1"), said("n2"), said("n3", domain="n1")])
+    places, aside = resolve_locations([node_claims("n1"), node_claims("n2"), node_claims("n3", domain="n1")])
 
     assert len({place.domain for place in places.values()}) == 3
     assert len({place.block for place in places.values()}) == 3
@@ -37,14 +37,14 @@ def test_each_node_without_a_domain_label_is_a_domain_of_its_own() -> None:
 
 
 def test_nodes_without_a_domain_label_are_quarantined_if_configured() -> None:
-    places, aside = resolve_locations([said("n1"), said("n2", "d1")], own_domains=False)
+    places, aside = resolve_locations([node_claims("n1"), node_claims("n2", "d1")], own_domains=False)
 
     assert set(places) == {"n2"}
     assert reasons(aside) == {"n1": QuarantineReason.NO_FABRIC_DOMAIN}
 
 
 def test_a_node_without_a_block_label_is_in_the_block_of_its_domain() -> None:
-    places, aside = resolve_locations([said("n1", "d1", "b1"), said("n2", "d1"), said("n3", "d2")])
+    places, aside = resolve_locations([node_claims("n1", "d1", "b1"), node_claims("n2", "d1"), node_claims("n3", "d2")])
 
     assert places["n2"] == places["n1"]
     assert places["n3"].block == "domain:d2"
@@ -52,13 +52,17 @@ def test_a_node_without_a_block_label_is_in_the_block_of_its_domain() -> None:
 
 
 def test_domains_of_unknown_blocks_share_none() -> None:
-    places, _ = resolve_locations([said("n1", "d1"), said("n2", "d2")])
+    places, _ = resolve_locations([node_claims("n1", "d1"), node_claims("n2", "d2")])
 
     assert places["n1"].block != places["n2"].block
 
 
 def test_a_domain_in_two_clusters_is_quarantined_and_the_wrong_label_is_named() -> None:
-    nodes = [*(said(f"n{number}", "d1") for number in range(9)), said("odd", "d1", cluster="b"), said("other", "d2")]
+    nodes = [
+        *(node_claims(f"n{number}", "d1") for number in range(9)),
+        node_claims("odd", "d1", cluster="b"),
+        node_claims("other", "d2"),
+    ]
 
     places, aside = resolve_locations(nodes)
 
@@ -70,31 +74,37 @@ def test_a_domain_in_two_clusters_is_quarantined_and_the_wrong_label_is_named() 
 
 
 def test_a_domain_in_two_regions_is_in_two_clusters() -> None:
-    _, aside = resolve_locations([said("n1", "d1"), said("n2", "d1", region="us")])
+    _, aside = resolve_locations([node_claims("n1", "d1"), node_claims("n2", "d1", region="us")])
 
     assert reasons(aside) == dict.fromkeys(["n1", "n2"], QuarantineReason.DOMAIN_IN_SEVERAL_CLUSTERS)
 
 
 def test_a_domain_in_two_blocks_is_quarantined_with_nodes_without_a_block_label() -> None:
-    _, aside = resolve_locations([said("n1", "d1", "b1"), said("n2", "d1", "b2"), said("n3", "d1")])
+    _, aside = resolve_locations(
+        [node_claims("n1", "d1", "b1"), node_claims("n2", "d1", "b2"), node_claims("n3", "d1")]
+    )
 
     assert reasons(aside) == dict.fromkeys(["n1", "n2", "n3"], QuarantineReason.DOMAIN_IN_SEVERAL_BLOCKS)
 
 
 def test_a_domain_in_two_clusters_and_two_blocks_is_reported_by_its_clusters() -> None:
-    _, aside = resolve_locations([said("n1", "d1", "b1"), said("n2", "d1", "b2", cluster="b")])
+    _, aside = resolve_locations([node_claims("n1", "d1", "b1"), node_claims("n2", "d1", "b2", cluster="b")])
 
     assert {entry.why for entry in aside} == {QuarantineReason.DOMAIN_IN_SEVERAL_CLUSTERS}
 
 
 def test_block_labels_of_quarantined_nodes_do_not_count() -> None:
-    nodes = [said("n1", "d1", "b1", "r1"), said("n2", "d1"), said("n3", "d2", "b2", "r1")]
+    nodes = [node_claims("n1", "d1", "b1", "r1"), node_claims("n2", "d1"), node_claims("n3", "d2", "b2", "r1")]
 
     assert resolve_locations(nodes)[0] == {"n2": Location("eu", "a", "domain:d1", "d1")}
 
 
 def test_a_rack_in_two_blocks_quarantines_its_nodes_only() -> None:
-    nodes = [said("n1", "d1", "b1", "r1"), said("n2", "d2", "b2", "r1"), said("n3", "d1", "b1", "r2")]
+    nodes = [
+        node_claims("n1", "d1", "b1", "r1"),
+        node_claims("n2", "d2", "b2", "r1"),
+        node_claims("n3", "d1", "b1", "r2"),
+    ]
 
     places, aside = resolve_locations(nodes)
 
@@ -103,23 +113,27 @@ def test_a_rack_in_two_blocks_quarantines_its_nodes_only() -> None:
 
 
 def test_a_rack_lies_in_the_block_that_its_nodes_have_from_their_domains() -> None:
-    nodes = [said("n1", "d1", "b1"), said("n2", "d1", rack="r1"), said("n3", "d2", "b2", "r1")]
+    nodes = [node_claims("n1", "d1", "b1"), node_claims("n2", "d1", rack="r1"), node_claims("n3", "d2", "b2", "r1")]
 
     assert reasons(resolve_locations(nodes)[1]) == dict.fromkeys(["n2", "n3"], QuarantineReason.RACK_IN_SEVERAL_BLOCKS)
 
 
 def test_racks_and_blocks_of_two_clusters_may_share_a_name() -> None:
     nodes = [
-        said("n1", "d1", "b1", "r1"),
-        said("n2", "d2", "b2", "r1", cluster="b"),
-        said("n3", "d3", "b1", cluster="b"),
+        node_claims("n1", "d1", "b1", "r1"),
+        node_claims("n2", "d2", "b2", "r1", cluster="b"),
+        node_claims("n3", "d3", "b1", cluster="b"),
     ]
 
     assert not resolve_locations(nodes)[1]
 
 
 def test_quarantined_nodes_cause_no_contradiction_of_a_rack() -> None:
-    nodes = [said("n1", "d1", "b1", "r1"), said("n2", "d1", "b2", "r1"), said("n3", "d2", "b1", "r1")]
+    nodes = [
+        node_claims("n1", "d1", "b1", "r1"),
+        node_claims("n2", "d1", "b2", "r1"),
+        node_claims("n3", "d2", "b1", "r1"),
+    ]
 
     places, aside = resolve_locations(nodes)
 
@@ -128,7 +142,7 @@ def test_quarantined_nodes_cause_no_contradiction_of_a_rack() -> None:
 
 
 def test_a_domain_in_many_clusters_gives_a_short_message_with_the_rarest() -> None:
-    nodes = [said(f"n{number:03}", "d1", cluster=f"c{min(number, 90):03}") for number in range(100)]
+    nodes = [node_claims(f"n{number:03}", "d1", cluster=f"c{min(number, 90):03}") for number in range(100)]
 
     message = resolve_locations(nodes)[1][0].message
 
@@ -146,19 +160,19 @@ NODES = st.lists(
 
 
 @given(NODES, st.booleans())
-def test_no_node_is_lost_or_in_two_places(nodes: list[Said], own_domains: bool) -> None:  # noqa: FBT001
+def test_no_node_is_lost_or_in_two_places(nodes: list[NodeClaims], own_domains: bool) -> None:  # noqa: FBT001
     places, aside = resolve_locations(nodes, own_domains=own_domains)
 
     assert sorted([*places, *(entry.node for entry in aside)]) == sorted(name for name, _ in nodes)
 
 
 @given(NODES, st.randoms(use_true_random=False))
-def test_the_order_of_nodes_does_not_matter(nodes: list[Said], random: Random) -> None:
+def test_the_order_of_nodes_does_not_matter(nodes: list[NodeClaims], random: Random) -> None:
     assert resolve_locations(random.sample(nodes, len(nodes))) == resolve_locations(nodes)
 
 
 @given(NODES)
-def test_the_located_nodes_have_no_contradiction(nodes: list[Said]) -> None:
+def test_the_located_nodes_have_no_contradiction(nodes: list[NodeClaims]) -> None:
     claims = dict(nodes)
     places, _ = resolve_locations(nodes)
 
@@ -173,7 +187,7 @@ def named(claims: Claims, place: Location) -> bool:
 
 
 @given(NODES)
-def test_a_located_node_is_where_its_own_labels_place_it(nodes: list[Said]) -> None:
+def test_a_located_node_is_where_its_own_labels_place_it(nodes: list[NodeClaims]) -> None:
     claims = dict(nodes)
     for name, place in resolve_locations(nodes)[0].items():
         own = claims[name]
@@ -183,7 +197,7 @@ def test_a_located_node_is_where_its_own_labels_place_it(nodes: list[Said]) -> N
 
 
 @given(NODES)
-def test_quarantined_nodes_do_not_affect_the_location_of_others(nodes: list[Said]) -> None:
+def test_quarantined_nodes_do_not_affect_the_location_of_others(nodes: list[NodeClaims]) -> None:
     places, _ = resolve_locations(nodes)
 
     assert resolve_locations([node for node in nodes if node[0] in places]) == (places, ())

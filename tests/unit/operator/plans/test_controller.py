@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 from support.host.waiting import until
 from support.operator.plans import NAMESPACE, PODS, RAW_RUNS, PlansSite, claims, given_twice, gpu_node
+from support.operator.plans import NAMESPACE, PODS, RAW_RUNS, PlansSite, claims, gpu_node, overallocated
 
 
 @pytest.fixture
@@ -46,7 +47,7 @@ def test_two_runs_share_no_gpu_and_the_second_is_refused_with_a_reason(site: Pla
     site.until("first", "Planned")
     site.until("second", "Planned")
     status = site.until("third", "DoesNotFit")
-    assert given_twice(site.plans(), {f"d1-n{number}": 8 for number in range(4)}) == {}
+    assert overallocated(site.plans(), {f"d1-n{number}": 8 for number in range(4)}) == {}
     assert status["bindingLevel"] == "node"
     assert status["largestFeasibleGroups"] == 0
     assert "no node has 8 GPUs free" in site.planned("third")[2]

@@ -40,29 +40,29 @@ def test_a_node_keeps_one_label_and_whether_it_is_ready() -> None:
 
 
 def test_flavors_are_those_of_existing_nodes_in_lower_case() -> None:
-    seen = FlavorCounts(KEYS)
-    assert seen.text() == ""
+    counts = FlavorCounts(KEYS)
+    assert counts.text() == ""
     one, other = read(gpu_node("a", "d")), read(gpu_node("b", "d", gpu__flavor="gb200"))
-    assert seen.change(None, one)
-    assert seen.change(None, other)
-    assert not seen.change(None, read(kube_node("c")))
-    assert not seen.change(one, read(gpu_node("a", "d", ready="False")))
-    assert seen.text() == "gb200,h100"
-    seen.change(one, None)
-    assert seen.text() == "gb200"
+    assert counts.change(None, one)
+    assert counts.change(None, other)
+    assert not counts.change(None, read(kube_node("c")))
+    assert not counts.change(one, read(gpu_node("a", "d", ready="False")))
+    assert counts.text() == "gb200,h100"
+    counts.change(one, None)
+    assert counts.text() == "gb200"
 
 
 def test_configured_flavors_count_if_any_node_has_a_flavor() -> None:
-    seen = FlavorCounts(KEYS, ["B300"])
-    seen.change(None, read(gpu_node("a", "d")))
-    assert seen.text() == "b300,h100"
+    counts = FlavorCounts(KEYS, ["B300"])
+    counts.change(None, read(gpu_node("a", "d")))
+    assert counts.text() == "b300,h100"
 
 
 def test_too_many_flavors_are_not_published() -> None:
-    seen = FlavorCounts(KEYS)
+    counts = FlavorCounts(KEYS)
     for number in range(MAX_FLAVORS + 1):
-        seen.change(None, read(gpu_node("a", "d", gpu__flavor=f"f{number}")))
-    assert seen.text() == ""
+        counts.change(None, read(gpu_node("a", "d", gpu__flavor=f"f{number}")))
+    assert counts.text() == ""
 
 
 def test_the_leader_writes_changed_flavors_without_any_run(site: PlansSite) -> None:

@@ -26,7 +26,7 @@ PERMANENT = NodeProblem("gone", pods_stay=False, permanent=True)
 PASSING = NodeProblem("it is not ready", pods_stay=False, permanent=False)
 
 
-def known(*nodes: dict[str, Any]) -> NodeIndex:
+def node_index(*nodes: dict[str, Any]) -> NodeIndex:
     """The nodes of the plan, some of them otherwise."""
     changed = {node["metadata"]["name"]: node for node in nodes}
     whole = [changed.get(node["metadata"]["name"], node) for node in fleet()]
@@ -43,7 +43,7 @@ def tainted(name: str) -> dict[str, Any]:
 
 
 def test_healthy_nodes_have_no_problem() -> None:
-    assert node_problems(a_plan(), DEMAND, known()) == {}
+    assert node_problems(a_plan(), DEMAND, node_index()) == {}
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_each_node_problem_has_its_message(
     pods_stay: bool,  # noqa: FBT001 -- a parameter
     permanent: bool,  # noqa: FBT001 -- a parameter
 ) -> None:
-    found = node_problems(a_plan(), DEMAND, known(node))
+    found = node_problems(a_plan(), DEMAND, node_index(node))
     assert found.get("d0-n0") == (NodeProblem(message, pods_stay, permanent) if message else None)
 
 
@@ -109,35 +109,35 @@ def test_a_deleted_node_retains_nothing_even_with_pods() -> None:
 
 def test_a_problem_is_confirmed_after_the_grace_period_and_a_permanent_one_at_once() -> None:
     now = 0.0
-    patience = GracePeriod(30.0, lambda: now)
+    grace = GracePeriod(30.0, lambda: now)
     found = {"a": PASSING, "b": PERMANENT}
-    assert patience.confirmed("r", found) == {"b": PERMANENT}
+    assert grace.confirmed("r", found) == {"b": PERMANENT}
     now = 29.0
-    assert patience.confirmed("r", found) == {"b": PERMANENT}
-    assert patience.seconds_left(99.0) == 1.0
+    assert grace.confirmed("r", found) == {"b": PERMANENT}
+    assert grace.seconds_left(99.0) == 1.0
     now = 30.0
-    assert patience.confirmed("r", found) == found
-    assert patience.seconds_left(99.0) == 99.0
+    assert grace.confirmed("r", found) == found
+    assert grace.seconds_left(99.0) == 99.0
 
 
 def test_a_node_that_recovers_starts_a_new_grace_period() -> None:
     now = 0.0
-    patience = GracePeriod(30.0, lambda: now)
-    patience.confirmed("r", {"a": PASSING})
+    grace = GracePeriod(30.0, lambda: now)
+    grace.confirmed("r", {"a": PASSING})
     now = 20.0
-    patience.confirmed("r", {})
-    patience.confirmed("r", {"a": PASSING})
+    grace.confirmed("r", {})
+    grace.confirmed("r", {"a": PASSING})
     now = 40.0
-    assert patience.confirmed("r", {"a": PASSING}) == {}
+    assert grace.confirmed("r", {"a": PASSING}) == {}
     now = 50.0
-    assert patience.confirmed("r", {"a": PASSING}) == {"a": PASSING}
+    assert grace.confirmed("r", {"a": PASSING}) == {"a": PASSING}
 
 
 def test_deleted_runs_are_forgotten() -> None:
-    patience = GracePeriod(30.0, lambda: 0.0)
-    patience.confirmed("r", {"a": PASSING})
-    patience.retain_only({"s"})
-    assert patience.seconds_left(99.0) == 99.0
+    grace = GracePeriod(30.0, lambda: 0.0)
+    grace.confirmed("r", {"a": PASSING})
+    grace.retain_only({"s"})
+    assert grace.seconds_left(99.0) == 99.0
 
 
 TOTALS = {f"d{domain}-n{number}": 8 for domain in range(2) for number in range(2)}

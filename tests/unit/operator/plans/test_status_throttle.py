@@ -13,7 +13,7 @@ from support.operator.plans_made import a_plan, a_run
 UNFIT = Unfit("DoesNotFit", "there is room for 3 groups", "capacity", 3)
 
 
-class Written:
+class FakeWriter:
     """What a Writer does, without an API."""
 
     def __init__(self) -> None:
@@ -35,51 +35,51 @@ class Clock:
         return self.now
 
 
-def reports(written: Any, clock: Clock) -> StatusThrottle:  # noqa: ANN401 -- as a Writer
-    made = StatusThrottle(written, clock)
+def a_throttle(writer: Any, clock: Clock) -> StatusThrottle:  # noqa: ANN401 -- as a Writer
+    made = StatusThrottle(writer, clock)
     made.begin("2026-03-01T12:00:00Z")
     return made
 
 
 def test_an_unchanged_status_is_not_written() -> None:
-    written = Written()
-    said = reports(written, Clock())
+    writer = FakeWriter()
+    throttle = a_throttle(writer, Clock())
     for _ in range(3):
-        said.report(a_run(), PlanningResult(a_plan()))
-    assert written.count == 1
+        throttle.report(a_run(), PlanningResult(a_plan()))
+    assert writer.count == 1
 
 
 def test_a_status_that_differs_in_numbers_is_delayed_and_not_lost() -> None:
-    written, clock = Written(), Clock()
-    said = reports(written, clock)
-    said.report(a_run(), PlanningResult(unfit=UNFIT))
+    writer, clock = FakeWriter(), Clock()
+    throttle = a_throttle(writer, clock)
+    throttle.report(a_run(), PlanningResult(unfit=UNFIT))
     less = replace(UNFIT, message="there is room for 2 groups", largest=2)
-    said.report(a_run(), PlanningResult(unfit=less))
-    assert (written.count, said.held_back) == (1, True)
+    throttle.report(a_run(), PlanningResult(unfit=less))
+    assert (writer.count, throttle.held_back) == (1, True)
     clock.now = NUMBERS_SECONDS
-    said.begin("2026-03-01T12:00:30Z")
-    said.report(a_run(), PlanningResult(unfit=less))
-    assert (written.count, said.held_back) == (2, False)
+    throttle.begin("2026-03-01T12:00:30Z")
+    throttle.report(a_run(), PlanningResult(unfit=less))
+    assert (writer.count, throttle.held_back) == (2, False)
 
 
 def test_a_new_reason_and_a_plan_are_written_at_once() -> None:
-    written = Written()
-    said = reports(written, Clock())
-    said.report(a_run(), PlanningResult(unfit=UNFIT))
-    said.report(a_run(), PlanningResult(unfit=replace(UNFIT, reason="TooLarge")))
-    said.report(a_run(), PlanningResult(a_plan()))
-    assert (written.count, said.held_back) == (3, False)
+    writer = FakeWriter()
+    throttle = a_throttle(writer, Clock())
+    throttle.report(a_run(), PlanningResult(unfit=UNFIT))
+    throttle.report(a_run(), PlanningResult(unfit=replace(UNFIT, reason="TooLarge")))
+    throttle.report(a_run(), PlanningResult(a_plan()))
+    assert (writer.count, throttle.held_back) == (3, False)
 
 
 def test_many_refusals_take_several_passes_and_do_not_delay_plans() -> None:
-    written = Written()
-    said = reports(written, Clock())
+    writer = FakeWriter()
+    throttle = a_throttle(writer, Clock())
     for number in range(MAX_REFUSALS + 5):
-        said.report(a_run(f"r{number}"), PlanningResult(unfit=UNFIT))
-    assert (written.count, said.held_back) == (MAX_REFUSALS, True)
-    said.report(a_run("planned"), PlanningResult(a_plan()))
-    assert written.count == MAX_REFUSALS + 1
-    said.begin("2026-03-01T12:00:02Z")
+        throttle.report(a_run(f"r{number}"), PlanningResult(unfit=UNFIT))
+    assert (writer.count, throttle.held_back) == (MAX_REFUSALS, True)
+    throttle.report(a_run("planned"), PlanningResult(a_plan()))
+    assert writer.count == MAX_REFUSALS + 1
+    throttle.begin("2026-03-01T12:00:02Z")
     for number in range(MAX_REFUSALS + 5):
-        said.report(a_run(f"r{number}"), PlanningResult(unfit=UNFIT))
-    assert (written.count, said.held_back) == (MAX_REFUSALS + 6, False)
+        throttle.report(a_run(f"r{number}"), PlanningResult(unfit=UNFIT))
+    assert (writer.count, throttle.held_back) == (MAX_REFUSALS + 6, False)

@@ -155,7 +155,7 @@ def test_a_node_that_is_not_ready_for_a_moment_moves_no_run(site: PlansSite) -> 
     site.ask("after", 16)
     site.until("after", "Planned", "after-1")
     assert site.status("r")["planRef"] == {"name": "r-1"}
-    # What is sure moves what is on that node alone: the group stays on the other, which may come back.
+    # The permanent problem moves that node only: the group stays on the other node, which may recover.
     site.cordon(second)
     site.until("r", "DoesNotFit", "r-1")
     site.rack("d2", 2)
