@@ -1,11 +1,10 @@
 """GKMCache and ClusterGKMCache: a request for the kernel cache in an image on every node whose GPUs can use it."""
 
-import re
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
 
-from gkm.api.meta import API_VERSION, Condition, ObjectMeta
+from gkm.api.meta import API_VERSION, Condition, Conditions, ObjectMeta, find_condition, seconds_of
 from gkm.api.signers import MAX_SIGNERS, Signer
 
 DIGEST_PATTERN = "^sha256:[0-9a-f]{64}$"
@@ -17,7 +16,6 @@ MAX_FAILED_NODES = 20
 SHORTEST_INTERVAL_SECONDS = 60.0
 LONGEST_INTERVAL_SECONDS = 30 * 86_400.0
 """Bounds of updatePolicy.interval: each tracked cache causes requests to its registry; a month is almost never."""
-_INTERVAL = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
 
 Count = Annotated[int, Meta(ge=0, extra_json_schema={"format": "int32"})]
 Digest = Annotated[str, Meta(pattern=DIGEST_PATTERN, description="Digest of an image manifest.")]
@@ -68,10 +66,7 @@ class UpdatePolicy(Struct, frozen=True, rename="camel", omit_defaults=True):
     @property
     def seconds(self) -> float:
         """Return the interval in seconds, clamped to its bounds: an object may predate the bounds in the schema."""
-        found = _INTERVAL.fullmatch(self.interval)
-        hours, minutes, seconds = (int(part or 0) for part in found.groups()) if found else (0, 0, 0)
-        requested = float(min(hours * 3600 + minutes * 60 + seconds, LONGEST_INTERVAL_SECONDS))
-        return max(requested, SHORTEST_INTERVAL_SECONDS)
+        return max(min(float(seconds_of(self.interval)), LONGEST_INTERVAL_SECONDS), SHORTEST_INTERVAL_SECONDS)
 
 
 class CacheSpec(Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -144,15 +139,12 @@ class CacheStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     ] = field(default_factory=dict)
     last_updated: DateTime | None = None
     """When the controller last changed this status."""
-    conditions: Annotated[
-        list[Condition],
-        Meta(extra_json_schema={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),
-    ] = field(default_factory=list)
+    conditions: Conditions = field(default_factory=list)
     """Verified: the signatures satisfy the policies. Ready: every node that reports the cache has it. Error."""
 
     def condition(self, kind: str) -> Condition | None:
         """Return the condition of a type."""
-        return next((condition for condition in self.conditions if condition.type == kind), None)
+        return find_condition(self.conditions, kind)
 
 
 class GKMCache(Struct, frozen=True, rename="camel", tag_field="kind", tag="GKMCache"):

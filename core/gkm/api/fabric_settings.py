@@ -1,11 +1,11 @@
 """The section `fabric` of the configuration: programs that read the fabric, settle thresholds, InfiniBand survey."""
 
-import re
 from typing import Annotated
 
 from msgspec import Meta, Struct, field
 
-_INTERVAL = re.compile(r"(?:(\d{1,3})h)?(?:(\d{1,4})m)?(?:(\d{1,5})s)?", re.ASCII)
+from gkm.api.meta import seconds_of
+
 SHORTEST_SECONDS, LONGEST_SECONDS = 60, 7 * 86_400
 
 # Absolute and without "..": the agent runs the program as root and must not search for it.
@@ -37,9 +37,7 @@ class Ibnetdiscover(Struct, frozen=True, rename="camel", forbid_unknown_fields=T
     @property
     def interval_seconds(self) -> int:
         """Return the interval in seconds."""
-        found = _INTERVAL.fullmatch(self.interval)
-        hours, minutes, seconds = (int(part or 0) for part in found.groups()) if found else (0, 0, 0)
-        return hours * 3600 + minutes * 60 + seconds
+        return seconds_of(self.interval)
 
 
 class Fabric(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):

@@ -1,10 +1,12 @@
 """The common parts of Kubernetes objects: metadata and conditions, with only the fields that GKM uses."""
 
+import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Annotated
 
 from msgspec import Meta, Struct, field
+from msgspec.structs import replace
 
 GROUP = "gkm.io"
 VERSION = "v1alpha1"
@@ -56,6 +58,7 @@ Conditions = Annotated[
     Meta(extra_json_schema={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),
 ]
 TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
+_INTERVAL = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", re.ASCII)
 
 
 def with_condition(conditions: Iterable[Condition], new: Condition) -> list[Condition]:
@@ -68,15 +71,20 @@ def with_condition(conditions: Iterable[Condition], new: Condition) -> list[Cond
         if old.type != new.type:
             result.append(old)
         elif old.status == new.status:
-            new = Condition(
-                type=new.type,
-                status=new.status,
-                reason=new.reason,
-                message=new.message,
-                last_transition_time=old.last_transition_time,
-                observed_generation=new.observed_generation,
-            )
+            new = replace(new, last_transition_time=old.last_transition_time)
     return sorted([*result, new], key=lambda condition: condition.type)
+
+
+def find_condition(conditions: Iterable[Condition], kind: str) -> Condition | None:
+    """Return the condition of a type; None without one."""
+    return next((condition for condition in conditions if condition.type == kind), None)
+
+
+def seconds_of(interval: str) -> int:
+    """Return the seconds in an interval such as `1h30m`; 0 for a text of another form."""
+    found = _INTERVAL.fullmatch(interval)
+    hours, minutes, seconds = (int(part or 0) for part in found.groups()) if found else (0, 0, 0)
+    return hours * 3600 + minutes * 60 + seconds
 
 
 def timestamp(moment: datetime | None = None) -> str:

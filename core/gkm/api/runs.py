@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
 
-from gkm.api.meta import API_VERSION, GROUP, Condition, ObjectMeta
+from gkm.api.meta import API_VERSION, GROUP, Condition, Conditions, ObjectMeta, find_condition
 
 MAX_GPUS = 1_000_000
 MAX_SPARES = 1_024
@@ -180,15 +180,12 @@ class RunStatus(
     ) = None
     fixes: Annotated[list[RunFix], Meta(max_length=MAX_FIXES)] = field(default_factory=list)
     """Verified changes that make the whole run fit."""
-    conditions: Annotated[
-        list[Condition],
-        Meta(extra_json_schema={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),
-    ] = field(default_factory=list)
+    conditions: Conditions = field(default_factory=list)
     """Planned: planRef names a plan that reserves GPUs for the whole request."""
 
     def condition(self, kind: str) -> Condition | None:
         """Return the condition of a type."""
-        return next((condition for condition in self.conditions if condition.type == kind), None)
+        return find_condition(self.conditions, kind)
 
 
 class Run(Struct, frozen=True, rename={"api_version": "apiVersion"}, tag_field="kind", tag="Run"):

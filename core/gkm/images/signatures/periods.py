@@ -1,14 +1,24 @@
-"""The verified times of a signature, and whether its log and authorities were trusted at those times."""
+"""The verified times of a signature, and whether its log and authorities were trusted at those times.
 
+The log's signature confirms a time with Rekor 1. Rekor 2 states no time of its own, so a signed timestamp (RFC 3161)
+proves when a signature existed. A timestamp counts if a trusted authority signed it within its period of validity.
+Other tokens are ignored, as in sigstore-python: a bundle may hold tokens of authorities that this trusted root does
+not name.
+"""
+
+from collections.abc import Iterable
 from datetime import datetime
 
 from cryptography import x509
 
-from gkm.images.signatures import certificates, timestamps, transparency
+from gkm.images.signatures import certificates, transparency
 from gkm.images.signatures.certificates import Untrusted
 from gkm.images.signatures.signature_formats import Signature
 from gkm.images.signatures.transparency import RekorEntry
-from gkm.images.signatures.trusted_root import TrustedRoot
+from gkm.images.signatures.trusted_root import TrustedAuthority, TrustedRoot
+
+MIN_CHAIN = 2
+"""Certificates of an authority: at least the signing certificate and a root."""
 
 
 def check(signature: Signature, certificate: x509.Certificate, root: TrustedRoot) -> None:
@@ -32,4 +42,30 @@ def times(signature: Signature, entry: RekorEntry, root: TrustedRoot) -> tuple[d
     Raises:
         Untrusted: no trusted log has the entry, or the log was not trusted at that time.
     """
-    return transparency.check(entry, root, timestamps.verified(signature.signature, signature.stamps, root))
+    return transparency.check(entry, root, timestamps(signature.signature, signature.stamps, root))
+
+
+def timestamps(signature: bytes, tokens: Iterable[bytes], root: TrustedRoot) -> tuple[datetime, ...]:
+    """Return the times of the tokens over a signature that a trusted timestamp authority signed."""
+    verified = (_time(signature, token, root.timestamp_authorities) for token in tokens)
+    return tuple(time for time in verified if time is not None)
+
+
+def _time(signature: bytes, token: bytes, authorities: Iterable[TrustedAuthority]) -> datetime | None:
+    # The import takes 0.2 s; a process that verifies only keys and entries of Rekor 1 never needs it.
+    from rfc3161_client import VerifierBuilder, decode_timestamp_response  # noqa: PLC0415
+
+    for authority in authorities:
+        if len(authority.certificates) < MIN_CHAIN:
+            continue
+        first, *between, last = authority.certificates
+        try:
+            response = decode_timestamp_response(token)
+            verifier = VerifierBuilder(tsa_certificate=first, intermediates=between, roots=[last]).build()
+            verifier.verify_message(response, signature)
+            when = response.tst_info.gen_time
+        except Exception:  # noqa: BLE001, S112 -- crafted DER raises many errors; the token does not count
+            continue
+        if authority.period.contains(when):
+            return when
+    return None
