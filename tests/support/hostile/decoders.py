@@ -59,6 +59,10 @@ class Decoder(NamedTuple):
     factor: int = 8
     """How many times the bytes of the text it may take beyond that."""
 
+    def allowed(self, size: int) -> int:
+        """Return how many bytes it may take for a text of `size` bytes."""
+        return self.free + self.factor * size
+
 
 def _images(name: str, kind: Any, limit: int) -> Decoder:  # noqa: ANN401 -- any type
     return Decoder(name, lambda text: manifest.decode(text, kind, "it"), kind, limit)
