@@ -21,15 +21,12 @@ from support.operator.plans import (
     RAW_RUNS,
     claims,
     everything,
-    given_twice,
     gpu_node,
     gpu_pod,
     newest,
+    overallocated,
     run,
 )
-from support.operator.plans import PODS, RAW_PLANS, RAW_RUNS, claims, everything, gpu_node, gpu_pod, newest, overallocated, run
-from support.host import pages
-from support.host import ports
 
 pytestmark = pytest.mark.peers
 NAMESPACE = "planned"

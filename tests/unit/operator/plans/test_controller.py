@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 import pytest
 from support.host.waiting import until
-from support.operator.plans import NAMESPACE, PODS, RAW_RUNS, PlansSite, claims, given_twice, gpu_node
 from support.operator.plans import NAMESPACE, PODS, RAW_RUNS, PlansSite, claims, gpu_node, overallocated
 
 
