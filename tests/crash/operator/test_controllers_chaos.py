@@ -1,4 +1,4 @@
-"""Everything goes wrong at once around the real controllers; after it, every status is what a full list says.
+"""All faults at once around the real controllers; afterwards every status equals a full list.
 
 `GKM_CHAOS_SECONDS=600 GKM_CHAOS_SEED=7 pytest -s tests/crash/operator/test_controllers_chaos.py`: longer, another.
 """

@@ -1,4 +1,4 @@
-"""Ten thousand hostile requests, and hundreds of clients that are slow on purpose: who is honest is answered."""
+"""Ten thousand hostile requests and hundreds of slow clients: honest clients are served."""
 
 import http.client
 import itertools
@@ -15,7 +15,7 @@ from socket import SHUT_WR, create_connection, socket
 from threading import Event, Thread
 
 import pytest
-from gkm_operator.admission import validator as judge
+from gkm_operator.admission import validator
 from gkm_operator.admission.https import http1 as messages
 from gkm_operator.admission.https import server
 from gkm_operator.admission.https.connection import Connection
@@ -23,13 +23,13 @@ from gkm_operator.admission.https.connection_limits import SessionStage
 from support.host.waiting import until
 from support.operator.hostile import GET, bodies, handshakes, wires
 from support.operator.reviews import an_object, review
-from support.operator.webhook import REVIEW, SECONDS, post, serving, whole
+from support.operator.webhook import REVIEW, SECONDS, post, read_to_end, serving
 from support.operator.webhook_process import UNSIGNED_IMAGE
 
 BATCHES, BODIES, WIRES, HANDSHAKES = 20, 420, 50, 30
 SLOW = server.CONNECTIONS + 50
 UNSIGNED = json.dumps(review(object=an_object(UNSIGNED_IMAGE))).encode()
-MAX_THREADS = 2 + server.THREADS + judge.THREADS
+MAX_THREADS = 2 + server.THREADS + validator.THREADS
 """The main thread, the loop, those that judge, those that ask registries."""
 OTHER_DESCRIPTORS = 32
 MEMORY_LIMIT = 256 << 20
@@ -47,11 +47,11 @@ class Victim:
         self.port = int(port.read_text())
         self.context = ssl.create_default_context(cafile=str(directory / "tls" / "ca.crt"))
 
-    def plain(self) -> socket:
+    def connect_plain(self) -> socket:
         return create_connection(("127.0.0.1", self.port), timeout=SECONDS)
 
-    def secret(self) -> ssl.SSLSocket:
-        return self.context.wrap_socket(self.plain(), server_hostname="127.0.0.1")
+    def connect_tls(self) -> ssl.SSLSocket:
+        return self.context.wrap_socket(self.connect_plain(), server_hostname="127.0.0.1")
 
     def client(self) -> http.client.HTTPSConnection:
         return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=SECONDS, context=self.context)
@@ -101,7 +101,7 @@ def running(directory: Path) -> Iterator[Victim]:
 
 @contextmanager
 def besieged(victim: Victim) -> Iterator[None]:
-    """Hold more slow clients than there are places, of every kind; who is cut off comes again."""
+    """Hold more slow clients of every kind than there are slots; an evicted one reconnects."""
     stop = Event()
     siege = Thread(target=_besiege, args=(victim, stop), daemon=True)
     siege.start()
@@ -133,16 +133,16 @@ def _besiege(victim: Victim, stop: Event) -> None:
 def _slow(victim: Victim, number: int) -> socket:
     kind = number % 6
     if kind < 3:
-        peer = victim.plain()
+        peer = victim.connect_plain()
         peer.sendall((b"", b"\x16", b"\x16\x03\x01\x00\xc8\x01\x00\x00\xc4\x03\x03")[kind])
         return peer
-    secret = victim.secret()
-    secret.sendall((b"", b"POST /validate HTTP/1.1\r\nX:", post(b" " * 100_000)[:-1000])[kind - 3])
-    return secret
+    connect_tls = victim.connect_tls()
+    connect_tls.sendall((b"", b"POST /validate HTTP/1.1\r\nX:", post(b" " * 100_000)[:-1000])[kind - 3])
+    return connect_tls
 
 
 def send_bodies(victim: Victim, hostile: Iterator[bytes]) -> None:
-    """Send each; each is answered by a verdict or told what is wrong, unless this client had to give way."""
+    """Send each body; the response is a verdict or an error, unless the server evicted this client."""
     client = victim.client()
     try:
         for body in hostile:
@@ -163,24 +163,24 @@ def send_bodies(victim: Victim, hostile: Iterator[bytes]) -> None:
 
 
 def send_wires(victim: Victim, hostile: Iterator[bytes]) -> None:
-    """Send each on a connection of its own and say no more; what comes back is HTTP, or nothing."""
+    """Send each on a connection of its own; the response is HTTP, or nothing."""
     for sent in hostile:
-        with suppress(OSError), victim.secret() as peer:
+        with suppress(OSError), victim.connect_tls() as peer:
             peer.sendall(sent)
             socket.shutdown(peer, SHUT_WR)
-            told = whole(peer)
+            told = read_to_end(peer)
             assert not told or told.startswith(b"HTTP/1.1 ")
 
 
 def send_handshakes(victim: Victim, hostile: Iterator[bytes]) -> None:
     for sent in hostile:
-        with suppress(OSError), victim.plain() as peer:
+        with suppress(OSError), victim.connect_plain() as peer:
             peer.sendall(sent)
             if not len(sent) % 3:
                 peer.setsockopt(1, 13, b"\1\0\0\0\0\0\0\0")  # SOL_SOCKET, SO_LINGER: end by reset
                 continue
             peer.shutdown(SHUT_WR)
-            assert b"HTTP" not in whole(peer)
+            assert b"HTTP" not in read_to_end(peer)
 
 
 def test_the_server_serves_others_during_ten_thousand_hostile_requests(tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def test_the_server_serves_others_during_ten_thousand_hostile_requests(tmp_path:
 @pytest.mark.parametrize("kind", ["old versions", "no certificate of mine", "endless head", "endless body"])
 def test_one_hostile_client_affects_no_other(tmp_path: Path, kind: str) -> None:
     with running(tmp_path) as victim:
-        with suppress(OSError), victim.plain() as peer:
+        with suppress(OSError), victim.connect_plain() as peer:
             if kind == "old versions":
                 context = ssl.create_default_context()
                 with warnings.catch_warnings():
@@ -220,10 +220,10 @@ def test_one_hostile_client_affects_no_other(tmp_path: Path, kind: str) -> None:
                 with pytest.raises(ssl.SSLCertVerificationError):
                     ssl.create_default_context().wrap_socket(peer, server_hostname="127.0.0.1")
             else:
-                secret = victim.context.wrap_socket(peer, server_hostname="127.0.0.1")
-                secret.sendall(GET[:-2] + b"X: " if kind == "endless head" else post(b""))
+                connect_tls = victim.context.wrap_socket(peer, server_hostname="127.0.0.1")
+                connect_tls.sendall(GET[:-2] + b"X: " if kind == "endless head" else post(b""))
                 for _ in range(64):
-                    secret.sendall(b"x" * (1 << 20))
+                    connect_tls.sendall(b"x" * (1 << 20))
         victim.serves_the_honest()
 
 
@@ -231,7 +231,7 @@ def test_a_session_after_its_last_response_is_evictable_whatever_the_client_send
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Connection, "has_pending_data", lambda _: True)
-    with serving(tmp_path) as webhook, webhook.secret() as peer:
+    with serving(tmp_path) as webhook, webhook.connect_tls() as peer:
         peer.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         assert peer.recv(1 << 10).startswith(b"HTTP/1.1 200 ")
         (slot,) = webhook.server._limiter._slots
@@ -240,7 +240,7 @@ def test_a_session_after_its_last_response_is_evictable_whatever_the_client_send
 
 
 def large(inside: bytes, filling: bytes) -> bytes:
-    """Return a review with as much of `filling` as there may be where `inside` says `...`."""
+    """Return a review of the largest size, with `filling` repeated at the `...` of `inside`."""
     whole_review = REVIEW.replace(b'"metadata": {"name": "x"}, "spec": {', inside)
     return whole_review.replace(b"...", filling * ((messages.MAX_BODY_BYTES - len(whole_review)) // len(filling)))
 

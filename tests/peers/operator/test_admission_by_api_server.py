@@ -1,4 +1,4 @@
-"""The real kube-apiserver asks the real webhook process; people see what kubectl prints."""
+"""The real kube-apiserver calls the real webhook process; the tests read kubectl's output."""
 
 from collections.abc import Iterator
 

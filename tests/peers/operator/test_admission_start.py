@@ -1,4 +1,4 @@
-"""The webhook's process where it may not write its CA: it says which rule is missing, stays, and is not ready."""
+"""The webhook's process without the right to write its CA: it names the missing rule, stays, and is not ready."""
 
 from pathlib import Path
 
@@ -23,12 +23,12 @@ def test_the_process_logs_a_missing_right_and_waits_for_it(gkm_cluster: Cluster,
     )
     with operator(tmp_path, *arguments) as process:
 
-        def said() -> str:
+        def log_text() -> str:
             return process.log.read_text(encoding="utf-8")
 
-        process.ready(lambda: "cannot get resource" in said(), "it says what it may not do")
-        assert '\\"validatingwebhookconfigurations\\"' in said()
-        assert '"event": "serving"' not in said()
+        process.ready(lambda: "cannot get resource" in log_text(), "it says what it may not do")
+        assert '\\"validatingwebhookconfigurations\\"' in log_text()
+        assert '"event": "serving"' not in log_text()
         assert (status(health, "healthz"), status(health, "readyz")) == (200, 503)
         process.stop()
         assert process.popen.returncode == 0, process.tail()

@@ -32,7 +32,7 @@ RENEWING = (sys.executable, str(Path(__file__).parents[2] / "support" / "operato
 
 @dataclass
 class Replicas:
-    """Webhook processes by letter; the API server asks replica `a` of caches that are called two-a-…"""
+    """Webhook processes by letter; the API server calls replica `a` for caches named two-a-…"""
 
     cluster: Cluster
     directory: Path
@@ -110,7 +110,7 @@ def called(prefix: str) -> Json:
 
 
 def refusal(cluster: Cluster, wanted: dict[str, Any]) -> str:
-    """Return what the API server says to a new cache; nothing when it takes it, which is undone."""
+    """Return the API server's error for a new cache; "" when it accepts the cache, which is then deleted."""
     api = connect(str(cluster.kubeconfig))
     resource: Any = GKMCACHES if wanted["kind"] == "GKMCache" else CLUSTERGKMCACHES
     meta = wanted["metadata"]
@@ -189,7 +189,7 @@ def test_every_request_is_reviewed_while_two_replicas_renew_their_certificates(r
 
 @pytest.fixture
 def outage(gkm_cluster: Cluster) -> Iterator[Cluster]:
-    """The configuration as it ships, with its Service, behind which nobody is."""
+    """The shipped configuration, with a Service without endpoints."""
     for name in ("out-old", "out-going"):
         gkm_cluster.apply(cache(name, "registry.test/team/cache:1", NAMESPACE, finalizers=["test.gkm.io/x"]))
     found = shipped()

@@ -40,7 +40,7 @@ def clean(api: Api) -> Iterator[None]:
 
 @pytest.fixture
 def controllers(gkm_cluster: Cluster) -> Api:
-    """The API as the controllers' account sees it: nobody else may write a status."""
+    """The API with the controllers' account, the only one that may write a status."""
     return connect(str(gkm_cluster.kubeconfig_for("system:serviceaccount:gkm-system:gkm-controllers")))
 
 

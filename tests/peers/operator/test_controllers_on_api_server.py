@@ -30,7 +30,7 @@ class Controlled:
         self.api.create(resource, cache(name, image, namespace))
 
     def report(self, name: str, caches: Mapping[str, Mapping[str, Any]], namespace: str | None = NAMESPACE) -> None:
-        """Say what an agent would."""
+        """Write the report of an agent."""
         resource: Resource[Any] = GKMCACHENODES if namespace else CLUSTERGKMCACHENODES
         put(self.api, NODES, kube_node(name))
         put(self.api, resource, node(name, caches, namespace))
@@ -155,7 +155,7 @@ def test_reports_of_nodes_are_summed(running: Controlled) -> None:
 
 @pytest.fixture
 def agents_in_pods(running: Controlled) -> Iterator[None]:
-    """Let agents run as Pods while the test runs: else a Node alone says whether it answers."""
+    """Run agents as Pods during the test: without them the Node alone decides about its liveness."""
     running.api.create(AGENT_SETS, AGENT_SET)
     try:
         yield

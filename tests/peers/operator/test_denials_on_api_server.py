@@ -1,4 +1,4 @@
-"""docs/reference/denials.md is a transcript: what it shows is what kubectl prints, under the configuration it shows."""
+"""docs/reference/denials.md is a transcript: kubectl prints its outputs under the configuration on that page."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -41,7 +41,7 @@ def _signed(flaw: Flaw | None, name: str) -> Prepare:
 
 
 def _elsewhere(repository: str, signer: Person | None = None) -> Prepare:
-    """Return what pushes <repository>:1, signed by somebody without a key, or by nobody."""
+    """Return a function that pushes <repository>:1, signed by a person without a key, or unsigned."""
 
     def push(images: Shelf) -> None:
         target = Target(images.registry.host, repository)
@@ -98,7 +98,7 @@ def _here(text: str, images: Shelf) -> str:
 
 
 def _as_shown(printed: str, images: Shelf) -> str:
-    """Return what was printed, without what differs from run to run."""
+    """Return kubectl's output without the parts that differ from run to run."""
     shown = printed.replace(images.registry.host, REGISTRY).replace(images.closed_port, AWAY)
     shown = re.sub(r"sha256:[0-9a-f]{64}", "sha256:…", shown)
     return re.sub(r"\bkey \S{12}…", "key jRMcNQXEEkwP…", shown)

@@ -1,4 +1,4 @@
-"""deploy/base is taken by a real API server, and its roles and policy allow what is needed and nothing more."""
+"""A real API server accepts deploy/base, and its roles and policies allow exactly what is needed."""
 
 from typing import Any
 

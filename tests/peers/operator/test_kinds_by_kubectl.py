@@ -59,7 +59,7 @@ def test_the_expiry_of_a_plan_is_printed_as_a_time(seen: Cluster) -> None:
 
 @pytest.mark.parametrize("plural", [kind.plural for kind in KINDS])
 def test_every_field_is_explained(seen: Cluster, plural: str) -> None:
-    """`kubectl explain` describes the fields one level below what it is asked for."""
+    """`kubectl explain` describes the fields one level below its argument."""
     left, asked = [plural], 0
     while left:
         path = left.pop()

@@ -45,7 +45,7 @@ class Replicas:
             f"--lease={self.lease}",
         )
         process = self._stack.enter_context(operator(directory, *arguments))
-        process.ready(lambda: bool(said(process, "synced")), "it is synced")
+        process.ready(lambda: bool(log_text(process, "synced")), "it is synced")
         return process
 
     def port(self, name: str) -> int:
@@ -82,7 +82,7 @@ class Replicas:
         return [event["reason"] for event in found["items"]]
 
 
-def said(process: Process, event: str) -> list[dict[str, Any]]:
+def log_text(process: Process, event: str) -> list[dict[str, Any]]:
     lines = [json.loads(line) for line in process.log.read_text(encoding="utf-8").splitlines() if line.startswith("{")]
     return [line for line in lines if line.get("event") == event]
 
@@ -120,7 +120,7 @@ def test_a_new_leader_follows_a_killed_one_without_lost_or_repeated_events(repli
     before, _ = replicas.images.push("before-the-kill")
     replicas.api.create(GKMCACHES, cache("before", before, NAMESPACE))
     replicas.cluster.until(lambda: replicas.verified("before"), "the first to work")
-    assert not said(second, "lease acquired")
+    assert not log_text(second, "lease acquired")
     # How many wait is up to the other tests of this cluster.
     for counted in (
         "gkm_leader 1.0",
@@ -158,4 +158,4 @@ def test_a_process_that_lost_its_lease_ends(replicas: Replicas) -> None:
     taken = {"spec": {"holderIdentity": "somebody", "leaseDurationSeconds": 3600}}
     replicas.api.merge(LEASES, replicas.lease, taken, "gkm-system")
     assert first.popen.wait(60) == 1
-    assert "the lease was not renewed in time" in said(first, "ended")[0]["why"]
+    assert "the lease was not renewed in time" in log_text(first, "ended")[0]["why"]

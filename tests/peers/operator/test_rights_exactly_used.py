@@ -1,4 +1,4 @@
-"""The rights that ship are those that are used: every process runs under them, and an audit log tells what it asks."""
+"""The shipped rights are the used ones: every process runs under them, and an audit log records its requests."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -24,7 +24,7 @@ GPU_NODE = "audited-gpus"
 
 
 def authorized(requests: list[Request]) -> Iterator[Request]:
-    """Yield what was authorized: a server-side apply that made its object, as patch and as create."""
+    """Yield the authorized verbs: patch and create for a server-side apply that created its object."""
     for request in requests:
         yield request
         if request.verb == "patch" and request.code == CREATED:
@@ -33,7 +33,7 @@ def authorized(requests: list[Request]) -> Iterator[Request]:
 
 @pytest.fixture(scope="module")
 def asked(tmp_path_factory: pytest.TempPathFactory) -> list[Request]:
-    """Everything that all processes asked in the life of a cache, of a node and of a leader."""
+    """All requests of all processes in the life of a cache, of a node and of a leader."""
     for command in ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl"):
         require.peer(command)
     with accounts(tmp_path_factory.mktemp("accounts")) as place:

@@ -1,4 +1,4 @@
-"""Nobody but the controllers says of a cache that it is verified, on a real API server with deploy/base in it."""
+"""Only the controllers can write that a cache is verified, on a real API server with deploy/base installed."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -79,7 +79,7 @@ def of(namespace: str | None) -> Resource[Any]:
 
 
 def refusal(cluster: Cluster, kubeconfig: Path, value: Json, *more: str) -> str:
-    """Patch the status as somebody; return what kubectl was told, "" when it was done."""
+    """Patch the status as a user; return kubectl's error, "" on success."""
     namespace = value["metadata"].get("namespace", "default")
     patch = ("--subresource=status", "--type=merge", f"--patch={json.dumps({'status': FORGED})}", *more)
     try:

@@ -1,7 +1,7 @@
-"""Every process of GKM as its own ServiceAccount, under the rights and policies that ship, before an audit log.
+"""Every process of GKM as its own ServiceAccount, under the shipped rights and policies, with an audit log.
 
-The processes run beside the API server instead of in pods. The agent is that of a Node which nobody but its name makes
-one: what it mounts and measures is of this machine, as in tests/unit/agent.
+The processes run beside the API server instead of in pods. The agent belongs to a Node that exists only by name: it
+mounts and measures on this machine, as in tests/unit/agent.
 """
 
 import base64
@@ -110,7 +110,7 @@ class Accounts:
         return process
 
     def admission(self) -> Process:
-        """Start the webhook and wait until the API server asks it."""
+        """Start the webhook and wait until the API server calls it."""
         account = self._account("gkm-admission")
         listen = (f"--listen=127.0.0.1:{self.webhook_port}", f"--health=127.0.0.1:{ports.free()}")
         tls = ("--self-signed", self.machine.root / "tls", "--tls-names=127.0.0.1")
@@ -121,7 +121,7 @@ class Accounts:
         return process
 
     def is_judged(self) -> bool:
-        """Tell whether the API server asks our webhook, and trusts it."""
+        """Return whether the API server calls our webhook and trusts it."""
         refused = cache("not-allowed", TEAM, "127.0.0.1:9/not/allowed:1")
         try:
             self.cluster.kubectl("create", "--dry-run=server", "--filename=-", input=json.dumps(refused))

@@ -1,4 +1,4 @@
-"""A storm over a cluster with controllers, and what their status must say after it, counted anew from a full list."""
+"""A storm over a cluster with controllers, and the expected status afterwards, computed from a full list."""
 
 import json
 import random
@@ -91,7 +91,7 @@ class Storm:
         put(self.api, GKMCACHES, cache(name, self.images[name][0], self.namespace))
 
     def differences(self, cluster: Cluster) -> list[str]:
-        """Return where the status of a cache is not what a full list says."""
+        """Return the differences between the status of a cache and a full list."""
         caches = _list(cluster, "gkmcaches", self.namespace)
         told = _list(cluster, "gkmcachenodes", self.namespace)
         standing = {name: _ready(one) for name, one in _list(cluster, "nodes").items()}
@@ -106,7 +106,7 @@ class Storm:
 
 
 def truth(name: str, digest: str, told: Mapping[str, Json], standing: Mapping[str, bool]) -> Json:
-    """Return what the status of a cache must say: docs/design/aggregation.md, "Liveness of a node", read anew."""
+    """Return the expected status of a cache: docs/design/aggregation.md, "Liveness of a node", implemented anew."""
     here = {
         node_name: one["status"]["caches"][name]
         for node_name, one in told.items()

@@ -1,4 +1,4 @@
-"""A controller on an API and images in memory, to be started, stopped and asked."""
+"""A controller on an API and images in memory, to start, stop and query."""
 
 from threading import Event
 from typing import Any
@@ -72,6 +72,6 @@ class Site:
         return sum(1 for verb, plural, _ in list(self.api.calls) if verb == "apply" and plural in plurals)
 
     def quiet(self) -> None:
-        """Wait until every queue is empty and nobody works."""
+        """Wait until every queue is empty and no worker is busy."""
         queues = (self.controller.verification.queue, self.controller.status)
         until(lambda: all(queue.idle for queue in queues), "nothing is left to do")

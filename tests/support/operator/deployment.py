@@ -85,7 +85,7 @@ def cache(name: str, image: str, namespace: str | None = None, **meta: object) -
 
 
 def node(name: str, caches: Mapping[str, Mapping[str, Any]], namespace: str | None = None) -> dict[str, Any]:
-    """Return the object of a node that says this of its caches."""
+    """Return the object of a node with this report of its caches."""
     return {
         "apiVersion": "gkm.io/v1alpha1",
         "kind": "GKMCacheNode" if namespace else "ClusterGKMCacheNode",

@@ -28,7 +28,7 @@ def bodies(seed: int) -> Iterator[bytes]:
 
 
 def wires(seed: int) -> Iterator[bytes]:
-    """Yield without end what a client may write once TLS stands: requests that are none."""
+    """Yield without end the bytes of clients that completed TLS and send invalid requests."""
     rng = random.Random(seed)
     while True:
         yield rng.choice(_WIRES)(rng)

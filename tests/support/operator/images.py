@@ -1,4 +1,4 @@
-"""`Images` in memory: what tests say of references and digests."""
+"""`Images` in memory, with results that the test sets for references and digests."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ AWAY = GKMError(Reason.REGISTRY_UNAVAILABLE, "the registry does not answer")
 
 @dataclass
 class FakeImages:
-    """Answers as it was told; what it was not told of is not found. An error among the answers is raised."""
+    """Returns the results that the test set; anything else is not found. An error among the results is raised."""
 
     digests: dict[str, str | GKMError] = field(default_factory=dict)
     verdicts: dict[str, Verdict | GKMError] = field(default_factory=dict)

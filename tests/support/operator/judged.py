@@ -1,4 +1,4 @@
-"""A cluster whose caches of certain names are judged by a running webhook process; people see what kubectl prints."""
+"""A cluster with a running webhook process for caches of certain names; tests read kubectl's output."""
 
 import json
 import subprocess
@@ -29,7 +29,7 @@ class Judged:
     directory: Path
 
     def apply(self, manifest: dict[str, Any], *arguments: str) -> tuple[int, str]:
-        """Apply as a person would; return kubectl's exit code and what it printed."""
+        """Apply as a user; return kubectl's exit code and output."""
         (self.directory / FILE).write_text(json.dumps(manifest), encoding="utf-8")
         done = subprocess.run(
             [
@@ -50,7 +50,7 @@ class Judged:
 
 @contextmanager
 def judged(cluster: Cluster, images: Shelf, directory: Path, prefix: str, config: str) -> Iterator[Judged]:
-    """Judge caches whose names begin with `prefix` as `config` says, until the block ends; the process ends well."""
+    """Review caches named `prefix`… under `config` until the block ends; the process must end cleanly."""
     configuration = f"gkm-caches-{prefix}"
     port = ports.free()
     (directory / "config.yaml").write_text(config, encoding="utf-8")

@@ -42,9 +42,9 @@ class Admission:
         self.context = context
 
     def ask(self, image: str, namespace: str, padding: int = 0) -> dict[str, object]:
-        """Return the response to a review of a cache; like an API server, ask again when the server says so.
+        """Return the response to a review of a cache; like an API server, retry on 503.
 
-        `padding` is how many bytes the review is longer.
+        `padding` is the number of bytes added to the review.
         """
         body = json.dumps(review(object=an_object(image), namespace=namespace)).encode() + b" " * padding
         for attempt in itertools.count(1):

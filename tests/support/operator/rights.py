@@ -53,7 +53,7 @@ def granted(documents: list[Json]) -> Iterator[Right]:
 
 
 def expanded(account: str, rule: Json, namespace: str) -> Iterable[Right]:
-    """Yield what a rule allows; nobody of ours needs a wildcard, so `*` would be a resource that nobody asks for."""
+    """Yield the rights of a rule; no account needs a wildcard, so `*` would be a resource that no process requests."""
     parts = (rule["verbs"], rule["apiGroups"], rule["resources"], rule.get("resourceNames", [""]))
     for verb, group, resource, name in product(*parts):
         yield Right(account, verb, group, resource, name, namespace)

@@ -1,4 +1,4 @@
-"""What the API server says of caches on one node, and the pods that use them there."""
+"""The API server's view of caches on one node, and the pods that use them there."""
 
 import json
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ class Seen:
         return any(one["type"] == "Verified" and one["status"] == "True" for one in status.get("conditions", []))
 
     def on_node(self, name: str, place: str | None) -> Json:
-        """Return what the node object says of a cache; {} for nothing."""
+        """Return the node object's entry for a cache; {} for none."""
         found: Json = self.node_object(place).get("status", {}).get("caches", {}).get(name, {})
         return found
 

@@ -21,7 +21,7 @@ PINNED, TRACKED = UpdatePolicy(), UpdatePolicy("Track", "15m")
 
 
 @dataclass
-class Place:
+class CheckedCache:
     """`look` is one turn of the queue: verify, and write what comes of it. `now` are monotonic seconds."""
 
     policy: UpdatePolicy = TRACKED
@@ -52,7 +52,7 @@ class Place:
         return schedule
 
     def write(self) -> None:
-        """Write the status if it is to be another, and note what is told of that."""
+        """Write the status if it has changed, and record the Events of the change."""
         new = status.desired_status(self.cache, self.verification.outcome(self.cache), self.summary, NOW)
         if new is not None and new != self.cache.status:
             self.told += telling.events_of(self.cache.status, new)
@@ -76,5 +76,5 @@ class Place:
         return found
 
     def reasons(self) -> list[tuple[str, str]]:
-        """Return what was told, in its order."""
+        """Return the reasons of the Events, in order."""
         return [(told.kind, told.reason) for told in self.told]

@@ -49,23 +49,23 @@ class Webhook:
         finally:
             connection.close()
 
-    def plain(self) -> socket.socket:
-        """Connect, and say nothing."""
+    def connect_plain(self) -> socket.socket:
+        """Connect without sending anything."""
         return socket.create_connection(("127.0.0.1", self.server.port), timeout=SECONDS)
 
-    def secret(self) -> ssl.SSLSocket:
+    def connect_tls(self) -> ssl.SSLSocket:
         """Connect, and shake hands."""
-        return self.context().wrap_socket(self.plain(), server_hostname="127.0.0.1")
+        return self.context().wrap_socket(self.connect_plain(), server_hostname="127.0.0.1")
 
 
-def true_judge() -> ImageValidator:
+def image_validator() -> ImageValidator:
     return ImageValidator(FakeImages({IMAGE: DIGEST}, {DIGEST: GOOD}), "enforce")
 
 
 @contextmanager
-def serving(directory: Path, judge: Validator | None = None) -> Iterator[Webhook]:
+def serving(directory: Path, validator: Validator | None = None) -> Iterator[Webhook]:
     issued = issue(directory / "tls", ["127.0.0.1", "gkm-admission.gkm-system.svc"])
-    server = AdmissionServer(judge or true_judge(), ("127.0.0.1", 0), issued.certificate, issued.key)
+    server = AdmissionServer(validator or image_validator(), ("127.0.0.1", 0), issued.certificate, issued.key)
     server.start()
     try:
         yield Webhook(server, issued)
@@ -73,7 +73,7 @@ def serving(directory: Path, judge: Validator | None = None) -> Iterator[Webhook
         server.close()
 
 
-def whole(peer: socket.socket) -> bytes:
+def read_to_end(peer: socket.socket) -> bytes:
     """Return all that comes until the end, however it ends."""
     received = bytearray()
     try:
@@ -84,35 +84,35 @@ def whole(peer: socket.socket) -> bytes:
     return bytes(received)
 
 
-def is_judged(site: Webhook) -> bool:
+def is_reviewed(site: Webhook) -> bool:
     status, body = site.ask("POST", "/validate?timeout=10s", REVIEW)
     return (status, json.loads(body)["response"]) == (200, {"uid": "u-1", "allowed": True})
 
 
-def is_cut_off(peer: socket.socket) -> bool:
+def is_disconnected(peer: socket.socket) -> bool:
     try:
         return peer.recv(1) == b""
     except (ConnectionError, ssl.SSLError):
         return True
 
 
-def answers(webhook: Webhook, sent: bytes) -> bytes:
-    """Send bytes over TLS, say no more, and return what is answered."""
-    with webhook.secret() as peer:
+def exchange(webhook: Webhook, sent: bytes) -> bytes:
+    """Send bytes over TLS, and return all of the response."""
+    with webhook.connect_tls() as peer:
         peer.sendall(sent)
-        return whole(peer)
+        return read_to_end(peer)
 
 
-class Patient:
-    """Judges once it is allowed to; notes who came."""
+class BlockingValidator:
+    """Blocks every review until released; counts the requests."""
 
     def __init__(self) -> None:
-        self.go_on = Event()
-        self.came = 0
+        self.release = Event()
+        self.calls = 0
         self._lock = Lock()
 
     def review(self, request: ReviewRequest) -> ReviewResponse:
         with self._lock:
-            self.came += 1
-        self.go_on.wait(SECONDS)
+            self.calls += 1
+        self.release.wait(SECONDS)
         return ReviewResponse(allowed=bool(request.uid))

@@ -1,6 +1,6 @@
-"""The webhook's server as a process of its own, so that what it holds can be counted: DIRECTORY as its argument.
+"""The webhook's server as a process of its own, so that its memory can be measured; takes DIRECTORY as its argument.
 
-Writes its port to DIRECTORY/port, its log as ours to standard error, and ends when standard input does.
+Writes its port to DIRECTORY/port, its log to standard error, and ends when standard input does.
 """
 
 import sys
@@ -18,8 +18,8 @@ UNSIGNED_IMAGE = "registry.test/team/unsigned:1"
 def main() -> None:
     directory = Path(sys.argv[1])
     logs.configure()
-    judge = ImageValidator(FakeImages({IMAGE: DIGEST, UNSIGNED_IMAGE: OTHER}, {DIGEST: GOOD}), "enforce")
-    with serving(directory, judge) as webhook:
+    validator = ImageValidator(FakeImages({IMAGE: DIGEST, UNSIGNED_IMAGE: OTHER}, {DIGEST: GOOD}), "enforce")
+    with serving(directory, validator) as webhook:
         files.replace(directory / "port", str(webhook.server.port).encode())
         sys.stdin.read()
 

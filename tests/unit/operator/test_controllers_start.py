@@ -102,7 +102,7 @@ class Bare:
         words = controllers(kubeconfig, f"127.0.0.1:{ports.free()}")
         with operator(self.directory / str(next(self.numbers)), *words) as process:
             assert process.popen.wait(60) == 1
-            told: Json = json.loads(said(process).splitlines()[-1])
+            told: Json = json.loads(log_text(process).splitlines()[-1])
         assert (told["level"], told["event"], told["command"]) == ("critical", "ended", "controllers")
         return told
 
@@ -123,7 +123,7 @@ def account(name: str) -> Json:
 
 @pytest.mark.peers
 def test_the_controllers_end_with_a_line_that_names_the_missing_kinds(bare: Bare) -> None:
-    """One story in its order, on one control plane: what a person who installs GKM piece by piece is told."""
+    """One sequence on one control plane: the messages for a person who installs GKM piece by piece."""
     admin = bare.cluster.kubeconfig
     told = bare.ended(admin)
     assert (told["error"], told["why"]) == ("KindsMissing", "the API server has no gkmcaches: apply crds/")
@@ -157,13 +157,13 @@ def test_a_live_process_waits_for_an_api_server_that_is_away_at_the_start(gkm_cl
         gate.shut()
         kubeconfig = gkm_cluster.control_plane.kubeconfig("behind-a-gate", token, server=gate.url)
         with operator(tmp_path, *controllers(kubeconfig, health)) as process:
-            process.ready(lambda: "API server not available" in said(process), "it has asked in vain")
+            process.ready(lambda: "API server not available" in log_text(process), "it has asked in vain")
             assert (status(health, "healthz"), status(health, "readyz")) == (200, 503)
             gate.open()
             process.ready(lambda: status(health, "readyz") == 200, "everything is listed")
 
 
-def said(process: Process) -> str:
+def log_text(process: Process) -> str:
     return process.log.read_text(encoding="utf-8")
 
 

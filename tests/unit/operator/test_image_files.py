@@ -1,4 +1,4 @@
-"""The Dockerfiles name what is there: they are built elsewhere, so what reading can tell is checked by reading."""
+"""The Dockerfiles name existing files. The images are built elsewhere, so these tests read the files."""
 
 import re
 import shlex

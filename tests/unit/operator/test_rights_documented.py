@@ -1,4 +1,4 @@
-"""docs/reference/rights.md says what the manifests allow, right by right."""
+"""docs/reference/rights.md lists the rights of the manifests, right by right."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,7 +13,7 @@ PAGE = (ROOT / "docs" / "reference" / "rights.md").read_text(encoding="utf-8")
 
 
 def rows(columns: int) -> Iterator[list[str]]:
-    """Yield the cells of every row of tables with so many columns, but their heads."""
+    """Yield the cells of every row, without heads, of tables with that number of columns."""
     for line in PAGE.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if line.startswith("| `") and len(cells) == columns:

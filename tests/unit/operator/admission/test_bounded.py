@@ -16,7 +16,7 @@ A, B = ("registry a.test", "namespace a"), ("registry b.test", "namespace b")
 
 
 class Slow:
-    """Work that ends when it is told to; counts who is at it."""
+    """Work that blocks until released; counts its threads."""
 
     def __init__(self) -> None:
         self.go = Event()

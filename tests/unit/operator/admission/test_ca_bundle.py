@@ -88,7 +88,7 @@ def test_no_ca_leaves_a_bundle_with_free_places(others: list[bytes], ours: list[
 @settings(deadline=None)
 @given(st.lists(st.integers(0, SAFE_CAS - 1), max_size=20))
 def test_a_running_replica_stays_trusted_through_any_number_of_restarts(arrivals: list[int]) -> None:
-    """Between two looks of a replica, fewer pods than SAFE start and never look again."""
+    """Between two checks of a replica, fewer than SAFE_CAS pods start and never check again."""
     mine, newest = authority(MANY), 0
     bundle = mine
     for some in arrivals:

@@ -1,4 +1,4 @@
-"""Certificates of our own making: what is in them, how they are written, and when they are due."""
+"""Self-issued certificates: contents, writing, and when a renewal is due."""
 
 import ssl
 from datetime import UTC, datetime, timedelta
@@ -62,7 +62,7 @@ def test_a_client_finds_the_right_one_of_several_cas_with_one_name(tmp_path: Pat
 def test_cut_after_each_step_the_certificate_is_the_old_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int
 ) -> None:
-    """So a server that looks at the files then finds no pair, or the old one, and never half a new one that fits."""
+    """A server that reads the files in between finds a mismatch or the old pair, never a half-written new pair."""
     old, new = make(["x"], NOW), make(["x"], NOW)
     write(tmp_path, old)
     left = iter(range(steps))

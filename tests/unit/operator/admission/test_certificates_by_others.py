@@ -1,4 +1,4 @@
-"""Certificates that somebody else makes: files that change as kubelet changes them, and cert-manager's component."""
+"""Certificates from outside: files that change as kubelet changes them, and cert-manager's component."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""One TLS connection in an event loop: whoever keeps it busy takes turns with the others."""
+"""One TLS connection in an event loop: a busy client does not block other sessions."""
 
 import _ssl
 import asyncio
@@ -50,7 +50,7 @@ class Client:
         assert CRYPTO.SSL_connect(self._tls) == 1
 
     def updates(self, number: int) -> bytes:
-        """Return so many KeyUpdates (RFC 8446, section 4.6.3), and one byte of data, as they go over the wire."""
+        """Return that number of KeyUpdates (RFC 8446, section 4.6.3), and one byte of data, as bytes on the wire."""
         written = CRYPTO.BIO_new(CRYPTO.BIO_s_mem())
         CRYPTO.SSL_set0_wbio(self._tls, written)
         for _ in range(number):

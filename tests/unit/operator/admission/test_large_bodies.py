@@ -16,7 +16,7 @@ from gkm_operator.admission.https.connection import Connection
 from gkm_operator.admission.https.http1 import LARGE_BYTES, HttpConnection
 from gkm_operator.admission.https.session import HttpSession
 from support.host.waiting import until
-from support.operator.webhook import REVIEW, SECONDS, Webhook, answers, is_cut_off, is_judged, post, serving
+from support.operator.webhook import REVIEW, SECONDS, Webhook, exchange, is_disconnected, is_reviewed, post, serving
 
 LARGE = REVIEW + b" " * LARGE_BYTES
 
@@ -30,7 +30,7 @@ def one_at_a_time(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 
 def begun(site: Webhook) -> ssl.SSLSocket:
     """Send all of a large request but its last byte, and wait until the server reads it."""
-    peer = site.secret()
+    peer = site.connect_tls()
     peer.sendall(post(LARGE)[:-1])
     until(lambda: len(site.server._large), "the server reads it")
     return peer
@@ -58,17 +58,17 @@ def test_a_large_body_beyond_the_limit_gets_retry_after(tmp_path: Path, monkeypa
     monkeypatch.setattr(large_bodies, "WAIT_SECONDS", 0.3)
     monkeypatch.setattr(large_bodies, "LARGE_SECONDS", 60.0)
     with one_at_a_time(tmp_path, monkeypatch) as site, begun(site) as first:
-        told = answers(site, post(LARGE))
+        told = exchange(site, post(LARGE))
         assert told.startswith(b"HTTP/1.1 503 ")
         assert b"Retry-After: 1\r\n" in told
-        assert is_judged(site)
+        assert is_reviewed(site)
         assert ended(first).startswith(b"HTTP/1.1 200 ")
-        assert answers(site, post(LARGE, "Connection: close")).startswith(b"HTTP/1.1 200 ")
+        assert exchange(site, post(LARGE, "Connection: close")).startswith(b"HTTP/1.1 200 ")
 
 
 def test_a_large_body_waits_until_another_is_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(large_bodies, "LARGE_SECONDS", 60.0)
-    with one_at_a_time(tmp_path, monkeypatch) as site, begun(site) as first, site.secret() as second:
+    with one_at_a_time(tmp_path, monkeypatch) as site, begun(site) as first, site.connect_tls() as second:
         second.sendall(post(LARGE))
         until(lambda: len(site.server._large._waiting), "the second waits")
         assert ended(first).startswith(b"HTTP/1.1 200 ")
@@ -80,14 +80,14 @@ def test_a_slow_large_body_is_evicted_for_a_waiting_one(tmp_path: Path, monkeypa
     monkeypatch.setattr(large_bodies, "LARGE_SECONDS", 0.1)
     monkeypatch.setattr(large_bodies, "WAIT_SECONDS", float(SECONDS))
     with one_at_a_time(tmp_path, monkeypatch) as site, begun(site) as slow:
-        assert answers(site, post(LARGE, "Connection: close")).startswith(b"HTTP/1.1 200 ")
-        assert is_cut_off(slow)
+        assert exchange(site, post(LARGE, "Connection: close")).startswith(b"HTTP/1.1 200 ")
+        assert is_disconnected(slow)
 
 
 def test_a_slow_large_body_is_read_while_no_other_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(large_bodies, "LARGE_SECONDS", 0.0)
     with one_at_a_time(tmp_path, monkeypatch) as site, begun(site) as slow:
-        assert is_judged(site)
+        assert is_reviewed(site)
         assert ended(slow).startswith(b"HTTP/1.1 200 ")
 
 
@@ -95,13 +95,13 @@ def test_a_disconnected_client_takes_no_large_body_slot(tmp_path: Path, monkeypa
     monkeypatch.setattr(large_bodies, "LARGE_SECONDS", 60.0)
     monkeypatch.setattr(large_bodies, "WAIT_SECONDS", 0.2)
     with one_at_a_time(tmp_path, monkeypatch) as site, begun(site) as first:
-        with site.secret() as gone:
+        with site.connect_tls() as gone:
             gone.sendall(post(LARGE))
             until(lambda: len(site.server._large._waiting), "it waits")
         until(lambda: not len(site.server._large._waiting), "it waits no more")
         assert ended(first).startswith(b"HTTP/1.1 200 ")
         until(lambda: not len(site.server._large), "nothing large is held")
-        assert answers(site, post(LARGE, "Connection: close")).startswith(b"HTTP/1.1 200 ")
+        assert exchange(site, post(LARGE, "Connection: close")).startswith(b"HTTP/1.1 200 ")
 
 
 @pytest.mark.usefixtures("without_garbage_collector")
@@ -112,11 +112,11 @@ def test_an_evicted_session_leaves_no_memory_even_before_garbage_collection(
     before = alive(HttpConnection, HttpSession, Connection)
     with serving(tmp_path) as site:
         for _ in range(5):
-            with site.secret() as larger, site.secret() as large:
+            with site.connect_tls() as larger, site.connect_tls() as large:
                 larger.sendall(post(b" " * (2 * LARGE_BYTES))[:-1])
                 until(lambda: site.server._limiter.size > 2 * LARGE_BYTES, "one is held")
                 large.sendall(post(b" " * LARGE_BYTES)[:-1])
-                assert is_cut_off(larger)
+                assert is_disconnected(larger)
         until(lambda: alive(HttpConnection, HttpSession, Connection) == before, "nothing is left of them")
 
 
@@ -134,7 +134,7 @@ def test_a_finished_session_leaves_no_memory_even_before_garbage_collection(tmp_
     before = alive(HttpConnection, HttpSession, Connection)
     with serving(tmp_path) as site:
         for _ in range(3):
-            with site.secret() as peer:
+            with site.connect_tls() as peer:
                 peer.sendall(sent)
                 assert peer.recv(1 << 10).startswith(b"HTTP/1.1 ")
         until(lambda: alive(HttpConnection, HttpSession, Connection) == before, "nothing is left of them")

@@ -43,7 +43,9 @@ class Site:
         return x509.load_pem_x509_certificate(self.rotation.files.certificate.read_bytes())
 
     def accepted(self) -> bool:
-        """Whether a client takes what is served, if its clock is as ours and it knows what the API server knows."""
+        """Whether a client with our clock, which trusts the CAs that the API server has, accepts the serving
+        certificate.
+        """
         good = self.served.not_valid_before_utc <= self.now < self.served.not_valid_after_utc
         return good and any(_issued(self.served, authority) for authority in trusted(self.api))
 

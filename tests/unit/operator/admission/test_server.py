@@ -1,4 +1,4 @@
-"""The HTTPS server: what it answers, its certificate, its life."""
+"""The HTTPS server: responses, certificate, start and end."""
 
 import argparse
 import json
@@ -26,15 +26,15 @@ from support.host import pages, ports
 from support.host.waiting import until
 from support.operator.webhook import (
     REVIEW,
-    Patient,
+    BlockingValidator,
     Webhook,
-    answers,
-    is_cut_off,
-    is_judged,
+    exchange,
+    image_validator,
+    is_disconnected,
+    is_reviewed,
     post,
+    read_to_end,
     serving,
-    true_judge,
-    whole,
 )
 
 
@@ -45,7 +45,7 @@ def site(tmp_path: Path) -> Iterator[Webhook]:
 
 
 def test_a_review_is_answered(site: Webhook) -> None:
-    assert is_judged(site)
+    assert is_reviewed(site)
 
 
 def test_a_connection_is_used_again(site: Webhook) -> None:
@@ -101,8 +101,8 @@ def test_a_request_that_is_not_a_review_gets_an_error_status(
     ids=["chunks", "two lengths", "no host", "a long head", "no HTTP", "HTTP/2"],
 )
 def test_an_unreadable_request_is_the_last_of_its_connection(site: Webhook, sent: bytes, status: int) -> None:
-    assert answers(site, sent).startswith(b"HTTP/1.1 %d " % status)
-    assert is_judged(site)
+    assert exchange(site, sent).startswith(b"HTTP/1.1 %d " % status)
+    assert is_reviewed(site)
 
 
 def test_a_body_beyond_the_bound_is_not_read_and_its_sender_still_reads_why(site: Webhook) -> None:
@@ -114,7 +114,7 @@ def test_a_body_beyond_the_bound_is_not_read_and_its_sender_still_reads_why(site
 
 def test_a_body_may_wait_for_100_continue(site: Webhook) -> None:
     head, _, body = post(REVIEW, "Expect: 100-continue").partition(b"\r\n\r\n")
-    with site.secret() as peer:
+    with site.connect_tls() as peer:
         peer.sendall(head + b"\r\n\r\n")
         assert peer.recv(1 << 10).startswith(b"HTTP/1.1 100 ")
         peer.sendall(body)
@@ -122,10 +122,10 @@ def test_a_body_may_wait_for_100_continue(site: Webhook) -> None:
 
 
 def test_pipelined_requests_are_answered_in_order(site: Webhook) -> None:
-    assert answers(site, b"HEAD /healthz HTTP/1.1\r\nHost: x\r\n\r\nx y\r\n\r\n").endswith(
+    assert exchange(site, b"HEAD /healthz HTTP/1.1\r\nHost: x\r\n\r\nx y\r\n\r\n").endswith(
         b" request: illegal request line\n"
     )
-    told = answers(site, post(REVIEW) + b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n" + post(b"", "Connection: close"))
+    told = exchange(site, post(REVIEW) + b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n" + post(b"", "Connection: close"))
     assert re.findall(rb"HTTP/1.1 (\d+)", told) == [b"200", b"200", b"400"]
 
 
@@ -146,9 +146,9 @@ def test_a_defect_in_accepting_a_connection_fails_one_connection(
 ) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(HttpSession, "start", lambda _: 1 // 0)
-        with site.plain() as peer:
-            assert is_cut_off(peer)
-    assert is_judged(site)
+        with site.connect_plain() as peer:
+            assert is_disconnected(peer)
+    assert is_reviewed(site)
     assert [record.message for record in caplog.records] == ["connection not accepted"]
 
 
@@ -182,41 +182,41 @@ def test_an_encrypted_key_is_an_error_without_a_prompt(tmp_path: Path) -> None:
 
 
 def test_closing_waits_only_for_requests_in_review(tmp_path: Path) -> None:
-    judge = Patient()
+    validator = BlockingValidator()
     with (
-        serving(tmp_path, judge) as site,
-        site.secret() as judged,
-        site.secret() as idle,
+        serving(tmp_path, validator) as site,
+        site.connect_tls() as judged,
+        site.connect_tls() as idle,
         ThreadPoolExecutor(1) as pool,
     ):
         idle.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
         assert idle.recv(1 << 10).startswith(b"HTTP/1.1 200 ")
         judged.sendall(post(REVIEW))
-        until(lambda: judge.came, "it is judged")
+        until(lambda: validator.calls, "it is judged")
         closed = pool.submit(site.server.close)
-        assert is_cut_off(idle)
+        assert is_disconnected(idle)
         assert not closed.done()
-        judge.go_on.set()
-        told = whole(judged)
+        validator.release.set()
+        told = read_to_end(judged)
         assert told.startswith(b"HTTP/1.1 200 ")
         assert b"Connection: close\r\n" in told
         closed.result(30)
         with pytest.raises(ConnectionRefusedError):
-            site.plain()
+            site.connect_plain()
 
 
 def test_closing_is_idempotent_and_safe_before_the_start(tmp_path: Path) -> None:
     with serving(tmp_path) as site:
         site.server.close()
         site.server.close()
-        unstarted = AdmissionServer(true_judge(), ("127.0.0.1", 0), site.issued.certificate, site.issued.key)
+        unstarted = AdmissionServer(image_validator(), ("127.0.0.1", 0), site.issued.certificate, site.issued.key)
         unstarted.close()
         assert unstarted.port == 0
 
 
 def test_the_port_is_in_use_until_the_server_closes(site: Webhook) -> None:
     address = ("127.0.0.1", site.server.port)
-    again = AdmissionServer(true_judge(), address, site.issued.certificate, site.issued.key)
+    again = AdmissionServer(image_validator(), address, site.issued.certificate, site.issued.key)
     with pytest.raises(OSError, match=r"in use"):
         again.start()
     site.server.close()
@@ -225,7 +225,7 @@ def test_the_port_is_in_use_until_the_server_closes(site: Webhook) -> None:
 
 
 def test_without_a_host_every_address_is_served(site: Webhook) -> None:
-    server = AdmissionServer(true_judge(), ("", 0), site.issued.certificate, site.issued.key)
+    server = AdmissionServer(image_validator(), ("", 0), site.issued.certificate, site.issued.key)
     server.start()
     try:
         assert Webhook(server, site.issued).ask("GET", "/healthz")[0] == 200
@@ -235,10 +235,10 @@ def test_without_a_host_every_address_is_served(site: Webhook) -> None:
 
 def test_a_client_that_disconnects_halfway_affects_no_other(site: Webhook) -> None:
     for sent in (b"", b"POST /validate HTTP/1.1\r\n", post(REVIEW)[:-1], post(REVIEW)):
-        with site.secret() as peer:
+        with site.connect_tls() as peer:
             peer.sendall(sent)
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-    assert is_judged(site)
+    assert is_reviewed(site)
     until(lambda: not site.server._limiter, "nobody is left")
 
 

@@ -1,4 +1,4 @@
-"""The threads that judge: so many, and so many that wait."""
+"""The thread pool: a fixed number of threads, and a bounded queue."""
 
 import gc
 import weakref

@@ -1,6 +1,6 @@
-"""What the webhook connects to on behalf of whoever may create a cache: nothing that the configuration does not cover.
+"""The webhook connects only to registries that the configuration covers, whoever creates a cache.
 
-Real sockets and the real registry client: what counts is who connects, and whether answers can be told apart.
+Real sockets and the real registry client: the tests count connections, and compare the responses.
 """
 
 import json
@@ -39,7 +39,7 @@ DIGEST = "sha256:" + "a" * 64
 
 @dataclass
 class Port:
-    """A port on which somebody listens; `came` holds a number for each connection."""
+    """A listening port; `came` holds a number for each connection."""
 
     number: int
     came: list[int] = field(default_factory=list)
@@ -169,7 +169,7 @@ def test_no_response_reveals_the_service_behind_a_port(
 
 
 def test_the_controllers_connect_to_no_forbidden_registry() -> None:
-    """Nor do they read its Secrets; and a digest that stands is refused, whatever its registry would answer."""
+    """They do not read its Secrets either; a digest in the status is refused, whatever its registry would respond."""
     image = "registry.example/team/x:1"
     spec = CacheSpec(image, image_pull_secrets=[LocalObjectReference("pull")])
     cache = GKMCache(ObjectMeta("x", "a", uid="u", generation=1), spec)

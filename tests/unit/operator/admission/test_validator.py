@@ -1,4 +1,4 @@
-"""The judge: many requests at once, slow registries, greedy namespaces, and what is counted of it."""
+"""The validator: concurrent requests, slow registries, busy namespaces, and its metrics."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +20,7 @@ GRANTED = ReviewResponse(allowed=True)
 
 
 class SlowImages(FakeImages):
-    """Registries below slow.test do not answer before they are told to; the others know every image, all good."""
+    """Registries below slow.test do not respond until released; the others have every image, all verified."""
 
     def __init__(self) -> None:
         super().__init__({}, {DIGEST: GOOD})
@@ -43,8 +43,8 @@ def slow() -> Iterator[SlowImages]:
     images.go.set()
 
 
-def asked(judge: ImageValidator, image: str, **changes: Any) -> ReviewResponse:  # noqa: ANN401 -- JSON
-    return judge.review(request(object=an_object(image), **changes))
+def asked(validator: ImageValidator, image: str, **changes: Any) -> ReviewResponse:  # noqa: ANN401 -- JSON
+    return validator.review(request(object=an_object(image), **changes))
 
 
 def test_the_webhook_does_not_wait_for_a_slow_registry(slow: SlowImages) -> None:
@@ -55,40 +55,40 @@ def test_the_webhook_does_not_wait_for_a_slow_registry(slow: SlowImages) -> None
 
 
 def test_a_slow_registry_leaves_threads_for_other_registries(slow: SlowImages) -> None:
-    judge = ImageValidator(slow, "enforce", seconds=0.01, threads=8)
-    said = [asked(judge, f"slow.test/team/{n}:1", namespace=f"n{n}").warnings[0] for n in range(4)]
+    validator = ImageValidator(slow, "enforce", seconds=0.01, threads=8)
+    said = [asked(validator, f"slow.test/team/{n}:1", namespace=f"n{n}").warnings[0] for n in range(4)]
     assert ["too many images of registry slow.test" in why for why in said] == [False, False, True, True]
-    until(lambda: asked(judge, "quick.test/team/cache:1", namespace="n0") == GRANTED, "another registry's is admitted")
+    until(lambda: asked(validator, "quick.test/team/cache:1", namespace="n0") == GRANTED, "another registry")
 
 
 def test_a_busy_namespace_leaves_threads_for_other_namespaces(slow: SlowImages) -> None:
-    judge = ImageValidator(slow, "enforce", seconds=0.01, threads=8)
-    said = [asked(judge, f"{n}.slow.test/team/cache:1").warnings[0] for n in range(3)]
+    validator = ImageValidator(slow, "enforce", seconds=0.01, threads=8)
+    said = [asked(validator, f"{n}.slow.test/team/cache:1").warnings[0] for n in range(3)]
     assert "too many images of namespace a are being checked" in said[2]
-    until(lambda: asked(judge, "quick.test/team/cache:1", namespace="b") == GRANTED, "another namespace's is admitted")
+    until(lambda: asked(validator, "quick.test/team/cache:1", namespace="b") == GRANTED, "another namespace")
 
 
 def test_cluster_caches_share_a_quota_like_a_namespace(slow: SlowImages) -> None:
-    judge = ImageValidator(slow, "enforce", seconds=0.01, threads=8)
+    validator = ImageValidator(slow, "enforce", seconds=0.01, threads=8)
     cluster = {"namespace": "", "kind": {"group": "gkm.io", "version": "v1alpha1", "kind": "ClusterGKMCache"}}
-    said = [asked(judge, f"{n}.slow.test/team/cache:1", **cluster).warnings[0] for n in range(3)]
+    said = [asked(validator, f"{n}.slow.test/team/cache:1", **cluster).warnings[0] for n in range(3)]
     assert "too many images of cluster caches are being checked" in said[2]
 
 
 def test_many_requests_for_one_image_share_one_check(slow: SlowImages) -> None:
-    judge = ImageValidator(slow, "enforce", seconds=30, waiting=100)
+    validator = ImageValidator(slow, "enforce", seconds=30, waiting=100)
     with ThreadPoolExecutor(20) as pool:
-        answers = [pool.submit(asked, judge, "slow.test/team/cache:1", uid=f"u-{n}") for n in range(20)]
-        until(lambda: judge._single_flight._callers._taken["namespace a"] == 20, "all wait")
+        answers = [pool.submit(asked, validator, "slow.test/team/cache:1", uid=f"u-{n}") for n in range(20)]
+        until(lambda: validator._single_flight._callers._taken["namespace a"] == 20, "all wait")
         slow.go.set()
         assert [answer.result() for answer in answers] == [GRANTED] * 20
     assert slow.looking == 1
 
 
 def test_another_namespace_needs_another_check(slow: SlowImages) -> None:
-    judge = ImageValidator(slow, "enforce", seconds=0.01)
+    validator = ImageValidator(slow, "enforce", seconds=0.01)
     for namespace in ("a", "b"):
-        asked(judge, "slow.test/team/cache:1", namespace=namespace)
+        asked(validator, "slow.test/team/cache:1", namespace=namespace)
     until(lambda: slow.looking == 2, "both are looked at")
 
 
@@ -97,26 +97,26 @@ def test_the_server_has_more_threads_than_may_wait_for_registries() -> None:
 
 
 def test_an_invalid_reference_uses_no_thread(slow: SlowImages) -> None:
-    judge = ImageValidator(slow, "enforce", seconds=0.01, threads=1)
-    asked(judge, "slow.test/team/cache:1")
-    answer = asked(judge, "UPPER/case:1")
+    validator = ImageValidator(slow, "enforce", seconds=0.01, threads=1)
+    asked(validator, "slow.test/team/cache:1")
+    answer = asked(validator, "UPPER/case:1")
     assert (answer.allowed, "(InvalidReference)" in answer.message) == (False, True)
 
 
 def test_a_moved_tag_is_never_admitted_by_its_old_digest() -> None:
     images = FakeImages({IMAGE: DIGEST}, {DIGEST: GOOD})
-    judge = ImageValidator(VerdictCache(images, lambda: 0), "enforce", seconds=30)
-    assert judge.review(request()).allowed
+    validator = ImageValidator(VerdictCache(images, lambda: 0), "enforce", seconds=30)
+    assert validator.review(request()).allowed
     images.digests[IMAGE] = "sha256:" + "c" * 64
-    assert not judge.review(request()).allowed
+    assert not validator.review(request()).allowed
 
 
 def test_a_refusal_is_forgotten_at_once() -> None:
     images = FakeImages({IMAGE: DIGEST})
-    judge = ImageValidator(VerdictCache(images, lambda: 0), "enforce", seconds=30)
-    assert not judge.review(request()).allowed
+    validator = ImageValidator(VerdictCache(images, lambda: 0), "enforce", seconds=30)
+    assert not validator.review(request()).allowed
     images.verdicts[DIGEST] = GOOD
-    assert judge.review(request()).allowed
+    assert validator.review(request()).allowed
 
 
 def count(name: str, **labels: str) -> float:
@@ -145,10 +145,12 @@ def test_late_responses_are_counted_separately(slow: SlowImages) -> None:
 
 
 def test_verifications_and_those_that_were_spared_are_counted() -> None:
-    judge = ImageValidator(VerdictCache(FakeImages({IMAGE: DIGEST}, {DIGEST: GOOD}), lambda: 0), "enforce", seconds=30)
+    validator = ImageValidator(
+        VerdictCache(FakeImages({IMAGE: DIGEST}, {DIGEST: GOOD}), lambda: 0), "enforce", seconds=30
+    )
     before = {result: count("gkm_verify_seconds", result=result) for result in ("verified", "remembered")}
     for _ in range(3):
-        judge.review(request())
+        validator.review(request())
     assert count("gkm_verify_seconds", result="verified") == before["verified"] + 1
     assert count("gkm_verify_seconds", result="remembered") == before["remembered"] + 2
 

@@ -1,4 +1,4 @@
-"""Good verdicts are kept: what is asked again, what is not, and what voids them."""
+"""The cache of positive verdicts: what it stores, and what invalidates it."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +18,7 @@ IMAGE = "registry.test/team/cache:1"
 
 @dataclass
 class Site:
-    """Images whose every verdict is good, behind what remembers them; `stamp` and `now` as the test says."""
+    """Images with positive verdicts only, behind the cache; the test sets `stamp` and `now`."""
 
     images: FakeImages = field(default_factory=lambda: FakeImages({IMAGE: DIGEST}, {DIGEST: GOOD, OTHER: GOOD}))
     stamp: object = "files"
@@ -31,7 +31,7 @@ class Site:
         )
 
     def verified(self, image: str = IMAGE, digest: str = DIGEST, namespace: str | None = "a") -> bool:
-        """Verify; return whether the policy was asked for it."""
+        """Verify; return whether the verifier was called."""
         before = len(self.images.asked)
         self.verdicts.verify(image, digest, namespace)
         return len(self.images.asked) > before

@@ -1,4 +1,4 @@
-"""What the controller tells, once, and in whose turn: lost answers, silent API servers, namespaces, new leaders."""
+"""The Events of the controller, each once: lost responses, silent API servers, namespaces, new leaders."""
 
 from collections.abc import Iterator
 from threading import Event, Thread
@@ -31,10 +31,10 @@ def test_transitions_are_reported_once(site: Site) -> None:
     site.quiet()
     site.restart()
     site.quiet()
-    assert told(site) == ["CosignSuccess"]
+    assert event_reasons(site) == ["CosignSuccess"]
 
 
-def told(site: Site) -> list[str]:
+def event_reasons(site: Site) -> list[str]:
     return [entry.value["reason"] for page in site.api.list_pages(EVENTS) for entry in page.entries]
 
 
@@ -53,9 +53,9 @@ def test_a_write_with_a_lost_response_is_still_reported(site: Site) -> None:
     site.controller.status._backoff = SOON
     site.create()
     site.run()
-    until(lambda: told(site) == ["CosignSuccess"], "it is told")
+    until(lambda: event_reasons(site) == ["CosignSuccess"], "it is told")
     site.quiet()
-    assert told(site) == ["CosignSuccess"]
+    assert event_reasons(site) == ["CosignSuccess"]
     assert not site.controller._unreported
 
 
@@ -85,7 +85,7 @@ def test_an_api_server_that_blocks_events_does_not_block_a_new_leader(site: Site
     assert asked.wait(10)
     go.set()
     assert not held
-    until(lambda: told(site) == ["CosignSuccess"], "what its predecessor did not tell is told")
+    until(lambda: event_reasons(site) == ["CosignSuccess"], "what its predecessor did not tell is told")
 
 
 def test_a_namespace_of_many_caches_does_not_block_the_status_of_another(site: Site) -> None:

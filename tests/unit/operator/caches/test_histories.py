@@ -1,4 +1,4 @@
-"""Whatever happens to node objects, Nodes, agents and their DaemonSet: the sums are those of what is there now."""
+"""After any history of node objects, Nodes and agents, the totals equal those of the present objects."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ KEYS = [CacheKey(namespace, name) for namespace in ("a", "") for name in ("x", "
 
 @dataclass(frozen=True)
 class Reported:
-    """A node object is as it says, or with None is gone."""
+    """A node object appears with these reports; None deletes it."""
 
     name: str
     namespace: str
@@ -66,7 +66,7 @@ Event = Reported | NodeIs | AgentIs | Deployed
 
 @dataclass
 class World:
-    """What is there now, and the fleet that was told every difference, as reflectors tell it."""
+    """The present objects, and a fleet that received every change as reflectors report it."""
 
     fleet: Fleet = field(default_factory=Fleet)
     reports: dict[tuple[str, str], NodeObject] = field(default_factory=dict)
@@ -91,7 +91,7 @@ class World:
                 return self.fleet.agents_deployed(deployed=there)
 
     def told_to(self, other: Fleet) -> list[Callable[[], object]]:
-        """Return what tells another fleet of all that is there now."""
+        """Return the calls that pass all present objects to another fleet."""
         return [
             *(partial(other.reported, None, report) for report in self.reports.values()),
             *(partial(other.agent, None, agent) for agent in self.agents.values()),

@@ -1,4 +1,4 @@
-"""Images are verified again: on a schedule, when files change, after a start; "cannot say" changes nothing."""
+"""Rechecks on a schedule, when files change, and after a start; an inconclusive check changes nothing."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from gkm_operator.caches.verification.policy_files import PolicyFileWatcher
 from gkm_operator.caches.verification.queue import VerificationQueue as Queue
 from gkm_operator.caches.verification.recheck import PER_SECOND, RecheckSchedule
 from support.operator.images import AWAY, DIGEST, GOOD, OFF, UNKNOWN, UNSIGNED, WARNED, FakeImages
-from support.operator.verdicts import IMAGE, KEY, PINNED, Place
+from support.operator.verdicts import IMAGE, KEY, PINNED, CheckedCache
 
 HOURS = 3600.0
 GONE = GKMError(Reason.NOT_FOUND, "no such manifest")
@@ -21,51 +21,51 @@ AWAY_BUT_ALLOWED = Verdict(verified=None, allowed=True, reason=Reason.REGISTRY_U
 
 
 @pytest.fixture
-def place() -> Place:
-    made = Place(PINNED, RecheckSchedule(6 * HOURS))
+def checked() -> CheckedCache:
+    made = CheckedCache(PINNED, RecheckSchedule(6 * HOURS))
     made.check()
     assert made.verified.status == "True"
     made.told.clear()
     return made
 
 
-def test_a_verified_image_is_verified_again_on_its_interval_and_not_before(place: Place) -> None:
-    asked = len(place.images.asked)
-    left = place.check()
+def test_a_verified_image_is_verified_again_on_its_interval_and_not_before(checked: CheckedCache) -> None:
+    asked = len(checked.images.asked)
+    left = checked.check()
     assert isinstance(left, float)
     assert 5.4 * HOURS <= left <= 6.6 * HOURS
-    assert len(place.images.asked) == asked
-    place.now += left
-    place.check()
-    assert place.images.asked[asked:] == [("verify", IMAGE, DIGEST, "a"), ("size", IMAGE, DIGEST)]
+    assert len(checked.images.asked) == asked
+    checked.now += left
+    checked.check()
+    assert checked.images.asked[asked:] == [("verify", IMAGE, DIGEST, "a"), ("size", IMAGE, DIGEST)]
 
 
 def test_without_an_interval_it_is_never_verified_again() -> None:
-    place = Place(PINNED, RecheckSchedule(0))
-    assert place.check() is None
-    asked = len(place.images.asked)
-    place.now += 1e9
-    assert place.check() is None
-    assert len(place.images.asked) == asked
+    checked = CheckedCache(PINNED, RecheckSchedule(0))
+    assert checked.check() is None
+    asked = len(checked.images.asked)
+    checked.now += 1e9
+    assert checked.check() is None
+    assert len(checked.images.asked) == asked
 
 
-def test_a_revoked_signature_is_reported_once(place: Place) -> None:
-    place.images.verdicts[DIGEST] = UNSIGNED
+def test_a_revoked_signature_is_reported_once(checked: CheckedCache) -> None:
+    checked.images.verdicts[DIGEST] = UNSIGNED
     for _ in range(3):
-        place.now += 10 * HOURS
-        place.check()
-        place.restart()
-    assert (place.verified.status, place.verified.reason) == ("False", "SignatureMissing")
-    assert place.reasons() == [("Warning", "SignatureMissing")]
+        checked.now += 10 * HOURS
+        checked.check()
+        checked.restart()
+    assert (checked.verified.status, checked.verified.reason) == ("False", "SignatureMissing")
+    assert checked.reasons() == [("Warning", "SignatureMissing")]
 
 
-def test_an_image_signed_again_is_verified_again(place: Place) -> None:
-    place.images.verdicts[DIGEST] = UNSIGNED
-    place.now += 10 * HOURS
-    place.check()
-    place.images.verdicts[DIGEST] = GOOD
-    place.check()
-    assert place.reasons() == [("Warning", "SignatureMissing"), ("Normal", "CosignSuccess")]
+def test_an_image_signed_again_is_verified_again(checked: CheckedCache) -> None:
+    checked.images.verdicts[DIGEST] = UNSIGNED
+    checked.now += 10 * HOURS
+    checked.check()
+    checked.images.verdicts[DIGEST] = GOOD
+    checked.check()
+    assert checked.reasons() == [("Warning", "SignatureMissing"), ("Normal", "CosignSuccess")]
 
 
 @pytest.mark.parametrize("restarted", [False, True])
@@ -76,78 +76,80 @@ def test_an_inconclusive_check_changes_no_verdict(
     answer: Verdict | GKMError,
     restarted: bool,  # noqa: FBT001 -- a parameter
 ) -> None:
-    place = Place(PINNED, RecheckSchedule(HOURS))
-    place.images.verdicts[DIGEST] = standing
-    place.check()
-    before = place.status
-    place.told.clear()
-    place.images.verdicts[DIGEST] = answer
-    place.now += 10 * HOURS
+    checked = CheckedCache(PINNED, RecheckSchedule(HOURS))
+    checked.images.verdicts[DIGEST] = standing
+    checked.check()
+    before = checked.status
+    checked.told.clear()
+    checked.images.verdicts[DIGEST] = answer
+    checked.now += 10 * HOURS
     if restarted:
-        place.restart()
-    assert isinstance(place.check(), str)
-    assert (place.status, place.told) == (before, [])
+        checked.restart()
+    assert isinstance(checked.check(), str)
+    assert (checked.status, checked.told) == (before, [])
 
 
 @pytest.mark.parametrize("answer", [UNSIGNED, GONE])
-def test_an_image_deleted_from_its_registry_is_not_a_revocation(place: Place, answer: Verdict | GKMError) -> None:
-    before = place.status
-    place.images.verdicts[DIGEST] = answer
-    place.images.sizes = {DIGEST: GONE}
-    place.now += 10 * HOURS
-    assert isinstance(place.check(), str)
-    assert (place.status, place.told) == (before, [])
+def test_an_image_deleted_from_its_registry_is_not_a_revocation(
+    checked: CheckedCache, answer: Verdict | GKMError
+) -> None:
+    before = checked.status
+    checked.images.verdicts[DIGEST] = answer
+    checked.images.sizes = {DIGEST: GONE}
+    checked.now += 10 * HOURS
+    assert isinstance(checked.check(), str)
+    assert (checked.status, checked.told) == (before, [])
 
 
-def test_a_registry_that_hides_whether_an_image_exists_revokes_nothing(place: Place) -> None:
-    before = place.status
-    place.images.verdicts[DIGEST] = UNSIGNED
-    place.images.sizes = {DIGEST: AWAY}
-    place.now += 10 * HOURS
-    assert place.check() == f"{AWAY.reason}: {AWAY}"
-    assert (place.status, place.told) == (before, [])
+def test_a_registry_that_hides_whether_an_image_exists_revokes_nothing(checked: CheckedCache) -> None:
+    before = checked.status
+    checked.images.verdicts[DIGEST] = UNSIGNED
+    checked.images.sizes = {DIGEST: AWAY}
+    checked.now += 10 * HOURS
+    assert checked.check() == f"{AWAY.reason}: {AWAY}"
+    assert (checked.status, checked.told) == (before, [])
 
 
-def test_credentials_that_cannot_be_read_change_no_verdict(place: Place) -> None:
-    before = place.status
-    place.restart()
-    place.images.closed = CLOSED
-    assert isinstance(place.check(), str)
-    assert (place.status, place.told) == (before, [])
+def test_credentials_that_cannot_be_read_change_no_verdict(checked: CheckedCache) -> None:
+    before = checked.status
+    checked.restart()
+    checked.images.closed = CLOSED
+    assert isinstance(checked.check(), str)
+    assert (checked.status, checked.told) == (before, [])
 
 
-def test_an_unreachable_registry_in_mode_warn_leaves_a_positive_verdict(place: Place) -> None:
-    place.images.verdicts[DIGEST] = AWAY_BUT_ALLOWED
-    place.now += 10 * HOURS
-    place.check()
-    assert place.verified.reason == "CosignSuccess"
+def test_an_unreachable_registry_in_mode_warn_leaves_a_positive_verdict(checked: CheckedCache) -> None:
+    checked.images.verdicts[DIGEST] = AWAY_BUT_ALLOWED
+    checked.now += 10 * HOURS
+    checked.check()
+    assert checked.verified.reason == "CosignSuccess"
 
 
-def test_a_mode_that_admits_a_refused_image_does_so_during_a_registry_outage(place: Place) -> None:
-    place.images.verdicts[DIGEST] = UNSIGNED
-    place.now += 10 * HOURS
-    place.check()
-    place.images.verdicts[DIGEST] = AWAY_BUT_ALLOWED
-    place.check()
-    assert (place.verified.status, place.verified.reason) == ("True", "NotRequired")
+def test_a_mode_that_admits_a_refused_image_does_so_during_a_registry_outage(checked: CheckedCache) -> None:
+    checked.images.verdicts[DIGEST] = UNSIGNED
+    checked.now += 10 * HOURS
+    checked.check()
+    checked.images.verdicts[DIGEST] = AWAY_BUT_ALLOWED
+    checked.check()
+    assert (checked.verified.status, checked.verified.reason) == ("True", "NotRequired")
 
 
-def test_a_verdict_on_another_image_does_not_apply(place: Place) -> None:
-    place.images.digests["registry.test/team/cache:2"] = AWAY
-    place.spec(image="registry.test/team/cache:2")
-    place.check()
-    assert (place.verified.status, place.verified.reason) == ("Unknown", "RegistryUnavailable")
+def test_a_verdict_on_another_image_does_not_apply(checked: CheckedCache) -> None:
+    checked.images.digests["registry.test/team/cache:2"] = AWAY
+    checked.spec(image="registry.test/team/cache:2")
+    checked.check()
+    assert (checked.verified.status, checked.verified.reason) == ("Unknown", "RegistryUnavailable")
 
 
-def test_observed_generation_advances_even_if_the_verdict_stays(place: Place) -> None:
-    place.images.verdicts[DIGEST] = AWAY
-    place.spec(image_pull_secrets=[])
-    place.restart()
-    place.check()
-    assert (place.status.observed_generation, place.verified.status) == (2, "True")
+def test_observed_generation_advances_even_if_the_verdict_stays(checked: CheckedCache) -> None:
+    checked.images.verdicts[DIGEST] = AWAY
+    checked.spec(image_pull_secrets=[])
+    checked.restart()
+    checked.check()
+    assert (checked.status.observed_generation, checked.verified.status) == (2, "True")
 
 
-def test_ready_is_reported_when_it_begins_and_when_it_ends(place: Place) -> None:
+def test_ready_is_reported_when_it_begins_and_when_it_ends(checked: CheckedCache) -> None:
     for summary in (
         CacheSummary(2, 1),
         CacheSummary(2, 2),
@@ -155,10 +157,10 @@ def test_ready_is_reported_when_it_begins_and_when_it_ends(place: Place) -> None
         CacheSummary(3, 3),
         CacheSummary(3, 2, 1, 0, {"NoGPU": ["n"]}),
     ):
-        place.summary = summary
-        place.write()
-        place.restart()
-    assert place.reasons() == [
+        checked.summary = summary
+        checked.write()
+        checked.restart()
+    assert checked.reasons() == [
         ("Normal", "AllNodesReady"),
         ("Normal", "NodesPending"),
         ("Normal", "AllNodesReady"),
@@ -169,19 +171,19 @@ def test_ready_is_reported_when_it_begins_and_when_it_ends(place: Place) -> None
 def test_after_a_start_caches_without_a_verdict_are_checked_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    place = Place(PINNED)
+    checked = CheckedCache(PINNED)
     places: list[float] = []
-    place.check()
-    place.restart()
-    monkeypatch.setattr(place.verification.queue, "add", lambda _, after=0.0: places.append(after))
+    checked.check()
+    checked.restart()
+    monkeypatch.setattr(checked.verification.queue, "add", lambda _, after=0.0: places.append(after))
     for _ in range(3):
-        place.verification.changed(KEY, None, place.cache)
-    place.verification.changed(KEY, None, Place(PINNED).cache)
+        checked.verification.changed(KEY, None, checked.cache)
+    checked.verification.changed(KEY, None, CheckedCache(PINNED).cache)
     assert places == pytest.approx([0.0, 1 / PER_SECOND, 2 / PER_SECOND, 0.0])
 
 
 class Files:
-    """A mounted ConfigMap as kubelet makes it: a link to a link to a directory that is exchanged as a whole."""
+    """A mounted ConfigMap as kubelet makes it: a link to a link to a directory that is exchanged atomically."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -228,33 +230,33 @@ def test_a_file_of_a_policy_that_changes_has_every_image_verified_again(tmp_path
     mounted = Files(tmp_path)
     again = RecheckSchedule.of(Verification(policies=[Policy(keys=[str(mounted.path)])]))
     assert again.files == (str(mounted.path),)
-    place = Place(PINNED, again)
-    place.check()
-    place.images.verdicts[DIGEST] = UNSIGNED
-    place.check()
-    assert place.verified.status == "True"
+    checked = CheckedCache(PINNED, again)
+    checked.check()
+    checked.images.verdicts[DIGEST] = UNSIGNED
+    checked.check()
+    assert checked.verified.status == "True"
     mounted.write("two")
-    place.verification.files.check()
-    assert len(place.verification.queue) == 1
-    place.check()
-    assert place.verified.status == "False"
+    checked.verification.files.check()
+    assert len(checked.verification.queue) == 1
+    checked.check()
+    assert checked.verified.status == "False"
 
 
 def test_a_file_change_during_the_first_check_causes_another_verification() -> None:
-    place = Place(PINNED, RecheckSchedule(6 * HOURS))
-    judge = place.images.verify
+    checked = CheckedCache(PINNED, RecheckSchedule(6 * HOURS))
+    judge = checked.images.verify
 
     def changed(image: str, digest: str, namespace: str | None) -> Verdict:
         verdict = judge(image, digest, namespace)
-        place.verification.recheck_all()
+        checked.verification.recheck_all()
         return verdict
 
-    place.images.verify = changed  # type: ignore[method-assign]
-    assert place.check() == 0
-    place.images.verify = judge  # type: ignore[method-assign]
-    place.images.verdicts[DIGEST] = UNSIGNED
-    place.check()
-    assert place.verified.status == "False"
+    checked.images.verify = changed  # type: ignore[method-assign]
+    assert checked.check() == 0
+    checked.images.verify = judge  # type: ignore[method-assign]
+    checked.images.verdicts[DIGEST] = UNSIGNED
+    checked.check()
+    assert checked.verified.status == "False"
 
 
 def test_where_nothing_is_verified_nothing_is_verified_again() -> None:
@@ -281,8 +283,8 @@ def test_events_of_an_object_have_a_burst_and_then_a_low_rate() -> None:
 
 
 def test_the_check_of_an_object_deleted_meanwhile_is_forgotten() -> None:
-    place = Place(PINNED)
-    objects = [place.cache, None]
+    checked = CheckedCache(PINNED)
+    objects = [checked.cache, None]
     queue = Queue(FakeImages({IMAGE: DIGEST}, {DIGEST: GOOD}), lambda _: objects.pop(0), lambda _: None)
     queue.verify(KEY)
-    assert queue.outcome(place.cache) is None
+    assert queue.outcome(checked.cache) is None

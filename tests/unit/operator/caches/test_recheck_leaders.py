@@ -22,7 +22,7 @@ TRACK = {"updatePolicy": {"mode": "Track", "interval": "15m"}}
 
 
 class HeldImages(FakeImages):
-    """Images whose answers arrive when `go` is set: what was found out before a process was stopped, and is old."""
+    """Images whose results arrive when `go` is set: results from before a process was stopped, which are outdated."""
 
     def __init__(self, *known: Any) -> None:  # noqa: ANN401 -- as FakeImages takes it
         super().__init__(*known)
@@ -66,7 +66,7 @@ class Leaders:
     def status(self) -> CacheStatus:
         return self.api.get(GKMCACHES, "x", "a").status
 
-    def told(self) -> list[str]:
+    def event_reasons(self) -> list[str]:
         return sorted(entry.value["reason"] for page in self.api.list_pages(EVENTS) for entry in page.entries)
 
     def quiet(self) -> None:
@@ -117,7 +117,7 @@ def test_an_older_result_for_a_tracked_tag_is_discarded(leaders: Leaders) -> Non
     until(lambda: ("verify", IMAGE, OTHER, "a") in old.asked, "it looks anew")
     leaders.quiet()
     assert leaders.status().resolved_digest == OTHER
-    assert "Updated" not in leaders.told()
+    assert "Updated" not in leaders.event_reasons()
 
 
 def test_a_stalled_leader_cannot_overwrite_a_status_it_has_not_read(leaders: Leaders) -> None:
@@ -151,18 +151,18 @@ def test_a_stalled_leader_cannot_overwrite_a_status_it_has_not_read(leaders: Lea
     verified = leaders.status().condition("Verified")
     assert verified is not None
     assert verified.status == "True"
-    assert "SignatureMissing" not in leaders.told()
+    assert "SignatureMissing" not in leaders.event_reasons()
 
 
 def test_a_second_leader_repeats_no_event(leaders: Leaders) -> None:
     leaders.create()
     leaders.lead(FakeImages({IMAGE: DIGEST}, {DIGEST: GOOD}))
-    until(lambda: "CosignSuccess" in leaders.told(), "it is told")
+    until(lambda: "CosignSuccess" in leaders.event_reasons(), "it is told")
     second = FakeImages({IMAGE: DIGEST}, {DIGEST: GOOD})
     leaders.lead(second)
     until(lambda: second.asked, "the second looks too")
     leaders.quiet()
-    assert leaders.told() == ["CosignSuccess"]
+    assert leaders.event_reasons() == ["CosignSuccess"]
 
 
 def test_a_change_to_track_is_acted_on_at_once(leaders: Leaders) -> None:
@@ -173,4 +173,4 @@ def test_a_change_to_track_is_acted_on_at_once(leaders: Leaders) -> None:
     images.digests[IMAGE] = OTHER
     leaders.api.merge(GKMCACHES, "x", {"spec": TRACK}, "a")
     until(lambda: leaders.status().resolved_digest == OTHER, "the tag is followed")
-    until(lambda: leaders.told() == ["CosignSuccess", "Updated"], "that is told")
+    until(lambda: leaders.event_reasons() == ["CosignSuccess", "Updated"], "that is told")

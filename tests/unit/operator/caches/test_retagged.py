@@ -58,7 +58,7 @@ class Place:
         return push.image(self.client, Reference.parse(self.image), cache_image(title))
 
     def moved(self) -> str:
-        """Move the tag to B, which nobody signed; return its digest."""
+        """Move the tag to B, which is unsigned; return its digest."""
         b = self.push("B")
         assert b != self.a
         assert self.client.resolve(Reference.parse(self.image)) == b
@@ -86,7 +86,7 @@ class Place:
         return wanted
 
     def pull(self) -> bool:
-        """Let the node do what the object asks; return whether the cache is Ready."""
+        """Let the node reconcile; return whether the cache is Ready."""
         self.node.source.wanted = [self.wanted()]
         return self.node.settle()
 
@@ -118,7 +118,7 @@ def test_a_tag_that_moves_during_verification_counts_with_its_resolved_digest(pl
 
 
 def other_bytes(path: str, data: bytes) -> faults.Fault:
-    """Return a registry that answers with other bytes, and says of them that they are what was asked for."""
+    """Return a registry fault: other bytes, served under the requested name."""
     return faults.Fault(path, lambda answer: answer._replace(body=data, headers=_resized(answer.headers, data)))
 
 

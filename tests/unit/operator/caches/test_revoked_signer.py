@@ -18,7 +18,7 @@ from gkm_operator.images import CheckedImages
 from msgspec import structs
 from support.images.archives import cache_image
 from support.images.cache_registry import Site, filled
-from support.operator.verdicts import PINNED, TRACKED, Place
+from support.operator.verdicts import PINNED, TRACKED, CheckedCache
 from support.registry.faults import Fault, status
 from support.registry.push import Target
 from support.registry.server import Registry
@@ -35,7 +35,7 @@ class Scene:
     """A cache that was let through by the key in `file`."""
 
     site: Site
-    place: Place
+    checked: CheckedCache
     file: Path
     key: SigningKey
     demand: Demand
@@ -44,21 +44,21 @@ class Scene:
         self.demand = demand or self.demand
         hosts = {self.site.real.host: RegistryHost(plain_http=True)}
         images = CheckedImages.of(Config(self.demand, Registries(hosts=hosts)), Limits(1.0, 0.5, 3.0), None)
-        self.place.verification = VerificationQueue(
+        self.checked.verification = VerificationQueue(
             images,
-            lambda _: self.place.cache,
+            lambda _: self.checked.cache,
             lambda _: None,
             schedule=RecheckSchedule.of(self.demand),
-            clock=lambda: self.place.now,
+            clock=lambda: self.checked.now,
         )
 
     def later(self) -> None:
-        self.place.now += 10 * HOUR
-        self.place.check()
+        self.checked.now += 10 * HOUR
+        self.checked.check()
 
     @property
     def verified(self) -> tuple[str, str]:
-        return self.place.verified.status, self.place.verified.reason
+        return self.checked.verified.status, self.checked.verified.reason
 
 
 @pytest.fixture(params=[PINNED, TRACKED], ids=["pinned", "tracked"])
@@ -68,12 +68,12 @@ def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scene]:
         key, file = SigningKey(), tmp_path / "cosign.pub"
         sign_bundle(Target(real.host, site.ref.repository), site.ref.target, key)
         file.write_bytes(key.public_pem)
-        place = Place(request.param)
+        checked = CheckedCache(request.param)
         tag = f"{site.real.host}/{site.ref.repository}:1"
-        place.cache = structs.replace(place.cache, spec=structs.replace(place.cache.spec, image=tag))
-        scene = Scene(site, place, file, key, Demand(policies=[Policy(keys=[str(file)])]))
+        checked.cache = structs.replace(checked.cache, spec=structs.replace(checked.cache.spec, image=tag))
+        scene = Scene(site, checked, file, key, Demand(policies=[Policy(keys=[str(file)])]))
         scene.restart()
-        place.check()
+        checked.check()
         assert scene.verified == ("True", "CosignSuccess")
         yield scene
 
@@ -88,9 +88,9 @@ def test_a_key_that_was_replaced_counts_no_more(scene: Scene, fault: Fault, *, r
     for _ in range(3):
         scene.later()
         assert scene.verified == ("False", Reason.SIGNATURE_INVALID)
-    assert f"key {scene.key.hint[:12]}" in scene.place.verified.message
-    assert "no policy names any more" in scene.place.verified.message
-    assert scene.place.reasons().count(("Warning", "SignatureInvalid")) == 1
+    assert f"key {scene.key.hint[:12]}" in scene.checked.verified.message
+    assert "no policy names any more" in scene.checked.verified.message
+    assert scene.checked.reasons().count(("Warning", "SignatureInvalid")) == 1
 
 
 @away
@@ -125,7 +125,7 @@ def test_the_registry_may_show_a_signature_by_the_new_key(scene: Scene) -> None:
     scene.file.write_bytes(new.public_pem)
     scene.later()
     assert scene.verified == ("True", "CosignSuccess")
-    assert [signer.key_id for signer in scene.place.status.signers] == [new.hint]
+    assert [signer.key_id for signer in scene.checked.status.signers] == [new.hint]
 
 
 @pytest.mark.parametrize("scene", [PINNED], indirect=True, ids=["pinned"])

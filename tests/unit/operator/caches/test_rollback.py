@@ -1,4 +1,6 @@
-"""Track does not follow a tag back to an older signed image: a signature has no end, who may push can show it again."""
+"""Track does not follow a tag back to an older signed image: signatures do not expire, so push rights suffice to show
+it again.
+"""
 
 import json
 from collections.abc import Callable, Iterator
@@ -19,7 +21,7 @@ from gkm_operator.caches.verification.recheck import RecheckSchedule
 from gkm_operator.images import CheckedImages
 from msgspec import structs
 from support.images.archives import cache_image
-from support.operator.verdicts import TRACKED, Place
+from support.operator.verdicts import TRACKED, CheckedCache
 from support.registry.faults import status
 from support.registry.push import Target
 from support.registry.server import Registry
@@ -46,19 +48,19 @@ class Scene:
         key = self.key.public_pem.decode()
         policy = Policy(keys=[key], trusted_root=str(self.sigstore.write_trusted_root(root)))
         self.demand = Demand(policies=[policy])
-        self.place = Place(TRACKED)
-        self.place.cache = structs.replace(
-            self.place.cache, spec=structs.replace(self.place.cache.spec, image=self.tag)
+        self.checked = CheckedCache(TRACKED)
+        self.checked.cache = structs.replace(
+            self.checked.cache, spec=structs.replace(self.checked.cache.spec, image=self.tag)
         )
         self.restart()
 
     def restart(self) -> None:
-        self.place.verification = VerificationQueue(
+        self.checked.verification = VerificationQueue(
             CheckedImages.of(Config(self.demand, self.hosts), Limits(1.0, 0.5, 3.0), None),
-            lambda _: self.place.cache,
+            lambda _: self.checked.cache,
             lambda _: None,
             schedule=RecheckSchedule.of(self.demand),
-            clock=lambda: self.place.now,
+            clock=lambda: self.checked.now,
         )
 
     def push(self, title: str, created: datetime | None = None, signed: datetime | None = None) -> str:
@@ -87,10 +89,10 @@ class Scene:
         self.target.manifest(self.target.get(f"manifests/{digest}")[1], "1")
 
     def later(self) -> str:
-        """Look at the tag again; return the digest that the cache stands for then."""
-        self.place.now += 3600
-        self.place.check()
-        return str(self.place.status.resolved_digest)
+        """Check the tag again; return the digest of the cache afterwards."""
+        self.checked.now += 3600
+        self.checked.check()
+        return str(self.checked.status.resolved_digest)
 
 
 @pytest.fixture
@@ -126,7 +128,7 @@ def test_a_tag_that_moves_back_is_not_followed(scene: Scene, push_at: Push, word
     if restarted:
         scene.restart()
     assert [scene.later() for _ in range(3)] == [new, new, new]
-    verified = scene.place.verified
+    verified = scene.checked.verified
     assert (verified.status, verified.reason) == ("True", "UpdateRefused")
     assert f"it was {word} {OLD:%Y-%m-%dT%H:%M:%SZ}, the present one {NEW:%Y-%m-%dT%H:%M:%SZ}" in verified.message
     assert "set updatePolicy.allowRollback to follow it" in verified.message
@@ -140,7 +142,7 @@ def test_data_lost_by_the_registry_changes_nothing(scene: Scene, push_at: Push, 
     scene.retag(old)
     scene.real.misbehave(status(f"/manifests/{new}", 404))
     assert scene.later() == new
-    assert getattr(scene.place.status, f"image_{word}") == f"{NEW:%Y-%m-%dT%H:%M:%SZ}"
+    assert getattr(scene.checked.status, f"image_{word}") == f"{NEW:%Y-%m-%dT%H:%M:%SZ}"
 
 
 @pytest.mark.parametrize(("code", "reason"), [(404, "UpdateRefused"), (503, "CosignSuccess")])
@@ -151,7 +153,7 @@ def test_an_image_that_hides_its_age_is_not_followed(scene: Scene, code: int, re
     config = json.loads(scene.target.get(f"manifests/{old}")[1])["config"]["digest"]
     scene.real.misbehave(status(f"/blobs/{config}", code))
     assert scene.later() == new
-    assert (scene.place.verified.status, scene.place.verified.reason) == ("True", reason)
+    assert (scene.checked.verified.status, scene.checked.verified.reason) == ("True", reason)
     scene.real.behave()
     assert scene.later() == new
 
@@ -161,7 +163,7 @@ def test_with_allow_rollback_it_is_followed(scene: Scene, push_at: Push, word: s
     del word
     old, new = push_at(scene, "old", OLD), push_at(scene, "new", NEW)
     assert scene.later() == new
-    scene.place.spec(update_policy=UpdatePolicy("Track", "15m", allow_rollback=True))
+    scene.checked.spec(update_policy=UpdatePolicy("Track", "15m", allow_rollback=True))
     scene.retag(old)
     assert scene.later() == old
 

@@ -1,4 +1,4 @@
-"""A node that went away or fell silent is counted for what it is, and what its Node says again counts at once."""
+"""A deleted or silent node counts as such, and a change of its Node counts at once."""
 
 from threading import Thread
 from typing import Any

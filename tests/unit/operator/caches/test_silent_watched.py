@@ -1,4 +1,4 @@
-"""The controller sees Nodes and agents come and go, and says so in the status of caches."""
+"""The controller watches Nodes and agents, and reports silent nodes in the status of caches."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -48,7 +48,7 @@ class Watched:
         self.controller.work()
 
     def until(self, ready: str, message: str = "") -> CacheStatus:
-        """Wait until the status says so."""
+        """Wait for this status."""
         return until(lambda: self._said(ready, message), f"{ready} {message}")
 
     def _said(self, ready: str, message: str) -> CacheStatus | None:

@@ -1,4 +1,4 @@
-"""What the status of a cache says, for every outcome of its image and every sum of its nodes."""
+"""The status of a cache for every outcome of its image and all totals of its nodes."""
 
 from typing import Any
 

@@ -1,11 +1,11 @@
-"""How often the status of one cache is written, and what a leader that follows another still has to tell."""
+"""The rate of status writes of one cache, and the Events that a new leader emits for its predecessor."""
 
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from gkm.api.caches import CacheStatus, GKMCache
 from gkm.api.meta import Condition, timestamp
-from gkm_operator.caches import events as telling
+from gkm_operator.caches import events
 from gkm_operator.caches.nodes.totals import CacheKey
 from gkm_operator.caches.throttling.status_interval import FIRST_SECONDS, LONGEST_SECONDS, StatusInterval
 from msgspec import convert, structs
@@ -80,16 +80,16 @@ VERIFIED, LONG_VERIFIED = (condition("Verified", "True", "CosignSuccess", second
 def test_a_new_leader_emits_the_events_of_its_predecessors_last_write(
     conditions: tuple[Condition, ...], told: list[str]
 ) -> None:
-    found = telling.missed_events(written(*conditions), NOW + timedelta(seconds=20))
+    found = events.missed_events(written(*conditions), NOW + timedelta(seconds=20))
     assert [news.reason for news in found] == told
 
 
 @pytest.mark.parametrize("later", [timedelta(minutes=3), timedelta(minutes=-2)])
 def test_an_old_write_causes_no_events(later: timedelta) -> None:
-    assert not list(telling.missed_events(written(VERIFIED), NOW + later))
+    assert not list(events.missed_events(written(VERIFIED), NOW + later))
 
 
 def test_repeated_events_equal_the_original_ones() -> None:
     before = CacheStatus()
     after = written(VERIFIED, condition("Ready", "True", "AllNodesReady", 0))
-    assert list(telling.missed_events(after, NOW)) == list(telling.events_of(before, after.status))
+    assert list(events.missed_events(after, NOW)) == list(events.events_of(before, after.status))

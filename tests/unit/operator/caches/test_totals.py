@@ -1,4 +1,4 @@
-"""What nodes report, summed by differences; and what an agent may say, bounded."""
+"""The reports of nodes, summed by differences; and the bounds on an agent's text."""
 
 import pytest
 from gkm_operator.caches.nodes.fleet import Fleet

@@ -1,4 +1,4 @@
-"""Every reason that the condition Verified can have, from a registry's answer to what stands in a GKMCache."""
+"""Every reason of the condition Verified, from a registry's response to the status of a GKMCache."""
 
 import functools
 from collections.abc import Callable

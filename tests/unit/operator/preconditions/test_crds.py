@@ -1,4 +1,4 @@
-"""Definitions that are not ours are told by the fields that they lack."""
+"""Foreign definitions are recognized by the fields they lack."""
 
 import json
 from collections.abc import Callable
