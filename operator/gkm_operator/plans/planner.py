@@ -135,7 +135,7 @@ class Planner:
         if case.demand is None:
             return None
         retained = (
-            tuple(retained_nodes(case.plan, snapshot.taken.of(case.run.key), case.found, case.confirmed))
+            tuple(retained_nodes(case.plan, snapshot.pods.of(case.run.key), case.found, case.confirmed))
             if case.plan is not None and _former_groups(case)
             else ()
         )
@@ -177,7 +177,11 @@ def is_redundant(case: RunAssessment, found: FoundPlan) -> bool:
     plan, run = case.plan, case.run
     if plan is None or case.decision.action is not RunAction.AGAIN:
         return False
-    return (plan.groups, plan.asked, plan.again) == (found.plan.groups, request_hash(run.spec), replan_annotation(run))
+    return (plan.groups, plan.request_hash, plan.replan_annotation) == (
+        found.plan.groups,
+        request_hash(run.spec),
+        replan_annotation(run),
+    )
 
 
 def _refused(case: RunAssessment, cached: CachedRefusal) -> PlanningResult:

@@ -71,7 +71,7 @@ class RunReconciler:
         conflicts = double_allocations(live, totals, snapshot.running(live))
         cases = [assess(run, snapshot, self.grace, conflicts.get(run.key, "")) for run in snapshot.runs]
         self._forget_deleted(snapshot)
-        capacity = FreeCapacity(snapshot.nodes.survey, snapshot.taken, snapshot.reserved(live))
+        capacity = FreeCapacity(snapshot.nodes.survey, snapshot.pods, snapshot.reserved(live))
         self._statuses.begin(timestamp(snapshot.now))
         self._created = {}
         for case in cases:
@@ -134,7 +134,7 @@ class RunReconciler:
         if outcome is SendResult.REFUSED:
             return self._planner.not_created(case, new, self._writer.refusal)
         capacity.record_plan(plan.run, plan.claims)
-        return self._planner.created(case, new) if outcome is SendResult.MADE else None
+        return self._planner.created(case, new) if outcome is SendResult.CREATED else None
 
     def _fix(self, cases: Iterable[RunAssessment], capacity: FreeCapacity, snapshot: ClusterSnapshot) -> None:
         by_uid = {case.uid: case for case in cases}

@@ -10,7 +10,7 @@ from gkm.kube.api import Api
 from gkm.kube.resources import EVENTS, NODES, PLACEMENTPLANS, RUNS, Json, Resource
 from gkm_operator.plans.controller import PlansController
 from gkm_operator.plans.state.node_loss import GracePeriod
-from gkm_operator.plans.state.objects import AGAIN
+from gkm_operator.plans.state.objects import REPLAN_ANNOTATION
 from gkm_operator.plans.write.flavors import CONFIGMAPS
 from support.host.waiting import until
 from support.kube.fake_api import FakeApi
@@ -60,7 +60,7 @@ def run(name: str, gpus: int, namespace: str = NAMESPACE, *, again: str = "", **
     """A Run of h100s in groups of one domain each."""
     meta: Json = {"name": name, "namespace": namespace}
     if again:
-        meta["annotations"] = {AGAIN: again}
+        meta["annotations"] = {REPLAN_ANNOTATION: again}
     whole = {"flavor": "h100", "gpus": gpus, "groupGPUs": min(gpus, 16)} | spec
     return {"apiVersion": "gkm.io/v1alpha1", "kind": "Run", "metadata": meta, "spec": whole}
 

@@ -68,7 +68,7 @@ def assess(run: WatchedRun, snapshot: ClusterSnapshot, grace: GracePeriod, confl
     if plan is None or demand is None:
         current = None if plan is None else CurrentPlan(plan, {}, conflict)
         return RunAssessment(run, plan, decide(run, current, snapshot.now), demand)
-    own = snapshot.taken.of(run.key)
+    own = snapshot.pods.of(run.key)
     found = node_problems(plan, demand, snapshot.nodes)
     confirmed = grace.confirmed(run.metadata.uid, found)
     current = CurrentPlan(plan, lost_nodes(plan, own, confirmed), conflict, bool(own))

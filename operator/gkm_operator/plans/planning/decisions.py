@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from gkm.api.grammar import agree
 
-from gkm_operator.plans.state.objects import AGAIN, WatchedRun
+from gkm_operator.plans.state.objects import REPLAN_ANNOTATION, WatchedRun
 from gkm_operator.plans.state.plan_index import PlanRecord
 from gkm_operator.plans.state.request_hash import replan_annotation, request_hash
 
@@ -66,9 +66,9 @@ def decide(run: WatchedRun, current: CurrentPlan | None, now: datetime) -> Decis
 def _replan_request(run: WatchedRun, current: CurrentPlan, *, over: bool) -> Decision | None:
     """Return the decision for a user's request of a new plan, None without such a request."""
     plan, annotation = current.plan, replan_annotation(run)
-    if annotation and annotation != plan.again:
+    if annotation and annotation != plan.replan_annotation:
         action = RunAction.AGAIN if current.running else RunAction.AFRESH
-        return Decision(action, f"the annotation {AGAIN} requested a new plan", requested=True)
+        return Decision(action, f"the annotation {REPLAN_ANNOTATION} requested a new plan", requested=True)
     if _is_changed(run, plan):
         action = RunAction.AFRESH if over else RunAction.AGAIN
         return Decision(action, f"the Run has changed since {plan.name} was made", requested=True)
@@ -93,8 +93,8 @@ def _is_changed(run: WatchedRun, plan: PlanRecord) -> bool:
 
     The generation of the Run decides for a plan without the annotation: removing it must not move a run.
     """
-    if plan.asked:
-        return plan.asked != request_hash(run.spec)
+    if plan.request_hash:
+        return plan.request_hash != request_hash(run.spec)
     return plan.spec.run_generation != run.metadata.generation
 
 

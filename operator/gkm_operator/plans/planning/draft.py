@@ -25,7 +25,7 @@ from gkm.topology.labels import flavor
 
 from gkm_operator.plans.planning.refusals import PlanReason, Unfit
 from gkm_operator.plans.state.free_capacity import FreeGpus
-from gkm_operator.plans.state.objects import AGAIN, ASKED, WatchedPlan, WatchedRun
+from gkm_operator.plans.state.objects import REPLAN_ANNOTATION, REQUEST_ANNOTATION, WatchedPlan, WatchedRun
 from gkm_operator.plans.state.plan_index import PlanRecord, name_of, parse_plan
 from gkm_operator.plans.state.request_hash import replan_annotation, request_hash
 
@@ -116,8 +116,8 @@ def make_draft(
         "name": name_of(meta.name, occasion.number),
         "namespace": meta.namespace,
         "annotations": {
-            ASKED: request_hash(run.spec),
-            **({AGAIN: replan_annotation(run)} if replan_annotation(run) else {}),
+            REQUEST_ANNOTATION: request_hash(run.spec),
+            **({REPLAN_ANNOTATION: replan_annotation(run)} if replan_annotation(run) else {}),
         },
         "ownerReferences": [{**owner, "controller": True, "blockOwnerDeletion": False}],
     }

@@ -97,9 +97,9 @@ class FreeGpus:
 class FreeCapacity:
     """The free GPUs of one reconcile pass, by demand. For one thread."""
 
-    def __init__(self, survey: TopologySurvey, taken: PodUsage, reservations: Reservations) -> None:
+    def __init__(self, survey: TopologySurvey, pods: PodUsage, reservations: Reservations) -> None:
         self._survey = survey
-        self._taken = taken
+        self._pods = pods
         self.reservations = reservations
         self._by_demand: LRUCache[str, FreeGpus] = LRUCache(_MAX_INVENTORIES)
 
@@ -108,23 +108,23 @@ class FreeCapacity:
 
         `retained` are nodes that take no new groups, with the GPUs that the run keeps there.
         """
-        if alone or self._taken.of(run):
+        if alone or self._pods.of(run):
             return self._own(run, demand, retained)
         # By its text: a Demand contains dicts, which have no hash.
         return self._by_demand.get_or_create(
             repr(demand),
-            lambda: FreeGpus.of(inventory_of(self._survey, self._taken.usage, demand, self.reservations.total)),
+            lambda: FreeGpus.of(inventory_of(self._survey, self._pods.usage, demand, self.reservations.total)),
         )
 
     def record_plan(self, run: RunKey, claims: Mapping[str, int]) -> None:
         """Reserve the GPUs of a new plan. Those of the former plan become free in the next pass."""
-        reserved = reserved_for(claims, self._taken.of(run))
+        reserved = reserved_for(claims, self._pods.of(run))
         self.reservations.put(run, reserved)
         for key, free in self._by_demand.items():
             self._by_demand.put(key, free.less(reserved))
 
     def _own(self, run: RunKey, demand: Demand, retained: Iterable[Node]) -> FreeGpus:
-        usable = inventory_of(self._survey, self._taken.without(run), demand, self.reservations.without(run))
+        usable = inventory_of(self._survey, self._pods.without(run), demand, self.reservations.without(run))
         kept = list(retained)
         if not kept:
             return FreeGpus.of(usable)

@@ -12,12 +12,12 @@ from gkm.kube.resources import Resource
 from gkm.topology import nodes, pods
 from msgspec import Raw, Struct, field, structs
 
-ASKED = f"{GROUP}/asked"
+REQUEST_ANNOTATION = f"{GROUP}/asked"
 """Annotation of a plan: the sha256 of the request of its Run."""
-AGAIN = f"{GROUP}/plan-again"
+REPLAN_ANNOTATION = f"{GROUP}/plan-again"
 """Annotation of a Run: a new value requests a new plan. A plan carries the value of its Run at that time."""
 
-MAX_AGAIN = 63
+MAX_ANNOTATION = 63
 """The longest annotation that is stored unhashed, in characters."""
 
 _NOTHING = Raw(b"{}")
@@ -55,9 +55,9 @@ class WatchedMetadata(Struct, frozen=True, rename="camel"):
 
     def __post_init__(self) -> None:
         given = self.annotations or {}
-        annotations = {ASKED: given[ASKED]} if ASKED in given else {}
-        if AGAIN in given:
-            annotations[AGAIN] = _shortened(given[AGAIN])
+        annotations = {REQUEST_ANNOTATION: given[REQUEST_ANNOTATION]} if REQUEST_ANNOTATION in given else {}
+        if REPLAN_ANNOTATION in given:
+            annotations[REPLAN_ANNOTATION] = _shortened(given[REPLAN_ANNOTATION])
         structs.force_setattr(self, "annotations", annotations)
 
     def annotation(self, key: str) -> str:
@@ -67,7 +67,7 @@ class WatchedMetadata(Struct, frozen=True, rename="camel"):
 
 def _shortened(text: str) -> str:
     """Return a text, or the start of its sha256 if it is long."""
-    return text if len(text) <= MAX_AGAIN else f"sha256-{hashlib.sha256(text.encode()).hexdigest()[:48]}"
+    return text if len(text) <= MAX_ANNOTATION else f"sha256-{hashlib.sha256(text.encode()).hexdigest()[:48]}"
 
 
 class WatchedRun(Struct, frozen=True):

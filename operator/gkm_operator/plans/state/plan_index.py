@@ -11,7 +11,7 @@ from gkm.hoststate.logs import fields
 from gkm.packing.values import Group
 from gkm.packing.written import PlanUnreadable, groups_of
 
-from gkm_operator.plans.state.objects import AGAIN, ASKED, RunKey, WatchedPlan
+from gkm_operator.plans.state.objects import REPLAN_ANNOTATION, REQUEST_ANNOTATION, RunKey, WatchedPlan
 
 _LOG = logging.getLogger(__name__)
 Name = tuple[str, str]
@@ -29,8 +29,8 @@ class PlanRecord:
     owner: str
     number: int
     created: str
-    asked: str
-    again: str
+    request_hash: str
+    replan_annotation: str
     expires: datetime | None
     spec: PlanSpec
     groups: tuple[Group, ...]
@@ -61,10 +61,21 @@ def parse_plan(plan: WatchedPlan) -> PlanRecord | None:
         for node, gpus in (*group.nodes, *((spare.node, spare.gpus) for spare in group.spares)):
             claims[node] = claims.get(node, 0) + gpus
     run = RunKey(meta.namespace, spec.run)
-    asked, again = meta.annotation(ASKED), meta.annotation(AGAIN)
-    created, observed = meta.creation_timestamp, (meta.resource_version, meta.generation, plan.status)
     return PlanRecord(
-        meta.name, run, owner, spec.number, created, asked, again, expires, spec, groups, claims, *observed
+        name=meta.name,
+        run=run,
+        owner=owner,
+        number=spec.number,
+        created=meta.creation_timestamp,
+        request_hash=meta.annotation(REQUEST_ANNOTATION),
+        replan_annotation=meta.annotation(REPLAN_ANNOTATION),
+        expires=expires,
+        spec=spec,
+        groups=groups,
+        claims=claims,
+        version=meta.resource_version,
+        generation=meta.generation,
+        status=plan.status,
     )
 
 

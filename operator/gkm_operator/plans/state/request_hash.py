@@ -6,7 +6,7 @@ import msgspec
 from gkm.api.runs import RunSpec
 from msgspec import structs
 
-from gkm_operator.plans.state.objects import AGAIN, WatchedRun
+from gkm_operator.plans.state.objects import REPLAN_ANNOTATION, WatchedRun
 
 
 def request_hash(spec: RunSpec) -> str:
@@ -17,4 +17,4 @@ def request_hash(spec: RunSpec) -> str:
 
 def replan_annotation(run: WatchedRun) -> str:
     """Return the annotation that requests a new plan, "" without it; a long one is hashed."""
-    return run.metadata.annotation(AGAIN)
+    return run.metadata.annotation(REPLAN_ANNOTATION)

@@ -23,7 +23,7 @@ class ClusterSnapshot:
     runs: Sequence[WatchedRun]
     unread: frozenset[RunKey]
     plans: Mapping[RunKey, Sequence[PlanRecord]]
-    taken: PodUsage
+    pods: PodUsage
     nodes: NodeIndex
     flavored: Mapping[str, str]
     version: int
@@ -47,14 +47,14 @@ class ClusterSnapshot:
 
     def reserved(self, live: Mapping[RunKey, tuple[PlanRecord, int]]) -> Reservations:
         """Return the GPUs that live plans reserve."""
-        return Reservations({key: reserved_for(plan.claims, self.taken.of(key)) for key, (plan, _) in live.items()})
+        return Reservations({key: reserved_for(plan.claims, self.pods.of(key)) for key, (plan, _) in live.items()})
 
     def running(self, live: Mapping[RunKey, tuple[PlanRecord, int]]) -> frozenset[RunKey]:
         """Return the runs whose pods use all GPUs of their plan."""
         return frozenset(
             key
             for key, (plan, _) in live.items()
-            if key in self.taken.runs and not reserved_for(plan.claims, self.taken.of(key))
+            if key in self.pods.runs and not reserved_for(plan.claims, self.pods.of(key))
         )
 
 

@@ -88,13 +88,13 @@ class ClusterWatcher:
         version = self._version
         surveyed, flavored = self._survey()
         runs = self._runs.values()
-        taken = self._pod_usage.usage()
+        usage = self._pod_usage.usage()
         # A pod that was readable before counts as it was then.
         if unknown := [key for key in self._pods.unreadable if self._pods.get(key[1], key[0]) is None]:
             raise PodsUnread(f"pod {'/'.join(min(unknown))} cannot be read, so no run can be planned")
-        nodes = NodeIndex(surveyed, taken.usage.faults)
+        nodes = NodeIndex(surveyed, usage.usage.faults)
         moment = now or datetime.now(UTC)
-        return ClusterSnapshot(moment, runs, unread, self._index.plans(), taken, nodes, flavored, version)
+        return ClusterSnapshot(moment, runs, unread, self._index.plans(), usage, nodes, flavored, version)
 
     def _survey(self) -> tuple[TopologySurvey, dict[str, str]]:
         """Return the survey of all nodes and their flavors, cached while no node changes."""

@@ -12,7 +12,7 @@ from gkm.hoststate.escaping import escape
 
 from gkm_operator.plans.planning.assessment import PlanningResult
 from gkm_operator.plans.planning.refusals import CONDITION, PlanReason
-from gkm_operator.plans.state.objects import AGAIN, WatchedRun
+from gkm_operator.plans.state.objects import REPLAN_ANNOTATION, WatchedRun
 
 MAX_MESSAGE = 2048
 _MAX_FIX = 1024
@@ -72,8 +72,8 @@ def _condition(result: PlanningResult) -> tuple[str, str, str]:
         raise AssertionError("the result of a run has neither a plan nor a refusal")
     if result.expired:
         when = f"{result.plan.name} expired at {result.plan.spec.expires_at}, and no pod of the run had GPUs then"
-        message = f"{when}; other runs may use them now: annotate the Run with {AGAIN}=<any new value> for a new plan"
-        return FALSE, PlanReason.PLAN_EXPIRED, message
+        advice = f"annotate the Run with {REPLAN_ANNOTATION}=<any new value> for a new plan"
+        return FALSE, PlanReason.PLAN_EXPIRED, f"{when}; other runs may use them now: {advice}"
     return TRUE, PlanReason.PLANNED, summary(result.plan.spec)
 
 

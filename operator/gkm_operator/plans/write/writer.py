@@ -42,11 +42,11 @@ _MAX_LOOKUPS = 8
 
 
 class SendResult(Enum):
-    """The outcome of a create. OPEN: the response is lost. ANOTHERS: an earlier leader created a plan of that name."""
+    """The outcome of a create. UNKNOWN: the response is lost. EXISTS: an earlier leader created a plan of that name."""
 
-    MADE = "made"
-    OPEN = "open"
-    ANOTHERS = "another's"
+    CREATED = "created"
+    UNKNOWN = "unknown"
+    EXISTS = "exists"
     REFUSED = "refused"
 
 
@@ -70,8 +70,8 @@ class PlanWriter:
         self._index = index
         self._recorder = recorder
         self._is_leader = is_leader
-        self._open: list[PlanDraft] = []
-        self._anothers: list[PlanRecord] = []
+        self._unknown: list[PlanDraft] = []
+        self._existing: list[PlanRecord] = []
         self._unshown: list[PlanRecord] = []
         self.refusal = ""
         """The message of the API server when it last refused a plan."""
@@ -80,19 +80,19 @@ class PlanWriter:
         self._written_plans: LRUCache[tuple[str, str], str] = LRUCache(_MAX_CACHED)
 
     def settle(self) -> bool:
-        """Repeat the creates whose outcome is open; return whether all plans are known now.
+        """Repeat the creates whose outcome is unknown; return whether all plans are known now.
 
         Raises:
             NotLeading: this process must not write any more.
         """
-        while self._open:
-            if self._send(self._open[0]) is SendResult.OPEN:
+        while self._unknown:
+            if self._send(self._unknown[0]) is SendResult.UNKNOWN:
                 return False
             # Also if the name is taken: most likely by the first create. The watch will show it.
-            self._anothers.append(self._open.pop(0).counts)
-        self._anothers = self._unconfirmed(self._anothers)
+            self._existing.append(self._unknown.pop(0).counts)
+        self._existing = self._unconfirmed(self._existing)
         self._unshown = self._unconfirmed(self._unshown)
-        return not self._anothers
+        return not self._existing
 
     def _unconfirmed(self, plans: list[PlanRecord]) -> list[PlanRecord]:
         """Return the plans that the watch has yet to show. It never shows a plan that was deleted unseen."""
@@ -114,7 +114,7 @@ class PlanWriter:
         return not exists
 
     def create(self, draft: PlanDraft) -> SendResult:
-        """Create a plan, which counts from before the request on. After OPEN and ANOTHERS, plan no further run.
+        """Create a plan, which counts from before the request on. After UNKNOWN and EXISTS, plan no further run.
 
         Raises:
             NotLeading: this process must not write any more.
@@ -122,11 +122,11 @@ class PlanWriter:
         self.check_leading()
         self._index.add_unconfirmed(draft.counts)
         result = self._send(draft)
-        if result is SendResult.OPEN:
-            self._open.append(draft)
-        elif result is SendResult.ANOTHERS:
-            self._anothers.append(draft.counts)
-        elif result is SendResult.MADE:
+        if result is SendResult.UNKNOWN:
+            self._unknown.append(draft)
+        elif result is SendResult.EXISTS:
+            self._existing.append(draft.counts)
+        elif result is SendResult.CREATED:
             self._unshown.append(draft.counts)
         return result
 
@@ -139,15 +139,15 @@ class PlanWriter:
         except ApiError as error:
             if error.conflict and error.reason == _EXISTS:
                 _LOG.info("plan exists already", extra=log_fields)
-                return SendResult.ANOTHERS
+                return SendResult.EXISTS
             if not _is_definite_failure(error):
                 _LOG.warning("outcome of plan creation unknown", extra=log_fields | fields(why=str(error)))
-                return SendResult.OPEN
+                return SendResult.UNKNOWN
             self._index.remove_unconfirmed(plan)
             self.refusal = str(error)
             _LOG.warning("plan creation failed", extra=log_fields | fields(why=self.refusal))
             return SendResult.REFUSED
-        return SendResult.MADE
+        return SendResult.CREATED
 
     def delete(self, plan: PlanRecord) -> None:
         """Delete an old plan, if it exists; a later pass repeats a delete that fails."""

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 from gkm_operator.plans.planning.decisions import CurrentPlan, RunAction, decide, node_loss_message
-from gkm_operator.plans.state.objects import AGAIN, WatchedRun
+from gkm_operator.plans.state.objects import REPLAN_ANNOTATION, WatchedRun
 from gkm_operator.plans.state.plan_index import PlanRecord
 from gkm_operator.plans.state.request_hash import replan_annotation, request_hash
 from support.operator.plans import run
@@ -51,7 +51,7 @@ def test_a_plan_expires_at_its_time_and_not_before() -> None:
 
 @pytest.mark.parametrize(("runs", "act"), [(False, RunAction.AFRESH), (True, RunAction.AGAIN)])
 def test_a_new_annotation_value_requests_a_plan(runs: bool, act: RunAction) -> None:  # noqa: FBT001 -- a parameter
-    one = a_run(annotations={AGAIN: "2"})
+    one = a_run(annotations={REPLAN_ANNOTATION: "2"})
     assert decide(one, current(plan_for(one, again="1"), running=runs), NOW).action is act
     assert decide(one, current(plan_for(one, again="2"), running=runs), NOW).action is RunAction.KEEP
 
@@ -62,7 +62,7 @@ def test_a_removed_annotation_requests_nothing() -> None:
 
 
 def test_an_expired_run_is_planned_afresh_after_a_change_or_a_request() -> None:
-    changed, wanted = a_run(gpus=64), a_run(annotations={AGAIN: "1"})
+    changed, wanted = a_run(gpus=64), a_run(annotations={REPLAN_ANNOTATION: "1"})
     old = a_plan(asked=request_hash(a_run().spec), expires=NOW)
     assert decide(changed, current(old), NOW).action is RunAction.AFRESH
     assert decide(wanted, current(old), NOW).action is RunAction.AFRESH
@@ -124,13 +124,13 @@ def test_a_message_names_few_of_many_lost_nodes() -> None:
 
 
 def test_a_long_annotation_is_stored_as_a_hash() -> None:
-    long = replan_annotation(a_run(annotations={AGAIN: "x" * 200_000}))
+    long = replan_annotation(a_run(annotations={REPLAN_ANNOTATION: "x" * 200_000}))
     assert long.startswith("sha256-")
     assert len(long) <= 63
-    assert long != replan_annotation(a_run(annotations={AGAIN: "x" * 200_001}))
+    assert long != replan_annotation(a_run(annotations={REPLAN_ANNOTATION: "x" * 200_001}))
 
 
 def test_a_run_is_decoded_without_unused_fields() -> None:
-    meta = {"annotations": {"kubectl.kubernetes.io/last-applied-configuration": "x" * 1000, AGAIN: "1"}}
+    meta = {"annotations": {"kubectl.kubernetes.io/last-applied-configuration": "x" * 1000, REPLAN_ANNOTATION: "1"}}
     read = msgspec.convert(run("r", 16) | {"metadata": {"name": "r", "namespace": "a"} | meta}, WatchedRun)
-    assert read.metadata.annotations == {AGAIN: "1"}
+    assert read.metadata.annotations == {REPLAN_ANNOTATION: "1"}

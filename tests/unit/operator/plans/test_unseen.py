@@ -65,7 +65,7 @@ def test_the_wait_for_another_leaders_plan_ends_when_it_is_deleted_unseen() -> N
     api, book, draft = FakeApi(), PlanIndex(), a_draft_of_a_plan()
     writer = a_writer(api, book)
     api.create(RAW_PLANS, dict(draft.value))
-    assert writer.create(draft) is SendResult.ANOTHERS
+    assert writer.create(draft) is SendResult.EXISTS
     assert not writer.settle()
     api.delete(RAW_PLANS, "r-1", NAMESPACE)
     assert writer.settle()
@@ -85,7 +85,7 @@ def test_no_run_is_planned_while_the_existence_of_a_plan_is_unknown() -> None:
 def test_a_plan_that_was_deleted_unseen_reserves_nothing() -> None:
     api, book, draft = FakeApi(), PlanIndex(), a_draft_of_a_plan()
     writer = a_writer(api, book)
-    assert writer.create(draft) is SendResult.MADE
+    assert writer.create(draft) is SendResult.CREATED
     assert writer.settle()
     assert list(book.plans()) == [draft.counts.run]
     api.delete(RAW_PLANS, "r-1", NAMESPACE)
