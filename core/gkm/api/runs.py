@@ -127,7 +127,8 @@ class RunSpec(Struct, frozen=True, omit_defaults=True, rename=_NAMES):
         ),
     ] = 0
     labels: Annotated[
-        Labels, Meta(description="For whoever binds the plan, which repeats them; they decide nothing.")
+        Labels,
+        Meta(description="Labels for the component that binds the plan; GKM copies them to the plan and ignores them."),
     ] = field(default_factory=dict)
 
 
@@ -169,9 +170,9 @@ class RunStatus(
     ] = 0
     domains: Annotated[int, Meta(ge=0, extra_json_schema={"format": "int32"})] = 0
     """Fabric domains that the groups of the plan lie in."""
-    binding_level: Annotated[
-        str, Meta(description="Level of the topology that prevents the run from fitting.", max_length=63)
-    ] = ""
+    binding_level: Annotated[str, Meta(description="Constraint that prevents the run from fitting.", max_length=63)] = (
+        ""
+    )
     largest_feasible_groups: (
         Annotated[
             int, Meta(ge=0, description="Number of whole groups that fit.", extra_json_schema={"format": "int32"})
