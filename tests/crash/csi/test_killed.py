@@ -100,7 +100,7 @@ def test_mounts_outlive_the_process() -> None:
             assert len(namespace.mounts(target)) == 1
 
 
-def test_after_a_lost_run_directory_mounts_without_a_record_go() -> None:
+def test_after_a_lost_run_directory_mounts_without_a_record_are_removed() -> None:
     with node_files() as files, private_namespace() as namespace:
         ref = files.ready()
         target, foreign = files.target("csi-1"), files.target("csi-2")

@@ -1,4 +1,4 @@
-"""SIGKILL at every step of making a tree, then the next process: it finds a whole tree or none, and leaves no rest."""
+"""SIGKILL at every step of writing a tree; the next process finds a complete tree or none, and no leftovers."""
 
 import json
 import os
@@ -11,7 +11,7 @@ TESTS = Path(__file__).resolve().parents[2]
 DATA = TESTS / "data" / "triton-cache"
 
 
-def test_a_death_at_any_step_leaves_a_whole_tree_or_none(tmp_path: Path) -> None:
+def test_a_kill_at_any_step_leaves_a_complete_tree_or_none(tmp_path: Path) -> None:
     run = subprocess.run(
         [sys.executable, __file__, tmp_path],
         env={**os.environ, "PYTHONPATH": str(TESTS)},
@@ -28,11 +28,10 @@ def test_a_death_at_any_step_leaves_a_whole_tree_or_none(tmp_path: Path) -> None
 
 
 def main(root: Path) -> None:
-    """Kill at every step; print how many there were."""
+    """Kill at every step; print the number of steps."""
     from gkm.mounts.relocation import tree_store as relocation  # noqa: PLC0415
     from gkm.mounts.relocation.mount_path import MountPath  # noqa: PLC0415
     from gkm.mounts.relocation.tree_store import RelocationLayer  # noqa: PLC0415
-    from support.csi.steps import Counter  # noqa: PLC0415 -- only the child has the tests' directory in its path
 
     path, neighbour = MountPath("/cache"), MountPath("/neighbour")
     content = os.open(DATA, os.O_PATH | os.O_DIRECTORY)

@@ -1,4 +1,4 @@
-"""Whatever is asked over the real socket is served or refused with the caller's code, and leaves nothing."""
+"""Any request over the real socket succeeds or fails with the caller's code, and leaves nothing."""
 
 import contextlib
 from collections.abc import Mapping

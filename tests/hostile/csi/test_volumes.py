@@ -1,4 +1,4 @@
-"""What pods do inside their volumes, and what befalls the driver's own directories: nothing is left, nothing leaks."""
+"""Pods that misuse their volumes, and damage to the driver's directories: nothing is left, nothing leaks."""
 
 import shutil
 from pathlib import Path
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.mounts
 
 @pytest.mark.parametrize("what", ["tmpfs", "bind", "stacked", "deep"])
 @pytest.mark.parametrize("more", [{}, {"readOnly": "false"}, {"readOnly": "false", "capture": "true"}])
-def test_what_a_privileged_pod_mounts_goes_with_its_volume(scene: Scene, what: str, more: dict[str, str]) -> None:
+def test_mounts_of_a_privileged_pod_end_with_its_volume(scene: Scene, what: str, more: dict[str, str]) -> None:
     rig, target, volume = scene.rig, scene.place("fresh"), f"fuzz-{next(numbers)}"
     rig.client.publish(volume, target, {"cacheName": scene.ref.name, **more})
     inside = target / "deep"
@@ -44,7 +44,7 @@ def capturing(scene: Scene, **more: str) -> tuple[str, Path]:
     return volume, target
 
 
-def test_what_is_mounted_inside_a_volume_is_never_captured(scene: Scene) -> None:
+def test_mounts_inside_a_volume_are_never_captured(scene: Scene) -> None:
     volume, target = capturing(scene)
     rig = scene.rig
     (rig.namespace.inside(target) / "mine").write_text("x")
@@ -57,7 +57,7 @@ def test_what_is_mounted_inside_a_volume_is_never_captured(scene: Scene) -> None
 
 
 @pytest.mark.parametrize("trick", ["hole", "links", "holes"])
-def test_what_the_pod_never_paid_for_is_never_written_to_the_disk(scene: Scene, trick: str) -> None:
+def test_a_capture_never_exceeds_the_memory_of_the_pod(scene: Scene, trick: str) -> None:
     volume, target = capturing(scene, sizeLimit="1Ti")
     inside = scene.rig.namespace.inside(target)
     match trick:
@@ -116,7 +116,7 @@ def test_a_run_directory_that_is_wiped_under_the_process_is_made_again(scene: Sc
 
 
 @pytest.mark.parametrize("wrong", ["no entry", "a link in the entry"])
-def test_who_does_not_want_to_wait_starts_empty_whatever_the_entry_is(scene: Scene, wrong: str) -> None:
+def test_if_unavailable_empty_starts_empty_for_any_entry(scene: Scene, wrong: str) -> None:
     rig = scene.rig
     if wrong == "no entry":
         ref = CacheRef(NAMESPACE, "without-entry")

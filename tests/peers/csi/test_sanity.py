@@ -1,22 +1,22 @@
-"""csi-sanity, the conformance suite of Kubernetes' CSI community, asks the real process.
+"""csi-sanity, the conformance suite of Kubernetes' CSI community, against the real process.
 
-Everything that a driver without a controller can be asked is asked: three specs of Identity, fourteen of Node. They are
-asked in two ways, because two of them ("should work", "should be idempotent": the life of a volume) are asked only of a
-plugin that says it has a controller:
+Every spec for a driver without a controller runs: three of Identity, fourteen of Node. They run in two ways, because
+csi-sanity runs two of them ("should work", "should be idempotent": the life of a volume) only for a plugin with the
+capability of a controller:
 
 - at the driver's own socket, with a controller beside it that makes volumes: all but these two;
-- through that controller, which passes every call on and says that it is one: all of them.
+- through that controller, which passes every call on and announces the capability: all of them.
 
-What cannot be asked, and why:
+Specs that cannot run:
 
 - NodeStageVolume (3), NodeUnstageVolume (2), NodeExpandVolume (4): kubelet neither stages nor expands an inline volume,
-  so the driver does not say STAGE_UNSTAGE_VOLUME or EXPAND_VOLUME, and csi-sanity passes over them;
-- a second writer (1): the driver does not say SINGLE_NODE_MULTI_WRITER, since kubelet asks one mode only for an inline
+  so the driver has neither STAGE_UNSTAGE_VOLUME nor EXPAND_VOLUME, and csi-sanity skips them;
+- a second writer (1): the driver has no SINGLE_NODE_MULTI_WRITER, since kubelet requests one mode only for an inline
   volume;
-- NodeGetVolumeHealth (2), NodeGetStorageHealth (1): alpha in CSI 1.13, and not said either; here the condition of a
+- NodeGetVolumeHealth (2), NodeGetStorageHealth (1): alpha in CSI 1.13, and not supported either; the condition of a
   volume is part of its stats;
-- Controller, GroupController and snapshots: there is no such service here; it would be our own double that was tested,
-  so they are left out by the focus.
+- Controller, GroupController and snapshots: the driver has no such services, and csi-sanity would test the double, so
+  the focus excludes them.
 """
 
 import subprocess
@@ -50,7 +50,7 @@ ALL = 17
 
 
 def asked(namespace: MountNamespace, files: NodeFiles, sanity: Path, *sockets: str) -> dict[str, str]:
-    """Run csi-sanity; return how each spec that it came to ended ("passed", "skipped", …)."""
+    """Run csi-sanity; return the result of each spec that it reached ("passed", "skipped", …)."""
     report = files.root / "junit.xml"
     report.unlink(missing_ok=True)
     mount = files.target("sanity").parent
@@ -67,7 +67,7 @@ def asked(namespace: MountNamespace, files: NodeFiles, sanity: Path, *sockets: s
     return specs
 
 
-def test_csi_sanity_finds_nothing_in_what_a_driver_without_a_controller_can_be_asked(
+def test_csi_sanity_passes_for_a_driver_without_a_controller(
     record_property: Callable[[str, object], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     sanity = require.peer("csi-sanity")

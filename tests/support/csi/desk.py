@@ -1,4 +1,4 @@
-"""Publish and unpublish over mounts in memory, where every step can be made to fail."""
+"""Publish and unpublish over mounts in memory, with a failure in any step."""
 
 from dataclasses import dataclass, field
 

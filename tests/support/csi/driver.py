@@ -59,7 +59,7 @@ class Client:
         self.call("NodeUnpublishVolume", csi_pb2.NodeUnpublishVolumeRequest(volume_id=volume, target_path=str(target)))
 
     def refused(self, name: str, message: Message) -> tuple[str, str]:
-        """Return code and sentence of a call that must fail."""
+        """Return code and message of a call that must fail."""
         try:
             self.call(name, message)
         except grpc.RpcError as error:
@@ -67,7 +67,7 @@ class Client:
         raise AssertionError(f"{name} was answered OK")
 
     def raw_refused(self, path: str, body: bytes) -> str:
-        """Return the code of a call of bytes that must fail."""
+        """Return the code of a call with raw bytes that must fail."""
         method = self._channel.unary_unary(path, request_serializer=bytes, response_deserializer=bytes)
         try:
             method(body, timeout=DEADLINE)
@@ -78,7 +78,7 @@ class Client:
 
 @dataclass
 class Driver:
-    """A running process and what it logs."""
+    """A running process and its log."""
 
     process: subprocess.Popen[str]
     files: NodeFiles
@@ -116,7 +116,7 @@ class Driver:
 def driver(
     files: NodeFiles, namespace: MountNamespace, main: Sequence[str] = MAIN, *flags: str, ready: bool = True
 ) -> Iterator[Driver]:
-    """Run the driver of a node; killed at the end if it still runs."""
+    """Run the driver of a node; kill it at the end if it still runs."""
     layout = files.layout
     places = ("--state", layout.state, "--run", layout.run, "--kubelet", files.kubelet)
     command: tuple[str | Path, ...] = (

@@ -1,6 +1,6 @@
-"""Kills publish and unpublish at every step they have, restarts, and checks what node-state.md and volumes.md promise.
+"""Kill publish and unpublish at every step, restart, and check the invariants of node-state.md and volumes.md.
 
-Run in a private mount namespace: DIRECTORY KIND. Prints how many steps there were, as JSON.
+Run in a private mount namespace: DIRECTORY KIND. Prints the number of steps as JSON.
 """
 
 import json
@@ -46,7 +46,7 @@ GROUP = {"__grp__k.json": json.dumps({"child_paths": {"k.json": "/built/k.json"}
 
 
 class Here(Executor):
-    """Does what it is given at once, so that the steps of a capture are those of the call."""
+    """Runs its task at once, so that the steps of a capture are those of the call."""
 
     def submit(self, fn: Callable[..., object], /, *args: object, **kwargs: object) -> "Future[object]":  # type: ignore[override]
         done: Future[object] = Future()
@@ -55,7 +55,7 @@ class Here(Executor):
 
 
 class Started:
-    """What a process has after its start, without the gRPC around it."""
+    """The objects of a process after its start, without gRPC."""
 
     def __init__(self, files: NodeFiles) -> None:
         self.ledger = VolumeRecords(files.layout)
@@ -134,7 +134,7 @@ def killed(files: NodeFiles, fatal: int, call: Callable[[Started], None]) -> boo
 
 
 def check_invariants(files: NodeFiles) -> None:
-    """Hold what is on the machine now against the invariants, before anything is mended."""
+    """Check the invariants on the machine now, before any repair."""
     known = {record.volume_id: record for record in records.load_all(files.layout)}  # no half-written one
     for mount in Mounter(files.layout, files.kubelet).own_mounts():
         assert mount.mark.owner in known, "a mount without a record"
@@ -154,7 +154,7 @@ def is_whole(kept: Path) -> bool:
 
 
 def check_started(files: NodeFiles) -> None:
-    """Hold what is on the machine after a start against the invariants: nothing half done is left."""
+    """Check the invariants after a start: no unfinished state is left."""
     check_invariants(files)
     assert list(files.layout.layers.iterdir()) == [], "a place of a private layer is left"
     assert not [mount for mount in mountinfo.read() if mount.point.startswith(f"{files.layout.run}/")]
@@ -189,7 +189,7 @@ def check_published(case: Case, started: Started, digest: str) -> None:
 
 
 def publish_killed(kind: str, files: NodeFiles, fatal: int) -> bool:
-    """Kill a publish; then kubelet asks again, or gives up."""
+    """Kill a publish; then kubelet repeats it, or gives up."""
     died = False
     for ending in ("again", "unpublish"):
         case = Case(files, f"publish-{ending}-{fatal}", kind)
@@ -216,7 +216,7 @@ def _publish(started: Started, asked: PublishRequest) -> None:
 
 
 def unpublish_killed(kind: str, files: NodeFiles, fatal: int) -> bool:
-    """Kill an unpublish; then kubelet asks again."""
+    """Kill an unpublish; then kubelet repeats it."""
     case = Case(files, f"unpublish-{fatal}", kind)
     case.first()
     Started(files).publisher.publish(case.asked())
@@ -235,7 +235,7 @@ def unpublish_killed(kind: str, files: NodeFiles, fatal: int) -> bool:
 
 
 def steps_of(kill: Callable[[NodeFiles, int], bool], files: NodeFiles) -> int:
-    """Kill at every step and return how many there were."""
+    """Kill at every step and return the number of steps."""
     return next(fatal for fatal in range(MANY) if not kill(files, fatal))
 
 

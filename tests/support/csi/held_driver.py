@@ -1,4 +1,4 @@
-"""The real driver, held up in a chosen step for ever: EVENT PART SAID FLAGS…; the file SAID tells that it is there."""
+"""The real driver, blocked in a chosen step: EVENT PART FILE FLAGS…; it creates FILE when it reaches the step."""
 
 import sys
 import time
@@ -10,7 +10,7 @@ from gkm_csi import main
 
 
 def hold_at(event: str, part: str, said: Path) -> None:
-    """Hold the thread that comes to the first `event` whose first argument holds `part`."""
+    """Block the thread that reaches the first `event` whose first argument holds `part`."""
 
     def check(name: str, arguments: tuple[object, ...]) -> None:
         if name == event and part in str(arguments[0]) and not said.exists():

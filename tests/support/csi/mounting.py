@@ -1,4 +1,4 @@
-"""Code that mounts, run in a mount namespace of its own: what a test writes finds `mount` of its file, and these."""
+"""Code that mounts, run in a mount namespace of its own, with the helpers below and the `mount` of its test file."""
 
 import sys
 import textwrap

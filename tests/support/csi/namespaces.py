@@ -1,4 +1,4 @@
-"""Mount namespaces that vanish with the test: also when it fails, and when it is killed."""
+"""Mount namespaces that end with the test, also when it fails or is killed."""
 
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -26,11 +26,11 @@ class MountNamespace:
         return subprocess.run(self.command(arguments), check=False, capture_output=True, text=True, timeout=60)
 
     def inside(self, path: Path) -> Path:
-        """Return a path from out here to what `path` is inside."""
+        """Return a path outside the namespace to `path` inside it."""
         return Path(f"/proc/{self.pid}/root{path}")
 
     def mounts(self, below: Path) -> list[str]:
-        """Return the mountinfo lines of what is mounted on `below` or beneath it."""
+        """Return the mountinfo lines of mounts on `below` or beneath it."""
         lines = Path(f"/proc/{self.pid}/mountinfo").read_text(encoding="utf-8").splitlines()
         return [line for line in lines if f"{line.split()[4]}/".startswith(f"{below}/")]
 

@@ -1,4 +1,4 @@
-"""A node as the agent and kubelet leave it: store entries, pointers, pods' directories. Plain files, no mounts."""
+"""A node as agent and kubelet prepare it: store entries, pointers, pods' directories. Plain files, no mounts."""
 
 import hashlib
 import shutil
@@ -74,7 +74,7 @@ class NodeFiles:
 
 @contextmanager
 def node_files() -> Iterator[NodeFiles]:
-    """Make the directories of a node; short, because the name of a socket has 107 bytes."""
+    """Make the directories of a node; their paths are short, because a socket's path has 107 bytes at most."""
     root = Path(tempfile.mkdtemp(prefix="gkm-csi-"))
     try:
         files = NodeFiles(root)
@@ -86,7 +86,7 @@ def node_files() -> Iterator[NodeFiles]:
 
 
 def publish_message(volume: str, target: Path, attributes: Mapping[str, str], **pod: str) -> NodePublishVolumeRequest:
-    """Return what kubelet sends for an inline volume; `pod` overrides name, namespace and uid."""
+    """Return kubelet's request for an inline volume; `pod` overrides name, namespace and uid."""
     told = {"name": "trainer-0", "namespace": NAMESPACE, "uid": f"uid-{volume}"} | pod
     context = dict(attributes) | {f"csi.storage.k8s.io/pod.{key}": value for key, value in told.items()}
     return NodePublishVolumeRequest(

@@ -1,4 +1,4 @@
-"""Files that are neither files nor directories, as a stranger may leave them."""
+"""Special files, as a hostile pod may leave them."""
 
 import os
 import socket
@@ -8,7 +8,7 @@ import pytest
 
 
 def make_socket(path: Path) -> None:
-    """Leave a socket at `path`."""
+    """Make a socket at `path`."""
     # Bound by a short name: the path of a test may be longer than a socket's may be.
     here = Path.cwd()
     os.chdir(path.parent)
@@ -20,7 +20,7 @@ def make_socket(path: Path) -> None:
 
 
 def make_device(path: Path) -> None:
-    """Leave a device that can be read without end at `path`."""
+    """Make a device with endless content at `path`."""
     if os.geteuid() != 0:
         pytest.skip("a device node needs root")
     os.mknod(path, 0o020600, os.makedev(1, 5))  # /dev/zero

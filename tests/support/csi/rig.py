@@ -1,4 +1,4 @@
-"""What most tests of the driver start from: one node, one namespace, the real process and a client."""
+"""The environment of most tests of the driver: one node, one namespace, the real process and a client."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

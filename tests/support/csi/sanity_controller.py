@@ -1,8 +1,8 @@
-"""What csi-sanity needs beside a driver that has no controller: somebody who makes volumes. In tests only.
+"""A controller for csi-sanity beside a driver without one: it makes volumes. In tests only.
 
-On its own socket it answers the Controller service, and whatever else it is asked it passes on to the real driver, byte
-by byte. Only the plugin's capabilities it answers itself: without CONTROLLER_SERVICE among them csi-sanity does not ask
-for the life of a volume. Its volumes carry the context that kubelet gives an inline volume.
+On its own socket it serves the Controller service and the plugin's capabilities, and passes every other call on to the
+real driver, byte by byte: without CONTROLLER_SERVICE among the capabilities csi-sanity does not test the life of a
+volume. Its volumes carry the context that kubelet gives an inline volume.
 """
 
 import itertools
@@ -63,7 +63,7 @@ def _capabilities(_: bytes, __: grpc.ServicerContext) -> bytes:
 
 
 def _field(number: int, value: bytes) -> bytes:
-    """A length-delimited field as protobuf writes it: our own protocol knows no controller."""
+    """Return a length-delimited field of protobuf: the driver's own protocol has no controller."""
     length = len(value)
     assert length < _TWO_BYTES
     size = bytes([length]) if length < 1 << 7 else bytes([length & 0x7F | 0x80, length >> 7])

@@ -1,4 +1,4 @@
-"""A node with two published volumes, and places for a third: whatever is asked there must leave it as it was."""
+"""A node with two published volumes and targets for a third; no request for the third may change the node."""
 
 from itertools import count
 from pathlib import Path
@@ -14,7 +14,7 @@ numbers = count()
 
 
 class Scene:
-    """A node with two published volumes, and places for a third."""
+    """A node with two published volumes, and targets for a third."""
 
     def __init__(self, rig: Rig) -> None:
         self.rig = rig
@@ -26,7 +26,7 @@ class Scene:
         self.mounts = rig.namespace.mounts(rig.files.root)
 
     def place(self, kind: str) -> Path:
-        """Make the place for a target; whoever makes mounts there takes them away by `cleaned`."""
+        """Make the target of a kind; a test that mounts there unmounts it with `cleaned`."""
         number = next(numbers)
         target = self.rig.files.target(f"fuzz-{number}")
         match kind:
@@ -70,7 +70,7 @@ class Scene:
         return "OK"
 
     def check(self) -> None:
-        """Assert that there is what there was at the beginning."""
+        """Assert that the node is as it was at the beginning."""
         layout = self.rig.files.layout
         assert names_in(layout.volumes) == self.records
         assert self.rig.namespace.mounts(self.rig.files.root) == self.mounts

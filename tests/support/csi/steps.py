@@ -1,7 +1,7 @@
-"""Dies by SIGKILL at a chosen step, where Python itself tells of the step (audit events, PEP 578).
+"""End the process by SIGKILL at a chosen step; steps are Python's audit events (PEP 578).
 
-Every change on a file system that Python code makes is announced before it is made, so killing at the n-th event for
-every n leaves every state that a death at any instruction can leave.
+Python raises an event before every change of a file system, so a kill at the n-th event for every n leaves every state
+that a kill at any instruction can leave.
 """
 
 import os
@@ -44,7 +44,7 @@ def kill_at(event: str, part: str) -> None:
 
 
 def told_of(module: ModuleType, *names: str) -> None:
-    """Make events of calls that Python does not tell of: each of these functions of `module` is announced."""
+    """Raise events for calls without events of their own: each of these functions of `module`."""
     for name in names:
         setattr(module, name, _announced(name, getattr(module, name)))
 

@@ -1,7 +1,7 @@
-"""A process that reads one machine after the other by the real binding: `nvml_readings.py MACHINES PCI-DEVICES`.
+"""A process that reads one machine after the other with the real binding: `nvml_readings.py MACHINES PCI-DEVICES`.
 
-MACHINES is a JSON list of machines as the NVML library for tests reads them. It prints the readings as a JSON list. One
-process for all, because every combination of a call and an error is one machine.
+MACHINES is a JSON list of machines for the NVML library of tests. The process prints the readings as a JSON list. One
+process reads all, because every combination of a call and an error is a machine.
 """
 
 import json

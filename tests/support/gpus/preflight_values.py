@@ -1,4 +1,4 @@
-"""Targets as labels state them, and GPUs to hold against them."""
+"""Targets as in labels, and GPUs to compare with them."""
 
 from dataclasses import dataclass
 from typing import Any

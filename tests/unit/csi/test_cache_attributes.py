@@ -1,4 +1,4 @@
-"""Which cache the attributes of a volume mean."""
+"""The cache that the attributes of a volume select."""
 
 import pytest
 from gkm.hoststate.names import CacheRef
@@ -47,7 +47,7 @@ def test_a_cache_is_named(attributes: dict[str, str], ref: CacheRef) -> None:
         ({"cacheName": "a", "x" * 1000: ""}, "…"),
     ],
 )
-def test_what_names_no_cache_is_invalid_and_says_why(attributes: dict[str, str], told: str) -> None:
+def test_attributes_without_exactly_one_cache_are_invalid(attributes: dict[str, str], told: str) -> None:
     with pytest.raises(StatusError) as caught:
         cache_ref(pod_attributes(attributes), POD)
 

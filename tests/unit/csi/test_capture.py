@@ -1,4 +1,4 @@
-"""What a pod added is kept when its volume goes, if it asked for that, and nothing else is."""
+"""A volume with the attribute `capture`: its added files are copied before it is unmounted, and no other files."""
 
 import json
 import os
@@ -25,7 +25,7 @@ def published(rig: Rig, ref: CacheRef, **more: str) -> tuple[str, Path]:
 
 
 def unpublished(rig: Rig, volume: str, target: Path) -> list[str]:
-    """Unpublish as kubelet does, again and again; return the answers before the last."""
+    """Repeat unpublish as kubelet does; return the errors before the success."""
     said: list[str] = []
 
     def gone() -> bool:
@@ -47,7 +47,7 @@ def captured(rig: Rig, volume: str) -> tuple[dict[str, Any], dict[str, bytes]]:
     return json.loads((place / "captured.json").read_text()), found
 
 
-def test_what_the_pod_added_is_kept_and_nothing_of_the_cache(rig: Rig) -> None:
+def test_a_capture_holds_the_added_files_and_none_of_the_cache(rig: Rig) -> None:
     ref = rig.ready(CONTENT)
     volume, target = published(rig, ref)
     inside = rig.namespace.inside(target)
@@ -96,7 +96,7 @@ def test_a_pod_that_added_nothing_leaves_nothing(rig: Rig) -> None:
     assert rig.nothing_left(volume, target)
 
 
-def test_nobody_who_did_not_ask_is_captured(rig: Rig) -> None:
+def test_a_volume_without_the_attribute_is_not_captured(rig: Rig) -> None:
     volume, target = rig.volume()
     rig.client.publish(volume, target, {"cacheName": rig.ready().name, "readOnly": "false"})
     (rig.namespace.inside(target) / "mine").write_text("mine")
@@ -104,7 +104,7 @@ def test_nobody_who_did_not_ask_is_captured(rig: Rig) -> None:
     assert not (rig.files.layout.captured / volume).exists()
 
 
-def test_more_than_is_ever_kept_costs_the_capture_and_not_the_end_of_the_pod(rig: Rig) -> None:
+def test_a_capture_beyond_the_bounds_fails_and_the_pod_ends(rig: Rig) -> None:
     volume, target = published(rig, rig.ready(CONTENT))
     deep = rig.namespace.inside(target)
     for _ in range(20):
@@ -119,7 +119,7 @@ def test_more_than_is_ever_kept_costs_the_capture_and_not_the_end_of_the_pod(rig
     assert rig.nothing_left(volume, target)
 
 
-def test_what_an_empty_volume_was_filled_with_is_kept(rig: Rig) -> None:
+def test_the_files_of_an_empty_volume_are_captured(rig: Rig) -> None:
     volume, target = rig.volume()
     asked = {"cacheName": "not-there-yet", "ifUnavailable": "empty", "capture": "true"}
     rig.client.publish(volume, target, asked)

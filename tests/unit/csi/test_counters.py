@@ -1,4 +1,4 @@
-"""What the CSI process counts, as the agent reads it: by the real process, restarted, and with a spoilt file."""
+"""The counters of the CSI process in its file: of the real process, after a restart, and with a damaged file."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,7 +31,7 @@ def counted(layout: Layout) -> dict[str, int]:
 
 
 @pytest.mark.mounts
-def test_publishes_are_counted_by_their_code_and_a_restart_goes_on(bare: tuple[NodeFiles, MountNamespace]) -> None:
+def test_publishes_are_counted_by_code_and_a_restart_continues(bare: tuple[NodeFiles, MountNamespace]) -> None:
     files, _ = bare
     ref = files.ready()
     target = files.target("csi-1")
@@ -81,7 +81,7 @@ def test_a_file_that_cannot_be_written_costs_no_publish(bare: tuple[NodeFiles, M
         assert running.stop() == 0
 
 
-def test_every_code_that_the_driver_answers_with_can_be_counted() -> None:
+def test_every_code_of_the_driver_is_counted() -> None:
     assert {code.value for code in Code} | {"OK"} <= CODES
 
 

@@ -1,4 +1,4 @@
-"""The process asks itself whether it answers, and ends when it does not."""
+"""The process probes itself, and ends when it does not answer."""
 
 import os
 import subprocess
@@ -51,7 +51,7 @@ def served(place: Path, hangs: str, missing: str = "()") -> subprocess.Completed
 
 
 @pytest.mark.parametrize("missing", ["()", "('CAP_SYS_ADMIN',)"], ids=["well", "cannot mount here"])
-def test_as_long_as_it_answers_it_lives(place: Path, missing: str) -> None:
+def test_a_process_that_answers_is_not_ended(place: Path, missing: str) -> None:
     ended = served(place, "pass", missing)
 
     # A hundred answers take several times as long as the limit.
@@ -63,7 +63,7 @@ def test_as_long_as_it_answers_it_lives(place: Path, missing: str) -> None:
     ["threading.Event().wait()", "re.match('(a+)+$', 'a' * 60 + 'b')"],
     ids=["in a call", "with the interpreter held"],
 )
-def test_when_it_answers_no_more_it_ends_and_shows_where_it_hangs(place: Path, hangs: str) -> None:
+def test_a_process_that_hangs_ends_with_a_stack_trace(place: Path, hangs: str) -> None:
     ended = served(place, hangs)
 
     assert ended.returncode == 1
@@ -73,7 +73,7 @@ def test_when_it_answers_no_more_it_ends_and_shows_where_it_hangs(place: Path, h
 
 
 @pytest.mark.mounts
-def test_kubelet_can_ask_by_a_command_and_a_dead_driver_does_not_answer() -> None:
+def test_the_probe_command_succeeds_and_fails_with_the_driver() -> None:
     with node_files() as files, private_namespace() as namespace:
         command = [sys.executable, "-m", "gkm_csi.main", "--probe", "--kubelet", str(files.kubelet)]
 

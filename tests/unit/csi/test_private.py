@@ -59,7 +59,7 @@ def test_a_layer_holds_no_more_than_its_limit(rig: Rig) -> None:
     assert "No space left on device" in made.stderr
 
 
-def test_nothing_but_one_overlay_is_mounted_and_nothing_is_left(rig: Rig) -> None:
+def test_a_volume_is_one_overlay_and_unpublish_leaves_nothing(rig: Rig) -> None:
     ref = rig.ready()
     volume, target = rig.volume()
     before = rig.namespace.mounts(rig.files.root)
@@ -76,7 +76,7 @@ def test_nothing_but_one_overlay_is_mounted_and_nothing_is_left(rig: Rig) -> Non
     assert rig.namespace.mounts(rig.files.root) == before
 
 
-def test_the_repeat_of_a_publish_keeps_what_the_pod_wrote(rig: Rig) -> None:
+def test_a_repeated_publish_preserves_the_files_of_the_pod(rig: Rig) -> None:
     ref = rig.ready()
     volume, target = rig.volume()
     asked = {"cacheName": ref.name, "readOnly": "false"}
@@ -118,7 +118,7 @@ def test_a_tree_is_made_once_for_all_volumes_at_a_path(rig: Rig) -> None:
     assert {path: path.stat().st_ino for path in trees.rglob("*")} == made
 
 
-def test_trees_that_nobody_uses_make_room_for_others(rig: Rig) -> None:
+def test_unused_trees_are_evicted_for_new_ones(rig: Rig) -> None:
     ref = rig.ready({"a/file": "many paths"})
     kept, kept_target = rig.volume()
     rig.client.publish(kept, kept_target, {"cacheName": ref.name, "mountPath": "/kept"})
@@ -133,7 +133,7 @@ def test_trees_that_nobody_uses_make_room_for_others(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("state", [None, CacheState.DOWNLOADING, CacheState.INCOMPATIBLE, CacheState.FAILED])
-def test_who_does_not_want_to_wait_starts_with_an_empty_volume_and_keeps_it(rig: Rig, state: CacheState | None) -> None:
+def test_if_unavailable_empty_gives_an_empty_volume_for_the_life_of_the_pod(rig: Rig, state: CacheState | None) -> None:
     ref = rig.ready()
     if state is None:
         (rig.files.layout.pointer(ref)).unlink()
@@ -156,7 +156,7 @@ def test_who_does_not_want_to_wait_starts_with_an_empty_volume_and_keeps_it(rig:
     assert rig.nothing_left(volume, target)
 
 
-def test_who_does_not_want_to_wait_gets_the_cache_when_it_is_there(rig: Rig) -> None:
+def test_if_unavailable_empty_gives_the_cache_when_it_is_ready(rig: Rig) -> None:
     ref = rig.ready({"one": "hello"})
     volume, target = rig.volume()
     rig.client.publish(volume, target, {"cacheName": ref.name, "ifUnavailable": "empty"})
@@ -173,7 +173,7 @@ def test_anothers_cache_is_no_reason_for_an_empty_volume(rig: Rig) -> None:
     assert rig.nothing_left(volume, target)
 
 
-def test_read_only_said_twice_and_differently_is_refused(rig: Rig) -> None:
+def test_contradicting_read_only_values_are_refused(rig: Rig) -> None:
     ref = rig.ready()
     volume, target = rig.volume()
     message = publish_message(volume, target, {"cacheName": ref.name, "readOnly": "false"})
@@ -199,7 +199,7 @@ def test_how_full_a_private_volume_is(rig: Rig) -> None:
     assert not answer.volume_condition.abnormal
 
 
-def test_a_volume_whose_mount_has_gone_says_so(rig: Rig) -> None:
+def test_a_volume_without_its_mount_is_abnormal(rig: Rig) -> None:
     ref = rig.ready()
     volume, target = rig.volume()
     rig.client.publish(volume, target, {"cacheName": ref.name})
@@ -227,7 +227,7 @@ def test_a_tree_that_is_being_made_for_another_pod_is_aborted(rig: Rig) -> None:
     rig.client.publish(volume, target, {"cacheName": ref.name, "mountPath": "/cache"})
 
 
-def test_an_entry_that_is_not_what_it_must_be_gets_no_layer(rig: Rig) -> None:
+def test_an_entry_with_invalid_content_gets_no_layer(rig: Rig) -> None:
     content = {"a/file": "with a link"}
     ref = rig.ready(content)
     (rig.files.layout.entry(rig.files.entry(content)) / "cache" / "a" / "link").symlink_to("/etc")
@@ -238,7 +238,7 @@ def test_an_entry_that_is_not_what_it_must_be_gets_no_layer(rig: Rig) -> None:
     assert rig.nothing_left(volume, target)
 
 
-def test_a_disk_that_takes_no_tree_is_no_end(rig: Rig) -> None:
+def test_a_full_disk_is_unavailable_and_a_retry_succeeds(rig: Rig) -> None:
     content = {"a/file": "no room"}
     ref = rig.ready(content)
     place = rig.files.layout.relocated(rig.files.entry(content))

@@ -1,4 +1,4 @@
-"""The process as a whole: what it answers, what it loads, what it weighs, how it starts and stops."""
+"""The process as a whole: its answers, modules, memory, start and stop."""
 
 import os
 import subprocess
@@ -26,7 +26,7 @@ def bare() -> Iterator[tuple[NodeFiles, MountNamespace]]:
 
 
 def run(*flags: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run the process to its end, without a namespace: it must not come to mounting."""
+    """Run the process to its end, without a namespace: it must end before it mounts."""
     command = [sys.executable, "-m", "gkm_csi.main", *map(str, flags)]
     return subprocess.run(
         command, check=False, capture_output=True, text=True, timeout=60, env=os.environ | environment, cwd="/"
@@ -34,7 +34,7 @@ def run(*flags: str | Path, **environment: str) -> subprocess.CompletedProcess[s
 
 
 @pytest.mark.mounts
-def test_it_says_who_it_is(rig: Rig) -> None:
+def test_the_identity_has_name_and_version(rig: Rig) -> None:
     info = rig.client.call("GetPluginInfo", csi_pb2.GetPluginInfoRequest())
     node = rig.client.call("NodeGetInfo", csi_pb2.NodeGetInfoRequest())
     assert (info.name, node.node_id, node.max_volumes_per_node) == ("csi.gkm.io", NODE, 1024)
@@ -68,18 +68,18 @@ def test_kubelet_learns_the_socket_from_the_registration_socket(rig: Rig) -> Non
 
 
 @pytest.mark.mounts
-def test_nobody_but_root_may_use_the_sockets(rig: Rig) -> None:
+def test_only_root_may_use_the_sockets(rig: Rig) -> None:
     for path in (rig.driver.socket, rig.driver.registration):
         assert path.stat().st_mode & 0o077 == 0
 
 
 @pytest.mark.mounts
-def test_what_it_was_not_made_for_is_unimplemented(rig: Rig) -> None:
+def test_other_calls_are_unimplemented(rig: Rig) -> None:
     assert rig.client.raw_refused("/csi.v1.Node/NodeStageVolume", b"") == "UNIMPLEMENTED"
 
 
 @pytest.mark.mounts
-def test_what_is_no_message_and_what_is_too_large_is_refused(rig: Rig) -> None:
+def test_invalid_and_oversized_messages_are_refused(rig: Rig) -> None:
     assert rig.client.raw_refused("/csi.v1.Node/NodePublishVolume", b"\xff" * 64) == "INVALID_ARGUMENT"
     assert rig.driver.wait_for("call refused")["reason"] == "the request is not a NodePublishVolumeRequest"
     assert rig.client.raw_refused("/csi.v1.Node/NodePublishVolume", b"\0" * (1 << 20)) == "RESOURCE_EXHAUSTED"
@@ -87,7 +87,7 @@ def test_what_is_no_message_and_what_is_too_large_is_refused(rig: Rig) -> None:
 
 
 @pytest.mark.mounts
-def test_a_refusal_is_one_structured_line_without_what_the_pod_said_in_confidence(rig: Rig) -> None:
+def test_a_refusal_is_one_log_line_without_secrets_of_the_pod(rig: Rig) -> None:
     volume, target = rig.volume()
     message = publish_message(volume, target, {"cacheName": "nowhere"})
     # Field 7 holds secrets: an unknown field to us.
@@ -119,7 +119,7 @@ def test_idle_it_stays_within_its_memory(
     assert rss <= MAX_RSS_MIB
 
 
-def test_it_loads_nothing_but_grpc_protobuf_and_what_the_node_shares() -> None:
+def test_the_process_loads_only_grpc_protobuf_and_shared_modules() -> None:
     code = (
         "import sys; before = set(sys.modules); import gkm_csi.main;"
         "print(*sorted({name.partition('.')[0] for name in set(sys.modules) - before}))"
@@ -153,7 +153,7 @@ def test_sigterm_ends_it_and_leaves_the_sockets_so_that_kubelet_expects_it_back(
 
 @pytest.mark.mounts
 @pytest.mark.parametrize("emptied", ["csi.gkm.io", "plugins_registry"])
-def test_sockets_that_were_taken_away_come_back(bare: tuple[NodeFiles, MountNamespace], emptied: str) -> None:
+def test_removed_sockets_are_restored(bare: tuple[NodeFiles, MountNamespace], emptied: str) -> None:
     with driver(*bare) as running:
         directory = next(path.parent for path in (running.socket, running.registration) if path.parent.name == emptied)
         for path in directory.iterdir():
@@ -176,7 +176,7 @@ def test_a_second_process_waits_for_the_first_to_end(bare: tuple[NodeFiles, Moun
 
 
 @pytest.mark.mounts
-def test_a_second_process_beside_one_that_stays_gives_up(bare: tuple[NodeFiles, MountNamespace]) -> None:
+def test_a_second_process_beside_a_running_one_ends(bare: tuple[NodeFiles, MountNamespace]) -> None:
     with driver(*bare) as first, driver(*bare, ready=False) as second:
         second.wait_for("another gkm-csi serves this node")
         with Client(first.socket) as client:
@@ -184,7 +184,7 @@ def test_a_second_process_beside_one_that_stays_gives_up(bare: tuple[NodeFiles, 
 
 
 @pytest.mark.mounts
-def test_sockets_of_a_dead_process_are_taken_over(bare: tuple[NodeFiles, MountNamespace]) -> None:
+def test_sockets_of_a_dead_process_are_replaced(bare: tuple[NodeFiles, MountNamespace]) -> None:
     with driver(*bare) as first:
         first.kill()
         assert first.socket.exists()
@@ -202,7 +202,7 @@ def test_one_socket_can_serve_for_both(bare: tuple[NodeFiles, MountNamespace]) -
         assert client.call("GetInfo", registration_pb2.InfoRequest()).endpoint == "/host/one.sock"
 
 
-def test_a_node_that_cannot_mount_says_so_and_why() -> None:
+def test_a_node_that_cannot_mount_reports_the_missing_feature() -> None:
     namespace = ["unshare", "--user", "--map-current-user"] if os.geteuid() == 0 else []
     with node_files() as files:
         places = ("--state", files.layout.state, "--run", files.layout.run, "--kubelet", files.kubelet)
@@ -230,7 +230,7 @@ def test_a_node_that_cannot_mount_says_so_and_why() -> None:
                 process.kill()
 
 
-def test_a_file_in_the_place_of_a_socket_is_told() -> None:
+def test_a_file_instead_of_a_socket_is_an_error() -> None:
     with node_files() as files:
         path = files.kubelet / "plugins" / "csi.gkm.io" / "csi.sock"
         path.parent.mkdir(parents=True)
@@ -243,7 +243,7 @@ def test_a_file_in_the_place_of_a_socket_is_told() -> None:
         assert path.read_text() == "not a socket"
 
 
-def test_a_socket_with_too_long_a_name_is_told() -> None:
+def test_a_socket_path_that_is_too_long_is_an_error() -> None:
     with node_files() as files:
         places = ("--kubelet", files.kubelet, "--state", files.layout.state, "--run", files.layout.run)
         ended = run("--node", NODE, *places, CSI_ENDPOINT=f"unix://{files.root}/{'x' * 100}.sock")
@@ -262,7 +262,7 @@ def test_a_socket_with_too_long_a_name_is_told() -> None:
         (("--node", "n", "--log-level", "loud"), "is not one of debug, info, warning, error"),
     ],
 )
-def test_a_wrong_setting_is_told(flags: tuple[str, ...], told: str) -> None:
+def test_an_invalid_option_is_an_error(flags: tuple[str, ...], told: str) -> None:
     ended = run(*flags, GKM_NODE="")
     assert ended.returncode == 2
     assert told in ended.stderr

@@ -1,4 +1,4 @@
-"""The messages carry the numbers that are the wire; that they are fresh is tested with all that is generated."""
+"""The field numbers of the messages; another test checks that the generated files are current."""
 
 import tomllib
 from pathlib import Path

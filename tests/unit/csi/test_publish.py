@@ -111,7 +111,7 @@ def test_a_bind_of_it_that_the_runtime_remounts_writable_stays_read_only(rig: Ri
     assert rig.namespace.run("umount", bind).returncode == 0
 
 
-def test_the_record_says_who_uses_what(rig: Rig) -> None:
+def test_the_record_names_pod_and_cache(rig: Rig) -> None:
     ref = rig.ready()
     volume, target = rig.volume()
 
@@ -123,7 +123,7 @@ def test_the_record_says_who_uses_what(rig: Rig) -> None:
     assert [used["volumeId"] for used in usage["trainer-3"]] == [volume]
 
 
-def test_usage_names_every_pod_that_is_left(rig: Rig) -> None:
+def test_the_usage_file_lists_every_remaining_pod(rig: Rig) -> None:
     ref = rig.ready()
     published = [rig.volume() for _ in range(3)]
     for number, (volume, target) in enumerate(published):
@@ -144,7 +144,7 @@ def test_publishing_again_mounts_once(rig: Rig) -> None:
     assert len(rig.mounts(target)) == 1
 
 
-def test_publishing_again_keeps_the_digest_when_the_cache_has_moved_on(rig: Rig) -> None:
+def test_a_repeated_publish_preserves_the_digest_of_an_updated_cache(rig: Rig) -> None:
     ref = rig.ready({"one": "old"})
     volume, target = rig.volume()
     rig.client.publish(volume, target, {"cacheName": ref.name})
@@ -157,7 +157,7 @@ def test_publishing_again_keeps_the_digest_when_the_cache_has_moved_on(rig: Rig)
     assert rig.namespace.inside(target / "one").read_text() == "old"
 
 
-def test_publishing_again_keeps_working_when_the_cache_is_deleted(rig: Rig) -> None:
+def test_a_repeated_publish_succeeds_after_the_cache_is_deleted(rig: Rig) -> None:
     ref = rig.ready()
     volume, target = rig.volume()
     rig.client.publish(volume, target, {"cacheName": ref.name})

@@ -1,4 +1,4 @@
-"""The table of answers, row by row."""
+"""The errors of publish for every state of a cache."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -49,7 +49,7 @@ def test_ready_is_published(checked: str, loaded: str | None) -> None:
         (pointer(CacheState.READY), None, "restart the agent on node-7"),
     ],
 )
-def test_what_time_can_help_is_unavailable_and_kubelet_retries(
+def test_a_temporary_state_is_unavailable_and_kubelet_retries(
     of: Pointer | None, driver: str | None, told: str
 ) -> None:
     refusal = answer(of, driver)
@@ -72,7 +72,7 @@ def test_what_time_can_help_is_unavailable_and_kubelet_retries(
         (pointer(CacheState.DELETING), "is Deleting on node-7"),
     ],
 )
-def test_what_a_person_must_change_is_a_failed_precondition(of: Pointer, told: str) -> None:
+def test_a_permanent_state_is_a_failed_precondition(of: Pointer, told: str) -> None:
     refusal = answer(of)
 
     assert refusal.code is Code.FAILED_PRECONDITION
@@ -80,7 +80,7 @@ def test_what_a_person_must_change_is_a_failed_precondition(of: Pointer, told: s
     assert is_final(refusal)
 
 
-def test_a_cluster_cache_is_looked_for_where_it_is() -> None:
+def test_the_message_for_a_cluster_cache_names_its_kind() -> None:
     refusal = answers.pointer_error(None, CacheRef(None, "shared"), NODE, None)
     assert refusal is not None
     assert "kubectl get clustergkmcache shared" in refusal.message

@@ -1,4 +1,4 @@
-"""Sizes as Kubernetes writes them."""
+"""Sizes in the notation of Kubernetes."""
 
 import pytest
 from gkm_csi.volumes import attributes
@@ -28,12 +28,12 @@ def test_a_size_is_read(text: str, size: int) -> None:
         *("1_000", "١", "１Mi", "9" * 16, "1\0", "Mi"),
     ],
 )
-def test_what_is_no_size_is_none(text: str) -> None:
+def test_an_invalid_size_is_none(text: str) -> None:
     assert attributes.parse_bytes(text) is None
 
 
 @pytest.mark.parametrize(
     ("size", "text"), [(0, "0"), (1000, "1000"), (1024, "1Ki"), (1 << 40, "1Ti"), (1 << 50, "1024Ti")]
 )
-def test_a_size_is_shown_in_its_largest_unit(size: int, text: str) -> None:
+def test_a_size_is_formatted_in_its_largest_unit(size: int, text: str) -> None:
     assert attributes.format_bytes(size) == text

@@ -1,4 +1,4 @@
-"""Answers of the driver that no other test brings about, through the real socket."""
+"""Errors of the driver that no other test causes, through the real socket."""
 
 import pytest
 from gkm_csi.proto import csi_pb2

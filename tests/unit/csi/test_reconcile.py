@@ -1,4 +1,4 @@
-"""Records against mounts: what is mended at the start, and what is left alone."""
+"""Records and mounts at start: the repairs, and the cases without a repair."""
 
 import pytest
 from gkm.hoststate import records
@@ -33,7 +33,7 @@ def test_a_mount_is_found_by_its_mark_wherever_kubelets_directory_resolves_to() 
     assert (mending.records, mending.mounts) == ((), ())
 
 
-def test_a_record_without_mount_and_target_goes() -> None:
+def test_a_record_without_mount_and_target_is_removed() -> None:
     assert decide([record()], [], NOTHING, NOTHING).records == (record(),)
 
 
@@ -41,15 +41,15 @@ def test_a_record_without_a_mount_stays_while_its_target_is_there() -> None:
     assert decide([record()], [], NOTHING, frozenset({"/k/pods/u/mount"})).records == ()
 
 
-def test_a_mount_without_a_record_goes() -> None:
+def test_a_mount_without_a_record_is_removed() -> None:
     assert decide([record("csi-2", "/other")], [mount()], NOTHING, NOTHING).mounts == (mount(),)
 
 
-def test_a_mount_whose_record_nobody_can_read_stays() -> None:
+def test_a_mount_with_an_unreadable_record_stays() -> None:
     assert decide([], [mount()], frozenset({"csi-1"}), NOTHING).mounts == ()
 
 
-def test_what_cannot_be_read_or_removed_does_not_stop_the_start(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failed_repair_does_not_stop_the_start(caplog: pytest.LogCaptureFixture) -> None:
     with node_files() as files:
         layout = files.layout
         good = record("csi-good", str(files.target("csi-good")))
@@ -79,7 +79,7 @@ def test_what_cannot_be_read_or_removed_does_not_stop_the_start(caplog: pytest.L
         assert "record without a mount" not in caplog.text  # there was none where there is no record
 
 
-def test_a_record_that_is_removed_is_said_with_its_cache(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_removed_record_is_logged_with_its_cache(caplog: pytest.LogCaptureFixture) -> None:
     with node_files() as files:
         records.save(files.layout, record("csi-1", "/k/pods/gone/mount"))
 

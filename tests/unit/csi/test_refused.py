@@ -1,4 +1,4 @@
-"""What publish refuses through the real socket: the code, a sentence for a person, and nothing left behind."""
+"""Errors of publish through the real socket: the code, a message for a person, and nothing left."""
 
 import pytest
 from gkm.hoststate import locks
@@ -85,7 +85,7 @@ def test_the_target_of_another_volume_is_refused(rig: Rig) -> None:
     assert not rig.files.layout.volume_record("csi-intruder").exists()
 
 
-def test_an_entry_that_garbage_collection_holds_is_aborted(rig: Rig) -> None:
+def test_an_entry_locked_by_garbage_collection_is_aborted(rig: Rig) -> None:
     ref = rig.ready()
     volume, target = rig.volume()
     digest = rig.files.entry({"kernel/one.cubin": f"kernel of {ref.name}"})
@@ -99,7 +99,7 @@ def test_an_entry_that_garbage_collection_holds_is_aborted(rig: Rig) -> None:
     rig.client.publish(volume, target, {"cacheName": ref.name})
 
 
-def test_an_entry_that_is_gone_is_unavailable(rig: Rig) -> None:
+def test_a_missing_entry_is_unavailable(rig: Rig) -> None:
     ref = CacheRef(NAMESPACE, "ghost")
     rig.files.pointer(ref, digest=f"sha256:{0:064}")
     volume, target = rig.volume()
@@ -123,7 +123,7 @@ def test_an_entry_that_is_a_link_is_never_followed(rig: Rig) -> None:
     assert rig.nothing_left(volume, target)
 
 
-def test_a_cache_that_downloads_says_how_far_it_is(rig: Rig) -> None:
+def test_a_downloading_cache_reports_its_progress(rig: Rig) -> None:
     ref = CacheRef(NAMESPACE, "coming")
     rig.files.pointer(ref, CacheState.DOWNLOADING, progress=61)
     volume, target = rig.volume()
@@ -135,7 +135,7 @@ def test_a_cache_that_downloads_says_how_far_it_is(rig: Rig) -> None:
     assert rig.nothing_left(volume, target)
 
 
-def test_an_incompatible_cache_says_why(rig: Rig) -> None:
+def test_an_incompatible_cache_reports_the_reason(rig: Rig) -> None:
     ref = CacheRef(NAMESPACE, "wrong-gpu")
     rig.files.pointer(ref, CacheState.INCOMPATIBLE, reason="ArchitectureMismatch", message="gpu 0 is sm_80, not sm_90")
     volume, target = rig.volume()
@@ -147,7 +147,7 @@ def test_an_incompatible_cache_says_why(rig: Rig) -> None:
     assert rig.nothing_left(volume, target)
 
 
-def test_a_damaged_pointer_is_unavailable_and_tells_no_path(rig: Rig) -> None:
+def test_a_damaged_pointer_is_unavailable_without_a_path(rig: Rig) -> None:
     ref = CacheRef(NAMESPACE, "damaged")
     path = rig.files.layout.pointer(ref)
     path.parent.mkdir(parents=True)

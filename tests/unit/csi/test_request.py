@@ -1,4 +1,4 @@
-"""What of kubelet's requests is let through."""
+"""Valid and invalid requests of kubelet."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ def refused(asked: NodePublishVolumeRequest) -> str:
     return caught.value.message
 
 
-def test_what_kubelet_sends_is_understood() -> None:
+def test_a_request_of_kubelet_is_parsed() -> None:
     assert request.parse_publish(message(), KUBELET) == request.PublishRequest(
         request.VolumeTarget("csi-1", TARGET),
         request.PodInfo("trainer-0", "ml-apps", "uid-1"),
@@ -86,7 +86,7 @@ def test_mount_flags_are_refused() -> None:
 
 @pytest.mark.parametrize("key", ["ephemeral", "pod.name", "pod.namespace", "pod.uid"])
 @pytest.mark.parametrize("value", [None, ""])
-def test_without_what_kubelet_says_of_the_pod_nothing_is_mounted(key: str, value: str | None) -> None:
+def test_a_request_without_pod_info_is_refused(key: str, value: str | None) -> None:
     asked = message()
     del asked.volume_context[OF_KUBELET + key]
     if value is not None and key != "ephemeral":

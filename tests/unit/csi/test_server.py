@@ -1,4 +1,4 @@
-"""The transport alone: how much it takes in at a time."""
+"""The transport alone: its limits on concurrent calls."""
 
 import tempfile
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ DEADLINE = 60
 
 
 class Held(IdentityService):
-    """An identity whose Probe waits until it is let go."""
+    """An identity whose Probe waits until the test releases it."""
 
     def __init__(self) -> None:
         super().__init__(())
@@ -43,7 +43,7 @@ def socket() -> Iterator[Path]:
         yield Path(directory) / "csi.sock"
 
 
-def test_one_call_more_than_fit_is_answered_at_once_and_the_others_are_served(socket: Path) -> None:
+def test_a_call_beyond_the_limit_is_refused_at_once_and_the_others_are_served(socket: Path) -> None:
     held = Held()
     running = server.make_server({csi.DESCRIPTOR.services_by_name["Identity"]: held}, [socket])
     running.start()
@@ -68,7 +68,7 @@ def test_one_call_more_than_fit_is_answered_at_once_and_the_others_are_served(so
 
 
 class Refusing(IdentityService):
-    """An identity that refuses with foreign words."""
+    """An identity that refuses with foreign text."""
 
     def Probe(self, request: csi.ProbeRequest) -> csi.ProbeResponse:  # noqa: N802, ARG002 -- names of the RPC
         raise StatusError(Code.UNAVAILABLE, "a\x1b[2J\x9b31m\x85\u202eb")

@@ -1,4 +1,4 @@
-"""A cache that many tenants share: how many mount paths one of them may take, and what is left to the others."""
+"""A cache that many tenants share: the mount paths of one tenant are limited, so that the others can use it too."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ PATH, PRIVATE = {"mountPath": "/cache"}, {"readOnly": "false", "sizeLimit": "1Mi
 
 
 def shared(rig: Rig) -> dict[str, str]:
-    """Make a cache of the whole cluster, and return the attribute that names it."""
+    """Make a cluster cache, and return the attribute that names it."""
     name = f"shared-{rig.volume()[0]}"
     rig.files.pointer(CacheRef(None, name), digest=rig.files.entry({"a/file": name}), size_bytes=71)
     return {"clusterCacheName": name}
@@ -21,7 +21,7 @@ def shared(rig: Rig) -> dict[str, str]:
 
 @contextmanager
 def mounted(rig: Rig, cache: dict[str, str], namespace: str, paths: int) -> Iterator[None]:
-    """Publish volumes of one namespace at so many paths of its own."""
+    """Publish volumes of one namespace, each at a path of its own."""
     volumes = [rig.volume() for _ in range(paths)]
     for number, (volume, target) in enumerate(volumes):
         rig.client.publish(volume, target, {**cache, "mountPath": f"/{namespace}/{number}"}, namespace=namespace)
@@ -31,7 +31,7 @@ def mounted(rig: Rig, cache: dict[str, str], namespace: str, paths: int) -> Iter
 
 
 @pytest.mark.parametrize("attributes", [PATH, PRIVATE, PATH | PRIVATE], ids=["path", "private", "both"])
-def test_one_tenants_paths_leave_the_cache_to_every_other(rig: Rig, attributes: dict[str, str]) -> None:
+def test_the_paths_of_one_tenant_do_not_exclude_another(rig: Rig, attributes: dict[str, str]) -> None:
     cache = shared(rig)
     greedy = [rig.volume() for _ in range(ALL)]
     codes = []
@@ -56,7 +56,7 @@ def test_one_tenants_paths_leave_the_cache_to_every_other(rig: Rig, attributes: 
         rig.client.unpublish(volume, target)
 
 
-def test_a_tenant_who_did_nothing_wrong_waits_for_a_second_path(rig: Rig) -> None:
+def test_a_second_path_waits_while_others_use_all_trees(rig: Rig) -> None:
     cache = shared(rig)
     asked = {**cache, "mountPath": "/second"}
     with mounted(rig, cache, "modest", 1):
@@ -75,7 +75,7 @@ def test_a_tenant_who_did_nothing_wrong_waits_for_a_second_path(rig: Rig) -> Non
         rig.client.unpublish(volume, target)
 
 
-def test_who_does_not_want_to_wait_for_a_second_path_starts_empty(rig: Rig) -> None:
+def test_if_unavailable_empty_starts_empty_instead_of_waiting_for_a_second_path(rig: Rig) -> None:
     cache = shared(rig)
     with (
         mounted(rig, cache, "modest", 1),

@@ -1,4 +1,4 @@
-"""Sockets that are taken away, things in their places, and a process that ends while it is at work."""
+"""Removed sockets, files in their places, and a process that is stopped during a call."""
 
 import os
 import shutil
@@ -73,14 +73,14 @@ def link_instead(site: Site) -> None:
     place.symlink_to(place)
 
 
-def test_while_all_is_in_its_place_nothing_is_done(directory: Path) -> None:
+def test_with_all_sockets_present_restore_does_nothing(directory: Path) -> None:
     site = Site(directory)
     site.listening.restore(1)
     assert len(site.made) == 1
 
 
 @pytest.mark.parametrize("change", [gone, replaced])
-def test_what_is_not_ours_any_more_is_listened_on_anew(directory: Path, change: Callable[[Site], None]) -> None:
+def test_a_replaced_or_missing_socket_is_listened_on_again(directory: Path, change: Callable[[Site], None]) -> None:
     site = Site(directory)
     change(site)
     site.listening.restore(1)
@@ -92,9 +92,7 @@ def test_what_is_not_ours_any_more_is_listened_on_anew(directory: Path, change: 
 
 
 @pytest.mark.parametrize("change", [gone, directory_gone, file_instead, link_instead])
-def test_what_cannot_be_mended_now_is_tried_again_and_ends_nothing(
-    directory: Path, change: Callable[[Site], None]
-) -> None:
+def test_a_failed_restore_is_retried_and_ends_no_process(directory: Path, change: Callable[[Site], None]) -> None:
     site = Site(directory)
     change(site)
     site.refuse = True
@@ -133,7 +131,7 @@ def test_only_sockets_of_killed_processes_are_swept(directory: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["file", "directory", "link"])
-def test_what_is_no_socket_is_never_replaced(directory: Path, what: str) -> None:
+def test_a_file_that_is_not_a_socket_is_never_replaced(directory: Path, what: str) -> None:
     directory.mkdir()
     path = directory / "csi.sock"
     match what:
@@ -185,7 +183,7 @@ def test_failing_again_and_again_leaves_no_descriptors(directory: Path) -> None:
     assert counts[-1] <= counts[9] + 8
 
 
-def test_while_one_socket_cannot_be_made_the_other_is_answered_by_who_has_it(directory: Path) -> None:
+def test_a_socket_that_cannot_be_bound_leaves_the_other_one_served(directory: Path) -> None:
     paths = (directory / "csi.sock", directory / "reg.sock")
     running = make(paths)
     running.start()
@@ -205,7 +203,7 @@ def test_while_one_socket_cannot_be_made_the_other_is_answered_by_who_has_it(dir
 
 
 @pytest.mark.mounts
-def test_a_file_in_the_place_of_the_plugins_directory_ends_no_process() -> None:
+def test_a_file_instead_of_the_plugins_directory_ends_no_process() -> None:
     with node_files() as files, private_namespace() as namespace, driver(files, namespace) as running:
         place = running.socket.parent
         shutil.rmtree(place)

@@ -1,4 +1,4 @@
-"""What fails leaves nothing: every step of publish fails once. Also what a repeat must never lose."""
+"""A failed publish leaves nothing: every step fails once. And a failed repeat loses nothing."""
 
 import pytest
 from gkm.hoststate import records
@@ -44,7 +44,7 @@ def test_a_directory_that_was_there_before_stays_when_the_mount_fails(desk: Desk
     assert desk.record() is None
 
 
-def test_a_mount_that_cannot_be_undone_keeps_its_record(desk: Desk) -> None:
+def test_a_mount_that_cannot_be_undone_retains_its_record(desk: Desk) -> None:
     desk.ledger.fails = "write_usage"
     desk.mounts.fails = "unmount"
 
@@ -66,7 +66,7 @@ def test_a_volume_can_be_published_after_a_failure(desk: Desk) -> None:
     assert desk.mounts.there == {desk.asked().volume.target: [desk.mark()]}
 
 
-def test_a_repeat_that_must_wait_keeps_record_and_digest(desk: Desk) -> None:
+def test_a_repeat_that_must_wait_retains_record_and_digest(desk: Desk) -> None:
     asked = desk.asked()
     desk.publisher.publish(asked)
     before = desk.record()
@@ -92,7 +92,7 @@ def test_a_repeat_that_finally_fails_without_a_mount_leaves_nothing(desk: Desk) 
     assert desk.record() is None
 
 
-def test_a_repeat_below_somebody_elses_mount_is_refused_and_keeps_its_record(desk: Desk) -> None:
+def test_a_repeat_below_a_foreign_mount_is_refused_and_retains_its_record(desk: Desk) -> None:
     asked = desk.asked()
     desk.publisher.publish(asked)
     desk.mounts.there[asked.volume.target].append(None)
@@ -161,7 +161,7 @@ def test_a_record_that_cannot_be_removed_leaves_no_ghost_in_the_usage(
 
 
 @pytest.mark.parametrize("error", [OSError(16, "Device or resource busy", "/secret"), StillMounted("many")])
-def test_an_unmount_that_fails_is_told_and_keeps_the_record(desk: Desk, error: Exception) -> None:
+def test_a_failed_unmount_is_an_error_and_retains_the_record(desk: Desk, error: Exception) -> None:
     desk.publisher.publish(desk.asked())
     desk.mounts.fails, desk.mounts.error = "unmount", error
 
@@ -173,7 +173,7 @@ def test_an_unmount_that_fails_is_told_and_keeps_the_record(desk: Desk, error: E
     assert desk.record() is not None
 
 
-def test_a_usage_file_that_cannot_be_written_does_not_keep_a_pod(desk: Desk) -> None:
+def test_a_usage_file_that_cannot_be_written_does_not_hold_up_a_pod(desk: Desk) -> None:
     desk.publisher.publish(desk.asked())
     desk.ledger.fails = "write_usage"
 
@@ -183,7 +183,7 @@ def test_a_usage_file_that_cannot_be_written_does_not_keep_a_pod(desk: Desk) -> 
 
 
 @pytest.mark.parametrize("other", ["the volume", "the target"])
-def test_a_second_call_for_what_is_under_way_is_aborted(desk: Desk, other: str) -> None:
+def test_a_second_call_for_a_volume_in_progress_is_aborted(desk: Desk, other: str) -> None:
     first = desk.asked()
     second = desk.asked("csi-2").volume
     held = (

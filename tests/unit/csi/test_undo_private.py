@@ -1,4 +1,4 @@
-"""The same for private volumes, their captures, and what is asked about them: what fails leaves nothing."""
+"""Failures with private volumes, their captures and their stats leave nothing."""
 
 from typing import Any
 
@@ -47,7 +47,7 @@ def test_a_step_of_a_private_volume_that_fails_is_undone(desk: Desk, step: str, 
     ],
 )
 @pytest.mark.parametrize("or_empty", [False, True])
-def test_what_cannot_be_prepared_has_its_code_or_an_empty_volume(
+def test_a_failed_preparation_has_its_code_or_gives_an_empty_volume(
     desk: Desk, error: Exception, code: Code, *, or_empty: bool
 ) -> None:
     desk.mounts.fails, desk.mounts.error = "prepared", error
@@ -67,7 +67,7 @@ def test_what_cannot_be_prepared_has_its_code_or_an_empty_volume(
     assert desk.is_clean()
 
 
-def test_what_is_wrong_with_the_target_is_no_reason_for_an_empty_volume(desk: Desk) -> None:
+def test_an_invalid_target_gives_no_empty_volume(desk: Desk) -> None:
     asked = desk.asked(cacheName=desk.ref.name, ifUnavailable="empty")
     desk.mounts.directories.add(asked.volume.target)
     desk.mounts.foreign.add(asked.volume.target)
@@ -76,7 +76,7 @@ def test_what_is_wrong_with_the_target_is_no_reason_for_an_empty_volume(desk: De
     assert desk.record() is None
 
 
-def test_a_mount_that_fails_after_the_kernel_has_mounted_is_taken_away(
+def test_a_mount_that_fails_after_the_kernel_has_mounted_is_removed(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mount = desk.mounts.mount
@@ -91,7 +91,7 @@ def test_a_mount_that_fails_after_the_kernel_has_mounted_is_taken_away(
     assert desk.is_clean()
 
 
-def test_a_repeat_of_a_private_volume_that_must_wait_keeps_record_and_mount(desk: Desk) -> None:
+def test_a_repeat_of_a_private_volume_that_must_wait_retains_record_and_mount(desk: Desk) -> None:
     desk.publisher.publish(private(desk))
     before = desk.record()
     desk.mounts.there.clear()

@@ -1,4 +1,4 @@
-"""Taking volumes away, and what is said of those that are there."""
+"""Unpublish, and the stats of published volumes."""
 
 import pytest
 from gkm.hoststate import records
@@ -30,7 +30,7 @@ def test_unpublish_at_a_target_that_the_volume_is_not_at_leaves_it_where_it_is(r
     assert records.load(rig.files.layout, volume) is not None
 
 
-def test_unpublish_never_takes_away_what_others_mounted(rig: Rig) -> None:
+def test_unpublish_never_removes_foreign_mounts(rig: Rig) -> None:
     _, target = rig.volume()
     target.mkdir()
     assert rig.namespace.run("mount", "-t", "tmpfs", "foreign", target).returncode == 0
@@ -40,7 +40,7 @@ def test_unpublish_never_takes_away_what_others_mounted(rig: Rig) -> None:
     assert len(rig.mounts(target)) == 1
 
 
-def test_unpublish_takes_stacked_mounts_away(rig: Rig) -> None:
+def test_unpublish_removes_stacked_mounts(rig: Rig) -> None:
     ref = rig.ready()
     volume, target = rig.volume()
     rig.client.publish(volume, target, {"cacheName": ref.name})
@@ -51,7 +51,7 @@ def test_unpublish_takes_stacked_mounts_away(rig: Rig) -> None:
     assert rig.nothing_left(volume, target)
 
 
-def test_unpublish_keeps_what_somebody_put_below_the_mount(rig: Rig) -> None:
+def test_unpublish_preserves_foreign_files_below_the_mount(rig: Rig) -> None:
     ref = rig.ready()
     volume, target = rig.volume()
     rig.client.publish(volume, target, {"cacheName": ref.name})
@@ -77,7 +77,7 @@ def test_stats_come_from_the_record(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("path", ["elsewhere", "missing"])
-def test_stats_of_a_volume_that_is_not_there_are_not_found(rig: Rig, path: str) -> None:
+def test_stats_of_a_missing_volume_are_not_found(rig: Rig, path: str) -> None:
     ref = rig.ready()
     volume, target = rig.volume()
     if path == "elsewhere":

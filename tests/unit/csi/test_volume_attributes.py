@@ -1,4 +1,4 @@
-"""How a cache is to be mounted, as the attributes of a volume say it."""
+"""The mount options in the attributes of a volume."""
 
 import pytest
 from gkm.hoststate.records import READ_ONLY, VolumeOptions
@@ -28,7 +28,7 @@ from hypothesis import strategies as st
         ({"readOnly": "false", "capture": "true"}, VolumeOptions(private=True, size_limit=DEFAULT_SIZE, capture=True)),
     ],
 )
-def test_what_is_asked_is_understood(attributes: dict[str, str], options: VolumeOptions) -> None:
+def test_valid_options_are_parsed(attributes: dict[str, str], options: VolumeOptions) -> None:
     assert volume_options(attributes) == options
 
 
@@ -53,7 +53,7 @@ def test_what_is_asked_is_understood(attributes: dict[str, str], options: Volume
         ({"mountPath": ""}, "mountPath"),
     ],
 )
-def test_what_cannot_be_asked_is_invalid_and_says_why(attributes: dict[str, str], told: str) -> None:
+def test_invalid_options_are_refused_with_the_cause(attributes: dict[str, str], told: str) -> None:
     with pytest.raises(StatusError) as caught:
         volume_options(attributes)
 
@@ -63,7 +63,7 @@ def test_what_cannot_be_asked_is_invalid_and_says_why(attributes: dict[str, str]
 
 
 @given(st.integers(MIN_SIZE, MAX_SIZE))
-def test_a_size_is_read_as_it_is_shown(size: int) -> None:
+def test_a_formatted_size_parses_to_itself(size: int) -> None:
     assert parse_bytes(format_bytes(size)) == size
 
 

@@ -1,4 +1,4 @@
-"""AMD's GPUs, through the child, over a binding that answers what a test says; and both vendors on one node."""
+"""AMD's GPUs, through the child process, over a binding with chosen answers; and two vendors on one node."""
 
 import os
 from pathlib import Path
@@ -38,7 +38,7 @@ CALLS = [
 
 @pytest.fixture
 def quiet_nvidia(tmp_path: Path) -> dict[str, str]:
-    """Return what hides an NVIDIA library that this machine may have."""
+    """Return the environment that hides this machine's NVIDIA library."""
     (tmp_path / "libnvidia-ml.so.1").write_bytes(b"")
     return {"LD_LIBRARY_PATH": str(tmp_path)}
 
@@ -55,7 +55,7 @@ def amd(tmp_path: Path, quiet_nvidia: dict[str, str]) -> Reading:
     return read
 
 
-def test_each_gpu_is_described_by_what_its_driver_says(amd: Reading) -> None:
+def test_each_gpu_is_described_by_its_driver(amd: Reading) -> None:
     found = amd(MI300X, RX7900)
 
     assert found.errors == ()
@@ -103,7 +103,7 @@ def test_a_gpu_whose_architecture_is_not_known_is_unusable(amd: Reading, said: o
 
 @pytest.fixture(scope="module")
 def every_error(tmp_path_factory: pytest.TempPathFactory) -> Inventory:
-    """Return one reading of a machine on which each call of a GPU of its own answers each error; the last is well."""
+    """Return one reading: each call of a GPU of its own fails with each error; the last GPU is healthy."""
     root = tmp_path_factory.mktemp("amd")
     (root / "libnvidia-ml.so.1").write_bytes(b"")
     broken = [{**MI300X, "errors": {call: error}} for error in ERRORS for call in CALLS]
@@ -112,7 +112,7 @@ def every_error(tmp_path_factory: pytest.TempPathFactory) -> Inventory:
 
 
 @pytest.mark.parametrize("error", ERRORS)
-def test_whatever_one_call_answers_costs_no_more_than_its_own_field(every_error: Inventory, error: str) -> None:
+def test_any_answer_of_one_call_costs_only_its_field(every_error: Inventory, error: str) -> None:
     first = ERRORS.index(error) * len(CALLS)
     found = every_error.gpus[first : first + len(CALLS)]
 
@@ -132,13 +132,13 @@ def test_gpus_that_cannot_be_listed_are_not_no_gpus(amd: Reading) -> None:
     assert found.unreadable
 
 
-def test_a_library_that_does_not_start_where_its_driver_holds_gpus_is_an_error(amd: Reading) -> None:
+def test_a_library_that_does_not_start_beside_its_driver_is_an_error(amd: Reading) -> None:
     found = amd(MI300X, amdsmi_init="AMDSMI_STATUS_INIT_ERROR")
 
     assert found.errors == ("amdsmi_init: INIT_ERROR: Init error",)
 
 
-def test_a_binding_without_its_library_is_an_error_where_the_driver_holds_gpus(amd: Reading) -> None:
+def test_a_binding_without_its_library_is_an_error_beside_its_driver(amd: Reading) -> None:
     found = amd(MI300X, failing_import="OSError")
 
     assert found.errors == ("amdsmi cannot be imported: libamd_smi.so: cannot open shared object file",)
@@ -161,7 +161,7 @@ def test_a_library_that_does_not_end_well_has_still_answered(amd: Reading) -> No
     assert (len(found.gpus), found.errors) == (1, ())
 
 
-def test_both_vendors_on_one_node_share_no_index_and_nvidia_keeps_nvmls(nvml: Path, tmp_path: Path) -> None:
+def test_two_vendors_share_no_index_and_nvidia_has_the_indices_of_nvml(nvml: Path, tmp_path: Path) -> None:
     variables = nvml_library.environment(tmp_path, library=nvml, gpus=[H100, A100])
     variables |= amdsmi_binding.environment(tmp_path, [MI300X, MI300X])
 
@@ -182,7 +182,7 @@ def test_both_vendors_on_one_node_share_no_index_and_nvidia_keeps_nvmls(nvml: Pa
     assert verdict.compatible[0].ids == [2, 3]
 
 
-def test_an_nvml_that_crashes_inside_hides_everything_but_says_so(nvml: Path, tmp_path: Path) -> None:
+def test_an_nvml_that_crashes_is_an_error_of_the_reading(nvml: Path, tmp_path: Path) -> None:
     variables = nvml_library.environment(tmp_path, library=nvml, gpus=[H100], errors={"nvmlInit": "CRASH"})
     variables |= amdsmi_binding.environment(tmp_path, [MI300X])
 

@@ -1,4 +1,4 @@
-"""A series of readings: GPUs that vanish together are away, with the reason, until that has lasted."""
+"""A series of readings: GPUs that vanish together are missing, with the cause, for five minutes."""
 
 from gkm.gpus.flap_filter import MISSING_SECONDS, FlapFilter
 from gkm.gpus.values import Gpu, GpuFabricInfo, Inventory
@@ -34,7 +34,7 @@ def test_a_library_that_is_being_replaced_is_not_a_machine_without_gpus() -> Non
     assert found.errors == ("2 GPUs have vanished since the last reading",)
 
 
-def test_nothing_stale_is_said_of_gpus_that_are_away() -> None:
+def test_missing_gpus_carry_no_stale_values() -> None:
     attached = Inventory((Gpu(0, "cuda", arch="100", warp_size=32, power_state="P0", fabric=GpuFabricInfo("uuid", 1)),))
 
     *_, found = series((0, attached), (60, NOT_LOADED))
@@ -42,13 +42,13 @@ def test_nothing_stale_is_said_of_gpus_that_are_away() -> None:
     assert (found.gpus[0].arch, found.gpus[0].fabric, found.gpus[0].power_state) == ("", None, "")
 
 
-def test_gpus_that_come_back_are_as_they_are_read_at_once() -> None:
+def test_returning_gpus_are_reported_at_once() -> None:
     upgraded = Inventory(tuple(Gpu(0, "cuda", arch="90", warp_size=32, driver_version="580.65.06") for _ in range(1)))
 
     assert series((0, H100S), (60, NOT_LOADED), (70, upgraded))[-1] == upgraded
 
 
-def test_gpus_that_stay_away_are_gone_in_the_end() -> None:
+def test_gpus_missing_for_long_count_as_removed() -> None:
     found = series((0, H100S), (60, NOTHING), (59 + MISSING_SECONDS, NOTHING), (60 + MISSING_SECONDS, NOTHING))
 
     assert [reading.unreadable for reading in found] == [False, True, True, False]
@@ -61,14 +61,14 @@ def test_the_time_away_begins_anew_with_each_absence() -> None:
     assert found[-1].unreadable
 
 
-def test_an_error_that_lasts_is_still_an_error_when_its_gpus_are_given_up() -> None:
+def test_a_lasting_error_remains_after_its_gpus_count_as_removed() -> None:
     *_, found = series((0, H100S), (60, NOT_LOADED), (60 + MISSING_SECONDS, NOT_LOADED))
 
     assert found == NOT_LOADED
     assert found.unreadable
 
 
-def test_one_gpu_less_among_others_is_believed_at_once() -> None:
+def test_one_removed_gpu_among_others_is_reported_at_once() -> None:
     one = Inventory(H100S.gpus[:1])
 
     assert series((0, H100S), (60, one))[-1] == one
@@ -78,7 +78,7 @@ def test_a_machine_that_never_had_a_gpu_is_quiet_from_the_start() -> None:
     assert series((0, NOTHING), (60, NOTHING)) == [NOTHING, NOTHING]
 
 
-def test_while_one_vendor_is_away_the_gpus_of_the_other_keep_their_indices() -> None:
+def test_indices_are_stable_while_the_other_vendor_is_missing() -> None:
     both = Inventory((*H100S.gpus, Gpu(2, "hip", arch="gfx942", warp_size=64)))
 
     *_, found = series((0, both), (60, Inventory((MI300X,), NOT_LOADED.errors)))
@@ -100,7 +100,7 @@ def test_both_vendors_away_are_both_named() -> None:
     assert found.unreadable
 
 
-def test_one_waits_eagerly_only_for_as_long_as_it_may_soon_end() -> None:
+def test_eager_readings_end_when_gpus_count_as_removed() -> None:
     steadiness = FlapFilter()
     steadiness.filtered(NOT_LOADED, 0)
 
@@ -123,7 +123,7 @@ readings = st.builds(
 
 
 @given(st.lists(st.tuples(st.floats(0, 200), readings), max_size=12))
-def test_whatever_the_series_nothing_is_named_twice_and_only_what_was_read_is_usable(
+def test_any_series_lists_each_gpu_once_and_only_read_gpus_as_usable(
     steps: list[tuple[float, Inventory]],
 ) -> None:
     steadiness, now = FlapFilter(), 0.0

@@ -1,4 +1,4 @@
-"""GPUs as the API shows them, and NVLink's numbers in words."""
+"""GPUs as the API lists them, and NVLink's numbers in words."""
 
 import pytest
 from gkm.gpus import fabric
@@ -25,7 +25,7 @@ def test_a_model_has_one_spelling_that_can_be_a_label(model: str, expected: str)
     assert gpu_type(model) == expected
 
 
-def test_gpus_that_are_alike_share_a_group(reading: Reading) -> None:
+def test_equal_gpus_share_a_group(reading: Reading) -> None:
     found = groups(reading(H100, GB200, H100, {**H100, "memory_mib": 1}).gpus)
 
     assert [(group.ids, group.gpu_type, group.arch) for group in found] == [
@@ -80,5 +80,5 @@ def test_an_all_zero_cluster_is_no_name_that_nodes_could_share() -> None:
         (15 << 8, 2, "Unhealthy: incorrect configuration 15"),
     ],
 )
-def test_health_is_said_in_words(mask: int, summary: int, expected: str) -> None:
+def test_health_is_described_in_words(mask: int, summary: int, expected: str) -> None:
     assert fabric.health(mask, summary) == expected

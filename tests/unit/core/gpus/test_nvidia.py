@@ -1,4 +1,4 @@
-"""Reading GPUs: the real binding in the real child process, over a library that answers what a test says."""
+"""Reading GPUs: the real binding in the real child process, over a library with chosen answers."""
 
 import pytest
 from gkm.gpus.groups import groups
@@ -8,7 +8,7 @@ from support.fakes.nvml_library import A100, GB200, H100, MIG_A100
 from support.gpus.inventories import Reading
 
 
-def test_each_gpu_is_described_by_what_its_driver_says(reading: Reading) -> None:
+def test_each_gpu_is_described_by_its_driver(reading: Reading) -> None:
     found = reading(H100, A100)
 
     assert found.errors == ()
@@ -50,7 +50,7 @@ def test_fabric_is_read_by_the_newest_structure_that_the_driver_knows(reading: R
     )
 
 
-def test_a_failed_registration_names_what_nvml_says(reading: Reading) -> None:
+def test_a_failed_registration_has_the_text_of_nvml(reading: Reading) -> None:
     fabric = reading({**GB200, "fabric": {**GB200["fabric"], "status": 23}}).gpus[0].fabric
 
     assert fabric is not None
@@ -105,7 +105,7 @@ def test_a_gpu_that_runs_nothing_is_unusable_however_much_of_it_is_read(reading:
     assert gpu.fatal_fault.code == code
 
 
-def test_a_fatal_fault_is_kept_however_many_lesser_ones_there_are(reading: Reading) -> None:
+def test_a_fatal_fault_precedes_any_number_of_lesser_ones(reading: Reading) -> None:
     part = {
         "name": "\xff",
         "uuid": "\xff",

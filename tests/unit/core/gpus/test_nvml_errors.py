@@ -1,4 +1,4 @@
-"""Every call that we make of NVML, failing with every error that NVML knows: all of them, through the real binding."""
+"""Every NVML call of the product, failing with every error of NVML, through the real binding."""
 
 import json
 import os
@@ -46,7 +46,7 @@ def failing(call: str, error: str) -> dict[str, Any]:
 
 
 def machines_of(error: str) -> dict[str, dict[str, Any]]:
-    """Return the machines on which one error occurs: each call in turn answers it."""
+    """Return the machines for one error: each call in turn fails with it."""
     part = MIG_A100["mig_devices"][0]
     parts = [{**part, **failing(call, error)} for call in PER_MIG_DEVICE]
     return {
@@ -89,7 +89,7 @@ def product(nvml: Path, tmp_path_factory: pytest.TempPathFactory) -> Product:
 
 
 @pytest.mark.parametrize("error", ERRORS)
-def test_whatever_a_call_about_a_gpu_answers_costs_its_own_field(product: Product, error: str) -> None:
+def test_any_answer_about_a_gpu_costs_only_its_field(product: Product, error: str) -> None:
     found = product.of(error, "gpu")
 
     assert found.errors == ()
@@ -104,7 +104,7 @@ def test_whatever_a_call_about_a_gpu_answers_costs_its_own_field(product: Produc
 
 
 @pytest.mark.parametrize("error", ERRORS)
-def test_whatever_a_call_about_mig_answers_costs_its_own_field(product: Product, error: str) -> None:
+def test_any_answer_about_mig_costs_only_its_field(product: Product, error: str) -> None:
     found = product.of(error, "mig")
 
     assert found.errors == ()
@@ -186,7 +186,7 @@ def test_a_driver_that_is_not_loaded_for_the_gpus_on_the_bus_is_an_error(reading
     assert found == Inventory(errors=("nvmlInit: Driver Not Loaded",))
 
 
-def test_a_driver_whose_library_is_not_visible_is_named_with_what_to_do(reading: Reading) -> None:
+def test_an_invisible_driver_library_is_an_error_with_a_hint(reading: Reading) -> None:
     found = reading(H100, errors={"nvmlInit": "NVML_ERROR_LIBRARY_NOT_FOUND"}, held_by="nvidia")
 
     (error,) = found.errors
@@ -194,7 +194,7 @@ def test_a_driver_whose_library_is_not_visible_is_named_with_what_to_do(reading:
     assert error.endswith("run the container with runtimeClassName nvidia")
 
 
-def test_gpus_that_no_driver_holds_and_no_library_speaks_for_are_quiet(reading: Reading) -> None:
+def test_gpus_without_driver_and_library_are_no_error(reading: Reading) -> None:
     assert reading(H100, errors={"nvmlInit": "NVML_ERROR_LIBRARY_NOT_FOUND"}, held_by="") == Inventory()
 
 

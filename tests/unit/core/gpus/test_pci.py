@@ -1,4 +1,4 @@
-"""What the PCI bus says."""
+"""GPUs on the PCI bus."""
 
 from pathlib import Path
 
@@ -43,7 +43,7 @@ def test_a_machine_without_such_a_bus_has_no_gpus_on_it(tmp_path: Path) -> None:
     assert pci.drivers_of_gpus(pci.NVIDIA, tmp_path / "nowhere") == []
 
 
-def test_a_device_that_vanishes_while_it_is_looked_at_is_none(tmp_path: Path) -> None:
+def test_a_device_that_vanishes_during_the_scan_is_skipped(tmp_path: Path) -> None:
     device = pci_devices.plug(tmp_path / "devices", pci_devices.NVIDIA, driver="nvidia")
     (device / "class").unlink()
 

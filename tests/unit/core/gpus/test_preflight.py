@@ -1,4 +1,4 @@
-"""Which GPUs a cache fits, and the sentence that says why not."""
+"""Which GPUs a cache fits, and the message for the others."""
 
 import msgspec
 import pytest
@@ -28,7 +28,7 @@ def test_the_prefix_is_not_stripped_for_other_vendors() -> None:
     assert preflight.check([Target("hip", "gfx90a", 64)], [gpu(0, "gfx90a", "hip", 64)]).fits
 
 
-def test_an_architecture_mismatch_says_what_was_expected_and_found() -> None:
+def test_an_architecture_mismatch_names_both_architectures() -> None:
     verdict = preflight.check([Target(arch="sm_90"), Target(arch="100")], [gpu(arch="80")])
 
     (miss,) = verdict.incompatible
@@ -64,7 +64,7 @@ def test_no_gpu_is_a_reason_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("code", ["GPU_IS_LOST", "RESET_REQUIRED"])
-def test_a_lost_gpu_fits_nothing_even_where_its_architecture_is_still_read(code: str) -> None:
+def test_a_lost_gpu_with_a_readable_architecture_fits_nothing(code: str) -> None:
     verdict = preflight.check([Target()], [gpu(fault=code)])
 
     assert verdict.reason is Reason.GPU_LOST
@@ -83,7 +83,7 @@ def test_an_image_without_targets_fits_nothing() -> None:
     assert preflight.check([], [gpu()]).reason is Reason.METADATA_MISSING
 
 
-def test_gpus_that_miss_alike_share_an_entry_and_the_sentence_counts_them() -> None:
+def test_gpus_with_the_same_mismatch_share_an_entry_and_a_message() -> None:
     verdict = preflight.check([Target("cuda", "75")], [gpu(index, "80") for index in (0, 1, 2, 3, 5)] + [gpu(4, "90")])
 
     assert [miss.ids for miss in verdict.incompatible] == [[0, 1, 2, 3, 5], [4]]
@@ -119,17 +119,17 @@ def test_every_spelling_of_a_cuda_architecture_is_the_same_gpu(arch: str) -> Non
 
 
 @pytest.mark.parametrize("arch", ["9", "900", "sm_9x", "compute_90", "sm_sm_90", "90 ", "gfx90a"])
-def test_what_is_not_the_architecture_of_the_gpu_does_not_fit(arch: str) -> None:
+def test_another_architecture_does_not_fit(arch: str) -> None:
     assert preflight.check([Target(arch=arch)], [gpu()]).reason is Reason.ARCHITECTURE_MISMATCH
 
 
-def test_a_cubin_of_the_same_generation_is_not_looked_up_by_triton_and_does_not_fit() -> None:
+def test_a_cubin_of_the_same_generation_does_not_fit() -> None:
     verdict = preflight.check([Target(arch="80")], [gpu(arch="86")])
 
     assert verdict.message == "GPU 0: built for sm_80, this GPU is sm_86"
 
 
-def test_rocm_is_what_nodes_call_hip() -> None:
+def test_rocm_is_an_alias_of_hip() -> None:
     assert preflight.check([Target("rocm", "gfx942", 64)], [gpu(0, "gfx942", "hip", 64)]).fits
 
 
@@ -137,7 +137,7 @@ def test_features_of_a_processor_are_not_another_processor() -> None:
     assert preflight.check([Target("hip", "gfx90a:sramecc+:xnack-", 64)], [gpu(0, "gfx90a", "hip", 64)]).fits
 
 
-def test_the_64_that_mcv_writes_for_every_amd_gpu_says_nothing_of_rdna() -> None:
+def test_the_warp_size_64_of_mcv_is_ignored_for_rdna() -> None:
     assert preflight.check([Target("hip", "gfx1100", 64)], [gpu(0, "gfx1100", "hip", 32)]).fits
     assert preflight.check([Target("hip", "gfx1100", 32)], [gpu(0, "gfx1100", "hip", 32)]).fits
 
@@ -150,7 +150,7 @@ def test_a_warp_size_that_a_processor_cannot_have_does_not_fit() -> None:
 
 
 @pytest.mark.parametrize(("backend", "warp_size"), [("tpu", 128), ("cpu", 1), ("hpu", 32), ("xpu", 32)])
-def test_what_was_built_for_something_else_than_gpus_fits_none(backend: str, warp_size: int) -> None:
+def test_a_target_that_is_not_a_gpu_fits_no_gpu(backend: str, warp_size: int) -> None:
     verdict = preflight.check([Target(backend, "v5e", warp_size)], [gpu(), gpu(1, "gfx942", "hip", 64)])
 
     assert verdict.reason is Reason.BACKEND_MISMATCH
@@ -171,11 +171,11 @@ def test_targets_that_no_gpu_can_be_are_invalid(target: Target) -> None:
     assert "the image was built for a GPU that cannot exist: backend " in verdict.message
 
 
-def test_an_invalid_target_beside_a_valid_one_is_passed_over() -> None:
+def test_an_invalid_target_beside_a_valid_one_is_ignored() -> None:
     assert preflight.check([Target("", "", 0), Target()], [gpu()]).fits
 
 
-def test_a_mig_gpu_is_judged_as_the_gpu_that_it_is() -> None:
+def test_a_mig_gpu_has_the_verdict_of_its_gpu() -> None:
     parent = msgspec.structs.replace(gpu(), mig=True, mig_devices=(MigDevice("1g.10gb", "MIG-1", 9728),))
 
     assert preflight.check([Target()], [parent]).compatible[0].ids == [0]
@@ -217,7 +217,7 @@ def test_every_gpu_has_exactly_one_verdict_and_a_printable_reason(built: list[Ta
 
 
 @given(st.lists(targets, max_size=6), gpus)
-def test_what_fits_is_usable_and_has_a_target_that_agrees_in_all_three(built: list[Target], present: list[Gpu]) -> None:
+def test_a_fitting_gpu_matches_a_target_in_all_three_fields(built: list[Target], present: list[Gpu]) -> None:
     fitting = {index for group in preflight.check(built, present).compatible for index in group.ids}
 
     for found in present:
@@ -231,7 +231,9 @@ def test_what_fits_is_usable_and_has_a_target_that_agrees_in_all_three(built: li
 
 
 @given(st.lists(targets, max_size=5), targets, gpus)
-def test_one_more_target_never_takes_a_gpu_away(built: list[Target], more: Target, present: list[Gpu]) -> None:
+def test_another_target_never_removes_a_gpu_from_the_verdict(
+    built: list[Target], more: Target, present: list[Gpu]
+) -> None:
     before = {index for group in preflight.check(built, present).compatible for index in group.ids}
     after = {index for group in preflight.check([*built, more], present).compatible for index in group.ids}
 

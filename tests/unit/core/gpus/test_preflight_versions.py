@@ -1,4 +1,4 @@
-"""Which drivers run what was built with which CUDA and PTX, and the sentence that says which do not."""
+"""Which drivers run binaries of which CUDA and PTX, and the message for the others."""
 
 import msgspec
 import pytest
@@ -38,7 +38,7 @@ def test_a_driver_is_too_old_only_where_no_supported_way_runs_that_cuda(cuda: st
     assert verdict.reason == (None if fits else Reason.DRIVER_TOO_OLD)
 
 
-def test_a_driver_that_is_too_old_is_named_with_what_would_do() -> None:
+def test_a_driver_that_is_too_old_is_reported_with_the_oldest_sufficient_one() -> None:
     verdict = preflight.check([Target(cuda_version="13.0")], [with_driver("470.57.02", "11.4")])
 
     assert verdict.message == (
@@ -69,7 +69,7 @@ def test_ptx_is_too_new_only_where_no_supported_way_runs_its_cuda(ptx: int, driv
     assert verdict.reason == (None if fits else Reason.PTX_TOO_NEW)
 
 
-def test_ptx_that_is_too_new_is_named_with_what_would_do() -> None:
+def test_ptx_that_is_too_new_is_reported_with_the_oldest_sufficient_driver() -> None:
     verdict = preflight.check([Target(ptx_version=90)], [with_driver("470.57.02", "11.4")])
 
     assert verdict.message == (
@@ -88,7 +88,7 @@ def test_one_target_that_the_driver_runs_is_enough() -> None:
     assert verdict.fits
 
 
-def test_a_driver_of_another_vendor_is_not_held_against_cuda() -> None:
+def test_a_driver_of_another_vendor_does_not_affect_cuda() -> None:
     amd = msgspec.structs.replace(gpu(0, "gfx942", "hip", 64), driver_version="6.10.5")
 
     assert preflight.check([Target("hip", "gfx942", 64, ptx_version=90, cuda_version="13.0")], [amd]).fits

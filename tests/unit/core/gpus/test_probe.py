@@ -1,4 +1,4 @@
-"""The child that reads: it may hang, crash or lie, and the agent learns of it as a value."""
+"""The child process that reads GPUs: it may hang, crash or print invalid data, and the agent gets a value."""
 
 import json
 import sys
@@ -19,7 +19,7 @@ def test_the_reading_process_never_loads_the_driver_itself(reading: Reading) -> 
     assert "libnvidia-ml" not in Path("/proc/self/maps").read_text()
 
 
-def test_a_driver_that_hangs_is_given_up(reading: Reading) -> None:
+def test_a_hanging_driver_times_out(reading: Reading) -> None:
     found = reading(H100, errors={"nvmlInit": "HANG"}, timeout=0.3)
 
     assert found.unreadable
@@ -76,14 +76,14 @@ GPU = {"index": 0, "backend": "cuda"}
         b'{"x":' + b"[" * 100_000,
     ],
 )
-def test_an_answer_that_no_probe_of_ours_gives_is_refused(answer: bytes) -> None:
+def test_an_invalid_probe_output_is_refused(answer: bytes) -> None:
     found = inventory.decode(answer)
 
     assert found.unreadable
     assert len(found.errors[0]) <= 256
 
 
-def test_an_answer_survives_the_way_through_json() -> None:
+def test_a_reading_survives_json() -> None:
     whole = Inventory((Gpu(3, "cuda", fabric=GpuFabricInfo("a", 1, "b", "c", "d")),), ("error",))
 
     assert inventory.decode(msgspec.json.encode(whole)) == whole

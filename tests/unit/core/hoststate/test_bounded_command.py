@@ -43,7 +43,7 @@ def test_a_program_without_input_reads_an_empty_one() -> None:
     assert shell("cat; echo end").run().output == b"end\n"
 
 
-def test_input_that_the_program_does_not_read_holds_up_nothing() -> None:
+def test_unread_input_does_not_block() -> None:
     assert shell("exec 0<&-; echo end").run(bytes(1 << 20)).output == b"end\n"
     with pytest.raises(RunFailed, match=r"gives no answer within 0.3 s"):
         shell("exec sleep 600", seconds=0.3).run(bytes(1 << 20))
@@ -97,7 +97,7 @@ def test_the_children_of_a_program_are_killed_with_it(tmp_path: Path, ending: st
     until(lambda: has_ended(child), "the child has ended")
 
 
-def test_a_program_that_asks_for_a_password_stays_in_the_session_of_the_terminal() -> None:
+def test_without_its_own_session_a_program_stays_in_the_session_of_the_terminal() -> None:
     script = "ps -o sid= -p $$ 2>/dev/null || cut -d' ' -f6 /proc/$$/stat"
     assert int(shell(script, own_session=False).run().output) == os.getsid(0)
     assert int(shell(script).run().output) != os.getsid(0)

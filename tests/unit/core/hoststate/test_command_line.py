@@ -1,4 +1,4 @@
-"""What the programs of a cluster print is printable lines, whatever the environment and files hold."""
+"""The programs of a cluster print printable lines only, for any environment and files."""
 
 import os
 import subprocess
@@ -29,7 +29,7 @@ def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
         (["gkm_csi.main", "--node", "n"], {"GKM_STATE": COMMANDS}),
     ],
 )
-def test_a_wrong_value_is_shown_as_text(command: list[str], environment: dict[str, str]) -> None:
+def test_an_invalid_value_is_printed_escaped(command: list[str], environment: dict[str, str]) -> None:
     done = run(*command, **environment)
     assert done.returncode == 2
     assert all(line.isprintable() for line in done.stderr.split("\n")), ascii(done.stderr)
@@ -38,7 +38,7 @@ def test_a_wrong_value_is_shown_as_text(command: list[str], environment: dict[st
     assert "[2J" in last
 
 
-def test_an_unknown_key_of_a_configuration_is_shown_as_text(tmp_path: Path) -> None:
+def test_an_unknown_key_of_a_configuration_is_printed_escaped(tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
     config.write_text(r'"poli\e[2J\u202e": 1')
     done = run("gkm_operator.main", "--check-config", f"--config={config}")

@@ -1,4 +1,4 @@
-"""The file of what the CSI process counted: written whole, and trusted in nothing."""
+"""The file with the counters of the CSI process: written in one step, and not trusted by its reader."""
 
 import json
 import math
@@ -27,7 +27,7 @@ def good() -> dict[str, Any]:
     }
 
 
-def test_what_was_counted_is_read_as_it_was_written(layout: Layout) -> None:
+def test_counters_survive_save_and_load(layout: Layout) -> None:
     counted = {
         "OK": Histogram().with_observation(0.002).with_observation(0.003).with_observation(99.0),
         "ABORTED": Histogram().with_observation(0.0),
@@ -52,7 +52,7 @@ def test_a_time_belongs_to_the_first_bucket_that_is_not_below_it(seconds: float,
 
 
 @given(st.lists(st.floats(0, 1e6), max_size=50))
-def test_nothing_that_is_counted_is_lost(times: list[float]) -> None:
+def test_concurrent_observations_are_all_counted(times: list[float]) -> None:
     histogram = Histogram()
     for seconds in times:
         histogram = histogram.with_observation(seconds)
@@ -100,7 +100,7 @@ HISTOGRAM = ("publish", "OK")
         _changed(*HISTOGRAM, "seconds", to=10**400),
     ],
 )
-def test_what_we_did_not_write_is_refused_with_its_path(layout: Layout, value: dict[str, Any]) -> None:
+def test_an_invalid_file_is_refused_with_its_path(layout: Layout, value: dict[str, Any]) -> None:
     path = counters.path(layout)
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(value))
@@ -113,7 +113,7 @@ def test_what_we_did_not_write_is_refused_with_its_path(layout: Layout, value: d
     "content",
     [b"", b"[]", b"null", b"{", b"\xff", b"[" * 60_000, b'{"version": 1' + b"1" * 70_000 + b"}", b" " * (65 << 10)],
 )
-def test_what_is_no_object_or_too_long_is_refused(layout: Layout, content: bytes) -> None:
+def test_a_file_without_an_object_or_too_large_is_refused(layout: Layout, content: bytes) -> None:
     path = counters.path(layout)
     path.parent.mkdir(parents=True)
     path.write_bytes(content)
@@ -122,7 +122,7 @@ def test_what_is_no_object_or_too_long_is_refused(layout: Layout, content: bytes
         counters.load(layout)
 
 
-def test_a_link_or_a_directory_in_its_place_is_refused(layout: Layout, tmp_path: Path) -> None:
+def test_a_link_or_a_directory_instead_of_the_file_is_refused(layout: Layout, tmp_path: Path) -> None:
     path = counters.path(layout)
     path.parent.mkdir(parents=True)
     (tmp_path / "elsewhere").write_text(json.dumps(good()))
@@ -135,14 +135,14 @@ def test_a_link_or_a_directory_in_its_place_is_refused(layout: Layout, tmp_path:
         counters.load(layout)
 
 
-def test_a_file_in_the_place_of_its_directory_is_refused(layout: Layout) -> None:
+def test_a_file_instead_of_its_directory_is_refused(layout: Layout) -> None:
     layout.run.mkdir()
     counters.path(layout).parent.write_text("")
     with pytest.raises(UnreadableState):
         counters.load(layout)
 
 
-def test_with_every_code_it_stays_within_what_is_read(layout: Layout) -> None:
+def test_a_file_with_every_code_is_within_the_limit(layout: Layout) -> None:
     most = Histogram(tuple([(1 << 53) - 1] * (len(BUCKET_BOUNDS) + 1)), 123456789.123456789)
 
     counters.save(layout, dict.fromkeys(CODES, most))

@@ -26,7 +26,7 @@ COMMANDS = "\x1b[2J\x07\x7f\x9b31m\x85\u2028\u202e\u2066\u200b\ufeff\U000e0001\u
         ("half\udc80", r"half\udc80"),
     ],
 )
-def test_what_is_not_printable_is_shown_as_its_escape(text: str, shown: str) -> None:
+def test_unprintable_characters_are_escaped(text: str, shown: str) -> None:
     assert escape(text) == shown
 
 
@@ -39,7 +39,7 @@ def test_no_text_leaves_a_control_or_format_character(text: str) -> None:
 
 
 @given(st.text(st.characters(), max_size=60), st.booleans())
-def test_json_keeps_its_value_and_has_printable_lines(text: str, ascii_only: bool) -> None:  # noqa: FBT001
+def test_escaped_json_has_the_same_value_and_printable_lines(text: str, ascii_only: bool) -> None:  # noqa: FBT001
     document = escape_json(json.dumps({text: [text]}, ensure_ascii=False, indent=2), ascii_only=ascii_only)
     assert json.loads(document) == {text: [text]}
     assert all(line.isprintable() for line in document.split("\n"))
@@ -47,9 +47,7 @@ def test_json_keeps_its_value_and_has_printable_lines(text: str, ascii_only: boo
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
-def test_a_log_line_holds_no_command_for_a_terminal_and_keeps_the_value(
-    encoding: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_log_line_has_no_terminal_command_and_the_same_value(encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
     written = io.BytesIO()
     monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(written, encoding, "backslashreplace", line_buffering=True))
     root = logging.getLogger()

@@ -10,7 +10,7 @@ from gkm.hoststate.files import UnreadableState
 from support.host.descriptors import open_below
 
 
-def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
+def test_a_file_is_replaced_in_one_step(tmp_path: Path) -> None:
     path = tmp_path / "a" / "state.json"
     files.replace(path, b'{"v": 1}')
     files.replace(path, b'{"v": 2}', durable=False)
@@ -42,7 +42,7 @@ for n in itertools.count():
 """
 
 
-def test_a_writer_killed_at_any_moment_leaves_a_whole_file(tmp_path: Path) -> None:
+def test_a_writer_killed_at_any_moment_leaves_a_complete_file(tmp_path: Path) -> None:
     path = tmp_path / "state.json"
     for _ in range(10):
         with subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE) as writer:
@@ -57,7 +57,7 @@ def test_a_writer_killed_at_any_moment_leaves_a_whole_file(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{", b"\xff", b'"text"', b"[" * 100_000])
-def test_what_is_no_object_is_refused_with_its_path(tmp_path: Path, content: bytes) -> None:
+def test_json_that_is_not_an_object_is_refused_with_its_path(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "state.json"
     path.write_bytes(content)
     with pytest.raises(UnreadableState, match=r"state\.json"):
@@ -92,7 +92,7 @@ def test_a_huge_file_is_not_read(tmp_path: Path) -> None:
         files.read_bounded(path, limit=100)
 
 
-def test_empty_directories_are_removed_upwards_as_far_as_asked(tmp_path: Path) -> None:
+def test_empty_directories_are_removed_up_to_the_given_level(tmp_path: Path) -> None:
     (tmp_path / "a" / "b" / "c").mkdir(parents=True)
 
     files.remove_empty(tmp_path / "a" / "b" / "c", levels=2)
@@ -109,7 +109,7 @@ def test_a_directory_that_is_not_empty_ends_the_removal(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.rglob("*")] == ["a", "stray"]
 
 
-def test_what_is_gone_or_no_directory_is_no_reason_to_complain(tmp_path: Path) -> None:
+def test_removing_a_missing_directory_or_a_file_is_not_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
 
@@ -119,7 +119,7 @@ def test_what_is_gone_or_no_directory_is_no_reason_to_complain(tmp_path: Path) -
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "link"]
 
 
-def test_what_cannot_be_listed_is_not_taken_for_empty(tmp_path: Path) -> None:
+def test_an_unreadable_directory_is_not_empty(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for name in ("gone", "file"):
         with pytest.raises(OSError, match=name):

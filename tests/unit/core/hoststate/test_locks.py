@@ -1,4 +1,4 @@
-"""The lock of a process for its life, and those of entries."""
+"""The lock of a process for its life, and the locks of entries."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ from gkm.hoststate.locks import LockBusy
 DEADLINE = 60
 
 
-def test_it_makes_its_directory_and_is_held_alone(tmp_path: Path) -> None:
+def test_the_process_lock_makes_its_directory_and_is_exclusive(tmp_path: Path) -> None:
     path = tmp_path / "locks" / "csi"
     with locks.process_lock(path, 0), pytest.raises(LockBusy), locks.process_lock(path, 0):
         pass
@@ -38,7 +38,7 @@ def test_a_successor_gets_it_when_the_holder_lets_go(tmp_path: Path) -> None:
     thread.join(DEADLINE)
 
 
-def test_a_killed_holder_gives_it_back(tmp_path: Path) -> None:
+def test_the_lock_of_a_killed_process_is_released(tmp_path: Path) -> None:
     path = tmp_path / "csi"
     code = "import sys; from pathlib import Path; from gkm.hoststate import locks\n"
     code += "with locks.process_lock(Path(sys.argv[1]), 0): print('held', flush=True); sys.stdin.read()"
@@ -54,7 +54,7 @@ def test_a_killed_holder_gives_it_back(tmp_path: Path) -> None:
         pass
 
 
-def test_whoever_holds_a_removed_file_holds_nothing(tmp_path: Path) -> None:
+def test_a_lock_on_a_removed_file_is_not_a_lock(tmp_path: Path) -> None:
     path = tmp_path / "entry"
     with locks.exclusive(path):
         path.unlink()
@@ -62,7 +62,7 @@ def test_whoever_holds_a_removed_file_holds_nothing(tmp_path: Path) -> None:
             pass
 
 
-def test_a_link_and_a_directory_in_its_place_are_errors_and_leave_nothing_open(tmp_path: Path) -> None:
+def test_a_link_or_a_directory_instead_of_the_lock_file_is_an_error_and_leaks_nothing(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "directory").mkdir()
     before = os.listdir("/proc/self/fd")  # noqa: PTH208 -- a count
@@ -73,7 +73,7 @@ def test_a_link_and_a_directory_in_its_place_are_errors_and_leave_nothing_open(t
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_what_fails_inside_gives_it_back(tmp_path: Path) -> None:
+def test_an_error_inside_releases_the_lock(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), locks.process_lock(tmp_path / "csi", 0):
         raise ZeroDivisionError
     with locks.process_lock(tmp_path / "csi", 0):

@@ -9,19 +9,19 @@ HOSTILE = ["", ".", "..", "../x", "a/b", "a\x00", "a\n", "A", "-a", "a-", "a" * 
 
 
 @pytest.mark.parametrize("value", HOSTILE)
-def test_what_cannot_be_a_namespace_is_refused(value: str) -> None:
+def test_an_invalid_namespace_is_refused(value: str) -> None:
     with pytest.raises(InvalidName):
         names.namespace(value)
 
 
 @pytest.mark.parametrize("value", [*HOSTILE, "a..b", "a" * 254])
-def test_what_cannot_be_a_cache_is_refused(value: str) -> None:
+def test_an_invalid_cache_name_is_refused(value: str) -> None:
     with pytest.raises(InvalidName):
         names.cache_name(value)
 
 
 @pytest.mark.parametrize("value", ["", ".", "..", "../x", "a/b", "-a", ".hidden", "a" * 129, "a\n", "a\x00b"])
-def test_what_cannot_be_a_volume_is_refused(value: str) -> None:
+def test_an_invalid_volume_id_is_refused(value: str) -> None:
     with pytest.raises(InvalidName):
         names.volume_id(value)
 
@@ -29,7 +29,7 @@ def test_what_cannot_be_a_volume_is_refused(value: str) -> None:
 @pytest.mark.parametrize(
     "value", ["", "sha256:", "sha256:" + "A" * 64, "sha512:" + "a" * 64, "sha256:" + "a" * 63 + "\n"]
 )
-def test_what_is_no_digest_is_refused(value: str) -> None:
+def test_an_invalid_digest_is_refused(value: str) -> None:
     with pytest.raises(InvalidName):
         names.digest(value)
 

@@ -1,4 +1,4 @@
-"""Pointers, records, usage and locks: what two processes tell each other through files."""
+"""Pointers, records, usage and locks: the files by which two processes communicate."""
 
 import fcntl
 import json
@@ -54,7 +54,7 @@ def test_a_pointer_that_was_removed_leaves_no_directory(layout: Layout) -> None:
         {"image": None, "state": None},
     ],
 )
-def test_a_pointer_that_nobody_of_us_wrote_is_refused(layout: Layout, change: dict[str, object]) -> None:
+def test_an_invalid_pointer_is_refused(layout: Layout, change: dict[str, object]) -> None:
     pointers.save(layout, POINTER)
     path = layout.pointer(REF)
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
@@ -80,7 +80,7 @@ def test_a_record_is_read_as_it_was_written(layout: Layout) -> None:
     assert not list(layout.volumes.iterdir())
 
 
-def test_a_stray_file_beside_a_record_does_not_keep_it(layout: Layout) -> None:
+def test_a_stray_file_does_not_prevent_the_removal_of_a_record(layout: Layout) -> None:
     records.save(layout, RECORD)
     stray = layout.volume_record("csi-1").with_name("stray")
     stray.touch()
@@ -99,28 +99,28 @@ def test_every_volume_with_a_directory_is_named(layout: Layout) -> None:
     assert list(records.volume_ids(layout)) == ["csi-1", "csi-without-a-record"]
 
 
-def test_records_that_cannot_be_listed_are_not_taken_for_none(layout: Layout) -> None:
+def test_unlistable_records_are_an_error(layout: Layout) -> None:
     layout.volumes.rmdir()
 
     with pytest.raises(FileNotFoundError):
         list(records.load_all(layout))
 
 
-def test_pointers_that_cannot_be_listed_are_not_taken_for_none(layout: Layout) -> None:
+def test_unlistable_pointers_are_an_error(layout: Layout) -> None:
     layout.caches.rmdir()
 
     with pytest.raises(FileNotFoundError):
         list(pointers.refs(layout))
 
 
-def test_one_unreadable_record_stops_whoever_would_delete(layout: Layout) -> None:
+def test_one_unreadable_record_stops_the_listing(layout: Layout) -> None:
     records.save(layout, RECORD)
     layout.volume_record("csi-1").write_text("{")
     with pytest.raises(UnreadableState):
         list(records.load_all(layout))
 
 
-def test_a_record_in_the_wrong_place_is_refused(layout: Layout) -> None:
+def test_a_record_of_another_volume_is_refused(layout: Layout) -> None:
     records.save(layout, RECORD)
     layout.volume_record("csi-1").parent.rename(layout.volumes / "csi-2")
     with pytest.raises(UnreadableState, match="names volume"):
@@ -143,7 +143,7 @@ def test_usage_has_the_shape_of_the_design_document(layout: Layout) -> None:
     }
 
 
-def test_usage_of_nobody_is_no_file(layout: Layout) -> None:
+def test_a_cache_without_use_has_no_usage_file(layout: Layout) -> None:
     usage.write(layout, REF, [VolumeUse.from_record(RECORD)])
     usage.write(layout, REF, [])
     assert not list(layout.usage.iterdir())

@@ -15,7 +15,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
 
 
-def test_a_tree_goes_sealed_or_not_and_nothing_behind_a_link(tmp_path: Path) -> None:
+def test_a_tree_is_removed_sealed_or_not_and_links_are_not_followed(tmp_path: Path) -> None:
     (tmp_path / "foreign" / "sealed").mkdir(parents=True)
     (tmp_path / "foreign" / "sealed").chmod(0o555)
     (tmp_path / "tree" / "a" / "b").mkdir(parents=True)
@@ -31,7 +31,7 @@ def test_a_tree_goes_sealed_or_not_and_nothing_behind_a_link(tmp_path: Path) -> 
     assert (tmp_path / "foreign" / "sealed").stat().st_mode & 0o777 == 0o555
 
 
-def test_a_tree_deeper_than_any_of_ours_goes_too(tmp_path: Path) -> None:
+def test_a_very_deep_tree_is_removed(tmp_path: Path) -> None:
     # 400 levels: deeper than descriptors and the interpreter's stack would go, two descriptors for each.
     descriptor = os.open(tmp_path, os.O_RDONLY)
     for _ in range(400):
@@ -44,7 +44,7 @@ def test_a_tree_deeper_than_any_of_ours_goes_too(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_cannot_be_removed_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_removal_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "d").mkdir()
     (tmp_path / "d" / "file").touch()
 
@@ -56,7 +56,7 @@ def test_what_cannot_be_removed_is_an_error(tmp_path: Path, monkeypatch: pytest.
         trees.remove(tmp_path / "d")
 
 
-def test_what_is_added_without_end_is_an_error_in_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_added_without_end_end_in_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "d").mkdir()
     rmdir = os.rmdir
 

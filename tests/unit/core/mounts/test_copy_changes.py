@@ -1,4 +1,4 @@
-"""What a pod left in its volume, copied as a stranger's files: what is taken, what never is, and what it may cost."""
+"""Copying the files that a pod added to its volume: copied files, skipped files, and the bounds."""
 
 import os
 import tracemalloc
@@ -17,7 +17,7 @@ PLENTY = 1 << 30
 
 @pytest.fixture
 def volume(tmp_path: Path) -> Iterator[Path]:
-    """What a pod left; whatever happens, the descriptors of the walk are closed."""
+    """The mount of a pod; the fixture checks that the copy closes its descriptors."""
     (tmp_path / "volume").mkdir()
     yield tmp_path / "volume"
     assert open_below(tmp_path) == []
@@ -45,7 +45,7 @@ def copied_to(kept: Path, volume: Path, lowers: Sequence[Path], most: int) -> Co
 
 
 def kept_of(volume: Path) -> dict[bytes, bytes]:
-    """Return what was kept, by names that need not be UTF-8."""
+    """Return the copied files, by names that need not be UTF-8."""
     top = os.fsencode(volume.with_name("kept"))
     found = {}
     for directory, _, names in os.walk(top):
@@ -57,14 +57,14 @@ def kept_of(volume: Path) -> dict[bytes, bytes]:
 
 
 def same(lower: Path, volume: Path, name: str, text: str) -> None:
-    """Make a file that shows through from below."""
+    """Make a file that is equal in the lower layer."""
     for path in (lower / name, volume / name):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
         os.utime(path, ns=(10**18, 10**18))
 
 
-def test_what_lies_below_is_not_taken_and_what_is_new_is(volume: Path, below: Path, tmp_path: Path) -> None:
+def test_lower_files_are_skipped_and_new_files_are_copied(volume: Path, below: Path, tmp_path: Path) -> None:
     beside = tmp_path / "beside"
     same(below, volume, "K/kernel", "of the cache")
     same(beside, volume, "K/group", "rewritten")
@@ -76,7 +76,7 @@ def test_what_lies_below_is_not_taken_and_what_is_new_is(volume: Path, below: Pa
 
 
 @pytest.mark.parametrize("change", ["size", "time", "mode"])
-def test_what_differs_from_what_lies_below_is_taken(volume: Path, below: Path, change: str) -> None:
+def test_files_that_differ_from_lower_files_are_copied(volume: Path, below: Path, change: str) -> None:
     same(below, volume, "kernel", "of the cache")
     changed = volume / "kernel"
     match change:
@@ -90,7 +90,7 @@ def test_what_differs_from_what_lies_below_is_taken(volume: Path, below: Path, c
     assert copied(volume, below).files == 1
 
 
-def test_a_directory_in_the_place_of_a_file_and_the_other_way_round(volume: Path, below: Path) -> None:
+def test_a_directory_replaced_by_a_file_and_a_file_by_a_directory(volume: Path, below: Path) -> None:
     (below / "one").write_text("a file")
     (volume / "one").mkdir()
     (volume / "one" / "new").write_text("x")
@@ -100,7 +100,7 @@ def test_a_directory_in_the_place_of_a_file_and_the_other_way_round(volume: Path
     assert kept_of(volume) == {b"one/new": b"x", b"two": b"y"}
 
 
-def test_a_link_below_is_not_followed_to_find_what_was_there(volume: Path, below: Path, tmp_path: Path) -> None:
+def test_a_link_in_a_lower_layer_is_not_followed(volume: Path, below: Path, tmp_path: Path) -> None:
     same(tmp_path / "elsewhere", volume / "K", "kernel", "text")
     (below / "K").symlink_to(tmp_path / "elsewhere")
     assert copied(volume, below).files == 1
@@ -125,14 +125,14 @@ def test_nothing_new_leaves_an_empty_directory_without_those_in_it(volume: Path)
     ],
     ids=["fifo", "socket", "device", "link to a file", "link to a directory", "link upwards", "link to itself"],
 )
-def test_what_is_neither_a_file_nor_a_directory_is_left(volume: Path, make: Callable[[Path], None]) -> None:
+def test_special_files_are_skipped(volume: Path, make: Callable[[Path], None]) -> None:
     make(volume / "odd")
     (volume / "real").write_text("x")
     assert copied(volume) == CopyResult(1, 1, 1)
     assert kept_of(volume) == {b"real": b"x"}
 
 
-def test_odd_names_are_kept_as_they_are(volume: Path) -> None:
+def test_odd_names_are_copied_unchanged(volume: Path) -> None:
     names = [b"-rf", b" ", b"x" * 255, "ä".encode()]
     for name in names:
         with open(os.path.join(os.fsencode(volume), name), "wb") as file:  # noqa: PTH118, PTH123
@@ -141,7 +141,7 @@ def test_odd_names_are_kept_as_they_are(volume: Path) -> None:
     assert sorted(kept_of(volume)) == sorted(names)
 
 
-def test_what_nobody_may_read_or_enter_is_read_by_root(volume: Path) -> None:
+def test_files_without_permissions_are_copied_by_root(volume: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("needs root")
     (volume / "closed").mkdir()
@@ -152,7 +152,7 @@ def test_what_nobody_may_read_or_enter_is_read_by_root(volume: Path) -> None:
     assert kept_of(volume) == {b"closed/file": b"x"}
 
 
-def test_what_is_kept_has_no_right_of_its_own(volume: Path) -> None:
+def test_copies_have_no_special_permissions(volume: Path) -> None:
     (volume / "suid").write_text("x")
     (volume / "suid").chmod(0o6777)
     copied(volume)
@@ -208,7 +208,7 @@ def test_empty_files_cost_something_too(volume: Path) -> None:
         copied_to(volume.with_name("again"), volume, (), 3 * 4096 - 1)
 
 
-def test_a_file_that_is_one_hole_is_refused_before_a_byte_of_it_is_read(volume: Path) -> None:
+def test_a_sparse_file_is_refused_before_its_first_byte(volume: Path) -> None:
     with (volume / "hole").open("wb") as file:
         file.truncate(1 << 40)
     with pytest.raises(CaptureTooLarge):
@@ -216,9 +216,7 @@ def test_a_file_that_is_one_hole_is_refused_before_a_byte_of_it_is_read(volume: 
     assert kept_of(volume) == {}
 
 
-def test_a_file_that_grows_under_the_copy_gives_no_more_than_it_had(
-    volume: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_growing_file_is_copied_up_to_its_first_size(volume: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     grown = volume / "grown"
     grown.write_bytes(b"12345")
     read = os.read
@@ -232,7 +230,7 @@ def test_a_file_that_grows_under_the_copy_gives_no_more_than_it_had(
     assert copied(volume) == CopyResult(1, 5, 0)
 
 
-def test_a_file_that_shrinks_under_the_copy_gives_what_is_left(volume: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shrinking_file_is_copied_up_to_its_end(volume: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shrunk = volume / "shrunk"
     shrunk.write_bytes(b"12345")
     read = os.read
@@ -246,7 +244,7 @@ def test_a_file_that_shrinks_under_the_copy_gives_what_is_left(volume: Path, mon
 
 
 @pytest.mark.parametrize("becomes", ["nothing", "a link", "a pipe"])
-def test_what_changes_between_two_looks_is_left_and_the_rest_is_taken(
+def test_a_file_replaced_during_the_copy_is_skipped_and_the_rest_is_copied(
     volume: Path, monkeypatch: pytest.MonkeyPatch, becomes: str
 ) -> None:
     (volume / "odd").write_text("a file")
@@ -267,7 +265,7 @@ def test_what_changes_between_two_looks_is_left_and_the_rest_is_taken(
     assert kept_of(volume) == {b"real": b"x"}
 
 
-def test_what_is_held_in_memory_does_not_grow_with_what_the_pod_left(volume: Path, below: Path) -> None:
+def test_memory_does_not_grow_with_the_number_of_files(volume: Path, below: Path) -> None:
     for number in range(10_000):
         (volume / f"{number:0200}").touch()
     tracemalloc.start()
@@ -286,7 +284,7 @@ def test_a_destination_that_is_there_is_not_written_to(volume: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [b"\xff\xfe", b"line\nbreak", b".wh.kernel", b"bell\x07"])
-def test_a_name_that_no_image_can_hold_is_left_and_costs_nothing_else(tmp_path: Path, name: bytes) -> None:
+def test_a_name_that_no_image_can_hold_is_skipped_alone(tmp_path: Path, name: bytes) -> None:
     source = tmp_path / "mount"
     source.mkdir()
     (source / "good").write_text("kept")

@@ -1,4 +1,4 @@
-"""Which mounts are ours, and which only look so."""
+"""Marks of this driver's mounts, and devices that only resemble them."""
 
 from dataclasses import replace
 
@@ -37,7 +37,7 @@ def test_our_mounts_are_found_among_others() -> None:
         "gkm:é@sha256:00",
     ],
 )
-def test_what_is_no_mark_is_none(source: str) -> None:
+def test_a_foreign_device_is_not_a_mark(source: str) -> None:
     assert Mark.parse(source) is None
 
 

@@ -1,4 +1,4 @@
-"""mountinfo as the kernel writes it, and as nobody should."""
+"""Valid and invalid lines of mountinfo."""
 
 from pathlib import Path
 
@@ -48,7 +48,7 @@ def test_a_dash_in_a_name_is_no_separator(name: bytes) -> None:
     "line",
     [b"", b" - ", b"1 2 3 - overlay x y", LINE.replace(b" - ", b" "), b"44 27 0:39 / /t ro - overlay", b"\xff" * 9],
 )
-def test_what_is_no_line_is_passed_over(line: bytes) -> None:
+def test_an_invalid_line_is_skipped(line: bytes) -> None:
     assert list(parse([line, LINE])) == [one(LINE)]
 
 

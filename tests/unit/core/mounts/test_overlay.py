@@ -1,4 +1,4 @@
-"""Real overlays in a private namespace: read-only for everybody, and gone when they are taken away."""
+"""Real overlays in a private namespace: read-only for every user, and removed by unmount."""
 
 from pathlib import Path
 
@@ -56,7 +56,7 @@ def test_a_remount_does_not_make_it_writable(tmp_path: Path) -> None:
     )
 
 
-def test_our_mark_stands_in_mountinfo(tmp_path: Path) -> None:
+def test_mountinfo_shows_the_mark(tmp_path: Path) -> None:
     inside(
         tmp_path,
         """
@@ -66,7 +66,7 @@ def test_our_mark_stands_in_mountinfo(tmp_path: Path) -> None:
     )
 
 
-def test_stacked_mounts_all_go(tmp_path: Path) -> None:
+def test_all_stacked_mounts_are_unmounted(tmp_path: Path) -> None:
     inside(
         tmp_path,
         """
@@ -79,7 +79,7 @@ def test_stacked_mounts_all_go(tmp_path: Path) -> None:
     )
 
 
-def test_there_is_an_end_to_taking_away(tmp_path: Path) -> None:
+def test_unmounting_is_bounded(tmp_path: Path) -> None:
     inside(
         tmp_path,
         """
@@ -95,7 +95,7 @@ def test_there_is_an_end_to_taking_away(tmp_path: Path) -> None:
     )
 
 
-def test_a_mount_that_is_in_use_goes_and_its_user_keeps_the_file(tmp_path: Path) -> None:
+def test_a_mount_in_use_is_detached_and_its_open_file_stays_readable(tmp_path: Path) -> None:
     inside(
         tmp_path,
         """
@@ -122,7 +122,7 @@ def test_a_link_is_never_unmounted_through(tmp_path: Path) -> None:
     )
 
 
-def test_unmounting_what_is_not_there_is_nothing(tmp_path: Path) -> None:
+def test_unmounting_a_missing_target_does_nothing(tmp_path: Path) -> None:
     inside(tmp_path, "assert unmount_target() == 0")
 
 

@@ -1,4 +1,4 @@
-"""The private mount in a namespace of its own: what fails leaves nothing, and what is mounted keeps its bounds."""
+"""The private mount in a namespace of its own: a failure leaves nothing, and a mount stays within its bounds."""
 
 from pathlib import Path
 
@@ -31,7 +31,7 @@ def inside(tmp_path: Path, code: str) -> None:
     mounting.inside(tmp_path, PRELUDE, code)
 
 
-def test_one_mount_is_left_and_it_can_be_written_to(tmp_path: Path) -> None:
+def test_one_writable_mount_remains(tmp_path: Path) -> None:
     inside(
         tmp_path,
         """
@@ -61,7 +61,7 @@ def test_an_empty_volume_is_a_layer_over_an_empty_directory(tmp_path: Path) -> N
     )
 
 
-def test_whoever_the_pod_runs_as_may_write_at_the_top(tmp_path: Path) -> None:
+def test_every_user_may_write_at_the_top(tmp_path: Path) -> None:
     inside(
         tmp_path,
         """
@@ -99,7 +99,7 @@ def test_it_is_nosuid_and_nodev(tmp_path: Path) -> None:
     )
 
 
-def test_where_the_overlay_is_refused_no_layer_is_left(tmp_path: Path) -> None:
+def test_a_refused_overlay_leaves_no_layer(tmp_path: Path) -> None:
     inside(
         tmp_path,
         """
@@ -114,7 +114,7 @@ def test_where_the_overlay_is_refused_no_layer_is_left(tmp_path: Path) -> None:
     )
 
 
-def test_where_the_layer_is_refused_nothing_is_mounted(tmp_path: Path) -> None:
+def test_a_refused_layer_mounts_nothing(tmp_path: Path) -> None:
     inside(
         tmp_path,
         """
@@ -124,7 +124,7 @@ def test_where_the_layer_is_refused_nothing_is_mounted(tmp_path: Path) -> None:
     )
 
 
-def test_the_layer_goes_with_the_mount_and_is_another_one_next_time(tmp_path: Path) -> None:
+def test_the_layer_ends_with_the_mount_and_the_next_mount_has_a_new_one(tmp_path: Path) -> None:
     inside(
         tmp_path,
         """
@@ -156,11 +156,11 @@ def test_a_view_of_a_mount_shows_nothing_that_is_mounted_inside(tmp_path: Path) 
     )
 
 
-def test_a_view_of_what_is_no_directory_is_an_error(tmp_path: Path) -> None:
+def test_a_view_of_an_invalid_descriptor_is_an_error(tmp_path: Path) -> None:
     inside(tmp_path, "assert code_of(lambda: syscalls.open_tree(987)) == 'EBADF'")
 
 
-def test_what_is_mounted_on_a_target_is_never_looked_into(tmp_path: Path) -> None:
+def test_a_mount_on_a_target_is_never_read(tmp_path: Path) -> None:
     inside(
         tmp_path,
         """
@@ -176,7 +176,7 @@ def test_what_is_mounted_on_a_target_is_never_looked_into(tmp_path: Path) -> Non
     )
 
 
-def test_mounts_of_ours_are_told_by_the_path_that_kubelet_has_for_them(tmp_path: Path) -> None:
+def test_own_mounts_have_the_path_that_kubelet_uses(tmp_path: Path) -> None:
     inside(
         tmp_path,
         """

@@ -48,13 +48,13 @@ def test_the_root_itself_may_be_a_link(root: Path, tmp_path: Path) -> None:
         ("", errno.ENOENT),
     ],
 )
-def test_what_is_not_beneath_is_refused(root: Path, relative: str, code: int) -> None:
+def test_a_path_outside_the_root_is_refused(root: Path, relative: str, code: int) -> None:
     with pytest.raises(OSError, match=r"\[Errno") as caught, beneath.open_directory(root, relative):
         pass
     assert caught.value.errno == code
 
 
-def test_descriptors_are_given_back(root: Path) -> None:
+def test_descriptors_are_closed(root: Path) -> None:
     for relative in ("a", "missing", "out"):
         try:
             with targets.open_target(root, root / relative / "t") as target, target.open_directory():
@@ -75,7 +75,7 @@ def test_a_target_is_made_once_and_removed(root: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["link", "out", "file"])
-def test_a_target_that_is_no_directory_is_not_held(root: Path, name: str) -> None:
+def test_a_target_that_is_not_a_directory_is_refused(root: Path, name: str) -> None:
     with targets.open_target(root, root / name) as target:
         assert not target.make()
         with pytest.raises(NotADirectoryError), target.open_directory():
@@ -84,7 +84,7 @@ def test_a_target_that_is_no_directory_is_not_held(root: Path, name: str) -> Non
     assert os.path.lexists(root / name)
 
 
-def test_what_others_put_into_a_target_is_never_removed(root: Path) -> None:
+def test_foreign_files_in_a_target_are_never_removed(root: Path) -> None:
     with targets.open_target(root, root / "a") as target:
         assert not target.is_empty()
         assert not target.remove()
@@ -96,7 +96,7 @@ def test_a_target_outside_the_root_is_refused(root: Path, tmp_path: Path) -> Non
         pass
 
 
-def test_what_the_kernel_asks_to_try_again_is_tried_again(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_eagain_is_retried(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # openat2(2): so it answers when something was renamed while a ".." was resolved, anywhere on the machine.
     once, refusals = syscalls._openat2, iter([True] * 5)
 

@@ -80,7 +80,7 @@ def test_a_query_does_not_matter_and_head_has_no_body(server: PageServer) -> Non
     assert answer.endswith(b"\r\n\r\n")
 
 
-def test_a_request_may_come_in_single_bytes(server: PageServer) -> None:
+def test_a_request_in_single_bytes_is_served(server: PageServer) -> None:
     with connect(server) as peer:
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for byte in b"GET /ok HTTP/1.1\r\nHost: x\r\n\r\n":

@@ -1,4 +1,4 @@
-"""The reader of plain Python literals, held against Python's own."""
+"""The parser of plain Python literals, compared with Python's own."""
 
 import ast
 import pprint
@@ -22,14 +22,14 @@ PLAIN = st.recursive(
 
 
 @given(PLAIN)
-def test_what_pprint_writes_is_read_back(value: object) -> None:
+def test_the_output_of_pprint_is_parsed(value: object) -> None:
     assert parse(pprint.PrettyPrinter(indent=4).pformat(value)) == value
     assert parse(repr(value)) == value
 
 
 @example(["'", "'", "'a'"])
 @given(st.lists(st.sampled_from([*"()[]{},:01\n ", "'a'", '"b"', "None", "True", "\\", "'", "-"]), max_size=12))
-def test_what_is_read_is_what_python_reads(tokens: list[str]) -> None:
+def test_the_parser_agrees_with_python(tokens: list[str]) -> None:
     text = "".join(tokens)
     try:
         value = parse(text)
@@ -39,7 +39,7 @@ def test_what_is_read_is_what_python_reads(tokens: list[str]) -> None:
 
 
 @pytest.mark.parametrize("text", ["()", "(1,)", "(1)", "((1))", "[1, ]", "{}", "{1: 2, }", "('a' \"b\"\n 'c')", " 1 "])
-def test_commas_and_parentheses_mean_what_they_mean_in_python(text: str) -> None:
+def test_commas_and_parentheses_are_parsed_as_in_python(text: str) -> None:
     assert parse(text) == ast.literal_eval(text.strip())
 
 
@@ -85,7 +85,7 @@ def test_commas_and_parentheses_mean_what_they_mean_in_python(text: str) -> None
     ],
     ids=lambda text: ascii(text[:24]),
 )
-def test_what_pprint_does_not_write_for_plain_data_is_refused(text: str) -> None:
+def test_other_syntax_is_refused(text: str) -> None:
     with pytest.raises(NotALiteral):
         parse(text)
 

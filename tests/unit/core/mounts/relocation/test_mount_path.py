@@ -1,4 +1,4 @@
-"""The mount path that somebody wrote into a volume attribute."""
+"""The mount path in a volume attribute."""
 
 import posixpath
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 
 @pytest.mark.parametrize("text", ["/cache", "/root/.triton/cache", "/a b/ü", "/..a/b..", "/" + "x" * (MAX_BYTES - 1)])
-def test_a_path_as_kubernetes_takes_it_is_taken(text: str) -> None:
+def test_a_valid_path_is_accepted(text: str) -> None:
     assert MountPath(text).text == text
 
 
@@ -34,7 +34,7 @@ def test_a_path_as_kubernetes_takes_it_is_taken(text: str) -> None:
         ("/" + "ü" * 600, "longer than 1024 bytes"),
     ],
 )
-def test_what_is_no_such_path_is_refused_and_the_message_says_what_to_do(text: str, said: str) -> None:
+def test_an_invalid_path_is_refused_with_a_hint(text: str, said: str) -> None:
     with pytest.raises(InvalidMountPath, match=r"^mountPath '") as refused:
         MountPath(text)
     assert said in str(refused.value)

@@ -14,7 +14,7 @@ def keys(number: int) -> list[str]:
     return [f"key-{one}" for one in range(number)]
 
 
-def test_a_share_is_counted_with_the_tree_that_is_asked_for_once() -> None:
+def test_a_share_counts_the_requested_tree_once() -> None:
     check_share(Uses(own=keys(NAMESPACE_TREES)), "key-0")
     check_share(Uses(own=keys(NAMESPACE_TREES - 1)), "new")
     with pytest.raises(TooMany):
@@ -22,7 +22,7 @@ def test_a_share_is_counted_with_the_tree_that_is_asked_for_once() -> None:
 
 
 @pytest.mark.parametrize("own", [[], ["new"]])
-def test_the_first_tree_of_a_namespace_is_always_given(own: list[str]) -> None:
+def test_the_first_tree_of_a_namespace_is_always_accepted(own: list[str]) -> None:
     check_all(Uses(own=own), "new", MAX_TREES + 5)
 
 

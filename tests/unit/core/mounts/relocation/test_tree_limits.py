@@ -1,4 +1,4 @@
-"""What making trees may cost the process and the node: threads, memory, inodes; and who loses a tree to whom."""
+"""The cost of writing trees for the process and the node: threads, memory, inodes; and the eviction of trees."""
 
 import json
 import os
@@ -35,9 +35,7 @@ def layers(number: int) -> list[RelocationLayer]:
     return [RelocationLayer(MountPath(f"/path/{one}")) for one in range(number)]
 
 
-def test_no_more_trees_are_made_at_a_time_than_leave_threads_for_others(
-    content: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_concurrent_writers_are_limited(content: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     begun, go_on = [Event() for _ in range(relocation.MAX_CONCURRENT)], Event()
     left = iter(begun)
     write = relocation_tree.write
@@ -68,7 +66,7 @@ def test_no_more_trees_are_made_at_a_time_than_leave_threads_for_others(
     assert relocation.relocate(content, RelocationLayer(PATH), tmp_path / "0").tree.is_dir()
 
 
-def test_a_failure_gives_its_turn_back(content: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_writer_releases_its_slot(content: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> RewriteCounts:
         raise Unrelocatable("no")
 
@@ -80,7 +78,7 @@ def test_a_failure_gives_its_turn_back(content: int, tmp_path: Path, monkeypatch
     relocation.relocate(content, RelocationLayer(PATH), tmp_path / "place")
 
 
-def test_a_tree_that_somebody_finds_while_it_is_given_up_stays(content: int, tmp_path: Path) -> None:
+def test_a_tree_used_during_its_eviction_stays(content: int, tmp_path: Path) -> None:
     place = tmp_path / "place"
     for layer in layers(MAX_TREES):
         relocation.relocate(content, layer, place)
@@ -103,7 +101,7 @@ def test_a_tree_that_somebody_finds_while_it_is_given_up_stays(content: int, tmp
 
 @pytest.mark.parametrize("name", [".tmp-x", RelocationLayer(PATH).key])
 @pytest.mark.parametrize("kind", ["file", "link"])
-def test_a_file_in_the_place_of_a_directory_of_ours_goes(content: int, tmp_path: Path, name: str, kind: str) -> None:
+def test_a_file_instead_of_a_tree_is_replaced(content: int, tmp_path: Path, name: str, kind: str) -> None:
     place, theirs = tmp_path / "place", tmp_path / "theirs"
     place.mkdir()
     theirs.mkdir()
@@ -116,7 +114,7 @@ def test_a_file_in_the_place_of_a_directory_of_ours_goes(content: int, tmp_path:
     assert [path.name for path in place.iterdir() if path.name.startswith(".")] == [".lock"]
 
 
-def test_a_file_in_the_place_of_all_trees_is_removed_with_the_entry(tmp_path: Path) -> None:
+def test_a_file_instead_of_the_trees_is_removed_with_the_entry(tmp_path: Path) -> None:
     (tmp_path / "place").write_text("in the way")
     relocation.remove(tmp_path / "place")
     assert not (tmp_path / "place").exists()
@@ -131,7 +129,7 @@ def test_more_directories_than_may_be_made_refuse_a_private_layer_only(
         relocation_tree.write(content, tmp_path / "open", None, is_writable=True)
 
 
-def test_more_names_than_are_held_refuse_only_who_needs_them(
+def test_a_truncated_listing_is_refused_only_where_names_are_needed(
     content: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(relocation_tree, "MAX_SIBLINGS", 2)
@@ -145,7 +143,7 @@ def test_more_names_than_are_held_refuse_only_who_needs_them(
 
 
 @pytest.mark.parametrize("kind", ["files", "directories"])
-def test_what_is_held_in_memory_does_not_grow_with_the_cache(tmp_path: Path, content: int, kind: str) -> None:
+def test_memory_does_not_grow_with_the_cache(tmp_path: Path, content: int, kind: str) -> None:
     many = tmp_path / "content" / "many"
     many.mkdir()
     for number in range(30_000 if kind == "files" else 15_000):

@@ -1,4 +1,4 @@
-"""Trees of relocated files: made once, shared, remade after a reboot, removed with their cache."""
+"""Relocated trees: written once, shared, rewritten after a reboot, removed with their cache."""
 
 import fcntl
 import json
@@ -20,7 +20,7 @@ OTHER = MountPath("/other")
 
 @pytest.fixture
 def content() -> Iterator[int]:
-    """The real cache that is kept with the tests."""
+    """The real cache among the test data."""
     descriptor = os.open(DATA, os.O_PATH | os.O_DIRECTORY)
     yield descriptor
     os.close(descriptor)
@@ -28,7 +28,7 @@ def content() -> Iterator[int]:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """The directory of one cache's trees; nobody made it yet."""
+    """The directory of one cache's trees, not made yet."""
     return tmp_path / "relocated" / "0123"
 
 
@@ -64,7 +64,7 @@ def test_another_mount_path_is_another_tree_and_leaves_the_first_alone(content: 
     assert names(place) == {CACHE.key, OTHER.key}
 
 
-def test_other_directories_beside_it_are_left_alone(content: int, place: Path) -> None:
+def test_other_directories_are_not_touched(content: int, place: Path) -> None:
     kept = place / "somebody-else" / "file"
     kept.parent.mkdir(parents=True)
     kept.touch()
@@ -72,7 +72,7 @@ def test_other_directories_beside_it_are_left_alone(content: int, place: Path) -
     assert kept.exists()
 
 
-def test_a_tree_says_for_which_path_it_was_made(content: int, place: Path) -> None:
+def test_a_tree_records_its_mount_path(content: int, place: Path) -> None:
     relocate(content, RelocationLayer(CACHE), place)
     assert json.loads((place / CACHE.key / "made.json").read_text())["mountPath"] == CACHE.text
 
@@ -122,7 +122,7 @@ def test_every_field_of_the_record_counts(content: int, place: Path, field: str)
     assert record.read_bytes() == good
 
 
-def test_what_a_death_left_is_removed(content: int, place: Path) -> None:
+def test_leftovers_of_a_killed_writer_are_removed(content: int, place: Path) -> None:
     left = place / ".tmp-0123456789abcdef" / "tree" / "K"
     left.mkdir(parents=True)
     (left / "__grp__half.json").touch(mode=0o444)
@@ -130,7 +130,7 @@ def test_what_a_death_left_is_removed(content: int, place: Path) -> None:
     assert names(place) == {CACHE.key}
 
 
-def test_while_another_makes_one_nothing_waits_and_nothing_is_removed(content: int, place: Path) -> None:
+def test_a_concurrent_writer_is_an_error_and_removes_nothing(content: int, place: Path) -> None:
     under_way = place / ".tmp-0123456789abcdef"
     under_way.mkdir(parents=True)
     with (place / ".lock").open("w") as lock:
@@ -163,7 +163,7 @@ def test_content_that_is_refused_leaves_nothing(content: int, place: Path, tmp_p
     assert found.tree.exists()
 
 
-def test_a_full_disk_leaves_what_was_there(content: int, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_existing_trees(content: int, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object, **_named: object) -> RewriteCounts:
         raise OSError(28, "No space left on device")
 

@@ -1,4 +1,4 @@
-"""The walk over content that strangers wrote: what comes out, and what is refused."""
+"""The walk over foreign content: the rewritten tree, and refused content."""
 
 import json
 import os
@@ -48,7 +48,7 @@ def content(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Iterator[Path]:
-    """Where the tree goes; whatever happens, the descriptors of the walk are closed."""
+    """The path of the tree; the fixture checks that the walk closes its descriptors."""
     yield tmp_path / "tree"
     assert open_below(tmp_path) == []
 
@@ -151,14 +151,14 @@ def link_to_nothing(path: Path) -> None:
 
 @pytest.mark.parametrize("make", [make_fifo, make_socket, link_outside, link_inside, link_to_nothing])
 @pytest.mark.parametrize("name", ["K/x", "K/__grp__x.json", "vllm_compile_cache.py", "L"])
-def test_what_no_sealed_entry_holds_refuses_the_whole(content: Path, tree: Path, name: str, make: object) -> None:
+def test_content_that_no_sealed_entry_holds_is_refused(content: Path, tree: Path, name: str, make: object) -> None:
     assert callable(make)
     make(content / name)
     with pytest.raises(Unrelocatable, match="neither a file nor a directory"):
         written(content, tree)
 
 
-def test_a_group_that_turns_into_a_link_under_the_walk_is_not_followed(
+def test_a_group_replaced_by_a_link_during_the_walk_is_not_followed(
     content: Path, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def swap(*arguments: object) -> RewriteResult:
@@ -180,7 +180,7 @@ def test_a_group_that_turns_into_a_link_under_the_walk_is_not_followed(
         written(content, tree)
 
 
-def test_what_is_deeper_than_a_cache_is_refused(content: Path, tree: Path) -> None:
+def test_a_tree_deeper_than_a_cache_is_refused(content: Path, tree: Path) -> None:
     kernel(content.joinpath(*["d"] * 14))
     assert written(content, tree).rewritten == 2
     kernel(content.joinpath(*["d"] * 20))
@@ -188,7 +188,7 @@ def test_what_is_deeper_than_a_cache_is_refused(content: Path, tree: Path) -> No
         written(content, tree.with_name("other"))
 
 
-def test_what_is_longer_than_a_path_of_a_cache_is_refused(content: Path, tree: Path) -> None:
+def test_a_path_longer_than_in_a_cache_is_refused(content: Path, tree: Path) -> None:
     kernel(content.joinpath(*["d" * 250] * 5))
     with pytest.raises(Unrelocatable, match="too deep"):
         written(content, tree)

@@ -1,4 +1,4 @@
-"""Group files of Triton: names are taken from them when such files exist, paths never."""
+"""Group files of Triton: names of existing files are used, paths never."""
 
 import json
 from pathlib import Path
@@ -17,18 +17,18 @@ def group(children: object) -> bytes:
 
 
 def children_of(data: bytes) -> dict[str, str] | None:
-    """What Triton 3.9 reads (FileCacheManager.get_group), before it asks whether the files exist."""
+    """Return the children as Triton 3.9 reads them (get_group), before it checks that the files exist."""
     found = json.loads(data).get("child_paths")
     return None if found is None else dict(found)
 
 
-def test_the_paths_are_those_of_the_new_place() -> None:
+def test_the_paths_are_those_of_the_new_directory() -> None:
     result = rewritten(group({"add.json": "/build/K/add.json", "add.cubin": "/build/K/add.cubin"}), "/cache/K", HERE)
     assert children_of(result.data) == {"add.json": "/cache/K/add.json", "add.cubin": "/cache/K/add.cubin"}
     assert result.complete
 
 
-def test_the_order_is_kept_because_triton_takes_the_first_json() -> None:
+def test_the_order_is_preserved_because_triton_takes_the_first_json() -> None:
     data = group({"b.json": "", "a.json": "", "a.cubin": ""})
     result = rewritten(data, "/c", {"a.json", "b.json", "a.cubin"})
     assert list(children_of(result.data) or ()) == ["b.json", "a.json", "a.cubin"]
@@ -64,7 +64,7 @@ def test_the_text_is_ascii_for_containers_without_a_locale() -> None:
         "x" * 300,
     ],
 )
-def test_one_child_that_does_not_lie_there_makes_the_whole_group_a_miss(name: str) -> None:
+def test_one_missing_child_makes_the_whole_group_a_miss(name: str) -> None:
     data = group({"add.json": "/build/K/add.json", name: "/etc/passwd"})
     result = rewritten(data, "/cache/K", HERE | {"__grp__add.json"})
     assert result.data == MISS
@@ -76,7 +76,7 @@ def test_a_name_that_cannot_be_printed_makes_a_miss_although_the_file_is_there(n
     assert rewritten(group({name: "x"}), "/c", {name}).data == MISS
 
 
-def test_a_path_that_nobody_can_open_makes_a_miss() -> None:
+def test_an_unusable_path_makes_a_miss() -> None:
     assert rewritten(group({"add.json": ""}), "/" + "x" * 4085, HERE).complete
     assert rewritten(group({"add.json": ""}), "/" + "x" * 4086, HERE).data == MISS
 
@@ -107,17 +107,17 @@ def test_a_path_that_nobody_can_open_makes_a_miss() -> None:
     ],
     ids=lambda data: repr(data[:24]),
 )
-def test_what_triton_would_not_write_is_a_miss(data: bytes) -> None:
+def test_an_invalid_group_file_is_a_miss(data: bytes) -> None:
     assert rewritten(data, "/c", HERE | {f"f{number}" for number in range(MAX_CHILDREN + 1)}).data == MISS
 
 
-def test_of_two_keys_of_one_name_the_last_counts_as_it_does_for_triton() -> None:
+def test_the_last_of_two_equal_keys_counts_as_for_triton() -> None:
     data = b'{"child_paths": {"evil": "/etc/passwd"}, "child_paths": {"add.json": "/a", "add.json": "/etc/shadow"}}'
     assert children_of(rewritten(data, "/c", HERE).data) == {"add.json": "/c/add.json"}
 
 
 @pytest.mark.parametrize("path", sorted(DATA.glob("*/__grp__*")), ids=lambda path: path.parent.name[:8])
-def test_what_real_triton_wrote_is_complete(path: Path) -> None:
+def test_a_group_file_of_real_triton_is_complete(path: Path) -> None:
     result = rewritten(path.read_bytes(), "/cache/K", {file.name for file in path.parent.iterdir()})
     assert result.complete
     assert len(children_of(result.data) or ()) == 7

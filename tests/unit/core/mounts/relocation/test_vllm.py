@@ -1,4 +1,4 @@
-"""vLLM's index of compiled graphs, read back as vLLM reads it."""
+"""vLLM's index of compiled graphs, parsed as vLLM does."""
 
 import ast
 import pprint
@@ -35,13 +35,13 @@ def graph(number: int, artifact: str = FIRST, compiler: str = "inductor_standalo
     return {((1, 8192), number, compiler): (artifact, f"{OLD}/{artifact}")}
 
 
-def test_the_paths_are_those_of_the_new_place() -> None:
+def test_the_paths_are_those_of_the_new_directory() -> None:
     result = rewritten(index(graph(0)), NEW, HERE)
     assert handles(result.data) == {((1, 8192), 0, "inductor_standalone"): (FIRST, f"{NEW}/{FIRST}")}
     assert result.complete
 
 
-def test_newer_versions_keep_the_handle_in_a_mapping() -> None:
+def test_newer_versions_wrap_the_handle_in_a_mapping() -> None:
     ((key, handle),) = graph(0).items()
     result = rewritten(index({key: {"graph_handle": handle, "cache_key": "abc"}}), NEW, HERE)
     assert handles(result.data) == {key: {"graph_handle": (FIRST, f"{NEW}/{FIRST}"), "cache_key": "abc"}}
@@ -52,18 +52,18 @@ def test_older_versions_have_no_range() -> None:
     assert handles(rewritten(data, NEW, HERE).data)[None, 0, "inductor_standalone"] == (FIRST, f"{NEW}/{FIRST}")
 
 
-def test_a_handle_that_is_a_hash_stays_and_its_path_goes() -> None:
+def test_a_hash_handle_stays_without_its_path() -> None:
     result = rewritten(index(graph(0, "fabc", "inductor")), NEW, set())
     assert handles(result.data) == {((1, 8192), 0, "inductor"): ("fabc", "")}
 
 
-def test_long_paths_with_spaces_survive_what_pprint_does_to_them() -> None:
+def test_long_paths_with_spaces_survive_pprint() -> None:
     spaced = "artifact of a range " * 8
     result = rewritten(index(graph(0, spaced)), NEW, {spaced})
     assert handles(result.data)[(1, 8192), 0, "inductor_standalone"] == (spaced, f"{NEW}/{spaced}")
 
 
-def test_a_graph_whose_artifact_is_not_there_is_left_out() -> None:
+def test_a_graph_with_a_missing_artifact_is_left_out() -> None:
     result = rewritten(index({**graph(0), **graph(1, "artifact_gone")}), NEW, HERE)
     assert [key[1] for key in handles(result.data)] == [0]
     assert not result.complete
@@ -111,11 +111,11 @@ def test_a_name_that_does_not_lie_there_is_never_a_path(artifact: str) -> None:
     ],
     ids=lambda data: repr(data[:24]),
 )
-def test_what_vllm_would_not_write_is_no_graph_at_all(data: bytes) -> None:
+def test_an_invalid_index_has_no_graphs(data: bytes) -> None:
     assert rewritten(data, NEW, {"a", "b", FIRST}).data == MISS
 
 
-def test_mappings_in_mappings_come_to_an_end() -> None:
+def test_nested_mappings_are_bounded() -> None:
     nested: object = (FIRST, "")
     for _ in range(MAX_NESTING - 3):
         nested = {"graph_handle": nested}
