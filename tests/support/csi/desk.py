@@ -5,19 +5,18 @@ from dataclasses import dataclass, field
 from gkm.hoststate import records
 from gkm.hoststate.names import CacheRef
 from gkm.mounts.marks import Mark
-from gkm_csi.volumes import request
 from gkm_csi.volumes.captures import Captures
 from gkm_csi.volumes.layers import VolumeLayers
 from gkm_csi.volumes.locks import VolumeLocks
 from gkm_csi.volumes.publish import VolumePublisher
 from gkm_csi.volumes.records import VolumeRecords
-from gkm_csi.volumes.request import PublishRequest
+from gkm_csi.volumes.request import PublishRequest, parse_publish
 from gkm_csi.volumes.unpublish import VolumeUnpublisher
 from support.csi.mounts import MountsInMemory
 from support.csi.nodes import NODE, NodeFiles, publish_message
 
 
-class FailingLedger(VolumeRecords):
+class FailingRecords(VolumeRecords):
     fails = ""
 
     def add(self, record: records.VolumeRecord) -> None:
@@ -32,41 +31,45 @@ class FailingLedger(VolumeRecords):
 
 
 @dataclass
-class Desk:
+class InMemoryNode:
     files: NodeFiles
     mounts: MountsInMemory = field(default_factory=MountsInMemory)
-    underway: VolumeLocks = field(default_factory=VolumeLocks)
+    volume_locks: VolumeLocks = field(default_factory=VolumeLocks)
 
     def __post_init__(self) -> None:
-        self.ledger = FailingLedger(self.files.layout)
-        layers = VolumeLayers(NODE, self.files.layout, self.ledger, self.mounts)
+        self.volume_records = FailingRecords(self.files.layout)
+        layers = VolumeLayers(NODE, self.files.layout, self.volume_records, self.mounts)
         self.publisher = VolumePublisher(
             NODE,
             self.files.layout,
-            volume_records=self.ledger,
+            volume_records=self.volume_records,
             mounter=self.mounts,
             layers=layers,
-            volume_locks=self.underway,
+            volume_locks=self.volume_locks,
             driver_version=lambda: None,
         )
         captures = Captures(self.files.layout, layers.mounted_layers)
         self.unpublisher = VolumeUnpublisher(
-            NODE, volume_records=self.ledger, mounter=self.mounts, volume_locks=self.underway, captures=captures
+            NODE,
+            volume_records=self.volume_records,
+            mounter=self.mounts,
+            volume_locks=self.volume_locks,
+            captures=captures,
         )
         self.ref = self.files.ready()
 
-    def asked(self, volume: str = "csi-1", **attributes: str) -> PublishRequest:
-        told = attributes or {"cacheName": self.ref.name}
-        return request.parse_publish(publish_message(volume, self.files.target(volume), told), self.files.kubelet)
+    def request(self, volume: str = "csi-1", **attributes: str) -> PublishRequest:
+        volume_attributes = attributes or {"cacheName": self.ref.name}
+        return parse_publish(publish_message(volume, self.files.target(volume), volume_attributes), self.files.kubelet)
 
     def record(self) -> records.VolumeRecord | None:
         return records.load(self.files.layout, "csi-1")
 
     def is_clean(self) -> bool:
-        left = (
+        leftover = (
             self.files.layout.volume_record("csi-1").parent.exists() or self.files.layout.usage_file(self.ref).exists()
         )
-        return not left and not self.mounts.there and not self.mounts.directories
+        return not leftover and not self.mounts.mounted and not self.mounts.directories
 
     def mark(self) -> Mark:
         record = self.record()

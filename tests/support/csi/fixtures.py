@@ -7,6 +7,7 @@ from support.csi.desk import Desk
 from support.csi.nodes import node_files
 from support.csi.rig import Rig, running_rig
 from support.csi.scene import Scene
+from support.csi.desk import InMemoryNode
 
 
 @pytest.fixture(scope="module")
@@ -21,6 +22,6 @@ def scene(rig: Rig) -> Scene:
 
 
 @pytest.fixture
-def desk() -> Iterator[Desk]:
+def memory_node() -> Iterator[InMemoryNode]:
     with node_files() as files:
-        yield Desk(files)
+        yield InMemoryNode(files)

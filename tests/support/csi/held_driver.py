@@ -9,12 +9,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from gkm_csi import main
 
 
-def hold_at(event: str, part: str, said: Path) -> None:
+def hold_at(event: str, part: str, reached: Path) -> None:
     """Block the thread that reaches the first `event` whose first argument holds `part`."""
 
     def check(name: str, arguments: tuple[object, ...]) -> None:
-        if name == event and part in str(arguments[0]) and not said.exists():
-            said.touch()
+        if name == event and part in str(arguments[0]) and not reached.exists():
+            reached.touch()
             while True:
                 time.sleep(1)
 

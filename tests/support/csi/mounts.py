@@ -20,7 +20,7 @@ class MountsInMemory:
     fails: str = ""
     error: Exception = field(default_factory=lambda: OSError(28, "No space left on device", "/secret/path"))
     directories: set[Path] = field(default_factory=set)
-    there: dict[Path, list[Mark | None]] = field(default_factory=dict)
+    mounted: dict[Path, list[Mark | None]] = field(default_factory=dict)
     foreign: set[Path] = field(default_factory=set)
     layers: dict[Path, tuple[Sequence[int], int | None]] = field(default_factory=dict)
     """What was mounted, and the bytes of the private layer."""
@@ -33,7 +33,7 @@ class MountsInMemory:
 
     def observe(self, path: Path) -> TargetState:
         self._fail("look")
-        mounts = tuple(self.there.get(path, ()))
+        mounts = tuple(self.mounted.get(path, ()))
         return TargetState(path in self.directories, path not in self.foreign, mounts)
 
     def make(self, path: Path) -> bool:
@@ -54,7 +54,7 @@ class MountsInMemory:
     def mount(self, layers: Sequence[int], path: Path, mark: Mark, private_bytes: int | None) -> None:
         self._fail("mount")
         self._require(path)
-        self.there.setdefault(path, []).append(mark)
+        self.mounted.setdefault(path, []).append(mark)
         self.layers[path] = (layers, private_bytes)
 
     @contextmanager
@@ -70,11 +70,11 @@ class MountsInMemory:
 
     def unmount(self, path: Path) -> int:
         self._fail("unmount")
-        return len(self.there.pop(path, ()))
+        return len(self.mounted.pop(path, ()))
 
     def remove(self, path: Path) -> bool:
         self._fail("remove")
-        if self.there.get(path):
+        if self.mounted.get(path):
             return False
         self.directories.discard(path)
         return True
