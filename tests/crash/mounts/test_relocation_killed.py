@@ -29,27 +29,28 @@ def test_a_kill_at_any_step_leaves_a_complete_tree_or_none(tmp_path: Path) -> No
 
 def main(root: Path) -> None:
     """Kill at every step; print the number of steps."""
-    from gkm.mounts.relocation import tree_store as relocation  # noqa: PLC0415
+    from gkm.mounts.relocation import tree_store  # noqa: PLC0415
     from gkm.mounts.relocation.mount_path import MountPath  # noqa: PLC0415
     from gkm.mounts.relocation.tree_store import RelocationLayer  # noqa: PLC0415
+    from support.csi.steps import Counter  # noqa: PLC0415 -- only the child has the tests' directory in its path
 
     path, neighbour = MountPath("/cache"), MountPath("/neighbour")
     content = os.open(DATA, os.O_PATH | os.O_DIRECTORY)
     boot = root / "boot_id"
-    relocation._BOOT = boot  # type: ignore[misc]
+    tree_store._BOOT = boot  # type: ignore[misc]
 
     def files(tree: Path) -> dict[str, bytes]:
         return {str(file.relative_to(tree)): file.read_bytes() for file in sorted(tree.glob("*/*"))}
 
     boot.write_text("first")
-    whole = files(relocation.relocate(content, RelocationLayer(path), root / "whole").tree)
+    whole = files(tree_store.relocate(content, RelocationLayer(path), root / "whole").tree)
 
     def killed(place: Path, fatal: int) -> bool:
         child = os.fork()
         if child == 0:
             counter = Counter(fatal)
             counter.arm()
-            relocation.relocate(content, RelocationLayer(path), place)
+            tree_store.relocate(content, RelocationLayer(path), place)
             counter.disarm()
             os._exit(0)
         _, status = os.waitpid(child, 0)
@@ -62,17 +63,17 @@ def main(root: Path) -> None:
     def survives(kind: str, fatal: int) -> bool:
         place = root / f"{kind}-{fatal}"
         boot.write_text("first")
-        beside = relocation.relocate(content, RelocationLayer(neighbour), place).tree
+        beside = tree_store.relocate(content, RelocationLayer(neighbour), place).tree
         if kind != "first":
-            relocation.relocate(content, RelocationLayer(path), place)
+            tree_store.relocate(content, RelocationLayer(path), place)
             boot.write_text("second")
         died = killed(place, fatal)
-        seen = relocation._find(place, RelocationLayer(path), boot.read_text())
+        seen = tree_store._find(place, RelocationLayer(path), boot.read_text())
         assert seen is None or files(seen.tree) == whole, "a tree counts and is not whole"
-        found = relocation.relocate(content, RelocationLayer(path), place)
+        found = tree_store.relocate(content, RelocationLayer(path), place)
         assert files(found.tree) == whole
         # A death after the last step leaves the tree of the earlier boot on its way out: the next making removes it.
-        relocation.relocate(content, RelocationLayer(MountPath("/third")), place)
+        tree_store.relocate(content, RelocationLayer(MountPath("/third")), place)
         assert not list(place.glob(".tmp-*")), "a rest is left"
         assert files(beside), "the neighbour is touched"
         return not died

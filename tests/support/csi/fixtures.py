@@ -3,11 +3,10 @@
 from collections.abc import Iterator
 
 import pytest
-from support.csi.desk import Desk
+from support.csi.desk import InMemoryNode
 from support.csi.nodes import node_files
 from support.csi.rig import Rig, running_rig
 from support.csi.scene import Scene
-from support.csi.desk import InMemoryNode
 
 
 @pytest.fixture(scope="module")

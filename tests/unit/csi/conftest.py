@@ -1,5 +1,5 @@
 """The fixtures of the driver's tests."""
 
-from support.csi.fixtures import desk, rig, scene
+from support.csi.fixtures import rig, scene
 
 __all__ = ["desk", "rig", "scene"]

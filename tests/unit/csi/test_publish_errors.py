@@ -8,7 +8,7 @@ from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState, Pointer
 from gkm.hoststate.records import READ_ONLY, VolumeOptions, VolumeRecord
 from gkm_csi.status_errors import Code, StatusError, is_final
-from gkm_csi.volumes import publish_errors as answers
+from gkm_csi.volumes import publish_errors
 from gkm_csi.volumes.request import PodInfo, PublishRequest, VolumeTarget
 
 REF = CacheRef("ml-apps", "llama")
@@ -21,7 +21,7 @@ def pointer(state: CacheState, **values: str | int) -> Pointer:
 
 
 def answer(of: Pointer | None, driver: str | None = None) -> StatusError:
-    refusal = answers.pointer_error(of, REF, NODE, driver)
+    refusal = publish_errors.pointer_error(of, REF, NODE, driver)
     assert refusal is not None
     return refusal
 
@@ -29,7 +29,7 @@ def answer(of: Pointer | None, driver: str | None = None) -> StatusError:
 @pytest.mark.parametrize(("checked", "loaded"), [("", None), ("550.1", None), ("550.1", "550.1")])
 def test_ready_is_published(checked: str, loaded: str | None) -> None:
     ready = pointer(CacheState.READY, digest=DIGEST, driver_version=checked)
-    assert answers.pointer_error(ready, REF, NODE, loaded) is None
+    assert publish_errors.pointer_error(ready, REF, NODE, loaded) is None
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_a_permanent_state_is_a_failed_precondition(of: Pointer, told: str) -> N
 
 
 def test_the_message_for_a_cluster_cache_names_its_kind() -> None:
-    refusal = answers.pointer_error(None, CacheRef(None, "shared"), NODE, None)
+    refusal = publish_errors.pointer_error(None, CacheRef(None, "shared"), NODE, None)
     assert refusal is not None
     assert "kubectl get clustergkmcache shared" in refusal.message
 
@@ -99,7 +99,7 @@ ASKED = PublishRequest(
 
 
 def test_the_same_again_is_a_repeat() -> None:
-    assert answers.repeat_error(KNOWN, ASKED) is None
+    assert publish_errors.repeat_error(KNOWN, ASKED) is None
 
 
 @pytest.mark.parametrize(
@@ -116,6 +116,6 @@ def test_the_same_again_is_a_repeat() -> None:
     ],
 )
 def test_a_published_volume_is_not_published_differently(asked: PublishRequest, code: Code) -> None:
-    refusal = answers.repeat_error(KNOWN, asked)
+    refusal = publish_errors.repeat_error(KNOWN, asked)
     assert refusal is not None
     assert refusal.code is code

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 from gkm_csi.proto import csi_pb2
-from gkm_csi.server import grpc_server as server
-from gkm_csi.server import socket_server as listening
+from gkm_csi.server import grpc_server, socket_server
 from gkm_csi.server.identity import IdentityService
 from gkm_csi.server.socket_server import ListenError, SocketServer
 from support.csi.bound_server import Bound
@@ -109,7 +108,7 @@ def test_a_failed_restore_is_retried_and_ends_no_process(directory: Path, change
 
 def make(sockets: tuple[Path, ...]) -> SocketServer:
     services = {csi_pb2.DESCRIPTOR.services_by_name["Identity"]: IdentityService(())}
-    return SocketServer(lambda: server.make_server(services, sockets), sockets)
+    return SocketServer(lambda: grpc_server.make_server(services, sockets), sockets)
 
 
 def test_only_sockets_of_killed_processes_are_swept(directory: Path) -> None:
@@ -238,5 +237,5 @@ def test_a_successor_begins_when_the_last_call_has_ended_or_its_process_has() ->
 
 
 def test_the_name_to_bind_to_is_hidden_and_beside() -> None:
-    path = listening.temporary_path(Path("/plugins/csi.sock"), 1)
+    path = socket_server.temporary_path(Path("/plugins/csi.sock"), 1)
     assert (path.parent, path.name) == (Path("/plugins"), f".gkm-{os.getpid()}.1")

@@ -1,13 +1,12 @@
 """A failed publish leaves nothing: every step fails once. And a failed repeat loses nothing."""
 
 import pytest
-from support.csi.desk import InMemoryNode
 from gkm.hoststate import records
 from gkm.mounts.marks import Mark
 from gkm.mounts.unmount import StillMounted
 from gkm_csi.status_errors import Code, StatusError
 from gkm_csi.volumes import request
-from support.csi.desk import Desk
+from support.csi.desk import InMemoryNode
 
 
 @pytest.mark.parametrize("step", ["look", "entry", "make", "mount"])

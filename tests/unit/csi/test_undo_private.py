@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from support.csi.desk import InMemoryNode
 from gkm.mounts.mountinfo import TooManyMounts
 from gkm.mounts.relocation.tree_limits import AllInUse, TooMany
 from gkm.mounts.relocation.tree_store import RelocationInProgress
@@ -11,7 +10,7 @@ from gkm.mounts.relocation.tree_writer import Unrelocatable
 from gkm_csi.status_errors import Code, StatusError
 from gkm_csi.volumes.request import PublishRequest
 from gkm_csi.volumes.stats import VolumeStats
-from support.csi.desk import Desk
+from support.csi.desk import InMemoryNode
 from support.host.waiting import until
 
 PRIVATE = {"readOnly": "false", "mountPath": "/cache", "capture": "true"}

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from gkm.mounts import copy_changes as added
+from gkm.mounts import copy_changes
 from gkm.mounts.copy_changes import CaptureTooLarge, CopyResult
 from support.csi.odd_files import make_device, make_socket
 from support.host.descriptors import open_below
@@ -41,7 +41,7 @@ def copied_to(kept: Path, volume: Path, lowers: Sequence[Path], most: int) -> Co
             held.callback(os.close, descriptor)
             return descriptor
 
-        return added.copy_changes(opened(volume), [opened(lower) for lower in lowers], kept, most)
+        return copy_changes.copy_changes(opened(volume), [opened(lower) for lower in lowers], kept, most)
 
 
 def kept_of(volume: Path) -> dict[bytes, bytes]:
@@ -164,9 +164,9 @@ def deep(volume: Path, levels: int) -> None:
 
 
 def test_depth_has_a_bound(volume: Path) -> None:
-    deep(volume, added.MAX_DEPTH)
+    deep(volume, copy_changes.MAX_DEPTH)
     copied(volume)
-    deep(volume / "d", added.MAX_DEPTH)
+    deep(volume / "d", copy_changes.MAX_DEPTH)
     with pytest.raises(CaptureTooLarge, match="14 deep"):
         copied_to(volume.with_name("again"), volume, (), PLENTY)
 
@@ -186,7 +186,7 @@ def test_a_tree_of_hundreds_of_levels_is_refused(volume: Path) -> None:
 @pytest.mark.parametrize("kind", ["files", "directories", "links"])
 def test_their_number_has_a_bound(volume: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     make = {"files": Path.touch, "directories": Path.mkdir, "links": lambda path: path.symlink_to("x")}[kind]
-    monkeypatch.setattr(added, "MAX_FILES", 10)
+    monkeypatch.setattr(copy_changes, "MAX_FILES", 10)
     for number in range(11):
         make(volume / str(number))  # type: ignore[operator]
     with pytest.raises(CaptureTooLarge, match="more than 10 files"):
@@ -292,7 +292,7 @@ def test_a_name_that_no_image_can_hold_is_skipped_alone(tmp_path: Path, name: by
     os.close(descriptor)
     mount = os.open(source, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        found = added.copy_changes(mount, [], tmp_path / "kept", 1 << 20)
+        found = copy_changes.copy_changes(mount, [], tmp_path / "kept", 1 << 20)
     finally:
         os.close(mount)
     assert (found.files, found.skipped) == (1, 1)

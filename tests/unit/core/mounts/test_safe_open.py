@@ -5,8 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from gkm.mounts import safe_open as beneath
-from gkm.mounts import syscalls, targets
+from gkm.mounts import safe_open, syscalls, targets
 from support.host.descriptors import open_below
 
 
@@ -22,14 +21,14 @@ def root(tmp_path: Path) -> Path:
 
 
 def test_a_directory_beneath_is_opened(root: Path) -> None:
-    with beneath.open_directory(root, "a/b") as descriptor:
-        assert beneath.resolved_path(descriptor) == str(root / "a" / "b")
+    with safe_open.open_directory(root, "a/b") as descriptor:
+        assert safe_open.resolved_path(descriptor) == str(root / "a" / "b")
 
 
 def test_the_root_itself_may_be_a_link(root: Path, tmp_path: Path) -> None:
     (tmp_path / "alias").symlink_to(root)
-    with beneath.open_directory(tmp_path / "alias", "a") as descriptor:
-        assert beneath.resolved_path(descriptor) == str(root / "a")
+    with safe_open.open_directory(tmp_path / "alias", "a") as descriptor:
+        assert safe_open.resolved_path(descriptor) == str(root / "a")
 
 
 @pytest.mark.parametrize(
@@ -49,7 +48,7 @@ def test_the_root_itself_may_be_a_link(root: Path, tmp_path: Path) -> None:
     ],
 )
 def test_a_path_outside_the_root_is_refused(root: Path, relative: str, code: int) -> None:
-    with pytest.raises(OSError, match=r"\[Errno") as caught, beneath.open_directory(root, relative):
+    with pytest.raises(OSError, match=r"\[Errno") as caught, safe_open.open_directory(root, relative):
         pass
     assert caught.value.errno == code
 
@@ -106,8 +105,8 @@ def test_eagain_is_retried(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         return once(directory, path, flags, resolve)
 
     monkeypatch.setattr(syscalls, "_openat2", busy)
-    with beneath.open_directory(root, "a") as found:
-        assert beneath.resolved_path(found) == str(root / "a")
+    with safe_open.open_directory(root, "a") as found:
+        assert safe_open.resolved_path(found) == str(root / "a")
 
 
 def test_trying_again_has_an_end(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,5 +114,5 @@ def test_trying_again_has_an_end(root: Path, monkeypatch: pytest.MonkeyPatch) ->
         raise BlockingIOError(errno.EAGAIN, "try again")
 
     monkeypatch.setattr(syscalls, "_openat2", busy)
-    with pytest.raises(BlockingIOError), beneath.open_directory(root, "a"):
+    with pytest.raises(BlockingIOError), safe_open.open_directory(root, "a"):
         pass

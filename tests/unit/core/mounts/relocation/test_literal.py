@@ -4,7 +4,7 @@ import ast
 import pprint
 
 import pytest
-from gkm.mounts.relocation import literal as relocation_literal
+from gkm.mounts.relocation import literal
 from gkm.mounts.relocation.literal import MAX_NESTING, NotALiteral, parse
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -91,7 +91,7 @@ def test_other_syntax_is_refused(text: str) -> None:
 
 
 def test_more_tokens_than_any_index_has_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relocation_literal, "MAX_TOKENS", 5)
+    monkeypatch.setattr(literal, "MAX_TOKENS", 5)
     assert parse("(1, 2)") == (1, 2)
     with pytest.raises(NotALiteral):
         parse("(1, 2,)")

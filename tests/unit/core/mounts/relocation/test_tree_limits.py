@@ -8,8 +8,7 @@ from pathlib import Path
 from threading import Event, Thread
 
 import pytest
-from gkm.mounts.relocation import tree_store as relocation
-from gkm.mounts.relocation import tree_writer as relocation_tree
+from gkm.mounts.relocation import tree_store, tree_writer
 from gkm.mounts.relocation.mount_path import MountPath
 from gkm.mounts.relocation.tree_limits import MAX_TREES, Uses
 from gkm.mounts.relocation.tree_store import RelocationInProgress, RelocationLayer
@@ -36,34 +35,34 @@ def layers(number: int) -> list[RelocationLayer]:
 
 
 def test_concurrent_writers_are_limited(content: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    begun, go_on = [Event() for _ in range(relocation.MAX_CONCURRENT)], Event()
+    begun, go_on = [Event() for _ in range(tree_store.MAX_CONCURRENT)], Event()
     left = iter(begun)
-    write = relocation_tree.write
+    write = tree_writer.write
 
     def slow(*arguments: object, **more: object) -> RewriteCounts:
         next(left).set()
         assert go_on.wait(DEADLINE)
         return write(*arguments, **more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(relocation_tree, "write", slow)
+    monkeypatch.setattr(tree_writer, "write", slow)
     threads = [
-        Thread(target=relocation.relocate, args=(content, RelocationLayer(PATH), tmp_path / str(number)))
-        for number in range(relocation.MAX_CONCURRENT)
+        Thread(target=tree_store.relocate, args=(content, RelocationLayer(PATH), tmp_path / str(number)))
+        for number in range(tree_store.MAX_CONCURRENT)
     ]
     try:
         for thread in threads:
             thread.start()
         assert all(event.wait(DEADLINE) for event in begun)
         with pytest.raises(RelocationInProgress):
-            relocation.relocate(content, RelocationLayer(PATH), tmp_path / "one more")
+            tree_store.relocate(content, RelocationLayer(PATH), tmp_path / "one more")
     finally:
         go_on.set()
         for thread in threads:
             thread.join(DEADLINE)
-    monkeypatch.setattr(relocation_tree, "write", write)
-    assert relocation.relocate(content, RelocationLayer(PATH), tmp_path / "one more").tree.is_dir()
+    monkeypatch.setattr(tree_writer, "write", write)
+    assert tree_store.relocate(content, RelocationLayer(PATH), tmp_path / "one more").tree.is_dir()
     # One that is there is found, whatever is being made.
-    assert relocation.relocate(content, RelocationLayer(PATH), tmp_path / "0").tree.is_dir()
+    assert tree_store.relocate(content, RelocationLayer(PATH), tmp_path / "0").tree.is_dir()
 
 
 def test_a_failed_writer_releases_its_slot(content: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,17 +70,17 @@ def test_a_failed_writer_releases_its_slot(content: int, tmp_path: Path, monkeyp
         raise Unrelocatable("no")
 
     with monkeypatch.context() as patch:
-        patch.setattr(relocation_tree, "write", refuse)
-        for _ in range(relocation.MAX_CONCURRENT + 1):
+        patch.setattr(tree_writer, "write", refuse)
+        for _ in range(tree_store.MAX_CONCURRENT + 1):
             with pytest.raises(Unrelocatable):
-                relocation.relocate(content, RelocationLayer(PATH), tmp_path / "place")
-    relocation.relocate(content, RelocationLayer(PATH), tmp_path / "place")
+                tree_store.relocate(content, RelocationLayer(PATH), tmp_path / "place")
+    tree_store.relocate(content, RelocationLayer(PATH), tmp_path / "place")
 
 
 def test_a_tree_used_during_its_eviction_stays(content: int, tmp_path: Path) -> None:
     place = tmp_path / "place"
     for layer in layers(MAX_TREES):
-        relocation.relocate(content, layer, place)
+        tree_store.relocate(content, layer, place)
     found = layers(1)[0]
     asked: list[None] = []
 
@@ -90,7 +89,7 @@ def test_a_tree_used_during_its_eviction_stays(content: int, tmp_path: Path) -> 
         asked.append(None)
         return Uses([found.key]) if len(asked) > 2 else Uses()
 
-    relocation.relocate(content, RelocationLayer(PATH), place, in_use)
+    tree_store.relocate(content, RelocationLayer(PATH), place, in_use)
 
     assert {path.name for path in place.iterdir() if not path.name.startswith(".")} == {
         found.key,
@@ -109,37 +108,37 @@ def test_a_file_instead_of_a_tree_is_replaced(content: int, tmp_path: Path, name
         (place / name).write_text("in the way")
     else:
         (place / name).symlink_to(theirs)
-    assert relocation.relocate(content, RelocationLayer(PATH), place).tree.is_dir()
+    assert tree_store.relocate(content, RelocationLayer(PATH), place).tree.is_dir()
     assert theirs.is_dir()
     assert [path.name for path in place.iterdir() if path.name.startswith(".")] == [".lock"]
 
 
 def test_a_file_instead_of_the_trees_is_removed_with_the_entry(tmp_path: Path) -> None:
     (tmp_path / "place").write_text("in the way")
-    relocation.remove(tmp_path / "place")
+    tree_store.remove(tmp_path / "place")
     assert not (tmp_path / "place").exists()
 
 
 def test_more_directories_than_may_be_made_refuse_a_private_layer_only(
     content: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(relocation_tree, "MAX_DIRECTORIES", 1)
-    relocation_tree.write(content, tmp_path / "plain", PATH)
+    monkeypatch.setattr(tree_writer, "MAX_DIRECTORIES", 1)
+    tree_writer.write(content, tmp_path / "plain", PATH)
     with pytest.raises(Unrelocatable, match="more than 1 directories"):
-        relocation_tree.write(content, tmp_path / "open", None, is_writable=True)
+        tree_writer.write(content, tmp_path / "open", None, is_writable=True)
 
 
 def test_a_truncated_listing_is_refused_only_where_names_are_needed(
     content: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(relocation_tree, "MAX_SIBLINGS", 2)
+    monkeypatch.setattr(tree_writer, "MAX_SIBLINGS", 2)
     directory = tmp_path / "content" / "K"
     (directory / "one").touch()
-    relocation_tree.write(content, tmp_path / "two", PATH)
+    tree_writer.write(content, tmp_path / "two", PATH)
     (directory / "two").touch()
     with pytest.raises(Unrelocatable, match=r"more than 2 files are beside 'K/__grp__k\.json'"):
-        relocation_tree.write(content, tmp_path / "three", PATH)
-    relocation_tree.write(content, tmp_path / "open", None, is_writable=True)
+        tree_writer.write(content, tmp_path / "three", PATH)
+    tree_writer.write(content, tmp_path / "open", None, is_writable=True)
 
 
 @pytest.mark.parametrize("kind", ["files", "directories"])
@@ -151,7 +150,7 @@ def test_memory_does_not_grow_with_the_cache(tmp_path: Path, content: int, kind:
         path.touch() if kind == "files" else path.mkdir()
     tracemalloc.start()
     try:
-        relocation_tree.write(content, tmp_path / "tree", PATH)
+        tree_writer.write(content, tmp_path / "tree", PATH)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -160,5 +159,5 @@ def test_memory_does_not_grow_with_the_cache(tmp_path: Path, content: int, kind:
 
 def test_without_a_path_a_directory_of_any_name_can_be_written_to(content: int, tmp_path: Path) -> None:
     (tmp_path / "content" / "__grp__directory" / "below").mkdir(parents=True)
-    assert relocation_tree.write(content, tmp_path / "tree", None, is_writable=True) == RewriteCounts(0, 0)
+    assert tree_writer.write(content, tmp_path / "tree", None, is_writable=True) == RewriteCounts(0, 0)
     assert (tmp_path / "tree" / "__grp__directory" / "below").stat().st_mode & 0o777 == 0o777

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from gkm.mounts.relocation import tree_store as relocation
-from gkm.mounts.relocation import tree_writer as relocation_tree
+from gkm.mounts.relocation import tree_store, tree_writer
 from gkm.mounts.relocation.mount_path import MountPath
 from gkm.mounts.relocation.tree_store import RelocatedTree, RelocationInProgress, RelocationLayer, relocate
 from gkm.mounts.relocation.tree_writer import RewriteCounts, Unrelocatable
@@ -39,7 +38,7 @@ def names(place: Path) -> set[str]:
 def reboot(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     boot = tmp_path / "boot_id"
     boot.write_text("another\n")
-    monkeypatch.setattr(relocation, "_BOOT", boot)
+    monkeypatch.setattr(tree_store, "_BOOT", boot)
 
 
 def test_a_tree_is_made_for_the_mount_path(content: int, place: Path) -> None:
@@ -51,7 +50,7 @@ def test_a_tree_is_made_for_the_mount_path(content: int, place: Path) -> None:
 
 def test_it_is_made_once(content: int, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = relocate(content, RelocationLayer(CACHE), place)
-    monkeypatch.setattr(relocation_tree, "write", None)
+    monkeypatch.setattr(tree_writer, "write", None)
     assert relocate(content, RelocationLayer(CACHE), place) == first
 
 
@@ -167,7 +166,7 @@ def test_a_full_disk_leaves_existing_trees(content: int, place: Path, monkeypatc
     def full(*_: object, **_named: object) -> RewriteCounts:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(relocation_tree, "write", full)
+    monkeypatch.setattr(tree_writer, "write", full)
     with pytest.raises(OSError, match="No space left"):
         relocate(content, RelocationLayer(CACHE), place)
     assert names(place) == set()
@@ -176,7 +175,7 @@ def test_a_full_disk_leaves_existing_trees(content: int, place: Path, monkeypatc
 def test_trees_are_removed_with_their_cache(content: int, place: Path) -> None:
     relocate(content, RelocationLayer(CACHE), place)
     relocate(content, RelocationLayer(OTHER), place)
-    relocation.remove(place)
+    tree_store.remove(place)
     assert not place.exists()
     assert place.parent.exists()
-    relocation.remove(place)
+    tree_store.remove(place)

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from gkm.mounts.relocation import tree_writer as relocation_tree
-from gkm.mounts.relocation import triton as relocation_triton
+from gkm.mounts.relocation import tree_writer, triton
 from gkm.mounts.relocation.mount_path import MountPath
 from gkm.mounts.relocation.rewrite_result import RewriteResult
 from gkm.mounts.relocation.tree_writer import RewriteCounts, Unrelocatable
@@ -23,7 +22,7 @@ CACHE = MountPath("/cache")
 def written(content: Path, destination: Path, mount_path: MountPath = CACHE) -> RewriteCounts:
     descriptor = os.open(content, os.O_PATH | os.O_DIRECTORY)
     try:
-        return relocation_tree.write(descriptor, destination, mount_path)
+        return tree_writer.write(descriptor, destination, mount_path)
     finally:
         os.close(descriptor)
 
@@ -164,10 +163,10 @@ def test_a_group_replaced_by_a_link_during_the_walk_is_not_followed(
     def swap(*arguments: object) -> RewriteResult:
         raise AssertionError(arguments)
 
-    monkeypatch.setattr(relocation_triton, "rewritten", swap)
-    listed = relocation_tree._Walk._listed
+    monkeypatch.setattr(triton, "rewritten", swap)
+    listed = tree_writer._Walk._listed
 
-    def then_swapped(walk: relocation_tree._Walk, descriptor: int, relative: str) -> relocation_tree._Listing:
+    def then_swapped(walk: tree_writer._Walk, descriptor: int, relative: str) -> tree_writer._Listing:
         found = listed(walk, descriptor, relative)
         if relative == "K":
             group = content / "K" / "__grp__add.json"
@@ -175,7 +174,7 @@ def test_a_group_replaced_by_a_link_during_the_walk_is_not_followed(
             group.symlink_to(tmp_path / "elsewhere")
         return found
 
-    monkeypatch.setattr(relocation_tree._Walk, "_listed", then_swapped)
+    monkeypatch.setattr(tree_writer._Walk, "_listed", then_swapped)
     with pytest.raises(OSError, match="symbolic links"):
         written(content, tree)
 
@@ -202,7 +201,7 @@ def test_more_than_any_cache_has_is_refused(
 ) -> None:
     kernel(content / "K2")
     kernel(content / "K3")
-    monkeypatch.setattr(relocation_tree, bound, 2)
+    monkeypatch.setattr(tree_writer, bound, 2)
     with pytest.raises(Unrelocatable, match=f"more than 2 .*{said}"):
         written(content, tree)
 
