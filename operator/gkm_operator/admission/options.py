@@ -25,7 +25,7 @@ def add_flags(parser: Parser) -> None:
 
 
 def problem(arguments: argparse.Namespace) -> str:
-    """Return the conflict among the flags; "" when there is none."""
+    """Return the conflict among the flags, or "" without one."""
     if bool(arguments.tls_cert) != bool(arguments.tls_key):
         return "--tls-cert and --tls-key go together"
     if bool(arguments.tls_cert) == bool(arguments.self_signed):
