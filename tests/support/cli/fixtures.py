@@ -4,6 +4,9 @@ from pathlib import Path
 import pytest
 from support.cli.command import KEY, pushed
 from support.registry.server import Registry
+from support.registry.store import Repository
+
+NAME = "vector-add"
 
 
 @pytest.fixture
@@ -12,9 +15,23 @@ def site() -> Iterator[Registry]:
         yield registry
 
 
+@pytest.fixture(scope="session")
+def pushed_once() -> tuple[Repository, str]:
+    """The repository that `gkm cache build --push` made, and the digest. Shared: copy it."""
+    with Registry.start() as registry:
+        digest = pushed(registry, NAME).partition("@")[2]
+        return registry.store.repository(f"team/{NAME}"), digest
+
+
 @pytest.fixture
-def image(site: Registry) -> str:
-    return pushed(site)
+def image(site: Registry, pushed_once: tuple[Repository, str]) -> str:
+    """The image in the registry of this test, pinned."""
+    repository, digest = pushed_once
+    own = site.store.repository(f"team/{NAME}")
+    own.blobs.update(repository.blobs)
+    own.manifests.update(repository.manifests)
+    own.tags.update(repository.tags)
+    return f"{site.host}/team/{NAME}@{digest}"
 
 
 @pytest.fixture
