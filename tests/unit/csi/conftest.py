@@ -1,5 +1,5 @@
 """The fixtures of the driver's tests."""
 
-from support.csi.fixtures import rig, scene
+from support.csi.fixtures import memory_node, rig, scene
 
-__all__ = ["desk", "rig", "scene"]
+__all__ = ["memory_node", "rig", "scene"]

@@ -35,7 +35,7 @@ def test_the_password_opens_the_key() -> None:
     assert opened(BOX).key.public_key() == KEY.public_key()
 
 
-@pytest.mark.parametrize("position", [0, 15, 16, len(BOX) - 1])
+@pytest.mark.parametrize("position", [0, 15, 16, -1])
 def test_a_box_with_one_bit_changed_stays_shut(position: int) -> None:
     changed = bytearray(BOX)
     changed[position] ^= 1
@@ -50,7 +50,11 @@ def test_another_password_or_nonce_opens_nothing() -> None:
         opened(BOX, nonce=bytes(24))
 
 
-@pytest.mark.parametrize(("nonce", "box"), [(NONCE[1:], BOX), (NONCE + b"n", BOX), (NONCE, BOX[:15]), (NONCE, b"")])
+@pytest.mark.parametrize(
+    ("nonce", "box"),
+    [(NONCE[1:], BOX), (NONCE + b"n", BOX), (NONCE, BOX[:15]), (NONCE, b"")],
+    ids=["short nonce", "long nonce", "short box", "empty box"],  # a box differs in each process
+)
 def test_impossible_lengths_are_refused_as_a_malformed_key(nonce: bytes, box: bytes) -> None:
     with pytest.raises(GKMError, match="length") as caught:
         opened(box, nonce)
