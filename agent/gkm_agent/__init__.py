@@ -1,4 +1,4 @@
-"""The agent: makes this node's caches real and says the truth about them.
+"""The agent: pulls the caches of this node, and publishes the state of the node.
 
-May import all of gkm; must never import another process's package.
+It may import all of gkm; it must never import the package of another process.
 """

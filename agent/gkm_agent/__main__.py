@@ -1,4 +1,4 @@
-"""Starts the program `gkm-agent`; standard library only until it is known that its dependencies are there."""
+"""The entry point of `gkm-agent`; standard library only, so that a missing dependency gives a readable message."""
 
 from gkm.hoststate.extras import needed
 
@@ -6,7 +6,7 @@ from gkm.hoststate.extras import needed
 def main() -> None:
     """Run the program."""
     with needed("gkm-agent", "agent"):
-        from gkm_agent.main import main as run  # noqa: PLC0415 -- may be missing what it imports
+        from gkm_agent.main import main as run  # noqa: PLC0415 -- its dependencies may be missing
 
         run()
 

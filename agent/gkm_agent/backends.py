@@ -1,30 +1,30 @@
-"""Where wishes come from and where status goes: the Kubernetes API, or a directory on a machine without it."""
+"""The two backends of the agent: the Kubernetes API, or directories on a machine without Kubernetes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from threading import Event
 
 from gkm.api.fabric_settings import Fabric
 from gkm.images.registries.pull_secrets import Secrets
 
-from gkm_agent.fabric import starting
-from gkm_agent.fabric.watch import FabricWatch
+from gkm_agent.fabric.watch import FabricInputs, FabricWatch
 from gkm_agent.gpus import GpuWatch
 from gkm_agent.interfaces.source import CacheSource
 from gkm_agent.options import Options
 from gkm_agent.report.publisher import StatusPublisher
+from gkm_agent.standalone.fabric_sink import FileFabricSink
 from gkm_agent.standalone.source import FileSource
 from gkm_agent.standalone.status_sink import FileStatusSink
 from gkm_agent.telemetry import metrics
 
 
 class NotConnected(Exception):
-    """There is neither a cluster nor a directory to take wishes from."""
+    """The agent has neither a cluster nor a directory of manifests."""
 
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """One side of the agent; `namespace` is GKM's own, `fabric` makes the part that tells of the node's fabric."""
+    """The parts of one backend. `namespace` is the namespace of GKM itself; `fabric` creates the fabric watch."""
 
     source: CacheSource
     publisher: StatusPublisher
@@ -33,46 +33,49 @@ class Backend:
     fabric: Callable[[Fabric, GpuWatch], FabricWatch]
 
 
-def connect(chosen: Options, wake: Event) -> Backend:
-    """Return what the options name.
+def connect(options: Options, wake: Event) -> Backend:
+    """Return the backend that the options choose.
 
     Raises:
-        NotConnected: it is Kubernetes, and nothing says where.
+        NotConnected: the options choose Kubernetes, but neither they nor the environment name a cluster.
     """
-    return _to_directory(chosen, wake) if chosen.static is not None else _to_kubernetes(chosen, wake)
+    return _standalone(options, wake) if options.static is not None else _kubernetes(options, wake)
 
 
-def _to_directory(chosen: Options, wake: Event) -> Backend:
-    assert chosen.static is not None  # noqa: S101 -- whoever calls has looked
-    source = FileSource(chosen.static, wake)
-    return Backend(
-        source,
-        StatusPublisher(FileStatusSink(chosen.status, chosen.node)),
-        source,
-        "gkm-system",
-        lambda settings, gpus: starting.standalone(settings, chosen.node, gpus, chosen.status),
-    )
+def _standalone(options: Options, wake: Event) -> Backend:
+    assert options.static is not None  # noqa: S101 -- checked by `connect`
+    source = FileSource(options.static, wake)
+
+    def fabric(settings: Fabric, gpus: GpuWatch) -> FabricWatch:
+        inputs = FabricInputs(options.node, lambda: gpus.inventory)
+        return FabricWatch(settings, inputs, FileFabricSink(options.status, options.node))
+
+    publisher = StatusPublisher(FileStatusSink(options.status, options.node))
+    return Backend(source, publisher, source, "gkm-system", fabric)
 
 
-def _to_kubernetes(chosen: Options, wake: Event) -> Backend:
-    # The official client is the heaviest import of all, and without Kubernetes nobody needs it.
+def _kubernetes(options: Options, wake: Event) -> Backend:
+    # The official client is the heaviest import of all, and only this backend needs it.
     from gkm.kube import client  # noqa: PLC0415
     from gkm.kube.credentials import NotConfigured  # noqa: PLC0415
     from gkm.kube.secrets import KubeSecrets, own_namespace  # noqa: PLC0415
 
+    from gkm_agent.kubernetes.fabric_sink import KubernetesFabricSink  # noqa: PLC0415
     from gkm_agent.kubernetes.source import KubernetesSource  # noqa: PLC0415
     from gkm_agent.kubernetes.status_sink import KubernetesStatusSink  # noqa: PLC0415
 
     try:
-        api = client.connect(str(chosen.kubeconfig) if chosen.kubeconfig else None, observe=metrics.api_answered)
+        api = client.connect(str(options.kubeconfig) if options.kubeconfig else None, observe=metrics.api_answered)
     except NotConfigured as error:
         raise NotConnected(f"{error}; without Kubernetes use --static DIR") from error
-    publisher = StatusPublisher(KubernetesStatusSink(api, chosen.node, lambda: source.node))
-    source = KubernetesSource(api, chosen.node, wake, publisher.rewrite_all)
-    return Backend(
-        source,
-        publisher,
-        KubeSecrets(api),
-        own_namespace(),
-        lambda settings, gpus: starting.in_kubernetes(settings, chosen.node, gpus, api, source),
-    )
+    publisher = StatusPublisher(KubernetesStatusSink(api, options.node, lambda: source.node))
+    source = KubernetesSource(api, options.node, wake, publisher.rewrite_all)
+
+    def labels() -> Mapping[str, str] | None:
+        return None if source.node is None else source.node.metadata.labels
+
+    def fabric(settings: Fabric, gpus: GpuWatch) -> FabricWatch:
+        inputs = FabricInputs(options.node, lambda: gpus.inventory, labels)
+        return FabricWatch(settings, inputs, KubernetesFabricSink(api, options.node, lambda: source.node))
+
+    return Backend(source, publisher, KubeSecrets(api), own_namespace(), fabric)

@@ -1,4 +1,4 @@
-"""The GPUs as they were read last, and reading them again and again."""
+"""The GPU watch: reads the GPUs of the node on an interval, and holds the last reading."""
 
 import logging
 import time
@@ -13,14 +13,14 @@ _LOG = logging.getLogger(__name__)
 
 
 INTERVAL_SECONDS = 60.0
-IMPATIENT_SECONDS = 10.0
-"""A driver that is being restarted answers nothing for a few of these."""
+MISSING_GPU_SECONDS = 10.0
+"""The interval while GPUs are missing. A restart of a driver takes a few of these."""
 NOT_READ = Inventory(errors=("they have not been read yet",))
-"""Before the first reading: not "no GPU"."""
+"""The inventory before the first reading. It differs from a node without GPUs."""
 
 
 class GpuWatch:
-    """Reads in a thread of its own, because a hanging driver must not hold up the rest."""
+    """Reads in a thread of its own, because a hanging driver must not delay the agent."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class GpuWatch:
         self._changed = changed
         self._interval = interval
         self._clock = clock
-        self._steadiness = FlapFilter()
+        self._filter = FlapFilter()
         self._lock = Lock()
         self._inventory = NOT_READ
         self._first = Event()
@@ -48,16 +48,13 @@ class GpuWatch:
 
     @property
     def pause(self) -> float:
-        """Return the seconds until the next reading: fewer while GPUs are away, which for some time may soon end."""
-        return (
-            min(IMPATIENT_SECONDS, self._interval)
-            if self._steadiness.has_missing_gpus(self._clock())
-            else self._interval
-        )
+        """Return the seconds until the next reading: fewer while GPUs are missing."""
+        missing = self._filter.has_missing_gpus(self._clock())
+        return min(MISSING_GPU_SECONDS, self._interval) if missing else self._interval
 
     def refresh(self) -> None:
-        """Read now; bounded in time by the reader."""
-        inventory = self._steadiness.filtered(self._read(), self._clock())
+        """Read now; the reader bounds the time."""
+        inventory = self._filter.filtered(self._read(), self._clock())
         with self._lock:
             before, self._inventory = self._inventory, inventory
         if before.comparable != inventory.comparable:
@@ -74,15 +71,15 @@ class GpuWatch:
             self._changed.set()
 
     def start(self) -> None:
-        """Begin to read, on the interval; returns at once."""
+        """Start to read on the interval; return at once."""
         self._thread.start()
 
     def wait(self, seconds: float) -> bool:
-        """Wait for the first reading; return whether it has been made."""
+        """Wait at most `seconds` for the first reading; return whether it is done."""
         return self._first.wait(seconds)
 
     def stop(self) -> None:
-        """Read no more; a reading under way ends by itself."""
+        """Stop reading; a reading in progress ends by itself."""
         self._stop.set()
 
     def _run(self) -> None:

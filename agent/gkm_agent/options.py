@@ -18,9 +18,10 @@ LONGEST_GPU_SECONDS = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How this agent is run. `static` is None in Kubernetes; `kubeconfig` None leaves that to the environment.
+    """The parsed options.
 
-    `health` None serves nothing.
+    `static` is None in a cluster. `kubeconfig` None means the pod's service account, else ~/.kube/config. `health` None
+    means no server.
     """
 
     layout: Layout
@@ -36,12 +37,12 @@ class Options:
 
 
 def parse(arguments: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ) -> Options:
-    """Return the options; a mistake ends the process with 2 and one line, as argparse does."""
+    """Return the options; on a usage error, exit with 2 and one line, as argparse does."""
     parser = _parser(environment)
     found = parser.parse_args(arguments)
     static: Path | None = found.static
     if not found.node and static is None:
-        parser.error("--node (or GKM_NODE) is needed in Kubernetes: give the pod spec.nodeName")
+        parser.error("--node (or GKM_NODE) is required in Kubernetes: pass spec.nodeName to the pod")
     try:
         node = names.cache_name(found.node or socket.gethostname().lower())
     except InvalidName as error:
@@ -64,35 +65,35 @@ def _parser(environment: Mapping[str, str]) -> Parser:
     parser = Parser(
         "gkm-agent",
         environment=environment,
-        description="Makes the caches that are wanted real on this node, and says how it stands.",
+        description="Pulls the caches of this node, and publishes their state.",
         epilog="A flag wins over its environment variable, in brackets.",
     )
     parser.add_version()
 
-    here = Layout()
-    parser.add_flag("--static", "manifests here instead of Kubernetes", type=Path, metavar="DIR")
-    parser.add_flag("--status", "with --static: node objects (../nodes)", type=Path, metavar="DIR")
+    defaults = Layout()
+    parser.add_flag("--static", "directory of manifests, instead of Kubernetes", type=Path, metavar="DIR")
+    parser.add_flag("--status", "with --static: directory of node objects (../nodes)", type=Path, metavar="DIR")
     parser.add_argument(
         "--once",
         action="store_true",
         default=environment.get("GKM_ONCE") == "true",
-        help="end when all is done [GKM_ONCE=true]",
+        help="exit when all work is done [GKM_ONCE=true]",
     )
-    parser.add_flag("--config", "the configuration (YAML)", type=Path, metavar="FILE")
-    # $KUBECONFIG may name several files: who connects reads it.
+    parser.add_flag("--config", "configuration (YAML)", type=Path, metavar="FILE")
+    # The Kubernetes client reads $KUBECONFIG, which may name several files.
     parser.add_argument(
         "--kubeconfig",
         type=Path,
         metavar="FILE",
-        help="default: what the pod is given, else ~/.kube/config [KUBECONFIG, one file or several]",
+        help="default: the service account of the pod, else ~/.kube/config [KUBECONFIG, one file or several]",
     )
-    parser.add_flag("--state", "store and pointers", default=here.state, type=Path, metavar="DIR")
-    parser.add_flag("--run", "records of mounts", default=here.run, type=Path, metavar="DIR")
+    parser.add_flag("--state", "store and pointers", default=defaults.state, type=Path, metavar="DIR")
+    parser.add_flag("--run", "records of mounts", default=defaults.run, type=Path, metavar="DIR")
     parser.add_flag("--node", "name of this node", default="", metavar="NAME")
-    parser.add_flag("--gpu-seconds", "between readings of GPUs", default=60.0, type=_seconds, metavar="N")
+    parser.add_flag("--gpu-seconds", "interval of GPU readings", default=60.0, type=_seconds, metavar="N")
     parser.add_flag(
         "--health",
-        "serve /healthz, /readyz and /metrics there, by plain HTTP; 127.0.0.1:8081, or :8081 for every address",
+        "serve /healthz, /readyz and /metrics by plain HTTP; 127.0.0.1:8081, or :8081 for every address",
         type=addresses.parse,
         metavar="HOST:PORT",
     )
@@ -106,7 +107,7 @@ def _seconds(text: str) -> float:
         seconds = float(text)
     except ValueError:
         raise wrong from None
-    # Written so that what is not a number fails as well.
+    # This form of the comparison also refuses NaN.
     if not 1 <= seconds <= LONGEST_GPU_SECONDS:
         raise wrong
     return seconds

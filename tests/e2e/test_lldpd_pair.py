@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from gkm.api.fabrics import EthernetLink
 from gkm_agent.fabric.lldp import decode
-from gkm_agent.fabric.neighbours import ARGUMENTS, Neighbours
+from gkm_agent.fabric.neighbors import ARGUMENTS, Neighbors
 from support.host.waiting import until
 from support.peers import require
 
@@ -89,7 +89,7 @@ def test_each_sees_the_other(ends: tuple[End, End]) -> None:
 
 def test_our_own_question_is_understood_by_the_real_lldpcli(ends: tuple[End, End]) -> None:
     own, _ = ends
-    asked = Neighbours(str(require.command("lldpcli", "lldpd")), options=("-u", str(own.socket))).read()
+    asked = Neighbors(str(require.command("lldpcli", "lldpd")), options=("-u", str(own.socket))).read()
     # The cable is made of software, so it is none of an adapter's: that is all there is to say.
     assert (asked.links, asked.problems) == ((), ())
 
@@ -97,7 +97,7 @@ def test_our_own_question_is_understood_by_the_real_lldpcli(ends: tuple[End, End
 def test_an_lldpd_that_does_not_run_is_a_problem_in_one_line(tmp_path: Path) -> None:
     require.command("lldpd", "lldpd")
     lldpcli = str(require.command("lldpcli", "lldpd"))
-    found = Neighbours(lldpcli, options=("-u", str(tmp_path / "nobody"))).read()
+    found = Neighbors(lldpcli, options=("-u", str(tmp_path / "nobody"))).read()
     assert found.links == ()
     (problem,) = found.problems
     assert problem.startswith("lldpcli ended with 1: [WARN/control] unable to connect to socket")

@@ -29,7 +29,7 @@ def neighbours(data: bytes) -> None:
         assert link.neighbour.chassis_id.lower() not in OWN
         for text in (link.neighbour.chassis_id, link.neighbour.port_id, link.neighbour.system_name):
             _check(text, _LONGEST)
-    assert len(found.problems) <= lldp.MAX_NEIGHBOURS + MAX_PORTS + 1
+    assert len(found.problems) <= lldp.MAX_NEIGHBORS + MAX_PORTS + 1
     for problem in found.problems:
         _check(problem, 300)
 

@@ -1,1 +1,1 @@
-"""What a node's caches should become: desired state, conditions and decisions as pure functions."""
+"""The desired state of a node's caches, and the decisions about them, as pure functions."""

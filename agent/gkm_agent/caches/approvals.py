@@ -1,8 +1,8 @@
-"""What a cache was let through for: written beside the pointer, so that a restart needs no registry.
+"""The check file: the proof that verification approved an image for a cache, stored beside its pointer.
 
-Whoever holds a check may be judged against other GPUs without asking anybody: the targets are those of the digest.
-It stands for one object (by its uid), one image, one digest and one set of policies; with any other it counts for
-nothing.
+With it, a restarted agent needs no registry. It also holds the GPU targets of the image, so the agent can repeat the
+preflight check for other GPUs without the registry. A check is valid for one object (by its uid), one image, one digest
+and one set of policies.
 """
 
 from pathlib import Path
@@ -21,7 +21,7 @@ FILE = "check.json"
 
 
 class CheckedTarget(Struct, frozen=True, rename="camel"):
-    """A GPU that the image was built for."""
+    """A GPU for which the image was built."""
 
     backend: str
     arch: str
@@ -31,11 +31,11 @@ class CheckedTarget(Struct, frozen=True, rename="camel"):
 
 
 class Check(Struct, frozen=True, rename="camel"):
-    """An image that verification let through: `notice` is what it had to say about that, if anything.
+    """An image that verification approved, with the `notice` of the verdict, if any.
 
-    `signers` are those whose signatures counted, so that a later policy can refuse them without a registry.
-    `uid` is that of the cache object that showed its access to the image; "" without Kubernetes, and in checks that
-    were written before there was a uid in them.
+    `signers` are the signers whose signatures counted: a later policy can refuse them without the registry. `uid` is
+    the uid of the cache object that proved its access to the image; "" without Kubernetes and in checks of older
+    versions.
     """
 
     image: str
@@ -53,7 +53,7 @@ def save(layout: Layout, ref: CacheRef, check: Check) -> None:
 
 
 def load(layout: Layout, ref: CacheRef) -> Check | None:
-    """Return the check of a cache; None also for one that cannot be read, which costs no more than asking again."""
+    """Return the check of a cache; None also for an unreadable check, which costs one more verification."""
     try:
         return msgspec.json.decode(files.read_bounded(_path(layout, ref)), type=Check)
     except (FileNotFoundError, UnreadableState, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -61,17 +61,18 @@ def load(layout: Layout, ref: CacheRef) -> Check | None:
 
 
 def remove(layout: Layout, ref: CacheRef) -> None:
-    """Forget the check of a cache; idempotent."""
+    """Remove the check of a cache; idempotent."""
     _path(layout, ref).unlink(missing_ok=True)
 
 
 def policy_of(verification: Verification) -> Fingerprint:
-    """Return the name of what is demanded, which follows the content of its files: a new key or root asks anew.
+    """Return the fingerprint of the verification rules and of the content of their files, such as keys and roots.
 
-    What follows from a refusal, and when it is looked for, is no demand: a change of that asks nobody.
+    A changed fingerprint makes the agent verify every image again. `whenRevoked` and the check interval are not part of
+    it: they do not change which images verification approves.
     """
-    demand = msgspec.json.encode({"mode": verification.mode, "policies": verification.policies})
-    return Fingerprint(verification.files(), demand)
+    rules = msgspec.json.encode({"mode": verification.mode, "policies": verification.policies})
+    return Fingerprint(verification.files(), rules)
 
 
 def _path(layout: Layout, ref: CacheRef) -> Path:

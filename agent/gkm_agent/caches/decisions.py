@@ -1,7 +1,7 @@
-"""What to do next about one cache: from what is wanted and what is known, to one step. Pure.
+"""The decision about one cache: from the wanted and the observed state to one action. Pure.
 
-The states are those of docs/design/node-state.md. A step that needs nobody else is said at once; one that needs the
-registry becomes a pull.
+docs/design/node-state.md has the states. An action that needs no registry writes a pointer; an action that needs the
+registry starts a pull.
 """
 
 from dataclasses import dataclass, replace
@@ -18,15 +18,15 @@ from gkm_agent.caches.approvals import Check
 from gkm_agent.caches.model import Attempt, PullHold, WantedCache
 
 FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS = 5.0, 600.0
-"""Seconds between tries of what time mends: the first, and the longest of the doubled ones."""
+"""The first and the longest pause after a transient failure; the pause doubles with each failure."""
 FIRST_PERMANENT_RETRY_SECONDS, LONGEST_PERMANENT_RETRY_SECONDS = 60.0, 1800.0
-"""The same for what time alone does not mend: somebody may push or sign an image without touching the object."""
+"""The same after a permanent failure: a user can push or sign an image without a change of the object."""
 MAX_MESSAGE = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What this node has of a cache; `entry_bytes` is None where the store lacks what is meant, or holds it damaged."""
+    """The state of a cache on this node; `entry_bytes` is None if the wanted entry is missing or damaged."""
 
     pointer: Pointer | None = None
     check: Check | None = None
@@ -36,7 +36,7 @@ class Observed:
 
 @dataclass(frozen=True, slots=True)
 class NoOp:
-    """All is said."""
+    """Do nothing: the pointer is correct."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +48,9 @@ class WritePointer:
 
 @dataclass(frozen=True, slots=True)
 class StartPull:
-    """Ask the registry: verify, describe, fetch. `digest` is "" where the reference must be resolved first.
+    """Verify, describe and fetch the image. `digest` is "" if the agent must resolve the reference first.
 
-    `serving`: the cache is Ready, and stays so until it is let through, and also if it is not.
+    `serving`: the cache is Ready and stays Ready during verification, and also if verification refuses the image.
     """
 
     digest: str
@@ -59,7 +59,7 @@ class StartPull:
 
 @dataclass(frozen=True, slots=True)
 class RetryAt:
-    """Ask, but not before `until` (seconds since the epoch)."""
+    """Start a pull, but not before `until` (seconds since the epoch)."""
 
     until: float
 
@@ -68,30 +68,48 @@ Action = NoOp | WritePointer | StartPull | RetryAt
 
 
 def decide(
-    wanted: WantedCache, known: Observed, inventory: Inventory, policy: str, now: float, *, serve_revoked: bool = False
+    wanted: WantedCache,
+    observed: Observed,
+    inventory: Inventory,
+    policy: str,
+    now: float,
+    *,
+    serve_revoked: bool = False,
 ) -> Action:
-    """Return the next step for a cache; `keeps`: what is refused stays where it is served (whenRevoked)."""
-    digest = wanted_digest(wanted, known.pointer, known.check)
+    """Return the next action for a cache; `serve_revoked`: a refused image stays where it is served (whenRevoked)."""
+    digest = wanted_digest(wanted, observed.pointer, observed.check)
     hold = wanted.hold
     if hold is not None and hold.final:
-        return _after_refusal(wanted, known, hold, inventory, serve_revoked=serve_revoked)
-    if hold is not None and not _is_ready(known.pointer, wanted):
-        return _write_if_changed(known, make_pointer(wanted, "", CacheState.PENDING, hold.reason, hold.message))
+        return _after_refusal(wanted, observed, hold, inventory, serve_revoked=serve_revoked)
+    if hold is not None and not _is_ready(observed.pointer, wanted):
+        return _write_if_changed(observed, make_pointer(wanted, "", CacheState.PENDING, hold.reason, hold.message))
     if inventory.unreadable:
-        return _write_if_changed(known, _pending_gpus(wanted, digest, inventory))
-    if not is_current(known.check, wanted, digest, policy):
-        if not (serve_revoked and _may_stay_served(known, wanted, digest, inventory)):
-            return _pull_or_retry(wanted, known, digest, now)
-        said = _write_if_changed(known, _served_pointer(wanted, known, inventory))
-        return said if isinstance(said, WritePointer) else _pull_or_retry(wanted, known, digest, now, serving=True)
-    assert known.check is not None  # noqa: S101 -- it counts
-    return _after_preflight(wanted, known, known.check, inventory, now)
+        return _write_if_changed(observed, _pending_gpus(wanted, digest, inventory))
+    if not is_current(observed.check, wanted, digest, policy):
+        if not (serve_revoked and _may_stay_served(observed, wanted, digest, inventory)):
+            return _pull_or_retry(wanted, observed, digest, now)
+        action = _write_if_changed(observed, _served_pointer(wanted, observed, inventory))
+        unchanged = isinstance(action, NoOp)
+        return _pull_or_retry(wanted, observed, digest, now, serving=True) if unchanged else action
+    assert observed.check is not None  # noqa: S101 -- a current check exists
+    return _after_preflight(wanted, observed, observed.check, inventory, now)
+
+
+def is_foreign(wanted: WantedCache, pointer: Pointer | None) -> bool:
+    """Return whether a pointer was written for another object than `wanted`, or for an unknown object."""
+    return pointer is not None and pointer.uid != wanted.uid
+
+
+def unproven_pointer(wanted: WantedCache) -> Pointer:
+    """Return the pointer that replaces a foreign one: the earlier object's access proves nothing for this object."""
+    message = "this object has not proven its access to the image on this node: the agent asks the registry"
+    return make_pointer(wanted, wanted.digest or "", CacheState.PENDING, message=message)
 
 
 def wanted_digest(wanted: WantedCache, pointer: Pointer | None, check: Check | None) -> str:
-    """Return the digest that is meant, "" where only the registry knows.
+    """Return the wanted digest, "" if only the registry knows it.
 
-    A tag that nobody resolves for us is resolved until it leads to something that is let through, and then no more.
+    Without a controller the agent resolves a tag until verification approves a digest, and then uses this digest.
     """
     if wanted.digest is not None:
         return wanted.digest
@@ -101,25 +119,25 @@ def wanted_digest(wanted: WantedCache, pointer: Pointer | None, check: Check | N
 
 
 def is_current(check: Check | None, wanted: WantedCache, digest: str, policy: str) -> bool:
-    """Return whether a check still says that this object may use this image."""
+    """Return whether a check still approves this image for this object."""
     if check is None or check.uid != wanted.uid:
         return False
     return (check.image, check.digest, check.policy) == (wanted.image, digest, policy)
 
 
 def signers(check: Check | None, wanted: WantedCache, digest: str) -> tuple[Signer, ...]:
-    """Return by whom this image was let through, as far as it is known."""
+    """Return the signers that the check of this image names."""
     same = check is not None and (check.image, check.digest) == (wanted.image, digest)
     return check.signers if check is not None and same else ()
 
 
-def is_served(known: Observed, wanted: WantedCache, digest: str) -> bool:
-    """Return whether this node serves this very image and digest to this object, or would if its GPUs could be read.
+def is_served(observed: Observed, wanted: WantedCache, digest: str) -> bool:
+    """Return whether this node serves this image and digest to this object, or would serve them with readable GPUs.
 
-    Its check says that it was let through once; nothing is said of now.
+    Verification approved the image once; this function does not say that it still does.
     """
-    pointer, check = known.pointer, known.check
-    if not digest or pointer is None or check is None or known.entry_bytes is None:
+    pointer, check = observed.pointer, observed.check
+    if not digest or pointer is None or check is None or observed.entry_bytes is None:
         return False
     if not pointer.uid == check.uid == wanted.uid:
         return False
@@ -129,14 +147,14 @@ def is_served(known: Observed, wanted: WantedCache, digest: str) -> bool:
 
 
 def serve_revoked_message(reason: Reason | str, message: str) -> str:
-    """Return what a pointer says that stays Ready without being let through now."""
-    return bounded(f"kept by verification.whenRevoked, and given to no further node ({reason}): {message}")
+    """Return the message of a pointer that stays Ready although verification does not approve the image now."""
+    return bounded(f"kept by verification.whenRevoked, not delivered to other nodes ({reason}): {message}")
 
 
 def make_pointer(
     wanted: WantedCache, digest: str, state: CacheState, reason: Reason | str = "", message: str = ""
 ) -> Pointer:
-    """Return a pointer that says why a cache is in a state."""
+    """Return a pointer with a state and its reason."""
     return Pointer(
         ref=wanted.ref,
         image=wanted.image,
@@ -151,7 +169,7 @@ def make_pointer(
 def verdict_pointer(
     wanted: WantedCache, check: Check, fit: Preflight, inventory: Inventory, entry_bytes: int | None
 ) -> Pointer:
-    """Return what preflight comes to: Incompatible, or Ready (the entry must exist then)."""
+    """Return the pointer after preflight: Incompatible, or Ready (then the entry must exist)."""
     if not fit.fits:
         message = fit.message if fit.reason is Reason.NO_GPU else f"no GPU of this node fits: {fit.message}"
         pointer = make_pointer(wanted, check.digest, CacheState.INCOMPATIBLE, fit.reason or "", message)
@@ -164,7 +182,7 @@ def verdict_pointer(
 def next_attempt(
     wanted: WantedCache, previous: Attempt | None, *, transient: bool, now: float, jitter: float
 ) -> Attempt:
-    """Return when to try again after a failure; `jitter` in [0, 1) keeps nodes from asking all at once."""
+    """Return the attempt with its next retry after a failure; `jitter` in [0, 1) spreads the nodes over time."""
     count = previous.count + 1 if previous is not None and previous.wanted == wanted else 1
     first, longest = (
         (FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS)
@@ -176,69 +194,72 @@ def next_attempt(
 
 
 def bounded(message: str) -> str:
-    """Return a message as one line that fits the API."""
+    """Return a message as one line of at most MAX_MESSAGE characters."""
     line = " ".join(message.split())
     return line if len(line) <= MAX_MESSAGE else line[: MAX_MESSAGE - 1] + "…"
 
 
-def is_unchanged(one: Pointer | None, other: Pointer) -> bool:
-    """Return whether two pointers say the same, whenever they said it."""
-    return one is not None and replace(one, updated=other.updated) == other
+def is_unchanged(before: Pointer | None, pointer: Pointer) -> bool:
+    """Return whether two pointers are equal except for their times."""
+    return before is not None and replace(before, updated=pointer.updated) == pointer
 
 
-def _after_preflight(wanted: WantedCache, known: Observed, check: Check, inventory: Inventory, now: float) -> Action:
+def _after_preflight(wanted: WantedCache, observed: Observed, check: Check, inventory: Inventory, now: float) -> Action:
     fit = preflight.check(check.targets, inventory.gpus)
-    if fit.fits and known.entry_bytes is None:
-        return _pull_or_retry(wanted, known, check.digest, now)
-    return _write_if_changed(known, verdict_pointer(wanted, check, fit, inventory, known.entry_bytes))
+    if fit.fits and observed.entry_bytes is None:
+        return _pull_or_retry(wanted, observed, check.digest, now)
+    return _write_if_changed(observed, verdict_pointer(wanted, check, fit, inventory, observed.entry_bytes))
 
 
 def _after_refusal(
-    wanted: WantedCache, known: Observed, hold: PullHold, inventory: Inventory, *, serve_revoked: bool
+    wanted: WantedCache, observed: Observed, hold: PullHold, inventory: Inventory, *, serve_revoked: bool
 ) -> Action:
-    if not (serve_revoked and _may_stay_served(known, wanted, hold.digest, inventory)):
-        return _write_if_changed(known, make_pointer(wanted, "", CacheState.FAILED, hold.reason, hold.message))
+    if not (serve_revoked and _may_stay_served(observed, wanted, hold.digest, inventory)):
+        return _write_if_changed(observed, make_pointer(wanted, "", CacheState.FAILED, hold.reason, hold.message))
     if inventory.unreadable:
-        return _write_if_changed(known, _pending_gpus(wanted, hold.digest, inventory))
-    return _write_if_changed(
-        known, _served_pointer(wanted, known, inventory, serve_revoked_message(hold.reason, hold.message))
-    )
+        return _write_if_changed(observed, _pending_gpus(wanted, hold.digest, inventory))
+    message = serve_revoked_message(hold.reason, hold.message)
+    return _write_if_changed(observed, _served_pointer(wanted, observed, inventory, message))
 
 
 def _pending_gpus(wanted: WantedCache, digest: str, inventory: Inventory) -> Pointer:
-    message = f"waiting until the GPUs of this node can be read: {'; '.join(inventory.errors)}"
+    message = f"waiting until the GPUs of this node are readable: {'; '.join(inventory.errors)}"
     return make_pointer(wanted, digest, CacheState.PENDING, Reason.GPU_LOST, message)
 
 
-def _may_stay_served(known: Observed, wanted: WantedCache, digest: str, inventory: Inventory) -> bool:
-    """Return whether what is served may stay: not on GPUs that it does not fit any more."""
-    if not is_served(known, wanted, digest) or known.check is None:
+def _may_stay_served(observed: Observed, wanted: WantedCache, digest: str, inventory: Inventory) -> bool:
+    """Return whether a served cache may stay served: not on GPUs that it no longer fits."""
+    if not is_served(observed, wanted, digest) or observed.check is None:
         return False
-    return inventory.unreadable or preflight.check(known.check.targets, inventory.gpus).fits
+    return inventory.unreadable or preflight.check(observed.check.targets, inventory.gpus).fits
 
 
-def _served_pointer(wanted: WantedCache, known: Observed, inventory: Inventory, message: str | None = None) -> Pointer:
-    """Return the Ready pointer of what stays; without a message it says what it said."""
-    assert known.check is not None  # noqa: S101 -- what is served has one
-    assert known.pointer is not None  # noqa: S101 -- and this one
-    fit = preflight.check(known.check.targets, inventory.gpus)
-    ready = verdict_pointer(wanted, known.check, fit, inventory, known.entry_bytes)
+def _served_pointer(
+    wanted: WantedCache, observed: Observed, inventory: Inventory, message: str | None = None
+) -> Pointer:
+    """Return the Ready pointer of a cache that stays served; without a message it keeps the current one."""
+    assert observed.check is not None  # noqa: S101 -- a served cache has a check
+    assert observed.pointer is not None  # noqa: S101 -- and a pointer
+    fit = preflight.check(observed.check.targets, inventory.gpus)
+    ready = verdict_pointer(wanted, observed.check, fit, inventory, observed.entry_bytes)
     if message is None:
-        message = known.pointer.message if _is_ready(known.pointer, wanted) else ready.message
+        message = observed.pointer.message if _is_ready(observed.pointer, wanted) else ready.message
     return replace(ready, message=message)
 
 
-def _pull_or_retry(wanted: WantedCache, known: Observed, digest: str, now: float, *, serving: bool = False) -> Action:
-    attempt = known.attempt
+def _pull_or_retry(
+    wanted: WantedCache, observed: Observed, digest: str, now: float, *, serving: bool = False
+) -> Action:
+    attempt = observed.attempt
     waits = attempt is not None and attempt.wanted == wanted and now < attempt.next_try
-    # A pause longer than any of ours means that the clock was set back.
+    # A pause longer than the longest possible one means that the clock was set back.
     if attempt is not None and waits and attempt.next_try - now <= LONGEST_PERMANENT_RETRY_SECONDS * 1.2:
         return RetryAt(attempt.next_try)
     return StartPull(digest, serving)
 
 
-def _write_if_changed(known: Observed, pointer: Pointer) -> Action:
-    return NoOp() if is_unchanged(known.pointer, pointer) else WritePointer(pointer)
+def _write_if_changed(observed: Observed, pointer: Pointer) -> Action:
+    return NoOp() if is_unchanged(observed.pointer, pointer) else WritePointer(pointer)
 
 
 def _is_ready(pointer: Pointer | None, wanted: WantedCache) -> bool:

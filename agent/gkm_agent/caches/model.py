@@ -1,4 +1,4 @@
-"""What the parts of the agent hand each other."""
+"""The values that the parts of the agent exchange."""
 
 from dataclasses import dataclass
 
@@ -8,9 +8,9 @@ from gkm.hoststate.names import CacheRef
 
 @dataclass(frozen=True, slots=True)
 class PullHold:
-    """Why a wanted cache must not be fetched now: nobody has vouched for it yet, or (`final`) somebody refused it.
+    """The reason why the agent must not pull a wanted cache now: verification is not done, or (`final`) it refused.
 
-    `digest` is what was refused, "" where nothing was resolved.
+    `digest` is the refused digest, "" if the controller resolved none.
     """
 
     reason: str
@@ -21,12 +21,12 @@ class PullHold:
 
 @dataclass(frozen=True, slots=True)
 class WantedCache:
-    """A cache object that this node should make real.
+    """A cache object that this node should have.
 
-    `digest` is what the controller resolved and verified; None where there is no controller and the agent resolves by
-    itself, or while `hold` says what is waited for. `selected` is false for a cache that does not choose its nodes:
-    that one is for every node with a GPU. `uid` is the object's, "" without Kubernetes: an object that was deleted and
-    made again under its name is another one, and may be another tenant's.
+    `digest` is the digest that the controller resolved and verified. It is None while `hold` blocks the cache, and
+    without a controller, where the agent resolves the reference itself. `selected` is False for a cache without a node
+    selector, which every node with a GPU should have. `uid` is the uid of the object, "" without Kubernetes: an object
+    that was deleted and created again under its name is another object, and may belong to another tenant.
     """
 
     ref: CacheRef
@@ -39,13 +39,13 @@ class WantedCache:
 
 
 def pull_secrets(cache: Cache) -> tuple[str, ...]:
-    """Return the names of the Secrets of its namespace that open the registry of a cache."""
+    """Return the names of the image pull Secrets of a cache, in its namespace."""
     return tuple(reference.name for reference in cache.spec.image_pull_secrets)
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """The last try of a cache that failed: `count` in a row, `next_try` in seconds since the epoch."""
+    """The last failed pull of a cache: `count` failures in a row, `next_try` in seconds since the epoch."""
 
     wanted: WantedCache
     count: int

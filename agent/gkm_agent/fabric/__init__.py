@@ -1,5 +1,6 @@
-"""How this node is wired, and what is said of it: NVLink, InfiniBand, Ethernet, the labels of the Node.
+"""The fabric of this node: NVLink, InfiniBand and Ethernet, NodeFabric and the labels of the Node.
 
-Reads what drivers, the kernel and neighbours say, believes none of it unchecked, and writes only what is ours:
-NodeFabric and the labels gkm.io/* and cache.gkm.io/* of our own Node. Must never touch a GPU: it reads the inventory.
+The package reads drivers, the kernel and neighbors, and checks everything that it reads. It writes only its own
+objects: NodeFabric, and the labels gkm.io/* and cache.gkm.io/* of the node's own Node. It never touches a GPU: it reads
+the inventory.
 """

@@ -1,4 +1,4 @@
-"""Running a program of the node: found at fixed places, bounded in time and output, its answer handed on as bytes."""
+"""A program of the node, run as a subprocess: found at fixed paths, bounded in time and in output."""
 
 import os
 from collections.abc import Sequence
@@ -11,11 +11,11 @@ _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
 
 
 class CommandFailed(Exception):
-    """The program gave no answer that can be used; the message says which and why."""
+    """The program has no usable output; the message names the program and the cause."""
 
 
 def find(configured: str, candidates: Sequence[str]) -> str | None:
-    """Return the program that is configured, else the first candidate that is there; never one of $PATH."""
+    """Return the configured program, else the first candidate that exists; never search $PATH."""
     return next((path for path in ((configured,) if configured else candidates) if os.access(path, os.X_OK)), None)
 
 
@@ -29,10 +29,10 @@ class Command:
         )
 
     def run(self) -> bytes:
-        """Return what the program prints.
+        """Run the program and return its output.
 
         Raises:
-            CommandFailed: it cannot be started, takes too long, prints too much, or fails.
+            CommandFailed: the program does not start, takes too long, prints too much, or fails.
         """
         name = Path(self.arguments[0]).name
         try:
@@ -45,5 +45,5 @@ class Command:
         return result.output
 
     def cancel(self) -> None:
-        """End a run that is under way in another thread."""
+        """End a run in another thread."""
         self._command.cancel()

@@ -1,6 +1,7 @@
-"""One InfiniBand port from the texts of its files in sysfs. Pure; forms are those of the kernel's drivers/infiniband.
+"""A decoder for one InfiniBand port, from the texts of its files in sysfs. Pure.
 
-What is garbled is left out and told; it never costs the port, for one good GUID is a cable's end.
+The formats are those of the kernel's drivers/infiniband. The decoder leaves out a garbled value and reports a problem,
+but keeps the port: one valid GUID is enough to identify the end of a cable.
 """
 
 import re
@@ -22,14 +23,14 @@ _RATE = re.compile(r"[0-9.]{1,8} Gb/sec(?: \([0-9]{1,2}X(?: [A-Z0-9]{1,8})?\))?"
 
 @dataclass(frozen=True, slots=True)
 class PortReading:
-    """A port, None when it is none of InfiniBand (RoCE is Ethernet), and what of its files could not be used."""
+    """A port, None for a port of another kind (RoCE is Ethernet), and the problems in its files."""
 
     port: InfiniBandPort | None
     problems: tuple[str, ...] = ()
 
 
 def decode(device: str, number: int, texts: Mapping[str, str]) -> PortReading:
-    """Return the port that these files tell of; a file that could not be read is not in `texts`."""
+    """Return the port that these files describe; `texts` lacks the unreadable files."""
     layer = texts.get("link_layer", "").strip()
     where = f"{device} port {number}"
     if layer != "InfiniBand":
@@ -60,12 +61,12 @@ def decode(device: str, number: int, texts: Mapping[str, str]) -> PortReading:
 
 
 def active(ports: list[InfiniBandPort]) -> str:
-    """Return `active/all` for people; "" without a port."""
+    """Return the number of active and of all ports as `active/all`, "" without a port."""
     return f"{sum(port.state == 'ACTIVE' for port in ports)}/{len(ports)}" if ports else ""
 
 
 def _guid(text: str) -> str | None:
-    """Return a GUID as ibnetdiscover writes it; None for none, and for zero, which is what an idle port shows."""
+    """Return a GUID as ibnetdiscover writes it; None for a missing GUID and for zero, which an idle port shows."""
     found = text.replace(":", "")
     return found if found.strip("0") else None
 

@@ -1,7 +1,7 @@
-"""NVML's fabric health masks of several GPUs as one, and how bad what it says is. Pure; bits are those of nvml.h.
+"""The NVML fabric health masks of several GPUs: their union and its severity. Pure; the bits are those of nvml.h.
 
-NVML_GPU_FABRIC_HEALTH_MASK_SHIFT_*: fields of two bits (0 says nothing, 1 true, 2 false), and one of four bits for the
-configuration (0 says nothing, 1 none, above that what is wrong).
+NVML_GPU_FABRIC_HEALTH_MASK_SHIFT_*: a mask has fields of two bits (0 not supported, 1 true, 2 false), and a field of
+four bits for an incorrect configuration (0 not supported, 1 correct, above 1 the error).
 """
 
 from collections.abc import Sequence
@@ -9,27 +9,27 @@ from collections.abc import Sequence
 _TRUE, _FALSE = 1, 2
 _DEGRADED_BANDWIDTH, _ROUTE_RECOVERY, _ROUTE_UNHEALTHY, _ACCESS_TIMEOUT = 0, 2, 4, 6
 _CONFIGURATION, _PARTITION_ASSIGNED = 8, 12
-_RIGHT = 1  # a configuration in which nothing is wrong
+_CORRECT = 1
 
 
 def merged(masks: Sequence[int]) -> int:
-    """Return a mask that says of each field the worst that any of the masks says."""
+    """Return a mask with the worst value of each field over all masks."""
     whole = 0
     for shift in (_DEGRADED_BANDWIDTH, _ROUTE_RECOVERY, _ROUTE_UNHEALTHY, _ACCESS_TIMEOUT):
         whole |= _worst([_field(mask, shift) for mask in masks], (_TRUE, _FALSE)) << shift
-    # Here it is "false" that is bad: no partition was assigned.
+    # In this field "false" is the bad value: no partition is assigned.
     whole |= _worst([_field(mask, _PARTITION_ASSIGNED) for mask in masks], (_FALSE, _TRUE)) << _PARTITION_ASSIGNED
     configurations = [_configuration(mask) for mask in masks]
-    wrong = [found for found in configurations if found > _RIGHT]
+    wrong = [found for found in configurations if found > _CORRECT]
     return whole | (wrong[0] if wrong else max(configurations, default=0)) << _CONFIGURATION
 
 
 def impairs(mask: int) -> bool:
-    """Return whether a mask says that the fabric cannot be used: a route is broken, or it is set up wrongly.
+    """Return whether a mask makes the fabric unusable: a route is unhealthy, or the configuration is incorrect.
 
-    Less bandwidth, and recoveries under way, are trouble that one can work with.
+    Jobs can still work with degraded bandwidth and during a route recovery.
     """
-    return _field(mask, _ROUTE_UNHEALTHY) == _TRUE or _configuration(mask) > _RIGHT
+    return _field(mask, _ROUTE_UNHEALTHY) == _TRUE or _configuration(mask) > _CORRECT
 
 
 def _field(mask: int, shift: int) -> int:

@@ -1,7 +1,8 @@
-"""From the GPUs of a node to its one NVLink domain and health. Pure; the table is in docs/design/fabric.md.
+"""The NVLink domain and health of a node, from its GPUs. Pure; docs/design/fabric.md has the table of cases.
 
-A wrong domain is worse than none: jobs are placed by it, and they hang where it is a lie (meta-pytorch/torchcomms
-#1385, NVIDIA/NVSentinel #883). So every GPU that has a fabric must be attached to the same one.
+A wrong domain is worse than no domain: schedulers place jobs by it, and a job hangs where the domain is wrong
+(meta-pytorch/torchcomms #1385, NVIDIA/NVSentinel #883). So the node has a domain only if every GPU that has a fabric is
+attached to the same one.
 """
 
 import re
@@ -23,7 +24,7 @@ _SHOWN = 8
 
 
 class Health(StrEnum):
-    """What gkm.io/fabric-health says."""
+    """The values of the label gkm.io/fabric-health."""
 
     HEALTHY = "healthy"
     DEGRADED = "degraded"
@@ -32,7 +33,7 @@ class Health(StrEnum):
 
 
 class _Attachment(IntEnum):
-    """How a GPU stands to the fabric; where GPUs differ, the lowest decides."""
+    """The attachment of a GPU to the fabric. Where GPUs differ, the lowest value decides for the node."""
 
     FAILED = 0
     REGISTERING = 1
@@ -43,16 +44,19 @@ class _Attachment(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class FabricVerdict:
-    """What the labels would say of one reading: `domain` and `flavour` are empty where there is none."""
+    """The labels that one reading implies, and the cause of a bad health.
+
+    `domain` is empty without a domain, `flavor` without one common GPU model.
+    """
 
     domain: str
     health: Health
-    flavour: str = ""
-    why: str = ""
+    flavor: str = ""
+    cause: str = ""
 
 
 def nvlink_of(inventory: Inventory) -> NVLink | None:
-    """Return how the node is attached, None where no GPU has a fabric: of the GPU that decides, where they differ."""
+    """Return the attachment of the node, None if no GPU has a fabric. Where GPUs differ, the worst GPU decides."""
     found = sorted((_attachment(gpu), gpu.index, gpu.fabric) for gpu in inventory.gpus if gpu.fabric is not None)
     if not found:
         return None
@@ -66,40 +70,40 @@ def nvlink_of(inventory: Inventory) -> NVLink | None:
         clique_id=first.clique_id if one else 0,
         state=printable(first.state, 64),
         status="the GPUs name different domains" if attached and not one else printable(first.status, 255),
-        health=NVLinkHealth(mask, [trouble[:64] for trouble in problems_in_mask(mask)]),
+        health=NVLinkHealth(mask, [problem[:64] for problem in problems_in_mask(mask)]),
     )
 
 
 def fabric_verdict(inventory: Inventory) -> FabricVerdict:
-    """Return what is to be said of a reading that succeeded, or of one that did not (`unreadable`)."""
+    """Return the verdict of one reading of the GPUs; a failed reading (`unreadable`) is unhealthy."""
     if inventory.unreadable:
         return FabricVerdict(
             "", Health.UNHEALTHY, "", printable(f"the GPUs cannot be read: {inventory.errors[0]}", 500)
         )
     gpus = inventory.gpus
-    flavour = _flavour(gpus)
-    standing = {state: [gpu for gpu in gpus if _attachment(gpu) is state] for state in _Attachment}
+    flavor = _flavor(gpus)
+    by_attachment = {state: [gpu for gpu in gpus if _attachment(gpu) is state] for state in _Attachment}
     for state, health in ((_Attachment.FAILED, Health.UNHEALTHY), (_Attachment.REGISTERING, Health.DEGRADED)):
-        if found := standing[state]:
-            return FabricVerdict("", health, flavour, f"{_named(found)}: {_relevant_fabric(found[0])}")
-    # A GPU that has fallen off the bus takes its fabric with it, and leaves that of the others whole.
-    silent, attached = standing[_Attachment.UNKNOWN], standing[_Attachment.ATTACHED]
+        if found := by_attachment[state]:
+            return FabricVerdict("", health, flavor, f"{_gpu_list(found)}: {_registration(found[0])}")
+    # A GPU that fell off the bus has no fabric any more; the fabric of the other GPUs is intact.
+    silent, attached = by_attachment[_Attachment.UNKNOWN], by_attachment[_Attachment.ATTACHED]
     if not attached:
-        if silent and not standing[_Attachment.ABSENT]:
-            return FabricVerdict("", Health.UNHEALTHY, flavour, f"{_named(silent)}: {_fault(silent[0])}")
-        return FabricVerdict("", Health.NONE, flavour, "no GPU is attached to an NVLink fabric" if gpus else "no GPU")
+        if silent and not by_attachment[_Attachment.ABSENT]:
+            return FabricVerdict("", Health.UNHEALTHY, flavor, f"{_gpu_list(silent)}: {_fault(silent[0])}")
+        return FabricVerdict("", Health.NONE, flavor, "no GPU is attached to an NVLink fabric" if gpus else "no GPU")
     domains = _domains(gpus)
     if len(domains) > 1:
         shown = ", ".join(domains[:_SHOWN])
-        return FabricVerdict("", Health.UNHEALTHY, flavour, printable(f"the GPUs name different domains: {shown}", 500))
-    health, why = _health(attached)
+        return FabricVerdict("", Health.UNHEALTHY, flavor, printable(f"the GPUs name different domains: {shown}", 500))
+    health, cause = _health(attached)
     if silent and health is Health.HEALTHY:
-        health, why = Health.DEGRADED, f"{_named(silent)}: {_fault(silent[0])}"
-    return FabricVerdict(domains[0], health, flavour, why)
+        health, cause = Health.DEGRADED, f"{_gpu_list(silent)}: {_fault(silent[0])}"
+    return FabricVerdict(domains[0], health, flavor, cause)
 
 
 def domain_of(fabric: GpuFabricInfo) -> str:
-    """Return `<clusterUUID>.<cliqueID>`: the clique alone is a number that racks share (torchcomms #3612)."""
+    """Return `<clusterUUID>.<cliqueID>`: several racks use the same clique number (torchcomms #3612)."""
     return f"{fabric.cluster_uuid}.{fabric.clique_id}"
 
 
@@ -124,26 +128,26 @@ def _domains(gpus: Sequence[Gpu]) -> list[str]:
 
 
 def _health(attached: Sequence[Gpu]) -> tuple[Health, str]:
-    """Return the worst health of GPUs: NVML's summary where the driver has one, and never better than its mask."""
-    worst, why = Health.HEALTHY, ""
+    """Return the worst health of GPUs and its cause, from NVML's summary if the driver has one, and from its mask."""
+    worst, cause = Health.HEALTHY, ""
     for gpu in attached:
         assert gpu.fabric is not None  # noqa: S101 -- it is attached
         mask, summary = gpu.fabric.health_mask, gpu.fabric.health_summary
         if summary == "Unhealthy" or impairs(mask):
             return Health.UNHEALTHY, printable(f"GPU {gpu.index}: {gpu.fabric.health}", 500)
         if worst is Health.HEALTHY and (summary == "LimitedCapacity" or problems_in_mask(mask)):
-            worst, why = Health.DEGRADED, printable(f"GPU {gpu.index}: {gpu.fabric.health}", 500)
-    return worst, why
+            worst, cause = Health.DEGRADED, printable(f"GPU {gpu.index}: {gpu.fabric.health}", 500)
+    return worst, cause
 
 
-def _flavour(gpus: Sequence[Gpu]) -> str:
-    """Return the one model of the node's GPUs as a label's value; of several none is the truth."""
+def _flavor(gpus: Sequence[Gpu]) -> str:
+    """Return the model of the node's GPUs as a label value, "" for a node with several models."""
     models = {gpu_type(gpu.model) for gpu in gpus if gpu.model}
     return models.pop() if len(models) == 1 else ""
 
 
-def _relevant_fabric(gpu: Gpu) -> str:
-    assert gpu.fabric is not None  # noqa: S101 -- only such GPUs fail or wait
+def _registration(gpu: Gpu) -> str:
+    assert gpu.fabric is not None  # noqa: S101 -- only a GPU with a fabric fails or registers
     return printable(f"NVLink registration is {gpu.fabric.state} {gpu.fabric.status}".strip(), 300)
 
 
@@ -152,7 +156,7 @@ def _fault(gpu: Gpu) -> str:
     return printable(f"{fault.call}: {fault.message}", 300) if fault else "no answer"
 
 
-def _named(gpus: Sequence[Gpu]) -> str:
+def _gpu_list(gpus: Sequence[Gpu]) -> str:
     shown = ", ".join(str(gpu.index) for gpu in gpus[:_SHOWN])
     more = f" and {len(gpus) - _SHOWN} more" if len(gpus) > _SHOWN else ""
     return f"{agree(len(gpus), 'GPU', 'GPUs')} {shown}{more}"

@@ -1,46 +1,69 @@
-"""The objects of the API that are written about a node's fabric: names, owner, bounds. Pure."""
+"""The API objects about a node's fabric: names, owner, bounds, and the condition Healthy of NodeFabric. Pure."""
 
 import base64
 from typing import Any
 
 import msgspec
 from gkm.api.fabrics import NodeFabric, NodeFabricStatus
-from gkm.api.meta import ObjectMeta, OwnerReference
+from gkm.api.meta import FALSE, TRUE, UNKNOWN, Condition, ObjectMeta, OwnerReference, with_condition
 from gkm.api.nodes import NODE_LABEL, NodeSpec
 from msgspec import structs
 
 from gkm_agent.report.objects import node_label
 
+HEALTHY = "Healthy"
 NAMESPACE = "gkm-system"
 SURVEY_PREFIX = "gkm-ibnetdiscover-"
 SURVEY_KEY = "ibnetdiscover.gz.b64"
 MAX_SURVEY_BYTES = 700_000
-"""Compressed: in base64 that is 0.93 MB, and a ConfigMap has at most 1 MiB (core/v1, MaxSecretSize)."""
+"""Compressed size. In base64 it is 0.93 MB, and a ConfigMap has at most 1 MiB (core/v1, MaxSecretSize)."""
 _MAX_NAME = 253
 
 
 def fabric_object(node: str, status: NodeFabricStatus, updated: str, owner_uid: str = "") -> NodeFabric:
-    """Return the NodeFabric of a node; `owner_uid` is the uid of the Node that it goes with, "" without a cluster."""
+    """Return the NodeFabric of a node; `owner_uid` is the uid of the owning Node, "" without a cluster."""
     metadata = ObjectMeta(
         name=node, labels={NODE_LABEL: node_label(node)}, owner_references=_owned(node, owner_uid) if owner_uid else []
     )
     return NodeFabric(metadata, NodeSpec(node_name=node), structs.replace(status, last_updated=updated))
 
 
-def manifest(fabric: NodeFabric) -> dict[str, Any]:
-    """Return an object as people write it: what it is first, what it says last."""
-    value: dict[str, Any] = msgspec.to_builtins(fabric)
-    return {key: value[key] for key in ("apiVersion", "kind", "metadata", "spec", "status")}
+def with_conditions(status: NodeFabricStatus, before: list[Condition], generation: int, now: str) -> NodeFabricStatus:
+    """Return a status with its conditions for a generation of its object.
+
+    `before` are the current conditions of the object, `now` is a time of the API. The result equals the current status
+    of the object where the health has not changed.
+    """
+    value, reason, message = healthy(status)
+    own = [condition for condition in before if condition.type == HEALTHY]
+    new = Condition(HEALTHY, value, reason, message, now, generation)
+    return structs.replace(status, observed_generation=generation, conditions=with_condition(own, new))
+
+
+def without_conditions(status: NodeFabricStatus) -> NodeFabricStatus:
+    """Return the readings of a status alone, without conditions, generation and time."""
+    return structs.replace(status, observed_generation=0, conditions=[], last_updated=None)
+
+
+def healthy(status: NodeFabricStatus) -> tuple[str, str, str]:
+    """Return status, reason and message of the condition Healthy: Unknown for a node without a fabric."""
+    if status.health == "healthy":
+        return TRUE, "FabricHealthy", f"the node is in the NVLink domain {status.domain}"
+    if status.health == "degraded":
+        return FALSE, "FabricDegraded", status.message
+    if status.health == "unhealthy":
+        return FALSE, "FabricUnhealthy", status.message
+    return UNKNOWN, "NoFabric", status.message or "the GPUs of the node are attached to no NVLink fabric"
 
 
 def survey_name(node: str) -> str | None:
-    """Return the name of the ConfigMap of a node, None where the node's name leaves no room for it."""
+    """Return the name of a node's ConfigMap, None if the name would be too long."""
     name = f"{SURVEY_PREFIX}{node}"
     return name if len(name) <= _MAX_NAME else None
 
 
 def survey_object(node: str, name: str, packed: bytes, owner_uid: str) -> dict[str, Any]:
-    """Return the ConfigMap with what ibnetdiscover found from a node."""
+    """Return the ConfigMap with the output of ibnetdiscover on a node."""
     owners = [msgspec.to_builtins(owner) for owner in _owned(node, owner_uid)]
     return {
         "apiVersion": "v1",

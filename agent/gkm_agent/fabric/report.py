@@ -1,6 +1,7 @@
-"""What is said of this node's fabric, from what was read and what is settled. Pure."""
+"""The report about this node's fabric, from its readings and the settled verdict, and the Protocol of its sink."""
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from gkm.api.fabrics import NodeFabricStatus, NVLink
 
@@ -11,29 +12,50 @@ from gkm_agent.fabric.nvlink import FabricVerdict
 from gkm_agent.fabric.sysfs import Ports
 
 MAX_PROBLEMS = 16
-_LONGEST = 256
+_MAX_PROBLEM_LENGTH = 256
 
 
 @dataclass(frozen=True, slots=True)
 class FabricReport:
-    """What NodeFabric and the labels of the Node should say."""
+    """The desired content of NodeFabric and of the labels of the Node."""
 
     status: NodeFabricStatus
     labels: WantedLabels
 
 
-def status_of(nvlink: NVLink | None, told: FabricVerdict | None, ports: Ports, links: Links) -> NodeFabricStatus:
-    """Return the status, without the moment it was written; `told` is None while nothing is settled."""
+class FabricSink(Protocol):
+    """The Sink of reports (gkm_agent.interfaces.sink), which also stores surveys."""
+
+    def publish(self, report: FabricReport, /) -> None:
+        """Write NodeFabric and the labels where they differ from the report.
+
+        Raises:
+            NotWritten: at least a part of the report is not written.
+        """
+
+    def invalidate(self) -> None:
+        """Discard the memory of earlier writes: another client may have changed the objects."""
+
+    def survey(self, packed: bytes) -> None:
+        """Store the compressed output of ibnetdiscover, only on change.
+
+        Raises:
+            NotWritten: the output is not stored.
+        """
+
+
+def status_of(nvlink: NVLink | None, verdict: FabricVerdict | None, ports: Ports, links: Links) -> NodeFabricStatus:
+    """Return the status without its time; `verdict` is None while no reading has settled."""
     problems = [*ports.problems, *links.problems]
     if len(problems) > MAX_PROBLEMS:
         problems = [*problems[: MAX_PROBLEMS - 1], f"and {len(problems) - MAX_PROBLEMS + 1} more"]
     return NodeFabricStatus(
-        domain=told.domain if told else "",
-        health=told.health.value if told else None,
-        message=told.why[:512] if told else "",
+        domain=verdict.domain if verdict else "",
+        health=verdict.health.value if verdict else None,
+        message=verdict.cause[:512] if verdict else "",
         infiniband_ports=active(list(ports.ports)),
         nvlink=nvlink,
         infiniband=list(ports.ports),
         ethernet=list(links.links),
-        problems=[problem[:_LONGEST] for problem in problems],
+        problems=[problem[:_MAX_PROBLEM_LENGTH] for problem in problems],
     )

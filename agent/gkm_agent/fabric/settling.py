@@ -1,8 +1,9 @@
-"""Against flapping: what is bad must last before it is told, what is good is told at once. Pure, with a clock given.
+"""Flap suppression for the fabric verdict. Pure: the caller passes the time.
 
-A label that flaps moves pods; one that lags for a minute costs one placement. So a change for the worse, or to another
-domain, must be seen in several readings in a row and for some time, and whatever was settled coming back in between
-starts that anew. The first reading of a node is settled at once: there is nothing yet to hold on to.
+A label that flaps moves pods; a label that lags for a minute costs one placement. So the agent reports an improvement
+at once, and reports a worse health or another domain only after several readings in a row and for some time. One
+reading that agrees with the reported verdict restarts the count. The first reading of a node settles at once, because
+there is no earlier verdict to protect.
 """
 
 from dataclasses import dataclass, replace
@@ -16,7 +17,10 @@ _RANK = {Health.UNHEALTHY: 0, Health.NONE: 1, Health.DEGRADED: 2, Health.HEALTHY
 
 @dataclass(frozen=True, slots=True)
 class SettledVerdict:
-    """What is told (None: nothing yet), and how often and since when readings (monotonic seconds) have contradicted."""
+    """The reported verdict (None before the first), the count of readings that contradict it, and their start.
+
+    `since` is in monotonic seconds.
+    """
 
     reported: FabricVerdict | None = None
     contradictions: int = 0
@@ -26,12 +30,12 @@ class SettledVerdict:
 def observe(
     settled: SettledVerdict, reading: FabricVerdict, now: float, rule: SettleThresholds, *, readable: bool = True
 ) -> SettledVerdict:
-    """Return what is settled after a reading at `now`.
+    """Return the settled verdict after a reading at `now`.
 
-    A first reading that failed (not `readable`) is no reading: it must last, like any bad news.
+    A first reading that failed (not `readable`) does not settle at once: it must last, like any worse health.
     """
-    told = settled.reported
-    if (told is None and readable) or (told is not None and not _must_last(told, reading)):
+    reported = settled.reported
+    if (reported is None and readable) or (reported is not None and not _must_last(reported, reading)):
         return SettledVerdict(reading)
     count = settled.contradictions + 1
     since = settled.since if settled.contradictions else now
@@ -40,10 +44,10 @@ def observe(
     return replace(settled, contradictions=count, since=since)
 
 
-def _must_last(told: FabricVerdict, reading: FabricVerdict) -> bool:
-    """Return whether a reading says something worse, or of another domain or model, than what is told."""
+def _must_last(reported: FabricVerdict, reading: FabricVerdict) -> bool:
+    """Return whether a reading is worse than the reported verdict, or names another domain or GPU model."""
     return (
-        _RANK[reading.health] < _RANK[told.health]
-        or bool(told.domain and reading.domain != told.domain)
-        or bool(told.flavour and reading.flavour != told.flavour)
+        _RANK[reading.health] < _RANK[reported.health]
+        or bool(reported.domain and reading.domain != reported.domain)
+        or bool(reported.flavor and reading.flavor != reported.flavor)
     )

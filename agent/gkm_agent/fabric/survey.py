@@ -1,7 +1,7 @@
-"""Running ibnetdiscover on the nodes that configuration chose, and bringing what it prints to the sink.
+"""The InfiniBand survey: runs ibnetdiscover on the nodes that the configuration chooses, and stores its output.
 
-It asks the subnet manager's side of InfiniBand by management datagrams (/dev/infiniband/umad*, root): one node of a
-subnet sees all of it. What it prints is kept as it is, compressed; topology providers read it.
+ibnetdiscover queries the subnet by management datagrams (/dev/infiniband/umad*, needs root), so one node of a subnet
+sees all of it. The sink stores the output unchanged and compressed; topology providers read it.
 """
 
 import gzip
@@ -17,7 +17,7 @@ from gkm.hoststate.pacing import Backoff
 
 from gkm_agent.fabric.command import Command, CommandFailed, find
 from gkm_agent.fabric.objects import MAX_SURVEY_BYTES
-from gkm_agent.fabric.sink import FabricSink
+from gkm_agent.fabric.report import FabricSink
 from gkm_agent.interfaces.sink import NotWritten
 
 _LOG = logging.getLogger(__name__)
@@ -27,19 +27,19 @@ SECONDS = 300.0
 MAX_BYTES = 64 << 20
 """10,000 nodes with eight ports each print some 20 MB."""
 BACKOFF = Backoff(5.0, 300.0)
-LOOK_SECONDS = 5.0
-"""How soon a node that becomes chosen surveys; also after a start, when our Node is not known yet."""
-# The one line that differs between two runs over the same fabric.
-_MOMENT = re.compile(rb"^# Topology file: generated on [^\n]*\n", re.MULTILINE)
-_BEGINS = b"#"
+POLL_SECONDS = 5.0
+"""The delay until a newly chosen node surveys, also after a start, while its Node is still unknown."""
+# The only line that differs between two runs over the same fabric.
+_DATE_LINE = re.compile(rb"^# Topology file: generated on [^\n]*\n", re.MULTILINE)
+_FIRST_BYTE = b"#"
 
 
 class NotASurvey(ValueError):
-    """The output is not what ibnetdiscover prints, or is too much to be kept; the message says why."""
+    """The output is not a topology of ibnetdiscover, or is too large to store; the message states the cause."""
 
 
 def chosen(settings: Ibnetdiscover, node: str, labels: Mapping[str, str] | None) -> bool:
-    """Return whether this node is one of those that configuration names, or that its labels select."""
+    """Return whether the configuration names this node or selects it by its labels."""
     selector = settings.node_selector
     selected = bool(selector) and labels is not None and selector.items() <= labels.items()
     return node in settings.nodes or selected
@@ -49,18 +49,21 @@ def pack(output: bytes) -> bytes:
     """Return the output without its date, compressed: the same bytes for the same fabric.
 
     Raises:
-        NotASurvey: it names no port of anything, or compressed it is more than a ConfigMap holds.
+        NotASurvey: the output names no port, or is larger than a ConfigMap even when compressed.
     """
-    if not output.startswith(_BEGINS) or b"guid=0x" not in output:
+    if not output.startswith(_FIRST_BYTE) or b"guid=0x" not in output:
         raise NotASurvey("ibnetdiscover prints no topology")
-    packed = gzip.compress(_MOMENT.sub(b"", output, count=1), compresslevel=9, mtime=0)
+    packed = gzip.compress(_DATE_LINE.sub(b"", output, count=1), compresslevel=9, mtime=0)
     if len(packed) > MAX_SURVEY_BYTES:
-        raise NotASurvey(f"the topology has {len(packed)} bytes compressed, at most {MAX_SURVEY_BYTES} are kept")
+        raise NotASurvey(f"the topology has {len(packed)} bytes compressed, the limit is {MAX_SURVEY_BYTES}")
     return packed
 
 
 class SubnetSurvey:
-    """A thread that surveys while this node is chosen; `labels` returns those of our Node, None while unknown."""
+    """A thread that surveys while this node is chosen.
+
+    `labels` returns the labels of the Node, None while they are unknown.
+    """
 
     def __init__(
         self, settings: Ibnetdiscover, node: str, labels: Callable[[], Mapping[str, str] | None], sink: FabricSink
@@ -76,16 +79,16 @@ class SubnetSurvey:
 
     @property
     def configured(self) -> bool:
-        """Return whether any node could be chosen at all."""
+        """Return whether the configuration can choose any node."""
         return bool(self._settings.nodes or self._settings.node_selector)
 
     def start(self) -> None:
-        """Begin, where something is configured."""
+        """Start the thread if the configuration can choose a node."""
         if self.configured:
             self._thread.start()
 
     def stop(self, timeout: float) -> None:
-        """End, with the run that is under way."""
+        """Stop, and end a running ibnetdiscover; wait at most `timeout` seconds."""
         self._stop.set()
         if self._command is not None:
             self._command.cancel()
@@ -94,24 +97,24 @@ class SubnetSurvey:
 
     @property
     def is_chosen(self) -> bool:
-        """Return whether this node is to survey now; before our Node is known its labels select nothing."""
+        """Return whether this node should survey now; a selector matches nothing while the labels are unknown."""
         return chosen(self._settings, self._node, self._labels())
 
     def once(self) -> bool:
-        """Survey and keep what was found; return whether that is done."""
+        """Survey once and store the output; return whether both succeeded."""
         try:
             self._sink.survey(pack(self._output()))
         except (CommandFailed, NotASurvey, NotWritten) as error:
             if not self._stop.is_set():
-                _LOG.warning("the InfiniBand subnet is not surveyed", extra=fields(why=str(error)))
+                _LOG.warning("survey failed", extra=fields(why=str(error)))
             return False
         return True
 
     def _output(self) -> bytes:
         program = find(self._settings.command, CANDIDATES)
         if program is None:
-            looked = self._settings.command or ", ".join(CANDIDATES)
-            raise CommandFailed(f"there is no ibnetdiscover at {looked}; install infiniband-diags on this node")
+            paths = self._settings.command or ", ".join(CANDIDATES)
+            raise CommandFailed(f"ibnetdiscover is not installed at {paths}; install infiniband-diags on this node")
         if self._command is None or self._command.arguments[0] != program:
             self._command = Command((program,), SECONDS, MAX_BYTES)
         return self._command.run()
@@ -123,15 +126,15 @@ class SubnetSurvey:
                 continue
             try:
                 done = self.once()
-            except Exception:  # noqa: BLE001 -- a defect here must not end the surveying
-                _LOG.exception("the survey failed")
+            except Exception:  # noqa: BLE001 -- a defect must not end the thread
+                _LOG.exception("survey failed")
                 done = False
             failures = 0 if done else failures + 1
             self._surveyed = self._surveyed or done
 
     def _pause(self, failures: int) -> float:
-        """Return the seconds until the next look; not when all the others look, which started with this one."""
+        """Return the seconds until the next survey, spread so that nodes do not survey together."""
         interval = self._settings.interval_seconds * random.uniform(0.9, 1.1)  # noqa: S311 -- spreads load
         if failures:
             return min(interval, BACKOFF.pause(failures))
-        return interval if self._surveyed and self.is_chosen else min(interval, LOOK_SECONDS)
+        return interval if self._surveyed and self.is_chosen else min(interval, POLL_SECONDS)

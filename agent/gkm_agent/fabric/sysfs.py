@@ -1,7 +1,7 @@
-"""Reading sysfs: InfiniBand ports and kinds of network interfaces, below a root that nothing leads out of.
+"""A reader of sysfs: InfiniBand ports and network interfaces.
 
-Names and contents come from drivers; so counts and sizes are bounded, and links are followed only beneath the root
-(openat2, RESOLVE_BENEATH): entries of /sys/class are links into /sys/devices.
+Drivers choose the names and contents, so the reader bounds counts and sizes. It follows links only beneath the root
+(openat2, RESOLVE_BENEATH), because entries of /sys/class are links into /sys/devices.
 """
 
 import os
@@ -20,7 +20,7 @@ from gkm_agent.fabric.infiniband import FILES_OF_DEVICE, FILES_OF_PORT, decode
 
 ROOT = Path("/sys")
 MAX_TEXT = 4096
-"""A page: no attribute of sysfs is larger (Documentation/filesystems/sysfs.rst)."""
+"""One page, the largest size of a sysfs attribute (Documentation/filesystems/sysfs.rst)."""
 MAX_ENTRIES = 4096
 MAX_PROBLEMS = 16
 
@@ -32,14 +32,14 @@ _LARGEST_PORT = 254
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """The InfiniBand ports of a machine in the order of their names, and what could not be read."""
+    """The InfiniBand ports of a machine, sorted by name, and the problems of reading them."""
 
     ports: tuple[InfiniBandPort, ...] = ()
     problems: tuple[str, ...] = ()
 
 
 def ports(root: Path = ROOT) -> Ports:
-    """Return the InfiniBand ports; a machine without any has none, and that is no problem."""
+    """Return the InfiniBand ports; a machine without ports is no problem."""
     found: list[InfiniBandPort] = []
     problems: list[str] = []
     for device, number in _named(root, problems):
@@ -58,9 +58,9 @@ def ports(root: Path = ROOT) -> Ports:
 
 
 def is_hardware(interface: str, root: Path = ROOT) -> bool:
-    """Return whether a network interface is a port of an adapter: no virtual function, bridge, bond or loop.
+    """Return whether a network interface is a port of an adapter, not a virtual function, bridge, bond or loopback.
 
-    A virtual function has `device/physfn` (PCI SR-IOV); what has no `device` is made by software.
+    A virtual function has `device/physfn` (PCI SR-IOV); a software interface has no `device`.
     """
     base = f"class/net/{interface}/device"
     return bool(_NAME.fullmatch(interface)) and _is_directory(root, base) and not _is_directory(root, f"{base}/physfn")
@@ -74,7 +74,7 @@ def addresses(root: Path = ROOT) -> frozenset[str]:
 
 
 def text(root: Path, path: str) -> str | None:
-    """Return what a file beneath `root` says; None for one that is missing, unreadable, too large or not text."""
+    """Return the text of a file beneath `root`; None for a missing, unreadable or too large file, or a binary one."""
     try:
         with _opened(root, path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY) as descriptor:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -89,7 +89,7 @@ def text(root: Path, path: str) -> str | None:
 
 
 def _named(root: Path, problems: list[str]) -> Iterator[tuple[str, int]]:
-    """Yield the names of devices with the numbers of their ports."""
+    """Yield each InfiniBand device with the numbers of its ports."""
     for device in _names(root, "class/infiniband"):
         if not _NAME.fullmatch(device):
             problems.append(f"an InfiniBand device is called {printable(device, 80)!r}: not read")
@@ -101,7 +101,7 @@ def _named(root: Path, problems: list[str]) -> Iterator[tuple[str, int]]:
 
 
 def _names(root: Path, path: str) -> list[str]:
-    """Return what a directory beneath `root` holds, at most MAX_ENTRIES of it; nothing where there is none."""
+    """Return the first MAX_ENTRIES names in a directory beneath `root`, sorted; an empty list for a missing one."""
     try:
         with _opened(root, path, os.O_RDONLY | os.O_DIRECTORY) as descriptor, os.scandir(descriptor) as entries:
             return sorted(entry.name for _, entry in zip(range(MAX_ENTRIES), entries, strict=False))

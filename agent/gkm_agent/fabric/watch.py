@@ -1,4 +1,4 @@
-"""The part of the agent that watches this node's fabric: reads again and again, settles, and has it written."""
+"""The fabric watch: reads this node's fabric again and again, settles the verdict and publishes the report."""
 
 import logging
 import time
@@ -14,14 +14,13 @@ from gkm.hoststate.names import CacheRef
 
 from gkm_agent.fabric import sysfs
 from gkm_agent.fabric.labels import wanted
-from gkm_agent.fabric.neighbours import Neighbours
+from gkm_agent.fabric.neighbors import Neighbors
 from gkm_agent.fabric.nvlink import fabric_verdict, nvlink_of
-from gkm_agent.fabric.report import FabricReport, status_of
+from gkm_agent.fabric.report import FabricReport, FabricSink, status_of
 from gkm_agent.fabric.settling import SettledVerdict, observe
-from gkm_agent.fabric.sink import FabricSink
 from gkm_agent.fabric.survey import SubnetSurvey
-from gkm_agent.fabric.writer import FabricWriter
 from gkm_agent.gpus import NOT_READ
+from gkm_agent.report.publisher import Publisher
 
 _LOG = logging.getLogger(__name__)
 
@@ -31,7 +30,7 @@ STOP_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class FabricInputs:
-    """Which node this is, what is read on it, and where its labels are known (None: there is no Node)."""
+    """The name of this node and its sources; `labels` returns the labels of the Node, None while it is unknown."""
 
     node: str
     inventory: Callable[[], Inventory]
@@ -40,54 +39,54 @@ class FabricInputs:
 
 
 class FabricWatch:
-    """Three threads: reading, writing, and on chosen nodes the survey; a hanging one holds up no other."""
+    """Three threads: one reads, one publishes, and one surveys on chosen nodes. A hanging one delays no other."""
 
     def __init__(
         self,
         settings: Fabric,
-        place: FabricInputs,
+        inputs: FabricInputs,
         sink: FabricSink,
         *,
         interval: float = INTERVAL_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings = settings
-        self._place = place
+        self._inputs = inputs
         self._interval = interval
         self._clock = clock
-        self._neighbours = Neighbours(settings.lldpcli, place.sysfs)
-        self._writer = FabricWriter(sink)
-        self._survey = SubnetSurvey(settings.ibnetdiscover, place.node, place.labels, sink)
+        self._neighbors = Neighbors(settings.lldpcli, inputs.sysfs)
+        self._publisher: Publisher[FabricReport] = Publisher(sink, "fabric")
+        self._survey = SubnetSurvey(settings.ibnetdiscover, inputs.node, inputs.labels, sink)
         self._lock = Lock()
         self._ready: Mapping[CacheRef, str] | None = None if settings.cache_labels else {}
         self._settled = SettledVerdict()
-        self._seen: Inventory = NOT_READ
+        self._last_inventory: Inventory = NOT_READ
         self._skipped: tuple[str, ...] = ()
         self._wake = Event()
         self._stop = Event()
         self._thread = Thread(target=self._run, name="fabric", daemon=True)
 
     def start(self) -> None:
-        """Begin; returns at once."""
-        for part in (self._writer, self._survey, self._thread):
+        """Start the threads; return at once."""
+        for part in (self._publisher, self._survey, self._thread):
             part.start()
 
     def stop(self) -> None:
-        """End in bounded time, with what is being written now. What was written stays: a restart is no change."""
+        """Stop in bounded time, after the write in progress. The published state stays: a restart changes nothing."""
         self._stop.set()
         self._wake.set()
-        self._neighbours.cancel()
+        self._neighbors.cancel()
         self._survey.stop(STOP_SECONDS)
         if self._thread.is_alive():
             self._thread.join(STOP_SECONDS)
-        self._writer.stop(STOP_SECONDS)
+        self._publisher.stop(STOP_SECONDS)
 
     def wake(self) -> None:
         """Read now: the GPUs or the Node have changed."""
         self._wake.set()
 
     def ready(self, caches: Mapping[CacheRef, str]) -> None:
-        """Say which caches are ready on this node, with their digests; cheap where nothing changed."""
+        """Set the caches that are ready on this node, with their digests; cheap without a change."""
         with self._lock:
             if not self._settings.cache_labels or self._ready == caches:
                 return
@@ -95,27 +94,29 @@ class FabricWatch:
         self._wake.set()
 
     def flush(self, timeout: float) -> bool:
-        """Wait until what was read last is written; return whether it is."""
-        return self._writer.flush(timeout)
+        """Wait until the last report is published; return whether it is."""
+        return self._publisher.flush(timeout)
 
     def read(self) -> FabricReport | None:
-        """Read once and hand it on; return it, None while the GPUs have not been read yet."""
-        inventory = self._place.inventory()
+        """Read once and publish the report; return it, None before the first reading of the GPUs."""
+        inventory = self._inputs.inventory()
         if inventory is NOT_READ:
             return None
-        # A reading that was counted is not counted again: only another one confirms it.
-        if inventory is not self._seen:
-            self._seen = inventory
+        # A reading counts once: only another reading confirms it.
+        if inventory is not self._last_inventory:
+            self._last_inventory = inventory
             self._settle(inventory)
-        told = self._settled.reported
+        verdict = self._settled.reported
         with self._lock:
             ready = self._ready
-        status = status_of(nvlink_of(inventory), told, sysfs.ports(self._place.sysfs), self._neighbours.read())
-        if told is None:
+        ports, links = sysfs.ports(self._inputs.sysfs), self._neighbors.read()
+        status = status_of(nvlink_of(inventory), verdict, ports, links)
+        if verdict is None:
             return None
-        report = FabricReport(status, wanted(told, ready))
+        report = FabricReport(status, wanted(verdict, ready))
         self._log_skipped(report.labels.skipped)
-        self._writer.set(report)
+        # Also an unchanged report: the sink repairs labels that another client changed.
+        self._publisher.set(report, force=True)
         return report
 
     def _settle(self, inventory: Inventory) -> None:
@@ -123,25 +124,26 @@ class FabricWatch:
         readable = not inventory.unreadable
         reading = fabric_verdict(inventory)
         self._settled = observe(self._settled, reading, self._clock(), self._settings.settle, readable=readable)
-        told = self._settled.reported
-        if told is not None and told != before:
+        verdict = self._settled.reported
+        if verdict is not None and verdict != before:
             _LOG.info(
-                "fabric", extra=fields(domain=told.domain or None, health=told.health.value, why=told.why or None)
+                "fabric changed",
+                extra=fields(domain=verdict.domain or None, health=verdict.health.value, why=verdict.cause or None),
             )
 
     def _log_skipped(self, skipped: tuple[str, ...]) -> None:
         if skipped != self._skipped:
             self._skipped = skipped
             if skipped:
-                _LOG.warning("labels left out", extra=fields(count=len(skipped), why=list(skipped[:20])))
+                _LOG.warning("labels skipped", extra=fields(count=len(skipped), why=list(skipped[:20])))
 
     def _run(self) -> None:
         while not self._stop.is_set():
             self._wake.clear()
             try:
-                found = self.read()
-            except Exception:  # noqa: BLE001 -- whatever a driver says must not end the watching
-                _LOG.exception("the fabric cannot be read")
-                found = None
-            # Before the first reading, that of the GPUs is near.
-            self._wake.wait(self._interval if found is not None else min(self._interval, 5.0))
+                report = self.read()
+            except Exception:  # noqa: BLE001 -- a surprise from a driver must not end the thread
+                _LOG.exception("fabric read failed")
+                report = None
+            # Before the first reading of the GPUs, that reading is near.
+            self._wake.wait(self._interval if report is not None else min(self._interval, 5.0))

@@ -1,1 +1,1 @@
-"""The Protocols through which the agent reads desired state and reports observed state."""
+"""The Protocols through which the agent reads its desired state and publishes the state of the node."""

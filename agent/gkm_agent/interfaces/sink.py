@@ -1,34 +1,57 @@
-"""What is: the Protocol of a sink of node status. Kubernetes is one, a directory is another."""
+"""The Protocols of sinks for published state. The Kubernetes API implements them, and so does a directory."""
 
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from gkm.api.nodes import NodeStatus
 
+T_contra = TypeVar("T_contra", contravariant=True)
+
 
 class NotWritten(Exception):
-    """The sink cannot take it now; it is tried again. The message says why."""
+    """The sink cannot write now; the publisher tries again. The message states the cause.
+
+    `retry_after` is the pause in seconds that the server asked for, 0 if it did not ask for one.
+    """
+
+    def __init__(self, message: str, retry_after: float = 0.0) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class Sink(Protocol[T_contra]):
+    """Writes one kind of value to the outside, only where the outside differs from it."""
+
+    def publish(self, value: T_contra, /) -> None:
+        """Write the value.
+
+        Raises:
+            NotWritten: at least a part of the value is not written.
+        """
+
+    def invalidate(self) -> None:
+        """Discard the memory of earlier writes: another client may have changed or deleted the objects."""
 
 
 class StatusSink(Protocol):
-    """Takes what this node says; a scope is a namespace, or None for the cluster-wide caches."""
+    """Writes one status object per scope; a scope is a namespace, or None for the cluster-wide caches."""
 
     def scopes(self) -> set[str | None]:
         """Return the scopes for which an object of this node exists.
 
         Raises:
-            NotWritten: that cannot be known now.
+            NotWritten: the sink cannot read them now.
         """
 
     def publish(self, scope: str | None, status: NodeStatus) -> None:
-        """Make the object of a scope say `status`.
+        """Write `status` to the object of a scope.
 
         Raises:
-            NotWritten: it does not say so yet.
+            NotWritten: the object does not have this status yet.
         """
 
     def remove(self, scope: str | None) -> None:
         """Remove the object of a scope; idempotent.
 
         Raises:
-            NotWritten: it may still be there.
+            NotWritten: the object may still exist.
         """

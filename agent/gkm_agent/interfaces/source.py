@@ -1,4 +1,4 @@
-"""What is wanted: the Protocol of a source of caches. Kubernetes is one, a directory is another."""
+"""The Protocol of a source of desired caches. The Kubernetes API implements it, and so does a directory."""
 
 from typing import Protocol
 
@@ -6,20 +6,20 @@ from gkm_agent.caches.model import WantedCache
 
 
 class CacheSource(Protocol):
-    """Says which caches this node should have; wakes the agent, by an event it is made with, when it says another."""
+    """Returns the caches that this node should have. On a change it sets the wake event of the agent."""
 
     @property
     def synced(self) -> bool:
         """Return whether `caches` is complete: only then does a missing cache mean a deleted one."""
 
     def caches(self) -> list[WantedCache]:
-        """Return what is wanted now; never waits for a network."""
+        """Return the wanted caches as last read; never wait for a network."""
 
     def start(self) -> None:
-        """Begin to watch; returns at once."""
+        """Start to watch; return at once."""
 
     def wait(self, seconds: float) -> bool:
-        """Wait, at most so long, until the first look at everything has been had; return whether it has."""
+        """Wait at most `seconds` for the first complete read; return whether it is done."""
 
     def stop(self) -> None:
-        """End the watching, in bounded time."""
+        """Stop watching, in bounded time."""

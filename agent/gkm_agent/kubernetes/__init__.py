@@ -1,1 +1,1 @@
-"""Source and sinks of an agent on a Kubernetes node: the API server."""
+"""The source and the sinks of an agent in a cluster, over the Kubernetes API."""

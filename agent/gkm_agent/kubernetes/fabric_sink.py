@@ -1,13 +1,12 @@
-"""NodeFabric, the labels of our Node and the survey of the subnet in the Kubernetes API: written on change only.
+"""NodeFabric, the labels of the Node and the survey of the subnet in the Kubernetes API, written only on change.
 
-NodeFabric and the ConfigMap by server-side apply; the labels by a merge patch that names our keys and no others, so
-that labels which somebody changed or removed are seen in the Node as it is, and mended.
+NodeFabric and the ConfigMap of the survey use server-side apply. The labels use a merge patch with GKM's keys alone,
+computed from the current Node, so the sink notices and repairs labels that another client changed or removed.
 """
 
 import hashlib
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from gkm.api.fabrics import NodeFabric, NodeFabricStatus
@@ -18,13 +17,13 @@ from gkm.kube.errors import NO_RESPONSE, ApiError
 from gkm.kube.resources import NODES, Json, Resource
 from msgspec import structs
 
-from gkm_agent.fabric.conditions import with_conditions, without_conditions
 from gkm_agent.fabric.labels import WantedLabels, label_patch
-from gkm_agent.fabric.objects import fabric_object, manifest, survey_name, survey_object
+from gkm_agent.fabric.objects import fabric_object, survey_name, survey_object, with_conditions, without_conditions
 from gkm_agent.fabric.report import FabricReport
 from gkm_agent.interfaces.sink import NotWritten
 from gkm_agent.kubernetes.source import NodeView
-from gkm_agent.kubernetes.status_sink import FIELD_MANAGER
+from gkm_agent.kubernetes.status_sink import FIELD_MANAGER, api_errors
+from gkm_agent.report.objects import manifest
 
 _LOG = logging.getLogger(__name__)
 
@@ -35,56 +34,56 @@ CONFIGMAPS: Resource[Json] = Resource("v1", "ConfigMap", "configmaps", namespace
 _OWN_NODE: Resource[NodeView] = Resource(NODES.api_version, NODES.kind, NODES.plural, namespaced=False, type=NodeView)
 
 
-class _Said(NamedTuple):
-    """What the object says, without the moment; since when; and of which Node it is, "" where that is not known."""
+class _Written(NamedTuple):
+    """The status of the object without its time, the time of its last change, and the uid of its Node ("": unknown)."""
 
     status: NodeFabricStatus
-    moment: str
+    updated: str
     uid: str
 
 
-_NOTHING = _Said(NodeFabricStatus(), "", "")
+_NOTHING = _Written(NodeFabricStatus(), "", "")
 
 
 class KubernetesFabricSink:
-    """The FabricSink of the Kubernetes API. `owner` returns our Node as it was last seen, None when it is not known."""
+    """The FabricSink of the Kubernetes API. `owner` returns the last seen Node of this agent, None if unknown."""
 
     def __init__(self, api: Api, node: str, owner: Callable[[], NodeView | None]) -> None:
         self._api = api
         self._node = node
         self._owner = owner
-        self._said: _Said | None = None
-        self._asked = False
+        self._written: _Written | None = None
+        self._read = False
         self._patched: tuple[str, WantedLabels] | None = None
-        self._kept = ""
+        self._stored_survey = ""
 
     def publish(self, report: FabricReport) -> None:
         """See FabricSink."""
         owner = self._known_owner()
-        with _written():
-            # The labels first: they are what schedulers act on.
+        with api_errors():
+            # The labels first, because schedulers act on them.
             self._label(owner, report.labels)
             self._publish_status(owner, report.status)
 
-    def doubt(self) -> None:
+    def invalidate(self) -> None:
         """See FabricSink."""
-        self._said = self._said and self._said._replace(uid="")
+        self._written = self._written and self._written._replace(uid="")
         self._patched = None
-        self._kept = ""
+        self._stored_survey = ""
 
     def survey(self, packed: bytes) -> None:
         """See FabricSink."""
         owner = self._known_owner()
         digest = f"{owner.metadata.uid} {hashlib.sha256(packed).hexdigest()}"
-        if digest == self._kept:
+        if digest == self._stored_survey:
             return
         name = survey_name(self._node)
         if name is None:
-            raise NotWritten(f"the name of the Node {self._node[:60]}… is too long for a ConfigMap of its own")
-        with _written():
+            raise NotWritten(f"the name of the Node {self._node[:60]}… is too long for the name of a ConfigMap")
+        with api_errors():
             value = survey_object(self._node, name, packed, owner.metadata.uid)
             self._api.apply(CONFIGMAPS, value, field_manager=FIELD_MANAGER)
-        self._kept = digest
+        self._stored_survey = digest
 
     def _known_owner(self) -> NodeView:
         owner = self._owner()
@@ -93,53 +92,45 @@ class KubernetesFabricSink:
         return owner
 
     def _label(self, owner: NodeView, wanted: WantedLabels) -> None:
-        seen = owner.metadata.resource_version
-        if self._patched == (seen, wanted):
-            # Our own patch has not come back through the watch yet.
+        version = owner.metadata.resource_version
+        if self._patched == (version, wanted):
+            # The watch has not delivered the sink's own patch yet.
             return
         changed = label_patch(owner.metadata.labels, wanted)
         if changed:
             self._api.merge(_OWN_NODE, self._node, {"metadata": {"labels": changed}})
-            _LOG.info("labels of the Node written", extra=fields(labels=changed))
-            self._patched = (seen, wanted)
+            _LOG.info("Node labels patched", extra=fields(labels=changed))
+            self._patched = (version, wanted)
 
     def _publish_status(self, owner: NodeView, status: NodeFabricStatus) -> None:
-        if not self._asked:
-            self._said, self._asked = self._found(owner), True
-        said, uid = self._said or _NOTHING, owner.metadata.uid
-        before, now = said.status.conditions, timestamp()
-        new = with_conditions(status, before, said.status.observed_generation, now)
-        if (said.status, said.uid) == (new, uid) and new.observed_generation:
+        if not self._read:
+            self._written, self._read = self._current(owner), True
+        written, uid = self._written or _NOTHING, owner.metadata.uid
+        before, now = written.status.conditions, timestamp()
+        new = with_conditions(status, before, written.status.observed_generation, now)
+        if (written.status, written.uid) == (new, uid) and new.observed_generation:
             return
         whole = manifest(fabric_object(self._node, new, now, uid))
         kind = {key: whole[key] for key in ("apiVersion", "kind")}
-        there = self._apply({**kind, "metadata": whole["metadata"], "spec": whole["spec"]})
-        new = with_conditions(status, before, there.metadata.generation, now)
-        moment = said.moment if without_conditions(said.status) == status and said.moment else now
-        whole = manifest(fabric_object(self._node, new, moment, uid))
+        applied = self._apply({**kind, "metadata": whole["metadata"], "spec": whole["spec"]})
+        new = with_conditions(status, before, applied.metadata.generation, now)
+        updated = written.updated if without_conditions(written.status) == status and written.updated else now
+        whole = manifest(fabric_object(self._node, new, updated, uid))
         self._apply({**kind, "metadata": {"name": self._node}, "status": whole["status"]}, "status")
-        self._said = _Said(new, moment, uid)
+        self._written = _Written(new, updated, uid)
 
-    def _found(self, owner: NodeView) -> _Said | None:
-        """Return what the object says since before we started, so that saying it again changes nothing."""
+    def _current(self, owner: NodeView) -> _Written | None:
+        """Return the content of the object from before the start, so that an unchanged status causes no write."""
         try:
-            there = self._api.get(NODEFABRICS, self._node)
+            current = self._api.get(NODEFABRICS, self._node)
         except ApiError as error:
-            # One that cannot be read (an older schema) is written anew.
+            # An object of an older schema is unreadable; the sink writes it anew.
             if error.not_found or (error.status == NO_RESPONSE and error.reason == "Unreadable"):
                 return None
             raise
-        owned = any(reference.uid == owner.metadata.uid for reference in there.metadata.owner_references)
-        status = structs.replace(there.status, last_updated=None)
-        return _Said(status, there.status.last_updated or "", owner.metadata.uid if owned else "")
+        owned = any(reference.uid == owner.metadata.uid for reference in current.metadata.owner_references)
+        status = structs.replace(current.status, last_updated=None)
+        return _Written(status, current.status.last_updated or "", owner.metadata.uid if owned else "")
 
     def _apply(self, value: dict[str, Any], subresource: str = "") -> NodeFabric:
         return self._api.apply(NODEFABRICS, value, field_manager=FIELD_MANAGER, subresource=subresource)
-
-
-@contextmanager
-def _written() -> Iterator[None]:
-    try:
-        yield
-    except ApiError as error:
-        raise NotWritten(str(error)) from error

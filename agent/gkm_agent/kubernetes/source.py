@@ -1,7 +1,8 @@
-"""Caches from the Kubernetes API: both kinds, as far as they are meant for this node and the controller lets them.
+"""The caches of this node from the Kubernetes API: both kinds, filtered by node selector.
 
-An object that cannot be read right now means what it last meant. One that never could be read leaves the source
-incomplete, as a manifest does in static mode: nobody can tell what of this disk is its, so nothing is forgotten.
+An unreadable object counts as its last readable version. An object that was never readable leaves the source
+incomplete, as an unreadable manifest does in standalone mode: its files on this disk are unknown, so the agent deletes
+nothing.
 """
 
 import logging
@@ -24,11 +25,11 @@ from gkm_agent.caches.model import PullHold, WantedCache, pull_secrets
 _LOG = logging.getLogger(__name__)
 
 MAX_SHOWN = 20
-"""Names of caches in one line of the log."""
+"""Names of caches in one log line."""
 
 
 class NodeView(Struct, frozen=True):
-    """What we read of our own Node."""
+    """The fields of this agent's Node that it reads."""
 
     metadata: ObjectMeta
 
@@ -37,9 +38,10 @@ _OWN_NODE: Resource[NodeView] = Resource(NODES.api_version, NODES.kind, NODES.pl
 
 
 class KubernetesSource:
-    """The CacheSource of the Kubernetes API. It also knows our own Node, for its labels and its uid.
+    """The CacheSource of the Kubernetes API. It also watches the Node of this agent, for its labels and its uid.
 
-    `registered_anew` is called when our Node is another one than before: what belonged to that one goes with it.
+    It calls `registered_anew` when the Node has another uid than before: garbage collection deletes the objects that
+    the earlier Node owned.
     """
 
     def __init__(self, api: Api, node: str, changed: Event, registered_anew: Callable[[], None] = lambda: None) -> None:
@@ -57,19 +59,19 @@ class KubernetesSource:
 
     @property
     def synced(self) -> bool:
-        """See CacheSource; never before our Node was seen, nor while a cache is there of which nothing is known."""
+        """See CacheSource; False before the Node is known, and while a cache exists that was never readable."""
         listed = all(part.synced.is_set() for part in self._parts)
         return listed and self._labels is not None and not self._never_read()
 
     @property
     def node(self) -> NodeView | None:
-        """Return our Node as it was last seen, None before that and when there is none."""
+        """Return the Node as last seen, None before the first read and for a missing Node."""
         return self._nodes.get(self._name)
 
     def caches(self) -> list[WantedCache]:
-        """See CacheSource; before the Node is known nothing is, for nobody can tell what is meant for it.
+        """See CacheSource; empty before the Node is known, because the node selectors need its labels.
 
-        A Node that has gone (a kubelet registers it anew) takes no cache with it.
+        The caches of a deleted Node stay: the kubelet registers it again.
         """
         self._log_unread(self._never_read())
         labels = self._labels
@@ -95,9 +97,9 @@ class KubernetesSource:
             part.close()
 
     def _never_read(self) -> frozenset[Key]:
-        """Return the caches that are there and of which nothing was ever read."""
+        """Return the existing caches that were never readable."""
         parts: tuple[Reflector[GKMCache] | Reflector[ClusterGKMCache], ...] = (self._caches, self._cluster_caches)
-        # `unreadable` first: what is read in between is then known.
+        # `unreadable` first: an object that becomes readable in between is then found.
         found = ((part, namespace, name) for part in parts for namespace, name in part.unreadable)
         return frozenset((namespace, name) for part, namespace, name in found if part.get(name, namespace) is None)
 
@@ -108,11 +110,9 @@ class KubernetesSource:
                 f"GKMCache {namespace}/{name}" if namespace else f"ClusterGKMCache {name}"
                 for namespace, name in sorted(unknown)[:MAX_SHOWN]
             ]
-            why = "nothing is forgotten or collected until they are read" if unknown else None
+            why = "the agent deletes nothing until they are readable" if unknown else None
             level = logging.ERROR if unknown else logging.INFO
-            _LOG.log(
-                level, "caches that cannot be read", extra=fields(count=len(unknown), caches=shown or None, why=why)
-            )
+            _LOG.log(level, "unreadable caches", extra=fields(count=len(unknown), caches=shown or None, why=why))
 
     def _on_change(self, _old: object, _new: object) -> None:
         self._changed.set()
@@ -123,28 +123,27 @@ class KubernetesSource:
             before, self._uid = self._uid, new.metadata.uid
             if before not in ("", self._uid):
                 self._registered_anew()
-        # The kubelet writes its Node every few minutes and the status of it more often; only labels mean us.
-        if old is None or new is None or _what_matters(old) != _what_matters(new):
+        # The kubelet writes its Node every few minutes and its status more often; only uid and labels wake the agent.
+        if old is None or new is None or _identity(old) != _identity(new):
             self._changed.set()
 
 
-def _what_matters(node: NodeView) -> tuple[str, dict[str, str]]:
-    """Return what of a Node matters to us."""
+def _identity(node: NodeView) -> tuple[str, dict[str, str]]:
     return node.metadata.uid, node.metadata.labels
 
 
 def is_for(cache: Cache, labels: dict[str, str]) -> bool:
-    """Return whether a cache is meant for a node with these labels, and not being deleted."""
+    """Return whether a cache selects a node with these labels and is not being deleted."""
     wanted = cache.spec.node_selector.items()
     return cache.metadata.deletion_timestamp is None and all(labels.get(key) == value for key, value in wanted)
 
 
 def wanted_of(cache: Cache) -> WantedCache | None:
-    """Return what an object asks of this node; None for a name that cannot be a directory of ours."""
+    """Return the wanted cache of an object; None for a name that is not a valid directory name."""
     try:
         ref = CacheRef(cache.metadata.namespace or None, cache.metadata.name)
     except InvalidName as error:
-        _LOG.warning("cache passed over", extra=fields(why=str(error)))
+        _LOG.warning("cache skipped", extra=fields(why=str(error)))
         return None
     digest = verified_digest(cache)
     wanted = WantedCache(
@@ -161,9 +160,9 @@ def wanted_of(cache: Cache) -> WantedCache | None:
 def _hold_of(cache: Cache) -> PullHold:
     condition = cache.status.condition("Verified")
     resolved = cache.status.image == cache.spec.image
-    # What leads to no digest has none in the status, and yet the condition may be about it.
-    said = resolved or (condition is not None and condition.observed_generation == cache.metadata.generation)
-    if condition is None or not said or condition.status == "True":
+    # A reference that does not resolve leaves no digest in the status, but the condition may still be current.
+    current = resolved or (condition is not None and condition.observed_generation == cache.metadata.generation)
+    if condition is None or not current or condition.status == "True":
         return PullHold("", "waiting for the controller to resolve and verify the image")
     if condition.status == "False" and resolved:
         return PullHold(condition.reason, condition.message, final=True, digest=cache.status.resolved_digest or "")

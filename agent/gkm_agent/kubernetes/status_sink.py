@@ -1,4 +1,4 @@
-"""Node objects in the Kubernetes API, by server-side apply: only our own node's, only the fields that are ours."""
+"""The node objects in the Kubernetes API, written by server-side apply: only this node's objects, only GKM's fields."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,34 +13,41 @@ from gkm.kube.resources import CLUSTERGKMCACHENODES, GKMCACHENODES, Resource
 
 from gkm_agent.interfaces.sink import NotWritten
 from gkm_agent.kubernetes.source import NodeView
-from gkm_agent.node_conditions import observed, with_conditions, without_conditions
-from gkm_agent.report.objects import HOSTNAME_LABEL, manifest, node_label, node_object
+from gkm_agent.report.objects import (
+    HOSTNAME_LABEL,
+    manifest,
+    node_label,
+    node_object,
+    with_conditions,
+    with_generation,
+    without_conditions,
+)
 from gkm_agent.report.size_limit import fit_to_limit
 
 FIELD_MANAGER = "gkm-agent"
 
 
-class _Said(NamedTuple):
-    """What an object says, since when, and its conditions; the status is without them."""
+class _Written(NamedTuple):
+    """The status of an object without its conditions, the time of its last change, and its conditions."""
 
     status: NodeStatus
-    moment: str
+    updated: str
     conditions: list[Condition]
 
 
 class KubernetesStatusSink:
-    """The StatusSink of the Kubernetes API. `owner` returns our Node, whose garbage the objects become."""
+    """The StatusSink of the Kubernetes API. `owner` returns the Node of this agent, which owns the objects."""
 
     def __init__(self, api: Api, node: str, owner: Callable[[], NodeView | None]) -> None:
         self._api = api
         self._node = node
         self._owner = owner
-        self._said: dict[str | None, _Said] = {}
+        self._written: dict[str | None, _Written] = {}
 
     def scopes(self) -> set[str | None]:
-        """See StatusSink; what the objects say now is remembered, so that saying it again changes nothing."""
-        self._said = {}
-        with _written():
+        """See StatusSink; remember the current objects, so that an unchanged status has an unchanged time."""
+        self._written = {}
+        with api_errors():
             label = ListSelector(labels=f"{NODE_LABEL}={node_label(self._node)}")
             for page in self._api.list_pages(GKMCACHENODES, label):
                 for entry in page.entries:
@@ -51,24 +58,24 @@ class KubernetesStatusSink:
             except ApiError as error:
                 if not error.not_found:
                     raise
-        return set(self._said)
+        return set(self._written)
 
     def publish(self, scope: str | None, status: NodeStatus) -> None:
         """See StatusSink."""
         owner = self._owner()
         if owner is None:
             raise NotWritten(f"the Node {self._node} is not known yet")
-        said, now = self._said.get(scope), timestamp()
-        # The conditions are of all caches, also of those that are left out of an object that would be too large.
-        status = fit_to_limit(with_conditions(status, said.conditions if said else [], now))
+        before, now = self._written.get(scope), timestamp()
+        # The conditions cover all caches, also those that the size limit drops from the object.
+        status = fit_to_limit(with_conditions(status, before.conditions if before else [], now))
         plain = without_conditions(status)
-        moment = said.moment if said and said.status == plain and said.moment else now
+        updated = before.updated if before and before.status == plain and before.updated else now
         whole = manifest(
             node_object(
                 self._node,
                 scope,
                 status,
-                moment,
+                updated,
                 hostname=owner.metadata.labels.get(HOSTNAME_LABEL, ""),
                 owner_uid=owner.metadata.uid,
             )
@@ -76,16 +83,16 @@ class KubernetesStatusSink:
         identity = {key: whole["metadata"][key] for key in ("name", "namespace") if key in whole["metadata"]}
         kind = {key: whole[key] for key in ("apiVersion", "kind")}
         resource = _resource(scope)
-        with _written():
-            there = self._apply(resource, {**kind, "metadata": whole["metadata"], "spec": whole["spec"]})
-            status = observed(status, there.metadata.generation)
+        with api_errors():
+            applied = self._apply(resource, {**kind, "metadata": whole["metadata"], "spec": whole["spec"]})
+            status = with_generation(status, applied.metadata.generation)
             self._apply(resource, {**kind, "metadata": identity, "status": msgspec.to_builtins(status)}, "status")
-        self._said[scope] = _Said(plain, moment, status.conditions)
+        self._written[scope] = _Written(plain, updated, status.conditions)
 
     def remove(self, scope: str | None) -> None:
         """See StatusSink."""
-        self._said.pop(scope, None)
-        with _written():
+        self._written.pop(scope, None)
+        with api_errors():
             try:
                 self._api.delete(_resource(scope), self._node, scope)
             except ApiError as error:
@@ -96,8 +103,8 @@ class KubernetesStatusSink:
         return self._api.apply(resource, value, field_manager=FIELD_MANAGER, subresource=subresource)
 
     def _remember(self, scope: str | None, node: CacheNode) -> None:
-        moment = node.metadata.annotations.get(LAST_UPDATED_ANNOTATION, "")
-        self._said[scope] = _Said(without_conditions(node.status), moment, node.status.conditions)
+        updated = node.metadata.annotations.get(LAST_UPDATED_ANNOTATION, "")
+        self._written[scope] = _Written(without_conditions(node.status), updated, node.status.conditions)
 
 
 def _resource(scope: str | None) -> Resource[Any]:
@@ -105,8 +112,9 @@ def _resource(scope: str | None) -> Resource[Any]:
 
 
 @contextmanager
-def _written() -> Iterator[None]:
+def api_errors() -> Iterator[None]:
+    """Convert an ApiError to NotWritten, with the pause that the server asked for."""
     try:
         yield
     except ApiError as error:
-        raise NotWritten(str(error)) from error
+        raise NotWritten(str(error), error.retry_after) from error

@@ -1,1 +1,1 @@
-"""Images on their way to the node: queue, workers, retries and progress."""
+"""Pulls of cache images: job, workers, order, retries and timing."""

@@ -1,4 +1,4 @@
-"""What the agent needs of images, and gkm.images as what stands behind it."""
+"""The Protocol through which the agent uses images, and its implementation over gkm.images."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,50 +21,50 @@ from gkm.images.signatures.verified_images import ImageVerifier, RegistryImages
 from gkm.images.signatures.verify import Verdict, Verifier
 
 from gkm_agent.caches.model import WantedCache
-from gkm_agent.pulls import timing as stages
+from gkm_agent.pulls import timing
 from gkm_agent.telemetry import metrics
 
 Progress = Callable[[PullStage, int], None]
 
 
 class CacheImages(ImageVerifier, Protocol):
-    """From a reference to an entry of the store. Called from several threads; bounded in time and bytes."""
+    """The way from a reference to a store entry. Thread-safe; bounded in time and bytes."""
 
     def opened_for(self, wanted: WantedCache) -> "CacheImages":
-        """Return the same with the credentials of one cache.
+        """Return the same images with the credentials of one cache.
 
         Raises:
-            GKMError: they cannot be read, or are none; or its image is no reference.
+            GKMError: the credentials are unreadable or invalid, or the reference is invalid.
         """
 
     def revoked(self, image: str, digest: str, namespace: str | None, signers: Sequence[Signer]) -> Verdict | None:
-        """Return the refusal of what `signers` opened, where policies name one of them no more. Asks nobody."""
+        """Return a refusal if the policies no longer name the `signers` of an approved image. Needs no registry."""
 
     def describe(self, image: str, digest: str) -> CacheImage:
-        """Return what the image says of itself; no content is fetched.
+        """Return the description of an image; fetch no content.
 
         Raises:
-            GKMError: it is no cache image, or not ours to read.
+            GKMError: the image is no cache image, or the registry refuses access.
         """
 
     def fetch(self, image: CacheImage, progress: Progress, reservation: DiskReservation | None) -> StoreEntry:
         """Return the complete entry of an image; pull it if the store lacks it. An error of `progress` ends the pull.
 
         Raises:
-            GKMError: nothing was made.
-            UnreadableState: what the store has under this digest is damaged, and in the way.
+            GKMError: the fetch failed and left no entry.
+            UnreadableState: the store has a damaged entry under this digest.
         """
 
     def find(self, digest: str) -> StoreEntry | None:
-        """Return the entry of a digest if the store has it.
+        """Return the entry of a digest, None if the store has none.
 
         Raises:
-            UnreadableState: it is damaged.
+            UnreadableState: the entry is damaged.
         """
 
 
 class _CountedRegistry(Registry):
-    """A registry that counts what comes."""
+    """A registry that counts the received bytes."""
 
     def blob(self, ref: Reference, arrival: BlobDownload) -> None:
         """See Registry."""
@@ -84,7 +84,7 @@ class NodeImages(RegistryImages):
 
     @classmethod
     def of(cls, config: Config, layout: Layout, secrets: PullSecrets | None = None) -> "NodeImages":
-        """Return images as they are configured; without `secrets` registries are read anonymously."""
+        """Return the images of a configuration; without `secrets` the access to registries is anonymous."""
         verifier = Verifier(config.verification)
         return cls(_CountedRegistry(config.registries), verifier, secrets, layout, config.store.max_image_bytes)
 
@@ -94,29 +94,29 @@ class NodeImages(RegistryImages):
 
     def resolve(self, image: str) -> str:
         """See CacheImages."""
-        with stages.stage("resolve"):
+        with timing.stage("resolve"):
             return super().resolve(image)
 
     def verify(self, image: str, digest: str, namespace: str | None) -> Verdict:
         """See CacheImages."""
         verify = super().verify
-        return stages.verified(lambda: verify(image, digest, namespace))
+        return timing.verified(lambda: verify(image, digest, namespace))
 
     def describe(self, image: str, digest: str) -> CacheImage:
         """See CacheImages."""
-        with stages.stage("describe"):
+        with timing.stage("describe"):
             return cache.describe(self.registry, Reference.parse(image).pinned(digest))
 
     def fetch(self, image: CacheImage, progress: Progress, reservation: DiskReservation | None) -> StoreEntry:
         """See CacheImages."""
-        with stages.FetchTimer(progress) as watched:
+        with timing.FetchTimer(progress) as timer:
             return pull.fetch(
                 self.registry,
                 image,
                 self.layout,
                 max_bytes=self.max_bytes,
                 reservation=reservation,
-                progress=watched.record,
+                progress=timer.record,
             )
 
     def find(self, digest: str) -> StoreEntry | None:

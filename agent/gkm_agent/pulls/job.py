@@ -1,7 +1,7 @@
-"""Making one cache real: verified, described, judged, fetched. The work of one thread.
+"""The pull of one cache, in one thread: verify, describe, check the GPUs, fetch.
 
-It trusts nobody: not the controller's verdict, not what an earlier run found. Every state it passes is on disk before
-the next begins, so that it may be killed anywhere.
+The job verifies the image itself: it relies neither on the controller's verdict nor on an earlier run. It stores each
+state on disk before the next one starts, so the process may be killed at any point.
 """
 
 import errno
@@ -23,33 +23,32 @@ from gkm_agent.caches.approvals import Check, CheckedTarget
 from gkm_agent.caches.decisions import is_unchanged, make_pointer, serve_revoked_message, verdict_pointer
 from gkm_agent.caches.model import WantedCache
 from gkm_agent.pulls.images import CacheImages, Progress
-from gkm_agent.store import removal as withdrawal
 from gkm_agent.store.budget import DiskBudget
 from gkm_agent.store.pointers import PointerStore, PullToken, Superseded
 
 _LOG = logging.getLogger(__name__)
 
 _STEP = 10
-"""Percentage points between two pointers of one stage: each costs two fsyncs."""
+"""Percentage points between two progress writes of one stage: each write costs two fsyncs."""
 _STATES = {PullStage.DOWNLOADING: CacheState.DOWNLOADING, PullStage.EXTRACTING: CacheState.EXTRACTING}
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a cache is not there; `transient`: time may mend it."""
+    """The cause of a failed pull; a `transient` failure may pass with time."""
 
     reason: str
     message: str
     transient: bool
     persisted: bool = True
-    """Whether the pointer says so; a full disk cannot take it."""
+    """Whether the pointer on disk has the failure; a full disk refuses it."""
     still_served: bool = False
-    """The cache is served on all the same."""
+    """Whether the cache stays Ready despite the failure."""
 
 
 @dataclass(slots=True)
 class PullJob:
-    """One cache on its way. `digest` is "" where the reference must be resolved first."""
+    """The pull of one cache. `digest` is "" if the job must resolve the reference first."""
 
     wanted: WantedCache
     digest: str
@@ -60,34 +59,34 @@ class PullJob:
     token: PullToken
     budget: DiskBudget
     failure_reported: bool = False
-    """A pointer with a reason stands already: a further try does not hide it behind a Pending of seconds."""
+    """The pointer is Failed with a reason already: a retry does not hide the reason behind a short Pending."""
     extracting: bool = False
-    """All blobs are here: to end the pull now would throw away more than is left to do."""
+    """All blobs are downloaded: to end the pull now would discard more work than remains."""
     signers: tuple[Signer, ...] = ()
-    """By whom this image was let through before: policies that name them no more refuse it, whatever the registry."""
+    """The signers of the earlier approval: policies that no longer name them refuse the image without a registry."""
     served_pointer: Pointer | None = None
-    """What is Ready and stays so until it is let through anew, and also if it is refused (whenRevoked: keep)."""
+    """The Ready pointer that stays during verification, and also after a refusal (whenRevoked: keep)."""
 
     def run(self) -> Failure | None:
-        """Bring the cache as far as it goes and write that down; return what went wrong.
+        """Pull the cache and write its state to the pointer; return the failure, None on success.
 
         Raises:
-            Superseded: nobody wants the result any more.
+            Superseded: the agent has cancelled the token of this pull.
         """
         try:
             self._run()
         except Superseded:
             raise
-        except Exception as error:  # noqa: BLE001 -- whatever an image does to us costs this cache, not the agent
+        except Exception as error:  # noqa: BLE001 -- a hostile image must fail this cache only, not the agent
             failure = failure_of(error)
             try:
                 self._report_failure(failure)
             except Superseded:
                 raise
-            except Exception as refused:  # noqa: BLE001 -- a try that nobody counts as one is made again at once
-                message = _text(f"{failure.message}; nor can that be noted: {refused}")
+            except Exception as refusal:  # noqa: BLE001 -- an uncounted failure would be retried without a pause
+                message = _text(f"{failure.message}; and the pointer was not written: {refusal}")
                 return Failure(
-                    failure_of(refused).reason,
+                    failure_of(refusal).reason,
                     message,
                     transient=True,
                     persisted=False,
@@ -104,15 +103,15 @@ class PullJob:
         if self.served_pointer is None:
             self._report(CacheState.FAILED, failure.reason, failure.message)
             return
-        said = replace(self.served_pointer, message=serve_revoked_message(failure.reason, failure.message))
-        if not is_unchanged(self.served_pointer, said):
-            self.store.save(said, self.token)
+        pointer = replace(self.served_pointer, message=serve_revoked_message(failure.reason, failure.message))
+        if not is_unchanged(self.served_pointer, pointer):
+            self.store.save(pointer, self.token)
 
     def _run(self) -> None:
         if not (self.failure_reported or self._serves_revoked):
-            self._report(CacheState.PENDING, message="looking at the image in its registry")
-        verdict = self._let_through()
-        # From here on it is as with any image that is let through, also where what it says of itself is no good.
+            self._report(CacheState.PENDING, message="reading the image from its registry")
+        verdict = self._verify()
+        # The image is approved, so an invalid description fails the cache, whether it was served before or not.
         serving, self.served_pointer = self.served_pointer, None
         try:
             image = self.images.describe(self.wanted.image, self.digest)
@@ -125,11 +124,11 @@ class PullJob:
         size = self._fetch(image) if fit.fits else None
         self.store.save(verdict_pointer(self.wanted, check, fit, self.inventory, size), self.token)
 
-    def _let_through(self) -> Verdict:
-        """Return the verdict that lets the image through, and open it.
+    def _verify(self) -> Verdict:
+        """Return the verdict that approves the image; resolve it, with the credentials of its cache.
 
         Raises:
-            GKMError: it is refused, or the registry does not say.
+            GKMError: verification refuses the image, or the registry does not answer.
         """
         try:
             self.images.check_allowed(self.wanted.image, self.wanted.ref.namespace)
@@ -145,13 +144,13 @@ class PullJob:
         return verdict
 
     def _unless_revoked(self, error: GKMError) -> Verdict:
-        """Return the refusal that needs no registry, or raise why the registry did not say."""
-        passes = self.digest and (error.transient or error.reason is Reason.UNAUTHORIZED)
-        wanted = self.wanted
-        refused = self.images.revoked(wanted.image, self.digest, wanted.ref.namespace, self.signers) if passes else None
-        if refused is None or refused.allowed:
+        """Return the refusal that needs no registry; without one, raise the error of the registry."""
+        undecided = self.digest and (error.transient or error.reason is Reason.UNAUTHORIZED)
+        image, namespace = self.wanted.image, self.wanted.ref.namespace
+        refusal = self.images.revoked(image, self.digest, namespace, self.signers) if undecided else None
+        if refusal is None or refusal.allowed:
             raise error
-        return refused
+        return refusal
 
     def _save_check(self, image: CacheImage, verdict: Verdict) -> Check:
         targets = tuple(CheckedTarget(**asdict(target)) for target in image.targets)
@@ -161,27 +160,27 @@ class PullJob:
         return check
 
     def _fetch(self, image: CacheImage) -> int:
-        # The pointer names the digest before the store is looked at: from here on nobody collects the entry.
+        # The pointer names the digest before the job reads the store: from here on the collector leaves the entry.
         self._report(CacheState.DOWNLOADING)
-        told = (PullStage.DOWNLOADING, 0)
+        written = (PullStage.DOWNLOADING, 0)
 
         def progress(stage: PullStage, percent: int) -> None:
-            nonlocal told
+            nonlocal written
             if self.token.cancelled:
                 raise Superseded(str(self.wanted.ref))
             self.extracting = stage is PullStage.EXTRACTING
-            if stage is not told[0] or percent >= told[1] + _STEP:
-                told = (stage, percent)
+            if stage is not written[0] or percent >= written[1] + _STEP:
+                written = (stage, percent)
                 self.store.save(replace(self._pointer(_STATES[stage]), progress=percent), self.token)
 
         with self.store.exclusive_pull(image.ref.name, self.digest, self.token):
             if self.store.catalog.damage_of(self.digest):
-                withdrawal.discard(self.store, self.digest, self.wanted.ref.namespace)
+                self.store.discard(self.digest, self.wanted.ref.namespace)
             try:
                 return self._fetch_entry(image, progress)
             except UnreadableState as damage:
-                _LOG.error("a store entry is damaged", extra=fields(digest=self.digest, why=str(damage)))
-            withdrawal.discard(self.store, self.digest, self.wanted.ref.namespace)
+                _LOG.error("store entry damaged", extra=fields(digest=self.digest, why=str(damage)))
+            self.store.discard(self.digest, self.wanted.ref.namespace)
             return self._fetch_entry(image, progress)
 
     def _fetch_entry(self, image: CacheImage, progress: Progress) -> int:
@@ -197,17 +196,17 @@ class PullJob:
 
 
 def failure_of(error: Exception) -> Failure:
-    """Return what an exception means for a cache."""
+    """Return the failure of a cache that an exception caused."""
     if isinstance(error, GKMError):
         return Failure(error.reason, _text(str(error)), error.transient)
     if isinstance(error, OSError):
         reason = Reason.DISK_FULL if error.errno in (errno.ENOSPC, errno.EDQUOT) else Reason.NODE_ERROR
-        return Failure(reason, _text(f"the disk of this node refuses: {error}"), transient=True)
+        return Failure(reason, _text(f"the disk of this node failed: {error}"), transient=True)
     if isinstance(error, UnreadableState):
         return Failure(Reason.NODE_ERROR, _text(f"the state of this node is damaged: {error}"), transient=True)
     return Failure(Reason.NODE_ERROR, _text(f"the agent failed: {type(error).__name__}: {error}"), transient=True)
 
 
 def _text(message: str) -> str:
-    """Return a message as it can be written: a file name in it may be anything, and a pointer is UTF-8."""
+    """Return a message that UTF-8 can encode, as a pointer requires; a file name in it may have any bytes."""
     return message.encode("utf-8", "backslashreplace").decode()

@@ -1,8 +1,8 @@
-"""The few threads that pull: one a cache, a bounded number at a time, each of which can be called off."""
+"""The pool of pulls: one thread per cache, a bounded number at a time. The agent can cancel each pull."""
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from threading import Event, Thread
 
@@ -16,24 +16,23 @@ from gkm_agent.store.pointers import PointerStore, Superseded
 _LOG = logging.getLogger(__name__)
 
 MAX_PULLS = 4
-"""Pulls at a time. Each has three connections, and takes some 10 MiB; the worst that an image can make of it, mostly by
-the description of its entries, is some 45 MiB, and four of those fit the 512 MiB of the agent (deploy/base/agent.yaml;
-tests/hostile/images/test_worst_pulls.py)."""
+"""Concurrent pulls. A pull has three connections and takes some 10 MiB. The worst image, by the description of its
+entries, makes it take some 45 MiB, and four of those fit the 512 MiB of the agent (deploy/base/agent.yaml)."""
 FAIR_PULL_SECONDS = 1800.0
-"""A download that has run so long gives its worker to who waits. What came of its blobs stays, and is gone on with."""
+"""The time after which a download gives its worker to a waiting cache. The next attempt resumes its partial blobs."""
 STOP_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class FinishedPull:
-    """A pull that ended by itself, well or not."""
+    """A pull that ended by itself, with its failure if it failed."""
 
     wanted: WantedCache
     failure: Failure | None
 
 
 class PullPool:
-    """Pulls under way. Used by one thread; sets `wake` whenever a pull ends."""
+    """The running pulls. Only one thread may use it; it sets `wake` whenever a pull ends."""
 
     def __init__(self, store: PointerStore, wake: Event, clock: Callable[[], float], limit: int = MAX_PULLS) -> None:
         self._store = store
@@ -44,57 +43,58 @@ class PullPool:
 
     @property
     def idle(self) -> bool:
-        """Return whether nothing is under way."""
+        """Return whether no pull is running."""
         return not self._running
 
-    def is_pulling(self, ref: CacheRef) -> bool:
-        """Return whether a cache is being pulled."""
-        return ref in self._running
+    @property
+    def pulling(self) -> Container[CacheRef]:
+        """Return the caches whose pulls are running."""
+        return self._running.keys()
 
     def running_in(self, namespace: str | None, without: CacheRef | None = None) -> int:
-        """Return how many caches of a namespace (None: cluster-wide) are being pulled, one of them not counted."""
+        """Return the number of running pulls in a namespace (None: cluster-wide), not counting `without`."""
         return sum(1 for ref in self._running if ref.namespace == namespace and ref != without)
 
     def has_slot_for(self, ref: CacheRef, without: CacheRef | None = None) -> bool:
-        """Return whether the pull of a cache may be started, now or if one pull were not there.
+        """Return whether a worker is free for a cache, or would be free without the pull of `without`.
 
-        One namespace never has all workers: nobody can know how slow its registries will be when another comes.
+        One namespace never gets all workers, because its registries may be slow when another namespace needs one.
         """
         running = sum(1 for other in self._running if other != without)
         return running < self._limit and self.running_in(ref.namespace, without) < max(1, self._limit - 1)
 
     def start(self, pull: PullJob) -> None:
-        """Begin a pull in a thread of its own; the caller has asked whether it is taken."""
+        """Start a pull in a thread of its own; the caller has checked `has_slot_for`."""
         self._running[pull.wanted.ref] = _RunningPull(pull, self._wake, self._clock())
 
     def overdue(self) -> list[CacheRef]:
-        """Return the downloads that have run longer than is fair, the longest first; none while one is being ended."""
+        """Return the downloads beyond FAIR_PULL_SECONDS, the longest first; an empty list while a pull is cancelled."""
         if any(running.pull.token.cancelled for running in self._running.values()):
             return []
         before = self._clock() - FAIR_PULL_SECONDS
-        late = [each for each in self._running.values() if each.began < before and not each.pull.extracting]
+        late = [running for running in self._running.values() if running.began < before and not running.pull.extracting]
         return [running.pull.wanted.ref for running in sorted(late, key=lambda running: running.began)]
 
     def preempt(self, ref: CacheRef) -> None:
-        """End a pull for the sake of another; it is asked for again like any that nobody has begun."""
-        _LOG.info("pull gives way", extra=fields(cache=str(ref)))
+        """End a pull so that another gets its worker; a later pass starts it again."""
+        _LOG.info("pull preempted", extra=fields(cache=str(ref)))
         self._store.cancel(self._running[ref].pull.token)
 
     def cancel_unwanted(self, wanted: Mapping[CacheRef, WantedCache]) -> None:
-        """Withdraw the tickets of pulls that nobody wants as they are; they end when they notice."""
+        """Cancel the tokens of pulls whose cache is unwanted or has changed; each pull ends at its next check."""
         for ref, running in self._running.items():
             if wanted.get(ref) != running.pull.wanted and not running.pull.token.cancelled:
                 self._store.cancel(running.pull.token)
 
     def finished(self) -> list[FinishedPull]:
-        """Return the pulls that have ended since the last call."""
+        """Return the pulls that ended since the last call."""
         ended = [running for running in self._running.values() if running.done]
         for running in ended:
             del self._running[running.pull.wanted.ref]
         return [FinishedPull(running.pull.wanted, running.failure) for running in ended if not running.superseded]
 
     def stop(self) -> None:
-        """Call everything off and wait a bounded time; what a pull has done until then does no harm."""
+        """Cancel every pull and wait a bounded time; a pull that still runs can write nothing any more."""
         self.cancel_unwanted({})
         deadline = time.monotonic() + STOP_SECONDS
         for running in self._running.values():
@@ -102,7 +102,7 @@ class PullPool:
 
 
 class _RunningPull:
-    """A pull and its thread. A daemon: a process that is told to end does not wait for a registry."""
+    """A pull and its thread. The thread is a daemon, so a stopping process does not wait for a registry."""
 
     def __init__(self, pull: PullJob, wake: Event, began: float) -> None:
         self.pull = pull
@@ -116,7 +116,7 @@ class _RunningPull:
 
     def _run(self) -> None:
         wanted = self.pull.wanted
-        _LOG.info("pull begins", extra=fields(cache=str(wanted.ref), image=wanted.image))
+        _LOG.info("pull started", extra=fields(cache=str(wanted.ref), image=wanted.image))
         began = time.monotonic()
         try:
             self.failure = self.pull.run()
@@ -125,7 +125,7 @@ class _RunningPull:
         finally:
             _LOG.log(
                 logging.WARNING if self.failure else logging.INFO,
-                "pull ends",
+                "pull finished",
                 extra=fields(
                     cache=str(wanted.ref),
                     digest=self.pull.digest or None,
@@ -135,6 +135,6 @@ class _RunningPull:
                     why=self.failure.message if self.failure else None,
                 ),
             )
-            # Not "the thread has ended": whoever is woken would look before it has, and then wait for a whole turn.
+            # A flag instead of `Thread.is_alive`: the woken loop may check before the thread has ended.
             self.done = True
             self._wake.set()

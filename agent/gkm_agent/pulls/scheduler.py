@@ -1,6 +1,6 @@
-"""Whose pull comes next, and whose has lasted long enough: what pods wait for first, namespaces in turn.
+"""The order of pulls: caches that pods wait for come first, then namespaces share the workers.
 
-Why, and where it ends: docs/decisions/0006-fairness.md.
+docs/decisions/0006-fairness.md has the reasons and the limits.
 """
 
 from collections.abc import Callable, Collection
@@ -14,29 +14,29 @@ from gkm_agent.pulls.retries import RetrySchedule
 
 @dataclass(frozen=True, slots=True)
 class PullScheduler:
-    """The order of one turn of the agent; `waited_for` says whether a pod waits for a cache."""
+    """The order of pulls in one reconcile pass; `is_awaited` returns whether a pod waits for a cache."""
 
     pool: PullPool
     retries: RetrySchedule
     is_awaited: Callable[[CacheRef], bool]
 
-    def next_pull(self, asks: Collection[CacheRef]) -> CacheRef | None:
-        """Return which of the caches is to be pulled now, None where no worker is there for any of them."""
-        return min((ref for ref in asks if self.pool.has_slot_for(ref)), key=self._priority, default=None)
+    def next_pull(self, candidates: Collection[CacheRef]) -> CacheRef | None:
+        """Return the cache to pull now, None if no worker is free for any candidate."""
+        return min((ref for ref in candidates if self.pool.has_slot_for(ref)), key=self._priority, default=None)
 
-    def pull_to_preempt(self, asks: Collection[CacheRef]) -> CacheRef | None:
-        """Return which pull should end so that one of the caches gets its worker, None where none should."""
+    def pull_to_preempt(self, candidates: Collection[CacheRef]) -> CacheRef | None:
+        """Return the overdue pull that should give its worker to a candidate, None if no pull should."""
         overdue = self.pool.overdue()
-        return next((late for late in overdue if any(self._precedes(ref, late) for ref in asks)), None)
+        return next((late for late in overdue if any(self._precedes(ref, late) for ref in candidates)), None)
 
     def _priority(self, ref: CacheRef) -> tuple[bool, int, float, float]:
-        """Return the place in the queue: pods, the namespace with the fewest pulls, whoever waited longest."""
+        """Return the sort key: awaited by a pod, fewest pulls in the namespace, longest time since the last start."""
         pulls = self.pool.running_in(ref.namespace)
         return not self.is_awaited(ref), pulls, self.retries.last_start_in(ref.namespace), self.retries.last_start(ref)
 
     def _precedes(self, ref: CacheRef, late: CacheRef) -> bool:
-        """Return whether a cache would get the worker of a pull that ended now, rather than that pull itself."""
-        place, of_late = (
+        """Return whether a cache would get the worker of an overdue pull, rather than that pull itself."""
+        rank, late_rank = (
             (not self.is_awaited(each), self.pool.running_in(each.namespace, without=late)) for each in (ref, late)
         )
-        return self.pool.has_slot_for(ref, without=late) and place <= of_late
+        return self.pool.has_slot_for(ref, without=late) and rank <= late_rank

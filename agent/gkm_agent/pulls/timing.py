@@ -1,4 +1,4 @@
-"""The clock beside a pull: how long each of its stages took, and what verification came to."""
+"""The metrics of a pull: the duration of its stages, and the result of verification."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -24,7 +24,7 @@ def stage(name: str) -> Iterator[None]:
 
 
 def verified(verify: Callable[[], Verdict]) -> Verdict:
-    """Return the verdict that `verify` returns, timed and counted by what it is."""
+    """Return the verdict of `verify`; record its duration under its result."""
     began, result = time.monotonic(), "error"
     try:
         verdict = verify()
@@ -35,16 +35,16 @@ def verified(verify: Callable[[], Verdict]) -> Verdict:
 
 
 def result_of(verdict: Verdict) -> str:
-    """Return the label of a verdict."""
+    """Return the metric label of a verdict."""
     if not verdict.allowed:
         return "refused"
     return "verified" if verdict.verified else "admitted"
 
 
 class FetchTimer:
-    """Times the stages of one fetch, told from its progress; one that finds the entry there has none.
+    """Measures the stages of one fetch from its progress. A fetch that finds the entry has no stages.
 
-    The last stage ends with the fetch, so that of putting an entry into the store belongs to it.
+    The last stage ends with the fetch, so it includes the rename of the entry into the store.
     """
 
     def __init__(self, progress: Progress) -> None:
@@ -59,7 +59,7 @@ class FetchTimer:
         self._end()
 
     def record(self, stage: PullStage, percent: int) -> None:
-        """Pass on what a fetch tells; it may come from several threads, one at a time."""
+        """Record the progress of the fetch and pass it on; several threads may call it, one at a time."""
         if stage is not self._stage:
             self._end()
             self._stage, self._began = stage, time.monotonic()

@@ -1,1 +1,1 @@
-"""The reconcile loop: observe the node, decide per cache, apply."""
+"""The reconcile loop: reads the desired and the observed state, decides per cache, and acts."""

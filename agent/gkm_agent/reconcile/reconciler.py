@@ -1,9 +1,11 @@
-"""The loop: compares what is wanted with what is on disk, takes the next steps, says how it stands.
+"""The reconcile loop. It is level-triggered: a pass reads all state again and depends on no earlier event.
 
-It is level-triggered: a turn reads everything again and depends on no event having been seen. What it keeps in memory
-(tries that failed, pulls under way) costs a repetition when it is lost, nothing else.
+A pass has five phases: it absorbs finished pulls, reads the desired state, observes the disk, decides (pure,
+gkm_agent.reconcile.actions) and acts. Pulls run in other threads and wake the loop when they end. The memory of the
+loop (failed attempts, running pulls) costs a repetition when it is lost, nothing else.
 """
 
+import errno
 import logging
 import time
 from collections.abc import Callable, Mapping
@@ -14,15 +16,13 @@ from threading import Event
 from gkm.api.config import Capture, Store
 from gkm.api.errors import Reason
 from gkm.gpus.values import Inventory
-from gkm.hoststate import pointers
-from gkm.hoststate import waiting_pods as waiting
+from gkm.hoststate import waiting_pods
 from gkm.hoststate.logs import fields
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState, Pointer
 
-from gkm_agent import ownership
 from gkm_agent.caches import decisions
-from gkm_agent.caches.decisions import Action, Observed, RetryAt, StartPull, WritePointer
+from gkm_agent.caches.decisions import Observed, RetryAt, StartPull, WritePointer
 from gkm_agent.caches.model import WantedCache
 from gkm_agent.gpus import GpuWatch
 from gkm_agent.interfaces.source import CacheSource
@@ -31,8 +31,17 @@ from gkm_agent.pulls.job import Failure, PullJob, failure_of
 from gkm_agent.pulls.pool import PullPool
 from gkm_agent.pulls.retries import RetrySchedule
 from gkm_agent.pulls.scheduler import PullScheduler
-from gkm_agent.reconcile import observed as knowledge
-from gkm_agent.reconcile.unwritten_failures import UnpersistedFailures
+from gkm_agent.reconcile.actions import (
+    Actions,
+    CacheAction,
+    DesiredState,
+    RecordError,
+    RemoveCache,
+    ReplaceForeignPointer,
+    decide,
+)
+from gkm_agent.reconcile.observed import Observer, StateReader
+from gkm_agent.reconcile.unpersisted_failures import UnpersistedFailures
 from gkm_agent.report.publisher import StatusPublisher
 from gkm_agent.report.status import statuses
 from gkm_agent.store.budget import DiskBudget
@@ -40,16 +49,16 @@ from gkm_agent.store.collector import CAPTURE, Collector
 from gkm_agent.store.pointers import PointerStore, PullToken, load_pointer
 from gkm_agent.store.scrubber import Scrubber
 from gkm_agent.telemetry.health import Heartbeat
-from gkm_agent.telemetry.reconcile_metrics import ReconcileMetrics
+from gkm_agent.telemetry.metrics import ReconcileMetrics
 
 _LOG = logging.getLogger(__name__)
 
 RECONCILE_SECONDS = 10.0
-"""At least so often a turn is made: usage records change without telling us."""
+"""The longest pause between two passes: volume records change without an event."""
 
 
 class Reconciler:
-    """One node's agent. Its methods are called by one thread only."""
+    """The agent of one node. Only one thread may call its methods."""
 
     def __init__(
         self,
@@ -74,42 +83,41 @@ class Reconciler:
         self._images = images
         self._gpus = gpus
         self._publisher = publisher
-        self._policy_now = policy
-        self._policy = policy()
+        self._policy = policy
         self._serve_revoked = serve_revoked
         self._wake = wake
         self._clock = clock
         self._pool = PullPool(store, wake, clock)
         self._retries = RetrySchedule(clock)
-        self._reader = knowledge.StateReader(store.layout)
+        self._observer = Observer(StateReader(store.layout), store, images, self._retries)
         self._unpersisted = UnpersistedFailures(store.layout)
         self._budget = DiskBudget(store, bounds, clock)
         self._collector = Collector(store, self._budget, bounds, clock, capture)
         self._scrubber = Scrubber(store, wake, bounds.check_interval, clock=clock)
-        self._next_try: float | None = None
+        self._next_retry: float | None = None
         self._heartbeat = heartbeat or Heartbeat()
-        self._reconcile_metrics = ReconcileMetrics()
+        self._metrics = ReconcileMetrics()
         self._report_ready = report_ready
 
     def run(self, stop: Event) -> None:
-        """Work until `stop` is set, then end in bounded time. Whoever sets `stop` sets the wake event after it."""
+        """Reconcile until `stop` is set, then stop in bounded time. The caller sets the wake event after `stop`."""
         self._scrubber.start()
         while not stop.is_set():
             self._wake.clear()
             try:
                 self.reconcile()
-            except Exception:  # noqa: BLE001 -- a defect costs one turn, not the node
-                _LOG.exception("a turn failed")
-                self._heartbeat.beat(well=False)
+            except Exception:  # noqa: BLE001 -- a defect costs one pass, not the agent
+                _LOG.exception("reconcile failed")
+                self._heartbeat.beat(succeeded=False)
             else:
-                self._heartbeat.beat(well=True)
+                self._heartbeat.beat(succeeded=True)
             if not stop.is_set():
                 self._wake.wait(self._seconds_until_next())
         self._scrubber.stop()
         self._pool.stop()
 
     def settle(self, stop: Event) -> bool:
-        """Work until nothing is left that can be done now; return whether every wanted cache is Ready."""
+        """Reconcile until no work is left that can be done now; return whether every wanted cache is Ready."""
         while not stop.is_set():
             self._wake.clear()
             if self.reconcile():
@@ -120,36 +128,22 @@ class Reconciler:
         return self._source.synced and all(pointer and pointer.state is CacheState.READY for pointer in found)
 
     def reconcile(self) -> bool:
-        """Take every step that can be taken now; return whether nothing is under way."""
-        self._next_try = None  # first: a turn that fails must not leave a time that has passed
+        """Run one pass; return whether no pull is running."""
+        self._next_retry = None  # first: a pass that fails must not leave a time in the past
+        self._absorb_finished_pulls()
+        desired = self._read_desired()
+        self._release_unwanted(desired)
+        observation = self._observer.observe(desired.caches, self._pool.pulling, complete=desired.complete)
+        actions = decide(desired, observation, self._pool.pulling, self._clock())
+        observed = self._act(actions, desired, observation.caches)
+        self._collect_and_report(desired, observed)
+        return self._pool.idle
+
+    def _absorb_finished_pulls(self) -> None:
         for finished in self._pool.finished():
             self._record_end(finished.wanted, finished.failure)
         for ref in self._budget.caches_with_space():
             self._retries.retry_now(ref)
-        self._policy = self._policy_now()
-        inventory = self._gpus.inventory
-        # Asked before the caches are: what becomes complete in between has left some out, and they are not gone.
-        complete = self._source.synced
-        wanted = {cache.ref: cache for cache in self._source.caches() if self._is_for_node(cache, inventory)}
-        self._pool.cancel_unwanted(wanted)
-        for memory in (self._retries, self._unpersisted, self._budget):
-            memory.retain_only(wanted)
-        if complete:
-            self._remove_unwanted(wanted)
-        known = knowledge.observe(self._reader, wanted, self._retries, complete=complete)
-        asks = {
-            ref: ask for ref, cache in wanted.items() if (ask := self._take_action(cache, known, inventory)) is not None
-        }
-        self._start_pulls(asks, wanted, known, inventory)
-        used = self._collector.read()
-        self._collector.collect(known, wanted, complete=complete)
-        told = statuses(self._unpersisted.overlay(known), used, inventory)
-        self._publisher.set(told)
-        if complete:
-            self._report_ready(_ready(known))
-        stored = sum(note.size_bytes for note in self._store.catalog.entries().values())
-        self._reconcile_metrics.record(told, mounts=used, store_bytes=stored)
-        return self._pool.idle
 
     def _record_end(self, wanted: WantedCache, failure: Failure | None) -> None:
         self._retries.record_end(wanted, failure)
@@ -157,120 +151,159 @@ class Reconciler:
         if failure is not None and failure.reason == Reason.DISK_FULL:
             self._budget.record_disk_full(wanted.ref)
 
-    def _is_for_node(self, cache: WantedCache, inventory: Inventory) -> bool:
-        """Return whether a node with such GPUs has a cache.
+    def _read_desired(self) -> DesiredState:
+        inventory = self._gpus.inventory
+        # Before `caches`: a source that completes in between has left out caches that are not deleted.
+        complete = self._source.synced
+        caches = {wanted.ref: wanted for wanted in self._source.caches() if self._is_for_node(wanted, inventory)}
+        return DesiredState(caches, complete, inventory, self._policy(), self._serve_revoked)
 
-        One that is here stays: a driver that is being replaced looks like a machine without GPUs.
+    def _is_for_node(self, wanted: WantedCache, inventory: Inventory) -> bool:
+        """Return whether a node with these GPUs should have a cache.
+
+        A cache with a pointer stays: during the replacement of a driver a machine looks like one without GPUs.
         """
         has_gpus = bool(inventory.gpus or inventory.errors)
-        return cache.selected or has_gpus or load_pointer(self._store.layout, cache.ref) is not None
+        return wanted.selected or has_gpus or load_pointer(self._store.layout, wanted.ref) is not None
 
-    def _remove_unwanted(self, wanted: Mapping[CacheRef, WantedCache]) -> None:
-        for ref in [ref for ref in pointers.refs(self._store.layout) if ref not in wanted]:
+    def _release_unwanted(self, desired: DesiredState) -> None:
+        """Cancel the pulls of unwanted or changed caches, and drop the memory about them."""
+        self._pool.cancel_unwanted(desired.caches)
+        for memory in (self._retries, self._unpersisted, self._budget):
+            memory.retain_only(desired.caches)
+
+    def _act(
+        self, actions: Actions, desired: DesiredState, before: Mapping[CacheRef, Observed]
+    ) -> dict[CacheRef, Observed]:
+        """Take the actions; return the observed state after them. A cache that fails does not stop the others."""
+        observed = dict(before)
+        failed: set[CacheRef] = set()
+        for ref, action in actions:
+            if ref in failed:
+                continue
             try:
-                self._store.remove(ref)
-                waiting.clear_waiting(self._store.layout, ref)
-            except OSError as error:
-                # The next turn tries again; until then it is no reason to leave the other caches alone.
-                _LOG.error("cache not forgotten", extra=fields(cache=str(ref), why=str(error)))
-            else:
-                _LOG.info("cache deleted", extra=fields(cache=str(ref)))
+                self._take(action, ref, observed)
+            except Exception as error:
+                if ref not in desired.caches:
+                    raise
+                failed.add(ref)
+                self._record_end(desired.caches[ref], replace(failure_of(error), persisted=False))
+                observed[ref] = replace(observed[ref], attempt=self._retries.attempt_of(desired.caches[ref]))
+                _LOG.exception("cache reconcile failed", extra=fields(cache=str(ref), why=str(error)))
+        pulls = {ref: action for ref, action in actions if isinstance(action, StartPull) and ref not in failed}
+        self._start_pulls(pulls, desired, observed)
+        return observed
 
-    def _take_action(
-        self, cache: WantedCache, known: dict[CacheRef, Observed], inventory: Inventory
-    ) -> StartPull | None:
-        """Take the next step for a cache if it needs nobody else; return it if it needs a worker.
+    def _take(self, action: CacheAction, ref: CacheRef, observed: dict[CacheRef, Observed]) -> None:
+        match action:
+            case RemoveCache():
+                self._remove_cache(ref)
+            case ReplaceForeignPointer():
+                observed[ref] = self._replace_foreign(action.pointer, observed[ref])
+            case WritePointer():
+                observed[ref] = replace(observed[ref], pointer=self._write_pointer(action.pointer))
+            case RetryAt():
+                self._next_retry = min(action.until, self._next_retry or action.until)
+            case RecordError():
+                raise action.error
+            case StartPull():
+                pass  # after all pointers are written: the scheduler chooses among all pulls
 
-        What is said in the step is then what is known.
+    def _remove_cache(self, ref: CacheRef) -> None:
+        try:
+            self._store.remove(ref)
+            waiting_pods.clear_waiting(self._store.layout, ref)
+        except OSError as error:
+            # The next pass tries again.
+            _LOG.error("cache removal failed", extra=fields(cache=str(ref), why=str(error)))
+        else:
+            _LOG.info("cache removed", extra=fields(cache=str(ref)))
+
+    def _replace_foreign(self, pointer: Pointer, observed: Observed) -> Observed:
+        """Write the pointer that replaces a foreign one; on a full disk remove the foreign one.
+
+        Without a pointer the cache is not Ready, so no pod mounts files without proven access.
+
+        Raises:
+            OSError: the disk refused.
         """
         try:
-            # Also while a pull of the other object is on its way to its end: it writes nothing any more.
-            known[cache.ref] = ownership.disowned(self._store, cache, known[cache.ref], self._write_pointer)
-            if self._pool.is_pulling(cache.ref):
-                return None
-            step = self._decide(cache, known[cache.ref], inventory)
-            if isinstance(step, WritePointer):
-                known[cache.ref] = replace(known[cache.ref], pointer=self._write_pointer(step.pointer))
-        except Exception as error:  # noqa: BLE001 -- whatever one cache does to us, the others go on
-            self._record_end(cache, replace(failure_of(error), persisted=False))
-            known[cache.ref] = replace(known[cache.ref], attempt=self._retries.attempt_of(cache))
-            _LOG.exception("no step taken", extra=fields(cache=str(cache.ref), why=str(error)))
-            return None
-        if isinstance(step, RetryAt):
-            self._next_try = min(step.until, self._next_try or step.until)
-        return step if isinstance(step, StartPull) else None
-
-    def _decide(self, cache: WantedCache, known: Observed, inventory: Inventory) -> Action:
-        digest = decisions.wanted_digest(cache, known.pointer, known.check)
-        size = knowledge.entry_bytes(self._store, self._images, digest, known.pointer)
-        known = replace(known, entry_bytes=size)
-        return decisions.decide(cache, known, inventory, self._policy, self._clock(), serve_revoked=self._serve_revoked)
+            return replace(observed, pointer=self._write_pointer(pointer))
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            self._store.remove(pointer.ref)
+            return replace(observed, pointer=None, check=None)
 
     def _write_pointer(self, pointer: Pointer) -> Pointer:
-        said = self._store.save(pointer)
+        written = self._store.save(pointer)
         _LOG.info(
-            "cache state",
+            "cache state changed",
             extra=fields(
-                cache=str(said.ref),
-                state=said.state.value,
-                digest=said.digest or None,
-                reason=said.reason or None,
-                why=said.message or None,
+                cache=str(written.ref),
+                state=written.state.value,
+                digest=written.digest or None,
+                reason=written.reason or None,
+                why=written.message or None,
             ),
         )
-        return said
+        return written
 
     def _start_pulls(
-        self,
-        asks: Mapping[CacheRef, StartPull],
-        wanted: Mapping[CacheRef, WantedCache],
-        known: Mapping[CacheRef, Observed],
-        inventory: Inventory,
+        self, pulls: Mapping[CacheRef, StartPull], desired: DesiredState, observed: Mapping[CacheRef, Observed]
     ) -> None:
-        """Start pulls while there are workers for them, or have one that lasts too long make room for who waits."""
-        turns = PullScheduler(
-            self._pool, self._retries, cache(lambda ref: waiting.is_pod_waiting(self._store.layout, ref))
-        )
-        left = dict(asks)
-        while (ref := turns.next_pull(left)) is not None:
-            self._start_pull(wanted[ref], left.pop(ref), known[ref], inventory)
-        if (late := turns.pull_to_preempt(left)) is not None:
-            self._retries.record_start(late)  # it has had its turn until now: whoever waits goes before it
-            self._pool.preempt(late)
+        """Start pulls while workers are free; preempt an overdue pull if another cache should have its worker."""
+        is_awaited = cache(lambda ref: waiting_pods.is_pod_waiting(self._store.layout, ref))
+        scheduler = PullScheduler(self._pool, self._retries, is_awaited)
+        remaining = dict(pulls)
+        while (ref := scheduler.next_pull(remaining)) is not None:
+            self._start_pull(desired.caches[ref], remaining.pop(ref), observed[ref], desired)
+        if (overdue := scheduler.pull_to_preempt(remaining)) is not None:
+            self._retries.record_start(overdue)  # it has used its worker until now, so waiting caches precede it
+            self._pool.preempt(overdue)
 
-    def _start_pull(self, wanted: WantedCache, ask: StartPull, known: Observed, inventory: Inventory) -> None:
-        pointer = known.pointer
+    def _start_pull(self, wanted: WantedCache, action: StartPull, observed: Observed, desired: DesiredState) -> None:
         self._retries.record_start(wanted.ref)
         self._pool.start(
             PullJob(
                 wanted=wanted,
-                digest=ask.digest,
+                digest=action.digest,
                 store=self._store,
                 images=self._images,
-                inventory=inventory,
-                policy=self._policy,
+                inventory=desired.inventory,
+                policy=desired.policy,
                 token=PullToken(wanted.ref),
                 budget=self._budget,
-                failure_reported=_is_announced(wanted, pointer),
-                served_pointer=pointer if ask.serving else None,
-                signers=decisions.signers(known.check, wanted, ask.digest),
+                failure_reported=_has_failed(wanted, observed.pointer),
+                served_pointer=observed.pointer if action.serving else None,
+                signers=decisions.signers(observed.check, wanted, action.digest),
             )
         )
 
+    def _collect_and_report(self, desired: DesiredState, observed: Mapping[CacheRef, Observed]) -> None:
+        records = self._collector.read()
+        self._collector.collect(observed, desired.caches, complete=desired.complete)
+        published = statuses(self._unpersisted.overlay(observed), records, desired.inventory)
+        self._publisher.set(published)
+        if desired.complete:
+            self._report_ready(_ready(observed))
+        store_bytes = sum(info.size_bytes for info in self._store.catalog.entries().values())
+        self._metrics.record(published, mounts=records, store_bytes=store_bytes)
+
     def _seconds_until_next(self) -> float:
-        if self._next_try is None:
+        if self._next_retry is None:
             return RECONCILE_SECONDS
-        return min(RECONCILE_SECONDS, max(0.05, self._next_try - self._clock()))
+        return min(RECONCILE_SECONDS, max(0.05, self._next_retry - self._clock()))
 
 
-def _is_announced(wanted: WantedCache, pointer: Pointer | None) -> bool:
-    """Return whether a pointer says already why this image failed for this object."""
+def _has_failed(wanted: WantedCache, pointer: Pointer | None) -> bool:
+    """Return whether the pointer has the failure of this image for this object already."""
     if pointer is None or pointer.state is not CacheState.FAILED:
         return False
     return (pointer.image, pointer.uid) == (wanted.image, wanted.uid)
 
 
-def _ready(known: Mapping[CacheRef, Observed]) -> dict[CacheRef, str]:
+def _ready(observed: Mapping[CacheRef, Observed]) -> dict[CacheRef, str]:
     """Return the digests of the caches that pods can mount now."""
-    pointed = ((ref, cache.pointer) for ref, cache in known.items())
+    pointed = ((ref, cache.pointer) for ref, cache in observed.items())
     return {ref: pointer.digest for ref, pointer in pointed if pointer and pointer.state is CacheState.READY}

@@ -1,1 +1,1 @@
-"""What the node publishes: status documents, their size limit and their objects."""
+"""The status that this node publishes: how it is computed, limited in size and brought to its sink."""

@@ -1,10 +1,10 @@
-"""The node objects of the API from a status: names, labels, annotations, owner. Pure."""
+"""The node objects of the API, from a status: names, labels, annotations, owner and the condition Ready. Pure."""
 
 import hashlib
 from typing import Any
 
 import msgspec
-from gkm.api.meta import ObjectMeta, OwnerReference
+from gkm.api.meta import FALSE, TRUE, Condition, ObjectMeta, OwnerReference, with_condition
 from gkm.api.nodes import (
     CURRENT_CACHES_ANNOTATION,
     LAST_UPDATED_ANNOTATION,
@@ -15,15 +15,19 @@ from gkm.api.nodes import (
     NodeSpec,
     NodeStatus,
 )
+from gkm.hoststate.pointers import CacheState
+from msgspec import structs
 
 from gkm_agent.report.status import summary
 
 HOSTNAME_LABEL = "kubernetes.io/hostname"
+READY = "Ready"
 _MAX_LABEL = 63
+_IN_PROGRESS = frozenset({CacheState.PENDING, CacheState.DOWNLOADING, CacheState.EXTRACTING})
 
 
 def node_label(node: str) -> str:
-    """Return a node's name as a label's value: beyond 63 bytes shortened, with a hash that keeps it unique."""
+    """Return a node's name as a label value; shorten a name beyond 63 bytes, with a hash that keeps it unique."""
     if len(node) <= _MAX_LABEL:
         return node
     return f"{node[: _MAX_LABEL - 9].rstrip('-.')}-{hashlib.sha256(node.encode()).hexdigest()[:8]}"
@@ -32,7 +36,7 @@ def node_label(node: str) -> str:
 def node_object(
     node: str, scope: str | None, status: NodeStatus, updated: str, *, hostname: str = "", owner_uid: str = ""
 ) -> CacheNode:
-    """Return the object of one scope; `owner_uid` is the uid of the Node that it goes with, "" without a cluster."""
+    """Return the object of one scope; `owner_uid` is the uid of the owning Node, "" without a cluster."""
     owner = OwnerReference(api_version="v1", kind="Node", name=node, uid=owner_uid)
     metadata = ObjectMeta(
         name=node,
@@ -45,7 +49,42 @@ def node_object(
     return kind(metadata=metadata, spec=NodeSpec(node_name=node), status=status)
 
 
-def manifest(node: CacheNode) -> dict[str, Any]:
-    """Return an object as people write it: what it is first, what it says last."""
-    value: dict[str, Any] = msgspec.to_builtins(node)
-    return {key: value[key] for key in ("apiVersion", "kind", "metadata", "spec", "status")}
+def manifest(value: msgspec.Struct) -> dict[str, Any]:
+    """Return an API object with its fields in the usual order of a manifest."""
+    built: dict[str, Any] = msgspec.to_builtins(value)
+    return {key: built[key] for key in ("apiVersion", "kind", "metadata", "spec", "status")}
+
+
+def with_conditions(status: NodeStatus, before: list[Condition], now: str) -> NodeStatus:
+    """Return a status with its conditions; `before` are the current conditions of the object, `now` an API time.
+
+    The transition time changes only with the status of the condition, so an unchanged status equals the current one.
+    """
+    value, reason, message = ready(status)
+    own = [condition for condition in before if condition.type == READY]
+    new = Condition(READY, value, reason, message, now, status.observed_generation)
+    return structs.replace(status, conditions=with_condition(own, new))
+
+
+def without_conditions(status: NodeStatus) -> NodeStatus:
+    """Return the GPUs and caches of a status alone."""
+    return structs.replace(status, observed_generation=0, conditions=[])
+
+
+def with_generation(status: NodeStatus, generation: int) -> NodeStatus:
+    """Return a status that observes a generation of its object."""
+    conditions = [structs.replace(condition, observed_generation=generation) for condition in status.conditions]
+    return structs.replace(status, observed_generation=generation, conditions=conditions)
+
+
+def ready(status: NodeStatus) -> tuple[str, str, str]:
+    """Return status, reason and message of the condition Ready; a deleted cache does not count."""
+    states = {cache.state for cache in status.caches.values()}
+    message = summary(status) or "no caches"
+    if CacheState.FAILED in states:
+        return FALSE, "CachesFailed", message
+    if states & _IN_PROGRESS:
+        return FALSE, "CachesPending", message
+    if CacheState.INCOMPATIBLE in states:
+        return FALSE, "CachesIncompatible", message
+    return TRUE, "AllCachesReady", message

@@ -1,175 +1,154 @@
-"""Bringing status to its sink: only what changed, only the newest, and again while the sink is away."""
+"""Publishing of the latest value to a sink that may be unavailable.
+
+A publisher is a thread that holds at most one value: `set` replaces a value that is not written yet. The thread writes
+on change, retries with backoff while the sink refuses, and paces its rounds while changes keep coming. Every ten
+minutes or so it invalidates the sink and writes everything again, because another client may have deleted or changed an
+object. The refresh lists nothing: a list costs the API server one read per node, and every node runs an agent.
+"""
 
 import logging
 import random
 import time
 from collections.abc import Mapping
 from threading import Condition, Event, Thread
+from typing import Generic, TypeVar
 
 from gkm.api.nodes import NodeStatus
 from gkm.hoststate.logs import fields
 from gkm.hoststate.pacing import Backoff
-from gkm.kube.errors import ApiError
 
-from gkm_agent.interfaces.sink import NotWritten, StatusSink
+from gkm_agent.interfaces.sink import NotWritten, Sink, StatusSink
+from gkm_agent.report.scopes import ScopedStatuses
 
 _LOG = logging.getLogger(__name__)
 
 BACKOFF = Backoff(1.0, 60.0)
 PACE = Backoff(1.0, 3.0)
-"""Between two rounds of writing: the first change is said at once, what follows it is said together. While changes keep
-coming the pauses grow: 200 caches that arrive one by one took 150 to 210 writes before they did."""
+"""Pauses between two rounds. The publisher writes the first change at once and collects the following ones. The pauses
+grow while changes keep coming: without them 200 caches that arrived one by one took 150 to 210 writes."""
 REFRESH_SECONDS = 600.0
-"""About so often everything is written again: somebody may have deleted or changed an object of ours. Nothing is listed
-for that: a list costs the API server what there are nodes, and there are as many agents."""
+"""The longest time until the publisher writes everything again."""
+
+T = TypeVar("T")
 
 
-class StatusPublisher:
-    """Holds at most one status a scope; a newer one takes the place of one that is not written yet."""
+class Publisher(Generic[T]):
+    """Brings the latest value to a sink, in a thread of its own."""
 
-    def __init__(self, sink: StatusSink, backoff: Backoff = BACKOFF, pace: Backoff = PACE) -> None:
+    def __init__(self, sink: Sink[T], name: str, backoff: Backoff = BACKOFF, pace: Backoff = PACE) -> None:
         self._sink = sink
+        self._name = name
         self._backoff = backoff
         self._pace = pace
-        self._asked = 0.0
-        self._complaints: set[str] = set()
-        self._wanted: Mapping[str | None, NodeStatus] | None = None
-        self._written: dict[str | None, NodeStatus | None] | None = None
-        self._settled = False
-        self._again = False
-        self._waited_for = False
-        self._condition = Condition()
+        self._retry_after = 0.0
+        self._value: T | None = None
+        self._version = 0
+        self._written: int | None = 0
+        """The version that the sink holds, None after a failure."""
+        self._invalidate = False
+        self._flushing = False
         self._stop = Event()
-        self._thread = Thread(target=self._run, name="publisher", daemon=True)
+        self._condition = Condition()
+        self._thread = Thread(target=self._run, name=f"{name}-publisher", daemon=True)
 
     def start(self) -> None:
-        """Begin to write; returns at once."""
+        """Start to write; return at once."""
         self._thread.start()
 
     def stop(self, timeout: float) -> None:
-        """End, with what is being written now."""
+        """Stop after the write in progress; wait at most `timeout` seconds for it."""
         self._stop.set()
         with self._condition:
             self._condition.notify_all()
         if self._thread.is_alive():
             self._thread.join(timeout)
 
-    def set(self, statuses: Mapping[str | None, NodeStatus]) -> None:
-        """Say what the sink should hold: these scopes and no others."""
+    def set(self, value: T, *, force: bool = False) -> None:
+        """Set the value that the sink should hold. `force` passes an unchanged value to the sink as well."""
         with self._condition:
-            if self._wanted == statuses:
+            if value == self._value and not force:
                 return
-            self._wanted, self._settled = statuses, False
+            self._value = value
+            self._version += 1
             self._condition.notify_all()
 
     def rewrite_all(self) -> None:
-        """Have everything written once more, soon: what was written belonged to a Node that is no more."""
+        """Write everything again soon: the objects belonged to a Node that no longer exists."""
         with self._condition:
-            self._again, self._settled = True, False
+            self._invalidate = True
+            self._version += 1
             self._condition.notify_all()
 
     def flush(self, timeout: float) -> bool:
-        """Wait until the sink holds what was set last; return whether it does."""
+        """Wait until the sink holds the last value; return whether it does."""
         with self._condition:
-            self._waited_for = True
+            self._flushing = True
             self._condition.notify_all()
-            return self._condition.wait_for(lambda: self._settled or self._wanted is None, timeout)
+            return self._condition.wait_for(lambda: not self._is_behind(), timeout)
 
     def write(self) -> bool:
-        """Bring the sink one round closer; return whether it now holds what was set when the round began."""
-        self._asked = 0.0
-        self._complaints.clear()
+        """Write once; return whether the sink holds the value that was set when the write began."""
         with self._condition:
-            wanted, again = self._wanted, self._again
-            self._again = False
-        if again:
-            self._invalidate()
-        if wanted is None:
-            return True
+            value, version = self._value, self._version
+            if value is None:
+                return True
+            invalidate, self._invalidate = self._invalidate, False
+        self._retry_after = 0.0
+        written: int | None = None
         try:
-            if self._written is None:
-                self._written = dict.fromkeys(self._sink.scopes())
+            if invalidate:
+                self._sink.invalidate()
+            self._sink.publish(value)
+            written = version
         except NotWritten as error:
-            return self._failed("status not written", error)
-        written = self._written
-        gone = [scope for scope in written if scope not in wanted]
-        # One that fails must not keep the others from being written.
-        steps = [self._publish(written, scope, status) for scope, status in wanted.items()]
-        steps += [self._remove(written, scope) for scope in gone]
-        done = all(steps)
+            self._retry_after = error.retry_after
+            _LOG.warning("publish failed", extra=fields(publisher=self._name, why=str(error)))
+        except Exception:  # noqa: BLE001 -- a defect in a sink must not end the thread
+            _LOG.exception("publisher failed", extra=fields(publisher=self._name))
+            self._sink.invalidate()
         with self._condition:
-            self._settled = done and self._wanted is wanted and not self._again
+            self._written = written
             self._condition.notify_all()
-        return done
-
-    def _publish(self, written: dict[str | None, NodeStatus | None], scope: str | None, status: NodeStatus) -> bool:
-        if written.get(scope) == status:
-            return True
-        try:
-            self._sink.publish(scope, status)
-        except NotWritten as error:
-            return self._failed("status not written", error, scope)
-        written[scope] = status
-        return True
-
-    def _remove(self, written: dict[str | None, NodeStatus | None], scope: str | None) -> bool:
-        try:
-            self._sink.remove(scope)
-        except NotWritten as error:
-            return self._failed("status not removed", error, scope)
-        del written[scope]
-        return True
-
-    def _failed(self, what: str, error: NotWritten, scope: str | None = None) -> bool:
-        why = str(error)
-        if why not in self._complaints:
-            # An API server that is away says the same of every scope, and of 500 namespaces it would again and again.
-            self._complaints.add(why)
-            _LOG.warning(what, extra=fields(scope=scope, why=why))
-        if isinstance(error.__cause__, ApiError):
-            self._asked = max(self._asked, error.__cause__.retry_after)
-        return False
-
-    def _invalidate(self) -> None:
-        """Take what was written for unknown: it is written again, and what is there is not asked for."""
-        if self._written is not None:
-            self._written = dict.fromkeys(self._written)
+        return written is not None
 
     def _run(self) -> None:
         failures = rounds = 0
-        refresh = _refresh()
+        refresh = _next_refresh()
         while not self._stop.is_set():
             rounds = 1 if self._wait_for_work(refresh) else rounds + 1
+            if self._stop.is_set():
+                return
             if time.monotonic() >= refresh:
-                self._invalidate()
-                refresh = _refresh()
-            try:
-                done = self.write()
-            except Exception:  # noqa: BLE001 -- a defect in a sink must not end the reporting
-                _LOG.exception("the status sink failed")
-                self._invalidate()
-                done = False
-            if done:
+                self._invalidate = True
+                refresh = _next_refresh()
+            if self.write():
                 failures = 0
                 with self._condition:
-                    self._condition.wait_for(lambda: self._stop.is_set() or self._waited_for, self._pace.pause(rounds))
+                    self._condition.wait_for(lambda: self._stop.is_set() or self._flushing, self._pace.pause(rounds))
             else:
                 failures += 1
-                self._stop.wait(self._backoff.pause(failures, self._asked))
+                self._stop.wait(self._backoff.pause(failures, self._retry_after))
 
     def _wait_for_work(self, refresh: float) -> bool:
-        """Wait until there is something to write, or it is time for all of it; return whether that took any time."""
+        """Wait until there is a value to write, or until the refresh; return whether the call had to wait."""
         with self._condition:
             if self._is_behind():
                 return False
-            left = max(0.0, refresh - time.monotonic())
-            self._condition.wait_for(lambda: self._stop.is_set() or self._is_behind(), left)
+            remaining = max(0.0, refresh - time.monotonic())
+            self._condition.wait_for(lambda: self._stop.is_set() or self._is_behind(), remaining)
             return True
 
     def _is_behind(self) -> bool:
-        return self._wanted is not None and not self._settled
+        return self._value is not None and self._written != self._version
 
 
-def _refresh() -> float:
-    """Return when everything is written again: not when all the other agents do, which started with this one."""
+class StatusPublisher(Publisher[Mapping[str | None, NodeStatus]]):
+    """Publishes the status of this node: {scope: status}, with exactly these scopes."""
+
+    def __init__(self, sink: StatusSink, backoff: Backoff = BACKOFF, pace: Backoff = PACE) -> None:
+        super().__init__(ScopedStatuses(sink), "status", backoff, pace)
+
+
+def _next_refresh() -> float:
+    """Return the time of the next refresh, spread so that agents that started together do not write together."""
     return time.monotonic() + REFRESH_SECONDS * random.uniform(0.5, 1.0)  # noqa: S311 -- spreads load, hides nothing

@@ -1,4 +1,4 @@
-"""A node object that the API takes: what it says, shortened where a node has very much to say. Pure."""
+"""The size limit of a node object: shortens the status of a node with many caches or pods until it fits. Pure."""
 
 from collections.abc import Callable
 
@@ -6,26 +6,26 @@ import msgspec
 from gkm.api.nodes import NodeCacheStatus, NodeStatus
 
 MAX_BYTES = 384 << 10
-"""Of a status as JSON. An object has at most 1.5 MiB in etcd, and server-side apply keeps the path of every field in
-it: as much again for short values."""
+"""Size of a status as JSON. An object in etcd has at most 1.5 MiB, and server-side apply stores the path of every field
+in it, which doubles the size of short values."""
 
 _Shorten = Callable[[NodeCacheStatus], NodeCacheStatus]
 
 
 def fit_to_limit(status: NodeStatus, limit: int = MAX_BYTES) -> NodeStatus:
-    """Return a status of at most `limit` bytes: as it is, or step by step with less that other objects say too.
+    """Return a status of at most `limit` bytes, shortened step by step.
 
-    States, digests and reasons go last: first the pods, then the sentences. Of a scope with thousands of caches the
-    last in the alphabet are left out; the annotation that sums up counts what is shown.
+    The first steps drop pods, the next ones messages; states, digests and reasons stay. The last step drops the caches
+    at the end of the alphabet. The summary annotation counts the caches that stay.
     """
-    for shorten in (_as_it_is, _few_pods, _no_pods, _short_messages, _no_messages):
+    for shorten in (_unchanged, _few_pods, _no_pods, _short_messages, _no_messages):
         shortened = _each(status, shorten)
         if _size(shortened) <= limit:
             return shortened
     return _first(shortened, limit)
 
 
-def _as_it_is(cache: NodeCacheStatus) -> NodeCacheStatus:
+def _unchanged(cache: NodeCacheStatus) -> NodeCacheStatus:
     return cache
 
 
@@ -54,20 +54,20 @@ def _with_messages(cache: NodeCacheStatus, length: int) -> NodeCacheStatus:
 
 
 def _each(status: NodeStatus, shorten: _Shorten) -> NodeStatus:
-    if shorten is _as_it_is:
+    if shorten is _unchanged:
         return status
     return msgspec.structs.replace(status, caches={name: shorten(cache) for name, cache in status.caches.items()})
 
 
 def _first(status: NodeStatus, limit: int) -> NodeStatus:
-    left = limit - _size(msgspec.structs.replace(status, caches={}))
-    kept: dict[str, NodeCacheStatus] = {}
+    remaining = limit - _size(msgspec.structs.replace(status, caches={}))
+    caches: dict[str, NodeCacheStatus] = {}
     for name, cache in sorted(status.caches.items()):
-        left -= len(msgspec.json.encode({name: cache})) + 1
-        if left < 0:
+        remaining -= len(msgspec.json.encode({name: cache})) + 1
+        if remaining < 0:
             break
-        kept[name] = cache
-    return msgspec.structs.replace(status, caches=kept)
+        caches[name] = cache
+    return msgspec.structs.replace(status, caches=caches)
 
 
 def _size(status: NodeStatus) -> int:

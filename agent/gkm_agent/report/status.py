@@ -1,4 +1,4 @@
-"""What a node says about itself, from pointers, checks, records and GPUs. Pure."""
+"""The status of a node per scope, from its pointers, checks, volume records and GPUs. Pure."""
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -16,20 +16,20 @@ from gkm.hoststate.records import VolumeRecord
 from gkm_agent.caches.decisions import Observed
 
 MAX_PODS = 500
-"""Pods listed for one cache: an object of the API has at most 1.5 MiB, and a kubelet runs a few hundred pods."""
+"""Pods in the status of one cache. An API object has at most 1.5 MiB, and a kubelet runs a few hundred pods."""
 
 
 def statuses(
-    known: Mapping[CacheRef, Observed], records: Iterable[VolumeRecord], inventory: Inventory
+    observed: Mapping[CacheRef, Observed], records: Iterable[VolumeRecord], inventory: Inventory
 ) -> dict[str | None, NodeStatus]:
-    """Return {scope: status} for every scope that has caches, or pods that still use a deleted one.
+    """Return {scope: status} for every scope with caches, or with pods that still use a deleted cache.
 
-    Of a cache without a pointer nothing is said yet.
+    A cache without a pointer has no status yet.
     """
-    pointed = {ref: (cache.pointer, cache) for ref, cache in known.items() if cache.pointer is not None}
+    pointed = {ref: (cache.pointer, cache) for ref, cache in observed.items() if cache.pointer is not None}
     users: dict[CacheRef, list[VolumeRecord]] = {}
-    # An empty volume uses nothing, and its cache may be a name that a pod made up.
-    for record in sorted((one for one in records if one.digest), key=lambda record: record.volume_id):
+    # An empty volume uses no entry, and the pod may have invented the name of its cache.
+    for record in sorted((record for record in records if record.digest), key=lambda record: record.volume_id):
         users.setdefault(record.ref, []).append(record)
     caches: dict[str | None, dict[str, NodeCacheStatus]] = {}
     for ref in sorted({*pointed, *users}, key=lambda ref: (ref.namespace or "", ref.name)):
@@ -41,7 +41,7 @@ def statuses(
 
 
 def summary(status: NodeStatus) -> str:
-    """Return what a printer column shows: `2 Ready, 1 Incompatible`."""
+    """Return the text of a printer column, such as `2 Ready, 1 Incompatible`."""
     counts: dict[str, int] = {}
     for cache in status.caches.values():
         counts[cache.state] = counts.get(cache.state, 0) + 1
@@ -59,10 +59,10 @@ _ORDER = (
 )
 
 
-def _wanted(pointer: Pointer, known: Observed, using: list[VolumeRecord], inventory: Inventory) -> NodeCacheStatus:
-    check, attempt = known.check, known.attempt
-    judged = check is not None and check.digest == pointer.digest and check.image == pointer.image
-    fit = preflight.check(check.targets, inventory.gpus) if check is not None and judged else None
+def _wanted(pointer: Pointer, observed: Observed, using: list[VolumeRecord], inventory: Inventory) -> NodeCacheStatus:
+    check, attempt = observed.check, observed.attempt
+    matches = check is not None and check.digest == pointer.digest and check.image == pointer.image
+    fit = preflight.check(check.targets, inventory.gpus) if check is not None and matches else None
     return NodeCacheStatus(
         state=pointer.state.value,
         digest=pointer.digest or None,
@@ -73,7 +73,7 @@ def _wanted(pointer: Pointer, known: Observed, using: list[VolumeRecord], invent
         size_bytes=pointer.size_bytes,
         progress=pointer.progress,
         pods=_pods(using),
-        next_try=_moment(attempt.next_try) if attempt and pointer.state is CacheState.FAILED else None,
+        next_try=_api_time(attempt.next_try) if attempt and pointer.state is CacheState.FAILED else None,
         last_updated=pointer.updated or None,
     )
 
@@ -82,7 +82,7 @@ def _deleting(using: list[VolumeRecord]) -> NodeCacheStatus:
     return NodeCacheStatus(
         state=CacheState.DELETING.value,
         digest=using[0].digest,
-        message="deleted; kept until the pods that mount it are gone",
+        message="deleted; its files stay until the pods that mount it are gone",
         pods=_pods(using),
     )
 
@@ -93,5 +93,5 @@ def _pods(using: list[VolumeRecord]) -> list[PodUse]:
     ]
 
 
-def _moment(seconds: float) -> str:
+def _api_time(seconds: float) -> str:
     return timestamp(datetime.fromtimestamp(seconds, UTC))

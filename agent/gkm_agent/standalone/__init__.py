@@ -1,1 +1,1 @@
-"""Source and sinks of an agent without a cluster: manifests and files."""
+"""The source and the sinks of an agent without a cluster: manifests and files."""

@@ -1,4 +1,4 @@
-"""NodeFabric as a file, `<directory>/<node>.fabric.yaml`, replaced only on change; there is no Node to label."""
+"""NodeFabric as a file, `<directory>/<node>.fabric.yaml`, replaced only on change. There is no Node to label."""
 
 from pathlib import Path
 
@@ -10,10 +10,10 @@ from gkm.hoststate import files, names
 from gkm.hoststate.files import UnreadableState
 from msgspec import structs
 
-from gkm_agent.fabric.conditions import with_conditions
-from gkm_agent.fabric.objects import fabric_object, manifest
+from gkm_agent.fabric.objects import fabric_object, with_conditions
 from gkm_agent.fabric.report import FabricReport
 from gkm_agent.interfaces.sink import NotWritten
+from gkm_agent.report.objects import manifest
 
 
 class FileFabricSink:
@@ -27,17 +27,17 @@ class FileFabricSink:
     def publish(self, report: FabricReport) -> None:
         """See FabricSink."""
         try:
-            there, now = _status_in(self._path), timestamp()
-            status = with_conditions(report.status, there.conditions if there else [], 0, now)
-            if there != status:
+            current, now = _status_in(self._path), timestamp()
+            status = with_conditions(report.status, current.conditions if current else [], 0, now)
+            if current != status:
                 value = manifest(fabric_object(self._node, status, now))
                 text = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=120)
                 files.replace(self._path, text.encode(), durable=False)
         except OSError as error:
             raise NotWritten(f"{self._path}: {error.strerror}") from error
 
-    def doubt(self) -> None:
-        """See FabricSink; the file is read each time."""
+    def invalidate(self) -> None:
+        """See FabricSink; `publish` reads the file each time."""
 
     def survey(self, packed: bytes) -> None:
         """See FabricSink."""
@@ -49,10 +49,10 @@ class FileFabricSink:
 
 
 def _status_in(path: Path) -> NodeFabricStatus | None:
-    """Return what a file of ours says, without its moment; None for one that is not there, or that somebody spoilt."""
+    """Return the status in a file without its time; None for a missing or invalid file."""
     try:
         fabric = msgspec.yaml.decode(_bytes_in(path) or b"", type=NodeFabric)
-    except (RecursionError, ValueError):  # YAML has dates, which may be none
+    except (RecursionError, ValueError):  # ValueError: YAML parses invalid dates
         return None
     return structs.replace(fabric.status, last_updated=None)
 

@@ -1,4 +1,4 @@
-"""Manifests as text: caches and the Secrets they name, in YAML of several documents; nothing else is let pass."""
+"""A parser for manifests: caches and the Secrets that they name, in YAML with several documents."""
 
 import base64
 from collections.abc import Iterator
@@ -19,11 +19,11 @@ MAX_DOCUMENTS = 1000
 
 
 class BadManifest(ValueError):
-    """A manifest that cannot be used; the message says which document and why."""
+    """An invalid manifest; the message names the document and the cause."""
 
 
 class _SecretData(Struct, rename="camel"):
-    """A Secret, as `kubectl get secret -o yaml` prints it, or with its text in the clear."""
+    """A Secret as `kubectl get secret -o yaml` prints it, or with plain text in `stringData`."""
 
     metadata: ObjectMeta
     data: dict[str, str] = field(default_factory=dict)
@@ -32,17 +32,17 @@ class _SecretData(Struct, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class Manifests:
-    """What a file holds: caches, and the data of Secrets (base64) by namespace and name; never shown."""
+    """The content of a file: caches, and the data of Secrets (base64) by namespace and name, never logged."""
 
     caches: tuple[WantedCache, ...] = ()
     secrets: dict[tuple[str, str], dict[str, str]] = dataclass_field(default_factory=dict, repr=False)
 
 
 def manifests_in(text: bytes) -> Manifests:
-    """Return what a file holds.
+    """Return the content of a file.
 
     Raises:
-        BadManifest: it is not YAML, or one of its documents is neither a cache nor a Secret.
+        BadManifest: the text is not YAML, or a document is neither a cache nor a Secret.
     """
     caches: list[WantedCache] = []
     secrets: dict[tuple[str, str], dict[str, str]] = {}
@@ -85,7 +85,7 @@ def _secret(document: object, number: int) -> dict[tuple[str, str], dict[str, st
     try:
         secret = msgspec.convert(document, type=_SecretData)
     except (msgspec.ValidationError, RecursionError) as error:
-        # What the error says of a wrong value is its type and its place, not the value.
-        raise BadManifest(f"document {number}: a Secret that cannot be read: {error}") from error
-    clear = {key: base64.b64encode(text.encode()).decode() for key, text in secret.string_data.items()}
-    return {(secret.metadata.namespace or DEFAULT_NAMESPACE, secret.metadata.name): secret.data | clear}
+        # The error names the type and path of a wrong value, not the value.
+        raise BadManifest(f"document {number}: invalid Secret: {error}") from error
+    plain = {key: base64.b64encode(text.encode()).decode() for key, text in secret.string_data.items()}
+    return {(secret.metadata.namespace or DEFAULT_NAMESPACE, secret.metadata.name): secret.data | plain}

@@ -1,7 +1,7 @@
-"""Caches from a directory of manifests: the same files that `kubectl apply` takes, for machines without Kubernetes.
+"""The caches of this node from a directory of manifests, in the form that `kubectl apply` takes.
 
-A file that cannot be read right now keeps what it last said: half a file under an editor deletes no cache. A file that
-never could be read leaves the source incomplete, so that nothing is taken for deleted because of it.
+An unreadable file counts as its last readable version: a half-written file deletes no cache. A file that was never
+readable leaves the source incomplete, so the agent deletes nothing.
 """
 
 import logging
@@ -28,14 +28,14 @@ _SUFFIXES = {".yaml", ".yml", ".json"}
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A file as it was read: `held` is None while it never could be."""
+    """A file at its last read; `manifests` is None while it was never readable."""
 
     stamp: tuple[int, int, int]
-    held: Manifests | None
+    manifests: Manifests | None
 
 
 class FileSource:
-    """The CacheSource of a directory; looked at on an interval, which works on every file system."""
+    """The CacheSource of a directory. It polls, because polling works on every file system."""
 
     def __init__(self, directory: Path, changed: Event, interval: float = SCAN_SECONDS) -> None:
         self._directory = directory
@@ -51,29 +51,31 @@ class FileSource:
     def synced(self) -> bool:
         """See CacheSource."""
         with self._lock:
-            return self._listed and all(file.held is not None for file in self._files.values())
+            return self._listed and all(file.manifests is not None for file in self._files.values())
 
     def caches(self) -> list[WantedCache]:
-        """See CacheSource; of two manifests for one cache the first file's counts."""
-        with self._lock:
-            last_first = [file.held.caches for _, file in sorted(self._files.items(), reverse=True) if file.held]
+        """See CacheSource; of two manifests for one cache, the one in the first file by name wins."""
+        last_first = [manifests.caches for manifests in self._last_first()]
         return list({cache.ref: cache for caches in last_first for cache in reversed(caches)}.values())
 
     def data(self, namespace: str, name: str) -> dict[str, str]:
-        """See Secrets: those among the manifests; of two with one name the first file's counts."""
+        """See Secrets; of two manifests for one Secret, the one in the first file by name wins."""
+        last_first = [manifests.secrets for manifests in self._last_first()]
+        secrets = {key: data for secrets in last_first for key, data in secrets.items()}
+        return StaticSecrets(secrets).data(namespace, name)
+
+    def _last_first(self) -> list[Manifests]:
         with self._lock:
-            last_first = [file.held.secrets for _, file in sorted(self._files.items(), reverse=True) if file.held]
-        return StaticSecrets({key: data for secrets in last_first for key, data in secrets.items()}).data(
-            namespace, name
-        )
+            files = sorted(self._files.items(), reverse=True)
+        return [file.manifests for _, file in files if file.manifests]
 
     def start(self) -> None:
-        """Read the directory once, then go on looking."""
+        """Read the directory once, then start to poll it."""
         self.scan()
         self._thread.start()
 
     def wait(self, seconds: float) -> bool:
-        """See CacheSource: `start` has looked already."""
+        """See CacheSource; `start` has read the directory already."""
         del seconds
         return True
 
@@ -87,7 +89,7 @@ class FileSource:
             listed = _listed(self._directory)
         except OSError as error:
             if self._listed or not self._files:
-                _LOG.error("manifests cannot be listed", extra=fields(directory=str(self._directory), why=str(error)))
+                _LOG.error("listing of manifests failed", extra=fields(directory=str(self._directory), why=str(error)))
             with self._lock:
                 self._listed = False
             return
@@ -106,8 +108,8 @@ class FileSource:
         try:
             return _File(stamp, manifests_in(read_bounded((self._directory / name).resolve(), MAX_BYTES)))
         except (OSError, UnreadableState, BadManifest) as error:
-            _LOG.error("manifest not understood", extra=fields(file=name, why=str(error)))
-            return _File(stamp, before.held if before is not None else None)
+            _LOG.error("manifest skipped", extra=fields(file=name, why=str(error)))
+            return _File(stamp, before.manifests if before is not None else None)
 
     def _run(self) -> None:
         while not self._stop.wait(self._interval):
@@ -115,7 +117,7 @@ class FileSource:
 
 
 def _listed(directory: Path) -> dict[str, tuple[int, int, int]]:
-    """Return {name: stamp} of the manifests; a mounted ConfigMap's files are links, so links are followed."""
+    """Return {name: stamp} of the manifests; follow links, because the files of a mounted ConfigMap are links."""
     found = {}
     with os.scandir(directory) as entries:
         for entry in entries:

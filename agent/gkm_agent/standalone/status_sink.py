@@ -12,8 +12,7 @@ from gkm.hoststate.layout import ref_of_scope
 from gkm.hoststate.names import CLUSTER_SCOPE, InvalidName
 
 from gkm_agent.interfaces.sink import NotWritten
-from gkm_agent.node_conditions import with_conditions
-from gkm_agent.report.objects import manifest, node_object
+from gkm_agent.report.objects import manifest, node_object, with_conditions
 
 
 class FileStatusSink:
@@ -37,9 +36,9 @@ class FileStatusSink:
         """See StatusSink."""
         path, now = self._path(scope), timestamp()
         try:
-            there = _status_in(path)
-            status = with_conditions(status, there.conditions if there else [], now)
-            if there != status:
+            current = _status_in(path)
+            status = with_conditions(status, current.conditions if current else [], now)
+            if current != status:
                 node = node_object(self._node, scope, status, now)
                 text = documents.encode(manifest(node), width=120)
                 files.replace(path, text.encode(), durable=False)
@@ -60,9 +59,9 @@ class FileStatusSink:
 
 
 def _status_in(path: Path) -> NodeStatus | None:
-    """Return what a file of ours says; None for one that is not there, or that somebody spoilt."""
+    """Return the status in a file; None for a missing or invalid file."""
     try:
         node: CacheNode = msgspec.yaml.decode(files.read_bounded(path), type=CacheNode)
-    except (FileNotFoundError, UnreadableState, RecursionError, ValueError):  # YAML has dates, which may be none
+    except (FileNotFoundError, UnreadableState, RecursionError, ValueError):  # ValueError: YAML parses invalid dates
         return None
     return node.status

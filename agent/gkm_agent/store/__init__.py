@@ -1,1 +1,1 @@
-"""The store on the node's disk: pointers, catalog, budget, eviction and integrity."""
+"""The store on the node's disk: pointers, entries and their catalog, disk budget, eviction and integrity."""

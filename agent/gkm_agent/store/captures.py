@@ -1,6 +1,7 @@
-"""What pods added to their volumes and the CSI process kept: it stays for a time, and within a size, oldest first out.
+"""The retention of captured files: additions of pods to their volumes, which the CSI process saved.
 
-Nobody can fetch it again, so a short disk is no reason to remove it; the bounds are what it may ever cost.
+No registry has them, so a full disk is no reason to remove them. They have an age limit and a size limit of their own,
+and the oldest go first.
 """
 
 import logging
@@ -20,29 +21,29 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CapturedVolume:
-    """One volume's: `since` in seconds since the epoch, `size` in bytes."""
+    """The captured files of one volume: `since` in seconds since the epoch, `size` in bytes."""
 
     volume_id: str
     since: float
     size: int
 
 
-def to_prune(kept: Iterable[CapturedVolume], bounds: Capture, now: float) -> list[str]:
-    """Return which volumes' are too old, or too much together with all that is newer. Pure."""
+def to_prune(captures: Iterable[CapturedVolume], bounds: Capture, now: float) -> list[str]:
+    """Return the volumes beyond the age limit, and those beyond the size limit, counted from the newest. Pure."""
     total = 0
-    gone = []
-    for one in sorted(kept, key=lambda one: (-one.since, one.volume_id)):
-        total += one.size
-        if now - one.since > bounds.retention or total > bounds.max_bytes:
-            gone.append(one.volume_id)
-    return gone
+    pruned = []
+    for capture in sorted(captures, key=lambda capture: (-capture.since, capture.volume_id)):
+        total += capture.size
+        if now - capture.since > bounds.retention or total > bounds.max_bytes:
+            pruned.append(capture.volume_id)
+    return pruned
 
 
 def sweep(layout: Layout, bounds: Capture, now: float) -> None:
-    """Remove what is beyond the bounds.
+    """Remove the captures beyond the limits.
 
     Raises:
-        OSError: the directory cannot be read, or something in it not be removed.
+        OSError: the directory is unreadable, or a capture cannot be removed.
     """
     if not layout.captured.is_dir():
         return
@@ -52,7 +53,7 @@ def sweep(layout: Layout, bounds: Capture, now: float) -> None:
 
 
 def _captures(directory: Path) -> list[CapturedVolume]:
-    """Return what lies there; what the CSI process has not finished, and what is not ours, is passed over."""
+    """Return the captures in a directory; skip unfinished ones and foreign files."""
     found = []
     for name in files.names_in(directory):
         path = directory / name

@@ -1,7 +1,7 @@
-"""What the agent remembers of each entry of the store: its size, when it was last mounted, when it was last checked.
+"""The catalog of the store: the size, last use and last check of each entry.
 
-The records of mounts are gone with the mounts, so what they said is noted while they are there. Kept in one file beside
-the store, written on change; a lost or garbled one costs a check of every entry and what was known of their use.
+A volume record disappears with its mount, so the catalog records the use while the mount exists. It is one file beside
+the store, written on change. A lost or garbled file costs a check of every entry and the history of their use.
 """
 
 import logging
@@ -22,16 +22,16 @@ _LOG = logging.getLogger(__name__)
 
 FILE = "entries.json"
 MOUNTED_STEP = 3600.0
-"""While an entry is mounted that is noted again so often (seconds): it bounds what a restart may forget of its use."""
+"""Interval of the records of a mounted entry, in seconds: the longest use that a restart may lose."""
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 class EntryInfo(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What is known of one entry. Times are seconds since the epoch, 0 for never.
+    """The facts about one entry. Times are seconds since the epoch, 0 for never.
 
-    `mounted` is when a pod was last seen to mount it, `unnamed` since when no cache names it (0 while one does),
-    `checked` when its content was last compared with its list, `boot` the boot in which its files were last counted and
-    measured, `damage` the path of a file that is not as it must be.
+    `mounted` is the last time at which a pod mounted it, `unnamed` the time since which no cache names it (0 while one
+    does), `checked` the last check of its content against its list, `boot` the boot of the last check of its names and
+    sizes, `damage` the path of a damaged file.
     """
 
     size_bytes: int = 0
@@ -47,105 +47,105 @@ class _File(Struct):
 
 
 class EntryCatalog:
-    """The notes of one node's store, in memory and on its disk. Thread-safe."""
+    """The catalog of one node's store, in memory and on disk. Thread-safe."""
 
     def __init__(self, layout: Layout) -> None:
         self._path = layout.state / FILE
         self._lock = Lock()
-        self._notes = _load(self._path)
-        self._saved = dict(self._notes)
-        self._complaint = ""
+        self._entries = _load(self._path)
+        self._saved = dict(self._entries)
+        self._last_error = ""
         self.boot = _boot()
 
     def entries(self) -> dict[str, EntryInfo]:
-        """Return what is known, by digest."""
+        """Return the facts by digest."""
         with self._lock:
-            return dict(self._notes)
+            return dict(self._entries)
 
     def damage_of(self, digest: str) -> str:
-        """Return the path of a damaged file of an entry, "" while none is known."""
+        """Return the path of a damaged file of an entry, "" without known damage."""
         with self._lock:
-            note = self._notes.get(digest)
-            return note.damage if note is not None else ""
+            info = self._entries.get(digest)
+            return info.damage if info is not None else ""
 
     def record_usage(
         self, entries: AbstractSet[str], mounted: AbstractSet[str], now: float, size_of: Callable[[str], int]
     ) -> None:
-        """Take in which entries there are and which of them records name; `size_of` is asked once for each new one."""
+        """Record the existing and the mounted entries; call `size_of` once for each new entry."""
         with self._lock:
-            new = entries - self._notes.keys()
+            new = entries - self._entries.keys()
         sizes = {digest: size_of(digest) for digest in new}
         with self._lock:
-            for digest in self._notes.keys() - entries:
-                del self._notes[digest]
+            for digest in self._entries.keys() - entries:
+                del self._entries[digest]
             for digest, size in sizes.items():
-                self._notes.setdefault(digest, EntryInfo(size))
-            for digest, note in self._notes.items():
+                self._entries.setdefault(digest, EntryInfo(size))
+            for digest, info in self._entries.items():
                 if digest in mounted:
-                    self._notes[digest] = _mounted(note, now)
-                elif note.mounted > now:  # the clock was set back
-                    self._notes[digest] = structs.replace(note, mounted=now)
+                    self._entries[digest] = _mounted(info, now)
+                elif info.mounted > now:  # the clock was set back
+                    self._entries[digest] = structs.replace(info, mounted=now)
 
     def record_unmounted(self, digests: AbstractSet[str], now: float) -> None:
-        """Note that the last pod has gone from each of these, between the last look and this one."""
+        """Record that the last pod unmounted each of these entries since the last pass."""
         with self._lock:
-            for digest in digests & self._notes.keys():
-                self._notes[digest] = structs.replace(self._notes[digest], mounted=now)
+            for digest in digests & self._entries.keys():
+                self._entries[digest] = structs.replace(self._entries[digest], mounted=now)
 
     def record_named(self, named: AbstractSet[str], now: float) -> None:
-        """Take in which digests caches name; from now on those that are not among them are unnamed."""
+        """Record the digests that caches name; all other entries are unnamed from now on."""
         with self._lock:
-            for digest, note in self._notes.items():
-                since = 0.0 if digest in named else (min(note.unnamed, now) or now)
-                self._notes[digest] = structs.replace(note, unnamed=since)
+            for digest, info in self._entries.items():
+                since = 0.0 if digest in named else (min(info.unnamed, now) or now)
+                self._entries[digest] = structs.replace(info, unnamed=since)
 
     def add(self, digest: str, size: int, now: float) -> None:
-        """Take in an entry that has just been made: every file of it was hashed on its way."""
+        """Record a new entry as checked: the extraction hashed every file."""
         with self._lock:
-            self._notes[digest] = EntryInfo(size, checked=now, boot=self.boot)
+            self._entries[digest] = EntryInfo(size, checked=now, boot=self.boot)
 
     def record_check(self, digest: str, *, damage: str, content: bool, now: float) -> None:
-        """Note how a check of an entry ended: of its whole content, or of sizes alone."""
+        """Record the result of a check, of the whole content or of names and sizes alone."""
         with self._lock:
-            if note := self._notes.get(digest):
-                at = now if content else note.checked
-                self._notes[digest] = structs.replace(note, damage=damage, boot=self.boot, checked=at)
+            if info := self._entries.get(digest):
+                at = now if content else info.checked
+                self._entries[digest] = structs.replace(info, damage=damage, boot=self.boot, checked=at)
 
     def clear_damage(self, digest: str) -> None:
-        """Note that what was found wrong with an entry is not."""
+        """Record that an entry has no damage any more."""
         with self._lock:
-            if note := self._notes.get(digest):
-                self._notes[digest] = structs.replace(note, damage="")
+            if info := self._entries.get(digest):
+                self._entries[digest] = structs.replace(info, damage="")
 
     def request_check(self) -> None:
-        """Take every content for unchecked."""
+        """Mark the content of every entry as unchecked."""
         with self._lock:
-            self._notes = {digest: structs.replace(note, checked=0.0) for digest, note in self._notes.items()}
+            self._entries = {digest: structs.replace(info, checked=0.0) for digest, info in self._entries.items()}
 
     def remove(self, digest: str) -> None:
-        """Drop what is known of an entry that is no longer there."""
+        """Drop a removed entry."""
         with self._lock:
-            self._notes.pop(digest, None)
+            self._entries.pop(digest, None)
 
     def save(self) -> None:
-        """Write the notes down if they changed. A disk that refuses costs nothing but memory after a restart."""
+        """Write the catalog if it changed. If the disk refuses, a restart loses the changes."""
         with self._lock:
-            notes = dict(self._notes)
-        if notes == self._saved:
+            entries = dict(self._entries)
+        if entries == self._saved:
             return
         try:
-            files.replace(self._path, msgspec.json.encode(_File(notes)), durable=False)
+            files.replace(self._path, msgspec.json.encode(_File(entries)), durable=False)
         except OSError as error:
-            if self._complaint != (why := str(error)):
-                _LOG.warning("notes about the store not written", extra=fields(why=why))
-            self._complaint = why
+            if self._last_error != (message := str(error)):
+                _LOG.warning("write of the store catalog failed", extra=fields(why=message))
+            self._last_error = message
             return
-        self._saved, self._complaint = notes, ""
+        self._saved, self._last_error = entries, ""
 
 
-def _mounted(note: EntryInfo, now: float) -> EntryInfo:
-    fresh = note.mounted <= now < note.mounted + MOUNTED_STEP
-    return note if fresh else structs.replace(note, mounted=now)
+def _mounted(info: EntryInfo, now: float) -> EntryInfo:
+    fresh = info.mounted <= now < info.mounted + MOUNTED_STEP
+    return info if fresh else structs.replace(info, mounted=now)
 
 
 def _load(path: Path) -> dict[str, EntryInfo]:
@@ -154,13 +154,13 @@ def _load(path: Path) -> dict[str, EntryInfo]:
     except FileNotFoundError:
         return {}
     except (UnreadableState, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        _LOG.warning("notes about the store are lost", extra=fields(why=str(error)))
+        _LOG.warning("store catalog lost", extra=fields(why=str(error)))
         return {}
-    return {digest: note for digest, note in found.items() if names.is_digest(digest)}
+    return {digest: info for digest, info in found.items() if names.is_digest(digest)}
 
 
 def _boot() -> str:
-    """Return a name for this boot; "" where the kernel does not say, which makes every start look at every entry."""
+    """Return the id of this boot; "" if the kernel has none, which makes every start check every entry."""
     try:
         return _BOOT.read_text(encoding="ascii").strip()
     except OSError:

@@ -1,4 +1,4 @@
-"""Which pods use what, and withdrawing the entries that nobody names."""
+"""The garbage collection of the store: reads the volume records, and removes the entries that no cache or pod names."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -11,68 +11,65 @@ from gkm.hoststate.layout import Layout
 from gkm.hoststate.logs import fields
 from gkm.hoststate.names import CacheRef, InvalidName
 from gkm.hoststate.records import VolumeRecord
-from gkm.images.pulling import entry
 from gkm.images.pulling.blob_files import BlobFiles
 
 from gkm_agent.caches.decisions import Observed
 from gkm_agent.caches.model import WantedCache
-from gkm_agent.store import captures as captured
-from gkm_agent.store import eviction
-from gkm_agent.store import removal as withdrawal
+from gkm_agent.store import captures, eviction
 from gkm_agent.store.budget import DiskBudget
 from gkm_agent.store.pointers import PointerStore
 
 _LOG = logging.getLogger(__name__)
 
 SWEEP_SECONDS = 60.0
-"""Between two looks at what pods left and at the blobs: both are bounded in days and gigabytes."""
+"""Interval of the sweeps of captured files and blobs. Their limits are in days and gigabytes."""
 CAPTURE = Capture()
 
 
 class Collector:
-    """Reads the records of mounted volumes; what cannot be read stops collection, and is said once."""
+    """Collects entries. An unreadable record stops the collection, with one log line."""
 
     def __init__(
         self,
         store: PointerStore,
-        room: DiskBudget,
+        budget: DiskBudget,
         bounds: Store,
         clock: Callable[[], float],
         capture: Capture = CAPTURE,
     ) -> None:
         self._store = store
-        self._room = room
+        self._budget = budget
         self._bounds = bounds
         self._capture = capture
         self._swept = 0.0
         self._clock = clock
-        self._complaint = ""
+        self._last_error = ""
         self._records: list[VolumeRecord] = []
         self._mounted: set[str] = set()
         self._readable = False
 
     def read(self) -> list[VolumeRecord]:
-        """Return the records; while one cannot be read, those that were read last."""
+        """Return the volume records; while one is unreadable, the records of the last complete read."""
         try:
             self._records = list(records.load_all(self._store.layout))
             self._readable = True
         except (UnreadableState, OSError) as error:
             self._readable = False
-            self._log_unreadable(f"a volume record cannot be read, so nothing is collected: {error}")
+            self._log_stopped(f"a volume record is unreadable, so its entry is unknown: {error}")
         return self._records
 
     def collect(
-        self, known: Mapping[CacheRef, Observed], wanted: Mapping[CacheRef, WantedCache], *, complete: bool
+        self, observed: Mapping[CacheRef, Observed], wanted: Mapping[CacheRef, WantedCache], *, complete: bool
     ) -> None:
-        """Collect every entry that nobody names, after its time, and keep the store in its bounds.
+        """Remove every unnamed entry after its retention, and enforce the disk budget.
 
-        While not all that is wanted is known (`complete`), everything may be. What is handed in and was read may have
-        changed since: it is looked at again under the entry's lock.
+        While the wanted caches are not `complete`, a cache may name any entry, so the collector removes nothing. The
+        arguments may be outdated: the store checks pointers and records again under the entry's lock.
         """
         try:
-            self._collect(known, wanted, complete=complete and self._readable)
+            self._collect(observed, wanted, complete=complete and self._readable)
         except (UnreadableState, OSError) as error:
-            self._log_unreadable(f"collection stopped: {error}")
+            self._log_stopped(str(error))
         finally:
             self._store.catalog.save()
         self._sweep()
@@ -83,57 +80,51 @@ class Collector:
             return
         self._swept = now
         try:
-            captured.sweep(self._store.layout, self._capture, now)
+            captures.sweep(self._store.layout, self._capture, now)
         except OSError as error:
-            _LOG.warning("captured files stay", extra=fields(why=str(error)))
+            _LOG.warning("sweep of captured files failed", extra=fields(why=str(error)))
         try:
             BlobFiles(self._store.layout.blobs).sweep()
         except OSError as error:
-            _LOG.warning("blobs stay", extra=fields(why=str(error)))
+            _LOG.warning("sweep of blobs failed", extra=fields(why=str(error)))
 
     def _collect(
-        self, known: Mapping[CacheRef, Observed], wanted: Mapping[CacheRef, WantedCache], *, complete: bool
+        self, observed: Mapping[CacheRef, Observed], wanted: Mapping[CacheRef, WantedCache], *, complete: bool
     ) -> None:
         entries, now = _entries(self._store.layout), self._clock()
-        self._record_usage(entries, known, now)
+        self._record_usage(entries, observed, now)
         if not complete:
-            self._room.spare = frozenset()
+            self._budget.spare = frozenset()
             return
-        named = eviction.named_digests(known.values(), wanted.values()) | self._mounted
+        named = eviction.named_digests(observed.values(), wanted.values()) | self._mounted
         self._store.catalog.record_named(named, now)
-        self._room.spare = frozenset(entries - eviction.in_use(known, wanted.values()) - self._mounted)
+        self._budget.spare = frozenset(entries - eviction.in_use(observed, wanted.values()) - self._mounted)
         for digest in eviction.expired(self._store.catalog.entries(), entries - named, now, self._bounds.keep_seconds):
-            if withdrawal.collect(self._store, digest):
+            if self._store.collect(digest):
                 _LOG.info("entry collected", extra=fields(digest=digest))
-        self._room.enforce()
-        self._complaint = ""
+        self._budget.enforce()
+        self._last_error = ""
 
-    def _record_usage(self, entries: AbstractSet[str], known: Mapping[CacheRef, Observed], now: float) -> None:
-        """Note which entries there are, and which of them are mounted."""
-        pointers = [cache.pointer for cache in known.values() if cache.pointer is not None]
+    def _record_usage(self, entries: AbstractSet[str], observed: Mapping[CacheRef, Observed], now: float) -> None:
+        pointers = [cache.pointer for cache in observed.values() if cache.pointer is not None]
         sizes = {pointer.digest: pointer.size_bytes for pointer in pointers}
         mounted = {record.digest for record in self._records}
-        self._store.catalog.record_usage(entries, mounted, now, lambda digest: sizes.get(digest) or self._size(digest))
+
+        def size_of(digest: str) -> int:
+            return sizes.get(digest) or self._store.entry_size(digest) or 0
+
+        self._store.catalog.record_usage(entries, mounted, now, size_of)
         self._store.catalog.record_unmounted(self._mounted - mounted, now)
         self._mounted = mounted
 
-    def _size(self, digest: str) -> int:
-        """Return the size of an entry that is new to us; its lock is made, for a full disk cannot make it later."""
-        try:
-            self._store.layout.entry_lock(digest).touch(0o600)
-            found = entry.find(self._store.layout, digest)
-        except (OSError, UnreadableState):
-            return 0
-        return found.size_bytes if found is not None else 0
-
-    def _log_unreadable(self, why: str) -> None:
-        if why != self._complaint:
-            self._complaint = why
-            _LOG.error("collection", extra=fields(why=why))
+    def _log_stopped(self, cause: str) -> None:
+        if cause != self._last_error:
+            self._last_error = cause
+            _LOG.error("collection stopped", extra=fields(why=cause))
 
 
 def _entries(layout: Layout) -> set[str]:
-    """Return the digests of the entries of the store; what we did not make is passed over."""
+    """Return the digests of the entries of the store; skip files that the agent did not create."""
     found = set()
     for name in files.names_in(layout.store):
         try:

@@ -1,4 +1,4 @@
-"""Which entries may go, and which of them go first. Pure."""
+"""The rules of eviction and collection: the entries that may go, and their order. Pure."""
 
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
@@ -13,41 +13,41 @@ from gkm_agent.store.catalog import EntryInfo
 
 
 def is_evictable(pointer: Pointer) -> bool:
-    """Return whether a cache may lose its entry where room is short: it fits no GPU of this node.
+    """Return whether a cache may lose its entry on a full disk: it fits no GPU of this node.
 
-    A GPU that is lost may come back, and usually does.
+    A lost GPU does not count, because it usually returns.
     """
     return pointer.state is CacheState.INCOMPATIBLE and pointer.reason != Reason.GPU_LOST
 
 
-def named_digests(known: Iterable[Observed], wanted: Iterable[WantedCache]) -> set[str]:
+def named_digests(observed: Iterable[Observed], wanted: Iterable[WantedCache]) -> set[str]:
     """Return the digests that caches of this node name."""
-    pointed = {cache.pointer.digest for cache in known if cache.pointer is not None}
+    pointed = {cache.pointer.digest for cache in observed if cache.pointer is not None}
     return pointed | {cache.digest or "" for cache in wanted}
 
 
-def in_use(known: Mapping[CacheRef, Observed], wanted: Iterable[WantedCache]) -> set[str]:
-    """Return the digests that a cache of this node names and has a use for."""
-    pointers = [cache.pointer for cache in known.values() if cache.pointer is not None]
+def in_use(observed: Mapping[CacheRef, Observed], wanted: Iterable[WantedCache]) -> set[str]:
+    """Return the digests that a cache of this node names and may use."""
+    pointers = [cache.pointer for cache in observed.values() if cache.pointer is not None]
     found = {pointer.digest for pointer in pointers if not is_evictable(pointer)}
     unfit = {(pointer.ref, pointer.digest) for pointer in pointers if is_evictable(pointer)}
     return found | {cache.digest or "" for cache in wanted if (cache.ref, cache.digest) not in unfit}
 
 
-def expired(notes: Mapping[str, EntryInfo], unnamed: AbstractSet[str], now: float, keep_seconds: float) -> list[str]:
-    """Return which of the entries that no cache names have been kept long enough; a damaged one is kept no longer."""
+def expired(entries: Mapping[str, EntryInfo], unnamed: AbstractSet[str], now: float, keep_seconds: float) -> list[str]:
+    """Return the unnamed entries whose retention has ended; a damaged entry has no retention."""
     return sorted(
         digest
         for digest in unnamed
-        if (note := notes.get(digest)) is not None and (note.damage or now - note.unnamed >= keep_seconds)
+        if (info := entries.get(digest)) is not None and (info.damage or now - info.unnamed >= keep_seconds)
     )
 
 
-def eviction_order(notes: Mapping[str, EntryInfo], spare: AbstractSet[str]) -> list[str]:
-    """Return the spare entries in the order in which they are evicted, the least recently mounted first."""
-    return sorted(spare & notes.keys(), key=lambda digest: (notes[digest].mounted, digest))
+def eviction_order(entries: Mapping[str, EntryInfo], spare: AbstractSet[str]) -> list[str]:
+    """Return the spare entries in the order of eviction, the least recently mounted first."""
+    return sorted(spare & entries.keys(), key=lambda digest: (entries[digest].mounted, digest))
 
 
-def size_of(notes: Mapping[str, EntryInfo], digests: Iterable[str]) -> int:
-    """Return the bytes of entries."""
-    return sum(notes[digest].size_bytes for digest in digests if digest in notes)
+def size_of(entries: Mapping[str, EntryInfo], digests: Iterable[str]) -> int:
+    """Return the total size of some entries in bytes."""
+    return sum(entries[digest].size_bytes for digest in digests if digest in entries)

@@ -1,7 +1,7 @@
-"""Whether an entry still holds what its list says: by names and sizes, or by every byte. Only reads.
+"""The integrity check of an entry: compares its files with its file list, by names and sizes or by every byte.
 
-The list was made while the content was extracted, and both are sealed; what differs since was changed by a disk, by a
-crash, or by somebody with root. Nothing here takes a lock: whoever acts on what is found looks again under it.
+The extraction writes the list together with the content, and seals both. A later difference comes from the disk, a
+crash or a root user. The check takes no lock, so a caller that acts on damage checks again under the entry's lock.
 """
 
 import hashlib
@@ -21,46 +21,46 @@ from gkm.images.pulling import file_list as listing
 from gkm.images.pulling.file_list import ListedFile
 
 FILE_COST = 4096
-"""What opening a file costs beside its bytes, in bytes read: a cache can have 200,000 small ones."""
+"""The cost to open a file, in bytes read: a cache can have 200,000 small files."""
 _PIECE = 256 << 10
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
-Pay = Callable[[int], None]
-"""Called for every piece with the bytes that it costs; what it raises ends the check."""
+Throttle = Callable[[int], None]
+"""Called for every piece with its cost in bytes; an exception ends the check."""
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """What is wrong with an entry: `path` within its content, or files.json, as `shown` makes it."""
+    """A damaged file of an entry: its printable `path` within the content, or files.json, and the cause."""
 
     path: str
-    why: str
+    cause: str
 
 
 def printable_path(path: str) -> str:
-    """Return a path as any file and any terminal can hold it: what is no printable text in it is escaped.
+    """Return a path with escapes for all that is not printable text.
 
-    A name that we extracted stays as it is; one that a flipped bit or somebody else made need not be text at all.
+    The names from the extraction stay unchanged. A name from a flipped bit or another writer may have any bytes.
     """
     return escape(path)
 
 
-def measured(layout: Layout, digest: str, pay: Pay | None = None) -> Damage | None:
-    """Return how names and sizes differ from the list, None where they do not.
+def check_sizes(layout: Layout, digest: str, throttle: Throttle | None = None) -> Damage | None:
+    """Return the first difference of names and sizes from the list, None without one.
 
     Raises:
-        FileNotFoundError: there is no such entry any more.
+        FileNotFoundError: the entry no longer exists.
     """
-    return _compared(layout, digest, pay or _free, content=False)
+    return _compared(layout, digest, throttle or _unthrottled, content=False)
 
 
-def read(layout: Layout, digest: str, pay: Pay | None = None) -> Damage | None:
-    """Return how the content differs from the list, None where it does not; raises as `measured`."""
-    return _compared(layout, digest, pay or _free, content=True)
+def check_content(layout: Layout, digest: str, throttle: Throttle | None = None) -> Damage | None:
+    """Return the first difference of the content from the list, None without one; raises as `check_sizes`."""
+    return _compared(layout, digest, throttle or _unthrottled, content=True)
 
 
-def still(layout: Layout, digest: str, path: str) -> Damage | None:
-    """Return whether what was found wrong at `path` is wrong now; raises as `measured`."""
+def recheck(layout: Layout, digest: str, path: str) -> Damage | None:
+    """Return the current damage at a `path` from an earlier check, None if it is gone; raises as `check_sizes`."""
     if (wrong := _unlisted(layout, digest)) is not None:
         return wrong
     content = layout.entry(digest) / entry.CONTENT
@@ -68,35 +68,35 @@ def still(layout: Layout, digest: str, path: str) -> Damage | None:
         return next((wrong for file in _listed(layout, digest) if (wrong := _misnamed(file)) is not None), None)
     for file in _listed(layout, digest):
         if file.path == path:
-            return _file(content, file, _free, content=True)
+            return _file(content, file, _unthrottled, content=True)
     stranger = next((name for name in _names(content) if printable_path(name) == path), None)
     return Damage(path, "no file of this name was extracted") if stranger is not None else None
 
 
-def _compared(layout: Layout, digest: str, pay: Pay, *, content: bool) -> Damage | None:
+def _compared(layout: Layout, digest: str, throttle: Throttle, *, content: bool) -> Damage | None:
     if (wrong := _unlisted(layout, digest)) is not None:
         return wrong
     root = layout.entry(digest) / entry.CONTENT
     count = 0
     for file in _listed(layout, digest):
         count += 1
-        if (wrong := _file(root, file, pay, content=content)) is not None:
+        if (wrong := _file(root, file, throttle, content=content)) is not None:
             return wrong
     try:
-        # Names are counted first: to hold 200,000 of them takes memory that is needed only when something is wrong.
+        # The count comes first: a set of 200,000 names takes memory, and only damage needs it.
         if sum(1 for _ in _names(root)) == count:
             return None
         known = {file.path for file in _listed(layout, digest)}
         stranger = next((name for name in _names(root) if name not in known), None)
     except OSError as error:
         return Damage(
-            printable_path(os.path.relpath(str(error.filename), root)), f"it cannot be read ({error.strerror})"
+            printable_path(os.path.relpath(str(error.filename), root)), f"it is unreadable ({error.strerror})"
         )
     return Damage(printable_path(stranger), "no file of this name was extracted") if stranger is not None else None
 
 
 def _unlisted(layout: Layout, digest: str) -> Damage | None:
-    """Return what is wrong with an entry before any file of it is looked at."""
+    """Return the damage of the entry's directory and file list."""
     try:
         if entry.find(layout, digest) is None:
             raise FileNotFoundError(str(layout.entry(digest)))
@@ -105,8 +105,8 @@ def _unlisted(layout: Layout, digest: str) -> Damage | None:
     return None
 
 
-def _file(root: Path, file: ListedFile, pay: Pay, *, content: bool) -> Damage | None:
-    pay(FILE_COST)
+def _file(root: Path, file: ListedFile, throttle: Throttle, *, content: bool) -> Damage | None:
+    throttle(FILE_COST)
     if (wrong := _misnamed(file)) is not None:
         return wrong
     path = root / file.path
@@ -116,11 +116,11 @@ def _file(root: Path, file: ListedFile, pay: Pay, *, content: bool) -> Damage | 
             return Damage(file.path, "it is no regular file")
         if status.st_size != file.size:
             return Damage(file.path, f"it has {status.st_size} bytes, not {file.size}")
-        found = _sha256(path, pay) if content else file.sha256
+        found = _sha256(path, throttle) if content else file.sha256
     except (FileNotFoundError, NotADirectoryError):
         return Damage(file.path, "it is gone")
     except OSError as error:
-        return Damage(file.path, f"it cannot be read ({error.strerror})")
+        return Damage(file.path, f"it is unreadable ({error.strerror})")
     return None if found == file.sha256 else Damage(file.path, "its content has changed")
 
 
@@ -130,17 +130,17 @@ def _misnamed(file: ListedFile) -> Damage | None:
     return None
 
 
-def _sha256(path: Path, pay: Pay) -> str:
+def _sha256(path: Path, throttle: Throttle) -> str:
     hasher = hashlib.sha256()
     with os.fdopen(os.open(path, _FLAGS), "rb", buffering=0) as file:
         while piece := file.read(_PIECE):
             hasher.update(piece)
-            pay(len(piece))
+            throttle(len(piece))
     return hasher.hexdigest()
 
 
 def _listed(layout: Layout, digest: str) -> Iterator[ListedFile]:
-    """Yield the files of a list that has just been read whole without complaint: a line each, after the first."""
+    """Yield the files of a valid list: one per line, after the first line."""
     with (layout.entry(digest) / entry.FILE_LIST).open("rb") as file:
         file.readline(listing.MAX_LINE_BYTES)
         while (line := file.readline(listing.MAX_LINE_BYTES)).startswith(b"{"):
@@ -148,20 +148,20 @@ def _listed(layout: Layout, digest: str) -> Iterator[ListedFile]:
 
 
 def _names(root: Path) -> Iterator[str]:
-    """Yield every name below `root` that is no directory, relative to it, or one deeper than any was extracted."""
+    """Yield the relative path of every file below `root`, and of every directory below the deepest possible level."""
     for path in _below(str(root), MAX_DEPTH):
         yield os.path.relpath(path, root)
 
 
 def _below(directory: str, levels: int) -> Iterator[str]:
-    # The names of directories are not held either: an image decides how many there are.
-    with os.scandir(directory) as found:
-        for one in found:
-            if one.is_dir(follow_symlinks=False) and levels:
-                yield from _below(one.path, levels - 1)
+    # A generator, because an image decides on the number of directories.
+    with os.scandir(directory) as entries:
+        for path in entries:
+            if path.is_dir(follow_symlinks=False) and levels:
+                yield from _below(path.path, levels - 1)
             else:
-                yield one.path
+                yield path.path
 
 
-def _free(cost: int) -> None:
-    """Charge nothing."""
+def _unthrottled(cost: int) -> None:
+    """Read at full speed."""

@@ -1,38 +1,49 @@
-"""The agent's hand on the disk: every pointer it writes passes here.
+"""The pointers of one node, and the removal of the entries that they name.
 
-One lock serializes two operations that the file locks cannot separate, because one process does both: writing a pointer
-that names an entry, and withdrawing an entry. After a pointer names an entry, the entry either
-exists or is gone as a whole. A pointer that says Ready is never written without its entry.
+The store is the only writer of pointers. Its lock serializes two operations that file locks cannot separate, because
+one process does both: to write a pointer that names an entry, and to remove an entry. So a named entry either exists or
+is gone as a whole, and a Ready pointer never lacks its entry. A removal also holds the entry's file lock, because a
+publish of the CSI process writes its volume record while it holds that lock shared. One rename to the trash removes the
+entry, and the store deletes the files afterwards, under the lock of the trash.
 """
 
 import errno
-from collections.abc import Iterator
+import logging
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from threading import Condition, Lock
 
+from gkm.api.errors import GKMError, Reason
 from gkm.api.meta import timestamp
-from gkm.hoststate import pointers
+from gkm.hoststate import locks, pointers
 from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.layout import Layout
+from gkm.hoststate.logs import fields
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState, Pointer
 from gkm.images.pulling import entry
 
-from gkm_agent.caches import approvals as checks
+from gkm_agent.caches import approvals
 from gkm_agent.caches.approvals import Check
+from gkm_agent.store import removal
 from gkm_agent.store.catalog import EntryCatalog
+from gkm_agent.store.eviction import is_evictable
+from gkm_agent.telemetry import metrics
 
+_LOG = logging.getLogger(__name__)
 _WAIT_SECONDS = 1.0
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Superseded(Exception):
-    """The cache was deleted or changed while it was worked on; what comes of the work is of no use."""
+    """The cache was deleted or changed during a pull; its result is useless."""
 
 
 @dataclass(slots=True)
 class PullToken:
-    """The right to write about one cache, until it is withdrawn."""
+    """The right of a pull to write about one cache, until the agent cancels it."""
 
     ref: CacheRef
     cancelled: bool = False
@@ -40,82 +51,59 @@ class PullToken:
 
 @dataclass(slots=True)
 class PointerStore:
-    """Writes the pointers of one node; `naming` is held by whoever writes one, or withdraws an entry.
-
-    `emptying` is held by whoever deletes what lies in the trash, `holdings` are the notes about the entries.
-    """
+    """Writes the pointers and removes the entries of one node. Thread-safe. `catalog` has facts about each entry."""
 
     layout: Layout
-    write_lock: Lock = field(default_factory=Lock)
-    trash_lock: Lock = field(default_factory=Lock)
     catalog: EntryCatalog = field(init=False)
+    _lock: Lock = field(default_factory=Lock)
+    _trash_lock: Lock = field(default_factory=Lock)
     _pulls_changed: Condition = field(default_factory=Condition)
     _active_pulls: set[tuple[str, str]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        """Read the notes."""
+        """Read the catalog."""
         self.catalog = EntryCatalog(self.layout)
 
-    def save(self, pointer: Pointer, ticket: PullToken | None = None) -> Pointer:
-        """Write a pointer and return it as it was written.
+    def save(self, pointer: Pointer, token: PullToken | None = None) -> Pointer:
+        """Write a pointer with the current time, and return it.
 
         Raises:
-            Superseded: the ticket was withdrawn.
-            OSError: the disk refused, or the entry of a pointer that says Ready has been withdrawn meanwhile.
+            Superseded: the token is cancelled.
+            OSError: the disk refused, or the entry of a Ready pointer is removed or damaged.
         """
-        with self.write_lock:
-            _check_token(ticket)
-            return self.write_locked(pointer)
+        with self._lock:
+            _check_token(token)
+            return self._save(pointer)
 
-    def write_locked(self, pointer: Pointer) -> Pointer:
-        """Write a pointer as `save` does; for who holds `naming`."""
-        if pointer.state is CacheState.READY:
-            self._check_entry(pointer.digest)
-        written = replace(pointer, updated=timestamp())
-        pointers.save(self.layout, written)
-        return written
-
-    def _check_entry(self, digest: str) -> None:
-        path = str(self.layout.entry(digest))
-        if not entry.exists(self.layout, digest):
-            raise FileNotFoundError(errno.ENOENT, "the entry has been withdrawn", path)
-        if self.catalog.damage_of(digest):
-            raise OSError(errno.EIO, "the entry has been found damaged", path)
-
-    def save_check(self, check: Check, ticket: PullToken) -> None:
+    def save_check(self, check: Check, token: PullToken) -> None:
         """Write a check; raises as `save`."""
-        with self.write_lock:
-            _check_token(ticket)
-            checks.save(self.layout, ticket.ref, check)
+        with self._lock:
+            _check_token(token)
+            approvals.save(self.layout, token.ref, check)
 
-    def cancel(self, ticket: PullToken) -> None:
-        """End the right to write about a cache; once this returns, nothing more is written by its holder."""
-        with self.write_lock:
-            ticket.cancelled = True
+    def cancel(self, token: PullToken) -> None:
+        """Cancel a token; once this returns, its pull writes nothing more."""
+        with self._lock:
+            token.cancelled = True
 
     def remove(self, ref: CacheRef) -> None:
-        """Remove what is known of a cache: the check first, so that what is left always has a pointer."""
-        with self.write_lock:
-            self.remove_locked(ref)
-
-    def remove_locked(self, ref: CacheRef) -> None:
-        """Remove what is known of a cache as `forget` does; for who holds `naming`."""
-        checks.remove(self.layout, ref)
-        pointers.remove(self.layout, ref)
+        """Remove the check and the pointer of a cache."""
+        with self._lock:
+            self._remove(ref)
 
     @contextmanager
-    def exclusive_pull(self, repository: str, digest: str, ticket: PullToken) -> Iterator[None]:
-        """Be the only one who pulls a digest from a repository: a second waits and then finds the entry.
+    def exclusive_pull(self, repository: str, digest: str, token: PullToken) -> Iterator[None]:
+        """Hold the only pull of a digest from a repository: a second pull waits and then finds the entry.
 
-        Nobody waits for another repository: whoever named the digest there first may have chosen a registry that is
-        slow for good. Both pull, and the store keeps whose rename comes first.
+        Pulls of one digest from different repositories do not wait for each other, because one registry may be slow
+        forever. Both pull, and the first rename into the store wins.
 
         Raises:
-            Superseded: the ticket was withdrawn in the meantime.
+            Superseded: the token is cancelled while the pull waits.
         """
         with self._pulls_changed:
             while (repository, digest) in self._active_pulls:
-                _check_token(ticket)
+                _check_token(token)
                 self._pulls_changed.wait(_WAIT_SECONDS)
             self._active_pulls.add((repository, digest))
         try:
@@ -125,15 +113,160 @@ class PointerStore:
                 self._active_pulls.discard((repository, digest))
                 self._pulls_changed.notify_all()
 
+    def entry_size(self, digest: str) -> int | None:
+        """Return the size of an entry in bytes, None for a missing or unreadable one.
+
+        It creates the lock file of the entry, because a full disk could not create it for a later removal.
+        """
+        try:
+            self.layout.entry_lock(digest).touch(0o600)
+            found = entry.find(self.layout, digest)
+        except (OSError, UnreadableState):
+            return None
+        return found.size_bytes if found is not None else None
+
+    def collect(self, digest: str) -> bool:
+        """Remove an entry that neither a pointer nor a volume record names; return whether it was removed.
+
+        Raises:
+            UnreadableState: a record or a pointer is unreadable, so the store removes nothing.
+            OSError: the disk refused.
+        """
+        return self._collect(digest, lambda _: True)
+
+    def evict(self, digest: str) -> bool:
+        """Remove an entry as `collect` does, also if the only pointers to it fit no GPU of this node."""
+        return self._collect(digest, lambda pointer: not is_evictable(pointer))
+
+    def discard(self, digest: str, reader: str | None) -> None:
+        """Remove a damaged entry although pointers name it, so that a pull can replace it. Leave an intact one.
+
+        The store first takes Ready back from its pointers. `reader` is the namespace whose users read the error, None
+        for the users of the whole cluster.
+
+        Raises:
+            GKMError: NODE_ERROR while a pod mounts the entry, because the agent never touches a mounted entry.
+            UnreadableState: a record is unreadable, so the mounts are unknown.
+            OSError: the disk refused.
+        """
+        try:
+            with self._exclusive(digest):
+                damage = self._damage(digest)
+                if not damage:
+                    return
+                if users := removal.records_of(self.layout, digest):
+                    pods = ", ".join(removal.pod_names(users))
+                    _LOG.error("damaged entry is mounted", extra=fields(digest=digest, pods=pods))
+                    raise GKMError(
+                        Reason.NODE_ERROR,
+                        f"the files of this cache on this node are damaged ({damage}), and pods still mount them: "
+                        f"{removal.pods_text(reader, users)}",
+                        "delete these pods: the agent fetches the cache again when the last of them has gone",
+                    )
+                self._revoke_ready(digest)
+                trash = self._move_to_trash(digest)
+        except locks.LockBusy as error:
+            raise GKMError(
+                Reason.NODE_ERROR,
+                "the files of this cache on this node are damaged, and a pod mounts them at this moment",
+                "the agent tries again",
+            ) from error
+        self._delete(trash)
+
+    def revoke_ready(self, digest: str) -> None:
+        """Take Ready back from every pointer to a damaged entry, so that no further pod mounts it.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        with self._lock:
+            self._revoke_ready(digest)
+
+    def empty_trash(self) -> None:
+        """Delete the remains of earlier removals; raises OSError if one cannot be deleted."""
+        with self._trash_lock:
+            for path in self.layout.trash.iterdir():
+                entry.remove_tree(path)
+
+    def _save(self, pointer: Pointer) -> Pointer:
+        if pointer.state is CacheState.READY:
+            self._check_entry(pointer.digest)
+        written = replace(pointer, updated=timestamp())
+        pointers.save(self.layout, written)
+        return written
+
+    def _check_entry(self, digest: str) -> None:
+        path = str(self.layout.entry(digest))
+        if not entry.exists(self.layout, digest):
+            raise FileNotFoundError(errno.ENOENT, "the entry has been removed", path)
+        if self.catalog.damage_of(digest):
+            raise OSError(errno.EIO, "the entry is damaged", path)
+
+    def _remove(self, ref: CacheRef) -> None:
+        # The check first: a check without a pointer would be left over.
+        approvals.remove(self.layout, ref)
+        pointers.remove(self.layout, ref)
+
+    @contextmanager
+    def _exclusive(self, digest: str) -> Iterator[None]:
+        # In this order two removals of this process wait for each other; the file lock is never waited for.
+        with self._lock, locks.exclusive(self.layout.entry_lock(digest)):
+            yield
+
+    def _collect(self, digest: str, retains: Callable[[Pointer], bool]) -> bool:
+        try:
+            with self._exclusive(digest):
+                if digest in removal.named_digests(self.layout, retains) or removal.records_of(self.layout, digest):
+                    return False
+                trash = self._move_to_trash(digest)
+        except locks.LockBusy:
+            return False
+        self._delete(trash)
+        return trash is not None
+
+    def _move_to_trash(self, digest: str) -> Path | None:
+        trash = removal.move_to_trash(self.layout, digest)
+        if trash is not None:
+            if info := self.catalog.entries().get(digest):
+                metrics.GC_BYTES.inc(info.size_bytes)
+            self.catalog.remove(digest)
+        return trash
+
+    def _delete(self, trash: Path | None) -> None:
+        if trash is not None:
+            with self._trash_lock:
+                entry.remove_tree(trash)
+
+    def _revoke_ready(self, digest: str) -> None:
+        for ref in pointers.refs(self.layout):
+            pointer = load_pointer(self.layout, ref)
+            if pointer is None or pointer.digest != digest or pointer.state is not CacheState.READY:
+                continue
+            message = "its files on this node were damaged and are fetched again"
+            try:
+                self._save(replace(pointer, state=CacheState.PENDING, message=message, progress=0, size_bytes=0))
+            except OSError as error:
+                if error.errno not in _NO_SPACE:
+                    raise
+                # A full disk takes no new pointer. Without a pointer the cache is not Ready either.
+                self._remove(ref)
+
+    def _damage(self, digest: str) -> str:
+        """Return the damage of an entry, "" for an intact or missing one; clear damage that is gone."""
+        damage = removal.damage_of(self.layout, digest, self.catalog.damage_of(digest))
+        if not damage:
+            self.catalog.clear_damage(digest)
+        return damage
+
 
 def load_pointer(layout: Layout, ref: CacheRef) -> Pointer | None:
-    """Return a pointer; None also for one that cannot be read, for we are its only writer and will write it anew."""
+    """Return a pointer; None also for an unreadable one, which its only writer, this agent, writes anew."""
     try:
         return pointers.load(layout, ref)
     except UnreadableState:
         return None
 
 
-def _check_token(ticket: PullToken | None) -> None:
-    if ticket is not None and ticket.cancelled:
-        raise Superseded(str(ticket.ref))
+def _check_token(token: PullToken | None) -> None:
+    if token is not None and token.cancelled:
+        raise Superseded(str(token.ref))

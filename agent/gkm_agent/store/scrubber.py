@@ -1,8 +1,8 @@
-"""The slow check of the store: one entry at a time, at a bounded rate, over and over.
+"""The scrubber: checks the store one entry at a time, at a bounded rate, without end.
 
-What was there before this boot is measured first, names and sizes only: that is what a power cut spoils. Then every
-content is read once in `store.checkInterval`. What is found damaged is written into the notes and taken back from the
-pointers at once; withdrawing and fetching it again is the agent's (gkm_agent.store.removal).
+It first checks names and sizes of the entries from before this boot, because a power cut damages those. Then it reads
+the content of every entry once in `store.checkInterval`. It records damage in the catalog and takes Ready back from the
+pointers at once; the reconcile loop then fetches the entry again.
 """
 
 import logging
@@ -15,43 +15,43 @@ from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.logs import fields
 
 from gkm_agent.store import integrity
-from gkm_agent.store import removal as withdrawal
 from gkm_agent.store.catalog import EntryInfo
 from gkm_agent.store.pointers import PointerStore
 
 _LOG = logging.getLogger(__name__)
 
 BYTES_PER_SECOND = 8 << 20
-"""Below what a disk does beside other work, and under 1 % of a core for hashing."""
-LOOK_SECONDS = 10.0
-"""At least so often the thread looks for what is due."""
+"""A rate that a disk sustains beside other work; hashing takes under 1 % of a core."""
+POLL_SECONDS = 10.0
+"""Interval of the search for a due check."""
 REQUEST = "check"
-"""A file of this name in the state directory asks for a check of everything, now; it is removed when that begins."""
+"""A file of this name in the state directory requests a check of every entry now; the scrubber removes it at the start
+of the check."""
 
 
 class Stopped(Exception):
-    """The agent ends."""
+    """The agent stops."""
 
 
 @dataclass(frozen=True, slots=True)
 class DueCheck:
-    """The next entry to check: its whole `content`, or names and sizes alone."""
+    """The next entry to check: the whole `content`, or names and sizes alone."""
 
     digest: str
     content: bool
 
 
-def due(notes: Mapping[str, EntryInfo], now: float, interval: float, boot: str) -> DueCheck | None:
-    """Return what to check now: first what this boot has not seen, then what was read longest ago. Pure."""
-    whole = {digest: note for digest, note in notes.items() if not note.damage}
-    unseen = sorted(digest for digest, note in whole.items() if not boot or note.boot != boot)
+def due(entries: Mapping[str, EntryInfo], now: float, interval: float, boot: str) -> DueCheck | None:
+    """Return the next check: first an entry without a check in this boot, then the one with the oldest check. Pure."""
+    intact = {digest: info for digest, info in entries.items() if not info.damage}
+    unseen = sorted(digest for digest, info in intact.items() if not boot or info.boot != boot)
     if unseen and boot:
         return DueCheck(unseen[0], content=False)
-    # A time that is still to come means that the clock was set back.
+    # A time in the future means that the clock was set back.
     late = {
-        digest: note
-        for digest, note in whole.items()
-        if not note.checked or not note.checked <= now < note.checked + interval
+        digest: info
+        for digest, info in intact.items()
+        if not info.checked or not info.checked <= now < info.checked + interval
     }
     if not late or not interval:
         return None
@@ -59,7 +59,7 @@ def due(notes: Mapping[str, EntryInfo], now: float, interval: float, boot: str) 
 
 
 class Scrubber:
-    """Checks in a thread of its own; `changed` is set when something is found."""
+    """Checks in a thread of its own; sets `changed` when it finds damage."""
 
     def __init__(
         self,
@@ -75,33 +75,33 @@ class Scrubber:
         self._interval = interval
         self._clock = clock
         self._rate = rate
-        self._asked = False
+        self._requested = False
         self._stop = Event()
         self._thread = Thread(target=self._run, name="store check", daemon=True)
 
     def start(self) -> None:
-        """Begin; returns at once."""
+        """Start the thread; return at once."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Check no more; a check under way ends at its next piece."""
+        """Stop; a check in progress ends at its next piece."""
         self._stop.set()
 
     def step(self) -> bool:
-        """Check one entry if one is due; return whether one was.
+        """Check one entry if a check is due; return whether one was.
 
         Raises:
-            Stopped: it was stopped meanwhile.
+            Stopped: `stop` was called during the check.
         """
         self._take_request()
-        holdings = self._store.catalog
-        # On demand every content counts as unread; then the interval counts again.
-        interval = self._interval or (1e12 if self._asked else 0.0)
-        next_one = due(holdings.entries(), self._clock(), interval, holdings.boot)
-        if next_one is None:
-            self._asked = False
+        catalog = self._store.catalog
+        # A request marks every content as unchecked, also without an interval.
+        interval = self._interval or (1e12 if self._requested else 0.0)
+        next_check = due(catalog.entries(), self._clock(), interval, catalog.boot)
+        if next_check is None:
+            self._requested = False
             return False
-        self._check(next_one)
+        self._check(next_check)
         return True
 
     def _take_request(self) -> None:
@@ -110,30 +110,30 @@ class Scrubber:
             request.unlink()
         except (FileNotFoundError, IsADirectoryError, PermissionError):
             return
-        _LOG.info("every entry of the store is checked, as asked")
+        _LOG.info("store check requested")
         self._store.catalog.request_check()
-        self._asked = True
+        self._requested = True
 
     def _check(self, due: DueCheck) -> None:
-        look = integrity.read if due.content else integrity.measured
-        # Names and sizes are read at full speed: that is what makes a start after a power cut safe.
+        check = integrity.check_content if due.content else integrity.check_sizes
+        # Names and sizes at full speed, because they make a start after a power cut safe.
         try:
-            damage = look(self._store.layout, due.digest, self._throttle if due.content else None)
+            damage = check(self._store.layout, due.digest, self._throttle if due.content else None)
         except FileNotFoundError:
             self._store.catalog.remove(due.digest)
             return
         if damage is not None and not self._store.layout.entry(due.digest).exists():
-            self._store.catalog.remove(due.digest)  # collected under our hands
+            self._store.catalog.remove(due.digest)  # collected during the check
             return
         path = damage.path if damage is not None else ""
         self._store.catalog.record_check(due.digest, damage=path, content=due.content, now=self._clock())
         if damage is None:
             return
-        _LOG.error("a store entry is damaged", extra=fields(digest=due.digest, file=damage.path, why=damage.why))
+        _LOG.error("store entry damaged", extra=fields(digest=due.digest, file=damage.path, why=damage.cause))
         try:
-            withdrawal.revoke_ready(self._store, due.digest)
+            self._store.revoke_ready(due.digest)
         except OSError as error:
-            _LOG.error("pointers not taken back", extra=fields(digest=due.digest, why=str(error)))
+            _LOG.error("revocation of pointers failed", extra=fields(digest=due.digest, why=str(error)))
         self._changed.set()
 
     def _throttle(self, cost: int) -> None:
@@ -147,10 +147,10 @@ class Scrubber:
             except Stopped:
                 return
             except (OSError, UnreadableState) as error:
-                _LOG.error("the store cannot be checked", extra=fields(why=str(error)))
+                _LOG.error("store check failed", extra=fields(why=str(error)))
                 checked = False
-            except Exception:  # noqa: BLE001 -- a thread that ends checks nothing ever again, and nobody notices
-                _LOG.exception("the check of the store failed")
+            except Exception:  # noqa: BLE001 -- a defect must not end the thread, because nothing would restart it
+                _LOG.exception("store check failed")
                 checked = False
             if not checked:
-                self._stop.wait(LOOK_SECONDS)
+                self._stop.wait(POLL_SECONDS)

@@ -1,6 +1,6 @@
-"""What a killed agent leaves behind, and what belongs to nothing any more, removed when the next one starts.
+"""The cleanup at a start: removes the remains of a killed agent and files without an owner.
 
-Only what we made is touched, and it is known by its place and its name; what anybody else put there stays.
+It identifies the agent's own files by directory and name, and leaves all other files.
 """
 
 import logging
@@ -14,62 +14,61 @@ from gkm.hoststate.logs import fields
 from gkm.hoststate.names import InvalidName
 from gkm.images.pulling.blob_files import BlobFiles
 from gkm.images.pulling.entry import remove_tree
-from gkm.mounts.relocation import tree_store as relocation
+from gkm.mounts.relocation import tree_store
 
-from gkm_agent.caches import approvals as checks
-from gkm_agent.store import catalog as holdings
+from gkm_agent.caches import approvals
+from gkm_agent.store import catalog
 
 _LOG = logging.getLogger(__name__)
 
 T = TypeVar("T")
-_HALVES = (".cache.json.*.tmp", ".check.json.*.tmp")
-"""What a writer that was killed leaves of a file that it was about to replace."""
+_TEMPORARY = (".cache.json.*.tmp", ".check.json.*.tmp")
+"""The temporary files of a write that a kill interrupted."""
 
 
 def prepare(layout: Layout) -> None:
-    """Make the directories, and remove what is stale.
+    """Create the directories, and remove stale files.
 
-    Call it before anything else works on the state, and only while holding the agent's lock. Entries that nobody names
-    are left for the collection, which knows what is wanted.
-
-    What cannot be removed stays: it costs room, and an agent that does not start costs every pod of the node.
+    The caller holds the agent's lock and uses the state only afterwards. Unnamed entries stay for the collector, which
+    knows the wanted caches. A file that cannot be removed stays as well: it costs disk space, but an agent that does
+    not start would cost every pod of the node its caches.
 
     Raises:
-        OSError: the directories cannot be made.
+        OSError: a directory cannot be created.
     """
     layout.make_directories()
     for directory in (layout.work, layout.trash):
         for path in directory.iterdir():
             _log_failure(remove_tree, path)
-    for step in (_remove_halves, _clean_caches, _sweep_blobs, _remove_relocated, _remove_locks):
+    for step in (_remove_temporary, _clean_caches, _sweep_blobs, _remove_relocated, _remove_locks):
         _log_failure(step, layout)
 
 
-def _log_failure(remove: Callable[[T], object], what: T) -> None:
+def _log_failure(remove: Callable[[T], object], target: T) -> None:
     try:
-        remove(what)
+        remove(target)
     except OSError as error:
-        # What is stale costs room, not truth: the agent works with it.
-        _LOG.warning("stale files stay", extra=fields(why=str(error)))
+        # Stale files cost disk space only.
+        _LOG.warning("removal of stale files failed", extra=fields(why=str(error)))
 
 
-def _remove_halves(layout: Layout) -> None:
-    for half in layout.state.glob(f".{holdings.FILE}.*.tmp"):
-        half.unlink(missing_ok=True)
+def _remove_temporary(layout: Layout) -> None:
+    for path in layout.state.glob(f".{catalog.FILE}.*.tmp"):
+        path.unlink(missing_ok=True)
 
 
 def _clean_caches(layout: Layout) -> None:
     for scope in _directories(layout.caches):
         for directory in _directories(scope):
-            _clean_cache(directory, known=_can_be(scope.name, directory.name))
+            _clean_cache(directory, valid=_is_valid(scope.name, directory.name))
         files.remove_empty(scope)
 
 
-def _clean_cache(directory: Path, *, known: bool) -> None:
-    """Remove halves of files, a check without its pointer, and all that is ours under a name that cannot be."""
-    stale = [half for pattern in _HALVES for half in directory.glob(pattern)]
-    pointer, check = directory / "cache.json", directory / checks.FILE
-    if not known:
+def _clean_cache(directory: Path, *, valid: bool) -> None:
+    """Remove temporary files, a check without its pointer, and the agent's files under an invalid name."""
+    stale = [path for pattern in _TEMPORARY for path in directory.glob(pattern)]
+    pointer, check = directory / "cache.json", directory / approvals.FILE
+    if not valid:
         stale += [pointer, check]
     elif not pointer.exists():
         stale.append(check)
@@ -79,7 +78,7 @@ def _clean_cache(directory: Path, *, known: bool) -> None:
     files.remove_empty(directory)
 
 
-def _can_be(scope: str, name: str) -> bool:
+def _is_valid(scope: str, name: str) -> bool:
     try:
         ref_of_scope(scope, name)
     except InvalidName:
@@ -92,13 +91,13 @@ def _sweep_blobs(layout: Layout) -> None:
 
 
 def _remove_relocated(layout: Layout) -> None:
-    """Remove the rewritten files of entries that are gone."""
+    """Remove the relocated files of removed entries."""
     for digest in _digests(layout.state / "relocated"):
         _remove_without_entry(layout, digest, trees=True)
 
 
 def _remove_locks(layout: Layout) -> None:
-    """Remove the locks of entries that are gone: a publish that came too late makes one anew."""
+    """Remove the lock files of removed entries: a publish that comes too late creates one."""
     for digest in _digests(layout.state / "locks"):
         _remove_without_entry(layout, digest, trees=False)
 
@@ -108,9 +107,9 @@ def _remove_without_entry(layout: Layout, digest: str, *, trees: bool) -> None:
         return
     try:
         with locks.exclusive(layout.entry_lock(digest)):
-            # Nobody makes an entry while an agent starts, so it is gone for good.
+            # No process creates an entry during the start of an agent, so the entry stays missing.
             if trees:
-                relocation.remove(layout.relocated(digest))
+                tree_store.remove(layout.relocated(digest))
             layout.entry_lock(digest).unlink(missing_ok=True)
     except locks.LockBusy:
         return
@@ -122,4 +121,4 @@ def _digests(directory: Path) -> list[str]:
 
 
 def _directories(path: Path) -> list[Path]:
-    return [one for one in path.iterdir() if one.is_dir() and not one.is_symlink()]
+    return [child for child in path.iterdir() if child.is_dir() and not child.is_symlink()]

@@ -1,1 +1,1 @@
-"""Metrics and health of the agent, and the server that exposes them."""
+"""The metrics and the health of the agent, and the HTTP server that serves them."""

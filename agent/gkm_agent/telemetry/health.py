@@ -1,6 +1,7 @@
-"""Whether this process is worth keeping (/healthz), and whether it has taken up its work (/readyz).
+"""The health of this process: /healthz says whether a restart would help, /readyz whether the agent does its work.
 
-A hanging driver or an API server that is away is no illness: a restart would mend neither, and lose what is known.
+A hanging driver or an unavailable API server is no reason for a restart: a restart would mend neither, and the agent
+would lose its state in memory.
 """
 
 import time
@@ -12,61 +13,63 @@ from gkm.probes.messages import Page, error_page
 from gkm.probes.server import Pages
 
 STUCK_SECONDS = 600.0
-"""A turn takes milliseconds, and one that deletes a large entry from a slow disk minutes."""
+"""A reconcile pass takes milliseconds; one that deletes a large entry from a slow disk takes minutes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Vitals:
-    """What is known of the process: `idle` is how long ago the loop last came round, in seconds.
+    """The state of the process.
 
-    `well` is None before the first turn, and says whether the last one went through. `listed`: the source has been
-    seen whole once; one cache that nobody can read must not make a node unready. `gpus`: they were read, or are known
-    to be unreadable.
+    `idle` is the time since the end of the last reconcile pass, in seconds. `succeeded` is the result of that pass,
+    None before the first. `listed`: the source has listed all caches once; one unreadable cache must not make a node
+    unready. `gpus`: the GPUs have been read once, or are known to be unreadable.
     """
 
     idle: float
-    well: bool | None
+    succeeded: bool | None
     listed: bool
     gpus: bool
 
 
 def liveness_problems(vitals: Vitals) -> list[str]:
-    """Return why the process should be restarted; pure."""
-    return [f"the loop has not turned for {vitals.idle:.0f} s"] if vitals.idle > STUCK_SECONDS else []
+    """Return the reasons to restart the process. Pure."""
+    return [f"no reconcile pass has ended for {vitals.idle:.0f} s"] if vitals.idle > STUCK_SECONDS else []
 
 
 def readiness_problems(vitals: Vitals) -> list[str]:
-    """Return why the process is not ready; pure."""
+    """Return the reasons why the process is not ready. Pure."""
     found = liveness_problems(vitals)
     if not vitals.listed:
-        found.append("not all caches have been seen yet")
+        found.append("the source has not listed all caches yet")
     if not vitals.gpus:
         found.append("the GPUs have not been read yet")
-    if not vitals.well:
-        found.append("no turn has been made yet" if vitals.well is None else "the last turn failed; the log says why")
+    if vitals.succeeded is None:
+        found.append("no reconcile pass has ended yet")
+    elif not vitals.succeeded:
+        found.append("the last reconcile pass failed; the log has the cause")
     return found
 
 
 class Heartbeat:
-    """The beat of the loop. Written by its thread, read by the server's: single values only."""
+    """The end of the last reconcile pass. The loop's thread writes it, the server's thread reads it."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._last = clock()
-        self._well: bool | None = None
+        self._succeeded: bool | None = None
 
-    def beat(self, *, well: bool) -> None:
-        """Note that a turn has ended."""
-        self._well = well
+    def beat(self, *, succeeded: bool) -> None:
+        """Record the end of a reconcile pass."""
+        self._succeeded = succeeded
         self._last = self._clock()
 
     def vitals(self, *, listed: bool, gpus: bool) -> Vitals:
-        """Return how the process stands."""
-        return Vitals(max(0.0, self._clock() - self._last), self._well, listed, gpus)
+        """Return the current state of the process."""
+        return Vitals(max(0.0, self._clock() - self._last), self._succeeded, listed, gpus)
 
 
 def pages(vitals: Callable[[], Vitals], metrics: Callable[[], Page]) -> Pages:
-    """Return what is served. That the agent's lock is held needs no look: without it nothing is served."""
+    """Return the pages of the server. They need not check the agent's lock: an agent without it serves nothing."""
     return {
         "/healthz": lambda: _page(liveness_problems(vitals())),
         "/readyz": lambda: _page(readiness_problems(vitals())),
@@ -74,5 +77,5 @@ def pages(vitals: Callable[[], Vitals], metrics: Callable[[], Page]) -> Pages:
     }
 
 
-def _page(against: list[str]) -> Page:
-    return error_page(HTTPStatus.SERVICE_UNAVAILABLE, "\n".join(against)) if against else Page(b"ok\n")
+def _page(problems: list[str]) -> Page:
+    return error_page(HTTPStatus.SERVICE_UNAVAILABLE, "\n".join(problems)) if problems else Page(b"ok\n")

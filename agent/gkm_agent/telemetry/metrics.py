@@ -1,14 +1,19 @@
-"""What the agent counts (design/api.md, "Metrics": the names are API), and how a page of it is made.
+"""The metrics of the agent (docs/design/api.md, "Metrics": the names are API), and the page that exposes them.
 
-Labels come from fixed sets only: never a name that a user chose, so that nobody can make the page grow. Whoever does a
-thing counts it here with one line; prometheus_client's values may be changed from any thread.
+Label values come from fixed sets, never from a user, so the page has a bounded size. Any thread may change a value of
+prometheus_client.
 """
 
 import re
+from collections import Counter as Count
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from gkm.api.errors import Reason
+from gkm.api.nodes import NodeStatus
 from gkm.gpus.values import Inventory
+from gkm.hoststate.pointers import CacheState
+from gkm.hoststate.records import VolumeRecord
 from gkm.probes.messages import Page
 from prometheus_client import (
     CONTENT_TYPE_PLAIN_0_0_4,
@@ -21,7 +26,7 @@ from prometheus_client import (
     generate_latest,
 )
 
-# A second series for each counter that says when it was made: nobody asked for it.
+# It would add a second series per counter, with the time of its creation.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 REGISTRY: Final = CollectorRegistry()
@@ -65,7 +70,7 @@ API_REQUESTS: Final = Counter(
 READ_ONLY: Final = "read-only"
 PRIVATE: Final = "private"
 MODES: Final = (READ_ONLY, PRIVATE)
-"""Of mounts; an empty volume is private."""
+"""The modes of mounts; an empty volume is private."""
 
 OTHER: Final = "other"
 _CALL = re.compile(r"(?:nvml|amdsmi)[A-Za-z0-9_]{1,60}", re.ASCII)
@@ -73,13 +78,54 @@ _MAX_CALLS = 64
 _calls: set[str] = set()
 
 
-def incompatible(reason: str) -> None:
+Statuses = Mapping[str | None, NodeStatus]
+Finding = tuple[str | None, str, str, str]
+"""A cache that fits no GPU: scope, name, digest and reason."""
+
+
+def states(statuses: Statuses) -> Count[str]:
+    """Return the number of caches in each state. Pure."""
+    return Count(cache.state for status in statuses.values() for cache in status.caches.values())
+
+
+def incompatible_caches(statuses: Statuses) -> frozenset[Finding]:
+    """Return the caches that fit no GPU. Pure."""
+    return frozenset(
+        (scope, name, cache.digest or "", cache.reason)
+        for scope, status in statuses.items()
+        for name, cache in status.caches.items()
+        if cache.state == CacheState.INCOMPATIBLE.value
+    )
+
+
+def count_incompatible(reason: str) -> None:
     """Count a cache that fits no GPU."""
     INCOMPATIBLE.labels(reason if reason in frozenset(Reason) else OTHER).inc()
 
 
+class ReconcileMetrics:
+    """The metrics of reconcile passes. It remembers the incompatible caches, so that each finding counts once."""
+
+    def __init__(self) -> None:
+        self._incompatible: frozenset[Finding] = frozenset()
+
+    def record(self, statuses: Statuses, *, mounts: Iterable[VolumeRecord], store_bytes: int) -> None:
+        """Record the result of one pass."""
+        counts = states(statuses)
+        for state in CacheState:
+            CACHE_STATE.labels(state.value).set(counts[state.value])
+        modes = Count(PRIVATE if mount.is_private else READ_ONLY for mount in mounts)
+        for mode in MODES:
+            MOUNTS.labels(mode).set(modes[mode])
+        STORE_BYTES.set(store_bytes)
+        found = incompatible_caches(statuses)
+        for *_, reason in found - self._incompatible:
+            count_incompatible(reason)
+        self._incompatible = found
+
+
 def gpus_read(inventory: Inventory) -> None:
-    """Count the calls that failed in one reading of the GPUs."""
+    """Count the failed calls in one reading of the GPUs."""
     for call in failed_calls(inventory):
         known = call in _calls or (_CALL.fullmatch(call) is not None and len(_calls) < _MAX_CALLS)
         if known:
@@ -88,16 +134,16 @@ def gpus_read(inventory: Inventory) -> None:
 
 
 def failed_calls(inventory: Inventory) -> list[str]:
-    """Return the calls that a reading says failed; of one that failed as a whole, "" where it names none."""
+    """Return the failed calls of a reading; "" stands for an error that names no call."""
     whole = [error.partition(":")[0] for error in inventory.errors]
     return [*whole, *(fault.call for gpu in inventory.gpus for fault in gpu.faults)]
 
 
 def api_answered(verb: str, status: int) -> None:
-    """Count an answer of the Kubernetes API; status 0: there was none."""
+    """Count a response of the Kubernetes API; status 0 means that no response came."""
     API_REQUESTS.labels(verb, str(status) if status else "none").inc()
 
 
 def page() -> Page:
-    """Return everything as Prometheus' text format."""
+    """Return all metrics in the text format of Prometheus."""
     return Page(generate_latest(REGISTRY), content_type=CONTENT_TYPE_PLAIN_0_0_4)

@@ -1,36 +1,47 @@
-"""Serving health and metrics for as long as the agent works."""
+"""The HTTP server for health and metrics, and the metrics of the CSI process.
+
+The CSI process has no server: it writes its counters to a file, and the agent reads this file for each scrape. The file
+comes from another container, so an invalid file is refused as a whole, with one warning.
+"""
 
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import accumulate
 
+from gkm.hoststate import counters
+from gkm.hoststate.counters import BUCKET_BOUNDS, PublishHistograms
+from gkm.hoststate.files import UnreadableState
+from gkm.hoststate.layout import Layout
 from gkm.hoststate.logs import fields
 from gkm.probes.server import PageServer
+from prometheus_client.core import HistogramMetricFamily
+from prometheus_client.registry import Collector
 
 from gkm_agent.options import Options
 from gkm_agent.telemetry import health, metrics
-from gkm_agent.telemetry.csi_metrics import CsiMetrics
 from gkm_agent.telemetry.health import Vitals
 
 _LOG = logging.getLogger(__name__)
+_LABELS = (*(str(bound) for bound in BUCKET_BOUNDS), "+Inf")
 
 
 @contextmanager
-def served(chosen: Options, vitals: Callable[[], Vitals]) -> Iterator[None]:
-    """Serve where that is asked for; a run that ends by itself (--once) has nobody to ask it.
+def served(options: Options, vitals: Callable[[], Vitals]) -> Iterator[None]:
+    """Serve at the address of the options; serve nothing without an address or with --once.
 
     Raises:
-        OSError: nothing can listen there.
+        OSError: the server cannot listen on the address.
     """
-    if chosen.health is None or chosen.once:
+    if options.health is None or options.once:
         yield
         return
-    csi = CsiMetrics(chosen.layout)
+    csi = CsiMetrics(options.layout)
     metrics.REGISTRY.register(csi)
-    server = PageServer(chosen.health, health.pages(vitals, metrics.page))
+    server = PageServer(options.health, health.pages(vitals, metrics.page))
     try:
-        _start(server, chosen.health)
-        _LOG.info("health is served", extra=fields(port=server.port))
+        _start(server, options.health)
+        _LOG.info("health server started", extra=fields(port=server.port))
         yield
     finally:
         server.close()
@@ -43,3 +54,34 @@ def _start(server: PageServer, address: tuple[str, int]) -> None:
     except OSError as error:
         host, port = address
         raise OSError(error.errno, f"--health {host}:{port}: cannot listen there ({error.strerror})") from error
+
+
+def publish_seconds(publishes: PublishHistograms) -> HistogramMetricFamily:
+    """Return gkm_publish_seconds; in Prometheus a bucket also counts the values of all smaller buckets."""
+    family = HistogramMetricFamily(
+        "gkm_publish_seconds", "Time that the CSI process took to publish a volume.", labels=["code"]
+    )
+    for code, histogram in sorted(publishes.items()):
+        buckets = list(zip(_LABELS, map(float, accumulate(histogram.counts)), strict=True))
+        family.add_metric([code], buckets, histogram.seconds)
+    return family
+
+
+class CsiMetrics(Collector):
+    """The metrics of the CSI process of this node."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._last_error = ""
+
+    def collect(self) -> Iterator[HistogramMetricFamily]:
+        """Yield the current metrics; nothing without a CSI process, or while its file is invalid."""
+        try:
+            publishes = counters.load(self._layout)
+        except UnreadableState as error:
+            if str(error) != self._last_error:
+                self._last_error = str(error)
+                _LOG.warning("counters of the CSI process refused", extra=fields(why=self._last_error))
+            return
+        self._last_error = ""
+        yield publish_seconds(publishes)

@@ -104,8 +104,8 @@ def test_an_agent_that_starts_while_the_api_server_is_away_forgets_and_collects_
     goes_away(place.gate)
     change_behind_its_back(place)
     with place.agent(NODE) as agent:
-        # A turn has been made and the GPUs were read: the answer would name them otherwise.
-        waits = (503, "not all caches have been seen yet\n")
+        # A pass has ended and the GPUs were read: the answer would name them otherwise.
+        waits = (503, "the source has not listed all caches yet\n")
         until(lambda: agent.page("readyz") == waits, "it works and waits", PATIENCE)
         until(lambda: agent.heard("list", "none"), "it has asked", PATIENCE)
 

@@ -12,9 +12,8 @@ from gkm.api.meta import ObjectMeta
 from gkm.kube.client import HttpApi, connect
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import NODES, Json
-from gkm_agent.fabric.conditions import without_conditions
 from gkm_agent.fabric.labels import WantedLabels
-from gkm_agent.fabric.objects import survey_name, survey_object
+from gkm_agent.fabric.objects import survey_name, survey_object, without_conditions
 from gkm_agent.fabric.report import FabricReport
 from gkm_agent.kubernetes.fabric_sink import CONFIGMAPS, NODEFABRICS, KubernetesFabricSink
 from gkm_agent.kubernetes.source import NodeView
@@ -131,7 +130,7 @@ def test_saying_the_same_again_and_after_a_restart_writes_nothing(site: Site) ->
     again = site.sink()
     for _ in range(2):
         again.publish(report())
-        again.doubt()
+        again.invalidate()
 
     assert (site.node()["metadata"]["resourceVersion"], site.admin.get(NODEFABRICS, OWN).metadata) == before
 

@@ -13,14 +13,14 @@ class FakeFabricSink:
     away: bool = False
     reports: list[FabricReport] = field(default_factory=list)
     surveys: list[bytes] = field(default_factory=list)
-    doubts: int = 0
+    invalidations: int = 0
 
     def publish(self, report: FabricReport) -> None:
         self._reachable()
         self.reports.append(report)
 
-    def doubt(self) -> None:
-        self.doubts += 1
+    def invalidate(self) -> None:
+        self.invalidations += 1
 
     def survey(self, packed: bytes) -> None:
         self._reachable()

@@ -71,7 +71,7 @@ def status(node: Node, ref: CacheRef = REF) -> NodeCacheStatus:
 
 def whole(node: Node) -> bool:
     """Return whether every entry of the store is what its list says."""
-    return all(integrity.read(node.layout, digest) is None for digest in node.entries())
+    return all(integrity.check_content(node.layout, digest) is None for digest in node.entries())
 
 
 def every_write(root: Path) -> dict[str, int]:
@@ -121,7 +121,7 @@ def declared_later(root: Path) -> dict[str, int]:
         assert not node.settle()
         said = status(node, LATER)
         assert (said.state, said.reason) == ("Failed", "DiskFull"), said
-        assert "nor can that be noted" in said.message, said
+        assert "the pointer was not written" in said.message, said
         assert said.next_try
         assert not node.layout.pointer(LATER).exists()
         assert status(node).state == "Ready"

@@ -24,7 +24,7 @@ from gkm.images.signing import keyless, keys, store
 from gkm.kube import client, decoding, errors, resources, watches
 from gkm.kube.resources import Resource
 from gkm.topology import lists, nodes, pods
-from gkm_agent.fabric import lldp, neighbours
+from gkm_agent.fabric import lldp, neighbors
 from gkm_agent.kubernetes import fabric_sink as kube_fabric
 from gkm_agent.kubernetes.source import _OWN_NODE
 from gkm_agent.standalone.manifests import manifests_in
@@ -166,7 +166,7 @@ KUBE = (
     Decoder("admission review", review.parse, review._Review, messages.MAX_BODY_BYTES),
 )
 HOSTS = (
-    Decoder("lldpcli", lambda text: lldp.decode(text, lambda _: True), lldp._Document, neighbours.MAX_BYTES),
+    Decoder("lldpcli", lambda text: lldp.decode(text, lambda _: True), lldp._Document, neighbors.MAX_BYTES),
     Decoder("probe of GPUs", inventory.decode, Inventory, inventory.MAX_OUTPUT),
     Decoder(
         "credential helper",

@@ -11,7 +11,7 @@ import pytest
 from gkm.gpus.flap_filter import MISSING_SECONDS
 from gkm.gpus.inventory import InventoryReader
 from gkm.gpus.values import Inventory
-from gkm_agent.gpus import IMPATIENT_SECONDS, NOT_READ, GpuWatch
+from gkm_agent.gpus import MISSING_GPU_SECONDS, NOT_READ, GpuWatch
 from support.fakes import nvml_library, pci_devices
 from support.fakes.nvml_library import A100, GB200, H100
 
@@ -149,7 +149,7 @@ def test_a_driver_that_hangs_is_away_like_any_other(machine: Machine, monkeypatc
     [
         (lambda machine: machine.has(H100), 60.0),
         (lambda machine: machine.has(), 60.0),
-        (lambda machine: machine.has(H100, **failing("nvmlInit", "UNKNOWN")), IMPATIENT_SECONDS),
+        (lambda machine: machine.has(H100, **failing("nvmlInit", "UNKNOWN")), MISSING_GPU_SECONDS),
     ],
 )
 def test_gpus_are_read_more_often_while_they_are_away(

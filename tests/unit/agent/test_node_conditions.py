@@ -10,11 +10,11 @@ from gkm.api.fabrics import NodeFabricStatus
 from gkm.api.meta import ObjectMeta
 from gkm.api.nodes import NodeCacheStatus, NodeStatus
 from gkm.kube.resources import CLUSTERGKMCACHENODES, GKMCACHENODES, NODES, Resource
-from gkm_agent.fabric.conditions import healthy
+from gkm_agent.fabric.objects import healthy
 from gkm_agent.kubernetes.fabric_sink import NODEFABRICS, KubernetesFabricSink
 from gkm_agent.kubernetes.source import NodeView
 from gkm_agent.kubernetes.status_sink import KubernetesStatusSink
-from gkm_agent.node_conditions import ready
+from gkm_agent.report.objects import ready
 from gkm_agent.report.size_limit import MAX_BYTES
 from gkm_agent.standalone.fabric_sink import FileFabricSink
 from gkm_agent.standalone.status_sink import FileStatusSink
@@ -163,7 +163,7 @@ def test_a_node_fabric_has_a_condition_about_its_generation(api: FakeApi) -> Non
     long_ago(api, NODEFABRICS)
     again = fabric(api)
     again.publish(report())
-    again.doubt()
+    again.invalidate()
     again.publish(report())
     assert shown(api, NODEFABRICS) == ("True", "FabricHealthy", THEN, 1, 1)
     again.publish(report("", "unhealthy"))

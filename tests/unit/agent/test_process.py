@@ -46,7 +46,7 @@ class Running:
 
     @property
     def port(self) -> int:
-        return int(until(lambda: self.said("health is served"), "health is served")["port"])
+        return int(until(lambda: self.said("health server started"), "health server started")["port"])
 
     def get(self, path: str) -> tuple[int, str]:
         try:
@@ -119,11 +119,11 @@ SLOW: list[tuple[str, Callable[[], Any]]] = [
 def test_told_to_end_in_a_pull_it_ends_soon_and_the_next_goes_on(machine: Machine, fault: Callable[[], Any]) -> None:
     machine.registry.misbehave(fault())
     with running(machine) as agent:
-        until(lambda: agent.said("pull begins"), "a pull is under way")
+        until(lambda: agent.said("pull started"), "a pull is under way")
         until(lambda: machine.registry.requests, "the registry is asked")
         until((machine.root / "nodes" / "ml-apps" / "node-1.yaml").exists, "the status is written")
         assert agent.end() == 0
-        assert agent.said("agent ends")
+        assert agent.said("agent stopped")
         assert not [line for line in agent.events if "traceback" in line]
     pointer = machine.pointer()
     assert pointer is not None
@@ -162,9 +162,9 @@ def test_an_api_server_that_is_away_makes_it_unready_and_never_unhealthy(machine
     command = [part for part in machine.command() if part not in {"--static", str(machine.manifests)}]
     with running(machine, "--kubeconfig", str(kubeconfig), command=command) as agent:
         until(lambda: (agent.metric("gkm_api_requests_total", verb="list", code="none") or 0) > 0, "it was asked")
-        until(lambda: "no turn" not in agent.get("/readyz")[1], "a turn has been made")
+        until(lambda: "no reconcile pass" not in agent.get("/readyz")[1], "a pass has ended")
         assert agent.get("/healthz") == (200, "ok\n")
-        assert agent.get("/readyz") == (503, "not all caches have been seen yet\n")
+        assert agent.get("/readyz") == (503, "the source has not listed all caches yet\n")
         assert agent.end() == 0
 
 
@@ -192,7 +192,7 @@ def test_an_address_that_is_taken_is_told_and_ends_it(machine: Machine) -> None:
         port = taken.getsockname()[1]
         with running(machine, f"--health=127.0.0.1:{port}") as agent:
             assert agent.process.wait(DEADLINE) == 1
-    (why,) = [line["why"] for line in agent.events if line["event"] == "the agent cannot work"]
+    (why,) = [line["why"] for line in agent.events if line["event"] == "agent failed"]
     assert why.startswith("[Errno 98] ")
     assert f"--health 127.0.0.1:{port}: cannot listen there" in why
 
@@ -205,10 +205,10 @@ def test_every_line_of_the_log_says_when_how_bad_and_what(machine: Machine) -> N
     for line in agent.events:
         assert list(line)[:3] == ["time", "level", "event"]
         assert line["level"] in {"debug", "info", "warning", "error"}
-    begins = agent.said("pull begins")
+    begins = agent.said("pull started")
     assert begins is not None
     assert begins["cache"] == str(REF)
-    assert agent.said("pull ends")
+    assert agent.said("pull finished")
 
 
 def _hanging(agent: int) -> list[int]:

@@ -43,9 +43,7 @@ def test_a_name_that_cannot_be_a_key_is_left_out_with_a_reason() -> None:
     assert cache_key(long) is None
     found = wanted(GOOD, {long: DIGEST})
     assert found.labels == FABRIC
-    assert found.skipped == (
-        f"{long}: its namespace and name have more than 63 characters, so no label is named after it",
-    )
+    assert found.skipped == (f"{long}: its namespace and name have more than 63 characters, too many for a label key",)
 
 
 def test_a_value_that_cannot_be_one_is_left_out_with_a_reason() -> None:

@@ -1,4 +1,4 @@
-"""Neighbours from what lldpcli prints, which is what whoever is at the other end of a cable sends."""
+"""Neighbors from what lldpcli prints, which is what whoever is at the other end of a cable sends."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from gkm.api.fabrics import MAX_PORTS, EthernetLink, LldpNeighbor
 from gkm_agent.fabric.lldp import Links, NotUnderstood, decode
-from gkm_agent.fabric.neighbours import ARGUMENTS, Neighbours
+from gkm_agent.fabric.neighbors import ARGUMENTS, Neighbors
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import convert, to_builtins
@@ -66,7 +66,7 @@ def test_several_neighbours_on_one_interface_are_told_and_one_is_taken_always_th
     for order in (two, two[::-1]):
         found = decode(printed(*order), always)
         assert found.links == (LEAF,)
-        assert found.problems == ("2 neighbours on eth0: the first by name is taken",)
+        assert found.problems == ("2 neighbors on eth0: only the first by name is reported",)
 
 
 def test_other_protocols_are_not_lldp() -> None:
@@ -79,14 +79,14 @@ def test_other_protocols_are_not_lldp() -> None:
 )
 def test_a_neighbour_that_does_not_say_who_it_is_is_passed_over(spoilt: dict[str, Any]) -> None:
     found = decode(printed(entry("eth1") | spoilt, entry()), always)
-    assert found == Links((LEAF,), ("the neighbour on eth1 does not say who it is: passed over",))
+    assert found == Links((LEAF,), ("the neighbor on eth1 sends no chassis or port id: skipped",))
 
 
 @pytest.mark.parametrize("name", ["", "../eth0", "x" * 64, "e th0", "caf\u00e9"])
 def test_a_name_that_no_interface_has_is_passed_over(name: str) -> None:
     found = decode(printed(entry(name)), always)
     assert found.links == ()
-    assert "passed over" in found.problems[0]
+    assert "skipped" in found.problems[0]
 
 
 def test_what_a_neighbour_says_is_bounded_and_printable() -> None:
@@ -99,7 +99,7 @@ def test_what_a_neighbour_says_is_bounded_and_printable() -> None:
 def test_thousands_of_neighbours_are_bounded() -> None:
     found = decode(printed(*(entry(f"eth{index}") for index in range(5000))), always)
     assert len(found.links) == MAX_PORTS
-    assert "the rest is passed over" in found.problems[-1]
+    assert "the rest is skipped" in found.problems[-1]
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_thousands_of_neighbours_are_bounded() -> None:
     ],
 )
 def test_what_is_not_json0_is_not_understood(output: bytes) -> None:
-    with pytest.raises(NotUnderstood, match="cannot be read"):
+    with pytest.raises(NotUnderstood, match="output of lldpcli is invalid"):
         decode(output, always)
 
 
@@ -153,7 +153,7 @@ def test_lldpcli_is_asked_for_the_stable_form(tmp_path: Path) -> None:
     interface(tmp_path, "eth1", virtual_function=True)
     (tmp_path / "answer").write_bytes(printed(entry(), entry("eth1")))
     script = f'[ "$*" = "{" ".join(ARGUMENTS)}" ] && cat {tmp_path}/answer'
-    assert Neighbours(stand_in(tmp_path, script), tmp_path).read() == Links((LEAF,))
+    assert Neighbors(stand_in(tmp_path, script), tmp_path).read() == Links((LEAF,))
     assert ARGUMENTS == ("-f", "json0", "show", "neighbors", "details")
 
 
@@ -161,7 +161,7 @@ def test_a_machine_of_ones_own_address_is_a_loop(tmp_path: Path) -> None:
     interface(tmp_path, "eth0")
     interface(tmp_path, "eth7", address="02:00:00:00:00:01")
     (tmp_path / "answer").write_bytes(printed(entry()))
-    assert Neighbours(stand_in(tmp_path, f"cat {tmp_path}/answer"), tmp_path).read() == Links()
+    assert Neighbors(stand_in(tmp_path, f"cat {tmp_path}/answer"), tmp_path).read() == Links()
 
 
 @pytest.mark.parametrize(
@@ -169,20 +169,20 @@ def test_a_machine_of_ones_own_address_is_a_loop(tmp_path: Path) -> None:
     [
         ("echo 'unable to connect to socket' >&2; exit 1", "lldpcli ended with 1: unable to connect to socket"),
         ("echo '2026-01-02T03:04:05 [WARN] no' >&2; exit 1", "lldpcli ended with 1: [WARN] no"),
-        ("echo '{'", "lldpcli's answer cannot be read"),
+        ("echo '{'", "the output of lldpcli is invalid"),
         ("exec head -c 9000000 /dev/zero", "more than 8388608 bytes"),
     ],
 )
 def test_an_lldpcli_that_fails_is_a_problem_and_no_neighbour(tmp_path: Path, script: str, problem: str) -> None:
-    found = Neighbours(stand_in(tmp_path, script), tmp_path).read()
+    found = Neighbors(stand_in(tmp_path, script), tmp_path).read()
     assert found.links == ()
     assert problem in found.problems[0]
 
 
 def test_a_configured_lldpcli_that_is_not_there_is_told(tmp_path: Path) -> None:
-    assert Neighbours(f"{tmp_path}/none").read().problems == (f"fabric.lldpcli: {tmp_path}/none is not there",)
+    assert Neighbors(f"{tmp_path}/none").read().problems == (f"fabric.lldpcli: {tmp_path}/none is not there",)
 
 
 def test_where_lldpd_is_not_installed_nobody_knows_and_that_is_fine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gkm_agent.fabric.neighbours.CANDIDATES", ("/nowhere/lldpcli",))
-    assert Neighbours().read() == Links()
+    monkeypatch.setattr("gkm_agent.fabric.neighbors.CANDIDATES", ("/nowhere/lldpcli",))
+    assert Neighbors().read() == Links()

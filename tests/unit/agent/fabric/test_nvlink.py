@@ -52,8 +52,8 @@ def test_a_node_has_a_domain_where_all_its_gpus_say_the_same(
     found = fabric_verdict(inventory)
 
     assert (found.domain, found.health.value) == (domain, health)
-    assert re.search(why, found.why)
-    assert bool(found.why) == bool(why)
+    assert re.search(why, found.cause)
+    assert bool(found.cause) == bool(why)
 
 
 def test_a_gpu_whose_fabric_cannot_be_asked_for_is_trouble_and_not_a_node_without_a_fabric() -> None:
@@ -95,8 +95,8 @@ def test_a_node_says_the_health_of_its_worst_gpu() -> None:
     limited = replace(ATTACHED, health="LimitedCapacity", health_summary="LimitedCapacity")
     ill = replace(ATTACHED, health="Unhealthy", health_summary="Unhealthy")
 
-    assert fabric_verdict(gpus(ATTACHED, limited, ill)).why == "GPU 2: Unhealthy"
-    assert fabric_verdict(gpus(limited, ATTACHED)).why == "GPU 0: LimitedCapacity"
+    assert fabric_verdict(gpus(ATTACHED, limited, ill)).cause == "GPU 2: Unhealthy"
+    assert fabric_verdict(gpus(limited, ATTACHED)).cause == "GPU 0: LimitedCapacity"
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_what_is_reported_is_of_the_gpu_that_decides() -> None:
 
 
 @pytest.mark.parametrize(
-    ("models", "flavour"),
+    ("models", "flavor"),
     [
         (["NVIDIA GB200"], "nvidia-gb200"),
         (["NVIDIA H100 80GB HBM3", "NVIDIA H100 80GB HBM3"], "nvidia-h100-80gb-hbm3"),
@@ -150,9 +150,9 @@ def test_what_is_reported_is_of_the_gpu_that_decides() -> None:
         (["x" * 96], "x" * 63),
     ],
 )
-def test_a_flavour_is_the_one_model_of_the_node(models: list[str], flavour: str) -> None:
+def test_a_flavour_is_the_one_model_of_the_node(models: list[str], flavor: str) -> None:
     found = Inventory(tuple(Gpu(index, "cuda", model=model, arch="90") for index, model in enumerate(models)))
-    assert fabric_verdict(found).flavour == flavour
+    assert fabric_verdict(found).flavor == flavor
 
 
 _TEXT = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=256)
@@ -184,8 +184,8 @@ def test_whatever_a_driver_says_what_is_said_of_it_can_be_a_label(found: list[Gp
 
     said = fabric_verdict(inventory)
 
-    assert all(_LABEL.fullmatch(value) for value in (said.domain, said.flavour, said.health.value))
-    assert len(said.why) <= 512
+    assert all(_LABEL.fullmatch(value) for value in (said.domain, said.flavor, said.health.value))
+    assert len(said.cause) <= 512
     told = nvlink_of(inventory)
     assert told is None or convert(to_builtins(told), NVLink) == told
     if said.domain:

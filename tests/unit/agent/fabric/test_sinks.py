@@ -11,13 +11,13 @@ from gkm.api.meta import ObjectMeta
 from gkm.hoststate.pacing import Backoff
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import NODES, Json, Resource
-from gkm_agent.fabric import writer as module
-from gkm_agent.fabric.conditions import without_conditions
+from gkm_agent.fabric.objects import without_conditions
 from gkm_agent.fabric.report import FabricReport
-from gkm_agent.fabric.writer import FabricWriter
 from gkm_agent.interfaces.sink import NotWritten
 from gkm_agent.kubernetes.fabric_sink import CONFIGMAPS, NODEFABRICS, KubernetesFabricSink
 from gkm_agent.kubernetes.source import NodeView
+from gkm_agent.report import publisher as module
+from gkm_agent.report.publisher import Publisher
 from gkm_agent.standalone.fabric_sink import FileFabricSink
 from msgspec import convert, structs
 from support.agent.fabric_fakes import FakeFabricSink
@@ -136,7 +136,7 @@ def test_an_object_that_somebody_deleted_comes_back_with_the_next_doubt(
     sink.publish(GOOD)
     moment = api.get(NODEFABRICS, "node-1").status.last_updated
     api.delete(NODEFABRICS, "node-1")
-    sink.doubt()
+    sink.invalidate()
     sink.publish(GOOD)
     assert api.get(NODEFABRICS, "node-1").status.last_updated == moment
 
@@ -197,7 +197,7 @@ def test_without_kubernetes_it_is_a_file_that_is_replaced_on_change_only(tmp_pat
     sink.publish(GOOD)
     first = path.stat().st_ino
     sink.publish(GOOD)
-    sink.doubt()
+    sink.invalidate()
     FileFabricSink(tmp_path / "nodes", "node-1").publish(GOOD)
     assert path.stat().st_ino == first
     said = yaml.safe_load(path.read_text())
@@ -233,7 +233,7 @@ def test_a_directory_that_cannot_be_written_is_said_so(tmp_path: Path) -> None:
 
 def test_while_the_sink_is_away_the_newest_waits() -> None:
     sink = FakeFabricSink(away=True)
-    writer = FabricWriter(sink)
+    writer = Publisher(sink, "fabric")
     assert writer.write()
     writer.set(GOOD)
     assert not writer.write()
@@ -249,16 +249,16 @@ def test_while_the_sink_is_away_the_newest_waits() -> None:
 def test_its_thread_tries_again_and_survives_a_defect() -> None:
     class Defective(FakeFabricSink):
         def publish(self, report: FabricReport) -> None:
-            if not self.doubts:
+            if not self.invalidations:
                 raise ZeroDivisionError
             super().publish(report)
 
     sink = Defective(away=True)
-    writer = FabricWriter(sink, SOON)
+    writer = Publisher(sink, "fabric", SOON)
     writer.start()
     try:
         writer.set(GOOD)
-        until(lambda: sink.doubts, "the defect was met")
+        until(lambda: sink.invalidations, "the defect was met")
         sink.away = False
         assert writer.flush(20)
     finally:
@@ -271,22 +271,22 @@ def test_what_the_server_asks_us_to_wait_is_waited() -> None:
     class Busy(FakeFabricSink):
         def publish(self, report: FabricReport) -> None:
             del report
-            raise NotWritten("busy") from ApiError(429, "TooManyRequests", "busy", 17)
+            raise NotWritten("busy", 17)
 
-    writer = FabricWriter(Busy())
+    writer = Publisher(Busy(), "fabric")
     writer.set(GOOD)
     assert not writer.write()
-    assert writer._asked == 17
+    assert writer._retry_after == 17
 
 
 def test_all_is_written_again_from_time_to_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "REFRESH_SECONDS", 0.02)
     sink = FakeFabricSink()
-    writer = FabricWriter(sink)
+    writer = Publisher(sink, "fabric")
     writer.start()
     try:
         writer.set(GOOD)
-        until(lambda: sink.doubts > 2 and len(sink.reports) > 2, "it is doubted and written again")
+        until(lambda: sink.invalidations > 2 and len(sink.reports) > 2, "it is doubted and written again")
     finally:
         writer.stop(20)
 

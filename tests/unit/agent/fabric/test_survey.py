@@ -56,7 +56,7 @@ def test_a_topology_that_no_configmap_holds_is_not_kept() -> None:
     import random  # noqa: PLC0415 -- here only
 
     noise = random.Random(1).randbytes(2 * MAX_SURVEY_BYTES)
-    with pytest.raises(NotASurvey, match=f"at most {MAX_SURVEY_BYTES} are kept"):
+    with pytest.raises(NotASurvey, match=f"the limit is {MAX_SURVEY_BYTES}"):
         pack(b"#\nswitchguid=0x1\n" + noise)
 
 
@@ -111,7 +111,7 @@ def test_only_chosen_nodes_survey(settings: Ibnetdiscover, labels: dict[str, str
 def test_its_thread_surveys_the_chosen_node_and_ends_with_a_run_under_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(module, "POLL_SECONDS", 0.01)
     sink = FakeFabricSink()
     survey = surveying(tmp_path, f"cat {PRINTED}", sink)
     survey.start()
@@ -134,7 +134,7 @@ def test_where_nothing_is_configured_no_thread_is_started() -> None:
 
 
 def test_another_node_does_not_survey(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(module, "POLL_SECONDS", 0.01)
     looked: list[int] = []
     settings = Ibnetdiscover(node_selector={"ib": "yes"}, command=stand_in(tmp_path, f"touch {tmp_path}/ran"))
 

@@ -9,11 +9,12 @@ import yaml
 from gkm.api.fabric_settings import Fabric, SettleThresholds
 from gkm.gpus.values import Inventory
 from gkm.hoststate.names import CacheRef
+from gkm.kube import client
 from gkm.kube.resources import NODES
-from gkm_agent.fabric.starting import in_kubernetes, standalone
+from gkm_agent import options
+from gkm_agent.backends import connect
 from gkm_agent.fabric.watch import FabricInputs, FabricWatch
 from gkm_agent.gpus import NOT_READ, GpuWatch
-from gkm_agent.kubernetes.source import KubernetesSource
 from support.agent.fabric_fakes import FakeFabricSink
 from support.agent.fabric_values import ATTACHED, DOMAIN, adapter, gpus, interface
 from support.host.waiting import until
@@ -144,7 +145,7 @@ def test_its_threads_read_write_and_end(machine: Machine) -> None:
     finally:
         machine.watch.stop()
     assert not machine.watch._thread.is_alive()
-    assert not machine.watch._writer._thread.is_alive()
+    assert not machine.watch._publisher._thread.is_alive()
 
 
 def test_it_ends_while_lldpcli_hangs(machine: Machine) -> None:
@@ -185,8 +186,9 @@ def gpu_watch() -> Iterator[GpuWatch]:
     watch.stop()
 
 
-def test_without_kubernetes_one_call_gives_a_part_that_writes_a_file(tmp_path: Path, gpu_watch: GpuWatch) -> None:
-    part = standalone(Fabric(), "node-1", gpu_watch, tmp_path)
+def test_without_kubernetes_the_backend_writes_the_fabric_to_a_file(tmp_path: Path, gpu_watch: GpuWatch) -> None:
+    chosen = options.parse(["--static", str(tmp_path), "--status", str(tmp_path), "--node", "node-1"], {})
+    part = connect(chosen, Event()).fabric(Fabric(), gpu_watch)
     part.start()
     try:
         path = tmp_path / "node-1.fabric.yaml"
@@ -196,12 +198,14 @@ def test_without_kubernetes_one_call_gives_a_part_that_writes_a_file(tmp_path: P
     assert yaml.safe_load(path.read_text())["status"]["domain"] == DOMAIN
 
 
-def test_in_kubernetes_one_call_gives_a_part_that_labels_the_node(gpu_watch: GpuWatch) -> None:
+def test_in_kubernetes_the_backend_labels_the_node(gpu_watch: GpuWatch, monkeypatch: pytest.MonkeyPatch) -> None:
     api = FakeApi()
     api.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1", "labels": {"pool": "gpu"}}})
-    source = KubernetesSource(api, "node-1", Event())
+    monkeypatch.setattr(client, "connect", lambda *_, **__: api)
+    backend = connect(options.parse(["--node", "node-1"], {}), Event())
+    source = backend.source
     source.start()
-    part = in_kubernetes(Fabric(), "node-1", gpu_watch, api, source)
+    part = backend.fabric(Fabric(), gpu_watch)
     part.start()
     try:
         until(lambda: "gkm.io/fabric-domain" in api.get(NODES, "node-1")["metadata"]["labels"], "it is labelled")

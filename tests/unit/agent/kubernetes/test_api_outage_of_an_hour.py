@@ -16,8 +16,8 @@ from gkm.kube.errors import ApiError
 from gkm.kube.resources import GKMCACHENODES, GKMCACHES
 from gkm_agent.kubernetes.source import KubernetesSource
 from gkm_agent.kubernetes.status_sink import KubernetesStatusSink
-from gkm_agent.node_conditions import without_conditions
 from gkm_agent.report import publisher as publishing
+from gkm_agent.report.objects import without_conditions
 from gkm_agent.report.publisher import StatusPublisher
 from support.host.waiting import until
 from support.kube.fake_api import FakeApi

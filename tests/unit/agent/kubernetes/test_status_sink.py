@@ -10,8 +10,7 @@ from gkm.kube.resources import CLUSTERGKMCACHENODES, GKMCACHENODES, NODES
 from gkm_agent.interfaces.sink import NotWritten
 from gkm_agent.kubernetes.source import KubernetesSource
 from gkm_agent.kubernetes.status_sink import FIELD_MANAGER, KubernetesStatusSink
-from gkm_agent.node_conditions import without_conditions
-from gkm_agent.report.objects import node_label
+from gkm_agent.report.objects import node_label, without_conditions
 from gkm_agent.report.publisher import StatusPublisher
 from msgspec import structs
 from support.agent.fakes import digest_of
@@ -80,7 +79,7 @@ def test_what_somebody_deleted_or_changed_is_repaired_without_a_list(api: FakeAp
     api.apply(CLUSTERGKMCACHENODES, structs.replace(forged, status=NodeStatus()), field_manager=FIELD_MANAGER)
     api.calls.clear()
 
-    publisher._invalidate()
+    publisher.rewrite_all()
     assert publisher.write()
 
     assert without_conditions(api.get(GKMCACHENODES, "node-1", "ml-apps").status) == STATUS

@@ -6,7 +6,6 @@ from gkm.hoststate import locks, pointers
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState
 from gkm_agent.caches.model import WantedCache
-from gkm_agent.store import removal as withdrawal
 from gkm_agent.store.pointers import PointerStore
 from support.agent.fakes import FakeSource, digest_of
 from support.agent.node import IMAGE, REF, Node
@@ -80,7 +79,7 @@ def test_a_record_that_appears_between_looking_and_locking_saves_its_entry(node:
     store.remove(REF)
     node.mount(ONE)
 
-    assert not withdrawal.collect(store, ONE)
+    assert not store.collect(ONE)
     assert node.entries() == {ONE}
 
 

@@ -160,7 +160,7 @@ def test_while_a_pod_is_being_given_a_damaged_entry_it_stays(node: Node) -> None
         assert not node.settle()
 
     assert node.layout.entry(ONE).exists()
-    assert "being given" in node.pointer().message
+    assert "a pod mounts them" in node.pointer().message
     node.now += 600
     assert node.settle()
 
@@ -201,5 +201,5 @@ def test_ready_is_never_written_without_an_entry(node: Node) -> None:
     ready = node.pointer()
     entry.remove_tree(node.layout.entry(ONE))
 
-    with pytest.raises(OSError, match="withdrawn"):
+    with pytest.raises(OSError, match="removed"):
         node.agent._store.save(ready)

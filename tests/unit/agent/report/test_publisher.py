@@ -145,7 +145,7 @@ def test_what_somebody_else_removed_is_written_again_in_time(monkeypatch: pytest
 
 
 def test_agents_that_started_together_do_not_write_together() -> None:
-    times = [module._refresh() - time.monotonic() for _ in range(50)]
+    times = [module._next_refresh() - time.monotonic() for _ in range(50)]
 
     assert max(times) <= module.REFRESH_SECONDS
     assert min(times) > module.REFRESH_SECONDS * 0.49
@@ -165,7 +165,7 @@ def test_pauses_grow_with_failures_and_obey_the_server() -> None:
 
         def publish(self, scope: str | None, status: NodeStatus) -> None:
             if scope == "a" and (error := next(self.refusals, None)) is not None:
-                raise NotWritten("refused") from error
+                raise NotWritten("refused", error.retry_after) from error
             super().publish(scope, status)
 
     sink = Refused()

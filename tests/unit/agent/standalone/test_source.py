@@ -118,7 +118,7 @@ def test_a_file_that_spoils_keeps_what_it_said(directory: Path, caplog: pytest.L
 
     assert source.caches() == [LLAMA]
     assert source.synced
-    assert [vars(line)["file"] for line in caplog.records if line.message == "manifest not understood"] == ["a.yaml"]
+    assert [vars(line)["file"] for line in caplog.records if line.message == "manifest skipped"] == ["a.yaml"]
 
 
 def test_a_file_that_never_was_good_leaves_the_source_incomplete(directory: Path) -> None:

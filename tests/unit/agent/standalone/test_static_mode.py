@@ -146,7 +146,7 @@ def test_a_manifest_nobody_understands_is_named_and_the_others_go_on(machine: Ma
     assert result.returncode == 3
     assert machine.node_object()["status"]["caches"]["vector-add"]["state"] == "Ready"
     events = [json.loads(line) for line in result.stderr.splitlines()]
-    assert any(event["event"] == "manifest not understood" and event["file"] == "broken.yaml" for event in events)
+    assert any(event["event"] == "manifest skipped" and event["file"] == "broken.yaml" for event in events)
 
 
 def test_it_runs_until_it_is_told_to_end_and_follows_the_directory(machine: Machine) -> None:
@@ -174,7 +174,7 @@ def test_a_second_agent_on_the_same_state_is_refused(machine: Machine) -> None:
 
 
 def test_killed_during_a_real_pull_it_ends_ready_after_a_restart(machine: Machine) -> None:
-    for event in ("pull begins", "GPUs read"):
+    for event in ("pull started", "GPUs read"):
         with subprocess.Popen(
             machine.command(), env=os.environ | machine.variables, stderr=subprocess.PIPE, text=True
         ) as process:

@@ -127,9 +127,9 @@ def test_what_is_wanted_never_goes_and_the_refusal_has_the_figures(node: Node) -
 
     refused = pointer(node, "c")
     assert (refused.state, refused.reason) == (CacheState.FAILED, Reason.DISK_FULL)
-    assert f"may hold {2 * ENTRY_BYTES + 10} bytes (store.maxBytes)" in refused.message
-    assert f"it holds {2 * ENTRY_BYTES}, {ENTRY_BYTES} more are needed" in refused.message
-    assert f"{ENTRY_BYTES - 10} bytes more would have to" in refused.message
+    assert f"is {2 * ENTRY_BYTES + 10} bytes (store.maxBytes)" in refused.message
+    assert f"it has {2 * ENTRY_BYTES}, {ENTRY_BYTES} more are needed" in refused.message
+    assert f"{ENTRY_BYTES - 10} bytes more are lacking" in refused.message
     assert names_of(node, "a", "b") == {"a", "b"}
     assert [pointer(node, name).state for name in ("a", "b")] == [CacheState.READY] * 2
 

@@ -47,6 +47,6 @@ def test_an_error_that_nobody_thought_of_ends_no_check_for_good(node: Node, monk
         return True
 
     monkeypatch.setattr(looking, "step", step)
-    monkeypatch.setattr(inspection, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(inspection, "POLL_SECONDS", 0.0)
     looking._run()
     assert steps == [0, 1]

@@ -11,7 +11,7 @@ from gkm_agent.telemetry.health import STUCK_SECONDS, Heartbeat, Vitals
 from support.agent.node import Node
 from support.host.waiting import until
 
-GOOD = Vitals(idle=1.0, well=True, listed=True, gpus=True)
+GOOD = Vitals(idle=1.0, succeeded=True, listed=True, gpus=True)
 
 
 def asked(vitals: Vitals) -> dict[str, Page]:
@@ -28,18 +28,18 @@ def test_a_loop_that_turns_is_healthy_and_ready() -> None:
 
 
 def test_a_loop_that_is_stuck_is_neither() -> None:
-    answers = asked(Vitals(idle=STUCK_SECONDS + 1, well=True, listed=True, gpus=True))
+    answers = asked(Vitals(idle=STUCK_SECONDS + 1, succeeded=True, listed=True, gpus=True))
 
-    assert answers["/healthz"] == Page(b"the loop has not turned for 601 s\n", HTTPStatus.SERVICE_UNAVAILABLE)
+    assert answers["/healthz"] == Page(b"no reconcile pass has ended for 601 s\n", HTTPStatus.SERVICE_UNAVAILABLE)
     assert answers["/readyz"].status is HTTPStatus.SERVICE_UNAVAILABLE
 
 
 @pytest.mark.parametrize(
     ("vitals", "why"),
     [
-        (Vitals(1.0, None, listed=True, gpus=True), "no turn has been made yet"),
-        (Vitals(1.0, False, listed=True, gpus=True), "the last turn failed; the log says why"),  # noqa: FBT003
-        (Vitals(1.0, True, listed=False, gpus=True), "not all caches have been seen yet"),  # noqa: FBT003
+        (Vitals(1.0, None, listed=True, gpus=True), "no reconcile pass has ended yet"),
+        (Vitals(1.0, False, listed=True, gpus=True), "the last reconcile pass failed; the log has the cause"),  # noqa: FBT003
+        (Vitals(1.0, True, listed=False, gpus=True), "the source has not listed all caches yet"),  # noqa: FBT003
         (Vitals(1.0, True, listed=True, gpus=False), "the GPUs have not been read yet"),  # noqa: FBT003
     ],
 )
@@ -55,20 +55,20 @@ def test_a_long_turn_counts_from_the_last_one() -> None:
     heartbeat = Heartbeat(lambda: now)
     now = 130.0
     assert heartbeat.vitals(listed=True, gpus=True) == Vitals(30.0, None, listed=True, gpus=True)
-    heartbeat.beat(well=False)
+    heartbeat.beat(succeeded=False)
     now = 131.0
-    assert heartbeat.vitals(listed=False, gpus=True) == Vitals(1.0, well=False, listed=False, gpus=True)
+    assert heartbeat.vitals(listed=False, gpus=True) == Vitals(1.0, succeeded=False, listed=False, gpus=True)
 
 
 def test_turns_that_fail_are_a_beat_that_is_not_well(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = Event()
     broken.set()
-    turn = Reconciler.reconcile
+    reconcile = Reconciler.reconcile
 
     def sometimes(agent: Reconciler) -> bool:
         if broken.is_set():
             raise OSError("the disk does not answer")
-        return turn(agent)
+        return reconcile(agent)
 
     monkeypatch.setattr(Reconciler, "reconcile", sometimes)
     monkeypatch.setattr("gkm_agent.reconcile.reconciler.RECONCILE_SECONDS", 0.05)
@@ -76,9 +76,12 @@ def test_turns_that_fail_are_a_beat_that_is_not_well(node: Node, monkeypatch: py
     loop = Thread(target=node.agent.run, args=(stop,))
     loop.start()
     try:
-        until(lambda: node.agent._heartbeat.vitals(listed=True, gpus=True).well is False, "a turn has failed")
+        until(lambda: node.agent._heartbeat.vitals(listed=True, gpus=True).succeeded is False, "a pass fails")
         broken.clear()
-        until(lambda: node.agent._heartbeat.vitals(listed=True, gpus=True).well is True, "a turn has gone through")
+        until(
+            lambda: node.agent._heartbeat.vitals(listed=True, gpus=True).succeeded is True,
+            "a pass succeeds",
+        )
     finally:
         stop.set()
         loop.join(30)

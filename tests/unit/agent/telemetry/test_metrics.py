@@ -15,7 +15,7 @@ from gkm.images.pulling.pull import PullStage
 from gkm.images.signatures.verify import Verdict
 from gkm_agent.pulls import timing as stages
 from gkm_agent.telemetry import metrics
-from gkm_agent.telemetry.csi_metrics import CsiMetrics
+from gkm_agent.telemetry.server import CsiMetrics
 from msgspec import structs
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
@@ -51,7 +51,7 @@ def test_the_page_has_the_names_and_labels_that_are_api() -> None:
     with stages.stage("resolve"):
         pass
     metrics.VERIFY_SECONDS.labels("verified").observe(0.1)
-    metrics.incompatible(Reason.NO_GPU)
+    metrics.count_incompatible(Reason.NO_GPU)
     metrics.gpus_read(Inventory(errors=("nvmlInit: broken",)))
     metrics.api_answered("list", 200)
     metrics.CACHE_STATE.labels("Ready").set(1)
@@ -112,7 +112,7 @@ def test_what_fits_no_gpu_counts_once_by_its_reason_however_often_it_is_seen(nod
 
 def test_a_reason_that_is_none_of_ours_makes_no_label() -> None:
     others = change("gkm_incompatible_total", reason="other")
-    metrics.incompatible("ml-apps/llama\n")
+    metrics.count_incompatible("ml-apps/llama\n")
     assert others() == 1
 
 

@@ -87,8 +87,8 @@ def test_the_reasons_of_a_gpu_are_in_one_table() -> None:
     ("table", "reasons"),
     [
         ("Conditions Ready and Error of a cache", lambda: of_conditions(CONDITIONS)),
-        ("Condition Ready of a node", lambda: of_conditions(AGENT / "node_conditions.py")),
-        ("Condition Healthy of a NodeFabric", lambda: of_conditions(AGENT / "fabric" / "conditions.py")),
+        ("Condition Ready of a node", lambda: of_conditions(AGENT / "report" / "objects.py")),
+        ("Condition Healthy of a NodeFabric", lambda: of_conditions(AGENT / "fabric" / "objects.py")),
         ("States of a cache on a node", lambda: set(CacheState)),
         ("Fabric", lambda: {*Health, *fabric._PROBLEMS.values(), *fabric._CONFIGURATIONS.values()}),
         ("Runs", lambda: set(PlannedReason)),

@@ -1,4 +1,4 @@
-"""Asking lldpd who is at the other end of our Ethernet cables. Where it does not run nobody knows, which is fine."""
+"""The neighbors at the other end of the node's Ethernet cables, from lldpd. A node without lldpd reports none."""
 
 import re
 from collections.abc import Sequence
@@ -13,14 +13,14 @@ CANDIDATES = ("/usr/sbin/lldpcli", "/usr/local/sbin/lldpcli", "/usr/bin/lldpcli"
 ARGUMENTS = ("-f", "json0", "show", "neighbors", "details")
 SECONDS = 10.0
 MAX_BYTES = 8 << 20
-"""512 interfaces with some neighbours of a few kB each."""
-# lldpcli begins its complaints with the time; a problem that is told anew each minute would be written each minute.
-_MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d ", re.ASCII)
+"""512 interfaces with a few neighbors of a few kB each."""
+# lldpcli starts its error messages with the time. With it, each reading would be a change and cause a write per minute.
+_TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d ", re.ASCII)
 
 
 @dataclass(slots=True)
-class Neighbours:
-    """Asks lldpcli: the one that is configured, else one at its usual places. `options` come before the question."""
+class Neighbors:
+    """Runs lldpcli: the configured program, else one at its usual paths. `options` precede the query."""
 
     configured: str = ""
     root: Path = sysfs.ROOT
@@ -28,7 +28,7 @@ class Neighbours:
     _command: Command | None = field(default=None, init=False)
 
     def read(self) -> Links:
-        """Return the neighbours; what went wrong is a problem in the answer, nothing is raised."""
+        """Return the neighbors; a failure is a problem in the result, never an exception."""
         if self._command is None:
             program = find(self.configured, CANDIDATES)
             if program is None:
@@ -39,10 +39,10 @@ class Neighbours:
             output = self._command.run()
             return lldp.decode(output, self._is_hardware, sysfs.addresses(self.root))
         except (CommandFailed, NotUnderstood) as error:
-            return Links(problems=(_MOMENT.sub("", str(error)),))
+            return Links(problems=(_TIMESTAMP.sub("", str(error)),))
 
     def cancel(self) -> None:
-        """End a question that is under way in another thread."""
+        """End a query that runs in another thread."""
         if self._command is not None:
             self._command.cancel()
 
