@@ -117,7 +117,7 @@ def test_a_deleted_cache_takes_its_node_object_with_it(place: Cluster, machine: 
     place.until(lambda: not list(machine.layout.store.iterdir()), "the entry is gone")
 
 
-def test_it_ends_when_it_is_told_to(place: Cluster, machine: Machine, agent: subprocess.Popen[bytes]) -> None:
+def test_it_ends_on_stop(place: Cluster, machine: Machine, agent: subprocess.Popen[bytes]) -> None:
     declare(place, machine)
     place.until(lambda: cache_on_node(place), "the agent works")
 

@@ -58,7 +58,9 @@ def is_made_up_for(place: Site, agent: Agent) -> None:
 
 
 @WAYS
-def test_an_api_server_that_goes_away_takes_no_cache_with_it(place: Site, goes_away: Callable[[Gate], None]) -> None:
+def test_an_api_server_that_becomes_unavailable_removes_no_cache(
+    place: Site, goes_away: Callable[[Gate], None]
+) -> None:
     with place.agent(NODE) as agent:
         ready(place)
         entry = place.entry()

@@ -82,7 +82,7 @@ def labelled(**labels: str | None) -> Json:
     return {"metadata": {"labels": labels}}
 
 
-def test_an_agent_says_all_of_its_own_node(site: Site) -> None:
+def test_an_agent_writes_every_object_of_its_own_node(site: Site) -> None:
     status = NodeFabricStatus(
         domain=DOMAIN,
         health="degraded",
@@ -227,7 +227,7 @@ def test_the_survey_of_its_own_node_is_the_only_configmap_an_agent_writes(site: 
         ({"ethernet": [{"interface": "eth0"}]}, "neighbour"),
     ],
 )
-def test_a_schema_refuses_what_no_agent_says(site: Site, status: Json, path: str) -> None:
+def test_the_schema_refuses_values_that_no_agent_writes(site: Site, status: Json, path: str) -> None:
     site.sink().publish(report())
     whole: Json = {"apiVersion": "gkm.io/v1alpha1", "kind": "NodeFabric", "metadata": {"name": OWN}}
     with pytest.raises(ApiError) as caught:

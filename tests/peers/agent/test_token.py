@@ -46,7 +46,7 @@ def end(place: Site, pod: str) -> None:
     place.cluster.kubectl("delete", "pod", pod, "--namespace", ACCOUNT_NAMESPACE, *now)
 
 
-def test_an_agent_whose_token_has_expired_goes_on_with_the_next_one(place: Site) -> None:
+def test_an_agent_with_an_expired_token_loads_the_next_token(place: Site) -> None:
     tokens = [issue(place, PODS[0])]
     place.declare("before")
     with place.agent(NODE) as agent:

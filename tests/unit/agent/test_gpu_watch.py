@@ -124,7 +124,7 @@ def test_fabric_that_changes_is_seen(machine: Machine) -> None:
     ]
 
 
-def test_what_changes_from_second_to_second_wakes_nobody(machine: Machine) -> None:
+def test_readings_that_change_every_second_wake_no_agent(machine: Machine) -> None:
     machine.has({**H100, "power_state": 8})
 
     found = machine.has({**H100, "power_state": 0})

@@ -146,7 +146,7 @@ def test_an_object_of_an_agent_without_conditions_gets_them(api: FakeApi) -> Non
     assert shown(api, NODEFABRICS)[:2] == ("True", "FabricHealthy")
 
 
-def test_a_node_object_that_is_cut_still_says_how_all_caches_stand(api: FakeApi) -> None:
+def test_a_shortened_node_object_still_counts_all_caches(api: FakeApi) -> None:
     many = caches(*["Ready"] * 4000, "Failed", message="m" * 1024)
     sink(api).publish("ml-apps", many)
     found = api.get(GKMCACHENODES, "node-1", "ml-apps").status

@@ -116,7 +116,7 @@ SLOW: list[tuple[str, Callable[[], Any]]] = [
 
 
 @pytest.mark.parametrize("fault", [make for _, make in SLOW], ids=[name for name, _ in SLOW])
-def test_told_to_end_in_a_pull_it_ends_soon_and_the_next_goes_on(machine: Machine, fault: Callable[[], Any]) -> None:
+def test_a_stop_during_a_pull_ends_soon_and_the_next_start_resumes(machine: Machine, fault: Callable[[], Any]) -> None:
     machine.registry.misbehave(fault())
     with running(machine) as agent:
         until(lambda: agent.said("pull started"), "a pull is under way")
@@ -138,7 +138,7 @@ def test_told_to_end_in_a_pull_it_ends_soon_and_the_next_goes_on(machine: Machin
     assert not list(machine.layout.work.iterdir())
 
 
-def test_what_came_of_a_blob_is_not_fetched_twice(machine: Machine) -> None:
+def test_a_partial_blob_is_not_fetched_twice(machine: Machine) -> None:
     machine.registry.misbehave(dripping("/blobs/", piece=256, pause=0.5))
     with running(machine) as agent:
         until(lambda: _parts(machine), "a part has come")
@@ -187,7 +187,7 @@ def test_a_driver_that_hangs_makes_it_unready_and_never_unhealthy(machine: Machi
             os.kill(child, signal.SIGKILL)
 
 
-def test_an_address_that_is_taken_is_told_and_ends_it(machine: Machine) -> None:
+def test_an_address_in_use_is_logged_and_ends_the_agent(machine: Machine) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with running(machine, f"--health=127.0.0.1:{port}") as agent:
@@ -197,7 +197,7 @@ def test_an_address_that_is_taken_is_told_and_ends_it(machine: Machine) -> None:
     assert f"--health 127.0.0.1:{port}: cannot listen there" in why
 
 
-def test_every_line_of_the_log_says_when_how_bad_and_what(machine: Machine) -> None:
+def test_every_log_line_has_time_level_and_event(machine: Machine) -> None:
     with running(machine, "--log-level=debug") as agent:
         until(lambda: is_ready(machine), "the cache is Ready")
         assert agent.end() == 0

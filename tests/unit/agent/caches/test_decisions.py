@@ -34,12 +34,12 @@ def step(wanted: WantedCache, known: Observed, *gpus: Gpu, errors: tuple[str, ..
     return decide(wanted, known, Inventory(tuple(gpus), errors), "policy", NOW)
 
 
-def test_of_an_unknown_cache_the_registry_is_asked() -> None:
+def test_an_unknown_cache_starts_a_pull() -> None:
     assert step(WANTED, Observed(), H100) == StartPull("")
     assert step(replace(WANTED, digest=TWO), Observed(), H100) == StartPull(TWO)
 
 
-def test_of_a_ready_cache_all_is_said() -> None:
+def test_a_ready_cache_needs_no_action() -> None:
     known = Observed(replace(READY, updated="2026-01-01T00:00:00Z"), CHECK, 71)
 
     assert step(WANTED, known, H100) == NoOp()
@@ -48,7 +48,7 @@ def test_of_a_ready_cache_all_is_said() -> None:
 @pytest.mark.parametrize(
     "state", [CacheState.PENDING, CacheState.DOWNLOADING, CacheState.EXTRACTING, CacheState.FAILED]
 )
-def test_an_entry_that_is_complete_makes_it_ready_whatever_was_said_last(state: CacheState) -> None:
+def test_a_complete_entry_makes_a_cache_ready_whatever_its_pointer(state: CacheState) -> None:
     assert step(WANTED, Observed(replace(READY, state=state, progress=3), CHECK, 71), H100) == WritePointer(READY)
 
 
@@ -56,7 +56,7 @@ def test_without_its_entry_a_cache_is_pulled_again() -> None:
     assert step(WANTED, Observed(READY, CHECK, None), H100) == StartPull(ONE)
 
 
-def test_a_ready_pointer_without_a_check_is_asked_about() -> None:
+def test_a_ready_pointer_without_a_check_starts_a_pull() -> None:
     assert step(WANTED, Observed(READY, None, 71), H100) == StartPull(ONE)
 
 
@@ -78,7 +78,7 @@ def test_another_image_is_resolved_anew() -> None:
     )
 
 
-def test_gpus_that_do_not_fit_make_it_incompatible_without_asking_anybody() -> None:
+def test_gpus_that_do_not_fit_make_it_incompatible_without_a_pull() -> None:
     said = step(WANTED, Observed(READY, CHECK, 71), A100)
 
     assert isinstance(said, WritePointer)
@@ -154,7 +154,7 @@ def test_a_key_file_with_another_key_is_another_policy(tmp_path: Path) -> None:
     assert len(set(names)) == 3
 
 
-def test_what_the_label_says_of_versions_counts_also_after_a_restart(tmp_path: Path) -> None:
+def test_the_versions_in_the_label_count_also_after_a_restart(tmp_path: Path) -> None:
     layout = Layout(tmp_path / "state", tmp_path / "run")
     compiled = structs.replace(CHECK, targets=(CheckedTarget("cuda", "90", 32, cuda_version="13.0"),))
     checks.save(layout, WANTED.ref, compiled)

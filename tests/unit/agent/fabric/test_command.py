@@ -13,7 +13,7 @@ def shell(script: str, seconds: float = 20.0, max_bytes: int = 1000) -> Command:
     return Command(("/bin/sh", "-c", script), seconds, max_bytes)
 
 
-def test_what_it_prints_is_the_answer() -> None:
+def test_the_output_is_returned() -> None:
     assert shell("echo one; echo two >&2; echo three").run() == b"one\nthree\n"
 
 
@@ -45,7 +45,7 @@ def test_one_that_complains_without_end_is_bounded_by_its_time() -> None:
         shell("while :; do echo xxxxxxxxxxxxxxxx >&2; done", seconds=0.3).run()
 
 
-def test_one_that_takes_too_long_is_ended_with_what_it_started(tmp_path: Path) -> None:
+def test_a_program_that_takes_too_long_is_killed_with_its_children(tmp_path: Path) -> None:
     with pytest.raises(CommandFailed, match=r"sh gives no answer within 0.5 s"):
         shell(f"sleep 600 & echo $! > {tmp_path}/child; wait", seconds=0.5).run()
     child = int((tmp_path / "child").read_text())
@@ -84,7 +84,7 @@ def test_a_run_is_cancelled_from_another_thread(tmp_path: Path) -> None:
     assert str(caught[0]).startswith("sh ended with -9")
 
 
-def test_one_that_cannot_be_started_is_told(tmp_path: Path) -> None:
+def test_a_program_that_cannot_start_is_reported(tmp_path: Path) -> None:
     with pytest.raises(CommandFailed, match="none does not start: No such file or directory"):
         Command((f"{tmp_path}/none",), 1, 1).run()
 

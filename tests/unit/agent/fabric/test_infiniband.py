@@ -65,7 +65,7 @@ def test_ports_come_by_device_and_number_and_are_counted_for_people(sys: Path) -
         ("rate", "400 Gb/sec (4X NDR)" * 100, "rate", ""),
     ],
 )
-def test_a_garbled_file_costs_its_field_and_is_told(name: str, text: str, field: str, value: object) -> None:
+def test_a_garbled_file_costs_its_field_and_is_a_problem(name: str, text: str, field: str, value: object) -> None:
     found = decode("mlx5_0", 1, TEXTS | {name: text})
     assert found.port is not None
     assert getattr(found.port, field) == value

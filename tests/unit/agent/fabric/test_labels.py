@@ -21,15 +21,15 @@ FOREIGN = {
 }
 
 
-def test_a_node_says_domain_flavour_and_health() -> None:
+def test_a_node_has_labels_for_domain_flavor_and_health() -> None:
     assert wanted(GOOD, {}) == WantedLabels(FABRIC)
 
 
-def test_what_a_node_has_not_it_does_not_say() -> None:
+def test_a_node_without_a_value_has_no_label_for_it() -> None:
     assert wanted(FabricVerdict("", Health.NONE), {}).labels == {"gkm.io/fabric-health": "none"}
 
 
-def test_ready_caches_are_said_by_namespace_name_and_the_beginning_of_their_digest() -> None:
+def test_ready_caches_have_labels_by_namespace_name_and_the_start_of_their_digest() -> None:
     found = wanted(GOOD, {CacheRef("ml-apps", "llama"): DIGEST, CacheRef(None, "base.v1"): DIGEST}).labels
     assert found == FABRIC | {
         "cache.gkm.io/ml-apps.llama": "0123456789ab",
@@ -65,7 +65,7 @@ def test_only_what_differs_is_patched() -> None:
     assert label_patch(FOREIGN | FABRIC, WantedLabels(FABRIC)) == {}
 
 
-def test_what_is_untrue_is_removed() -> None:
+def test_an_outdated_label_is_removed() -> None:
     there = FOREIGN | FABRIC | {"cache.gkm.io/a.b": "0"}
     assert label_patch(there, wanted(FabricVerdict("", Health.NONE), {})) == {
         "gkm.io/fabric-domain": None,
@@ -75,7 +75,7 @@ def test_what_is_untrue_is_removed() -> None:
     }
 
 
-def test_until_somebody_knows_which_caches_are_ready_their_labels_stay() -> None:
+def test_labels_of_caches_stay_until_the_ready_caches_are_known() -> None:
     there = FABRIC | {"cache.gkm.io/a.b": "0"}
     assert label_patch(there, wanted(GOOD, None)) == {}
     assert label_patch(there, wanted(GOOD, {})) == {"cache.gkm.io/a.b": None}

@@ -38,12 +38,12 @@ def always(_: str) -> bool:
     return True
 
 
-def test_a_neighbour_is_who_it_says_it_is() -> None:
+def test_a_neighbor_has_the_ids_that_it_sends() -> None:
     assert decode(printed(entry()), always) == Links((LEAF,))
 
 
 @pytest.mark.parametrize("output", [b'{"lldp": []}', b'{"lldp": [{}]}', b'{"lldp": [{"interface": []}]}', b"{}"])
-def test_nobody_is_nobody(output: bytes) -> None:
+def test_an_empty_output_has_no_neighbors(output: bytes) -> None:
     assert decode(output, always) == Links()
 
 
@@ -61,7 +61,7 @@ def test_a_loop_is_ignored() -> None:
     assert decode(printed(entry()), always, {"02:00:00:00:00:01"}) == Links()
 
 
-def test_several_neighbours_on_one_interface_are_told_and_one_is_taken_always_the_same() -> None:
+def test_several_neighbors_on_one_interface_are_a_problem_and_the_first_by_name_is_reported() -> None:
     two = [entry(), entry(chassis="02:00:00:00:00:02")]
     for order in (two, two[::-1]):
         found = decode(printed(*order), always)
@@ -77,7 +77,7 @@ def test_other_protocols_are_not_lldp() -> None:
     "spoilt",
     [{"chassis": []}, {"port": []}, {"chassis": [{"id": []}]}, {"port": [{"id": [{"value": " "}]}]}, {"port": [{}]}],
 )
-def test_a_neighbour_that_does_not_say_who_it_is_is_passed_over(spoilt: dict[str, Any]) -> None:
+def test_a_neighbor_without_ids_is_skipped(spoilt: dict[str, Any]) -> None:
     found = decode(printed(entry("eth1") | spoilt, entry()), always)
     assert found == Links((LEAF,), ("the neighbor on eth1 sends no chassis or port id: skipped",))
 
@@ -89,7 +89,7 @@ def test_a_name_that_no_interface_has_is_passed_over(name: str) -> None:
     assert "skipped" in found.problems[0]
 
 
-def test_what_a_neighbour_says_is_bounded_and_printable() -> None:
+def test_the_texts_of_a_neighbor_are_bounded_and_printable() -> None:
     (link,) = decode(printed(entry(system="evil\x1b[31m" + "x" * 9000, port="\u2603")), always).links
     assert link.neighbour.port_id == "?"
     assert link.neighbour.system_name.startswith("evil?[31m")
@@ -179,10 +179,10 @@ def test_an_lldpcli_that_fails_is_a_problem_and_no_neighbour(tmp_path: Path, scr
     assert problem in found.problems[0]
 
 
-def test_a_configured_lldpcli_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_missing_configured_lldpcli_is_a_problem(tmp_path: Path) -> None:
     assert Neighbors(f"{tmp_path}/none").read().problems == (f"fabric.lldpcli: {tmp_path}/none is not there",)
 
 
-def test_where_lldpd_is_not_installed_nobody_knows_and_that_is_fine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_lldpd_there_are_no_neighbors_and_no_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gkm_agent.fabric.neighbors.CANDIDATES", ("/nowhere/lldpcli",))
     assert Neighbors().read() == Links()

@@ -29,7 +29,7 @@ def told(
 
 
 @pytest.mark.parametrize("first", [GOOD, LIMITED, GONE, BARE])
-def test_the_first_reading_is_told_at_once(first: FabricVerdict) -> None:
+def test_the_first_reading_settles_at_once(first: FabricVerdict) -> None:
     assert told([(1000, first)]) == [first]
 
 
@@ -37,7 +37,7 @@ def test_a_first_reading_that_failed_must_last_like_any_bad_news() -> None:
     assert told([(0, GONE), (60, GONE), (120, GONE)], readable=False) == [None, None, GONE]
 
 
-def test_after_failures_the_first_that_succeeds_is_told_at_once() -> None:
+def test_the_first_success_after_failures_settles_at_once() -> None:
     settled = observe(SettledVerdict(), GONE, 0, RULE, readable=False)
     assert observe(settled, GOOD, 1, RULE).reported == GOOD
 
@@ -55,16 +55,16 @@ def test_both_bounds_must_be_reached() -> None:
 
 
 @pytest.mark.parametrize(("before", "after"), [(LIMITED, GOOD), (GONE, GOOD), (BARE, GOOD), (GONE, LIMITED)])
-def test_a_change_for_the_better_is_told_at_once(before: FabricVerdict, after: FabricVerdict) -> None:
+def test_an_improvement_settles_at_once(before: FabricVerdict, after: FabricVerdict) -> None:
     assert told([(0, before), (1, after)]) == [before, after]
 
 
-def test_what_flaps_is_never_told() -> None:
+def test_a_flapping_reading_never_settles() -> None:
     readings = [(60.0 * turn, GONE if turn % 3 else GOOD) for turn in range(100)]
     assert set(told(readings)) == {GOOD}
 
 
-def test_what_is_told_is_given_up_also_when_what_contradicts_it_keeps_changing() -> None:
+def test_a_verdict_is_replaced_also_by_contradictions_that_keep_changing() -> None:
     assert told([(0, GOOD), (60, GONE), (120, ELSEWHERE), (180, LIMITED)])[-1] == LIMITED
 
 
@@ -83,7 +83,7 @@ def _timed(steps: list[tuple[float, FabricVerdict]]) -> list[tuple[float, Fabric
 
 
 @given(_READINGS, _RULES)
-def test_what_is_told_was_read_and_changes_only_to_the_reading_of_that_moment(
+def test_a_settled_verdict_is_always_a_reading_and_changes_only_to_the_current_one(
     steps: list[tuple[float, FabricVerdict]], rule: SettleThresholds
 ) -> None:
     readings = _timed(steps)
@@ -94,7 +94,7 @@ def test_what_is_told_was_read_and_changes_only_to_the_reading_of_that_moment(
 
 
 @given(_READINGS, _RULES)
-def test_what_is_told_gives_way_to_worse_only_after_as_many_readings_and_seconds_without_it(
+def test_a_worse_verdict_settles_only_after_enough_readings_and_seconds(
     steps: list[tuple[float, FabricVerdict]], rule: SettleThresholds
 ) -> None:
     readings = _timed(steps)
@@ -111,7 +111,7 @@ def test_what_is_told_gives_way_to_worse_only_after_as_many_readings_and_seconds
 
 
 @given(_READINGS, _RULES, st.sampled_from([GOOD, LIMITED, GONE, ELSEWHERE, BARE]))
-def test_what_lasts_is_told_in_the_end(
+def test_a_lasting_reading_settles_in_the_end(
     steps: list[tuple[float, FabricVerdict]], rule: SettleThresholds, last: FabricVerdict
 ) -> None:
     readings = _timed(steps)

@@ -78,7 +78,7 @@ def test_the_same_again_writes_nothing_also_after_a_restart(api: FakeApi, sink: 
     assert writes(api) == []
 
 
-def test_what_changed_is_written_and_its_moment_moves_only_then(api: FakeApi, sink: KubernetesFabricSink) -> None:
+def test_only_a_change_is_written_and_moves_the_time(api: FakeApi, sink: KubernetesFabricSink) -> None:
     sink.publish(GOOD)
     forged = structs.replace(GOOD.status, last_updated="2026-01-01T00:00:00Z")
     whole = {"apiVersion": "gkm.io/v1alpha1", "kind": "NodeFabric", "metadata": {"name": "node-1"}}
@@ -113,7 +113,7 @@ def test_a_patch_names_only_labels_of_ours_that_differ(api: FakeApi, monkeypatch
     ]
 
 
-def test_labels_that_somebody_changed_or_removed_are_mended(api: FakeApi, sink: KubernetesFabricSink) -> None:
+def test_labels_that_another_client_changed_or_removed_are_repaired(api: FakeApi, sink: KubernetesFabricSink) -> None:
     sink.publish(GOOD)
     api.merge(
         NODES, "node-1", {"metadata": {"labels": {"gkm.io/fabric-domain": "forged", "gkm.io/fabric-health": None}}}
@@ -130,9 +130,7 @@ def test_a_view_that_lags_behind_our_own_patch_is_not_patched_again(api: FakeApi
     assert writes(api).count(("merge", "nodes")) == 1
 
 
-def test_an_object_that_somebody_deleted_comes_back_with_the_next_doubt(
-    api: FakeApi, sink: KubernetesFabricSink
-) -> None:
+def test_a_deleted_object_is_written_again_after_invalidation(api: FakeApi, sink: KubernetesFabricSink) -> None:
     sink.publish(GOOD)
     moment = api.get(NODEFABRICS, "node-1").status.last_updated
     api.delete(NODEFABRICS, "node-1")
@@ -141,7 +139,7 @@ def test_an_object_that_somebody_deleted_comes_back_with_the_next_doubt(
     assert api.get(NODEFABRICS, "node-1").status.last_updated == moment
 
 
-def test_a_node_that_is_registered_anew_owns_what_is_said_of_it(api: FakeApi, sink: KubernetesFabricSink) -> None:
+def test_a_node_that_is_registered_anew_owns_its_objects(api: FakeApi, sink: KubernetesFabricSink) -> None:
     sink.publish(GOOD)
     api.delete(NODES, "node-1")
     api.create(NODES, node("uid-2", {}))
@@ -207,7 +205,7 @@ def test_without_kubernetes_it_is_a_file_that_is_replaced_on_change_only(tmp_pat
 
 
 @pytest.mark.parametrize("text", ["", "{", "kind: NodeFabric\nstatus: 7\n", "\xff", "kind: Other\n"])
-def test_a_file_that_somebody_spoilt_is_written_anew(tmp_path: Path, text: str) -> None:
+def test_an_invalid_file_is_written_anew(tmp_path: Path, text: str) -> None:
     path = tmp_path / "node-1.fabric.yaml"
     path.write_text(text, encoding="latin-1")
     FileFabricSink(tmp_path, "node-1").publish(GOOD)
@@ -223,7 +221,7 @@ def test_without_kubernetes_a_survey_is_a_file(tmp_path: Path) -> None:
     assert (path.stat().st_ino, path.read_bytes()) == (first, b"one")
 
 
-def test_a_directory_that_cannot_be_written_is_said_so(tmp_path: Path) -> None:
+def test_an_unwritable_directory_is_reported_as_not_written(tmp_path: Path) -> None:
     (tmp_path / "nodes").touch()
     sink = FileFabricSink(tmp_path / "nodes", "node-1")
     for attempt in (partial(sink.publish, GOOD), partial(sink.survey, b"x")):
@@ -267,7 +265,7 @@ def test_its_thread_tries_again_and_survives_a_defect() -> None:
     assert not writer._thread.is_alive()
 
 
-def test_what_the_server_asks_us_to_wait_is_waited() -> None:
+def test_the_publisher_obeys_the_pause_of_the_server() -> None:
     class Busy(FakeFabricSink):
         def publish(self, report: FabricReport) -> None:
             del report

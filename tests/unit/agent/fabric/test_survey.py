@@ -30,7 +30,7 @@ def surveying(directory: Path, script: str, sink: FakeFabricSink, node: str = "n
     return SubnetSurvey(settings, node, lambda: None, sink)
 
 
-def test_what_it_prints_is_kept_compressed_without_its_date(tmp_path: Path) -> None:
+def test_the_output_is_stored_compressed_without_its_date(tmp_path: Path) -> None:
     sink = FakeFabricSink()
     assert surveying(tmp_path, f"cat {PRINTED}", sink).once()
     kept = gzip.decompress(sink.surveys[0])
@@ -47,12 +47,12 @@ def test_the_same_fabric_is_the_same_bytes_whenever_it_was_surveyed() -> None:
 
 
 @pytest.mark.parametrize("output", [b"", b"ibwarn: can't open UMAD port\n", b"#\n# Topology file\n", b"\xff" * 100])
-def test_what_is_no_topology_is_not_kept(output: bytes) -> None:
+def test_an_output_without_a_topology_is_not_stored(output: bytes) -> None:
     with pytest.raises(NotASurvey, match="prints no topology"):
         pack(output)
 
 
-def test_a_topology_that_no_configmap_holds_is_not_kept() -> None:
+def test_a_topology_larger_than_a_configmap_is_not_stored() -> None:
     import random  # noqa: PLC0415 -- here only
 
     noise = random.Random(1).randbytes(2 * MAX_SURVEY_BYTES)
@@ -67,7 +67,7 @@ def test_a_topology_that_no_configmap_holds_is_not_kept() -> None:
         ("echo 'no ports found' >&2; exit 1", "ibnetdiscover ended with 1: no ports found"),
     ],
 )
-def test_a_survey_that_fails_keeps_nothing_and_is_told(
+def test_a_failed_survey_stores_nothing_and_is_logged(
     tmp_path: Path, script: str, why: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     sink = FakeFabricSink()
@@ -77,7 +77,7 @@ def test_a_survey_that_fails_keeps_nothing_and_is_told(
     assert why in line["why"]
 
 
-def test_a_node_without_ibnetdiscover_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_ibnetdiscover_the_log_names_the_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CANDIDATES", ("/nowhere/ibnetdiscover",))
     with pytest.raises(CommandFailed, match="install infiniband-diags"):
         SubnetSurvey(HERE, "node-1", lambda: None, FakeFabricSink())._output()
@@ -149,7 +149,7 @@ def test_another_node_does_not_survey(tmp_path: Path, monkeypatch: pytest.Monkey
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_configmap_holds_what_is_kept() -> None:
+def test_a_configmap_holds_the_largest_stored_survey() -> None:
     whole = survey_object("node-1", "gkm-ibnetdiscover-node-1", b"x" * MAX_SURVEY_BYTES, "uid-1")
     assert len(whole["data"]["ibnetdiscover.gz.b64"]) < 1 << 20
     assert whole["metadata"]["ownerReferences"] == [

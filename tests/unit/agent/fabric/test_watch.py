@@ -55,7 +55,7 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path, Fabric(lldpcli=f"{tmp_path}/lldpcli", settle=SettleThresholds(3, 90)))
 
 
-def test_what_is_read_is_said_in_one_report(machine: Machine) -> None:
+def test_one_report_has_all_readings(machine: Machine) -> None:
     adapter(machine.sys, "mlx5_0")
     interface(machine.sys, "eth0")
     lldpcli = machine.sys / "lldpcli"
@@ -77,7 +77,7 @@ def test_what_is_read_is_said_in_one_report(machine: Machine) -> None:
     assert report.labels.labels["gkm.io/gpu-flavor"] == "nvidia-gb200"
 
 
-def test_nothing_is_said_before_the_gpus_were_read(machine: Machine) -> None:
+def test_there_is_no_report_before_the_gpus_are_read(machine: Machine) -> None:
     machine.inventory = NOT_READ
     assert machine.watch.read() is None
 
@@ -103,7 +103,7 @@ def test_a_driver_that_is_restarted_takes_no_label_along(machine: Machine) -> No
     assert machine.reads(Inventory(errors=away.errors), 10) == (DOMAIN, "healthy")
 
 
-def test_what_cannot_be_read_is_a_problem_of_the_report(machine: Machine) -> None:
+def test_an_unreadable_file_is_a_problem_in_the_report(machine: Machine) -> None:
     adapter(machine.sys, "mlx5_0", {1: {"link_layer": "?"}})
     report = machine.watch.read()
     assert report is not None

@@ -139,7 +139,9 @@ def test_in_an_hour_it_tries_as_often_as_its_longest_pause_allows(agent: Agent, 
     assert len([call for call in api.calls if call[0] == "list" and call[1] == GKMCACHENODES.plural]) == 1
 
 
-def test_an_hour_is_told_in_a_line_for_each_try(agent: Agent, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_hour_without_the_api_server_has_one_log_line_per_attempt(
+    agent: Agent, caplog: pytest.LogCaptureFixture
+) -> None:
     before = sum(pauses.count for pauses in agent.pauses)
     caplog.clear()
     agent.go_on(HOUR)

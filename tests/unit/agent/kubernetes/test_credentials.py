@@ -119,7 +119,7 @@ def test_a_token_file_may_end_as_editors_end_files(server: Server, token: Path, 
 
 
 @pytest.mark.parametrize("content", [f"{NEW}\n{NEW}", f"{NEW}\x00", f"{NEW}\N{EURO SIGN}"])
-def test_a_token_that_no_header_can_hold_is_not_sent_and_not_told(
+def test_a_token_that_is_no_valid_header_is_neither_sent_nor_logged(
     api: HttpApi, server: Server, token: Path, content: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("DEBUG")
@@ -137,7 +137,7 @@ def test_a_token_that_no_header_can_hold_is_not_sent_and_not_told(
 
 
 @pytest.mark.parametrize("content", ["", None], ids=["empty", "missing"])
-def test_a_file_that_is_just_being_replaced_makes_nobody_anonymous(
+def test_a_token_file_during_its_replacement_causes_no_anonymous_request(
     api: HttpApi, server: Server, token: Path, content: str | None
 ) -> None:
     server.takes = NEW

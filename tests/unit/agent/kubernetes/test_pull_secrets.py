@@ -51,7 +51,7 @@ def test_the_secrets_of_a_cache_come_before_those_of_the_configuration(api: Fake
     assert users(api, wanted()) == ["cluster"]
 
 
-def test_without_any_nobody_is_asked_as_somebody(api: FakeApi) -> None:
+def test_without_secrets_requests_are_anonymous(api: FakeApi) -> None:
     assert PullSecrets(KubeSecrets(api), Registries(), "gkm-system").credentials(IMAGE, "ml-apps", ()) is None
     assert "get" not in {verb for verb, _, _ in api.calls}
 
@@ -65,7 +65,7 @@ def test_only_the_secrets_of_its_registry_and_its_mirrors_are_read(api: FakeApi)
     assert users(api, wanted(), Registries(hosts=hosts)) == ["cluster"]
 
 
-def test_an_image_that_is_no_reference_is_said_as_such(api: FakeApi) -> None:
+def test_an_invalid_reference_is_reported_as_one(api: FakeApi) -> None:
     with pytest.raises(GKMError) as caught:
         PullSecrets(KubeSecrets(api), CONFIGURED, "gkm-system").credentials("http://x", "ml-apps", ())
     assert caught.value.reason is Reason.INVALID_REFERENCE

@@ -200,7 +200,7 @@ def test_while_a_cache_never_could_be_read_the_source_is_not_complete(
         source.stop()
 
 
-def test_an_agent_that_starts_while_its_cache_cannot_be_read_keeps_all_it_has(api: FakeApi, node: Node) -> None:
+def test_an_agent_that_starts_with_an_unreadable_cache_deletes_nothing(api: FakeApi, node: Node) -> None:
     node.want("llama", digest=ONE)
     assert node.settle()
     api.create(WHOLE, cache(image=7))

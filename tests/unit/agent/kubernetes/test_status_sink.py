@@ -28,7 +28,7 @@ def sink(api: FakeApi, source: KubernetesSource) -> KubernetesStatusSink:
     return KubernetesStatusSink(api, "node-1", lambda: source.node)
 
 
-def test_a_node_object_says_whose_it_is(api: FakeApi, sink: KubernetesStatusSink) -> None:
+def test_a_node_object_names_its_owner(api: FakeApi, sink: KubernetesStatusSink) -> None:
     sink.publish("ml-apps", STATUS)
 
     found = api.get(GKMCACHENODES, "node-1", "ml-apps")
@@ -47,7 +47,7 @@ def test_the_cluster_wide_object_has_no_namespace(api: FakeApi, sink: Kubernetes
     assert api.get(CLUSTERGKMCACHENODES, "node-1").metadata.namespace == ""
 
 
-def test_what_is_no_longer_so_leaves_the_object(api: FakeApi, sink: KubernetesStatusSink) -> None:
+def test_outdated_fields_leave_the_object(api: FakeApi, sink: KubernetesStatusSink) -> None:
     sink.publish("ml-apps", STATUS)
     sink.publish("ml-apps", NodeStatus(caches={"llama": NodeCacheStatus(state="Ready")}))
 
@@ -70,7 +70,7 @@ def test_saying_the_same_after_a_restart_changes_nothing(
     assert api.get(GKMCACHENODES, "node-1", "ml-apps").metadata == before
 
 
-def test_what_somebody_deleted_or_changed_is_repaired_without_a_list(api: FakeApi, sink: KubernetesStatusSink) -> None:
+def test_deleted_or_changed_objects_are_repaired_without_a_list(api: FakeApi, sink: KubernetesStatusSink) -> None:
     publisher = StatusPublisher(sink)
     publisher.set({"ml-apps": STATUS, None: STATUS})
     assert publisher.write()

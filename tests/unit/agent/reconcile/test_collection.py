@@ -111,7 +111,7 @@ def test_while_the_records_cannot_be_listed_nothing_is_collected(node: Node) -> 
     assert node.entries() == set()
 
 
-def test_a_source_that_becomes_complete_while_it_is_asked_drops_nothing(node: Node) -> None:
+def test_a_source_that_completes_during_a_pass_removes_nothing(node: Node) -> None:
     node.want("llama")
     node.settle()
 
@@ -196,7 +196,7 @@ def test_files_and_directories_of_others_are_left_alone(node: Node) -> None:
     assert stranger.is_dir()
 
 
-def test_what_a_killed_agent_left_is_gone_after_a_restart(node: Node) -> None:
+def test_a_restart_removes_the_remains_of_a_killed_agent(node: Node) -> None:
     sealed = node.layout.work / "half" / "cache"
     sealed.mkdir(parents=True)
     (sealed / "file").write_text("x")

@@ -126,7 +126,7 @@ def test_a_damaged_entry_is_not_taken_away_before_the_image_has_been_let_through
     assert node.layout.entry(ONE).exists()
 
 
-def test_while_pods_mount_a_damaged_entry_it_stays_and_who_must_go_is_said(node: Node) -> None:
+def test_a_mounted_damaged_entry_stays_and_the_message_names_its_pods(node: Node) -> None:
     damaged(node)
     node.mount(ONE)
 

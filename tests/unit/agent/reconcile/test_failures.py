@@ -41,7 +41,7 @@ def test_an_image_that_nobody_signed_is_refused_by_the_agent_itself(node: Node) 
     assert node.images.steps() == ["verify"]
 
 
-def test_an_image_that_no_policy_covers_is_asked_for_nowhere(node: Node) -> None:
+def test_an_image_without_a_policy_causes_no_request(node: Node) -> None:
     node.images.failures["check"] = GKMError(Reason.SIGNATURE_MISSING, "no verification policy covers it")
     node.want("llama")
 
@@ -87,7 +87,7 @@ def test_a_tag_that_led_to_something_refused_is_resolved_again(node: Node) -> No
     assert node.pointer().digest == TWO
 
 
-def test_a_registry_that_is_away_is_asked_again_later_and_later(node: Node) -> None:
+def test_an_unavailable_registry_is_retried_with_growing_pauses(node: Node) -> None:
     node.images.failures["verify"] = GKMError(Reason.REGISTRY_UNAVAILABLE, "the registry answers 503")
     node.want("llama")
     node.settle()
@@ -131,7 +131,7 @@ def test_a_changed_object_is_tried_at_once(node: Node) -> None:
         ("publish", RuntimeError("a defect"), Reason.NODE_ERROR),
     ],
 )
-def test_whatever_fails_is_said_and_leaves_nothing(node: Node, step: str, error: Exception, reason: Reason) -> None:
+def test_every_failure_is_reported_and_leaves_no_files(node: Node, step: str, error: Exception, reason: Reason) -> None:
     node.images.failures[step] = error
     node.want("llama")
 
@@ -146,7 +146,7 @@ def test_whatever_fails_is_said_and_leaves_nothing(node: Node, step: str, error:
     assert node.settle()
 
 
-def test_one_cache_that_fails_keeps_no_other_from_being_ready(node: Node) -> None:
+def test_a_cache_that_fails_stops_no_other(node: Node) -> None:
     node.images.verdicts[TWO] = REFUSED
     node.source.wanted = [
         WantedCache(CacheRef("ml-apps", "bad"), IMAGE, TWO),
@@ -157,7 +157,7 @@ def test_one_cache_that_fails_keeps_no_other_from_being_ready(node: Node) -> Non
     assert [node.status(CacheRef("ml-apps", name)).state for name in ("bad", "good")] == ["Failed", "Ready"]
 
 
-def test_a_restart_asks_the_registry_for_nothing(node: Node) -> None:
+def test_a_restart_sends_the_registry_no_request(node: Node) -> None:
     node.want("llama")
     node.settle()
     node.images.calls.clear()
@@ -217,7 +217,7 @@ def test_while_the_gpus_cannot_be_read_a_cache_waits_and_is_kept(node: Node) -> 
     assert node.settle()
 
 
-def test_a_pointer_that_somebody_spoilt_is_written_anew(node: Node) -> None:
+def test_an_invalid_pointer_is_written_anew(node: Node) -> None:
     node.want("llama")
     node.settle()
     node.layout.pointer(REF).write_text("{")

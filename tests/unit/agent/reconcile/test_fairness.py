@@ -100,14 +100,14 @@ def test_one_namespace_never_has_all_workers(tenants: Tenants) -> None:
     assert tenants.node.settle()
 
 
-def test_namespaces_share_the_workers_whoever_asked_first(tenants: Tenants) -> None:
+def test_namespaces_share_the_workers_whichever_came_first(tenants: Tenants) -> None:
     tenants.want_slow("a", 10)
     tenants.want_slow("b", 10)
     tenants.until_slow(MAX_PULLS)
     assert (tenants.slow_of("a"), tenants.slow_of("b")) == (MAX_PULLS // 2, MAX_PULLS // 2)
 
 
-def test_what_lasts_too_long_gives_its_worker_to_who_waits_and_comes_again(tenants: Tenants) -> None:
+def test_an_overdue_pull_gives_its_worker_to_a_waiting_cache_and_starts_again(tenants: Tenants) -> None:
     tenants.want_slow("a", MAX_PULLS - 1)
     tenants.want_slow("b", 1)
     tenants.until_slow(MAX_PULLS)
@@ -122,7 +122,7 @@ def test_what_lasts_too_long_gives_its_worker_to_who_waits_and_comes_again(tenan
     assert tenants.node.settle()
 
 
-def test_nobody_gives_way_for_nobody(tenants: Tenants) -> None:
+def test_no_pull_is_preempted_without_a_waiting_cache(tenants: Tenants) -> None:
     tenants.want_slow("a", 1)
     tenants.until_slow(1)
     tenants.node.now += FAIR_PULL_SECONDS + 1
@@ -136,7 +136,7 @@ def test_nobody_gives_way_for_nobody(tenants: Tenants) -> None:
     [(PullStage.EXTRACTING, False), (PullStage.DOWNLOADING, True)],
     ids=["extracted", "a pod waits"],
 )
-def test_what_does_not_give_way(tenants: Tenants, stage: PullStage, *, urgent: bool) -> None:
+def test_pulls_that_are_not_preempted(tenants: Tenants, stage: PullStage, *, urgent: bool) -> None:
     tenants.images.stage = stage
     slow = [*tenants.want_slow("a", MAX_PULLS - 1), *tenants.want_slow("b", 1)]
     tenants.until_slow(MAX_PULLS)

@@ -128,7 +128,7 @@ def is_admitted(status: NodeCacheStatus) -> bool:
     return True
 
 
-def test_a_pod_with_a_private_volume_is_told_in_the_status(node: Node) -> None:
+def test_the_status_names_a_pod_with_a_private_volume(node: Node) -> None:
     node.want("llama", digest=OLD)
     assert node.settle()
     recorded(node, "csi-1", OLD)
@@ -154,7 +154,7 @@ def test_a_name_that_a_pod_made_up_gets_no_status(node: Node) -> None:
     assert set(node.sink.held["ml-apps"].caches) == {"llama"}
 
 
-def test_a_cache_that_is_deleted_below_an_empty_volume_goes(node: Node) -> None:
+def test_a_deleted_cache_under_an_empty_volume_is_removed(node: Node) -> None:
     node.want("llama", digest=OLD)
     assert node.settle()
     recorded(node, "csi-empty", "")

@@ -130,7 +130,7 @@ def test_it_is_not_ready_while_it_waits_for_a_worker(node: Node, monkeypatch: py
     assert node.pointer().state is CacheState.PENDING
 
 
-def test_what_a_full_disk_cannot_take_is_not_ready_either(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pointer_that_a_full_disk_refuses_is_not_ready(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     served(node, serve_revoked=True)
     declare(node, "uid-of-another-tenant")
 

@@ -48,7 +48,7 @@ def another_policy(node: Node) -> None:
 
 
 @pytest.mark.parametrize("restarted", ALONG)
-def test_what_the_controller_revokes_is_kept_with_a_notice(served: Node, restarted: bool) -> None:  # noqa: FBT001
+def test_a_cache_that_the_controller_revokes_stays_served_with_a_notice(served: Node, restarted: bool) -> None:  # noqa: FBT001
     revoke(served)
     if restarted:
         served.restart()
@@ -59,7 +59,7 @@ def test_what_the_controller_revokes_is_kept_with_a_notice(served: Node, restart
     assert served.images.steps() == []
 
 
-def test_what_the_controller_revokes_is_withdrawn_by_default(node: Node) -> None:
+def test_a_cache_that_the_controller_revokes_is_withdrawn_by_default(node: Node) -> None:
     node.want("llama", digest=ONE)
     node.settle()
     revoke(node)
@@ -67,7 +67,7 @@ def test_what_the_controller_revokes_is_withdrawn_by_default(node: Node) -> None
     assert (node.pointer().state, node.pointer().reason) == (CacheState.FAILED, "SignatureMissing")
 
 
-def test_a_node_that_lacks_what_is_revoked_pulls_nothing(node: Node) -> None:
+def test_a_node_without_the_revoked_cache_pulls_nothing(node: Node) -> None:
     node.serve_revoked = True
     node.restart()
     revoke(node)
@@ -76,13 +76,13 @@ def test_a_node_that_lacks_what_is_revoked_pulls_nothing(node: Node) -> None:
     assert node.images.steps() == []
 
 
-def test_what_is_revoked_and_of_another_digest_is_not_kept(served: Node) -> None:
+def test_a_revoked_cache_of_another_digest_does_not_stay_served(served: Node) -> None:
     revoke(served, PullHold("SignatureMissing", "none", final=True, digest=TWO))
     served.settle()
     assert served.pointer().state is CacheState.FAILED
 
 
-def test_the_notice_goes_when_it_is_let_through_again(served: Node) -> None:
+def test_a_new_approval_removes_the_notice(served: Node) -> None:
     revoke(served)
     served.settle()
     served.want("llama", digest=ONE)
@@ -90,7 +90,7 @@ def test_the_notice_goes_when_it_is_let_through_again(served: Node) -> None:
     assert served.pointer().message == ""
 
 
-def test_a_driver_that_is_replaced_ends_nothing_that_is_kept(served: Node) -> None:
+def test_the_replacement_of_a_driver_ends_no_served_cache(served: Node) -> None:
     revoke(served)
     served.settle()
     served.read_gpus(Inventory((), ("nvmlInit: Driver Not Loaded",)))
@@ -101,7 +101,7 @@ def test_a_driver_that_is_replaced_ends_nothing_that_is_kept(served: Node) -> No
     assert served.pointer().state is CacheState.READY
 
 
-def test_what_was_withdrawn_does_not_come_back(node: Node) -> None:
+def test_a_withdrawn_cache_does_not_return(node: Node) -> None:
     node.want("llama", digest=ONE)
     node.settle()
     revoke(node)
@@ -119,7 +119,7 @@ def watched(node: Node, step: str) -> list[CacheState]:
     return seen
 
 
-def test_what_our_own_verification_refuses_is_kept_and_ready_all_along(served: Node) -> None:
+def test_a_cache_that_the_agent_refuses_stays_ready_throughout(served: Node) -> None:
     served.images.verdicts[ONE] = REFUSED
     seen = watched(served, "verify")
     another_policy(served)
@@ -132,7 +132,7 @@ def test_what_our_own_verification_refuses_is_kept_and_ready_all_along(served: N
     assert set(served.images.steps()) == {"verify"}
 
 
-def test_what_our_own_verification_refuses_is_withdrawn_by_default(node: Node) -> None:
+def test_a_cache_that_the_agent_refuses_is_withdrawn_by_default(node: Node) -> None:
     node.want("llama", digest=ONE)
     node.settle()
     node.images.verdicts[ONE] = REFUSED
@@ -142,7 +142,7 @@ def test_what_our_own_verification_refuses_is_withdrawn_by_default(node: Node) -
 
 
 @pytest.mark.parametrize("step", ["verify", "describe"])
-def test_while_the_registry_is_away_what_is_served_is_kept(served: Node, step: str) -> None:
+def test_a_served_cache_stays_while_the_registry_is_unavailable(served: Node, step: str) -> None:
     served.images.failures[step] = AWAY
     another_policy(served)
     served.settle()
@@ -164,7 +164,7 @@ def test_another_policy_that_lets_it_through_leaves_it_ready(served: Node) -> No
     assert served.images.steps() == []
 
 
-def test_a_node_that_lacks_what_it_refuses_itself_fetches_nothing(node: Node) -> None:
+def test_a_node_without_the_refused_cache_fetches_nothing(node: Node) -> None:
     node.serve_revoked = True
     node.restart()
     node.images.verdicts[ONE] = REFUSED
@@ -201,7 +201,7 @@ def test_what_follows_from_a_refusal_is_no_demand_on_signatures(tmp_path: Path) 
     assert name_of(Verification(policies=policies)) != name
 
 
-def test_a_pointer_that_is_kept_reads_as_any_that_is_ready(served: Node) -> None:
+def test_a_pointer_that_stays_served_reads_as_any_ready_pointer(served: Node) -> None:
     before = served.pointer()
     revoke(served)
     served.settle()

@@ -90,13 +90,13 @@ REFUSED = [case for case in CASES if case.refused]
 OTHERS = [case for case in CASES if not case.refused]
 
 
-def test_what_is_withdrawn_is_failed_whatever_was() -> None:
+def test_a_withdrawn_cache_is_failed_whatever_its_state_was() -> None:
     states = {(pointer.state, pointer.reason) for case in REFUSED if (pointer := case.said(serve_revoked=False))}
     assert states == {(CacheState.FAILED, "SignatureMissing")}
     assert not any(isinstance(case.decide(serve_revoked=False), StartPull) for case in REFUSED)
 
 
-def test_what_is_kept_is_what_was_served_and_nothing_is_fetched_for_it() -> None:
+def test_only_a_served_cache_stays_and_nothing_is_fetched_for_it() -> None:
     seen = set()
     for case in REFUSED:
         assert case.hold is not None
@@ -117,7 +117,7 @@ def test_what_is_kept_is_what_was_served_and_nothing_is_fetched_for_it() -> None
 
 
 @pytest.mark.parametrize("serve_revoked", [False, True])
-def test_what_was_said_is_not_said_again(serve_revoked: bool) -> None:  # noqa: FBT001 -- a parameter
+def test_an_unchanged_pointer_is_not_written_again(serve_revoked: bool) -> None:  # noqa: FBT001 -- a parameter
     for case in REFUSED:
         pointer = case.said(serve_revoked=serve_revoked)
         assert case.decide(serve_revoked=serve_revoked, pointer=pointer) == NoOp(), case

@@ -32,7 +32,7 @@ def test_only_what_changed_is_written() -> None:
     assert sink.held == {"a": FAILED, None: READY}
 
 
-def test_scopes_that_have_nothing_to_say_any_more_are_removed_also_after_a_restart() -> None:
+def test_scopes_without_a_status_are_removed_also_after_a_restart() -> None:
     sink = FakeSink({"old": READY})
     publisher = StatusPublisher(sink)
     publisher.set({"new": READY})
@@ -41,7 +41,7 @@ def test_scopes_that_have_nothing_to_say_any_more_are_removed_also_after_a_resta
     assert sink.held == {"new": READY}
 
 
-def test_nothing_is_removed_before_anything_was_said() -> None:
+def test_nothing_is_removed_before_the_first_status() -> None:
     sink = FakeSink({"old": READY})
 
     assert StatusPublisher(sink).write()
@@ -64,7 +64,7 @@ def test_while_the_sink_is_away_the_newest_waits() -> None:
     assert sink.held == {"a": FAILED}
 
 
-def test_one_scope_that_fails_keeps_no_other_from_being_written() -> None:
+def test_a_scope_that_fails_stops_no_other() -> None:
     class Picky(FakeSink):
         def publish(self, scope: str | None, status: NodeStatus) -> None:
             if scope == "terminating":
@@ -120,7 +120,7 @@ def test_a_defect_in_a_sink_does_not_end_the_reporting() -> None:
         publisher.stop(10)
 
 
-def test_what_somebody_else_removed_is_written_again_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_object_that_another_client_removed_is_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "REFRESH_SECONDS", 0.05)
 
     class Listed(FakeSink):

@@ -60,5 +60,5 @@ def test_it_always_fits(count: int, pods: int, length: int, limit: int) -> None:
 
 
 @pytest.mark.parametrize("count", [200, 1000])
-def test_hundreds_of_caches_keep_all_their_states(count: int) -> None:
+def test_the_states_of_hundreds_of_caches_all_fit(count: int) -> None:
     assert len(fit_to_limit(status(count, pods=20, message="z" * 500)).caches) == count

@@ -55,7 +55,7 @@ def test_json_is_yaml_and_an_empty_file_holds_nothing() -> None:
     ).caches == (LLAMA,)
 
 
-def test_what_the_api_server_adds_to_an_object_is_passed_over() -> None:
+def test_fields_that_the_api_server_adds_are_ignored() -> None:
     exported = CACHE.replace("labels: {team: a}", "creationTimestamp: 2026-01-01T00:00:00Z, managedFields: [{a: b}]")
 
     assert manifests_in(exported.encode()).caches == (LLAMA,)
@@ -83,7 +83,7 @@ def test_what_the_api_server_adds_to_an_object_is_passed_over() -> None:
         ("\x00", "not YAML"),
     ],
 )
-def test_what_is_no_cache_is_refused_with_its_place(text: str, complaint: str) -> None:
+def test_a_document_that_is_no_cache_is_refused_with_its_number(text: str, complaint: str) -> None:
     with pytest.raises(BadManifest, match=f".*{complaint.replace('.', '[.]')}"):
         manifests_in(text.encode())
 
@@ -110,7 +110,9 @@ def test_files_come_and_go(directory: Path) -> None:
     assert (source.caches(), changed.is_set()) == ([], True)
 
 
-def test_a_file_that_spoils_keeps_what_it_said(directory: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_file_that_becomes_unreadable_counts_as_its_last_version(
+    directory: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     (directory / "a.yaml").write_text(CACHE)
     source = source_of(directory)
     (directory / "a.yaml").write_text("apiVers")
@@ -168,7 +170,7 @@ def test_a_file_beyond_all_measure_is_not_read(directory: Path) -> None:
     assert (source.caches(), source.synced) == ([], False)
 
 
-def test_a_directory_that_goes_away_deletes_nothing(directory: Path) -> None:
+def test_a_directory_that_disappears_deletes_nothing(directory: Path) -> None:
     place = directory / "manifests"
     place.mkdir()
     (place / "a.yaml").write_text(CACHE)
@@ -221,7 +223,7 @@ def test_a_spoilt_node_object_is_written_anew(directory: Path) -> None:
     assert "Ready" in path.read_text()
 
 
-def test_a_place_that_cannot_be_written_is_said_so(directory: Path) -> None:
+def test_an_unwritable_directory_is_reported(directory: Path) -> None:
     (directory / "ml-apps").write_text("a file")
 
     with pytest.raises(NotWritten, match="ml-apps"):

@@ -123,7 +123,7 @@ def test_without_configuration_everything_unsigned_by_a_known_key_is_refused(mac
         (lambda _: status("/manifests/", 403), "Unauthorized"),
     ],
 )
-def test_what_a_registry_does_to_us_is_in_the_object(
+def test_the_object_has_the_failure_of_the_registry(
     machine: Machine, fault: Callable[[str], Fault], reason: str | None
 ) -> None:
     machine.registry.misbehave(fault(machine.digest))
@@ -138,7 +138,7 @@ def test_what_a_registry_does_to_us_is_in_the_object(
     assert machine.once().returncode == 0
 
 
-def test_a_manifest_nobody_understands_is_named_and_the_others_go_on(machine: Machine) -> None:
+def test_an_invalid_manifest_is_logged_and_the_others_are_served(machine: Machine) -> None:
     (machine.manifests / "broken.yaml").write_text("kind: Pod")
 
     result = machine.once()
@@ -149,7 +149,7 @@ def test_a_manifest_nobody_understands_is_named_and_the_others_go_on(machine: Ma
     assert any(event["event"] == "manifest skipped" and event["file"] == "broken.yaml" for event in events)
 
 
-def test_it_runs_until_it_is_told_to_end_and_follows_the_directory(machine: Machine) -> None:
+def test_it_follows_the_directory_until_it_is_stopped(machine: Machine) -> None:
     with subprocess.Popen(machine.command(), env=os.environ | machine.variables, stderr=subprocess.PIPE) as process:
         try:
             until(lambda: is_ready(machine), "the cache is Ready")

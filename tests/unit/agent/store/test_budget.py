@@ -38,7 +38,7 @@ def kept(node: Node, *mounted: str) -> None:
         node.settle()
 
 
-def test_an_entry_that_no_cache_names_is_kept_for_its_time(node: Node) -> None:
+def test_an_unnamed_entry_stays_for_its_retention(node: Node) -> None:
     bounded(node, TWO)
     want(node, "a")
     node.settle()
@@ -105,7 +105,7 @@ def test_what_was_mounted_last_is_known_after_a_restart(node: Node) -> None:
 
 
 @pytest.mark.parametrize("content", [b"{", b'{"entries": {"../../etc": {}}}', b"\xff", b"[]"])
-def test_notes_that_somebody_spoilt_are_begun_anew(node: Node, content: bytes) -> None:
+def test_an_invalid_catalog_starts_empty(node: Node, content: bytes) -> None:
     bounded(node, TWO)
     want(node, "a")
     node.settle()
@@ -207,7 +207,7 @@ def test_a_cache_whose_gpu_is_lost_for_now_keeps_its_entry(node: Node) -> None:
     assert names_of(node, "a", "b") == {"a", "b"}
 
 
-def test_a_smaller_budget_takes_what_nobody_wants_and_no_more(node: Node) -> None:
+def test_a_smaller_budget_evicts_unused_entries_and_no_more(node: Node) -> None:
     bounded(node, structs.replace(TWO, max_bytes=None))
     want(node, "a", "b", "c")
     node.settle()

@@ -50,7 +50,7 @@ def test_the_oldest_go_first(bounds: Capture, gone: list[str]) -> None:
     assert to_prune(kept, bounds, NOW) == gone
 
 
-def test_what_is_beyond_the_bounds_is_removed_and_only_that(layout: Layout) -> None:
+def test_only_captures_beyond_the_bounds_are_removed(layout: Layout) -> None:
     old, new = leave(layout, "csi-old", 8, 10), leave(layout, "csi-new", 1, 10)
     unfinished = layout.captured / ".tmp-csi-1"
     unfinished.mkdir()

@@ -29,7 +29,7 @@ def test_the_larger_lack_counts() -> None:
     assert lack(figures, SpaceNeed(disk=30 * GIB), KEEP).disk == 35 * GIB
 
 
-def test_who_keeps_nothing_free_never_lacks_inodes() -> None:
+def test_without_a_free_share_inodes_never_lack() -> None:
     figures = SpaceFigures(store=0, free=GIB, total=100 * GIB, inodes=0.0)
     assert lack(figures, SpaceNeed(), Store(min_free_percent=0)).bytes == 0
 

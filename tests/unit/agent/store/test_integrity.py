@@ -147,7 +147,7 @@ def test_damage_is_remembered_over_a_restart(node: Node) -> None:
     assert node.pointer().state is CacheState.FAILED
 
 
-def test_what_was_mended_by_hand_is_not_fetched_again(node: Node) -> None:
+def test_an_entry_repaired_by_hand_is_not_fetched_again(node: Node) -> None:
     store = ready(node)
     flip_a_bit(content_of(node))
     inspected(node, store)
@@ -158,7 +158,7 @@ def test_what_was_mended_by_hand_is_not_fetched_again(node: Node) -> None:
     assert store.catalog.damage_of(ONE) == ""
 
 
-def test_a_damaged_entry_that_no_cache_names_is_kept_no_longer(node: Node) -> None:
+def test_a_damaged_unnamed_entry_has_no_retention(node: Node) -> None:
     store = bounded(node, Store(min_free_percent=0, keep_seconds=1e9))
     node.want("llama", digest=ONE)
     node.settle()

@@ -60,7 +60,7 @@ def grow(promise: DiskReservation | None, disk: Disk | None = None) -> None:
             disk.free -= MIB
 
 
-def test_what_is_written_is_not_counted_twice(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_written_bytes_are_not_counted_twice(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = Disk(monkeypatch, 50 * MIB)
     room = room_of(layout, Store(min_free_percent=20))
     first, second = image_of(10 * MIB, 10 * MIB), image_of(5 * MIB, 5 * MIB, "b")
@@ -112,7 +112,7 @@ def test_two_pulls_do_not_reserve_the_same_space(layout: Layout, monkeypatch: py
         assert promise.remaining == 20 * MIB
 
 
-def test_an_image_that_grows_lets_go_what_nobody_uses(layout: Layout) -> None:
+def test_an_image_that_grows_evicts_unused_entries(layout: Layout) -> None:
     class Growing(FakeImages):
         """Images whose content is larger than their blobs, which are all that they say."""
 

@@ -19,7 +19,7 @@ def written(path: Path, text: str = "x") -> Path:
     return path
 
 
-def test_locks_and_relocated_files_of_entries_that_are_gone_go(node: Node) -> None:
+def test_locks_and_relocated_files_of_removed_entries_are_removed(node: Node) -> None:
     node.want("llama", digest=ONE)
     node.settle()
     kept = [node.layout.entry_lock(ONE), written(node.layout.relocated(ONE) / "ab" / "tree" / "file")]
@@ -62,7 +62,7 @@ def test_halves_of_our_own_files_go(node: Node) -> None:
     assert not directory.exists()
 
 
-def test_a_check_without_its_pointer_goes(node: Node) -> None:
+def test_a_check_without_its_pointer_is_removed(node: Node) -> None:
     written(node.layout.pointer(REF).with_name("check.json"))
 
     node.restart()
@@ -115,7 +115,7 @@ def test_a_link_among_the_caches_is_not_followed(node: Node, tmp_path: Path) -> 
     assert (elsewhere / "llama" / "check.json").exists()
 
 
-def test_a_directory_among_the_blobs_hinders_nobody(node: Node) -> None:
+def test_a_directory_among_the_blobs_stops_no_cleanup(node: Node) -> None:
     written(node.layout.blobs / "directory" / "file")
     node.restart()
     node.want("llama")
@@ -123,7 +123,7 @@ def test_a_directory_among_the_blobs_hinders_nobody(node: Node) -> None:
     assert node.settle()
 
 
-def test_a_pointer_whose_cache_is_gone_goes_when_that_is_known(node: Node) -> None:
+def test_the_pointer_of_a_deleted_cache_is_removed_once_the_source_is_complete(node: Node) -> None:
     node.want("llama", digest=ONE)
     node.settle()
     node.source.complete = False
@@ -148,9 +148,7 @@ def test_cleaning_twice_changes_nothing(node: Node) -> None:
 
 
 @pytest.mark.parametrize("place", ["work", "trash"])
-def test_what_cannot_be_removed_keeps_no_agent_from_starting(
-    node: Node, monkeypatch: pytest.MonkeyPatch, place: str
-) -> None:
+def test_a_file_that_cannot_be_removed_stops_no_start(node: Node, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     directory = node.layout.state / place
     stuck = written(directory / "a" / "file")
     other = written(directory / "b" / "file")

@@ -8,7 +8,7 @@ from support.agent.store_node import ONE, content_of, inspected, inspector, is_w
 
 
 @pytest.mark.parametrize("name", [b"kernel\xff.cubin", b"a\x1b[31m\n"])
-def test_a_strange_file_of_any_name_is_damage_that_can_be_said_and_mended(node: Node, name: bytes) -> None:
+def test_a_foreign_file_of_any_name_is_damage_that_can_be_reported_and_repaired(node: Node, name: bytes) -> None:
     store = ready(node)
     with open(bytes(content_of(node)) + b"/" + name, "wb"):  # noqa: PTH123 -- no Path has such a name
         pass
@@ -35,7 +35,7 @@ def test_a_list_with_names_that_cannot_be_is_withdrawn(node: Node, name: str) ->
     assert is_whole(node)
 
 
-def test_an_error_that_nobody_thought_of_ends_no_check_for_good(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unexpected_error_ends_no_check_for_good(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     looking = inspector(node, ready(node))
     steps: list[int] = []
 

@@ -19,7 +19,7 @@ def asked(vitals: Vitals) -> dict[str, Page]:
     return {path: make() for path, make in served.items()}
 
 
-def test_a_loop_that_turns_is_healthy_and_ready() -> None:
+def test_a_loop_with_recent_passes_is_healthy_and_ready() -> None:
     answers = asked(GOOD)
 
     assert answers["/healthz"] == Page(b"ok\n")
@@ -43,14 +43,14 @@ def test_a_loop_that_is_stuck_is_neither() -> None:
         (Vitals(1.0, True, listed=True, gpus=False), "the GPUs have not been read yet"),  # noqa: FBT003
     ],
 )
-def test_what_a_restart_would_not_mend_makes_it_unready_and_never_unhealthy(vitals: Vitals, why: str) -> None:
+def test_a_problem_that_a_restart_does_not_solve_makes_it_unready_and_never_unhealthy(vitals: Vitals, why: str) -> None:
     answers = asked(vitals)
 
     assert answers["/healthz"].status is HTTPStatus.OK
     assert answers["/readyz"] == Page(f"{why}\n".encode(), HTTPStatus.SERVICE_UNAVAILABLE)
 
 
-def test_a_long_turn_counts_from_the_last_one() -> None:
+def test_idle_time_counts_from_the_end_of_the_last_pass() -> None:
     now = 100.0
     heartbeat = Heartbeat(lambda: now)
     now = 130.0
@@ -60,7 +60,7 @@ def test_a_long_turn_counts_from_the_last_one() -> None:
     assert heartbeat.vitals(listed=False, gpus=True) == Vitals(1.0, succeeded=False, listed=False, gpus=True)
 
 
-def test_turns_that_fail_are_a_beat_that_is_not_well(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_pass_is_a_heartbeat_without_success(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = Event()
     broken.set()
     reconcile = Reconciler.reconcile

@@ -233,7 +233,7 @@ def test_what_the_csi_process_counted_is_a_histogram(layout: Layout) -> None:
         json.dumps({"version": 9, "bounds": list(BUCKET_BOUNDS), "publish": {}}).encode(),
     ],
 )
-def test_counters_that_cannot_be_believed_are_left_out_and_said_once(
+def test_invalid_counters_are_left_out_and_logged_once(
     layout: Layout, content: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = counters.path(layout)
@@ -249,7 +249,7 @@ def test_counters_that_cannot_be_believed_are_left_out_and_said_once(
     assert said == ["counters of the CSI process refused"]
 
 
-def test_without_a_csi_process_there_is_nothing_to_say(layout: Layout, caplog: pytest.LogCaptureFixture) -> None:
+def test_without_a_csi_process_there_are_no_metrics_of_it(layout: Layout, caplog: pytest.LogCaptureFixture) -> None:
     assert "gkm_publish_seconds_count" not in page_of(layout)
     assert not caplog.records
 
