@@ -146,6 +146,13 @@ def is_served(observed: Observed, wanted: WantedCache, digest: str) -> bool:
     return same_image and (pointer.state is CacheState.READY or lost)
 
 
+def has_failed(wanted: WantedCache, pointer: Pointer | None) -> bool:
+    """Return whether the pointer has the failure of this image for this object already."""
+    if pointer is None or pointer.state is not CacheState.FAILED:
+        return False
+    return (pointer.image, pointer.uid) == (wanted.image, wanted.uid)
+
+
 def serve_revoked_message(reason: Reason | str, message: str) -> str:
     """Return the message of a pointer that stays Ready although verification does not approve the image now."""
     return bounded(f"kept by verification.whenRevoked, not delivered to other nodes ({reason}): {message}")

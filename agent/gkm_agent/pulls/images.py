@@ -66,13 +66,13 @@ class CacheImages(ImageVerifier, Protocol):
 class _CountedRegistry(Registry):
     """A registry that counts the received bytes."""
 
-    def blob(self, ref: Reference, arrival: BlobDownload) -> None:
+    def blob(self, ref: Reference, download: BlobDownload) -> None:
         """See Registry."""
-        before = arrival.received
+        before = download.received
         try:
-            super().blob(ref, arrival)
+            super().blob(ref, download)
         finally:
-            metrics.PULL_BYTES.inc(arrival.received - before)
+            metrics.PULL_BYTES.inc(download.received - before)
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ from gkm_agent.reconcile.actions import (
 from gkm_agent.reconcile.observed import Observer, StateReader
 from gkm_agent.reconcile.unpersisted_failures import UnpersistedFailures
 from gkm_agent.report.publisher import StatusPublisher
-from gkm_agent.report.status import statuses
+from gkm_agent.report.status import ready_digests, statuses
 from gkm_agent.store.budget import DiskBudget
 from gkm_agent.store.collector import CAPTURE, Collector
 from gkm_agent.store.pointers import PointerStore, PullToken, load_pointer
@@ -274,7 +274,7 @@ class Reconciler:
                 policy=desired.policy,
                 token=PullToken(wanted.ref),
                 budget=self._budget,
-                failure_reported=_has_failed(wanted, observed.pointer),
+                failure_reported=decisions.has_failed(wanted, observed.pointer),
                 served_pointer=observed.pointer if action.serving else None,
                 signers=decisions.signers(observed.check, wanted, action.digest),
             )
@@ -286,7 +286,7 @@ class Reconciler:
         published = statuses(self._unpersisted.overlay(observed), records, desired.inventory)
         self._publisher.set(published)
         if desired.complete:
-            self._report_ready(_ready(observed))
+            self._report_ready(ready_digests(observed))
         store_bytes = sum(info.size_bytes for info in self._store.catalog.entries().values())
         self._metrics.record(published, mounts=records, store_bytes=store_bytes)
 
@@ -294,16 +294,3 @@ class Reconciler:
         if self._next_retry is None:
             return RECONCILE_SECONDS
         return min(RECONCILE_SECONDS, max(0.05, self._next_retry - self._clock()))
-
-
-def _has_failed(wanted: WantedCache, pointer: Pointer | None) -> bool:
-    """Return whether the pointer has the failure of this image for this object already."""
-    if pointer is None or pointer.state is not CacheState.FAILED:
-        return False
-    return (pointer.image, pointer.uid) == (wanted.image, wanted.uid)
-
-
-def _ready(observed: Mapping[CacheRef, Observed]) -> dict[CacheRef, str]:
-    """Return the digests of the caches that pods can mount now."""
-    pointed = ((ref, cache.pointer) for ref, cache in observed.items())
-    return {ref: pointer.digest for ref, pointer in pointed if pointer and pointer.state is CacheState.READY}

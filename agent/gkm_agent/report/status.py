@@ -40,6 +40,12 @@ def statuses(
     return {scope: NodeStatus(gpus=gpus, caches=of_scope) for scope, of_scope in caches.items()}
 
 
+def ready_digests(observed: Mapping[CacheRef, Observed]) -> dict[CacheRef, str]:
+    """Return the digests of the caches that pods can mount now."""
+    pointed = ((ref, cache.pointer) for ref, cache in observed.items())
+    return {ref: pointer.digest for ref, pointer in pointed if pointer and pointer.state is CacheState.READY}
+
+
 def summary(status: NodeStatus) -> str:
     """Return the text of a printer column, such as `2 Ready, 1 Incompatible`."""
     counts: dict[str, int] = {}

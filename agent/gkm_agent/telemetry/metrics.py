@@ -1,4 +1,4 @@
-"""The metrics of the agent (docs/design/api.md, "Metrics": the names are API), and the page that exposes them.
+"""The metrics of the agent (docs/reference/agent-health.md; their names are API), and the page that exposes them.
 
 Label values come from fixed sets, never from a user, so the page has a bounded size. Any thread may change a value of
 prometheus_client.
