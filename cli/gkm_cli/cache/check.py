@@ -73,9 +73,9 @@ def _print_result(verdicts: Sequence[tuple[str, Preflight]]) -> None:
         if len(verdicts) > 1 and not (verdict.compatible or verdict.incompatible):
             rows.append((name, "", str(verdict.reason), verdict.message))
     if len(verdicts) > 1:
-        table(("node", "gpus", "fits", "why"), [(printable(row[0]), *row[1:]) for row in rows])
+        table(("node", "gpus", "fits", "message"), [(printable(row[0]), *row[1:]) for row in rows])
     elif rows:
-        table(("gpus", "fits", "why"), [row[1:] for row in rows])
+        table(("gpus", "fits", "message"), [row[1:] for row in rows])
     else:
         line(f"no: {verdicts[0][1].message}")
 

@@ -67,7 +67,7 @@ def _print_result(verdict: Verdict) -> None:
     line(("verified: " if verdict.verified else "not verified: ") + verdict.message)
     if verdict.findings:
         rows = [(f.form.value, _signer(f), "yes" if f.ok else "no", f.reason) for f in verdict.findings]
-        table(("form", "signer", "counts", "why"), rows)
+        table(("form", "signer", "counts", "reason"), rows)
 
 
 def _signer(found: Finding) -> str:

@@ -1,5 +1,5 @@
 """The fixtures of the command line's hostile suite."""
 
-from support.cli.fixtures import site
+from support.cli.fixtures import registry_server
 
-__all__ = ["site"]
+__all__ = ["registry_server"]

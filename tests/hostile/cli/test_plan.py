@@ -1,9 +1,9 @@
-"""Whatever stands in a file, the answer is a plan, a no, or one line: never a traceback."""
+"""Any file causes a plan, a refusal, or an error of one line: never a traceback."""
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.cli.plan_files import Json, Site, ask, node, pod, racks, run
+from support.cli.plan_files import Json, PlanWorkspace, node, pod, racks, run, run_plan
 
 SCALARS = (
     st.none()
@@ -27,12 +27,12 @@ SPECS = st.dictionaries(
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
-    return Site(tmp_path_factory.mktemp("hostile"))
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> PlanWorkspace:
+    return PlanWorkspace(tmp_path_factory.mktemp("hostile"))
 
 
 def answered(*arguments: object) -> None:
-    done = ask(*arguments)
+    done = run_plan(*arguments)
     assert done.returncode in (0, 1, 2, 3)
     if done.returncode in (0, 3):
         assert done.stderr == ""
@@ -46,45 +46,52 @@ def answered(*arguments: object) -> None:
 
 @settings(deadline=None, max_examples=150)
 @given(value=VALUES)
-def test_any_json_as_a_run(site: Site, value: object) -> None:
-    answered("--nodes", site.nodes, "--run", site.write("any.json", value))
+def test_any_json_as_a_run(workspace: PlanWorkspace, value: object) -> None:
+    answered("--nodes", workspace.nodes, "--run", workspace.write("any.json", value))
 
 
 @settings(deadline=None, max_examples=150)
 @given(text=st.text(max_size=60) | st.text("-:[]{}&*!|>'\"% \n\tab1,?", max_size=60))
-def test_any_text_as_a_run(site: Site, text: str) -> None:
-    path = site.directory / "any.yaml"
+def test_any_text_as_a_run(workspace: PlanWorkspace, text: str) -> None:
+    path = workspace.directory / "any.yaml"
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
-    answered("--nodes", site.nodes, "--run", path)
+    answered("--nodes", workspace.nodes, "--run", path)
 
 
 @settings(deadline=None, max_examples=150)
 @given(raw=st.binary(max_size=60))
-def test_any_bytes_as_a_run_a_plan_or_nodes(site: Site, raw: bytes) -> None:
-    path = site.directory / "any.bin"
+def test_any_bytes_as_a_run_a_plan_or_nodes(workspace: PlanWorkspace, raw: bytes) -> None:
+    path = workspace.directory / "any.bin"
     path.write_bytes(raw)
-    answered("--nodes", site.nodes, "--run", path)
-    answered("--nodes", site.nodes, "--run", site.run, "--standing", path)
-    answered("--nodes", path, "--run", site.run)
+    answered("--nodes", workspace.nodes, "--run", path)
+    answered("--nodes", workspace.nodes, "--run", workspace.run, "--standing", path)
+    answered("--nodes", path, "--run", workspace.run)
 
 
 @settings(deadline=None, max_examples=150)
 @given(spec=SPECS)
-def test_any_fields_of_a_run(site: Site, spec: Json) -> None:
-    answered("--nodes", site.nodes, "--run", site.write("spec.json", run(**spec)), "-o", "json")
+def test_any_fields_of_a_run(workspace: PlanWorkspace, spec: Json) -> None:
+    answered("--nodes", workspace.nodes, "--run", workspace.write("spec.json", run(**spec)), "-o", "json")
 
 
 @settings(deadline=None, max_examples=100)
 @given(change=VALUES, path=st.sampled_from(["hash", "gpus", "groups", "request", "metrics", "policy"]))
-def test_any_former_plan(site: Site, change: object, path: str) -> None:
-    _, plan = site.plan()
-    answered("--nodes", site.nodes, "--run", site.run, "--standing", site.write("s.json", plan | {path: change}))
+def test_any_former_plan(workspace: PlanWorkspace, change: object, path: str) -> None:
+    _, plan = workspace.plan()
+    answered(
+        "--nodes",
+        workspace.nodes,
+        "--run",
+        workspace.run,
+        "--standing",
+        workspace.write("s.json", plan | {path: change}),
+    )
 
 
 @settings(deadline=None, max_examples=100)
 @given(items=st.lists(VALUES, max_size=4), gpus=SCALARS)
-def test_any_items_among_nodes_and_pods(site: Site, items: list[object], gpus: object) -> None:
+def test_any_items_among_nodes_and_pods(workspace: PlanWorkspace, items: list[object], gpus: object) -> None:
     nodes = {"kind": "List", "items": [*items, node("odd", "rack0", gpus=gpus), *racks(1)]}
-    answered("--nodes", site.write("nodes.json", nodes), "--run", site.run)
+    answered("--nodes", workspace.write("nodes.json", nodes), "--run", workspace.run)
     pods = {"kind": "List", "items": [*items, pod("p", "gpu-0-0", 8)]}
-    answered("--nodes", site.nodes, "--pods", site.write("pods.json", pods), "--run", site.run)
+    answered("--nodes", workspace.nodes, "--pods", workspace.write("pods.json", pods), "--run", workspace.run)

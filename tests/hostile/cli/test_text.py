@@ -1,4 +1,4 @@
-"""What an image says of itself reaches a terminal as text, whatever it holds, in every form of the answer."""
+"""Labels of an image reach a terminal as escaped text, in every output format."""
 
 import gzip
 import json
@@ -18,7 +18,7 @@ KERNEL = {"hash": COMMANDS, "backend": "cuda" + COMMANDS, "arch": "90" + COMMAND
 
 
 @pytest.fixture
-def hostile(site: Registry) -> str:
+def hostile(registry_server: Registry) -> str:
     """Return an image that only a mean builder makes; the content is as it should be."""
     manifest = json.dumps({"triton": [KERNEL]}).encode()
     layer = tree(("io.triton.cache/K/a.cubin", b"x"), ("io.triton.manifest/manifest.json", manifest))
@@ -30,7 +30,7 @@ def hostile(site: Registry) -> str:
         "org.opencontainers.image.title": COMMANDS,
     }
     image = image_of_layers(gzip.compress(layer), labels=labels)
-    target = Target(site.host, "team/mean")
+    target = Target(registry_server.host, "team/mean")
     for blob in image.blobs:
         target.blob(b"".join(blob.pieces()))
     digest = target.manifest(image.manifest, media_type=image.media_type)["digest"]

@@ -1,4 +1,4 @@
-"""The command line and the real cosign 2 and 3: each verifies what the other has signed."""
+"""The command line and the real cosign 2 and 3: each verifies the signatures of the other."""
 
 import json
 

@@ -66,7 +66,7 @@ def test_the_lines_of_the_page_work(olareg: Olareg, cosign: Cosign) -> None:
     for number, line in enumerate(LINES):
         done = run(cosign, line, theirs if number >= 4 else ours)
         assert done.returncode == 0, (line, done.stderr)
-    # No line accepts an image that nobody has signed.
+    # No line accepts an unsigned image.
     unsigned = pushed(olareg, f"unsigned-{cosign.command}")
     assert [run(cosign, LINES[at], unsigned).returncode != 0 for at in (3, 5)] == [True, True]
 

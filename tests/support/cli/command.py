@@ -19,12 +19,12 @@ def gkm(*arguments: object, env: dict[str, str] | None = None) -> subprocess.Com
     )
 
 
-def pushed(site: Registry, name: str = "vector-add") -> str:
+def pushed(registry_server: Registry, name: str = "vector-add") -> str:
     """Build and push the real Triton cache; return the image, pinned."""
-    ref = f"{site.host}/team/{name}:1"
+    ref = f"{registry_server.host}/team/{name}:1"
     done = gkm("cache", "build", CACHE, "--image", ref, "--push", "--plain-http", "-o", "json")
     assert done.returncode == 0, done.stderr
-    return f"{site.host}/team/{name}@{json.loads(done.stdout)['digest']}"
+    return f"{registry_server.host}/team/{name}@{json.loads(done.stdout)['digest']}"
 
 
 def content(directory: Path) -> dict[Path, bytes]:

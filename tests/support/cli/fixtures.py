@@ -10,7 +10,7 @@ NAME = "vector-add"
 
 
 @pytest.fixture
-def site() -> Iterator[Registry]:
+def registry_server() -> Iterator[Registry]:
     with Registry.start() as registry:
         yield registry
 
@@ -24,14 +24,14 @@ def pushed_once() -> tuple[Repository, str]:
 
 
 @pytest.fixture
-def image(site: Registry, pushed_once: tuple[Repository, str]) -> str:
+def image(registry_server: Registry, pushed_once: tuple[Repository, str]) -> str:
     """The image in the registry of this test, pinned."""
     repository, digest = pushed_once
-    own = site.store.repository(f"team/{NAME}")
+    own = registry_server.store.repository(f"team/{NAME}")
     own.blobs.update(repository.blobs)
     own.manifests.update(repository.manifests)
     own.tags.update(repository.tags)
-    return f"{site.host}/team/{NAME}@{digest}"
+    return f"{registry_server.host}/team/{NAME}@{digest}"
 
 
 @pytest.fixture

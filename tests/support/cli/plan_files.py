@@ -55,8 +55,8 @@ def listed(*items: Json) -> Json:
     return {"apiVersion": "v1", "kind": "List", "items": list(items)}
 
 
-def ask(*arguments: object) -> subprocess.CompletedProcess[str]:
-    """Return what `gkm plan` prints. In this process: there are many tests, and numpy takes its time to load."""
+def run_plan(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run `gkm plan` in this process, because importing numpy for each of many tests takes long."""
     typed, out, err = ["gkm", "plan", *map(str, arguments)], io.StringIO(), io.StringIO()
     nothing = io.TextIOWrapper(io.BytesIO())
     code: object = 0
@@ -72,8 +72,8 @@ def ask(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.CompletedProcess(typed, code, out.getvalue(), err.getvalue())
 
 
-class Site:
-    """A directory with two racks of four nodes in each of two blocks, 32 GPUs a rack, until a test says otherwise."""
+class PlanWorkspace:
+    """A directory with two racks of four nodes in each of two blocks, 32 GPUs a rack, unless a test changes it."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -81,21 +81,21 @@ class Site:
         self.run = self.write("run.json", run())
 
     def write(self, name: str, value: object) -> Path:
-        """Write a file, text as it is and all else as JSON (which is YAML, too)."""
+        """Write a file: text unchanged, any other value as JSON (which is YAML, too)."""
         path = self.directory / name
         path.write_text(value if isinstance(value, str) else json.dumps(value))
         return path
 
     def plan(self, *arguments: object, nodes: Path | None = None, run: Path | None = None) -> Any:  # noqa: ANN401 -- JSON
-        """Return exit code and answer of `gkm plan -o json`."""
-        done = self.ask(*arguments, "-o", "json", nodes=nodes, run=run)
+        """Return exit code and JSON of `gkm plan -o json`."""
+        done = self.run_plan(*arguments, "-o", "json", nodes=nodes, run=run)
         assert done.stdout, done.stderr
         return done.returncode, json.loads(done.stdout)
 
-    def ask(
+    def run_plan(
         self, *arguments: object, nodes: Path | None = None, run: Path | None = None
     ) -> subprocess.CompletedProcess[str]:
-        return ask("--nodes", nodes or self.nodes, "--run", run or self.run, *arguments)
+        return run_plan("--nodes", nodes or self.nodes, "--run", run or self.run, *arguments)
 
 
 def racks(count: int = 4, nodes: int = 4, gpus: int = 8) -> Iterable[Json]:
@@ -112,7 +112,7 @@ def shuffled(items: Iterable[Json], seed: int) -> list[Json]:
 
 
 def on_a_terminal(*arguments: object, columns: int = 100) -> str:
-    """Return what the command prints on a terminal of so many columns."""
+    """Return what the command prints on a terminal of `columns` columns."""
     command = [sys.executable, "-m", "gkm_cli.main", "plan", *map(str, arguments)]
     main, terminal = os.openpty()
     environment = os.environ | {"COLUMNS": str(columns), "TERM": "xterm-256color"}

@@ -1,5 +1,5 @@
 """The fixtures of the command line's tests."""
 
-from support.cli.fixtures import image, key, pushed_once, site
+from support.cli.fixtures import image, key, pushed_once, registry_server
 
-__all__ = ["image", "key", "pushed_once", "site"]
+__all__ = ["image", "key", "pushed_once", "registry_server"]

@@ -1,4 +1,4 @@
-"""What the programs look like: their version and name, encodings that lack characters, bars on a terminal."""
+"""The appearance of programs: version and name, encodings without some characters, bars on a terminal."""
 
 import os
 import pty
@@ -111,8 +111,8 @@ def test_bars_have_bytes_a_rate_and_an_end(large: Path, tmp_path: Path, form: st
     assert "Pushing" not in drawn
 
 
-def test_an_extraction_shows_bytes(large: Path, site: Registry, tmp_path: Path) -> None:
-    ref = f"{site.host}/team/large:1"
+def test_an_extraction_shows_bytes(large: Path, registry_server: Registry, tmp_path: Path) -> None:
+    ref = f"{registry_server.host}/team/large:1"
     policy = tmp_path / "policy.yaml"
     policy.write_text("mode: off\n")
     pushed = on_terminal("cache", "build", large, "--image", ref, "--push")

@@ -20,11 +20,11 @@ def machine(directory: Path, *gpus: nvml_library.Gpu) -> dict[str, str]:
 
 def test_inspect_shows_the_image_that_build_pushed(image: str) -> None:
     done = gkm("cache", "inspect", image, "--plain-http", "-o", "json")
-    answer = json.loads(done.stdout)
+    result = json.loads(done.stdout)
     assert done.returncode == 0
-    assert answer["format"] == "triton"
-    assert [target["arch"] for target in answer["targets"]] == ["100", "90"]
-    assert f"@{answer['digest']}" in image
+    assert result["format"] == "triton"
+    assert [target["arch"] for target in result["targets"]] == ["100", "90"]
+    assert f"@{result['digest']}" in image
 
 
 def test_people_get_a_table(image: str) -> None:
@@ -33,21 +33,23 @@ def test_people_get_a_table(image: str) -> None:
     assert "cuda" in done.stdout
 
 
-def test_verify_exits_with_0_or_3(site: Registry, image: str, key: Path) -> None:
+def test_verify_exits_with_0_or_3(registry_server: Registry, image: str, key: Path) -> None:
     refused = gkm("cache", "verify", image, "--key", key, "--plain-http")
     assert (refused.returncode, refused.stderr) == (3, "")
     assert "no signature was found" in refused.stdout
-    sign_bundle(Target(site.host, "team/vector-add"), image.partition("@")[2], KEY)
+    sign_bundle(Target(registry_server.host, "team/vector-add"), image.partition("@")[2], KEY)
     accepted = gkm("cache", "verify", image, "--key", key, "--plain-http", "-o", "json")
     assert accepted.returncode == 0
     assert json.loads(accepted.stdout)["verified"] is True
 
 
-def test_extract_writes_all_original_files_or_nothing(site: Registry, image: str, key: Path, tmp_path: Path) -> None:
+def test_extract_writes_all_original_files_or_nothing(
+    registry_server: Registry, image: str, key: Path, tmp_path: Path
+) -> None:
     refused = gkm("cache", "extract", image, "--to", tmp_path / "out", "--key", key, "--plain-http")
     assert refused.returncode == 3
     assert not (tmp_path / "out").exists()
-    sign_bundle(Target(site.host, "team/vector-add"), image.partition("@")[2], KEY)
+    sign_bundle(Target(registry_server.host, "team/vector-add"), image.partition("@")[2], KEY)
     done = gkm("cache", "extract", image, "--to", tmp_path / "out", "--key", key, "--plain-http", "-o", "json")
     assert done.returncode == 0
     files, out = content(CACHE), tmp_path / "out"

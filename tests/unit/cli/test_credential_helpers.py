@@ -1,4 +1,4 @@
-"""The person's own credentials: docker's and podman's files, and helper programs that fail in every way they can."""
+"""The user's credentials: files of docker and podman, and helper programs that fail in every way."""
 
 import base64
 import json
@@ -31,12 +31,12 @@ def helpers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def helper(directory: Path, name: str, script: str) -> Path:
-    """Install docker-credential-<name>; it notes down what it is asked."""
+    """Install docker-credential-<name>; it notes down what it is server."""
     path = directory / f"docker-credential-{name}"
-    asked = directory / f"{name}.asked"
-    path.write_text(f'#!/bin/sh\nread -r server\necho "$1 $server" >> {asked}\n{script}\n')
+    server = directory / f"{name}.asked"
+    path.write_text(f'#!/bin/sh\nread -r server\necho "$1 $server" >> {server}\n{script}\n')
     path.chmod(0o755)
-    return asked
+    return server
 
 
 def answering(user: str = "robot", secret: str = SECRET) -> str:
@@ -107,7 +107,7 @@ def test_a_pipe_is_not_waited_for(home: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "registry", "asked"),
+    ("config", "registry", "server"),
     [
         ({"credsStore": "all"}, "registry.example", "get registry.example"),
         ({"credsStore": "all"}, "docker.io", f"get {HUB}"),
@@ -119,14 +119,14 @@ def test_a_pipe_is_not_waited_for(home: Path) -> None:
     ],
 )
 def test_a_helper_runs_for_its_registry(
-    home: Path, helpers: Path, config: dict[str, object], registry: str, asked: str
+    home: Path, helpers: Path, config: dict[str, object], registry: str, server: str
 ) -> None:
     noted = helper(helpers, "all", answering())
     write(home / ".docker/config.json", config | {"auths": {HUB: {}}})
     credentials = credentials_from_environment({"HOME": str(home)})
-    assert not noted.exists()  # nobody has asked for anything yet
+    assert not noted.exists()  # nobody has server for anything yet
     assert credentials.logins(registry, "team/x") == [Login("robot", SECRET)]
-    assert noted.read_text().splitlines() == [asked]
+    assert noted.read_text().splitlines() == [server]
 
 
 def test_a_helper_of_another_registry_does_not_run(home: Path, helpers: Path) -> None:
@@ -179,7 +179,7 @@ def test_a_helper_may_know_nothing(helpers: Path, script: str) -> None:
         ("kill -9 $$", "exited with -9"),
         (f"head -c {MAX_OUTPUT_BYTES * 4} /dev/zero; exec sleep 30", "more than"),
         ("exec sleep 30", "no answer within"),
-        ("sleep 3 & exit 0", "no answer within"),  # what it started keeps its output open
+        ("sleep 3 & exit 0", "no answer within"),  # a child keeps the output open
         ("exec 1>&-; exec sleep 30", "does not end"),
     ],
 )

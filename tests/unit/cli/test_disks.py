@@ -1,4 +1,4 @@
-"""What cannot be written is known before the work; a disk that is full is named, with what is needed and what to do."""
+"""A destination is checked before the work; an error of a full disk names the disk, the needed bytes and a remedy."""
 
 import os
 import re
@@ -61,7 +61,7 @@ def on_small_disk(disk: Path, *arguments: object, **environment: str) -> subproc
     )
 
 
-def says_all(done: subprocess.CompletedProcess[str], disk: Path, remedy: str) -> bool:
+def names_disk_and_remedy(done: subprocess.CompletedProcess[str], disk: Path, remedy: str) -> bool:
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1), done
     found = re.search(
         rf"the disk of {disk}\S* is full: up to (\d+) bytes are needed, (\d+) were free; (.*)", done.stderr
@@ -74,7 +74,7 @@ def says_all(done: subprocess.CompletedProcess[str], disk: Path, remedy: str) ->
 def test_packing_on_a_full_disk(large: Path, tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     build = ["cache", "build", large, "--image", "x.example/a:1", "--to", f"oci:{tmp_path}/out"]
-    assert says_all(on_small_disk(disk, *build, TMPDIR=str(disk)), disk, "set TMPDIR")
+    assert names_disk_and_remedy(on_small_disk(disk, *build, TMPDIR=str(disk)), disk, "set TMPDIR")
 
 
 @pytest.mark.mounts
@@ -84,12 +84,12 @@ def test_writing_to_a_full_disk(large: Path, tmp_path: Path, form: str) -> None:
     build = ["cache", "build", large, "--image", "x.example/a:1", "--to", f"{form}:{disk}/out"]
     temporary = tmp_path / "tmp"
     temporary.mkdir()
-    assert says_all(on_small_disk(disk, *build, TMPDIR=str(temporary)), disk, "name a directory")
+    assert names_disk_and_remedy(on_small_disk(disk, *build, TMPDIR=str(temporary)), disk, "name a directory")
 
 
 @pytest.mark.mounts
-def test_extracting_on_a_full_disk_is_not_tried_again(large: Path, site: Registry, tmp_path: Path) -> None:
-    ref = f"{site.host}/team/large:1"
+def test_extracting_on_a_full_disk_is_not_tried_again(large: Path, registry_server: Registry, tmp_path: Path) -> None:
+    ref = f"{registry_server.host}/team/large:1"
     assert gkm("cache", "build", large, "--image", ref, "--push").returncode == 0
     policy = tmp_path / "policy.yaml"
     policy.write_text("mode: off\n")

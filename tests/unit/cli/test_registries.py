@@ -1,4 +1,4 @@
-"""How people reach registries: what they need not say, and hints that are flags and commands of this program."""
+"""Registries on the command line: defaults for local ones, and hints that name flags and commands."""
 
 import json
 from pathlib import Path
@@ -12,8 +12,8 @@ from support.registry.server import Registry
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-def test_a_registry_of_this_machine_needs_no_flag(site: Registry, host: str) -> None:
-    ref = f"{host}:{site.host.rpartition(':')[2]}/team/x:1"
+def test_a_registry_of_this_machine_needs_no_flag(registry_server: Registry, host: str) -> None:
+    ref = f"{host}:{registry_server.host.rpartition(':')[2]}/team/x:1"
     done = gkm("cache", "build", CACHE, "--image", ref, "--push")
     assert (done.returncode, done.stderr) == (0, "")
     assert gkm("cache", "inspect", ref).returncode == 0
@@ -31,10 +31,10 @@ def test_a_local_registry_with_tls_is_used_over_tls(tmp_path: Path) -> None:
     assert "does not exist in its registry" in known.stderr
 
 
-def test_the_configuration_of_a_registry_has_precedence(site: Registry, tmp_path: Path) -> None:
+def test_the_configuration_of_a_registry_has_precedence(registry_server: Registry, tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
-    config.write_text(json.dumps({"registries": {"hosts": {site.host: {}}}}))
-    done = gkm("cache", "inspect", f"{site.host}/team/x:1", "--config", config)
+    config.write_text(json.dumps({"registries": {"hosts": {registry_server.host: {}}}}))
+    done = gkm("cache", "inspect", f"{registry_server.host}/team/x:1", "--config", config)
     assert (done.returncode, "does not speak TLS" in done.stderr) == (1, True)
 
 

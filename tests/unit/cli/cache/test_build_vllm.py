@@ -1,4 +1,4 @@
-"""`gkm cache build` of vLLM caches: what the label says, on a machine with other GPUs and on one with none."""
+"""`gkm cache build` of vLLM caches: the GPU in the label, on a machine with other GPUs and on one without."""
 
 import gzip
 import json
@@ -31,11 +31,11 @@ def targets(stdout: str) -> object:
 
 
 def test_a_cache_for_sm_75_built_on_an_h100_is_labeled_sm_75_and_does_not_fit_there(
-    site: Registry, tmp_path: Path
+    registry_server: Registry, tmp_path: Path
 ) -> None:
     environment = hopper(tmp_path)
     cache = binary(tmp_path / "cache", CONFIG + ptx("75") * 24 + properties("75"), CONFIG + ptx("75") * 48)
-    ref = f"{site.host}/team/llama:1"
+    ref = f"{registry_server.host}/team/llama:1"
     built = gkm("cache", "build", cache, "--image", ref, "--push", "--plain-http", "-o", "json", env=environment)
     assert (built.returncode, targets(built.stdout)) == (0, [SM_75])
     checked = gkm("cache", "check", ref, "--plain-http", "-o", "json", env=environment)

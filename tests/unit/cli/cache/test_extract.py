@@ -16,8 +16,8 @@ GROUPS = sorted(path.relative_to(CACHE) for path in CACHE.rglob("__grp__*.json")
 
 
 @pytest.fixture
-def signed(site: Registry, image: str) -> str:
-    sign_bundle(Target(site.host, "team/vector-add"), image.partition("@")[2], KEY)
+def signed(registry_server: Registry, image: str) -> str:
+    sign_bundle(Target(registry_server.host, "team/vector-add"), image.partition("@")[2], KEY)
     return image
 
 
@@ -54,9 +54,9 @@ def test_the_gpus_of_another_machine_are_checked(image: str, tmp_path: Path, wra
     }
     file = tmp_path / "gpus.json"
     file.write_text(json.dumps(documents[wrap]))
-    answer = json.loads(gkm("cache", "check", image, "--gpus", file, "--plain-http", "-o", "json").stdout)
-    assert answer["compatibleGPUs"] == [{"ids": [2]}]
-    assert [(group["ids"], group["reason"]) for group in answer["incompatibleGPUs"]] == [
+    result = json.loads(gkm("cache", "check", image, "--gpus", file, "--plain-http", "-o", "json").stdout)
+    assert result["compatibleGPUs"] == [{"ids": [2]}]
+    assert [(group["ids"], group["reason"]) for group in result["incompatibleGPUs"]] == [
         ([0, 1], "ArchitectureMismatch")
     ]
 
@@ -80,15 +80,15 @@ def test_a_file_that_lists_no_gpus_is_refused(image: str, tmp_path: Path, text: 
 
 def test_a_negative_result_is_printed_as_json_too(image: str, key: Path, tmp_path: Path) -> None:
     done = gkm("cache", "extract", image, "--to", tmp_path / "out", "--key", key, "--plain-http", "-o", "json")
-    answer = json.loads(done.stdout)
-    assert (done.returncode, answer["verified"]) == (3, False)
-    assert "no signature was found" in answer["message"]
+    result = json.loads(done.stdout)
+    assert (done.returncode, result["verified"]) == (3, False)
+    assert "no signature was found" in result["message"]
 
 
 def test_a_registry_without_an_answer_is_a_failure_and_not_a_verdict(
-    site: Registry, image: str, key: Path, tmp_path: Path
+    registry_server: Registry, image: str, key: Path, tmp_path: Path
 ) -> None:
-    site.misbehave(registry_faults.status("referrers/", 503), registry_faults.status("\\\\.sig", 503))
+    registry_server.misbehave(registry_faults.status("referrers/", 503), registry_faults.status("\\\\.sig", 503))
     for command in (["verify", image], ["extract", image, "--to", tmp_path / "out"]):
         done = gkm("cache", *command, "--key", key, "--plain-http", "-o", "json")
         assert (done.returncode, done.stdout, done.stderr[:7]) == (1, "", "error: ")

@@ -1,4 +1,4 @@
-"""`gkm cache check --gpus FILE`: what kubectl and `gkm node detect` print is read; anything else is no "no"."""
+"""`gkm cache check --gpus FILE`: it reads output of kubectl and `gkm node detect`; any other file is an error."""
 
 import json
 from collections.abc import Callable
@@ -61,17 +61,17 @@ def test_a_long_list_without_white_space_is_read(image: str, tmp_path: Path) -> 
     text = json.dumps(listed(*(node(eight, name=f"n{number}") for number in range(500))), separators=(",", ":"))
     code, output, _ = check(tmp_path, image, text)
     assert code in {0, 3}
-    answer = json.loads(output)
-    assert len(answer["compatibleGPUs"] + answer["incompatibleGPUs"]) == 500
+    result = json.loads(output)
+    assert len(result["compatibleGPUs"] + result["incompatibleGPUs"]) == 500
 
 
 def test_of_several_nodes_each_is_named(image: str, tmp_path: Path) -> None:
     nodes = listed(node(H100), node(A100, name="n2"), node(name="n3"))
     code, stdout, _ = check(tmp_path, image, json.dumps(nodes))
-    answer = json.loads(stdout)
+    result = json.loads(stdout)
     assert code == 0
-    assert answer["compatibleGPUs"] == [{"node": "n1", "ids": [0, 1]}]
-    assert [(group["node"], group["reason"]) for group in answer["incompatibleGPUs"]] == [
+    assert result["compatibleGPUs"] == [{"node": "n1", "ids": [0, 1]}]
+    assert [(group["node"], group["reason"]) for group in result["incompatibleGPUs"]] == [
         ("n2", "ArchitectureMismatch"),
     ]
     table = gkm("cache", "check", image, "--plain-http", "--gpus", tmp_path / "gpus").stdout
@@ -98,7 +98,7 @@ def test_check_exits_with_3_on_a_machine_without_gpus(image: str, tmp_path: Path
 
 
 def test_a_status_without_gpus_is_that_of_a_node_without_any(image: str, tmp_path: Path) -> None:
-    # The agent leaves out what is empty (NodeStatus, omit_defaults).
+    # The agent omits empty fields (NodeStatus, omit_defaults).
     without = {**node(), "status": {"observedGeneration": 1, "caches": {"a": {"state": "Ready"}}}}
     assert check(tmp_path, image, json.dumps(without))[0] == 3
 

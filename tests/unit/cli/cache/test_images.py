@@ -13,14 +13,16 @@ KERNELS = sorted(
 
 
 @pytest.mark.parametrize("form", ["oci", "docker-archive"])
-def test_a_written_image_can_be_pushed_and_is_the_same_cache(site: Registry, tmp_path: Path, form: str) -> None:
+def test_a_written_image_can_be_pushed_and_is_the_same_cache(
+    registry_server: Registry, tmp_path: Path, form: str
+) -> None:
     built = gkm("cache", "build", CACHE, "--image", "x.example/team/llama:1", "--to", f"{form}:{tmp_path}/image")
     assert built.returncode == 0, built.stderr
-    ref = f"{site.host}/team/{form}:1"
+    ref = f"{registry_server.host}/team/{form}:1"
     done = gkm("cache", "push", tmp_path / "image", ref, "--plain-http", "-o", "json")
     assert done.returncode == 0, done.stderr
-    answer = json.loads(done.stdout)
-    assert answer["image"] == ref
+    result = json.loads(done.stdout)
+    assert result["image"] == ref
     refused = gkm("cache", "extract", ref, "--to", tmp_path / "out", "--policy", off(tmp_path), "--plain-http")
     assert refused.returncode == 0, refused.stderr
     assert content(tmp_path / "out") == content(CACHE)
@@ -45,31 +47,31 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     assert done.stderr.startswith("error: ")
 
 
-def test_dependency_versions_are_in_the_labels(site: Registry) -> None:
-    ref = f"{site.host}/team/versions:1"
+def test_dependency_versions_are_in_the_labels(registry_server: Registry) -> None:
+    ref = f"{registry_server.host}/team/versions:1"
     versions = ["--dependency-version", "triton=3.5.1", "--dependency-version", "cuda=12.9"]
     built = gkm("cache", "build", CACHE, "--image", ref, *versions, "--push", "-o", "json")
     labels = json.loads(built.stdout)["labels"]
     assert labels["gkm.io/dependency-version.triton"] == "3.5.1"
     summary = json.loads(labels["cache.triton.image/summary"])
     assert {target["cuda_version"] for target in summary["targets"]} == {"12.9"}
-    told = json.loads(gkm("cache", "inspect", ref, "--plain-http", "-o", "json").stdout)
-    assert {target["cudaVersion"] for target in told["targets"]} == {"12.9"}
+    shown = json.loads(gkm("cache", "inspect", ref, "--plain-http", "-o", "json").stdout)
+    assert {target["cudaVersion"] for target in shown["targets"]} == {"12.9"}
 
 
-def test_labels_describe_the_content_without_fetching_it(site: Registry, image: str) -> None:
-    site.requests.clear()
-    answer = json.loads(gkm("cache", "inspect", image, "--plain-http", "-o", "json").stdout)
-    assert (answer["entryCount"], answer["files"]) == (2, None)
-    assert {(entry["arch"], entry["hash"]) for entry in answer["entries"]} == {("90", None), ("100", None)}
-    assert len([request for request in site.requests if "/blobs/" in request.path]) == 1  # the configuration
+def test_labels_describe_the_content_without_fetching_it(registry_server: Registry, image: str) -> None:
+    registry_server.requests.clear()
+    result = json.loads(gkm("cache", "inspect", image, "--plain-http", "-o", "json").stdout)
+    assert (result["entryCount"], result["files"]) == (2, None)
+    assert {(entry["arch"], entry["hash"]) for entry in result["entries"]} == {("90", None), ("100", None)}
+    assert len([request for request in registry_server.requests if "/blobs/" in request.path]) == 1  # the configuration
 
 
 def test_every_entry_is_listed_on_demand(image: str) -> None:
-    answer = json.loads(gkm("cache", "inspect", image, "--entries", "--plain-http", "-o", "json").stdout)
-    assert sorted(entry["hash"] for entry in answer["entries"]) == KERNELS
-    assert answer["files"] == len(content(CACHE))
-    assert all(entry["dummyKey"] for entry in answer["entries"])
+    result = json.loads(gkm("cache", "inspect", image, "--entries", "--plain-http", "-o", "json").stdout)
+    assert sorted(entry["hash"] for entry in result["entries"]) == KERNELS
+    assert result["files"] == len(content(CACHE))
+    assert all(entry["dummyKey"] for entry in result["entries"])
 
 
 @pytest.mark.parametrize(
@@ -96,5 +98,5 @@ def test_mistakes_are_errors_of_one_line(arguments: list[object], code: int, wor
     assert done.stderr.count("\n") == 1
 
 
-def test_two_images_of_one_cache_share_a_digest(site: Registry) -> None:
-    assert pushed(site, "same").partition("@")[2] == pushed(site, "same").partition("@")[2]
+def test_two_images_of_one_cache_share_a_digest(registry_server: Registry) -> None:
+    assert pushed(registry_server, "same").partition("@")[2] == pushed(registry_server, "same").partition("@")[2]

@@ -1,4 +1,4 @@
-"""A password is asked for where the key has one, and nowhere else: a CI job with a terminal would wait for ever."""
+"""gkm prompts for a password only if the key has one: a CI job with a terminal would wait forever."""
 
 import os
 import pty
@@ -16,7 +16,7 @@ MAIN = [sys.executable, "-m", "gkm_cli.main"]
 
 
 def sign_on_terminal(image: str, key: Path, typed: bytes = b"") -> tuple[int, str]:
-    """Sign with a terminal as standard input; return exit code and what was said. It must not wait for a person."""
+    """Sign with a terminal as standard input; return exit code and what was output. It must not wait for a person."""
     ours, theirs = pty.openpty()
     environment = {name: value for name, value in os.environ.items() if name != "COSIGN_PASSWORD"}
     with subprocess.Popen(
@@ -30,16 +30,16 @@ def sign_on_terminal(image: str, key: Path, typed: bytes = b"") -> tuple[int, st
         clock = Timer(SECONDS, run.kill)
         clock.start()
         assert run.stdout is not None
-        said = b""
+        output = b""
         while part := os.read(run.stdout.fileno(), 1 << 16):
-            said += part
-            if typed and said.endswith(b": "):  # what is typed before the question is thrown away
+            output += part
+            if typed and output.endswith(b": "):  # input before the prompt is discarded
                 os.write(ours, typed + b"\n")
         clock.cancel()
         os.close(ours)
         os.close(theirs)
     assert run.returncode >= 0, "it waited for a person"
-    return run.returncode, said.decode()
+    return run.returncode, output.decode()
 
 
 @pytest.fixture
@@ -50,21 +50,21 @@ def key(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("traditional", [True, False])
 def test_a_key_without_a_password_is_used_at_once(image: str, key: Path, *, traditional: bool) -> None:
     key.write_bytes(pem(ec.generate_private_key(ec.SECP256R1()), traditional=traditional))
-    code, said = sign_on_terminal(image, key)
-    assert (code, "password" in said, "signed" in said) == (0, False, True)
+    code, output = sign_on_terminal(image, key)
+    assert (code, "password" in output, "signed" in output) == (0, False, True)
 
 
 def test_a_key_that_is_none_is_an_error_and_no_question(image: str, key: Path) -> None:
     key.write_bytes(b"no key")
-    code, said = sign_on_terminal(image, key)
-    assert (code, "password of" in said, "cannot be used" in said) == (1, False, True)
+    code, output = sign_on_terminal(image, key)
+    assert (code, "password of" in output, "cannot be used" in output) == (1, False, True)
 
 
 @pytest.mark.parametrize("traditional", [True, False])
 def test_a_key_with_a_password_is_opened_with_the_typed_password(image: str, key: Path, *, traditional: bool) -> None:
     key.write_bytes(pem(ec.generate_private_key(ec.SECP256R1()), password=PASSWORD, traditional=traditional))
-    code, said = sign_on_terminal(image, key, PASSWORD)
-    assert (code, "password of" in said, "signed" in said) == (0, True, True)
-    assert PASSWORD.decode() not in said
-    code, said = sign_on_terminal(image, key, b"wrong")
-    assert (code, "the password is wrong" in said) == (1, True)
+    code, output = sign_on_terminal(image, key, PASSWORD)
+    assert (code, "password of" in output, "signed" in output) == (0, True, True)
+    assert PASSWORD.decode() not in output
+    code, output = sign_on_terminal(image, key, b"wrong")
+    assert (code, "the password is wrong" in output) == (1, True)

@@ -1,4 +1,4 @@
-"""`gkm cache sign` and `verify`: who signed, who must have, and what is said about it."""
+"""`gkm cache sign` and `verify`: signers, required signers, and the result."""
 
 import json
 from pathlib import Path
@@ -17,17 +17,17 @@ ALICE = Person()
 
 
 @pytest.fixture
-def signed(site: Registry, image: str) -> str:
-    sign_bundle(Target(site.host, "team/vector-add"), image.partition("@")[2], KEY)
+def signed(registry_server: Registry, image: str) -> str:
+    sign_bundle(Target(registry_server.host, "team/vector-add"), image.partition("@")[2], KEY)
     return image
 
 
 def test_the_result_names_the_signature_that_matched(signed: str, key: Path) -> None:
-    answer = json.loads(gkm("cache", "verify", signed, "--key", key, "--plain-http", "-o", "json").stdout)
-    (found,) = answer["signatures"]
-    assert answer["verified"] is True
-    assert answer["matched"] == {"policy": 0, "form": "bundle-v0.3", "identity": found["keyid"]}
-    assert (found["ok"], found["form"], answer["digest"]) == (True, "bundle-v0.3", signed.partition("@")[2])
+    result = json.loads(gkm("cache", "verify", signed, "--key", key, "--plain-http", "-o", "json").stdout)
+    (found,) = result["signatures"]
+    assert result["verified"] is True
+    assert result["matched"] == {"policy": 0, "form": "bundle-v0.3", "identity": found["keyid"]}
+    assert (found["ok"], found["form"], result["digest"]) == (True, "bundle-v0.3", signed.partition("@")[2])
 
 
 def test_a_policy_file_names_the_required_signers(signed: str, key: Path, tmp_path: Path) -> None:
@@ -44,9 +44,9 @@ def test_switched_off_is_not_verified(signed: str, tmp_path: Path) -> None:
     policy.write_text("mode: off\n")
     done = gkm("cache", "verify", signed, "--policy", policy, "--plain-http", "-o", "json")
     assert done.returncode == 3
-    answer = json.loads(done.stdout)
-    assert (answer["verified"], answer["matched"]) == (False, None)
-    assert "switched off" in answer["message"]
+    result = json.loads(done.stdout)
+    assert (result["verified"], result["matched"]) == (False, None)
+    assert "switched off" in result["message"]
 
 
 def test_gkm_verifies_its_own_signatures(image: str, tmp_path: Path) -> None:
@@ -55,9 +55,9 @@ def test_gkm_verifies_its_own_signatures(image: str, tmp_path: Path) -> None:
     (tmp_path / "cosign.pub").write_bytes(private.public.pem)
     done = gkm("cache", "sign", image, "--key", tmp_path / "cosign.key", "--plain-http", "-o", "json")
     assert done.returncode == 0, done.stderr
-    answer = json.loads(done.stdout)
-    assert answer["digest"] == image.partition("@")[2]
-    assert set(answer["signature"]["stored"]) == {"legacy", "bundle-v0.3"}
+    result = json.loads(done.stdout)
+    assert result["digest"] == image.partition("@")[2]
+    assert set(result["signature"]["stored"]) == {"legacy", "bundle-v0.3"}
     assert gkm("cache", "verify", image, "--key", tmp_path / "cosign.pub", "--plain-http").returncode == 0
     assert gkm("cache", "verify", image, "--key", other_key(tmp_path), "--plain-http").returncode == 3
 

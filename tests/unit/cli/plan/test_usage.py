@@ -1,4 +1,4 @@
-"""What is typed wrong, or stands wrong in a file, ends in one line that says what to do, and never in a plan."""
+"""A wrong argument or an invalid file causes one line with a remedy, never a plan."""
 
 from pathlib import Path
 from unittest.mock import Mock
@@ -6,12 +6,12 @@ from unittest.mock import Mock
 import gkm.packing.plan as planner
 import pytest
 from gkm.packing.self_check import InvalidPlanError
-from support.cli.plan_files import Json, Site, ask, listed, node, pod, run
+from support.cli.plan_files import Json, PlanWorkspace, listed, node, pod, run, run_plan
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Site:
-    return Site(tmp_path)
+def workspace(tmp_path: Path) -> PlanWorkspace:
+    return PlanWorkspace(tmp_path)
 
 
 def spec(**changes: object) -> Json:
@@ -53,8 +53,10 @@ def without(path: str) -> Json:
         (listed(run(), "text"), "items[1] is not an object"),  # type: ignore[arg-type]
     ],
 )
-def test_a_file_without_valid_runs_is_refused_with_the_position(site: Site, manifest: object, words: str) -> None:
-    done = site.ask(run=site.write("wrong.yaml", manifest))
+def test_a_file_without_valid_runs_is_refused_with_the_position(
+    workspace: PlanWorkspace, manifest: object, words: str
+) -> None:
+    done = workspace.run_plan(run=workspace.write("wrong.yaml", manifest))
     assert (done.returncode, done.stdout) == (2, "")
     assert words in done.stderr
     assert "wrong.yaml" in done.stderr or "two runs" in done.stderr
@@ -63,15 +65,15 @@ def test_a_file_without_valid_runs_is_refused_with_the_position(site: Site, mani
     assert "\x1b" not in done.stderr
 
 
-def test_a_document_among_several_is_named_by_its_number(site: Site) -> None:
+def test_a_document_among_several_is_named_by_its_number(workspace: PlanWorkspace) -> None:
     text = "---\n# nothing\n---\napiVersion: gkm.io/v1alpha1\nkind: Runn\n"
-    done = site.ask(run=site.write("wrong.yaml", text))
+    done = workspace.run_plan(run=workspace.write("wrong.yaml", text))
     assert "document 2 is a Runn, not a Run" in done.stderr
 
 
-def test_an_alias_of_millions_of_values_is_refused(site: Site) -> None:
+def test_an_alias_of_millions_of_values_is_refused(workspace: PlanWorkspace) -> None:
     levels = "".join(f"a{number}: &a{number} [{', '.join([f'*a{number - 1}'] * 10)}]\n" for number in range(1, 9))
-    done = site.ask(run=site.write("bomb.yaml", f"a0: &a0 [x, x]\n{levels}kind: Run\n"))
+    done = workspace.run_plan(run=workspace.write("bomb.yaml", f"a0: &a0 [x, x]\n{levels}kind: Run\n"))
     assert (done.returncode, "larger or deeper" in done.stderr) == (2, True)
 
 
@@ -84,73 +86,75 @@ def test_an_alias_of_millions_of_values_is_refused(site: Site) -> None:
         ({"kind": "PodList", "items": []}, "PodList, no list of nodes"),
     ],
 )
-def test_a_file_without_a_list_of_nodes_is_refused(site: Site, nodes: object, words: str) -> None:
-    done = site.ask(nodes=site.write("other.json", nodes))
+def test_a_file_without_a_list_of_nodes_is_refused(workspace: PlanWorkspace, nodes: object, words: str) -> None:
+    done = workspace.run_plan(nodes=workspace.write("other.json", nodes))
     assert (done.returncode, words in done.stderr, done.stderr.count("\n")) == (2, True, 1)
 
 
-def test_a_file_without_a_list_of_pods_is_refused(site: Site) -> None:
-    done = site.ask("--pods", site.nodes)
+def test_a_file_without_a_list_of_pods_is_refused(workspace: PlanWorkspace) -> None:
+    done = workspace.run_plan("--pods", workspace.nodes)
     assert (done.returncode, "--pods" in done.stderr, "is a Node, no Pod" in done.stderr) == (2, True, True)
 
 
 @pytest.mark.parametrize(
-    ("standing", "words"),
+    ("previous", "words"),
     [
         ({"groups": []}, "missing required field"),
         ({"kind": "Run", "apiVersion": "gkm.io/v1alpha1"}, "is a Run, not a PlacementPlan"),
         ("[]", "not an object with a kind"),
     ],
 )
-def test_a_file_without_a_plan_is_refused(site: Site, standing: object, words: str) -> None:
-    done = site.ask("--standing", site.write("standing.json", standing))
+def test_a_file_without_a_plan_is_refused(workspace: PlanWorkspace, previous: object, words: str) -> None:
+    done = workspace.run_plan("--standing", workspace.write("standing.json", previous))
     assert (done.returncode, words in done.stderr) == (2, True)
 
 
-def test_a_previous_plan_belongs_to_one_run(site: Site) -> None:
-    _, plan = site.plan()
-    standing, other = site.write("standing.json", plan), site.write("other.json", run("other"))
-    done = site.ask("--standing", standing, "--run", other)
+def test_a_previous_plan_belongs_to_one_run(workspace: PlanWorkspace) -> None:
+    _, plan = workspace.plan()
+    previous, other = workspace.write("standing.json", plan), workspace.write("other.json", run("other"))
+    done = workspace.run_plan("--standing", previous, "--run", other)
     assert (done.returncode, "give that run alone" in done.stderr) == (2, True)
 
 
-def test_what_if_needs_exactly_one_new_run(site: Site) -> None:
-    several = site.write("several.json", listed(run("a"), run("b")))
-    assert "holds 2 runs" in site.ask("--what-if", several).stderr
-    assert "which --run has already" in site.ask("--what-if", site.run).stderr
+def test_what_if_needs_exactly_one_new_run(workspace: PlanWorkspace) -> None:
+    several = workspace.write("several.json", listed(run("a"), run("b")))
+    assert "holds 2 runs" in workspace.run_plan("--what-if", several).stderr
+    assert "which --run has already" in workspace.run_plan("--what-if", workspace.run).stderr
 
 
-def test_an_invalid_configuration_is_an_error_with_the_key(site: Site) -> None:
-    done = site.ask("--config", site.write("config.yaml", "packing: {polcy: x}\n"))
+def test_an_invalid_configuration_is_an_error_with_the_key(workspace: PlanWorkspace) -> None:
+    done = workspace.run_plan("--config", workspace.write("config.yaml", "packing: {polcy: x}\n"))
     assert (done.returncode, "polcy" in done.stderr) == (1, True)
 
 
-def test_a_missing_file_is_named(site: Site) -> None:
-    done = site.ask(nodes=Path("/nowhere/nodes.json"))
+def test_a_missing_file_is_named(workspace: PlanWorkspace) -> None:
+    done = workspace.run_plan(nodes=Path("/nowhere/nodes.json"))
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert done.stderr.startswith("error: /nowhere/nodes.json: No such file")
 
 
-def test_without_nodes_or_run_nothing_is_planned(site: Site) -> None:
-    assert ask("--nodes", site.nodes).returncode == 2
-    assert ask("--run", site.run).returncode == 2
+def test_without_nodes_or_run_nothing_is_planned(workspace: PlanWorkspace) -> None:
+    assert run_plan("--nodes", workspace.nodes).returncode == 2
+    assert run_plan("--run", workspace.run).returncode == 2
 
 
-def test_a_problem_too_large_for_an_exact_solution_is_an_error(site: Site) -> None:
-    nodes = site.write("many.json", listed(*(node(f"n{number}", f"d{number}") for number in range(300))))
+def test_a_problem_too_large_for_an_exact_solution_is_an_error(workspace: PlanWorkspace) -> None:
+    nodes = workspace.write("many.json", listed(*(node(f"n{number}", f"d{number}") for number in range(300))))
     scopes = [{"name": f"s{number}", "maxGPUs": 800 + 8 * number} for number in range(8)]
-    done = site.ask(nodes=nodes, run=site.write("scopes.json", run(gpus=2400, groupGPUs=8, scopes=scopes)))
+    done = workspace.run_plan(
+        nodes=nodes, run=workspace.write("scopes.json", run(gpus=2400, groupGPUs=8, scopes=scopes))
+    )
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("error: run ml/llama cannot be planned: ")
 
 
 @pytest.mark.parametrize("runs", [["llama"], ["llama", "qwen"]])
 def test_a_defect_of_the_planner_is_one_line_and_no_plan(
-    site: Site, monkeypatch: pytest.MonkeyPatch, runs: list[str]
+    workspace: PlanWorkspace, monkeypatch: pytest.MonkeyPatch, runs: list[str]
 ) -> None:
     monkeypatch.setattr(planner, "verify", Mock(side_effect=InvalidPlanError("the planner made an invalid plan: why")))
-    typed = [part for name in runs for part in ("--run", site.write(f"{name}.json", run(name)))]
-    done = ask("--nodes", site.nodes, *typed)
+    typed = [part for name in runs for part in ("--run", workspace.write(f"{name}.json", run(name)))]
+    done = run_plan("--nodes", workspace.nodes, *typed)
     assert (done.returncode, done.stdout) == (1, "")
     assert "cannot be planned: the planner made an invalid plan: why" in done.stderr
     assert len(done.stderr.splitlines()) == 1
