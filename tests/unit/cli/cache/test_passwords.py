@@ -16,7 +16,7 @@ MAIN = [sys.executable, "-m", "gkm_cli.main"]
 
 
 def sign_on_terminal(image: str, key: Path, typed: bytes = b"") -> tuple[int, str]:
-    """Sign with a terminal as standard input; return exit code and what was output. It must not wait for a person."""
+    """Sign with a terminal as standard input; return exit code and output. The command must not wait for input."""
     ours, theirs = pty.openpty()
     environment = {name: value for name, value in os.environ.items() if name != "COSIGN_PASSWORD"}
     with subprocess.Popen(

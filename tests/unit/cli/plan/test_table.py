@@ -57,7 +57,7 @@ def test_a_refusal_has_a_reason_and_numbered_fixes(workspace: PlanWorkspace) -> 
     text = lines(workspace.run_plan(run=workspace.write("big.json", run(gpus=256))).stdout)
     assert text[0].startswith("ml/llama does not fit: ")
     assert text[1] == "level capacity; largest that fits: 8 whole groups"
-    assert any(line.startswith("1. run_plan for 128 GPUs instead of 256") for line in text)
+    assert any(line.startswith("1. ask for 128 GPUs instead of 256") for line in text)
 
 
 def test_a_few_quarantined_nodes_are_named_and_all_are_counted(workspace: PlanWorkspace) -> None:
