@@ -1,7 +1,7 @@
 """The API over HTTP: raw requests through the connection pool and credentials of the official client.
 
 msgspec decodes the responses into small types, which takes a fraction of the time and memory of the official client's
-models (docs/design/runtime.md).
+models (docs/decisions/0012-own-reflector.md).
 """
 
 import random

@@ -1,4 +1,4 @@
-"""What the agent counts, as Prometheus reads it: names of design/api.md, labels of fixed sets."""
+"""The metrics of the agent in the text format of Prometheus: documented names, and labels with fixed sets of values."""
 
 import json
 from collections.abc import Callable
@@ -34,7 +34,7 @@ PAGE_NAMES = {
     "gkm_verify_seconds": {"result"},
     "gkm_api_requests": {"verb", "code"},
 }
-"""The agent's own part of design/api.md; the parser takes _total off a counter."""
+"""The agent's metrics; the parser removes _total from the name of a counter."""
 
 
 def value(name: str, **labels: str) -> float:

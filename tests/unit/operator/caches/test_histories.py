@@ -103,7 +103,7 @@ class World:
         return {(key, digest): self.fleet.summary(key, digest) for key in KEYS for digest in (None, DIGEST, OTHER)}
 
     def counted(self, key: CacheKey, digest: str | None) -> CacheSummary:
-        """Count from scratch, by the table of design/aggregation.md."""
+        """Count from scratch, by the table of docs/design/aggregation.md."""
         parts = {
             name: reports_of(report)[key.name]
             for (namespace, name), report in sorted(self.reports.items())
