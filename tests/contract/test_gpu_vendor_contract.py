@@ -14,6 +14,7 @@ VENDORS = [("gkm.gpus.nvidia", "Nvidia", pci_devices.NVIDIA), ("gkm.gpus.amd", "
 SCRIPT = """
 import sys
 from importlib import import_module
+from pathlib import Path
 import msgspec
 vendor = getattr(import_module(sys.argv[1]), sys.argv[2])()
 first, second = vendor.read(Path(sys.argv[3])), vendor.read(Path(sys.argv[3]))

@@ -38,6 +38,8 @@ PLACES = (
 """Where kubelet, containerd, runc and CNI keep things unless told otherwise."""
 OWNER = """
 import sys
+from pathlib import Path
+from support.cluster.cluster import Cluster
 sys.path.insert(0, sys.argv[2])
 from test_node import run
 with Cluster.start(Path(sys.argv[1]), node=True) as cluster:

@@ -8,6 +8,7 @@ from support.csi.namespaces import private_namespace
 
 BEGINNING = """
 import errno, os, sys
+from pathlib import Path
 from gkm.mounts import mountinfo, overlay, safe_open, syscalls, targets, unmount
 from gkm.mounts.marks import Mark, marked_mounts
 

@@ -13,6 +13,7 @@ from support.csi.nodes import NODE, node_files
 DEADLINE = 60
 SERVER = """
 import re, sys, threading
+from pathlib import Path
 from gkm_csi import main
 from gkm_csi.server import grpc_server as server
 from gkm_csi.server.identity import IdentityService

@@ -89,7 +89,7 @@ def test_the_old_form_of_secrets_is_read(api: FakeApi) -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("absent", "Secret ml-apps/absent does not exist; make it"),
+        ("absent", "Secret ml-apps/absent does not exist; create it"),
         ("empty", "holds no credentials of registries"),
         ("garbled", "Secret ml-apps/garbled"),
     ],

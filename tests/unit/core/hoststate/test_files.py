@@ -34,6 +34,8 @@ def test_a_failed_replacement_leaves_the_old_content(tmp_path: Path, monkeypatch
 
 WRITER = """
 import itertools, sys
+from pathlib import Path
+from gkm.hoststate import files
 path = Path(sys.argv[1])
 for n in itertools.count():
     files.replace(path, files.encode({"n": n, "again": [n] * 2000}), durable=False)

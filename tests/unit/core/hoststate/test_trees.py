@@ -9,6 +9,8 @@ from gkm.hoststate import trees
 
 SCRIPT = """
 import resource, sys
+from pathlib import Path
+from gkm.hoststate import trees
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 trees.remove(Path(sys.argv[1]))
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)

@@ -167,8 +167,12 @@ def test_one_bad_layer_ends_the_others(site: Site, layout: Layout) -> None:
 
 PULLER = """
 import sys
+from pathlib import Path
 from gkm.api.config import Registries, RegistryHost
+from gkm.hoststate.layout import Layout
+from gkm.images import cache
 from gkm.images.pulling import pull
+from gkm.images.reference import Reference
 from gkm.images.registries.registry import Registry
 ref = Reference.parse(sys.argv[1])
 client = Registry(Registries(hosts={ref.registry: RegistryHost(plain_http=True)}))

@@ -76,6 +76,9 @@ def test_a_list_that_is_no_regular_file_is_damaged(tmp_path: Path) -> None:
 
 LARGEST = """
 import resource, sys
+from pathlib import Path
+from gkm.images.pulling import file_list as listing
+from gkm.images.pulling.file_list import FileList, ListedFile, SpooledFileList
 directory = Path(sys.argv[1])
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 files = SpooledFileList(directory)
