@@ -38,7 +38,7 @@ def test_a_pod_cannot_write_to_the_cache(fleet: Fleet, namespace: str, attempt: 
     assert "Read-only file system" in printed
 
 
-def test_the_status_says_who_uses_the_cache(fleet: Fleet, namespace: str) -> None:
+def test_the_status_names_the_pods_that_use_the_cache(fleet: Fleet, namespace: str) -> None:
     fleet.declare("llama", namespace, fleet.image("llama"))
     fleet.reaches("llama", namespace, "Ready")
     fleet.pod("user", namespace, "sleep 300", cacheName="llama")
@@ -77,7 +77,7 @@ def test_a_pod_that_comes_first_waits_for_the_cache_and_its_event_says_so(fleet:
     fleet.ended("early", namespace)
 
 
-def test_a_cache_for_other_gpus_is_not_fetched_and_pods_are_told(fleet: Fleet, namespace: str) -> None:
+def test_a_cache_for_other_gpus_is_not_fetched_and_pods_get_an_event(fleet: Fleet, namespace: str) -> None:
     fleet.declare("amd", namespace, fleet.image("amd", built=mcv_image()))
     said = fleet.reaches("amd", namespace, "Incompatible")
     assert said["incompatibleGPUs"][0]["reason"] == "BackendMismatch"

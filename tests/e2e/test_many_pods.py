@@ -40,7 +40,7 @@ def mended(fleet: Fleet) -> Iterator[None]:
 
 @pytest.mark.timeout(2400)
 @pytest.mark.usefixtures("mended")
-def test_many_pods_see_their_caches_and_leave_nothing_whoever_is_killed(fleet: Fleet, namespace: str) -> None:
+def test_many_pods_see_their_caches_and_leave_nothing_while_processes_are_killed(fleet: Fleet, namespace: str) -> None:
     entries = {name: ready(fleet, namespace, name) for name in CACHES}
     stored = {name: tree(entry) for name, entry in entries.items()}
     fleet.until(lambda: not of_pods(fleet), "what earlier pods had to go")

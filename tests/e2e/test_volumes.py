@@ -97,7 +97,7 @@ def test_a_pod_never_gets_the_cache_of_another_tenant(fleet: Fleet, namespace: s
 
 
 @WHO
-def test_whoever_it_runs_as_a_pod_writes_everywhere_in_its_private_volume(
+def test_a_pod_of_any_user_writes_everywhere_in_its_private_volume(
     fleet: Fleet, namespace: str, security: Object
 ) -> None:
     entry = ready(fleet, namespace)

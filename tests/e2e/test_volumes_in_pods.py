@@ -29,7 +29,7 @@ FOREVER = "exec sleep 86400"
 GROUPED = NOT_ROOT | {"fsGroup": 2000, "fsGroupChangePolicy": "Always"}
 
 
-def test_a_pod_with_an_fs_group_reads_a_cache_that_nobody_has_chowned(fleet: Fleet, namespace: str) -> None:
+def test_a_pod_with_an_fs_group_reads_a_cache_without_a_change_of_its_owner(fleet: Fleet, namespace: str) -> None:
     entry = ready(fleet, namespace)
     before = tree(entry)
     script = f"id -G; stat -c %u:%g {MOUNT}/{NAMED}; cat {MOUNT}/{NAMED}"

@@ -132,11 +132,11 @@ def test_while_no_flavor_is_known_none_is_refused(place: Cluster) -> None:
         place.until(lambda: refused(place, run(flavor="h20")), "flavors to be known again")
 
 
-def test_nobody_but_the_controllers_writes_a_plan(place: Cluster) -> None:
+def test_only_the_controllers_write_a_plan(place: Cluster) -> None:
     assert f"only {CONTROLLERS} writes plans and the status of runs, and this is admin" in refused(place, plan())
 
 
-def test_nobody_but_the_controllers_says_of_a_run_that_it_is_planned(place: Cluster) -> None:
+def test_only_the_controllers_set_a_run_to_planned(place: Cluster) -> None:
     place.apply(run("claimed"))
     try:
         claim = ("patch", "run", "claimed", "-n", NAMESPACE, "--subresource=status", "--type=merge")

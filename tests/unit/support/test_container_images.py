@@ -28,7 +28,7 @@ def test_every_directory_comes_before_what_is_in_it() -> None:
         assert archive.getnames() == ["a", "a/b", "a/b/c", "bin", "bin/alias", "bin/tool", "tmp", "tmp/x"]
 
 
-def test_modes_and_links_are_kept() -> None:
+def test_modes_and_links_are_preserved() -> None:
     with layer() as archive:
         assert (archive.getmember("bin/tool").mode, archive.getmember("bin/alias").linkname) == (0o755, "tool")
         assert archive.getmember("tmp").mode == 0o1777

@@ -125,7 +125,7 @@ def test_skipped_matches_are_answered_properly(registry: Registry, target: Targe
     assert [target.request("GET", path)[0] for _ in range(3)] == [200, 500, 200]
 
 
-def test_a_redirect_goes_where_it_was_told(registry: Registry, target: Target, path: str) -> None:
+def test_a_redirect_leads_to_the_configured_address(registry: Registry, target: Target, path: str) -> None:
     registry.misbehave(faults.redirected("/blobs/", "http://127.0.0.1:9/elsewhere"))
     status, headers, _ = target.request("GET", path)
     assert (status, headers["location"]) == (307, "http://127.0.0.1:9/elsewhere")
@@ -137,7 +137,7 @@ def test_a_wrong_digest_header_comes_with_the_right_bytes(registry: Registry, ta
     assert (headers["docker-content-digest"], body) == ("sha256:" + "0" * 64, DATA)
 
 
-def test_a_content_encoding_nobody_asked_for(registry: Registry, target: Target, path: str) -> None:
+def test_an_unrequested_content_encoding(registry: Registry, target: Target, path: str) -> None:
     registry.misbehave(faults.content_encoded("/blobs/", b"\0" * 100_000))
     _, headers, body = target.request("GET", path)
     assert headers["content-encoding"] == "gzip"

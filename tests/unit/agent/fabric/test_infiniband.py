@@ -75,7 +75,7 @@ def test_a_garbled_file_costs_its_field_and_is_a_problem(name: str, text: str, f
 
 
 @pytest.mark.parametrize("layer", ["", "Unspecified\n", "infiniband2"])
-def test_a_port_that_does_not_say_what_it_is_is_none_and_is_told(layer: str) -> None:
+def test_a_port_without_a_type_is_skipped_and_reported(layer: str) -> None:
     found = decode("mlx5_0", 1, TEXTS | {"link_layer": layer})
     assert found.port is None
     assert "link layer" in found.problems[0]
@@ -89,7 +89,7 @@ def test_zeroes_are_no_guid(name: str, field: str) -> None:
     assert found.problems == ()
 
 
-def test_what_is_missing_unreadable_huge_or_no_file_is_told_and_costs_its_field(sys: Path) -> None:
+def test_a_missing_unreadable_or_huge_file_is_reported_and_only_its_field_is_absent(sys: Path) -> None:
     place = adapter(sys, "mlx5_0") / "ports" / "1"
     (place / "lid").unlink()
     (place / "rate").unlink()

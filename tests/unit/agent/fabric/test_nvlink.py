@@ -179,7 +179,7 @@ _LABEL = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 
 
 @given(st.lists(_GPU, max_size=6))
-def test_whatever_a_driver_says_what_is_said_of_it_can_be_a_label(found: list[Gpu]) -> None:
+def test_any_text_of_a_driver_becomes_a_valid_label(found: list[Gpu]) -> None:
     inventory = Inventory(tuple(replace(gpu, index=index) for index, gpu in enumerate(found)))
 
     said = fabric_verdict(inventory)

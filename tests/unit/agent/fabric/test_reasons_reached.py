@@ -57,7 +57,7 @@ def ailing(mask: int) -> nvml_library.Gpu:
         (8 << 8, "invalid GPU state"),
     ],
 )
-def test_what_a_driver_complains_of_is_said_in_words(fabric: Fabrics, mask: int, word: str) -> None:
+def test_each_fault_of_a_driver_has_a_message(fabric: Fabrics, mask: int, word: str) -> None:
     said = fabric(GB200, ailing(mask))
 
     assert said.nvlink is not None

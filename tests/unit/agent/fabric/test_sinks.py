@@ -174,7 +174,7 @@ def test_a_survey_is_written_on_change_only(api: FakeApi, sink: KubernetesFabric
 
 
 @pytest.mark.parametrize("verb", ["get", "apply", "merge"])
-def test_an_api_server_that_is_away_is_said_so_and_all_is_written_once_it_is_back(
+def test_an_unavailable_api_server_is_reported_and_all_is_written_after_its_return(
     api: FakeApi, sink: KubernetesFabricSink, verb: str
 ) -> None:
     api.fault = lambda called, plural: (

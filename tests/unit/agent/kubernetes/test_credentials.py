@@ -171,7 +171,7 @@ def test_a_kubeconfig_that_cannot_be_read_now_is_not_quoted(
 
 
 @pytest.mark.parametrize("asked", ["86400", "99999999999", "9" * 400])
-def test_a_proxy_that_asks_for_hours_keeps_nobody_away_for_hours(api: HttpApi, server: Server, asked: str) -> None:
+def test_a_retry_after_of_hours_is_bounded(api: HttpApi, server: Server, asked: str) -> None:
     """A pause of 300 years is more than a lock of Python can wait, and ended the thread that waited."""
     server.ill = {"Retry-After": asked}
 

@@ -105,7 +105,7 @@ def test_a_secret_that_is_of_no_use_is_named(api: FakeApi, name: str, words: str
 
 
 @pytest.mark.parametrize(("status", "reason"), [(403, Reason.UNAUTHORIZED), (0, Reason.NODE_ERROR)])
-def test_a_secret_that_is_not_open_to_us_is_said_with_what_opens_it(api: FakeApi, status: int, reason: Reason) -> None:
+def test_a_forbidden_secret_is_named_with_the_right_that_opens_it(api: FakeApi, status: int, reason: Reason) -> None:
     api.fault = lambda verb, _: ApiError(status, "x", "no") if verb == "get" else None
     with pytest.raises(GKMError) as caught:
         users(api, wanted("team"))

@@ -119,7 +119,7 @@ CALLS: dict[str, Callable[[KubernetesStatusSink], object]] = {
 
 
 @pytest.mark.parametrize("verb", CALLS)
-def test_an_api_server_that_is_away_is_said_so(api: FakeApi, sink: KubernetesStatusSink, verb: str) -> None:
+def test_an_unavailable_api_server_is_reported(api: FakeApi, sink: KubernetesStatusSink, verb: str) -> None:
     api.fault = lambda called, _: ApiError(0, "Unreachable", "no answer") if called == verb else None
     with pytest.raises(NotWritten, match="no answer"):
         CALLS[verb](sink)

@@ -29,7 +29,7 @@ REFUSED = Verdict(
 )
 
 
-def test_an_image_that_nobody_signed_is_refused_by_the_agent_itself(node: Node) -> None:
+def test_an_unsigned_image_is_refused_by_the_agent_itself(node: Node) -> None:
     node.images.verdicts[ONE] = REFUSED
     node.want("llama", digest=ONE)  # the controller has let it through
 
@@ -204,7 +204,7 @@ def test_a_gpu_that_is_lost_makes_its_caches_unusable_and_its_return_ready_again
     assert node.images.steps().count("fetch") == 1
 
 
-def test_while_the_gpus_cannot_be_read_a_cache_waits_and_is_kept(node: Node) -> None:
+def test_while_the_gpus_cannot_be_read_a_cache_waits_and_stays(node: Node) -> None:
     node.want("llama")
     node.settle()
     node.read_gpus(Inventory(errors=("nvmlInit: Driver Not Loaded",)))

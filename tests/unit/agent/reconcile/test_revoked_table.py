@@ -142,7 +142,7 @@ def test_what_is_asked_again_is_served_meanwhile_only_where_it_was_served() -> N
     assert not any(step.serving for step in withdrawn)
 
 
-def test_an_outdated_check_takes_nothing_back_where_it_is_kept() -> None:
+def test_an_outdated_check_withdraws_nothing_while_revoked_caches_are_served() -> None:
     stale = [case for case in OTHERS if case.check is not None and case.check.policy == "older"]
     kept = [case for case in stale if case.serves(ONE) and case.inventory is FITS and case.hold is None]
     assert kept

@@ -98,7 +98,7 @@ def test_a_whole_entry_is_found_whole_and_left_alone(node: Node) -> None:
     assert not inspector(node, store).step()
 
 
-def test_damage_under_a_pod_is_said_and_not_touched(node: Node) -> None:
+def test_damage_under_a_pod_is_reported_and_not_repaired(node: Node) -> None:
     store = ready(node)
     node.mount(ONE)
     flip_a_bit(content_of(node))

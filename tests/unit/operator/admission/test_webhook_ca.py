@@ -35,7 +35,7 @@ def test_a_conflict_is_tried_again_and_not_for_ever() -> None:
     assert caught.value.not_found
 
 
-def test_replicas_that_write_at_once_lose_nobodys_ca() -> None:
+def test_replicas_that_write_at_once_lose_no_ca() -> None:
     api = an_api("", "")
     authorities = [make(["x"], NOW).authority for _ in range(5)]
     between = iter(authorities[1:])

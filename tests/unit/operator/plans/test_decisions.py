@@ -31,7 +31,7 @@ def test_a_run_that_is_being_deleted_needs_no_action(with_plan: bool) -> None:  
     assert decide(one, current(plan_for(one)) if with_plan else None, NOW).action is RunAction.NOTHING
 
 
-def test_a_plan_for_the_current_request_is_kept() -> None:
+def test_a_plan_for_the_current_request_stays() -> None:
     one = a_run()
     assert decide(one, current(plan_for(one)), NOW).action is RunAction.KEEP
 

@@ -124,7 +124,7 @@ def test_a_plan_whose_pods_run_does_not_expire(site: PlansSite) -> None:
     site.until("r", "PlanExpired")
 
 
-def test_the_newest_three_plans_are_kept(site: PlansSite) -> None:
+def test_the_newest_three_plans_stay(site: PlansSite) -> None:
     site.rack("d1", 4)
     site.ask("r", 16)
     site.controller.work()
