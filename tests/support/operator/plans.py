@@ -133,10 +133,19 @@ class PlansSite:
     def rack(self, domain: str, count: int = 4, gpus: int = 8, **labels: str) -> None:
         self.nodes(*(gpu_node(f"{domain}-n{number}", domain, gpus, **labels) for number in range(count)))
 
-    def pod(self, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 -- those of gpu_pod
-        pod = gpu_pod(*arguments, **options)
+    def pod(self, name: str, node: str, gpus: int, run: str = "", namespace: str = NAMESPACE) -> None:
+        """Create a pod that runs; return once the controller counts its GPUs, if it watches pods already.
+
+        The controller watches pods and plans apart: a later change of a plan may otherwise reach it before the pod.
+        """
+        watcher = self.controller._watcher
+        watched = watcher._pods.synced.is_set()
+        before = watcher._pod_usage.usage().usage.gpus.get(node, 0)
+        pod = gpu_pod(name, node, gpus, run, namespace)
         self.api.create(PODS, pod)
         self.api.apply(PODS, pod, field_manager="test", subresource="status")
+        if watched:
+            until(lambda: watcher._pod_usage.usage().usage.gpus.get(node, 0) == before + gpus, f"pod {name} counts")
 
     def ask(self, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 -- those of run
         self.api.create(RAW_RUNS, run(*arguments, **options))
