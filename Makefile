@@ -8,6 +8,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 export PYTHONPATH := tests
+# Every process of a test would compile our sources again, and every worker the tests.
+unexport PYTHONDONTWRITEBYTECODE
 # One order, so that two runs can be compared; SEED=default shuffles anew.
 SEED ?= 1
 PYTEST := $(BIN)/python -m pytest --randomly-seed=$(SEED)
@@ -23,12 +25,12 @@ setup: $(VENV)/.done ## .venv with everything installed, ours in editable form
 $(VENV)/.done: requirements.lock pyproject.toml scripts/setup
 	@scripts/setup $(PYTHON) $(VENV)
 
-check: setup ## format, lint, types, layers, unit and contract tests: about five minutes
+check: setup ## format, lint, types, layers, unit and contract tests: three minutes
 	@$(BIN)/ruff format --check --quiet . || { echo "run 'make format'"; exit 1; }
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy core agent csi operator cli scripts tests bench
 	$(BIN)/lint-imports --config pyproject.toml | tail -1
-	$(PYTEST) -q $(XDIST) -m "not peers and not e2e" tests
+	$(PYTEST) -q $(XDIST) -m "not slow and not peers and not e2e" tests
 
 format: setup ## rewrite sources in the one format
 	@$(BIN)/ruff format --quiet . && $(BIN)/ruff check --quiet --fix .
@@ -47,11 +49,11 @@ images: setup ## our container images, built once by the Dockerfiles, into the s
 	@scripts/debian-packages
 	$(BIN)/python -m support.product_images.build
 
-test: setup ## the whole of it: check, real partners, our images, a real node
+test: setup ## the whole of it: check, slow tests, real partners, our images, a real node
 	@scripts/debian-packages
 	$(MAKE) --no-print-directory check peers
 	@$(BIN)/python -m support.product_images.build --if-possible
-	$(PYTEST) -q -m "peers or e2e" tests
+	$(PYTEST) -q -m "slow or peers or e2e" tests
 
 demo: setup ## one cache from a registry into a mount on this machine, no cluster
 	@$(BIN)/python -m support.demo.local

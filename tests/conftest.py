@@ -17,6 +17,8 @@ from support.sigstore.cosign import Cosign
 
 __all__ = ["gkm_cluster"]
 
+SLOW = tuple(Path(__file__).parent / name for name in ("crash", "hostile"))
+
 # Failed statements of the contract show their values, as those of tests do.
 pytest.register_assert_rewrite("support.registry.contract")
 
@@ -28,6 +30,12 @@ settings.load_profile("random" if os.environ.get("GKM_RANDOM") else "repeatable"
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "own_node: starts a node of its own, so it runs before the shared one exists")
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark hostile and crash tests as slow, by their directory: `make check` leaves them to `make test`."""
+    if any(item.path.is_relative_to(directory) for directory in SLOW):
+        item.add_marker("slow")
 
 
 @pytest.hookimpl(trylast=True)

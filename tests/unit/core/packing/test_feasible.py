@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from gkm.packing.domains.capacity import capacity
 from gkm.packing.inventory import Inventory
 from gkm.packing.refusals.feasible import feasible, smallest
@@ -12,6 +13,7 @@ from support.packing.brute import fits, legal_sizes
 from support.packing.cases import Case, cases, scoped_cases
 
 
+@pytest.mark.slow
 @settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.one_of(cases(), scoped_cases()))
 def test_a_run_fits_by_counting_if_there_is_a_way_to_place_it(case: Case) -> None:
@@ -19,6 +21,7 @@ def test_a_run_fits_by_counting_if_there_is_a_way_to_place_it(case: Case) -> Non
     assert feasible(capacity(Inventory.from_nodes(nodes), request), request) == fits(nodes, request)
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.one_of(cases(), scoped_cases()))
 def test_overlapping_scopes_that_do_not_cut_through_domains_are_counted_alike(case: Case) -> None:

@@ -19,7 +19,7 @@ EXAMPLES = int(os.environ.get("GKM_PACKING_EXAMPLES", "400"))
 many = settings(
     max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
 )
-pytestmark = pytest.mark.timeout(0 if EXAMPLES > 400 else 300)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(0 if EXAMPLES > 400 else 300)]
 
 
 def smaller(nodes: tuple[Node, ...]) -> tuple[Node, ...]:

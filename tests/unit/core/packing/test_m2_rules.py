@@ -42,6 +42,7 @@ def test_a_peer_that_finds_no_domain_is_not_complete() -> None:
     assert not by_text(TREE, Request(12, 4, 12), whole_pods=True).groups.get(A)
 
 
+@pytest.mark.slow
 @settings(max_examples=500, deadline=None)
 @given(cases())
 def test_small_runs_take_no_more_domains_than_by_the_rules(case: Case) -> None:

@@ -26,7 +26,7 @@ many = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
 )
-pytestmark = pytest.mark.timeout(0 if EXAMPLES > 400 else 300)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(0 if EXAMPLES > 400 else 300)]
 
 Loss = tuple[tuple[Node, ...], tuple[Group, ...], Request]
 
