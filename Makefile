@@ -68,7 +68,8 @@ e2e: setup peers ## only the tests that need a real node
 	$(PYTEST) -q -m e2e tests
 
 bench: setup ## figures into build/bench/*.json; one of them with BENCH=name
-	@$(BIN)/python bench/run.py $(BENCH)
+	@scripts/debian-packages skopeo
+	$(BIN)/python bench/run.py $(BENCH)
 
 fuzz: setup ## fuzz every parser of outside bytes: TARGET=name, SECONDS_EACH=20
 	@$(BIN)/python tests/fuzz/fuzz_run.py
