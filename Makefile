@@ -67,7 +67,7 @@ e2e: setup peers ## only the tests that need a real node
 	$(BIN)/python -m support.product_images.build --if-possible
 	$(PYTEST) -q -m e2e tests
 
-bench: setup ## figures into build/bench/*.json; one of them with BENCH=name
+bench: setup peers ## figures into build/bench/*.json; one of them with BENCH=name
 	@scripts/debian-packages skopeo
 	$(BIN)/python bench/run.py $(BENCH)
 
