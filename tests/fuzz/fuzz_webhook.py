@@ -3,20 +3,12 @@
 import asyncio
 import json
 from collections.abc import Callable, Iterator
-from http import HTTPStatus
 
 import h11
 from gkm.api.errors import GKMError, Reason
+from gkm.probes.messages import Page
 from gkm_operator.admission import decision
-from gkm_operator.admission.https.http1 import (
-    JSON,
-    MAX_BODY_BYTES,
-    SPARE,
-    BadRequest,
-    HttpConnection,
-    HttpResponse,
-    Limits,
-)
+from gkm_operator.admission.https.http1 import MAX_BODY_BYTES, SPARE, BadRequest, HttpConnection
 from gkm_operator.admission.review import MAX_WARNING, MAX_WARNING_LINES, ReviewInvalid, encode, parse
 
 MAX_REQUESTS = 20
@@ -51,7 +43,7 @@ def _conversation(data: bytes, piece: int) -> list[object]:
 async def _converse(data: bytes, piece: int) -> list[object]:
     held: list[int] = []
     client = _Client(data, piece)
-    messages = HttpConnection(client, Limits(_counting(held), _admit))  # type: ignore[arg-type]  # what it needs of a connection
+    messages = HttpConnection(client, _counting(held), _admit)  # type: ignore[arg-type]  # what it needs of a connection
     understood: list[object] = []
     try:
         while len(understood) < MAX_REQUESTS and await messages.wait_for_request():
@@ -60,7 +52,7 @@ async def _converse(data: bytes, piece: int) -> list[object]:
             assert asked.path.isascii() or "\ufffd" in asked.path
             understood.append((asked.method, asked.path, asked.take()))
             assert asked.body == b""
-            await messages.write(HttpResponse(HTTPStatus.OK, b"{}", JSON), is_last=messages.is_last)
+            await messages.write(Page(b"{}"), is_last=messages.is_last)
             if messages.is_last:
                 break
     except BadRequest as error:

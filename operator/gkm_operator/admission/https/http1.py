@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 
 import h11
+from gkm.probes.messages import Page, error_page
 
 from gkm_operator.admission.https.connection import Connection
 
@@ -25,24 +26,8 @@ LARGE_BYTES = 256 << 10
 SPARE = 8
 """A growing bytearray over-allocates by one eighth (bytearrayobject.c)."""
 
-JSON, TEXT = "application/json", "text/plain; charset=utf-8"
-
 RETRY_SECONDS = 1
 """An API server honors Retry-After, for a POST too, until its timeout (client-go, rest/with_retry.go)."""
-
-
-@dataclass(frozen=True, slots=True)
-class HttpResponse:
-    """A response."""
-
-    status: HTTPStatus
-    body: bytes
-    kind: str = TEXT
-
-
-def error_response(status: HTTPStatus, reason: str) -> HttpResponse:
-    """Return a plain-text response that states the reason for an error."""
-    return HttpResponse(status, f"{reason}\n".encode())
 
 
 @dataclass(slots=True)
@@ -62,29 +47,27 @@ class HttpRequest:
 class BadRequest(Exception):
     """The request cannot be read to its end; `response` is the last one on this connection."""
 
-    def __init__(self, response: HttpResponse) -> None:
+    def __init__(self, response: Page) -> None:
         super().__init__(response.body.decode().strip())
         self.response = response
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """The limits on the memory of a connection.
+class HttpConnection:
+    """Requests and responses on a connection, in turns. Raises OSError when the client disconnects.
 
     `reserve_bytes` returns whether that number of bytes may be added. `admit_large` waits until a large body may be
     read, and returns False when too many are being read.
     """
 
-    reserve_bytes: Callable[[int], bool]
-    admit_large: Callable[[], Awaitable[bool]]
-
-
-class HttpConnection:
-    """Requests and responses on a connection, in turns. Raises OSError when the client disconnects."""
-
-    def __init__(self, connection: Connection, limits: Limits) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        reserve_bytes: Callable[[int], bool],
+        admit_large: Callable[[], Awaitable[bool]],
+    ) -> None:
         self._connection = connection
-        self._limits = limits
+        self._reserve_bytes = reserve_bytes
+        self._admit_large = admit_large
         self._body = bytearray()
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEADER_BYTES)
         self._head = False
@@ -114,8 +97,8 @@ class HttpConnection:
         if not isinstance(event, h11.Request):
             raise ConnectionResetError("the client disconnected")
         self._head = event.method == b"HEAD"
-        if _length(event) > LARGE_BYTES and not await self._limits.admit_large():
-            raise BadRequest(error_response(HTTPStatus.SERVICE_UNAVAILABLE, "too many large requests are sent at once"))
+        if _length(event) > LARGE_BYTES and not await self._admit_large():
+            raise BadRequest(error_page(HTTPStatus.SERVICE_UNAVAILABLE, "too many large requests are sent at once"))
         while isinstance(part := await self._next(), h11.Data):
             self._body += part.data
         path, _, _ = event.target.partition(b"?")
@@ -126,9 +109,9 @@ class HttpConnection:
         """Drop the input of the current request. Nothing may be read afterwards."""
         self._body.clear()
 
-    async def write(self, response: HttpResponse, *, is_last: bool) -> None:
+    async def write(self, response: Page, *, is_last: bool) -> None:
         """Write the response."""
-        headers = [("Content-Type", response.kind), ("Content-Length", str(len(response.body)))]
+        headers = [("Content-Type", response.content_type), ("Content-Length", str(len(response.body)))]
         if response.status is HTTPStatus.SERVICE_UNAVAILABLE:
             headers.append(("Retry-After", str(RETRY_SECONDS)))
         if is_last:
@@ -150,14 +133,14 @@ class HttpConnection:
         except h11.RemoteProtocolError as error:
             status = HTTPStatus(error.error_status_hint)
             reason = str(error).partition(":")[0]  # after the colon h11 quotes the input, which may be long or secret
-            raise BadRequest(error_response(status, f"not a valid HTTP/1.1 request: {reason}")) from error
+            raise BadRequest(error_page(status, f"not a valid HTTP/1.1 request: {reason}")) from error
         return event
 
     async def _receive(self) -> int:
         data = await self._connection.receive()
-        if not self._limits.reserve_bytes(len(data) + len(data) // SPARE):
+        if not self._reserve_bytes(len(data) + len(data) // SPARE):
             raise BadRequest(
-                error_response(HTTPStatus.SERVICE_UNAVAILABLE, "the requests in memory are too large together")
+                error_page(HTTPStatus.SERVICE_UNAVAILABLE, "the requests in memory are too large together")
             )
         self._http.receive_data(data)
         return len(data)
@@ -170,8 +153,8 @@ def _length(request: h11.Request) -> int:
     """
     headers = dict(request.headers)
     if b"transfer-encoding" in headers:
-        raise BadRequest(error_response(HTTPStatus.LENGTH_REQUIRED, "send Content-Length, not chunks"))
+        raise BadRequest(error_page(HTTPStatus.LENGTH_REQUIRED, "send Content-Length, not chunks"))
     length = int(headers.get(b"content-length", b"0"))
     if length > MAX_BODY_BYTES:
-        raise BadRequest(error_response(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"longer than {MAX_BODY_BYTES} bytes"))
+        raise BadRequest(error_page(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"longer than {MAX_BODY_BYTES} bytes"))
     return length

@@ -16,12 +16,13 @@ from threading import Event, Thread
 from typing import Protocol
 
 from gkm.hoststate.logs import fields
+from gkm.probes.messages import Page, error_page
 from gkm.probes.server import listen
 
 from gkm_operator.admission.https.certificate import ServerCertificate
 from gkm_operator.admission.https.connection import Connection
 from gkm_operator.admission.https.connection_limits import ConnectionLimiter, ConnectionSlot, SessionStage
-from gkm_operator.admission.https.http1 import JSON, HttpRequest, HttpResponse, error_response
+from gkm_operator.admission.https.http1 import HttpRequest
 from gkm_operator.admission.https.large_bodies import LIMIT, LargeBodies
 from gkm_operator.admission.https.session import HttpSession, SessionContext
 from gkm_operator.admission.https.thread_pool import PoolFull, ThreadPool
@@ -60,7 +61,7 @@ and no step of the loop takes longer than some milliseconds."""
 _BACKLOG = 512
 _FULL_SECONDS = 0.1
 
-_OK = HttpResponse(HTTPStatus.OK, b"ok\n")
+_OK = Page(b"ok\n")
 
 
 class Validator(Protocol):
@@ -189,20 +190,20 @@ class AdmissionServer:
     def _release_large_body(self, slot: ConnectionSlot) -> None:
         self._large.leave(slot)
 
-    async def _respond(self, http_request: HttpRequest, slot: ConnectionSlot) -> HttpResponse:
+    async def _respond(self, http_request: HttpRequest, slot: ConnectionSlot) -> Page:
         if http_request.path == "/validate":
             return await self._review(http_request, slot)
         if http_request.path not in {"/healthz", "/readyz"}:
-            return error_response(HTTPStatus.NOT_FOUND, "the paths are /validate, /healthz and /readyz")
+            return error_page(HTTPStatus.NOT_FOUND, "the paths are /validate, /healthz and /readyz")
         if http_request.method not in {"GET", "HEAD"}:
-            return error_response(HTTPStatus.METHOD_NOT_ALLOWED, "use GET")
+            return error_page(HTTPStatus.METHOD_NOT_ALLOWED, "use GET")
         if http_request.path == "/readyz" and not self.ready.is_set():
-            return error_response(HTTPStatus.SERVICE_UNAVAILABLE, "not ready: the server starts or stops")
+            return error_page(HTTPStatus.SERVICE_UNAVAILABLE, "not ready: the server starts or stops")
         return _OK
 
-    async def _review(self, http_request: HttpRequest, slot: ConnectionSlot) -> HttpResponse:
+    async def _review(self, http_request: HttpRequest, slot: ConnectionSlot) -> Page:
         if http_request.method != "POST":
-            return error_response(HTTPStatus.METHOD_NOT_ALLOWED, "use POST with an AdmissionReview")
+            return error_page(HTTPStatus.METHOD_NOT_ALLOWED, "use POST with an AdmissionReview")
         loop = asyncio.get_running_loop()
 
         def parsed() -> None:
@@ -217,20 +218,20 @@ class AdmissionServer:
         except (PoolFull, TimeoutError) as error:
             reason = str(error) or f"not reviewed within {REVIEW_SECONDS:g} s"
             self._throttled_log.warning("review failed", why=reason)
-            return error_response(HTTPStatus.SERVICE_UNAVAILABLE, reason)
+            return error_page(HTTPStatus.SERVICE_UNAVAILABLE, reason)
         except Exception:  # noqa: BLE001 -- a defect in one review fails only that request
             _LOG.exception("review failed", extra=fields(path=http_request.path))
-            return error_response(HTTPStatus.INTERNAL_SERVER_ERROR, "the review of this request failed; see the log")
+            return error_page(HTTPStatus.INTERNAL_SERVER_ERROR, "the review of this request failed; see the log")
         if response.status is HTTPStatus.BAD_REQUEST:
             self._throttled_log.warning("bad request", why=response.body.decode().strip())
         return response
 
-    def _review_in_thread(self, http_request: HttpRequest, parsed: Callable[[], None]) -> HttpResponse:
+    def _review_in_thread(self, http_request: HttpRequest, parsed: Callable[[], None]) -> Page:
         try:
             request = parse(http_request.take())
         except ReviewInvalid as error:
             # Not raised to the event loop: its traceback would keep the body in memory as long as the future.
-            return error_response(HTTPStatus.BAD_REQUEST, str(error))
+            return error_page(HTTPStatus.BAD_REQUEST, str(error))
         finally:
             parsed()
-        return HttpResponse(HTTPStatus.OK, encode(request.uid, self._validator.review(request)), JSON)
+        return Page(encode(request.uid, self._validator.review(request)), content_type="application/json")

@@ -6,12 +6,14 @@ import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from gkm.hoststate.logs import fields
+from gkm.probes.messages import Page
 
 from gkm_operator.admission.https.connection import Connection
 from gkm_operator.admission.https.connection_limits import ConnectionLimiter, ConnectionSlot, SessionStage
-from gkm_operator.admission.https.http1 import BadRequest, HttpConnection, HttpRequest, HttpResponse, Limits
+from gkm_operator.admission.https.http1 import BadRequest, HttpConnection, HttpRequest
 from gkm_operator.admission.https.large_bodies import LargeBodies
 from gkm_operator.admission.https.throttled_log import ThrottledLog
 
@@ -28,7 +30,7 @@ IDLE_SECONDS = 120.0
 """Between two requests. More than the 90 after which Go's client closes an idle connection itself: a request that
 crosses our close on the wire is lost, because Go does not repeat a POST."""
 
-Responder = Callable[[HttpRequest, ConnectionSlot], Awaitable[HttpResponse]]
+Responder = Callable[[HttpRequest, ConnectionSlot], Awaitable[Page]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +88,9 @@ class HttpSession:
         self._task = self._http = None
 
     async def _run(self, slot: ConnectionSlot) -> None:
-        limits = Limits(
-            lambda size: self._shared.limiter.reserve_bytes(slot, size), lambda: self._shared.large.enter(slot)
+        http = self._http = HttpConnection(
+            self._connection, partial(self._shared.limiter.reserve_bytes, slot), partial(self._shared.large.enter, slot)
         )
-        http = self._http = HttpConnection(self._connection, limits)
         try:
             refusal = None
             try:
@@ -138,7 +139,7 @@ class HttpSession:
                 return await http.wait_for_request()
         return False
 
-    async def _respond_last(self, http: HttpConnection, slot: ConnectionSlot, response: HttpResponse) -> None:
+    async def _respond_last(self, http: HttpConnection, slot: ConnectionSlot, response: Page) -> None:
         async with asyncio.timeout(WRITE_SECONDS):
             await http.write(response, is_last=True)
         self._shutting_down = True
