@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TypeVar
 
@@ -80,7 +80,8 @@ class Connection:
                 pass
             finally:
                 if self._outgoing.pending:  # also a TLS alert that explains the failure
-                    await self._send_all(self._outgoing.read())
+                    loop = asyncio.get_running_loop()
+                    await _without_future(loop.sock_sendall(self._socket, self._outgoing.read()))
             if part := await self._receive(FEED_BYTES):
                 self._incoming.write(part)
             else:
@@ -89,22 +90,16 @@ class Connection:
             await asyncio.sleep(0)
 
     async def _receive(self, limit: int) -> bytes:
-        try:
-            return await asyncio.get_running_loop().sock_recv(self._socket, limit)
-        except OSError as error:
-            raise _without_future(error)  # noqa: B904 -- it is the same error
-
-    async def _send_all(self, data: bytes) -> None:
-        try:
-            await asyncio.get_running_loop().sock_sendall(self._socket, data)
-        except OSError as error:
-            raise _without_future(error)  # noqa: B904 -- it is the same error
+        return await _without_future(asyncio.get_running_loop().sock_recv(self._socket, limit))
 
 
-def _without_future(error: OSError) -> OSError:
-    """Return an error of the event loop without its traceback.
+async def _without_future(operation: Awaitable[T]) -> T:
+    """Await an operation of the event loop; raise its error without the traceback.
 
     The traceback refers to the loop's future, and the future to the error. That cycle would keep everything in the
     session's frames alive until the garbage collector runs.
     """
-    return error.with_traceback(None)
+    try:
+        return await operation
+    except OSError as error:
+        raise error.with_traceback(None)  # noqa: B904 -- it is the same error
