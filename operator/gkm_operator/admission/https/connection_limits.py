@@ -59,9 +59,6 @@ class ConnectionLimiter:
         self._on_release = on_release
         self.size = 0
 
-    def __len__(self) -> int:
-        return len(self._slots)
-
     def acquire(self, client: EvictableClient, now: float) -> ConnectionSlot | None:
         """Return a slot; evict another session when none is free. None when all requests are in review."""
         if len(self._slots) >= self._limit:

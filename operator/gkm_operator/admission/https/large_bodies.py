@@ -5,7 +5,6 @@ sender is evicted as soon as another one waits: an API server sends 4 MiB within
 """
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Callable
 
 from gkm_operator.admission.https.connection_limits import ConnectionSlot, SessionStage
@@ -18,60 +17,45 @@ WAIT_SECONDS = 2.0
 
 
 class LargeBodies:
-    """The slots that hold a large body, at most `limit`, and those that wait. For one event loop."""
+    """The slots that hold a large body, at most `limit`, while others wait in turn. For one event loop."""
 
     def __init__(self, limit: int, evict: Callable[[ConnectionSlot], None]) -> None:
         """`evict` ends the session of a slot and calls `leave`."""
         self._limit = limit
         self._evict = evict
+        self._free = asyncio.Semaphore(limit)
         self._holders: dict[ConnectionSlot, float] = {}
-        self._waiting: OrderedDict[asyncio.Future[None], ConnectionSlot] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._holders)
+        self._waiting: set[ConnectionSlot] = set()
 
     async def enter(self, slot: ConnectionSlot) -> bool:
         """Wait until this slot may hold a large body; return False when it may not within WAIT_SECONDS."""
-        self._grant()
-        if len(self._holders) < self._limit:
-            self._admit(slot)
-            return True
-        granted = asyncio.get_running_loop().create_future()
-        self._waiting[granted] = slot
+        loop = asyncio.get_running_loop()
+        self._waiting.add(slot)
         try:
             self._evict_late()
             async with asyncio.timeout(WAIT_SECONDS):
-                await granted
+                await self._free.acquire()
         except TimeoutError:
-            return slot in self._holders
+            return False
         finally:
-            self._waiting.pop(granted, None)
+            self._waiting.discard(slot)
+        self._holders[slot] = loop.time()
+        loop.call_later(LARGE_SECONDS, self._evict_late)
         return True
 
     def leave(self, slot: ConnectionSlot) -> None:
         """Record that this slot no longer holds a large body. Idempotent."""
         if self._holders.pop(slot, None) is not None:
-            self._grant()
-
-    def _grant(self) -> None:
-        while self._waiting and len(self._holders) < self._limit:
-            granted, slot = self._waiting.popitem(last=False)
-            if not granted.done():
-                self._admit(slot)
-                granted.set_result(None)
-
-    def _admit(self, slot: ConnectionSlot) -> None:
-        loop = asyncio.get_running_loop()
-        self._holders[slot] = loop.time()
-        loop.call_later(LARGE_SECONDS, self._evict_late)
+            self._free.release()
 
     def _evict_late(self) -> None:
-        """Evict slots past LARGE_SECONDS, one for each waiting slot."""
+        """Evict slots past LARGE_SECONDS, one for each slot that waits for the place of another."""
         latest = asyncio.get_running_loop().time() - LARGE_SECONDS
         late = [
             each
             for each, since in self._holders.items()
             if since <= latest and each.stage is not SessionStage.IN_REVIEW
         ]
-        for slot in late[: len(self._waiting)]:
+        lacking = len(self._waiting) - (self._limit - len(self._holders))
+        for slot in late[: max(0, lacking)]:
             self._evict(slot)

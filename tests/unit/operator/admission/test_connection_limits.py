@@ -31,7 +31,7 @@ def test_the_longest_unfinished_session_is_evicted() -> None:
     places = ConnectionLimiter(2, 100)
     (later, _), (earlier, _) = seat(places, 2.0), seat(places, 1.0)
     seat(places, 3.0)
-    assert (earlier.gone, later.gone, len(places)) == (True, False, 2)
+    assert (earlier.gone, later.gone, len(places._slots)) == (True, False, 2)
 
 
 def test_idle_sessions_are_evicted_first_by_idle_time() -> None:

@@ -32,7 +32,7 @@ def begun(site: Webhook) -> ssl.SSLSocket:
     """Send all of a large request but its last byte, and wait until the server reads it."""
     peer = site.connect_tls()
     peer.sendall(post(LARGE)[:-1])
-    until(lambda: len(site.server._large), "the server reads it")
+    until(lambda: len(site.server._large._holders), "the server reads it")
     return peer
 
 
@@ -73,7 +73,7 @@ def test_a_large_body_waits_until_another_is_decoded(tmp_path: Path, monkeypatch
         until(lambda: len(site.server._large._waiting), "the second waits")
         assert ended(first).startswith(b"HTTP/1.1 200 ")
         assert second.recv(1 << 10).startswith(b"HTTP/1.1 200 ")
-        until(lambda: not len(site.server._large), "nothing large is held")
+        until(lambda: not len(site.server._large._holders), "nothing large is held")
 
 
 def test_a_slow_large_body_is_evicted_for_a_waiting_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,7 +100,7 @@ def test_a_disconnected_client_takes_no_large_body_slot(tmp_path: Path, monkeypa
             until(lambda: len(site.server._large._waiting), "it waits")
         until(lambda: not len(site.server._large._waiting), "it waits no more")
         assert ended(first).startswith(b"HTTP/1.1 200 ")
-        until(lambda: not len(site.server._large), "nothing large is held")
+        until(lambda: not len(site.server._large._holders), "nothing large is held")
         assert exchange(site, post(LARGE, "Connection: close")).startswith(b"HTTP/1.1 200 ")
 
 
@@ -148,5 +148,5 @@ def test_a_reset_connection_leaves_no_memory_even_before_garbage_collection(tmp_
             peer = begun(site)
             peer.setsockopt(SOL_SOCKET, SO_LINGER, struct.pack("ii", 1, 0))
             peer.close()
-            until(lambda: not len(site.server._limiter), "it has gone")
+            until(lambda: not len(site.server._limiter._slots), "it has gone")
         until(lambda: alive(HttpConnection, HttpSession, Connection) == before, "nothing is left of them")

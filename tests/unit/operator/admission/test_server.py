@@ -239,7 +239,7 @@ def test_a_client_that_disconnects_halfway_affects_no_other(site: Webhook) -> No
             peer.sendall(sent)
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
     assert is_reviewed(site)
-    until(lambda: not site.server._limiter, "nobody is left")
+    until(lambda: not site.server._limiter._slots, "nobody is left")
 
 
 @contextmanager
