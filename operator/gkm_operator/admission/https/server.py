@@ -10,6 +10,7 @@ import logging
 import socket
 import time
 from collections.abc import Callable
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from threading import Event, Thread
@@ -84,7 +85,7 @@ class AdmissionServer:
         self._address = address
         self._certificate = ServerCertificate(certificate, key)
         self.ready = Event()
-        self._limiter = ConnectionLimiter(CONNECTIONS, MAX_HELD_BYTES, self._release_large_body)
+        self._limiter = ConnectionLimiter(CONNECTIONS, MAX_HELD_BYTES, lambda slot: self._large.leave(slot))  # noqa: PLW0108 -- set below
         self._large = LargeBodies(LIMIT, self._limiter.evict)
         self._pool = ThreadPool(THREADS, WAITING)
         self._throttled_log = ThrottledLog(_LOG)
@@ -93,13 +94,9 @@ class AdmissionServer:
         self._sessions: set[asyncio.Task[None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: Thread | None = None
-        self._port = 0
+        self.port = 0
+        """The listening port; 0 before `start`."""
         self._last_heartbeat = 0.0
-
-    @property
-    def port(self) -> int:
-        """Return the listening port; 0 before `start`."""
-        return self._port
 
     @property
     def alive(self) -> bool:
@@ -114,7 +111,7 @@ class AdmissionServer:
         """
         listener = listen(self._address, _BACKLOG)
         listener.settimeout(0.0)
-        self._port = int(listener.getsockname()[1])
+        self.port = int(listener.getsockname()[1])
         self._pool.start()
         self._loop = asyncio.new_event_loop()
         self._beat(self._loop)
@@ -187,9 +184,6 @@ class AdmissionServer:
             self._sessions.add(session)
             session.add_done_callback(self._sessions.discard)
 
-    def _release_large_body(self, slot: ConnectionSlot) -> None:
-        self._large.leave(slot)
-
     async def _respond(self, http_request: HttpRequest, slot: ConnectionSlot) -> Page:
         if http_request.path == "/validate":
             return await self._review(http_request, slot)
@@ -205,10 +199,7 @@ class AdmissionServer:
         if http_request.method != "POST":
             return error_page(HTTPStatus.METHOD_NOT_ALLOWED, "use POST with an AdmissionReview")
         loop = asyncio.get_running_loop()
-
-        def parsed() -> None:
-            loop.call_soon_threadsafe(self._limiter.release_bytes, slot)
-
+        parsed = partial(loop.call_soon_threadsafe, self._limiter.release_bytes, slot)
         slot.enter(SessionStage.IN_REVIEW, loop.time())
         try:
             async with asyncio.timeout(REVIEW_SECONDS):
@@ -226,7 +217,7 @@ class AdmissionServer:
             self._throttled_log.warning("bad request", why=response.body.decode().strip())
         return response
 
-    def _review_in_thread(self, http_request: HttpRequest, parsed: Callable[[], None]) -> Page:
+    def _review_in_thread(self, http_request: HttpRequest, parsed: Callable[[], object]) -> Page:
         try:
             request = parse(http_request.take())
         except ReviewInvalid as error:
