@@ -42,16 +42,6 @@ class LRUCache(Generic[K, V]):
                 self._put(key, create())
             return self._values[key]
 
-    def remove(self, key: K) -> None:
-        """Remove a key, if it exists."""
-        with self._lock:
-            self._values.pop(key, None)
-
-    def clear(self) -> None:
-        """Remove all keys."""
-        with self._lock:
-            self._values.clear()
-
     def items(self) -> list[tuple[K, V]]:
         """Return keys and values, the least recently used first."""
         with self._lock:

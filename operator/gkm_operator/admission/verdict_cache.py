@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
-from threading import Lock
 from typing import Protocol
 
 from gkm.api.errors import Reason
@@ -33,6 +32,7 @@ class ImageChecker(ImageVerifier, Protocol):
 @dataclass(frozen=True, slots=True)
 class _CachedVerdict:
     verdict: Verdict
+    stamp: Hashable
     until: float
 
 
@@ -41,7 +41,7 @@ class VerdictCache:
 
     Every call resolves a tag, because it may have moved. Only `verified is True` is cached, because a signature may be
     added a second after a refusal. Beyond `limit` the least recently used verdict is dropped. `stamp` must change with
-    everything else that a verdict depends on: a change drops all of them.
+    everything else that a verdict depends on: a verdict counts only under the stamp that it was made with.
     """
 
     def __init__(
@@ -54,12 +54,10 @@ class VerdictCache:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._images = images
-        self._stamp_now = stamp
+        self._stamp = stamp
         self._seconds = seconds
         self._clock = clock
-        self._stamp: Hashable = None
         self._verdicts: LRUCache[_Key, _CachedVerdict] = LRUCache(limit)
-        self._lock = Lock()
 
     def check_allowed(self, image: str, namespace: str | None) -> None:
         """Accept an image that the configuration permits; raise GKMError."""
@@ -71,41 +69,23 @@ class VerdictCache:
 
     def verify(self, image: str, digest: str, namespace: str | None) -> Verdict:
         """Return the verdict on this digest, without its findings when it was cached; raise GKMError."""
-        started, stamp = self._clock(), self._stamp_now()
+        started, stamp = self._clock(), self._stamp()
         key = (Reference.parse(image).name, digest, namespace)
-        cached = self._cached(key, stamp, started)
-        if cached is not None:
+        cached = self._verdicts.get(key)
+        if cached is not None and cached.stamp == stamp and started < cached.until:
             metrics.record_verification("remembered", self._clock() - started)
-            return cached
+            return cached.verdict
         verdict = self._images.verify(image, digest, namespace)
         metrics.record_verification(_result(verdict), self._clock() - started)
         # If a file changed meanwhile, it is unknown which version the verdict used.
-        if verdict.verified is True and self._stamp_now() == stamp:
-            self._store(key, stamp, _CachedVerdict(replace(verdict, findings=()), started + self._seconds))
+        if verdict.verified is True and self._stamp() == stamp:
+            without_findings = replace(verdict, findings=())
+            self._verdicts.put(key, _CachedVerdict(without_findings, stamp, started + self._seconds))
         return verdict
 
     def size(self, image: str, digest: str) -> int:
         """Return the size that the image states; raise GKMError."""
         return self._images.size(image, digest)
-
-    def _cached(self, key: _Key, stamp: Hashable, now: float) -> Verdict | None:
-        with self._lock:
-            if stamp != self._stamp:
-                self._verdicts.clear()
-                self._stamp = stamp
-            cached = self._verdicts.get(key)
-            if cached is None:
-                return None
-            if now >= cached.until:
-                self._verdicts.remove(key)
-                return None
-            return cached.verdict
-
-    def _store(self, key: _Key, stamp: Hashable, cached: _CachedVerdict) -> None:
-        with self._lock:
-            if stamp != self._stamp:
-                return
-            self._verdicts.put(key, cached)
 
 
 def _result(verdict: Verdict) -> str:
