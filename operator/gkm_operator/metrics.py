@@ -74,22 +74,6 @@ def reconcile_recorder(controller: str) -> Callable[[str, float], None]:
     return lambda result, seconds: RECONCILE_SECONDS.labels(controller, result).observe(seconds)
 
 
-def record_review(kind: str, result: str, seconds: float) -> None:
-    """Record an admission request; `kind` has a fixed set of values, because `review` accepts no other."""
-    ADMISSION_SECONDS.labels(kind, result).observe(seconds)
-
-
-def record_verification(result: str, seconds: float) -> None:
-    """Record a verification."""
-    VERIFY_SECONDS.labels(result).observe(seconds)
-
-
-def record_plan(result: str, reason: str, seconds: float) -> None:
-    """Record the planning of a Run; reasons have a fixed set of values (gkm_operator.plans.planning.refusals)."""
-    PLANS.labels(result, reason).inc()
-    PLAN_SECONDS.observe(seconds)
-
-
 def record_survey(located: int, quarantined: int, bare: int) -> None:
     """Record a survey of all nodes."""
     for state, count in (("located", located), ("quarantined", quarantined), ("bare", bare)):

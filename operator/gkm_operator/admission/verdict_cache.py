@@ -73,10 +73,10 @@ class VerdictCache:
         key = (Reference.parse(image).name, digest, namespace)
         cached = self._verdicts.get(key)
         if cached is not None and cached.stamp == stamp and started < cached.until:
-            metrics.record_verification("remembered", self._clock() - started)
+            metrics.VERIFY_SECONDS.labels("remembered").observe(self._clock() - started)
             return cached.verdict
         verdict = self._images.verify(image, digest, namespace)
-        metrics.record_verification(_result(verdict), self._clock() - started)
+        metrics.VERIFY_SECONDS.labels(_result(verdict)).observe(self._clock() - started)
         # If a file changed meanwhile, it is unknown which version the verdict used.
         if verdict.verified is True and self._stamp() == stamp:
             without_findings = replace(verdict, findings=())
