@@ -1,4 +1,4 @@
-"""The operator's access to images: a Protocol, and its implementation on gkm.images."""
+"""The operator's access to images: Protocols, and their implementation on gkm.images."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,24 +29,8 @@ NO_CLAIMS = Claims()
 UNREADABLE = Claims(readable=False)
 
 
-class Images(ImageVerifier, Protocol):
-    """Registry and policies. Thread-safe, bounded in time; raises GKMError."""
-
-    def with_pull_secrets(self, image: str, namespace: str | None, names: Sequence[str]) -> "Images":
-        """Return images read with the credentials of a cache of `image` that names Secrets of its namespace.
-
-        Raises:
-            GKMError: a Secret cannot be read or holds no credentials; or the reference is invalid.
-        """
-        ...
-
-    def revoked(self, image: str, digest: str, namespace: str | None, signers: Sequence[Signer]) -> Verdict | None:
-        """Return the refusal of a digest accepted for `signers`, if policies no longer name one; connect to nothing.
-
-        Raises:
-            GKMError: the reference is invalid.
-        """
-        ...
+class ImageChecker(ImageVerifier, Protocol):
+    """The questions of admission about images."""
 
     def claims(self, image: str, digest: str) -> Claims:
         """Return the statements of an image about itself.
@@ -56,12 +40,16 @@ class Images(ImageVerifier, Protocol):
         """
         ...
 
-    def size(self, image: str, digest: str) -> int:
-        """Return the total bytes of the cache's files as the image states them; 0 when it does not.
 
-        Raises:
-            GKMError: as `claims`.
-        """
+class Images(ImageChecker, Protocol):
+    """The questions of the controllers about images."""
+
+    def with_pull_secrets(self, image: str, namespace: str | None, names: Sequence[str]) -> "Images":
+        """See RegistryImages."""
+        ...
+
+    def revoked(self, image: str, digest: str, namespace: str | None, signers: Sequence[Signer]) -> Verdict | None:
+        """See RegistryImages."""
         ...
 
 
@@ -80,10 +68,6 @@ class CheckedImages(RegistryImages):
         return cls(Registry(config.registries, limits=limits), Verifier(config.verification, seconds), secrets)
 
     def claims(self, image: str, digest: str) -> Claims:
-        """See Images."""
+        """See ImageChecker."""
         described = cache.describe(self.registry, Reference.parse(image).pinned(digest))
         return Claims(described.size_bytes or 0, described.created)
-
-    def size(self, image: str, digest: str) -> int:
-        """See Images."""
-        return self.claims(image, digest).size_bytes

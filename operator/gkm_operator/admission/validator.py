@@ -14,7 +14,7 @@ from gkm_operator import metrics
 from gkm_operator.admission import decision
 from gkm_operator.admission.review import ReviewRequest, ReviewResponse
 from gkm_operator.admission.singleflight import NotInTime, Overloaded, SingleFlight
-from gkm_operator.admission.verdict_cache import ImageChecker
+from gkm_operator.images import ImageChecker
 
 _LOG = logging.getLogger(__name__)
 
@@ -109,7 +109,7 @@ class ImageValidator:
             # Resolving a digest contacts no registry, so this is the first request that shows whether we may see the
             # image.
             try:
-                self._images.size(image, digest)
+                self._images.claims(image, digest)
             except GKMError as error:
                 if decision.is_inconclusive(error, private=private):
                     raise

@@ -3,15 +3,14 @@
 import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from gkm.api.errors import Reason
 from gkm.hoststate.lru import LRUCache
 from gkm.images.reference import Reference
-from gkm.images.signatures.verified_images import ImageVerifier
 from gkm.images.signatures.verify import Verdict
 
 from gkm_operator import metrics
+from gkm_operator.images import Claims, ImageChecker
 
 CACHE_SECONDS = 300.0
 """How long a revoked signature still counts here. Nodes pull nothing on its account: the controllers verify anew."""
@@ -19,14 +18,6 @@ CACHE_SECONDS = 300.0
 MAX_VERDICTS = 4096
 
 _Key = tuple[str, str, str | None]
-
-
-class ImageChecker(ImageVerifier, Protocol):
-    """The questions of admission about images. Thread-safe, bounded in time."""
-
-    def size(self, image: str, digest: str) -> int:
-        """Return the size that the image states; raise GKMError, NOT_FOUND when its registry does not show it."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +51,11 @@ class VerdictCache:
         self._verdicts: LRUCache[_Key, _CachedVerdict] = LRUCache(limit)
 
     def check_allowed(self, image: str, namespace: str | None) -> None:
-        """Accept an image that the configuration permits; raise GKMError."""
+        """See ImageVerifier."""
         self._images.check_allowed(image, namespace)
 
     def resolve(self, image: str) -> str:
-        """Return the digest that a reference names now; raise GKMError."""
+        """See ImageVerifier."""
         return self._images.resolve(image)
 
     def verify(self, image: str, digest: str, namespace: str | None) -> Verdict:
@@ -83,9 +74,9 @@ class VerdictCache:
             self._verdicts.put(key, _CachedVerdict(without_findings, stamp, started + self._seconds))
         return verdict
 
-    def size(self, image: str, digest: str) -> int:
-        """Return the size that the image states; raise GKMError."""
-        return self._images.size(image, digest)
+    def claims(self, image: str, digest: str) -> Claims:
+        """See ImageChecker."""
+        return self._images.claims(image, digest)
 
 
 def _result(verdict: Verdict) -> str:

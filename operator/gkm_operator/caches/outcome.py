@@ -163,7 +163,7 @@ def _rechecked_outcome(images: Images, image: str, current: CurrentImage, namesp
 
 def _unless_missing(images: Images, image: str, digest: str, outcome: Outcome) -> Outcome:
     try:
-        images.size(image, digest)
+        images.claims(image, digest)
     except GKMError as error:
         if error.reason is Reason.NOT_FOUND:
             reason = f"{digest} is no longer in its registry"
