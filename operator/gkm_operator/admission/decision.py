@@ -40,22 +40,24 @@ def decide_verdict(request: ReviewRequest, verdict: Verdict, mode: str) -> Revie
     if verdict.allowed:
         return ReviewResponse(allowed=True, warnings=(f"{_image(request)}: {verdict.message}",))
     if verdict.verified is None:
-        return _deferred(request, verdict.message, mode)
+        return decide_unknown(request, verdict.message, mode)
     return _refusal(request, verdict.reason, verdict.message)
 
 
 def decide_error(request: ReviewRequest, error: GKMError, mode: str, *, private: bool = False) -> ReviewResponse:
     """Return the response for an image whose check failed; `private`: the controllers have credentials for it."""
     if is_inconclusive(error, private=private):
-        return _deferred(request, str(error), mode)
+        return decide_unknown(request, str(error), mode)
     if mode == "enforce" or error.reason in _REFUSED_ALWAYS:
         return _refusal(request, error.reason, str(error))
     return ReviewResponse(allowed=True, warnings=(f"{_image(request)}: {error}",))
 
 
-def decide_delay(request: ReviewRequest, reason: str, mode: str) -> ReviewResponse:
-    """Return the response when the check did not finish in time."""
-    return _deferred(request, reason, mode)
+def decide_unknown(request: ReviewRequest, reason: str, mode: str) -> ReviewResponse:
+    """Return the response when the result of the check is unknown, also because it did not finish in time."""
+    # In other modes nodes pull it without a valid signature, so the warning promises no verification.
+    state = "is not verified yet, and not pulled before it is" if mode == "enforce" else "was not checked"
+    return ReviewResponse(allowed=True, warnings=(f"{_image(request)} {state}: {reason}",))
 
 
 def is_inconclusive(error: GKMError, *, private: bool) -> bool:
@@ -72,12 +74,6 @@ def result(response: ReviewResponse, *, late: bool) -> str:
     if not response.allowed:
         return "refused"
     return "late" if late else "warned" if response.warnings else "admitted"
-
-
-def _deferred(request: ReviewRequest, reason: str, mode: str) -> ReviewResponse:
-    # In other modes nodes pull it without a valid signature, so the warning promises no verification.
-    state = "is not verified yet, and not pulled before it is" if mode == "enforce" else "was not checked"
-    return ReviewResponse(allowed=True, warnings=(f"{_image(request)} {state}: {reason}",))
 
 
 def _refusal(request: ReviewRequest, reason: Reason, message: str) -> ReviewResponse:

@@ -59,9 +59,9 @@ class ImageValidator:
                 # The same message as for a registry that refuses connections: users must not learn which of the two it
                 # was.
                 away = unreachable(Reference.parse(request.image).registry)
-                response, is_late, cause = decision.decide_delay(request, str(away), self._mode), True, str(error)
+                response, is_late, cause = decision.decide_unknown(request, str(away), self._mode), True, str(error)
             except Overloaded as error:
-                response, is_late = decision.decide_delay(request, str(error), self._mode), True
+                response, is_late = decision.decide_unknown(request, str(error), self._mode), True
         seconds = time.monotonic() - started
         result = decision.result(response, late=is_late)
         # Its labels have fixed sets of values: `review` accepts no other kind.
