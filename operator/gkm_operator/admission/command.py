@@ -10,6 +10,7 @@ from gkm.hoststate.logs import fields
 from gkm.images.registries.transport import Limits
 
 from gkm_operator import metrics
+from gkm_operator.admission.certificates import issue
 from gkm_operator.admission.certificates.rotation import SHIPPED, Rotation, RotationTimes
 from gkm_operator.admission.https.server import AdmissionServer
 from gkm_operator.admission.validator import ImageValidator
@@ -40,8 +41,9 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event, times: Rotat
     validator = ImageValidator(verdicts, config.verification.mode, config.registries, seconds=arguments.budget)
     if arguments.self_signed:
         names = [name for name in arguments.tls_names.split(",") if name]
-        rotation = Rotation(Path(arguments.self_signed), names, times)
-        server = AdmissionServer(validator, arguments.listen, rotation.files.certificate, rotation.files.key)
+        directory = Path(arguments.self_signed)
+        rotation = Rotation(directory, names, times)
+        server = AdmissionServer(validator, arguments.listen, directory / issue.CERTIFICATE, directory / issue.KEY)
     else:
         rotation = None
         server = _with_files(validator, arguments.listen, Path(arguments.tls_cert), Path(arguments.tls_key))

@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import yaml
-from gkm_operator.admission.certificates.issue import issue
 from support.host import ports
 from support.host.memory import MemoryGroup, memory_of
 from support.host.processes import Process
 from support.operator.deployment import Shelf, manifests, operator_command
+from support.operator.issued import issue
 from support.operator.reviews import an_object, review
 
 MIB = 1 << 20

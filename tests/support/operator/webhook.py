@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Lock
 
-from gkm_operator.admission.certificates.issue import IssuedFiles, issue
 from gkm_operator.admission.https.server import AdmissionServer, Validator
 from gkm_operator.admission.review import ReviewRequest, ReviewResponse
 from gkm_operator.admission.validator import ImageValidator
 from support.operator.images import DIGEST, GOOD, FakeImages
+from support.operator.issued import IssuedFiles, issue
 from support.operator.reviews import IMAGE, review
 
 SECONDS = 30

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -15,8 +15,10 @@ VALID = timedelta(days=90)
 CLOCKS_DIFFER = timedelta(minutes=10)
 """How far the clocks of two machines may differ: the validity of a certificate begins this much before its issue."""
 
+AUTHORITY, KEY, CERTIFICATE = "ca.crt", "tls.key", "tls.crt"
+"""The names of the files, in the order in which they are written."""
+
 _AUTHORITY, _SERVER = "gkm-operator CA", "gkm-operator"
-_AFTER = timedelta(seconds=1)  # X.509 has whole seconds only
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,32 +41,13 @@ class CertificatePair:
         return self.begins <= now < self.ends
 
 
-@dataclass(frozen=True, slots=True)
-class IssuedFiles:
-    """The paths of the files, and the CA that the API server must trust."""
-
-    certificate: Path
-    key: Path
-    authority: Path
-    ca_bundle: bytes
-
-
-def issue(directory: Path, names: Sequence[str]) -> IssuedFiles:
-    """Issue a pair that is valid from now on, and write it.
-
-    Raises:
-        OSError: the directory cannot be written.
-    """
-    return write(directory, make(names, datetime.now(UTC)))
-
-
 def make(names: Sequence[str], now: datetime, valid: timedelta = VALID) -> CertificatePair:
     """Issue a CA and a server certificate for DNS names and IP addresses.
 
     The CA's key is never written: every certificate has a CA of its own.
     """
-    made = now.replace(microsecond=0)
-    ends = max(made + valid, made + _AFTER)
+    made = now.replace(microsecond=0)  # X.509 has whole seconds only
+    ends = made + valid
     authority_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     identifier = x509.SubjectKeyIdentifier.from_public_key(authority_key.public_key())
     authority = (
@@ -89,8 +72,8 @@ def make(names: Sequence[str], now: datetime, valid: timedelta = VALID) -> Certi
     return CertificatePair(certificate.public_bytes(pem), secret, authority.public_bytes(pem), made, ends)
 
 
-def write(directory: Path, pair: CertificatePair) -> IssuedFiles:
-    """Write ca.crt, tls.key and tls.crt, each atomically.
+def write(directory: Path, pair: CertificatePair) -> None:
+    """Write the three files, each atomically.
 
     Between the last two steps the files do not match: a server that reads them then keeps the pair in memory
     (https.certificate.ServerCertificate). Leftovers of a crash are never read: a starting process writes all three
@@ -99,15 +82,9 @@ def write(directory: Path, pair: CertificatePair) -> IssuedFiles:
     Raises:
         OSError: the directory cannot be written.
     """
-    issued = IssuedFiles(directory / "tls.crt", directory / "tls.key", directory / "ca.crt", pair.authority)
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    for path, pem in (
-        (issued.authority, pair.authority),
-        (issued.key, pair.key),
-        (issued.certificate, pair.certificate),
-    ):
-        _replace(path, pem)
-    return issued
+    for name, pem in ((AUTHORITY, pair.authority), (KEY, pair.key), (CERTIFICATE, pair.certificate)):
+        _replace(directory / name, pem)
 
 
 def _replace(path: Path, pem: bytes) -> None:

@@ -7,7 +7,7 @@ they expire or when others need their places.
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Event
@@ -16,8 +16,8 @@ from gkm.hoststate.logs import fields
 from gkm.kube.api import Api
 from gkm.kube.errors import ApiError
 
-from gkm_operator.admission.certificates import issue as certificates
-from gkm_operator.admission.certificates.issue import CertificatePair, IssuedFiles
+from gkm_operator.admission.certificates import issue
+from gkm_operator.admission.certificates.issue import CertificatePair
 from gkm_operator.admission.certificates.webhook_ca import trust
 
 _LOG = logging.getLogger(__name__)
@@ -27,8 +27,8 @@ _LOG = logging.getLogger(__name__)
 class RotationTimes:
     """The periods of a rotation. The defaults are the shipped values; only tests use others."""
 
-    valid: timedelta = certificates.VALID
-    renewed: timedelta = certificates.VALID * 2 / 3
+    valid: timedelta = issue.VALID
+    renewed: timedelta = issue.VALID * 2 / 3
     """Age at which a pair is due for renewal. The rest, a month, is the time to notice and repair an unavailable API
     server or a removed role."""
 
@@ -63,14 +63,6 @@ def may_serve(serving: CertificatePair, *, waited: float, found: bool, times: Ro
     return not serving.is_valid(now) or (found and waited >= times.settle_seconds)
 
 
-@dataclass(frozen=True, slots=True)
-class _Next:
-    """The pair that will serve; `trusted` is when its CA was first in the bundle, by the monotonic clock."""
-
-    pair: CertificatePair
-    trusted: float | None = None
-
-
 class Rotation:
     """One pair serves, and at most one waits. For one thread."""
 
@@ -94,8 +86,10 @@ class Rotation:
         self._now = now
         self._elapsed = elapsed
         self._serving = self._make()
-        self._next: _Next | None = None
-        self.files: IssuedFiles = certificates.write(directory, self._serving)
+        self._next: CertificatePair | None = None
+        self._next_trusted: float | None = None
+        """When the CA of the next pair was first in the bundle, by the monotonic clock."""
+        issue.write(directory, self._serving)
 
     def run(self, api: Api, configuration: str, stop: Event, trusted: Callable[[], object]) -> None:
         """Check periodically until `stop`; call `trusted` once, when the API server trusts the serving CA.
@@ -127,19 +121,19 @@ class Rotation:
             OSError: the files cannot be written; the server keeps the pair that it has in memory.
         """
         now = self._now()
-        if is_due(self._next.pair if self._next else self._serving, self._times, now):
-            self._next = _Next(self._make())
+        if is_due(self._next or self._serving, self._times, now):
+            self._next, self._next_trusted = self._make(), None
         if self._next is None:
             trust(api, configuration, [self._serving.authority], now)
             return
-        found = trust(api, configuration, [self._next.pair.authority, self._serving.authority], now)
-        if self._next.trusted is None:
-            self._next = replace(self._next, trusted=self._elapsed())
-        waited = self._elapsed() - (self._next.trusted or 0.0)
+        found = trust(api, configuration, [self._next.authority, self._serving.authority], now)
+        if self._next_trusted is None:
+            self._next_trusted = self._elapsed()
+        waited = self._elapsed() - self._next_trusted
         if may_serve(self._serving, waited=waited, found=found, times=self._times, now=now):
-            self.files = certificates.write(self._directory, self._next.pair)
-            self._serving, self._next = self._next.pair, None
+            issue.write(self._directory, self._next)
+            self._serving, self._next = self._next, None
             _LOG.info("certificate renewed", extra=fields(until=self._serving.ends.isoformat()))
 
     def _make(self) -> CertificatePair:
-        return certificates.make(self._names, self._now(), self._times.valid)
+        return issue.make(self._names, self._now(), self._times.valid)

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 from gkm_operator.admission.certificates import issue as certificates
-from gkm_operator.admission.certificates.issue import CLOCKS_DIFFER, CertificatePair, issue, make, write
+from gkm_operator.admission.certificates.issue import CERTIFICATE, CLOCKS_DIFFER, KEY, CertificatePair, make, write
 from gkm_operator.admission.certificates.rotation import SHIPPED, Rotation, RotationTimes, is_due, may_serve
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.operator.issued import issue
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 MOMENTS = st.datetimes(datetime(2000, 1, 1), datetime(2060, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001 -- see timezones
@@ -78,18 +79,18 @@ def test_cut_after_each_step_the_certificate_is_the_old_one(
         with pytest.raises(OSError, match="No space"):
             write(tmp_path, new)
     assert (tmp_path / "tls.crt").read_bytes() == old.certificate
-    issued = write(tmp_path, new)
-    ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(issued.certificate, issued.key)
+    write(tmp_path, new)
+    ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(tmp_path / CERTIFICATE, tmp_path / KEY)
 
 
 def test_leftovers_of_a_crash_do_not_prevent_a_write(tmp_path: Path) -> None:
     (tmp_path / "tls.key.new").write_bytes(b"half a key")
     (tmp_path / "tls.key.new").chmod(0o644)
     (tmp_path / "tls.key").write_bytes(b"")
-    files = Rotation(tmp_path, ["x"]).files
-    ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(files.certificate, files.key)
+    Rotation(tmp_path, ["x"])
+    ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(tmp_path / CERTIFICATE, tmp_path / KEY)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["ca.crt", "tls.crt", "tls.key"]
-    assert files.key.stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / KEY).stat().st_mode & 0o777 == 0o600
 
 
 def test_two_thirds_of_its_life_a_pair_is_not_due() -> None:

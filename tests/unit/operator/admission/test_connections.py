@@ -9,9 +9,9 @@ from ctypes import CDLL, c_int, c_size_t, c_void_p, create_string_buffer
 from pathlib import Path
 
 import pytest
-from gkm_operator.admission.certificates.issue import issue
 from gkm_operator.admission.https.certificate import ServerCertificate
 from gkm_operator.admission.https.connection import CHUNK, FEED_BYTES, Connection
+from support.operator.issued import issue
 
 CRYPTO = CDLL(_ssl.__file__)
 """The OpenSSL that Python has loaded: its own module cannot send KeyUpdates."""

@@ -9,7 +9,7 @@ import pytest
 from cryptography import x509
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import VALIDATING_WEBHOOKS
-from gkm_operator.admission.certificates.issue import make
+from gkm_operator.admission.certificates.issue import CERTIFICATE, make
 from gkm_operator.admission.certificates.rotation import Rotation, RotationTimes
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -40,7 +40,7 @@ class Site:
 
     @property
     def served(self) -> x509.Certificate:
-        return x509.load_pem_x509_certificate(self.rotation.files.certificate.read_bytes())
+        return x509.load_pem_x509_certificate((self.directory / CERTIFICATE).read_bytes())
 
     def accepted(self) -> bool:
         """Whether a client with our clock, which trusts the CAs that the API server has, accepts the serving
@@ -108,7 +108,7 @@ def test_during_an_api_outage_the_old_pair_serves_and_one_new_pair_is_issued(
         made[0] += 1
         return make(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("gkm_operator.admission.certificates.rotation.certificates.make", counted)
+    monkeypatch.setattr("gkm_operator.admission.certificates.rotation.issue.make", counted)
     site.api.fault = lambda _verb, _plural: ApiError(0, "Unreachable", "away")
     site.now += 60 * DAY
     for _ in range(20):

@@ -15,7 +15,6 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from gkm.api.config import Config
 from gkm_operator.admission import command
-from gkm_operator.admission.certificates.issue import issue
 from gkm_operator.admission.https import http1 as messages
 from gkm_operator.admission.https import server as https_server
 from gkm_operator.admission.https.certificate import ServerCertificate
@@ -24,6 +23,7 @@ from gkm_operator.admission.https.session import HttpSession
 from gkm_operator.admission.review import ReviewRequest, ReviewResponse
 from support.host import pages, ports
 from support.host.waiting import until
+from support.operator.issued import issue
 from support.operator.webhook import (
     REVIEW,
     BlockingValidator,
