@@ -28,8 +28,7 @@ from gkm_operator.caches import events, status
 from gkm_operator.caches.nodes.liveness import NODES, WatchedNode
 from gkm_operator.caches.nodes.totals import CacheKey
 from gkm_operator.caches.nodes.watcher import NodeWatcher, SeeNode, ignore_node
-from gkm_operator.caches.throttling.event_budget import EventBudget
-from gkm_operator.caches.throttling.status_interval import StatusInterval
+from gkm_operator.caches.throttling import EventBudget, StatusInterval
 from gkm_operator.caches.verification import queue as verification
 from gkm_operator.caches.verification.queue import VerificationQueue
 from gkm_operator.caches.verification.recheck import RecheckSchedule

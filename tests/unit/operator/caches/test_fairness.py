@@ -4,7 +4,7 @@ from threading import Event
 
 from gkm.kube.resources import GKMCACHES
 from gkm_operator.caches.controller import CachesController
-from gkm_operator.caches.throttling.status_interval import StatusInterval
+from gkm_operator.caches.throttling import StatusInterval
 from gkm_operator.caches.verification.queue import PER_NAMESPACE
 from support.host.waiting import until
 from support.kube.fake_api import FakeApi

@@ -7,7 +7,7 @@ from gkm.api.config import ConfigInvalid, Policy, Verification, parse_verificati
 from gkm.api.errors import GKMError, Reason
 from gkm.images.signatures.verify import Verdict
 from gkm_operator.caches.nodes.totals import CacheSummary
-from gkm_operator.caches.throttling.event_budget import BURST, REFILL_SECONDS, EventBudget
+from gkm_operator.caches.throttling import BURST, REFILL_SECONDS, EventBudget
 from gkm_operator.caches.verification.policy_files import PolicyFileWatcher
 from gkm_operator.caches.verification.queue import VerificationQueue as Queue
 from gkm_operator.caches.verification.recheck import PER_SECOND, RecheckSchedule

@@ -10,7 +10,7 @@ from gkm.hoststate.pacing import Backoff
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import EVENTS, GKMCACHES
 from gkm_operator.caches.controller import CachesController
-from gkm_operator.caches.throttling.status_interval import StatusInterval
+from gkm_operator.caches.throttling import StatusInterval
 from support.host.waiting import until
 from support.kube.fake_api import FakeApi
 from support.operator.deployment import cache

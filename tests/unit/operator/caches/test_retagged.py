@@ -20,7 +20,7 @@ from gkm_agent.caches.model import WantedCache
 from gkm_agent.kubernetes.source import wanted_of
 from gkm_agent.pulls.images import NodeImages
 from gkm_operator.caches.controller import CachesController
-from gkm_operator.caches.throttling.status_interval import StatusInterval
+from gkm_operator.caches.throttling import StatusInterval
 from gkm_operator.images import CheckedImages
 from support.agent.node import Node
 from support.host.waiting import until

@@ -12,7 +12,7 @@ from gkm.kube.resources import GKMCACHENODES, GKMCACHES, NODES
 from gkm_operator.caches.controller import CachesController
 from gkm_operator.caches.nodes.liveness import AGENT_SETS, AGENTS
 from gkm_operator.caches.nodes.totals import CacheKey
-from gkm_operator.caches.throttling.status_interval import StatusInterval
+from gkm_operator.caches.throttling import StatusInterval
 from support.host.waiting import until
 from support.kube.fake_api import FakeApi
 from support.operator.deployment import cache, node

@@ -7,7 +7,7 @@ from gkm.api.caches import CacheStatus, GKMCache
 from gkm.api.meta import Condition, timestamp
 from gkm_operator.caches import events
 from gkm_operator.caches.nodes.totals import CacheKey
-from gkm_operator.caches.throttling.status_interval import FIRST_SECONDS, LONGEST_SECONDS, StatusInterval
+from gkm_operator.caches.throttling import FIRST_SECONDS, LONGEST_SECONDS, StatusInterval
 from msgspec import convert, structs
 from support.operator.deployment import cache
 
@@ -40,7 +40,7 @@ def test_a_quiet_cache_is_written_soon_and_a_busy_one_with_growing_intervals() -
 
 
 def test_no_more_caches_are_remembered_than_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gkm_operator.caches.throttling.status_interval._REMEMBERED", 3)
+    monkeypatch.setattr("gkm_operator.caches.throttling._REMEMBERED", 3)
     spacing = StatusInterval()
     for number in range(10):
         spacing.wrote(CacheKey("a", str(number)))

@@ -1,1 +1,0 @@
-"""Limits on the rate of status writes and of Events."""
