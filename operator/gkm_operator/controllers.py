@@ -16,7 +16,7 @@ from gkm_operator.health import HealthServer
 from gkm_operator.images import CheckedImages
 from gkm_operator.plans.controller import PlansController
 from gkm_operator.plans.write import flavors
-from gkm_operator.preconditions import check as installed
+from gkm_operator.preconditions import check
 
 LEASE_PATIENCE_SECONDS = 3.0
 LOOK_SECONDS = 0.5
@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
     # Before the first request to the API server: while that is away, a restart by kubelet would not help.
     health.start()
     try:
-        there = installed.wait(api, (own_namespace(), arguments.lease), stop)
+        there = check.wait(api, (own_namespace(), arguments.lease), stop)
         # Every replica watches caches, so that a new leader has their state already; only the leader writes.
         if there and caches.watch(stop) and elector.acquire(stop):
             caches.work()

@@ -21,7 +21,8 @@ def ready(summary: CacheSummary, *, verified: bool, selector: Mapping[str, str] 
     counts = f"{summary.ready} of {count_of(summary.total, 'node')} {agree(summary.total, 'is', 'are')} ready"
     if summary.ready == summary.total:
         return TRUE, "AllNodesReady", counts
-    message = f"{counts}, {summary.failed} failed{_reasons(summary)}{_silent(summary)}"
+    reasons = f" ({', '.join(summary.failures)})" if summary.failures else ""
+    message = f"{counts}, {summary.failed} failed{reasons}{_silent(summary)}"
     if summary.failed > summary.incompatible:
         return FALSE, "NodesFailed", message
     if summary.ready + summary.failed < summary.total:
@@ -49,10 +50,6 @@ def _expected_nodes(selector: Mapping[str, str]) -> str:
     more = len(selector) - len(shown)
     labels = f"{', '.join(shown)}{f' and {more} more' if more else ''}"
     return f"every node with a running agent and the labels of nodeSelector ({labels}) would"
-
-
-def _reasons(summary: CacheSummary) -> str:
-    return f" ({', '.join(summary.failures)})" if summary.failures else ""
 
 
 def _silent(summary: CacheSummary) -> str:

@@ -29,8 +29,7 @@ from gkm_operator.caches.nodes.liveness import NODES, WatchedNode
 from gkm_operator.caches.nodes.totals import CacheKey
 from gkm_operator.caches.nodes.watcher import NodeWatcher, SeeNode, ignore_node
 from gkm_operator.caches.throttling import EventBudget, StatusInterval
-from gkm_operator.caches.verification import queue as verification
-from gkm_operator.caches.verification.queue import VerificationQueue
+from gkm_operator.caches.verification.queue import BACKOFF, VerificationQueue
 from gkm_operator.caches.verification.recheck import RecheckSchedule
 from gkm_operator.images import Images
 
@@ -53,7 +52,7 @@ class CachesController:
         images: Images,
         *,
         status_interval: StatusInterval | None = None,
-        backoff: Backoff = verification.BACKOFF,
+        backoff: Backoff = BACKOFF,
         instance: str = "",
         namespace: str = DEFAULT_NAMESPACE,
         schedule: RecheckSchedule = RecheckSchedule(),  # noqa: B008 -- a frozen value

@@ -5,7 +5,6 @@ Both statuses come from the API object, so a new leader or a restarted process s
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from typing import Literal
 
 from gkm.api.caches import Cache, CacheStatus
 from gkm.api.errors import Reason
@@ -62,7 +61,7 @@ def missed_events(cache: Cache, now: datetime) -> Iterator[EventBody]:
 
 def _of_verified(condition: Condition) -> EventBody:
     good = condition.status == TRUE and condition.reason != Reason.UPDATE_REFUSED
-    return EventBody(_kind(good=good), condition.reason, VERIFY, condition.message or condition.reason)
+    return EventBody("Normal" if good else "Warning", condition.reason, VERIFY, condition.message or condition.reason)
 
 
 def _of_failures(status: CacheStatus) -> Iterator[EventBody]:
@@ -81,11 +80,7 @@ def _is_true(condition: Condition | None) -> bool:
 def _of_ready(condition: Condition, status: CacheStatus, *, updated: bool) -> EventBody:
     # A new digest is on no node yet, and nodes come and go: only failures are warnings.
     good = condition.status == TRUE or updated or (condition.reason != "NotVerified" and not status.failed_nodes)
-    return EventBody(_kind(good=good), condition.reason, SERVE, condition.message)
-
-
-def _kind(*, good: bool) -> Literal["Normal", "Warning"]:
-    return "Normal" if good else "Warning"
+    return EventBody("Normal" if good else "Warning", condition.reason, SERVE, condition.message)
 
 
 def regarding(cache: Cache) -> Regarding:

@@ -10,7 +10,7 @@ from gkm.hoststate.escaping import escape
 from msgspec import structs
 
 from gkm_operator.caches import age
-from gkm_operator.caches import conditions as readiness
+from gkm_operator.caches.conditions import error, ready
 from gkm_operator.caches.nodes.totals import CacheSummary
 from gkm_operator.caches.outcome import CurrentImage, Outcome
 
@@ -62,8 +62,8 @@ def desired_status(cache: Cache, outcome: Outcome | None, summary: CacheSummary,
     conditions = status.conditions
     counts, selector = verified is not None and verified.status == TRUE, cache.spec.node_selector
     for kind, (value, reason, message) in {
-        "Ready": readiness.ready(summary, verified=counts, selector=selector),
-        "Error": readiness.error(summary),
+        "Ready": ready(summary, verified=counts, selector=selector),
+        "Error": error(summary),
     }.items():
         new = Condition(kind, value, reason, escape(message), now, status.observed_generation)
         conditions = with_condition(conditions, new)
@@ -105,13 +105,13 @@ def _outweighs(cache: Cache, outcome: Outcome) -> bool:
     It does not if the mode now admits an image that was refused. A True may be older than the policies, which is safe:
     agents verify on their own (docs/design/verdicts.md, "A True of another policy").
     """
-    current_image = cache.status.condition("Verified")
+    verdict = cache.status.condition("Verified")
     return (
         not outcome.sure
         and has_verdict(cache)
         and outcome.digest in (None, pinned_digest(cache))
-        and current_image is not None
-        and outcome.status in (UNKNOWN, current_image.status)
+        and verdict is not None
+        and outcome.status in (UNKNOWN, verdict.status)
     )
 
 

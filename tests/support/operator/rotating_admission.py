@@ -6,8 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 from threading import Event
 
-from gkm.api import config as configuration
-from gkm.api import msgspec_warmup as first_use
+from gkm.api import config, msgspec_warmup
 from gkm.hoststate import logs
 from gkm.hoststate.command_line import Parser
 from gkm_operator.admission import command, options
@@ -27,9 +26,9 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     logs.configure("info")
     arguments = parser.parse_args()
-    config = configuration.load(arguments.config)
-    first_use.warm_up()
-    return command.run(arguments, config, stop, TERMS)
+    loaded = config.load(arguments.config)
+    msgspec_warmup.warm_up()
+    return command.run(arguments, loaded, stop, TERMS)
 
 
 if __name__ == "__main__":

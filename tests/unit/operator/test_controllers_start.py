@@ -13,7 +13,7 @@ from gkm.api import crds
 from gkm.hoststate.pacing import Backoff
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES
-from gkm_operator.preconditions import check as installed
+from gkm_operator.preconditions import check
 from gkm_operator.preconditions.check import KindsMissing, RightsMissing
 from gkm_operator.preconditions.crds import DEFINITIONS
 from support.agent.api_gate import Gate
@@ -39,7 +39,7 @@ def whole_api() -> FakeApi:
 
 
 def test_a_complete_installation_passes() -> None:
-    assert installed.wait(whole_api(), LEASE, Event())
+    assert check.wait(whole_api(), LEASE, Event())
 
 
 @pytest.mark.parametrize("verb", ["get", "list"])
@@ -52,7 +52,7 @@ def test_kinds_that_are_missing_are_named(verb: str) -> None:
             ApiError(404, "NotFound", "") if (called, plural) == ("list", "gkmcachenodes") else None
         )
     with pytest.raises(KindsMissing, match="no gkmcachenodes: apply crds/"):
-        installed.wait(api, LEASE, Event())
+        check.wait(api, LEASE, Event())
 
 
 @pytest.mark.parametrize(
@@ -63,14 +63,14 @@ def test_a_missing_right_is_reported_with_the_api_servers_message(plural: str) -
     words = f'{plural} is forbidden: User "somebody" cannot do that'
     api.fault = lambda _, asked: ApiError(403, "Forbidden", words) if asked == plural else None
     with pytest.raises(RightsMissing, match=f"{words}: apply deploy/base/controllers.yaml"):
-        installed.wait(api, LEASE, Event())
+        check.wait(api, LEASE, Event())
 
 
 @pytest.mark.parametrize("status", [0, 401, 429, 500])
 def test_passing_errors_are_waited_out(status: int, caplog: pytest.LogCaptureFixture) -> None:
     api, failures = whole_api(), count()
     api.fault = lambda verb, _: ApiError(status, "", "away") if verb == "list" and next(failures) < 3 else None
-    assert installed.wait(api, LEASE, Event(), Backoff(0.001, 0.001))
+    assert check.wait(api, LEASE, Event(), Backoff(0.001, 0.001))
     assert [record.message for record in caplog.records] == ["API server not available"] * 3
 
 
@@ -82,7 +82,7 @@ def test_a_stop_ends_the_wait_at_once() -> None:
         return ApiError(0, "", "away")
 
     api.fault = away
-    assert not installed.wait(api, LEASE, stop)
+    assert not check.wait(api, LEASE, stop)
 
 
 def controllers(kubeconfig: Path, health: str) -> tuple[str, ...]:
