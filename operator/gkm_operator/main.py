@@ -19,12 +19,14 @@ from gkm.hoststate import logs
 from gkm.hoststate.command_line import Parser, print_line
 from gkm.probes import addresses
 
-from gkm_operator.admission import options as admission_options
-
 _LOG = logging.getLogger(__name__)
 
 EXIT_FAILURE, EXIT_USAGE = 1, 2
 """Exit codes: an error outside of the process; an error in the command line or the configuration."""
+
+SERVICE_NAMES = "gkm-admission.gkm-system.svc,gkm-admission.gkm-system.svc.cluster.local"
+MAX_BUDGET_SECONDS = 8.0
+"""Our webhooks have timeoutSeconds 10: the response must leave before that."""
 
 Run = Callable[[argparse.Namespace, Config, Event], int]
 
@@ -41,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ConfigInvalid as error:
         print_line(f"gkm-operator: {error}", error=True)
         return EXIT_USAGE
-    if arguments.command == "admission" and (problem := admission_options.problem(arguments)):
+    if arguments.command == "admission" and (problem := _admission_problem(arguments)):
         parser.error(problem)
     stop = Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -100,7 +102,7 @@ def _parser() -> Parser:
     parser.add_version()
     commands = parser.add_subparsers(dest="command", required=True)
     for name, text, add_flags in (
-        ("admission", "serve the validating webhook", admission_options.add_flags),
+        ("admission", "serve the validating webhook", add_admission_flags),
         ("controllers", "reconcile caches and runs", _add_controllers_flags),
     ):
         command = commands.add_parser(name, help=text, description=text)
@@ -113,6 +115,40 @@ def _parser() -> Parser:
         command.add_argument("--context", help="context in the kubeconfig")
         add_flags(command)
     return parser
+
+
+def add_admission_flags(parser: Parser) -> None:
+    """Add the flags of `gkm-operator admission`."""
+    parser.add_flag("--listen", "host:port of the webhook", default=":9443", type=addresses.parse)
+    parser.add_flag("--health", "host:port of /healthz, /readyz and /metrics", default=":8081", type=addresses.parse)
+    parser.add_flag("--tls-cert", "PEM file of the certificate; read again when it changes")
+    parser.add_flag("--tls-key", "PEM file of its key")
+    parser.add_flag("--self-signed", "issue and renew a CA and a certificate in DIR", metavar="DIR")
+    parser.add_flag(
+        "--tls-names", "names and addresses in that certificate, separated by commas", default=SERVICE_NAMES
+    )
+    parser.add_flag("--webhook-configuration", "ValidatingWebhookConfiguration that receives the CA", metavar="NAME")
+    parser.add_flag("--budget", "seconds for one image", default="3", type=_budget)
+
+
+def _admission_problem(arguments: argparse.Namespace) -> str:
+    """Return the conflict among the flags, or "" without one."""
+    if bool(arguments.tls_cert) != bool(arguments.tls_key):
+        return "--tls-cert and --tls-key go together"
+    if bool(arguments.tls_cert) == bool(arguments.self_signed):
+        return "use either --tls-cert and --tls-key, or --self-signed DIR"
+    if arguments.webhook_configuration and not arguments.self_signed:
+        return "--webhook-configuration needs --self-signed: cert-manager publishes its own CA"
+    if arguments.self_signed and not arguments.webhook_configuration:
+        return "--self-signed needs --webhook-configuration: the API server must learn of every renewed CA"
+    return ""
+
+
+def _budget(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds <= MAX_BUDGET_SECONDS:
+        raise argparse.ArgumentTypeError(f"between 0 and {MAX_BUDGET_SECONDS:g} seconds")
+    return seconds
 
 
 def _add_controllers_flags(parser: Parser) -> None:

@@ -9,8 +9,9 @@ from threading import Event
 from gkm.api import config, msgspec_warmup
 from gkm.hoststate import logs
 from gkm.hoststate.command_line import Parser
-from gkm_operator.admission import command, options
+from gkm_operator.admission import command
 from gkm_operator.admission.certificates.rotation import RotationTimes
+from gkm_operator.main import add_admission_flags
 
 TERMS = RotationTimes(valid=timedelta(minutes=10), renewed=timedelta(seconds=6), settle_seconds=5.0, check_seconds=0.2)
 """What a pair that was not renewed in time has left is ample: the machine may be slow."""
@@ -21,7 +22,7 @@ def main() -> int:
     parser.add_argument("--config", type=Path)
     parser.add_argument("--kubeconfig")
     parser.add_argument("--context")
-    options.add_flags(parser)
+    add_admission_flags(parser)
     stop = Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     logs.configure("info")

@@ -15,8 +15,8 @@ from gkm.api.config import ConfigInvalid
 from gkm.hoststate.command_line import Parser
 from gkm.hoststate.logs import JsonFormatter
 from gkm.probes import addresses
-from gkm_operator.admission import options
 from gkm_operator.health import HealthServer
+from gkm_operator.main import add_admission_flags
 from support.operator.deployment import ROOT, manifests, operator_command
 
 
@@ -106,7 +106,7 @@ def test_controllers_report_the_missing_kinds(tmp_path: Path, request: pytest.Fi
 def test_a_flag_wins_over_its_twin(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GKM_LISTEN", ":1")
     parser = Parser()
-    options.add_flags(parser)
+    add_admission_flags(parser)
     assert parser.parse_args([]).listen == ("", 1)  # every address, of both families
     assert parser.parse_args(["--listen=[::1]:2"]).listen == ("::1", 2)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from gkm_operator.admission import options
+from gkm_operator.main import SERVICE_NAMES
 from support.cluster.certificates import Authority, Certificate
 from support.cluster.cluster import Cluster
 from support.host import pages, ports
@@ -148,7 +148,7 @@ def test_with_cert_manager_every_name_fits_the_other(rendered: list[Object]) -> 
     service = hook["clientConfig"]["service"]
     assert _in_our_namespace(rendered, "Service", service["name"])
     assert f"{service['name']}.{service['namespace']}.svc" in certificate["dnsNames"]
-    assert certificate["dnsNames"] == options.SERVICE_NAMES.split(",")
+    assert certificate["dnsNames"] == SERVICE_NAMES.split(",")
 
     issuer = _in_our_namespace(rendered, "Issuer", certificate["issuerRef"]["name"])
     (authority,) = (
