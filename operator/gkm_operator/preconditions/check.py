@@ -10,7 +10,7 @@ from typing import Any
 
 from gkm.hoststate.logs import fields
 from gkm.hoststate.pacing import Backoff
-from gkm.kube.api import EVERYTHING, Api, ListSelector
+from gkm.kube.api import Api
 from gkm.kube.errors import ApiError
 from gkm.kube.leases import LEASES
 from gkm.kube.resources import (
@@ -91,8 +91,10 @@ def check(api: Api, lease: tuple[str, str]) -> None:
                 if error.not_found:
                     raise KindsMissing(f"the API server has no {resource.plural}: apply crds/") from error
                 raise
-        for other, selector in _optional_rights(lease[0]):
-            next(iter(api.list_pages(other, selector, limit=1)))
+        next(iter(api.list_pages(NODES, limit=1)))
+        # The first Run lists Pods of all namespaces; a missing right must be reported before that.
+        next(iter(api.list_pages(AGENTS, limit=1)))
+        next(iter(api.list_pages(AGENT_SETS, agent_set(lease[0]), limit=1)))
         _read(api, lease)
     except ApiError as error:
         if error.status == _FORBIDDEN:
@@ -100,11 +102,6 @@ def check(api: Api, lease: tuple[str, str]) -> None:
                 f"{error.message}: apply deploy/base/controllers.yaml, which has the rule, and bind it to this account"
             ) from error
         raise
-
-
-def _optional_rights(namespace: str) -> tuple[tuple[Resource[Any], ListSelector], ...]:
-    # The first Run lists Pods of all namespaces; a missing right must be reported before that.
-    return (NODES, EVERYTHING), (AGENTS, EVERYTHING), (AGENT_SETS, agent_set(namespace))
 
 
 def _read(api: Api, lease: tuple[str, str]) -> None:

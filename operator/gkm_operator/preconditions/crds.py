@@ -9,7 +9,6 @@ from itertools import islice
 from typing import Any
 
 from gkm.api import crds
-from gkm.api.crds import Kind
 from gkm.api.meta import GROUP, VERSION
 from gkm.kube.resources import Resource
 from msgspec import Struct, field
@@ -18,8 +17,6 @@ SHOWN = 4
 """Number of fields in one message; the message counts the others."""
 
 _ANYTHING = "x-kubernetes-preserve-unknown-fields"
-KINDS: Mapping[str, Kind] = {kind.plural: kind for kind in crds.KINDS}
-"""Our kinds, by plural."""
 
 
 class Schema(Struct):
@@ -60,7 +57,7 @@ DEFINITIONS: Resource[Definition] = Resource(
 
 def foreign(plural: str, found: Definition) -> str:
     """Return the difference of a definition from this version's; "" for none. Additional fields are allowed."""
-    ours = crds.definition(KINDS[plural])["spec"]
+    ours = crds.definition(next(kind for kind in crds.KINDS if kind.plural == plural))["spec"]
     name = f"the API server's CustomResourceDefinition {plural}.{GROUP}"
     what_next = "uninstall the product it belongs to (upstream GKM has kinds of the same names), or apply our crds/"
     version = next((version for version in found.spec.versions if version.name == VERSION and version.served), None)

@@ -15,13 +15,12 @@ _ALL = "policy files"
 class PolicyFileWatcher:
     """Calls `changed` when the content of one of the files has changed."""
 
-    def __init__(self, paths: Sequence[str], changed: Callable[[], None], seconds: float = SECONDS) -> None:
+    def __init__(self, paths: Sequence[str], changed: Callable[[], None]) -> None:
         self._paths = paths
         self._changed = changed
-        self._seconds = seconds
         self._fingerprint = Fingerprint(paths)
         self._digest = self._fingerprint.current()
-        self._queue: WorkQueue[str] = WorkQueue("policy-files", self._check, workers=1)
+        self._queue: WorkQueue[str] = WorkQueue("policy-files", self.check, workers=1)
 
     def start(self) -> None:
         """Check on the interval until `close`; do nothing without files."""
@@ -33,14 +32,11 @@ class PolicyFileWatcher:
         """Stop the checks."""
         self._queue.close(1.0)
 
-    def check(self) -> None:
-        """Check once."""
+    def check(self, _: str = _ALL) -> float:
+        """Check once; return the seconds until the next check."""
         digest = self._fingerprint.current()
         if digest != self._digest:
             self._digest = digest
             _LOG.info("policy files changed; every image is verified again", extra=fields(files=list(self._paths)))
             self._changed()
-
-    def _check(self, _: str) -> float:
-        self.check()
-        return self._seconds
+        return SECONDS
