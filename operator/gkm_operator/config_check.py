@@ -7,7 +7,7 @@ exist on this machine may exist in the pods: they are listed, and not reported a
 
 import re
 import ssl
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,22 +66,14 @@ class _Files:
     """Reads the files that a configuration names."""
 
     def __init__(self) -> None:
-        self._material = TrustMaterial()
+        self.material = TrustMaterial()
         self.absent: dict[str, None] = {}
 
-    def key(self, key: str, at: str) -> Iterator[str]:
-        """Yield the problems of a public key: PEM text, or a path."""
-        if is_pem(key) or self._exists(key):
+    def trusted(self, value: str, read: Callable[[str], object], at: str) -> Iterator[str]:
+        """Yield the problems of a public key (PEM text, or a path) or of a trusted root; `read` is of `material`."""
+        if is_pem(value) or self._exists(value):
             try:
-                self._material.key(key)
-            except GKMError as error:
-                yield f"{error.message} - at `{at}`; {error.hint}"
-
-    def root(self, path: str, at: str) -> Iterator[str]:
-        """Yield the problems of a trusted root."""
-        if self._exists(path):
-            try:
-                self._material.root(path)
+                read(value)
             except GKMError as error:
                 yield f"{error.message} - at `{at}`; {error.hint}"
 
@@ -108,9 +100,9 @@ def _policies(loaded: Config, files: _Files) -> Iterator[str]:
     for number, policy in enumerate(loaded.verification.policies):
         at = f"$.verification.policies[{number}]"
         for index, key in enumerate(policy.keys):
-            yield from files.key(key, f"{at}.keys[{index}]")
+            yield from files.trusted(key, files.material.key, f"{at}.keys[{index}]")
         if policy.trusted_root:
-            yield from files.root(policy.trusted_root, f"{at}.trustedRoot")
+            yield from files.trusted(policy.trusted_root, files.material.root, f"{at}.trustedRoot")
         yield from _image_globs(policy.images, f"{at}.images")
         for index, glob in enumerate(policy.namespaces):
             if not _NAMESPACE_GLOB.fullmatch(glob):
