@@ -22,7 +22,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class CertificateUnusable(RuntimeError):
-    """The named certificate files cannot be read, or certificate and key do not match."""
+    """The certificate files cannot be read, or certificate and key do not match."""
 
 
 def run(arguments: argparse.Namespace, config: Config, stop: Event, times: RotationTimes = SHIPPED) -> int:
@@ -30,7 +30,7 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event, times: Rotat
 
     Raises:
         OSError: an address is in use, or our own certificate cannot be written.
-        CertificateUnusable: a certificate of the administrator cannot be used.
+        CertificateUnusable: the certificate files cannot be used.
         NotConfigured: no API server is configured that could receive our CA.
     """
     # A thread whose caller has given up must not go on for the half minute that a pull may take.
@@ -39,14 +39,18 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event, times: Rotat
     images = CheckedImages.of(config, limits, seconds=request_seconds)
     verdicts = VerdictCache(images, images.verifier.stamp)
     validator = ImageValidator(verdicts, config.verification.mode, config.registries, seconds=arguments.budget)
+    rotation = None
     if arguments.self_signed:
-        names = [name for name in arguments.tls_names.split(",") if name]
         directory = Path(arguments.self_signed)
-        rotation = Rotation(directory, names, times)
-        server = AdmissionServer(validator, arguments.listen, directory / issue.CERTIFICATE, directory / issue.KEY)
+        rotation = Rotation(directory, [name for name in arguments.tls_names.split(",") if name], times)
+        certificate, key = directory / issue.CERTIFICATE, directory / issue.KEY
     else:
-        rotation = None
-        server = _with_files(validator, arguments.listen, Path(arguments.tls_cert), Path(arguments.tls_key))
+        certificate, key = Path(arguments.tls_cert), Path(arguments.tls_key)
+    try:
+        server = AdmissionServer(validator, arguments.listen, certificate, key)
+    except OSError as error:  # its text names no file
+        reason = error.strerror or str(error)
+        raise CertificateUnusable(f"the certificate {certificate} with {key} cannot be used: {reason}") from error
     health = HealthServer(arguments.health, server.ready.is_set, lambda: server.alive)
 
     def ready() -> None:
@@ -72,11 +76,3 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event, times: Rotat
         server.close()
         health.close()
     return 0
-
-
-def _with_files(validator: ImageValidator, address: tuple[str, int], certificate: Path, key: Path) -> AdmissionServer:
-    try:
-        return AdmissionServer(validator, address, certificate, key)
-    except OSError as error:  # its text names no file
-        reason = error.strerror or str(error)
-        raise CertificateUnusable(f"the certificate {certificate} with {key} cannot be used: {reason}") from error
