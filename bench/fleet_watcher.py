@@ -34,7 +34,7 @@ def thin(kubeconfig: str, namespace: str, digests: Digests, answer: WatchResult)
         signal.pause()
     finally:
         for name, digest in digests.items():
-            found = aggregation.summary(CacheKey(namespace, name), digest)
+            found = aggregation.fleet.summary(CacheKey(namespace, name), digest)
             answer.sums[name] = [found.total, found.ready, found.failed]
 
 

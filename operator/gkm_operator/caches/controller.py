@@ -151,7 +151,7 @@ class CachesController:
             return
         self._emit_missed(key, cache)
         outcome = self.verification.outcome(cache)
-        summary = self.node_watcher.summary(key, status.resolved_digest(cache, outcome))
+        summary = self.node_watcher.fleet.summary(key, status.resolved_digest(cache, outcome))
         now = self._now()
         new = status.desired_status(cache, outcome, summary, now)
         if new is None or new == cache.status:

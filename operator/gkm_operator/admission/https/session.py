@@ -30,8 +30,6 @@ IDLE_SECONDS = 120.0
 """Between two requests. More than the 90 after which Go's client closes an idle connection itself: a request that
 crosses our close on the wire is lost, because Go does not repeat a POST."""
 
-Responder = Callable[[HttpRequest, ConnectionSlot], Awaitable[Page]]
-
 
 @dataclass(frozen=True, slots=True)
 class SessionContext:
@@ -39,7 +37,7 @@ class SessionContext:
 
     limiter: ConnectionLimiter
     large: LargeBodies
-    respond: Responder
+    respond: Callable[[HttpRequest, ConnectionSlot], Awaitable[Page]]
     closing: asyncio.Event
     log: ThrottledLog
 

@@ -20,7 +20,7 @@ from gkm_operator.caches.nodes.liveness import (
     agents,
 )
 from gkm_operator.caches.nodes.reports import CLUSTER_REPORTS, REPORTS, NodeObject
-from gkm_operator.caches.nodes.totals import CacheKey, CacheSummary
+from gkm_operator.caches.nodes.totals import CacheKey
 
 SeeNode = Callable[[WatchedNode | None, WatchedNode | None], None]
 """Called with every change of a Node, as a reflector reports it."""
@@ -31,7 +31,7 @@ def ignore_node(_old: WatchedNode | None, _new: WatchedNode | None) -> None:
 
 
 class NodeWatcher:
-    """Watches node objects of both kinds, Nodes, and the agents in GKM's `namespace`.
+    """Watches node objects of both kinds, Nodes, and the agents in GKM's `namespace`; `fleet` has the totals.
 
     `changed` is called with every cache whose totals have changed. Nodes are decoded as `nodes`, and `see` receives
     their changes too, so that another controller need not watch them again.
@@ -48,7 +48,7 @@ class NodeWatcher:
     ) -> None:
         self._changed = changed
         self._see = see
-        self._fleet = Fleet()
+        self.fleet = Fleet()
         # Started in this order: if a node's liveness is known before its report, its totals are computed once.
         self.reflectors: tuple[Reflector[Any], ...] = (
             Reflector(api, AGENT_SETS, self._agent_set_changed, selector=agent_set(namespace)),
@@ -58,12 +58,8 @@ class NodeWatcher:
             Reflector(api, CLUSTER_REPORTS, self._report_changed),
         )
 
-    def summary(self, key: CacheKey, digest: str | None) -> CacheSummary:
-        """Return the totals of a cache for a digest."""
-        return self._fleet.summary(key, digest)
-
     def _report_changed(self, old: NodeObject | None, new: NodeObject | None) -> None:
-        self._enqueue(self._fleet.reported(old, new))
+        self._enqueue(self.fleet.reported(old, new))
 
     def _node_changed(self, old: WatchedNode | None, new: WatchedNode | None) -> None:
         self._see(old, new)
@@ -71,15 +67,15 @@ class NodeWatcher:
         before, after = (None if node is None else node.ready for node in (old, new))
         node = new or old
         if node is not None and before != after:
-            self._enqueue(self._fleet.node(node.metadata.name, ready=after))
+            self._enqueue(self.fleet.node(node.metadata.name, ready=after))
 
     def _agent_changed(self, old: AgentPod | None, new: AgentPod | None) -> None:
-        self._enqueue(self._fleet.agent(old, new))
+        self._enqueue(self.fleet.agent(old, new))
 
     def _agent_set_changed(self, old: AgentDaemonSet | None, new: AgentDaemonSet | None) -> None:
         # Its status changes with every agent: only its existence affects the nodes.
         if (old is None) != (new is None):
-            self._enqueue(self._fleet.agents_deployed(deployed=new is not None))
+            self._enqueue(self.fleet.agents_deployed(deployed=new is not None))
 
     def _enqueue(self, keys: Iterable[CacheKey]) -> None:
         for key in keys:

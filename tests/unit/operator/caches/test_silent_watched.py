@@ -157,7 +157,7 @@ def test_repeated_kubelet_status_writes_cause_no_work(watched: Watched) -> None:
 
 def test_daemonset_status_writes_in_a_rollout_affect_no_node(watched: Watched) -> None:
     asked: list[bool] = []
-    fleet = watched.controller.node_watcher._fleet
+    fleet = watched.controller.node_watcher.fleet
     real = fleet.agents_deployed
 
     def noted(*, deployed: bool) -> set[CacheKey]:
