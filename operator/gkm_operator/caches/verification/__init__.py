@@ -1,1 +1,1 @@
-"""The queue that verifies images, the schedule of rechecks, and the watch on policy files."""
+"""The queue that verifies images, and the schedule of rechecks."""

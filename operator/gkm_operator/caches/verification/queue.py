@@ -1,4 +1,7 @@
-"""The queue of images to verify: when a cache names another image, and again while time can change the result."""
+"""The queue of images to verify: when a cache names another image, and again while time can change the result.
+
+The files that policies name are checked on an interval, so that a removed key takes effect at once.
+"""
 
 import logging
 import time
@@ -7,13 +10,13 @@ from collections.abc import Callable
 from gkm.api.caches import Cache
 from gkm.hoststate.logs import fields
 from gkm.hoststate.pacing import Backoff, TokenBucket
+from gkm.images.signatures.policy_files import Fingerprint
 from gkm.kube.workqueue import IMMEDIATELY, Retry, WorkQueue
 
 from gkm_operator import metrics
 from gkm_operator.caches import status
 from gkm_operator.caches.nodes.totals import CacheKey
 from gkm_operator.caches.outcome import Outcome, check_image
-from gkm_operator.caches.verification.policy_files import PolicyFileWatcher
 from gkm_operator.caches.verification.recheck import NEVER, PER_SECOND, CheckResult, RecheckSchedule, check_key
 from gkm_operator.images import Images
 
@@ -23,6 +26,9 @@ BACKOFF = Backoff(2.0, 300.0)
 WORKERS = 8
 PER_NAMESPACE = 2
 """A silent registry blocks a worker for half a minute: those of one tenant must not block all (docs/decisions/0006)."""
+FILES_SECONDS = 10.0
+"""Between two checks of the policies' files."""
+_ALL_FILES = "all"
 
 
 class VerificationQueue:
@@ -50,7 +56,9 @@ class VerificationQueue:
         self._rate_limiter = TokenBucket(1, 1 / PER_SECOND, clock)
         self._generation = 0
         self._outcomes: dict[str, CheckResult] = {}
-        self.files = PolicyFileWatcher(schedule.files, self.recheck_all)
+        self._fingerprint = Fingerprint(schedule.files)
+        self._checked_files = self._fingerprint.current()
+        self._files_queue = WorkQueue("policy-files", self.check_files, workers=1)
         self.queue = WorkQueue(
             "verify",
             self.verify,
@@ -63,12 +71,14 @@ class VerificationQueue:
 
     def start(self) -> None:
         """Start to verify images, and to watch the files of policies."""
-        self.files.start()
+        if self._schedule.files:
+            self._files_queue.add(_ALL_FILES)
+            self._files_queue.start()
         self.queue.start()
 
     def close(self, seconds: float) -> None:
         """Stop within a few seconds."""
-        self.files.close()
+        self._files_queue.close(1.0)
         self.queue.close(seconds)
 
     def outcome(self, cache: Cache) -> Outcome | None:
@@ -94,6 +104,16 @@ class VerificationQueue:
         """Forget a deleted cache."""
         self._outcomes.pop(old.metadata.uid, None)
         self.queue.forget(key)
+
+    def check_files(self, _: str = _ALL_FILES) -> float:
+        """Verify every image again if a file of the policies has changed; return the seconds until the next check."""
+        files = self._fingerprint.current()
+        if files != self._checked_files:
+            self._checked_files = files
+            names = list(self._schedule.files)
+            _LOG.info("policy files changed; every image is verified again", extra=fields(files=names))
+            self.recheck_all()
+        return FILES_SECONDS
 
     def recheck_all(self) -> None:
         """Verify every image again, spread over time: the files of policies have changed."""

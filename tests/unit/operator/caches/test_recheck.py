@@ -8,8 +8,7 @@ from gkm.api.errors import GKMError, Reason
 from gkm.images.signatures.verify import Verdict
 from gkm_operator.caches.nodes.totals import CacheSummary
 from gkm_operator.caches.throttling import BURST, REFILL_SECONDS, EventBudget
-from gkm_operator.caches.verification.policy_files import PolicyFileWatcher
-from gkm_operator.caches.verification.queue import VerificationQueue as Queue
+from gkm_operator.caches.verification.queue import VerificationQueue
 from gkm_operator.caches.verification.recheck import PER_SECOND, RecheckSchedule
 from support.operator.images import AWAY, DIGEST, GOOD, OFF, UNKNOWN, UNSIGNED, WARNED, FakeImages
 from support.operator.verdicts import IMAGE, KEY, PINNED, CheckedCache
@@ -202,27 +201,34 @@ class Files:
         link.rename(self._root / "..data")
 
 
-def test_a_file_that_changed_is_noticed_by_its_content(tmp_path: Path) -> None:
-    mounted, noticed = Files(tmp_path), []
-    files = PolicyFileWatcher([str(mounted.path)], lambda: noticed.append(1))
-    files.check()
+def noticing(mounted: Files, monkeypatch: pytest.MonkeyPatch) -> tuple[VerificationQueue, list[int]]:
+    """Return a queue whose policies name a file, and a list that grows when it verifies every image again."""
+    queue, noticed = CheckedCache(PINNED, RecheckSchedule(files=(str(mounted.path),))).verification, []
+    monkeypatch.setattr(queue, "recheck_all", lambda: noticed.append(1))
+    return queue, noticed
+
+
+def test_a_file_that_changed_is_noticed_by_its_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mounted = Files(tmp_path)
+    queue, noticed = noticing(mounted, monkeypatch)
+    queue.check_files()
     mounted.write("one")
-    files.check()
+    queue.check_files()
     assert noticed == []
     mounted.write("two")
-    files.check()
-    files.check()
+    queue.check_files()
+    queue.check_files()
     assert len(noticed) == 1
     mounted.path.unlink()
-    files.check()
+    queue.check_files()
     assert len(noticed) == 2
 
 
-def test_a_file_change_before_the_first_check_is_noticed(tmp_path: Path) -> None:
-    mounted, noticed = Files(tmp_path), []
-    files = PolicyFileWatcher([str(mounted.path)], lambda: noticed.append(1))
+def test_a_file_change_before_the_first_check_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mounted = Files(tmp_path)
+    queue, noticed = noticing(mounted, monkeypatch)
     mounted.write("two")
-    files.check()
+    queue.check_files()
     assert noticed == [1]
 
 
@@ -236,7 +242,7 @@ def test_a_file_of_a_policy_that_changes_has_every_image_verified_again(tmp_path
     checked.check()
     assert checked.verified.status == "True"
     mounted.write("two")
-    checked.verification.files.check()
+    checked.verification.check_files()
     assert len(checked.verification.queue) == 1
     checked.check()
     assert checked.verified.status == "False"
@@ -285,6 +291,6 @@ def test_events_of_an_object_have_a_burst_and_then_a_low_rate() -> None:
 def test_the_check_of_an_object_deleted_meanwhile_is_forgotten() -> None:
     checked = CheckedCache(PINNED)
     objects = [checked.cache, None]
-    queue = Queue(FakeImages({IMAGE: DIGEST}, {DIGEST: GOOD}), lambda _: objects.pop(0), lambda _: None)
+    queue = VerificationQueue(FakeImages({IMAGE: DIGEST}, {DIGEST: GOOD}), lambda _: objects.pop(0), lambda _: None)
     queue.verify(KEY)
     assert queue.outcome(checked.cache) is None
