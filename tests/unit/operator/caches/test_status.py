@@ -1,37 +1,20 @@
 """The status of a cache for every outcome of its image and all totals of its nodes."""
 
-from typing import Any
-
 import pytest
-from gkm.api.caches import CacheSpec, CacheStatus, ClusterGKMCache, GKMCache, LocalObjectReference, verified_digest
+from gkm.api.caches import CacheSpec, CacheStatus, ClusterGKMCache, LocalObjectReference, verified_digest
 from gkm.api.errors import GKMError, Reason
-from gkm.api.meta import Condition, ObjectMeta
+from gkm.api.meta import ObjectMeta
 from gkm.images.signatures.verify import Verdict
-from gkm_operator.caches.events import events_of, regarding
 from gkm_operator.caches.nodes.totals import CacheSummary
 from gkm_operator.caches.outcome import CurrentImage, Outcome, check_image, error_outcome, verdict_outcome
 from gkm_operator.caches.status import apply_configuration, desired_status, resolved_digest
 from gkm_operator.images import Claims
 from msgspec import structs
 from support.operator.images import AWAY, DIGEST, GOOD, OFF, OTHER, UNKNOWN, UNSIGNED, WARNED, FakeImages
+from support.operator.statuses import FULL, IMAGE, NOBODY, THEN, UNFIT, cache, settled
 
-IMAGE = "registry.test/team/cache:1"
-THEN, NOW = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
-NOBODY = CacheSummary()
-UNFIT, FULL = {"ArchitectureMismatch": ["n"]}, {"DiskFull": ["m"]}
+NOW = "2026-01-02T00:00:00Z"
 AWAY_BUT_ALLOWED = Verdict(verified=None, allowed=True, reason=Reason.REGISTRY_UNAVAILABLE, message="away")
-
-
-def cache(status: CacheStatus | None = None, image: str = IMAGE, generation: int = 1) -> GKMCache:
-    meta = ObjectMeta(name="x", namespace="a", uid="u", generation=generation)
-    return GKMCache(meta, CacheSpec(image), status or CacheStatus())
-
-
-def settled(summary: CacheSummary = NOBODY) -> CacheStatus:
-    """Return the status of a cache whose image was good."""
-    status = desired_status(cache(), verdict_outcome(IMAGE, DIGEST, GOOD, Claims(7)), summary, THEN)
-    assert status
-    return status
 
 
 def shown(status: CacheStatus, kind: str) -> tuple[str, str]:
@@ -263,51 +246,3 @@ def test_sentences_agree_with_their_numbers(nodes: int, words: tuple[str, str]) 
     status = settled(CacheSummary(total=nodes, failed=nodes, failures=FULL))
     said = [condition.message for kind in ("Ready", "Error") if (condition := status.condition(kind))]
     assert [text.startswith(begins) for text, begins in zip(said, words, strict=True)] == [True, True]
-
-
-def of_nodes(**counts: Any) -> CacheStatus:  # noqa: ANN401 -- as Summary takes them
-    return settled(CacheSummary(**counts))
-
-
-PENDING = {"total": 2}
-ONE_UNFIT = {"total": 2, "failed": 1, "failures": UNFIT, "incompatible": 1}
-ALL_UNFIT = {"total": 2, "failed": 2, "failures": UNFIT, "incompatible": 2}
-ONE_FAILED = {"total": 2, "ready": 1, "failed": 1, "failures": FULL}
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "news"),
-    [
-        (None, ALL_UNFIT, ["NodesIncompatible"]),
-        (PENDING, ALL_UNFIT, ["NodesIncompatible"]),
-        (PENDING, ONE_UNFIT, ["NodeFailuresPresent"]),
-        (ONE_UNFIT, ALL_UNFIT, ["NodesIncompatible"]),
-        (PENDING, ONE_FAILED, ["NodesFailed"]),
-        ({"total": 2, "ready": 2}, ONE_FAILED, ["NodesFailed"]),
-        (ALL_UNFIT, ALL_UNFIT, []),
-        (ALL_UNFIT, ALL_UNFIT | {"total": 3, "failed": 3, "incompatible": 3}, []),
-        (ALL_UNFIT, PENDING, []),
-    ],
-)
-def test_failing_nodes_are_reported_once_as_a_warning(
-    before: dict[str, Any] | None, after: dict[str, Any], news: list[str]
-) -> None:
-    old = of_nodes(**before) if before is not None else structs.replace(settled(), conditions=settled().conditions[2:])
-    said = list(events_of(old, of_nodes(**after)))
-    assert [one.reason for one in said] == news
-    assert {one.kind for one in said} <= {"Warning"}
-    assert all("ArchitectureMismatch" in one.note or "DiskFull" in one.note for one in said)
-
-
-def shows(status: str, reason: str, message: str = "message") -> CacheStatus:
-    return CacheStatus(conditions=[Condition("Verified", status, reason, message, THEN)])
-
-
-def test_only_a_changed_verdict_is_reported() -> None:
-    good, bad = shows("True", "CosignSuccess"), shows("False", "SignatureInvalid")
-    assert not list(events_of(CacheStatus(), CacheStatus()))
-    assert not list(events_of(good, shows("True", "CosignSuccess", "other words")))
-    (first,), (second,) = events_of(CacheStatus(), good), events_of(good, bad)
-    assert (first.kind, first.reason) == ("Normal", "CosignSuccess")
-    assert (second.kind, second.reason, second.note) == ("Warning", "SignatureInvalid", "message")
-    assert regarding(cache()).kind == "GKMCache"

@@ -1,0 +1,59 @@
+"""The Events of a cache, from the difference of two statuses."""
+
+from typing import Any
+
+import pytest
+from gkm.api.caches import CacheStatus
+from gkm.api.meta import Condition
+from gkm_operator.caches.events import events_of, regarding
+from gkm_operator.caches.nodes.totals import CacheSummary
+from msgspec import structs
+from support.operator.statuses import FULL, THEN, UNFIT, cache, settled
+
+
+def of_nodes(**counts: Any) -> CacheStatus:  # noqa: ANN401 -- as Summary takes them
+    return settled(CacheSummary(**counts))
+
+
+PENDING = {"total": 2}
+ONE_UNFIT = {"total": 2, "failed": 1, "failures": UNFIT, "incompatible": 1}
+ALL_UNFIT = {"total": 2, "failed": 2, "failures": UNFIT, "incompatible": 2}
+ONE_FAILED = {"total": 2, "ready": 1, "failed": 1, "failures": FULL}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "news"),
+    [
+        (None, ALL_UNFIT, ["NodesIncompatible"]),
+        (PENDING, ALL_UNFIT, ["NodesIncompatible"]),
+        (PENDING, ONE_UNFIT, ["NodeFailuresPresent"]),
+        (ONE_UNFIT, ALL_UNFIT, ["NodesIncompatible"]),
+        (PENDING, ONE_FAILED, ["NodesFailed"]),
+        ({"total": 2, "ready": 2}, ONE_FAILED, ["NodesFailed"]),
+        (ALL_UNFIT, ALL_UNFIT, []),
+        (ALL_UNFIT, ALL_UNFIT | {"total": 3, "failed": 3, "incompatible": 3}, []),
+        (ALL_UNFIT, PENDING, []),
+    ],
+)
+def test_failing_nodes_are_reported_once_as_a_warning(
+    before: dict[str, Any] | None, after: dict[str, Any], news: list[str]
+) -> None:
+    old = of_nodes(**before) if before is not None else structs.replace(settled(), conditions=settled().conditions[2:])
+    said = list(events_of(old, of_nodes(**after)))
+    assert [one.reason for one in said] == news
+    assert {one.kind for one in said} <= {"Warning"}
+    assert all("ArchitectureMismatch" in one.note or "DiskFull" in one.note for one in said)
+
+
+def shows(status: str, reason: str, message: str = "message") -> CacheStatus:
+    return CacheStatus(conditions=[Condition("Verified", status, reason, message, THEN)])
+
+
+def test_only_a_changed_verdict_is_reported() -> None:
+    good, bad = shows("True", "CosignSuccess"), shows("False", "SignatureInvalid")
+    assert not list(events_of(CacheStatus(), CacheStatus()))
+    assert not list(events_of(good, shows("True", "CosignSuccess", "other words")))
+    (first,), (second,) = events_of(CacheStatus(), good), events_of(good, bad)
+    assert (first.kind, first.reason) == ("Normal", "CosignSuccess")
+    assert (second.kind, second.reason, second.note) == ("Warning", "SignatureInvalid", "message")
+    assert regarding(cache()).kind == "GKMCache"
