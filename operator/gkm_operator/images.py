@@ -38,7 +38,6 @@ class ImageChecker(ImageVerifier, Protocol):
         Raises:
             GKMError: as `resolve`, or the image is not a cache image.
         """
-        ...
 
 
 class Images(ImageChecker, Protocol):
@@ -46,11 +45,9 @@ class Images(ImageChecker, Protocol):
 
     def with_pull_secrets(self, image: str, namespace: str | None, names: Sequence[str]) -> "Images":
         """See RegistryImages."""
-        ...
 
     def revoked(self, image: str, digest: str, namespace: str | None, signers: Sequence[Signer]) -> Verdict | None:
         """See RegistryImages."""
-        ...
 
 
 class CheckedImages(RegistryImages):
