@@ -6,9 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from gkm_operator.admission.https import http1 as messages
-from gkm_operator.admission.https import server as serving_module
-from gkm_operator.admission.https import session as conversation
+from gkm_operator.admission.https import http1, server, session
 from support.host.waiting import until
 from support.operator.webhook import (
     REVIEW,
@@ -30,7 +28,7 @@ def site(tmp_path: Path) -> Iterator[Webhook]:
 
 
 def test_a_slow_sender_is_disconnected_at_the_deadline(site: Webhook, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conversation, "READ_SECONDS", 0.5)
+    monkeypatch.setattr(session, "READ_SECONDS", 0.5)
     with site.connect_plain() as silent, site.connect_tls() as waiting, site.connect_tls() as dripping:
         dripping.sendall(post(b" " * 1000)[:-1000])
 
@@ -60,7 +58,7 @@ def test_plain_http_and_garbage_delay_no_other_client(site: Webhook) -> None:
 def test_a_prompt_client_is_served_beside_any_number_of_silent_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serving_module, "CONNECTIONS", 4)
+    monkeypatch.setattr(server, "CONNECTIONS", 4)
     with serving(tmp_path) as site, ExitStack() as held:
         silent = [held.enter_context(site.connect_plain()) for _ in range(40)]
         assert is_reviewed(site)
@@ -69,7 +67,7 @@ def test_a_prompt_client_is_served_beside_any_number_of_silent_ones(
 
 
 def test_an_idle_session_is_evicted_before_an_unfinished_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving_module, "CONNECTIONS", 2)
+    monkeypatch.setattr(server, "CONNECTIONS", 2)
     with serving(tmp_path) as site, site.connect_tls() as slow, site.connect_tls() as idle:
         slow.sendall(post(REVIEW)[:-1])
         idle.sendall(post(REVIEW))
@@ -81,7 +79,7 @@ def test_an_idle_session_is_evicted_before_an_unfinished_one(tmp_path: Path, mon
 
 
 def test_a_request_in_review_is_never_evicted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving_module, "CONNECTIONS", 2)
+    monkeypatch.setattr(server, "CONNECTIONS", 2)
     validator = BlockingValidator()
     with serving(tmp_path, validator) as site, site.connect_tls() as judged, ExitStack() as held:
         judged.sendall(post(REVIEW))
@@ -94,8 +92,8 @@ def test_a_request_in_review_is_never_evicted(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_request_beyond_the_waiting_limit_gets_retry_after(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving_module, "THREADS", 1)
-    monkeypatch.setattr(serving_module, "WAITING", 1)
+    monkeypatch.setattr(server, "THREADS", 1)
+    monkeypatch.setattr(server, "WAITING", 1)
     validator = BlockingValidator()
     with (
         serving(tmp_path, validator) as site,
@@ -119,8 +117,8 @@ def test_a_request_beyond_the_waiting_limit_gets_retry_after(tmp_path: Path, mon
 def test_a_request_past_its_review_deadline_gets_503_and_is_never_reviewed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serving_module, "THREADS", 1)
-    monkeypatch.setattr(serving_module, "REVIEW_SECONDS", 0.3)
+    monkeypatch.setattr(server, "THREADS", 1)
+    monkeypatch.setattr(server, "REVIEW_SECONDS", 0.3)
     validator = BlockingValidator()
     with serving(tmp_path, validator) as site:
         assert site.ask("POST", "/validate", REVIEW)[0] == 503
@@ -133,12 +131,12 @@ def test_a_request_past_its_review_deadline_gets_503_and_is_never_reviewed(
 def test_the_largest_sender_is_evicted_when_requests_exceed_the_memory_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serving_module, "MAX_HELD_BYTES", 1 << 20)
+    monkeypatch.setattr(server, "MAX_HELD_BYTES", 1 << 20)
     with serving(tmp_path) as site, site.connect_tls() as large, site.connect_tls() as larger:
         large.sendall(post(b" " * (400 << 10))[:-1])
         larger.sendall(post(b" " * (500 << 10))[:-1])
         until(lambda: site.server._limiter.size > 900 << 10, "both are held")
-        assert exchange(site, post(b" " * messages.MAX_BODY_BYTES)).startswith(b"HTTP/1.1 503 ")
+        assert exchange(site, post(b" " * http1.MAX_BODY_BYTES)).startswith(b"HTTP/1.1 503 ")
         with site.connect_tls() as third:
             third.sendall(post(b" " * (450 << 10))[:-1])
             assert is_disconnected(larger)

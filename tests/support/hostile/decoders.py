@@ -31,7 +31,7 @@ from gkm_agent.standalone.manifests import manifests_in
 from gkm_cli import helper_programs
 from gkm_cli.cache import gpu_files
 from gkm_operator.admission import review
-from gkm_operator.admission.https import http1 as messages
+from gkm_operator.admission.https import http1
 from gkm_operator.caches.nodes import liveness as presence
 from gkm_operator.caches.nodes import reports as contributions
 from gkm_operator.plans.state import objects
@@ -163,7 +163,7 @@ KUBE = (
         )
     ),
     *(_object(resource, "the agent") for resource in (kube_fabric.NODEFABRICS, _OWN_NODE)),
-    Decoder("admission review", review.parse, review._Review, messages.MAX_BODY_BYTES),
+    Decoder("admission review", review.parse, review._Review, http1.MAX_BODY_BYTES),
 )
 HOSTS = (
     Decoder("lldpcli", lambda text: lldp.decode(text, lambda _: True), lldp._Document, neighbors.MAX_BYTES),

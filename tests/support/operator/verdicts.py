@@ -6,8 +6,7 @@ from gkm.api.caches import CacheSpec, CacheStatus, GKMCache, UpdatePolicy
 from gkm.api.meta import Condition, ObjectMeta
 from gkm.kube.events import EventBody
 from gkm.kube.workqueue import Retry
-from gkm_operator.caches import events as telling
-from gkm_operator.caches import status
+from gkm_operator.caches import events, status
 from gkm_operator.caches.nodes.totals import CacheKey, CacheSummary
 from gkm_operator.caches.verification.queue import VerificationQueue
 from gkm_operator.caches.verification.recheck import RecheckSchedule
@@ -55,7 +54,7 @@ class CheckedCache:
         """Write the status if it has changed, and record the Events of the change."""
         new = status.desired_status(self.cache, self.verification.outcome(self.cache), self.summary, NOW)
         if new is not None and new != self.cache.status:
-            self.told += telling.events_of(self.cache.status, new)
+            self.told += events.events_of(self.cache.status, new)
             self.cache = structs.replace(self.cache, status=new)
 
     def spec(self, **changes: object) -> None:

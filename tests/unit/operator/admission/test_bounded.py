@@ -7,7 +7,7 @@ from contextlib import suppress
 from threading import Event, Lock, Thread
 
 import pytest
-from gkm_operator.admission import singleflight as module
+from gkm_operator.admission import singleflight
 from gkm_operator.admission.singleflight import PARTS, Overloaded, SingleFlight
 from support.host.waiting import until
 
@@ -195,6 +195,6 @@ def test_a_process_at_its_thread_limit_reports_it(monkeypatch: pytest.MonkeyPatc
 
     bounded: SingleFlight[int] = SingleFlight(1, PATIENT, 1)
     with monkeypatch.context() as patched:
-        patched.setattr(module, "Thread", Refused)
+        patched.setattr(singleflight, "Thread", Refused)
         assert asked(bounded, "x", A, lambda: 1) == "no thread can be started: can't start new thread"
     assert bounded.run("x", A, lambda: 1) == 1

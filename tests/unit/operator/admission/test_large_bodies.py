@@ -9,9 +9,7 @@ from pathlib import Path
 from socket import SO_LINGER, SOL_SOCKET
 
 import pytest
-from gkm_operator.admission.https import http1 as messages
-from gkm_operator.admission.https import large_bodies
-from gkm_operator.admission.https import server as serving_module
+from gkm_operator.admission.https import http1, large_bodies, server
 from gkm_operator.admission.https.connection import Connection
 from gkm_operator.admission.https.http1 import LARGE_BYTES, HttpConnection
 from gkm_operator.admission.https.session import HttpSession
@@ -23,7 +21,7 @@ LARGE = REVIEW + b" " * LARGE_BYTES
 
 @contextmanager
 def one_at_a_time(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Webhook]:
-    monkeypatch.setattr(serving_module, "LIMIT", 1)
+    monkeypatch.setattr(server, "LIMIT", 1)
     with serving(directory) as site:
         yield site
 
@@ -108,7 +106,7 @@ def test_a_disconnected_client_takes_no_large_body_slot(tmp_path: Path, monkeypa
 def test_an_evicted_session_leaves_no_memory_even_before_garbage_collection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serving_module, "MAX_HELD_BYTES", 3 * LARGE_BYTES)
+    monkeypatch.setattr(server, "MAX_HELD_BYTES", 3 * LARGE_BYTES)
     before = alive(HttpConnection, HttpSession, Connection)
     with serving(tmp_path) as site:
         for _ in range(5):
@@ -126,7 +124,7 @@ def test_an_evicted_session_leaves_no_memory_even_before_garbage_collection(
     [
         post(REVIEW, "Connection: close"),
         post(b"{", "Connection: close"),
-        post(b"").replace(b"Length: 0", b"Length: %d" % (messages.MAX_BODY_BYTES + 1)),
+        post(b"").replace(b"Length: 0", b"Length: %d" % (http1.MAX_BODY_BYTES + 1)),
     ],
     ids=["good", "bad", "too long"],
 )
