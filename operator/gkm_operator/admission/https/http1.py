@@ -47,9 +47,9 @@ class HttpRequest:
 class BadRequest(Exception):
     """The request cannot be read to its end; `response` is the last one on this connection."""
 
-    def __init__(self, response: Page) -> None:
-        super().__init__(response.body.decode().strip())
-        self.response = response
+    def __init__(self, status: HTTPStatus, reason: str) -> None:
+        super().__init__(reason)
+        self.response = error_page(status, reason)
 
 
 class HttpConnection:
@@ -98,7 +98,7 @@ class HttpConnection:
             raise ConnectionResetError("the client disconnected")
         self._head = event.method == b"HEAD"
         if _length(event) > LARGE_BYTES and not await self._admit_large():
-            raise BadRequest(error_page(HTTPStatus.SERVICE_UNAVAILABLE, "too many large requests are sent at once"))
+            raise BadRequest(HTTPStatus.SERVICE_UNAVAILABLE, "too many large requests are sent at once")
         while isinstance(part := await self._next(), h11.Data):
             self._body += part.data
         path, _, _ = event.target.partition(b"?")
@@ -133,15 +133,13 @@ class HttpConnection:
         except h11.RemoteProtocolError as error:
             status = HTTPStatus(error.error_status_hint)
             reason = str(error).partition(":")[0]  # after the colon h11 quotes the input, which may be long or secret
-            raise BadRequest(error_page(status, f"not a valid HTTP/1.1 request: {reason}")) from error
+            raise BadRequest(status, f"not a valid HTTP/1.1 request: {reason}") from error
         return event
 
     async def _receive(self) -> int:
         data = await self._connection.receive()
         if not self._reserve_bytes(len(data) + len(data) // SPARE):
-            raise BadRequest(
-                error_page(HTTPStatus.SERVICE_UNAVAILABLE, "the requests in memory are too large together")
-            )
+            raise BadRequest(HTTPStatus.SERVICE_UNAVAILABLE, "the requests in memory are too large together")
         self._http.receive_data(data)
         return len(data)
 
@@ -153,8 +151,8 @@ def _length(request: h11.Request) -> int:
     """
     headers = dict(request.headers)
     if b"transfer-encoding" in headers:
-        raise BadRequest(error_page(HTTPStatus.LENGTH_REQUIRED, "send Content-Length, not chunks"))
+        raise BadRequest(HTTPStatus.LENGTH_REQUIRED, "send Content-Length, not chunks")
     length = int(headers.get(b"content-length", b"0"))
     if length > MAX_BODY_BYTES:
-        raise BadRequest(error_page(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"longer than {MAX_BODY_BYTES} bytes"))
+        raise BadRequest(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"longer than {MAX_BODY_BYTES} bytes")
     return length
