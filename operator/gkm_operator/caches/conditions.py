@@ -34,12 +34,8 @@ def error(summary: CacheSummary) -> tuple[str, str, str]:
     """Return status, reason and message of the condition Error. Silent nodes are not an error."""
     if not summary.failed:
         return FALSE, "NoFailures", "no node reports a failure"
-    reasons = ", ".join(summary.failures)
-    return (
-        TRUE,
-        "NodeFailuresPresent",
-        f"{count_of(summary.failed, 'node')} failed ({reasons}): see failedNodeConditions",
-    )
+    message = f"{count_of(summary.failed, 'node')} failed ({', '.join(summary.failures)}): see failedNodeConditions"
+    return TRUE, "NodeFailuresPresent", message
 
 
 def _expected_nodes(selector: Mapping[str, str]) -> str:

@@ -140,11 +140,7 @@ class VerificationQueue:
         outcome = check_image(self._images, cache, status.current_image(cache, last))
         pause = self._schedule.pause(cache) if outcome.settled else 0.0
         due = self._clock() + pause
-        self._store(
-            key,
-            cache,
-            CheckResult(key, outcome, check_key(cache), generation, status.pinned_digest(cache), due),
-        )
+        self._store(cache, CheckResult(key, outcome, check_key(cache), generation, status.pinned_digest(cache), due))
         if not outcome.settled:
             raise Retry(outcome.waiting_for or f"{outcome.reason}: {outcome.message}")
         if generation != self._generation:
@@ -152,8 +148,8 @@ class VerificationQueue:
             return IMMEDIATELY
         return pause if pause < NEVER else None
 
-    def _store(self, key: CacheKey, cache: Cache, result: CheckResult) -> None:
-        outcome, uid = result.outcome, cache.metadata.uid
+    def _store(self, cache: Cache, result: CheckResult) -> None:
+        key, outcome, uid = result.key, result.outcome, cache.metadata.uid
         _LOG.info(
             "image checked",
             extra=fields(
