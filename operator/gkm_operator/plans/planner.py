@@ -32,7 +32,6 @@ from gkm_operator.plans.planning.refusals import PlanReason, Unfit, unfit
 from gkm_operator.plans.state.free_capacity import FreeCapacity, FreeGpus
 from gkm_operator.plans.state.node_loss import retained_nodes
 from gkm_operator.plans.state.plan_index import PlanIndex
-from gkm_operator.plans.state.request_hash import replan_annotation, request_hash
 from gkm_operator.plans.state.snapshot import ClusterSnapshot
 
 _LOG = logging.getLogger(__name__)
@@ -177,11 +176,8 @@ def is_redundant(case: RunAssessment, found: FoundPlan) -> bool:
     plan, run = case.plan, case.run
     if plan is None or case.decision.action is not RunAction.AGAIN:
         return False
-    return (plan.groups, plan.request_hash, plan.replan_annotation) == (
-        found.plan.groups,
-        request_hash(run.spec),
-        replan_annotation(run),
-    )
+    made_for = plan.groups, plan.request_hash, plan.replan_annotation
+    return made_for == (found.plan.groups, run.request_hash, run.replan_annotation)
 
 
 def _refused(case: RunAssessment, cached: CachedRefusal) -> PlanningResult:
@@ -202,4 +198,4 @@ def _request_key(case: RunAssessment) -> Hashable:
     """Return a value that differs whenever the planner must search for something else."""
     plan = case.plan.name if case.plan else ""
     nodes = tuple(sorted(case.found)) + tuple(sorted(case.confirmed))
-    return request_hash(case.run.spec), replan_annotation(case.run), case.decision.action, plan, nodes
+    return case.run.request_hash, case.run.replan_annotation, case.decision.action, plan, nodes

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from gkm_operator.plans import planner
 from gkm_operator.plans.planning import draft as planning
-from gkm_operator.plans.state.request_hash import request_hash
 from support.host.waiting import until
 from support.operator.controller import Site
 from support.operator.plans import RAW_RUNS, PlansSite, everything
@@ -119,4 +118,4 @@ def test_a_refused_run_is_not_searched_again_while_nothing_changes(
     site.ask("s", 48)
     site.until("s", "DoesNotFit")
     assert asked_for == [32, 48]
-    assert request_hash(a_run().spec) == request_hash(a_run("s").spec)
+    assert a_run().request_hash == a_run("s").request_hash

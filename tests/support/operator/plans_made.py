@@ -18,7 +18,6 @@ from gkm_operator.plans.planning.draft import FoundPlan, PlanDraft, PlanOccasion
 from gkm_operator.plans.state.free_capacity import FreeGpus
 from gkm_operator.plans.state.objects import WatchedPod, WatchedRun
 from gkm_operator.plans.state.plan_index import PlanRecord
-from gkm_operator.plans.state.request_hash import request_hash as asked_of
 from support.operator.plans import gpu_node, gpu_pod, run
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
@@ -88,7 +87,7 @@ def a_plan(
     )
     return PlanRecord(
         made.name, made.run, made.owner or one.metadata.uid, number, created,
-        asked_of(one.spec) if asked is None else asked, again, expires, spec, made.groups, made.claims,
+        one.request_hash if asked is None else asked, again, expires, spec, made.groups, made.claims,
     )  # fmt: skip
 
 

@@ -10,7 +10,6 @@ from gkm.api.grammar import agree
 
 from gkm_operator.plans.state.objects import REPLAN_ANNOTATION, WatchedRun
 from gkm_operator.plans.state.plan_index import PlanRecord
-from gkm_operator.plans.state.request_hash import replan_annotation, request_hash
 
 BURST = 6
 BURST_SECONDS = 180.0
@@ -65,7 +64,7 @@ def decide(run: WatchedRun, current: CurrentPlan | None, now: datetime) -> Decis
 
 def _replan_request(run: WatchedRun, current: CurrentPlan, *, over: bool) -> Decision | None:
     """Return the decision for a user's request of a new plan, None without such a request."""
-    plan, annotation = current.plan, replan_annotation(run)
+    plan, annotation = current.plan, run.replan_annotation
     if annotation and annotation != plan.replan_annotation:
         action = RunAction.AGAIN if current.running else RunAction.AFRESH
         return Decision(action, f"the annotation {REPLAN_ANNOTATION} requested a new plan", requested=True)
@@ -94,7 +93,7 @@ def _is_changed(run: WatchedRun, plan: PlanRecord) -> bool:
     The generation of the Run decides for a plan without the annotation: removing it must not move a run.
     """
     if plan.request_hash:
-        return plan.request_hash != request_hash(run.spec)
+        return plan.request_hash != run.request_hash
     return plan.spec.run_generation != run.metadata.generation
 
 

@@ -27,7 +27,6 @@ from gkm_operator.plans.planning.refusals import PlanReason, Unfit
 from gkm_operator.plans.state.free_capacity import FreeGpus
 from gkm_operator.plans.state.objects import REPLAN_ANNOTATION, REQUEST_ANNOTATION, WatchedPlan, WatchedRun
 from gkm_operator.plans.state.plan_index import PlanRecord, name_of, parse_plan
-from gkm_operator.plans.state.request_hash import replan_annotation, request_hash
 
 _LOG = logging.getLogger(__name__)
 
@@ -116,8 +115,8 @@ def make_draft(
         "name": name_of(meta.name, occasion.number),
         "namespace": meta.namespace,
         "annotations": {
-            REQUEST_ANNOTATION: request_hash(run.spec),
-            **({REPLAN_ANNOTATION: replan_annotation(run)} if replan_annotation(run) else {}),
+            REQUEST_ANNOTATION: run.request_hash,
+            **({REPLAN_ANNOTATION: run.replan_annotation} if run.replan_annotation else {}),
         },
         "ownerReferences": [{**owner, "controller": True, "blockOwnerDeletion": False}],
     }

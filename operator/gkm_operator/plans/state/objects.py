@@ -82,6 +82,17 @@ class WatchedRun(Struct, frozen=True):
         """Return namespace and name."""
         return RunKey(self.metadata.namespace, self.metadata.name)
 
+    @property
+    def request_hash(self) -> str:
+        """Return the sha256, in hex, of the fields that decide a plan: all but priority and labels."""
+        relevant = structs.replace(self.spec, priority=0, labels={})
+        return hashlib.sha256(msgspec.json.encode(relevant, order="sorted")).hexdigest()
+
+    @property
+    def replan_annotation(self) -> str:
+        """Return the annotation that requests a new plan, "" without it; a long one is hashed."""
+        return self.metadata.annotation(REPLAN_ANNOTATION)
+
 
 class WatchedPlan(Struct, frozen=True):
     """A PlacementPlan."""

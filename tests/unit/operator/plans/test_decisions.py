@@ -8,7 +8,6 @@ import pytest
 from gkm_operator.plans.planning.decisions import CurrentPlan, RunAction, decide, node_loss_message
 from gkm_operator.plans.state.objects import REPLAN_ANNOTATION, WatchedRun
 from gkm_operator.plans.state.plan_index import PlanRecord
-from gkm_operator.plans.state.request_hash import replan_annotation, request_hash
 from support.operator.plans import run
 from support.operator.plans_made import NOW, a_plan, a_run
 
@@ -18,7 +17,7 @@ def current(plan: PlanRecord, **known: object) -> CurrentPlan:
 
 
 def plan_for(one: WatchedRun, **fields: Any) -> PlanRecord:  # noqa: ANN401 -- those of a_plan
-    return a_plan(asked=request_hash(one.spec), **fields)
+    return a_plan(asked=one.request_hash, **fields)
 
 
 def test_a_run_without_a_plan_is_planned() -> None:
@@ -63,7 +62,7 @@ def test_a_removed_annotation_requests_nothing() -> None:
 
 def test_an_expired_run_is_planned_afresh_after_a_change_or_a_request() -> None:
     changed, wanted = a_run(gpus=64), a_run(annotations={REPLAN_ANNOTATION: "1"})
-    old = a_plan(asked=request_hash(a_run().spec), expires=NOW)
+    old = a_plan(asked=a_run().request_hash, expires=NOW)
     assert decide(changed, current(old), NOW).action is RunAction.AFRESH
     assert decide(wanted, current(old), NOW).action is RunAction.AFRESH
 
@@ -89,17 +88,17 @@ def test_a_changed_run_is_planned_again_from_its_current_placement() -> None:
     ],
 )
 def test_every_field_that_decides_a_plan_changes_the_request_hash(field: str, value: Any) -> None:  # noqa: ANN401 -- JSON
-    assert request_hash(a_run(**{field: value}).spec) != request_hash(a_run().spec)
+    assert a_run(**{field: value}).request_hash != a_run().request_hash
 
 
 @pytest.mark.parametrize(("field", "value"), [("priority", 9), ("labels", {"a": "b"})])
 def test_fields_that_decide_no_plan_do_not_change_the_request_hash(field: str, value: Any) -> None:  # noqa: ANN401 -- JSON
-    assert request_hash(a_run(**{field: value}).spec) == request_hash(a_run().spec)
+    assert a_run(**{field: value}).request_hash == a_run().request_hash
 
 
 def test_the_order_of_labels_does_not_change_the_request_hash() -> None:
     one, other = ({"labels": dict(pairs)} for pairs in ([("a", "1"), ("b", "2")], [("b", "2"), ("a", "1")]))
-    assert request_hash(a_run(selector=one).spec) == request_hash(a_run(selector=other).spec)
+    assert a_run(selector=one).request_hash == a_run(selector=other).request_hash
 
 
 def test_a_plan_without_its_annotation_is_compared_by_generation() -> None:
@@ -124,10 +123,10 @@ def test_a_message_names_few_of_many_lost_nodes() -> None:
 
 
 def test_a_long_annotation_is_stored_as_a_hash() -> None:
-    long = replan_annotation(a_run(annotations={REPLAN_ANNOTATION: "x" * 200_000}))
+    long = a_run(annotations={REPLAN_ANNOTATION: "x" * 200_000}).replan_annotation
     assert long.startswith("sha256-")
     assert len(long) <= 63
-    assert long != replan_annotation(a_run(annotations={REPLAN_ANNOTATION: "x" * 200_001}))
+    assert long != a_run(annotations={REPLAN_ANNOTATION: "x" * 200_001}).replan_annotation
 
 
 def test_a_run_is_decoded_without_unused_fields() -> None:

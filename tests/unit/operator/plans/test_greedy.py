@@ -15,7 +15,6 @@ from gkm_operator.plans.state.node_loss import NodeIndex
 from gkm_operator.plans.state.objects import WatchedRun
 from gkm_operator.plans.state.plan_index import name_of
 from gkm_operator.plans.state.pod_usage import PodUsage
-from gkm_operator.plans.state.request_hash import replan_annotation
 from gkm_operator.plans.state.snapshot import ClusterSnapshot
 from hypothesis import given
 from hypothesis import strategies as st
@@ -42,8 +41,8 @@ def test_long_annotations_of_a_run_are_not_stored() -> None:
     text = "x" * 250_000
     run = a_run(annotations={"gkm.io/plan-again": text, "other": text})
     assert len(msgspec.json.encode(run)) < 2000
-    assert 0 < len(replan_annotation(run)) <= 63
-    assert replan_annotation(run) != replan_annotation(a_run(annotations={"gkm.io/plan-again": f"{text}x"}))
+    assert 0 < len(run.replan_annotation) <= 63
+    assert run.replan_annotation != a_run(annotations={"gkm.io/plan-again": f"{text}x"}).replan_annotation
 
 
 def test_the_labels_of_a_run_are_few() -> None:
