@@ -8,13 +8,13 @@ from threading import Lock
 
 from gkm.api.plans import PlanSpec, PlanStatus
 from gkm.hoststate.logs import fields
+from gkm.kube.api import Key
 from gkm.packing.values import Group
 from gkm.packing.written import PlanUnreadable, groups_of
 
 from gkm_operator.plans.state.objects import REPLAN_ANNOTATION, REQUEST_ANNOTATION, RunKey, WatchedPlan
 
 _LOG = logging.getLogger(__name__)
-Name = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,11 @@ class PlanRecord:
     version: str = ""
     generation: int = 0
     status: PlanStatus = field(default_factory=PlanStatus)
+
+    @property
+    def key(self) -> Key:
+        """Return namespace and name."""
+        return self.run.namespace, self.name
 
     def expired(self, now: datetime) -> bool:
         """Return whether it has expired."""
@@ -88,8 +93,8 @@ class PlanIndex:
     """Plans by name. Thread-safe: a watch changes it, and the planning thread adds the plans that it creates."""
 
     def __init__(self) -> None:
-        self._shown: dict[Name, tuple[WatchedPlan, PlanRecord | None]] = {}
-        self._unconfirmed: dict[Name, PlanRecord] = {}
+        self._shown: dict[Key, tuple[WatchedPlan, PlanRecord | None]] = {}
+        self._unconfirmed: dict[Key, PlanRecord] = {}
         self._lock = Lock()
 
     def change(self, old: WatchedPlan | None, new: WatchedPlan | None) -> None:
@@ -97,19 +102,19 @@ class PlanIndex:
         plan = new or old
         if plan is None:
             return
-        name = (plan.metadata.namespace, plan.metadata.name)
-        record = None if new is None else self._record(name, new)
+        key = (plan.metadata.namespace, plan.metadata.name)
+        record = None if new is None else self._record(key, new)
         with self._lock:
-            self._unconfirmed.pop(name, None)
+            self._unconfirmed.pop(key, None)
             if new is None:
-                self._shown.pop(name, None)
+                self._shown.pop(key, None)
             else:
-                self._shown[name] = new, record
+                self._shown[key] = new, record
 
-    def _record(self, name: Name, new: WatchedPlan) -> PlanRecord | None:
+    def _record(self, key: Key, new: WatchedPlan) -> PlanRecord | None:
         """Return the record of a plan; if only its status changed, its groups are not parsed again."""
         with self._lock:
-            before, record = self._shown.get(name, (None, None))
+            before, record = self._shown.get(key, (None, None))
         if before is None or record is None or not before.is_equal_but_status(new):
             return parse_plan(new)
         return replace(record, version=new.metadata.resource_version, status=new.status)
@@ -117,17 +122,17 @@ class PlanIndex:
     def add_unconfirmed(self, plan: PlanRecord) -> None:
         """Count a plan from now on, before the request that creates it."""
         with self._lock:
-            self._unconfirmed[plan.run.namespace, plan.name] = plan
+            self._unconfirmed[plan.key] = plan
 
     def remove_unconfirmed(self, plan: PlanRecord) -> None:
         """Remove a plan that was certainly not created."""
         with self._lock:
-            self._unconfirmed.pop((plan.run.namespace, plan.name), None)
+            self._unconfirmed.pop(plan.key, None)
 
     def is_unconfirmed(self, plan: PlanRecord) -> bool:
         """Return whether the watch has yet to show a plan."""
         with self._lock:
-            return (plan.run.namespace, plan.name) in self._unconfirmed
+            return plan.key in self._unconfirmed
 
     def plans(self) -> dict[RunKey, list[PlanRecord]]:
         """Return the valid plans of each run, sorted by number."""

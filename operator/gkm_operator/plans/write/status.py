@@ -1,4 +1,4 @@
-"""The status of a Run, from the result of planning it. Pure."""
+"""The status of a Run, from the result of planning it, and the status of its plans. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,14 +6,17 @@ from typing import Any
 import msgspec
 from gkm.api.grammar import count_of
 from gkm.api.meta import API_VERSION, FALSE, TRUE, Condition, with_condition
-from gkm.api.plans import PlanSpec
+from gkm.api.plans import PlanSpec, PlanStatus
 from gkm.api.runs import MAX_FIXES, PlanReference, RunFix, RunStatus
 from gkm.hoststate.escaping import escape
+from gkm.kube.api import Key
 
 from gkm_operator.plans.planning.assessment import PlanningResult
 from gkm_operator.plans.planning.refusals import CONDITION, PlanReason
 from gkm_operator.plans.state.objects import REPLAN_ANNOTATION, WatchedRun
+from gkm_operator.plans.state.plan_index import PlanRecord
 
+LIVE = "Live"
 MAX_MESSAGE = 2048
 _MAX_FIX = 1024
 _BOUNDS = {"fewest-domains": "domains", "fewest-blocks": "blocks", "least-waste": "stranded GPUs"}
@@ -52,14 +55,8 @@ def differs_in_numbers_only(old: RunStatus, new: RunStatus) -> bool:
 
 def apply_configuration(run: WatchedRun, status: RunStatus, version: str) -> Mapping[str, Any]:
     """Return the object to apply to the status subresource; a resourceVersion other than `version` is a conflict."""
-    meta = run.metadata
-    only = {"resourceVersion": version} if version else {}
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "Run",
-        "metadata": {"name": meta.name, "namespace": meta.namespace, **only},
-        "status": {"gpus": 0, "domains": 0, **msgspec.to_builtins(status)},
-    }
+    zeros = {"gpus": 0, "domains": 0}
+    return _status_object("Run", run.key, version, zeros | msgspec.to_builtins(status))
 
 
 def _condition(result: PlanningResult) -> tuple[str, str, str]:
@@ -100,3 +97,34 @@ def _fixes(old: RunStatus, result: PlanningResult, reason: str) -> list[RunFix]:
     # The planner has not searched again: the fixes of the same reason stay until it does.
     before = old.condition(CONDITION)
     return old.fixes if before is not None and before.reason == reason else []
+
+
+def desired_plan_status(plan: PlanRecord, current: PlanRecord, now: str, *, over: bool) -> PlanStatus:
+    """Return the status that a plan should have; it equals the present one if nothing changes.
+
+    `current` is the newest plan of the run, which holds no GPUs if it is `over`. `now` is a timestamp of the API.
+    """
+    value, reason, message = live(plan, current, over=over)
+    before = [condition for condition in plan.status.conditions if condition.type == LIVE]
+    condition = Condition(LIVE, value, reason, message, now, plan.generation)
+    return PlanStatus(observed_generation=plan.generation, conditions=with_condition(before, condition))
+
+
+def live(plan: PlanRecord, current: PlanRecord, *, over: bool) -> tuple[str, str, str]:
+    """Return status, reason and message of the condition Live. None of them changes while the plan is current."""
+    if plan.number < current.number:
+        return FALSE, "Superseded", "the run has a newer plan"
+    if over:
+        return FALSE, "PlanExpired", "expiresAt has passed, and no pod of the run had GPUs then"
+    return TRUE, "Current", "it reserves its GPUs until expiresAt, and while pods of the run use them"
+
+
+def plan_apply_configuration(plan: PlanRecord, status: PlanStatus) -> Mapping[str, Any]:
+    """Return the object to apply to the status subresource; another resourceVersion makes it a conflict."""
+    return _status_object("PlacementPlan", plan.key, plan.version, msgspec.to_builtins(status))
+
+
+def _status_object(kind: str, key: Key, version: str, status: Mapping[str, Any]) -> Mapping[str, Any]:
+    namespace, name = key
+    meta = {"name": name, "namespace": namespace} | ({"resourceVersion": version} if version else {})
+    return {"apiVersion": API_VERSION, "kind": kind, "metadata": meta, "status": status}

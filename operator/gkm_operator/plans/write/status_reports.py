@@ -8,8 +8,7 @@ from gkm_operator.plans.planning.assessment import PlanningResult, RunAssessment
 from gkm_operator.plans.state.objects import WatchedRun
 from gkm_operator.plans.state.plan_index import PlanRecord
 from gkm_operator.plans.state.snapshot import ClusterSnapshot
-from gkm_operator.plans.write.plan_status import desired_plan_status
-from gkm_operator.plans.write.status import desired_status, differs_in_numbers_only
+from gkm_operator.plans.write.status import desired_plan_status, desired_status, differs_in_numbers_only
 from gkm_operator.plans.write.writer import PlanWriter
 
 MAX_REFUSALS = 50

@@ -14,7 +14,7 @@ from gkm.api.plans import PlanStatus
 from gkm.api.runs import RunStatus
 from gkm.hoststate.logs import fields
 from gkm.hoststate.lru import LRUCache
-from gkm.kube.api import Api, ListSelector
+from gkm.kube.api import Api, Key, ListSelector
 from gkm.kube.errors import ApiError
 from gkm.kube.events import EventBody, Recorder
 
@@ -23,8 +23,7 @@ from gkm_operator.plans.planning.refusals import CONDITION
 from gkm_operator.plans.state.objects import PLANS, RUNS, WatchedRun
 from gkm_operator.plans.state.plan_index import PlanIndex, PlanRecord
 from gkm_operator.plans.write import events
-from gkm_operator.plans.write.plan_status import plan_apply_configuration
-from gkm_operator.plans.write.status import apply_configuration
+from gkm_operator.plans.write.status import apply_configuration, plan_apply_configuration
 
 _LOG = logging.getLogger(__name__)
 
@@ -77,7 +76,7 @@ class PlanWriter:
         """The message of the API server when it last refused a plan."""
         self._written: LRUCache[str, _WrittenStatus] = LRUCache(_MAX_CACHED)
         self._emitted: LRUCache[tuple[str, str], EventBody] = LRUCache(_MAX_CACHED)
-        self._written_plans: LRUCache[tuple[str, str], str] = LRUCache(_MAX_CACHED)
+        self._written_plans: LRUCache[Key, str] = LRUCache(_MAX_CACHED)
 
     def settle(self) -> bool:
         """Repeat the creates whose outcome is unknown; return whether all plans are known now.
@@ -102,7 +101,7 @@ class PlanWriter:
     def _is_absent(self, plan: PlanRecord) -> bool:
         """Return whether a plan certainly does not exist; the index drops such a plan."""
         selector = ListSelector(namespace=plan.run.namespace, fields=f"metadata.name={plan.name}")
-        log_fields = fields(plan=f"{plan.run.namespace}/{plan.name}")
+        log_fields = fields(plan="/".join(plan.key))
         try:
             exists = any(page.entries or page.unreadable for page in self._api.list_pages(PLANS, selector))
         except ApiError as error:
@@ -133,7 +132,7 @@ class PlanWriter:
     def _send(self, draft: PlanDraft) -> SendResult:
         self.check_leading()
         plan = draft.counts
-        log_fields = fields(plan=f"{plan.run.namespace}/{plan.name}")
+        log_fields = fields(plan="/".join(plan.key))
         try:
             self._api.create(PLANS, draft.value)
         except ApiError as error:
@@ -156,8 +155,7 @@ class PlanWriter:
             self._api.delete(PLANS, plan.name, plan.run.namespace)
         except ApiError as error:
             if not error.not_found:
-                log_fields = fields(plan=f"{plan.run}-{plan.number}", why=str(error))
-                _LOG.warning("plan deletion failed", extra=log_fields)
+                _LOG.warning("plan deletion failed", extra=fields(plan="/".join(plan.key), why=str(error)))
 
     def status(self, run: WatchedRun) -> RunStatus:
         """Return the status of a run, also if this process wrote it and the watch has not shown it yet."""
@@ -181,7 +179,7 @@ class PlanWriter:
 
     def is_plan_status_pending(self, plan: PlanRecord) -> bool:
         """Return whether this process wrote the status of a plan, and the watch has not shown it yet."""
-        return self._written_plans.get((plan.run.namespace, plan.name)) == plan.version
+        return self._written_plans.get(plan.key) == plan.version
 
     def write_plan_status(self, plan: PlanRecord, new: PlanStatus) -> bool:
         """Write the status of a plan; return False if the API server refuses it.
@@ -189,16 +187,15 @@ class PlanWriter:
         A plan that was deleted, or has changed since the watch showed it, is left to a later pass.
         """
         self.check_leading()
-        key = (plan.run.namespace, plan.name)
         try:
             value = plan_apply_configuration(plan, new)
             self._api.apply(PLANS, value, field_manager=FIELD_MANAGER, subresource="status")
         except ApiError as error:
             if error.not_found or error.conflict:
                 return True
-            _LOG.warning("plan status not written", extra=fields(plan="/".join(key), why=str(error)))
+            _LOG.warning("plan status not written", extra=fields(plan="/".join(plan.key), why=str(error)))
             return False
-        self._written_plans.put(key, plan.version)
+        self._written_plans.put(plan.key, plan.version)
         return True
 
     def emit(self, run: WatchedRun, event: EventBody, occasion: str) -> None:

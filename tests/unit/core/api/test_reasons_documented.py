@@ -92,7 +92,7 @@ def test_the_reasons_of_a_gpu_are_in_one_table() -> None:
         ("States of a cache on a node", lambda: set(CacheState)),
         ("Fabric", lambda: {*Health, *fabric._PROBLEMS.values(), *fabric._CONFIGURATIONS.values()}),
         ("Runs", lambda: set(PlannedReason)),
-        ("Condition Live of a plan", lambda: of_conditions(PLANS / "write" / "plan_status.py")),
+        ("Condition Live of a plan", lambda: of_conditions(PLANS / "write" / "status.py")),
         ("CSI answers", lambda: {code.value for code in Code}),
     ],
 )

@@ -11,7 +11,7 @@ from gkm.packing.values import Group
 from gkm.packing.written import groups_of
 from gkm_operator.plans.state.objects import WatchedPlan
 from gkm_operator.plans.write import status_reports
-from gkm_operator.plans.write.plan_status import desired_plan_status, live
+from gkm_operator.plans.write.status import desired_plan_status, live
 from msgspec import convert, structs
 from support.host.waiting import until
 from support.operator.plans import NAMESPACE, RAW_RUNS, PlansSite
