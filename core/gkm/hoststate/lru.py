@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from threading import Lock
+from threading import RLock
 from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -15,40 +15,32 @@ class LRUCache(Generic[K, V]):
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._values: OrderedDict[K, V] = OrderedDict()
-        self._lock = Lock()
+        self._lock = RLock()
 
     def get(self, key: K) -> V | None:
         """Return the value of a key, None without one."""
         with self._lock:
-            if key not in self._values:
-                return None
-            self._values.move_to_end(key)
-            return self._values[key]
+            if key in self._values:
+                self._values.move_to_end(key)
+            return self._values.get(key)
 
     def put(self, key: K, value: V) -> None:
         """Set the value of a key, and evict beyond the limit."""
         with self._lock:
-            self._put(key, value)
+            self._values[key] = value
+            self._values.move_to_end(key)
+            if len(self._values) > self._limit:
+                self._values.popitem(last=False)
 
     def get_or_create(self, key: K, create: Callable[[], V]) -> V:
-        """Return the value of a key, created if it is missing; other threads wait meanwhile. Raises what `create` does.
-
-        `create` must not use this cache.
-        """
+        """Return the value of a key, created if it is missing while other threads wait. Raises what `create` does."""
         with self._lock:
-            if key in self._values:
-                self._values.move_to_end(key)
-            else:
-                self._put(key, create())
+            if key not in self._values:
+                self.put(key, create())
+            self._values.move_to_end(key)
             return self._values[key]
 
     def items(self) -> list[tuple[K, V]]:
         """Return keys and values, the least recently used first."""
         with self._lock:
             return list(self._values.items())
-
-    def _put(self, key: K, value: V) -> None:
-        self._values[key] = value
-        self._values.move_to_end(key)
-        if len(self._values) > self._limit:
-            self._values.popitem(last=False)
