@@ -8,7 +8,7 @@ import fcntl
 import os
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 _POLL_SECONDS = 0.1
@@ -18,26 +18,22 @@ class LockBusy(Exception):
     """Another holder excludes this lock."""
 
 
-@contextmanager
-def shared(path: Path) -> Iterator[None]:
+def shared(path: Path) -> AbstractContextManager[None]:
     """Hold `path` shared, or fail at once: a publish never waits, kubelet repeats its call.
 
     Raises:
         LockBusy: garbage collection holds it.
     """
-    with _flock(path, fcntl.LOCK_SH | fcntl.LOCK_NB):
-        yield
+    return _flock(path, fcntl.LOCK_SH | fcntl.LOCK_NB)
 
 
-@contextmanager
-def exclusive(path: Path) -> Iterator[None]:
+def exclusive(path: Path) -> AbstractContextManager[None]:
     """Hold `path` exclusively, or fail at once.
 
     Raises:
         LockBusy: a publish or another collection holds it.
     """
-    with _flock(path, fcntl.LOCK_EX | fcntl.LOCK_NB):
-        yield
+    return _flock(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 @contextmanager
