@@ -51,8 +51,8 @@ class BoundedCommand:
     capture_errors: bool = False
     own_session: bool = True
     _lock: Lock = field(default_factory=Lock, init=False)
-    _running: subprocess.Popen[bytes] | None = field(default=None, init=False)
-    _stuck: subprocess.Popen[bytes] | None = field(default=None, init=False)
+    _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
+    """Of the last run: it has ended, unless it runs now or is stuck in the kernel."""
 
     def run(self, stdin: bytes = b"") -> CommandResult:
         """Run the program with `stdin` as its standard input and return its result, whatever its exit status is.
@@ -61,21 +61,18 @@ class BoundedCommand:
             RunFailed: it does not start, exceeds a bound, or an earlier run still hangs in the kernel.
         """
         with self._lock:
-            if self._stuck is not None and self._stuck.poll() is None:
+            if self._process is not None and self._process.poll() is None:
                 raise RunFailed("still hangs in the kernel since an earlier run")
-            self._stuck = None
-            process = self._start(piped=bool(stdin))
-            self._running = process
+            self._process = process = self._start(piped=bool(stdin))
             try:
                 return self._result(process, stdin, time.monotonic() + self.seconds)
             finally:
                 self._end(process)
-                self._running = None
 
     def cancel(self) -> None:
         """Kill the program that another thread runs; its `run` returns or raises at once."""
-        if (process := self._running) is not None:
-            self._kill(process)
+        if self._process is not None:
+            self._kill(self._process)
 
     def _start(self, *, piped: bool) -> subprocess.Popen[bytes]:
         try:
@@ -130,10 +127,8 @@ class BoundedCommand:
         for pipe in (process.stdin, process.stdout, process.stderr):
             if pipe is not None:
                 pipe.close()
-        try:
+        with suppress(subprocess.TimeoutExpired):
             process.wait(KILL_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._stuck = process
 
     def _kill(self, process: subprocess.Popen[bytes]) -> None:
         if process.returncode is not None:

@@ -158,5 +158,5 @@ def test_no_second_program_starts_while_the_first_hangs_in_the_kernel(
     first, second = map(int, (tmp_path / "programs").read_text().split())
     assert first == program
     os.kill(second, 9)
-    assert command._stuck is not None
-    real(command._stuck, 20)
+    assert command._process is not None
+    real(command._process, 20)
