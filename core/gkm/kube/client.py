@@ -18,7 +18,7 @@ from urllib3.exceptions import HTTPError
 
 from gkm.kube import decoding
 from gkm.kube.api import EVERYTHING, PAGE_LIMIT, ListPage, ListSelector, Object
-from gkm.kube.credentials import ApiCredentials, TokenUnsendable, authorization, load_client
+from gkm.kube.credentials import UNAUTHORIZED, ApiCredentials, authorization, load_client
 from gkm.kube.errors import NO_RESPONSE, ApiError, from_body
 from gkm.kube.resources import Resource
 from gkm.kube.watches import HttpWatch
@@ -44,10 +44,9 @@ MAX_ERROR_BYTES = 64 << 10
 """A metav1.Status has a few hundred bytes; only a proxy sends more."""
 
 _TOO_LARGE = "TooLarge"
-_UNAUTHORIZED = 401
-
 _FIRST_ERROR_STATUS = 300
 _JSON, _MERGE, _APPLY = "application/json", "application/merge-patch+json", "application/apply-patch+yaml"
+_HEADERS = {"Accept": _JSON, "User-Agent": "gkm"}
 
 
 RequestObserver = Callable[[str, int], None]
@@ -100,9 +99,7 @@ class HttpApi:
 
     def get(self, resource: Resource[T], name: str, namespace: str | None = None) -> T:
         """Return one object."""
-        return decoding.single_object(
-            resource, self._request_body(_Request("get", "GET", resource.path(namespace, name), {}))
-        )
+        return self._object(resource, _Request("get", "GET", resource.path(namespace, name), {}))
 
     def list_pages(
         self, resource: Resource[T], selector: ListSelector = EVERYTHING, limit: int = PAGE_LIMIT
@@ -148,34 +145,36 @@ class HttpApi:
         meta = plain["metadata"]
         query = {"fieldManager": field_manager, "force": "true"}
         path = resource.path(meta.get("namespace"), meta["name"], subresource)
-        request = _Request("apply", "PATCH", path, query, msgspec.json.encode(plain), _APPLY)
-        return decoding.single_object(resource, self._request_body(request))
+        return self._object(resource, _Request("apply", "PATCH", path, query, msgspec.json.encode(plain), _APPLY))
 
     def merge(self, resource: Resource[T], name: str, patch: Object, namespace: str | None = None) -> T:
         """Change an object by a merge patch."""
         body = msgspec.json.encode(decoding.plain(patch))
-        request = _Request("patch", "PATCH", resource.path(namespace, name), {}, body, _MERGE)
-        return decoding.single_object(resource, self._request_body(request))
+        return self._object(resource, _Request("patch", "PATCH", resource.path(namespace, name), {}, body, _MERGE))
 
     def create(self, resource: Resource[T], value: Object) -> T:
         """Create an object."""
         plain = decoding.plain(value)
         path = resource.path(plain["metadata"].get("namespace"))
-        return decoding.single_object(
-            resource, self._request_body(_Request("create", "POST", path, {}, msgspec.json.encode(plain)))
-        )
+        return self._object(resource, _Request("create", "POST", path, {}, msgspec.json.encode(plain)))
 
     def delete(self, resource: Resource[Any], name: str, namespace: str | None = None) -> None:
         """Delete an object."""
         self._request_body(_Request("delete", "DELETE", resource.path(namespace, name), {}))
 
+    def _object(self, resource: Resource[T], request: _Request) -> T:
+        return decoding.single_object(resource, self._request_body(request))
+
     def _request_body(self, request: _Request) -> bytes:
         """Return the body of a successful response."""
         response = self._send(request)
         try:
-            return _body(response)
+            body = _read(response, MAX_BODY_BYTES)
         except HTTPError as error:
             raise ApiError(NO_RESPONSE, "Broken", f"the response of the API server broke off: {error}") from error
+        if len(body) > MAX_BODY_BYTES:
+            raise ApiError(NO_RESPONSE, _TOO_LARGE, f"the API server sends more than {MAX_BODY_BYTES} bytes")
+        return body
 
     def _send(self, request: _Request) -> BaseHTTPResponse:
         """Return the response with its body unread; after 401, send the request once more with renewed credentials.
@@ -187,7 +186,7 @@ class HttpApi:
         try:
             return self._send_with(client, request)
         except ApiError as error:
-            if error.status != _UNAUTHORIZED or not self._credentials.renew(client):
+            if error.status != UNAUTHORIZED or not self._credentials.renew(client):
                 raise
         return self._send_with(self._credentials.client, request)
 
@@ -199,7 +198,7 @@ class HttpApi:
                 request.method,
                 f"{host}{request.path}" + (f"?{urlencode(request.query)}" if request.query else ""),
                 body=request.body,
-                headers=_headers(client, request),
+                headers=_HEADERS | {"Content-Type": request.content_type, **authorization(client)},
                 timeout=Timeout(
                     connect=min(CONNECT_SECONDS, self._timeout), read=request.read_seconds or self._timeout
                 ),
@@ -210,7 +209,8 @@ class HttpApi:
             self._observe(request.verb, response.status)
             if response.status < _FIRST_ERROR_STATUS:
                 return response
-            raise _response_error(response)
+            body = _read(response, MAX_ERROR_BYTES)[:MAX_ERROR_BYTES]
+            raise from_body(response.status, body, response.headers.get("Retry-After"))
         except (HTTPError, ConfigException, OSError) as error:
             self._observe(request.verb, NO_RESPONSE)
             raise ApiError(NO_RESPONSE, "Unreachable", f"the API server does not answer: {error}") from error
@@ -222,37 +222,11 @@ def _selector_query(selector: ListSelector) -> dict[str, str]:
     }
 
 
-def _headers(client: ApiClient, request: _Request) -> dict[str, str]:
-    """Return the headers of a request.
-
-    Raises:
-        ApiError: 401, for a token that no header can hold.
-    """
-    try:
-        identity = authorization(client)
-    except TokenUnsendable as error:
-        raise ApiError(_UNAUTHORIZED, "Unauthorized", f"{error}, so it was not sent") from error
-    return {"Accept": _JSON, "User-Agent": "gkm", "Content-Type": request.content_type, **identity}
-
-
-def _response_error(response: BaseHTTPResponse) -> ApiError:
-    return from_body(response.status, _error_body(response), response.headers.get("Retry-After"))
-
-
-def _body(response: BaseHTTPResponse) -> bytes:
-    data = response.read(MAX_BODY_BYTES + 1)
-    if len(data) > MAX_BODY_BYTES:
-        response.close()
-        raise ApiError(NO_RESPONSE, _TOO_LARGE, f"the API server sends more than {MAX_BODY_BYTES} bytes")
-    response.release_conn()
-    return data
-
-
-def _error_body(response: BaseHTTPResponse) -> bytes:
-    """Return the first MAX_ERROR_BYTES of the body of an error."""
-    data = response.read(MAX_ERROR_BYTES + 1)
-    if len(data) > MAX_ERROR_BYTES:
+def _read(response: BaseHTTPResponse, limit: int) -> bytes:
+    """Return the body, or the first `limit` + 1 bytes of a longer one."""
+    data = response.read(limit + 1)
+    if len(data) > limit:
         response.close()
     else:
         response.release_conn()
-    return data[:MAX_ERROR_BYTES]
+    return data

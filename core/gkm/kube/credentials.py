@@ -14,21 +14,19 @@ from kubernetes.client.configuration import Configuration
 from kubernetes.config import ConfigException, load_incluster_config, load_kube_config
 
 from gkm.hoststate.logs import fields
+from gkm.kube.errors import ApiError
 
 _LOG = logging.getLogger(__name__)
 
 RELOAD_SECONDS = 10.0
 """The minimum interval between two loads of refused credentials: the API server caches a token for as long."""
 
+UNAUTHORIZED = 401
 _CONNECTIONS = 16
 
 
 class NotConfigured(ValueError):
     """There is no usable kubeconfig, and this process does not run in a pod."""
-
-
-class TokenUnsendable(ValueError):
-    """No header can hold the token. The error of http.client would contain the token."""
 
 
 class ApiCredentials:
@@ -94,12 +92,12 @@ def authorization(client: ApiClient) -> Mapping[str, str]:
     """Return the Authorization header; empty if a certificate authenticates.
 
     Raises:
-        TokenUnsendable: no header can hold the token.
+        ApiError: 401, for a token that no header can hold. The error of http.client would contain the token.
     """
     headers: dict[str, str] = {}
     client.update_params_for_auth(headers, [], ["BearerToken"], "", "", None)
     # A file ends with a newline, which the official client includes in the token.
     token = " ".join(headers.get("authorization", "").split(maxsplit=1)).rstrip()
     if not (token.isascii() and token.isprintable()):
-        raise TokenUnsendable("the token is not one line of ASCII")
+        raise ApiError(UNAUTHORIZED, "Unauthorized", "the token is not one line of ASCII, so it was not sent")
     return {"authorization": token} if token else {}
