@@ -7,7 +7,7 @@ from threading import Event
 import pytest
 from gkm.api.errors import GKMError, Reason
 from gkm.images.registries.pull_secrets import Secrets
-from gkm.kube.secrets import SECRETS, KubeSecrets, StaticSecrets
+from gkm.kube.secrets import SECRETS, KubeSecrets
 from gkm_agent.standalone.source import FileSource
 from support.kube.fake_api import FakeApi
 
@@ -24,10 +24,6 @@ def kube(_: Path) -> Secrets:
     return KubeSecrets(api)
 
 
-def static(_: Path) -> Secrets:
-    return StaticSecrets({("ml-apps", "team"): DATA})
-
-
 def files(directory: Path) -> Secrets:
     (directory / "secret.yaml").write_text(
         "apiVersion: v1\nkind: Secret\nmetadata: {name: team, namespace: ml-apps}\n"
@@ -38,7 +34,7 @@ def files(directory: Path) -> Secrets:
     return source
 
 
-@pytest.fixture(params=[kube, static, files], ids=lambda make: make.__name__)
+@pytest.fixture(params=[kube, files], ids=lambda make: make.__name__)
 def implementation(request: pytest.FixtureRequest, tmp_path: Path) -> Secrets:
     made: Secrets = request.param(tmp_path)
     return made

@@ -13,7 +13,7 @@ from threading import Event, Lock, Thread
 
 from gkm.hoststate.files import UnreadableState, read_bounded
 from gkm.hoststate.logs import fields
-from gkm.kube.secrets import StaticSecrets
+from gkm.kube.secrets import secret_missing
 
 from gkm_agent.caches.model import WantedCache
 from gkm_agent.standalone.manifests import BadManifest, Manifests, manifests_in
@@ -61,8 +61,10 @@ class FileSource:
     def data(self, namespace: str, name: str) -> dict[str, str]:
         """See Secrets; of two manifests for one Secret, the one in the first file by name wins."""
         last_first = [manifests.secrets for manifests in self._last_first()]
-        secrets = {key: data for secrets in last_first for key, data in secrets.items()}
-        return StaticSecrets(secrets).data(namespace, name)
+        found = {key: data for secrets in last_first for key, data in secrets.items()}
+        if (namespace, name) not in found:
+            raise secret_missing(namespace, name)
+        return found[namespace, name]
 
     def _last_first(self) -> list[Manifests]:
         with self._lock:

@@ -1,7 +1,6 @@
 """Read one Secret by its name; RBAC must allow it."""
 
 from dataclasses import dataclass
-from dataclasses import field as dataclass_field
 from pathlib import Path
 
 from msgspec import Struct, field
@@ -55,19 +54,6 @@ class KubeSecrets:
                     "allow it by a RoleBinding, as deploy/samples/pull-secret.yaml does",
                 ) from error
             raise GKMError(Reason.NODE_ERROR, f"Secret {namespace}/{name} cannot be read now: {error}") from error
-
-
-@dataclass(frozen=True)
-class StaticSecrets:
-    """Secrets without Kubernetes: {(namespace, name): data}."""
-
-    secrets: dict[tuple[str, str], dict[str, str]] = dataclass_field(repr=False)
-
-    def data(self, namespace: str, name: str) -> dict[str, str]:
-        """Return the data of a Secret, in base64; raise GKMError (UNAUTHORIZED) if it does not exist."""
-        if (namespace, name) not in self.secrets:
-            raise secret_missing(namespace, name)
-        return self.secrets[namespace, name]
 
 
 def secret_missing(namespace: str, name: str) -> GKMError:
