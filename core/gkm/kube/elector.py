@@ -10,17 +10,7 @@ from threading import Event, Lock, Thread
 from gkm.hoststate.logs import fields
 from gkm.kube.api import Api
 from gkm.kube.errors import ApiError
-from gkm.kube.leases import (
-    LEASES,
-    Lease,
-    LeaseSpec,
-    LeaseTiming,
-    Now,
-    ObservedLease,
-    can_acquire,
-    expires_at,
-    renewed_spec,
-)
+from gkm.kube.leases import LEASES, Lease, LeaseSpec, LeaseTiming, ObservedLease, can_acquire, expires_at, renewed_spec
 
 _LOG = logging.getLogger(__name__)
 
@@ -52,7 +42,7 @@ class Elector:
         *,
         timing: LeaseTiming = DEFAULT_TIMING,
         clock: Callable[[], float] = boottime_seconds,
-        now: Now = lambda: datetime.now(UTC),
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._api = api
         self._namespace = namespace
@@ -117,8 +107,11 @@ class Elector:
         return left if 0.0 < left < usual else usual
 
     def _acquire_or_renew(self) -> bool:
-        lease = self._read()
-        if lease is None:
+        try:
+            lease = self._api.get(LEASES, self._name, self._namespace)
+        except ApiError as error:
+            if not error.not_found:
+                raise
             self._observe(self._create())
             return True
         observed = self._observe(lease)
@@ -127,14 +120,6 @@ class Elector:
         spec = renewed_spec(lease.spec, self._identity, self._timing, self._now())
         self._observe(self._write(lease, spec))
         return True
-
-    def _read(self) -> Lease | None:
-        try:
-            return self._api.get(LEASES, self._name, self._namespace)
-        except ApiError as error:
-            if error.not_found:
-                return None
-            raise
 
     def _create(self) -> Lease:
         spec = renewed_spec(LeaseSpec(), self._identity, self._timing, self._now())

@@ -6,7 +6,6 @@ second one. The times in the Lease are for people: a candidate measures the time
 its own clock, so the clocks of machines need not agree.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -77,7 +76,7 @@ def expires_at(observed: ObservedLease, timing: LeaseTiming) -> float:
 
 def renewed_spec(old: LeaseSpec, identity: str, timing: LeaseTiming, moment: datetime) -> dict[str, Any]:
     """Return the spec of a Lease that `identity` acquires or renews. Pure."""
-    now = micro_time(moment)
+    now = moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     is_transition = old.holder_identity != identity
     return {
         "holderIdentity": identity,
@@ -86,11 +85,3 @@ def renewed_spec(old: LeaseSpec, identity: str, timing: LeaseTiming, moment: dat
         "renewTime": now,
         "leaseTransitions": (old.lease_transitions or 0) + (1 if is_transition and old.acquire_time else 0),
     }
-
-
-def micro_time(moment: datetime) -> str:
-    """Return a time in the format of metav1.MicroTime."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-Now = Callable[[], datetime]
