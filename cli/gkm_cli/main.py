@@ -9,8 +9,8 @@ import typer
 from gkm.api.config import ConfigInvalid
 from gkm.api.errors import GKMError, Reason
 from gkm.api.remedies import Remedy
+from gkm.hoststate.command_line import installed_version
 from gkm.hoststate.escaping import escape
-from gkm.hoststate.version import version as installed_version
 from typer.exceptions import TyperException
 
 from gkm_cli import disks, node

@@ -17,10 +17,7 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 class _Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:  # noqa: ANN401 -- argparse's
         """Print program and version, and end the process."""
-        # Imported here: a process that serves does not need this module.
-        from gkm.hoststate.version import version  # noqa: PLC0415
-
-        print_line(f"{parser.prog} {version()}")
+        print_line(f"{parser.prog} {installed_version()}")
         parser.exit()
 
 
@@ -65,6 +62,16 @@ class Parser(argparse.ArgumentParser):
 
     def _print_message(self, message: str, file: IO[str] | None = None) -> None:  # type: ignore[override]
         super()._print_message(_encodable(escape_lines(message), file or sys.stderr), file)
+
+
+def installed_version() -> str:
+    """Return the installed version of GKM, `unknown` for sources that were never installed."""
+    from importlib import metadata  # noqa: PLC0415 -- a process that serves does not need this module
+
+    try:
+        return metadata.version("gkm")
+    except metadata.PackageNotFoundError:
+        return "unknown"
 
 
 def print_line(text: str, *, error: bool = False) -> None:
