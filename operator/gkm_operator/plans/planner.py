@@ -79,7 +79,11 @@ class Planner:
     def _plan(
         self, case: RunAssessment, free: FreeGpus, request: Request, snapshot: ClusterSnapshot, state: Hashable
     ) -> NewPlan | PlanningResult | Unfit:
-        found = self._find(case, free, request, snapshot)
+        began = self._clock()
+        found = find_plan(free, request, _former_groups(case))
+        metrics.PLAN_SECONDS.observe(self._clock() - began)
+        if isinstance(found, Refusal):
+            return unfit(found, free.usable, snapshot.nodes.survey, snapshot.flavored, case.run.spec.flavor)
         if isinstance(found, Unfit):
             return found
         if case.plan is not None and is_redundant(case, found):
@@ -139,17 +143,6 @@ class Planner:
             else ()
         )
         return capacity.free_for(case.run.key, case.demand, retained, alone=case.plan is not None)
-
-    def _find(
-        self, case: RunAssessment, free: FreeGpus, request: Request, snapshot: ClusterSnapshot
-    ) -> FoundPlan | Unfit:
-        began = self._clock()
-        found = find_plan(free, request, _former_groups(case))
-        seconds = self._clock() - began
-        if isinstance(found, Refusal):
-            found = unfit(found, free.usable, snapshot.nodes.survey, snapshot.flavored, case.run.spec.flavor)
-        metrics.PLAN_SECONDS.observe(seconds)
-        return found
 
     def _refuse(
         self,

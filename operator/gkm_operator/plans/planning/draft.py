@@ -96,8 +96,10 @@ def make_draft(
 ) -> PlanDraft | Unfit:
     """Return the PlacementPlan of a run."""
     meta, reason = run.metadata, ". ".join(part for part in (occasion.reason, *found.reasons) if part)
+    after = fragmentation(free.inventory, kinds(settings.mix), found.plan)
+    left = PlanFragmentation(after.expected_unusable_gpus, after.largest_group)
     spec = msgspec.structs.replace(
-        written(found.plan, flavor(run.spec.flavor), _fragmentation_after(free, found.plan, settings)),
+        written(found.plan, flavor(run.spec.flavor), left),
         run=meta.name,
         run_generation=meta.generation,
         number=occasion.number,
@@ -125,12 +127,6 @@ def make_draft(
     if counts is None:
         raise AssertionError(f"the plan {metadata['name']} cannot be read again")
     return PlanDraft({"apiVersion": API_VERSION, "kind": "PlacementPlan", **plain}, counts)
-
-
-def _fragmentation_after(free: FreeGpus, planned: Plan, settings: Packing) -> PlanFragmentation:
-    """Return the fragmentation of the free GPUs that a plan leaves."""
-    after = fragmentation(free.inventory, kinds(settings.mix), planned)
-    return PlanFragmentation(after.expected_unusable_gpus, after.largest_group)
 
 
 def log_groups(run: WatchedRun, free: FreeGpus, planned: Plan) -> None:
