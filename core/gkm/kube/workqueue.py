@@ -35,14 +35,6 @@ RunObserver = Callable[[str, float], None]
 """Called after every run of a handler with its result (done, again or failed) and its seconds."""
 
 
-def _no_observer(result: str, seconds: float) -> None:
-    """Ignore a result."""
-
-
-def _same_group(_: object) -> str:
-    return ""
-
-
 class WorkQueue(Generic[K]):
     """A level-triggered queue: a key means that its object needs work, and the handler finds out which.
 
@@ -61,9 +53,9 @@ class WorkQueue(Generic[K]):
         *,
         workers: int = 2,
         backoff: Backoff = Backoff(1.0, 300.0),  # noqa: B008 -- a frozen value
-        group: Callable[[K], str] = _same_group,
+        group: Callable[[K], str] = lambda _key: "",
         per_group: int | None = None,
-        observe: RunObserver = _no_observer,
+        observe: RunObserver = lambda _result, _seconds: None,
     ) -> None:
         self._name = name
         self._handle = handle
