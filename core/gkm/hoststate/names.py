@@ -20,11 +20,7 @@ class InvalidName(ValueError):
 
 
 def namespace(value: str) -> str:
-    """Return `value` if it is a valid name of a namespace.
-
-    Raises:
-        InvalidName: it is not.
-    """
+    """Return `value` if it is a valid name of a namespace; raise InvalidName if it is not."""
     return _checked(_DNS_LABEL, value, "a namespace")
 
 
@@ -40,11 +36,7 @@ def cache_name(value: str) -> str:
 
 
 def volume_id(value: str) -> str:
-    """Return `value` if it is a valid id of a volume.
-
-    Raises:
-        InvalidName: it is not.
-    """
+    """Return `value` if it is a valid id of a volume; raise InvalidName if it is not."""
     return _checked(_VOLUME_ID, value, "a volume")
 
 

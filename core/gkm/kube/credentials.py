@@ -30,23 +30,18 @@ class NotConfigured(ValueError):
 
 
 class ApiCredentials:
-    """The current client; `load` creates one from the files. Thread-safe."""
+    """The client with the current credentials; `load` creates one from the files. Thread-safe."""
 
     def __init__(self, load: Callable[[], ApiClient]) -> None:
         self._load = load
-        self._client = load()
+        self.client = load()
         self._loading = Lock()
         self._next_load = 0.0
-
-    @property
-    def client(self) -> ApiClient:
-        """Return the client with the current credentials."""
-        return self._client
 
     def renew(self, refused: ApiClient) -> bool:
         """Return whether the current credentials differ from those of `refused`; load them at most every 10 s."""
         with self._loading:
-            if self._client is not refused:
+            if self.client is not refused:
                 return True
             if time.monotonic() < self._next_load:
                 return False
@@ -61,7 +56,7 @@ class ApiCredentials:
                 # An empty token file: without a token, the server would refuse requests as forbidden, not unauthorized.
                 _LOG.warning("credentials not reloaded", extra=fields(why="there is no token"))
                 return False
-            self._client = client
+            self.client = client
         _LOG.info("credentials reloaded")
         return True
 
