@@ -14,7 +14,7 @@ from gkm.kube.secrets import DEFAULT_NAMESPACE
 from gkm_operator import metrics
 from gkm_operator.caches.nodes.liveness import WatchedNode
 from gkm_operator.plans.planner import Planner
-from gkm_operator.plans.reconciler import ReconcileResult, RunReconciler
+from gkm_operator.plans.reconciler import RunReconciler
 from gkm_operator.plans.state.node_loss import GracePeriod
 from gkm_operator.plans.state.plan_index import PlanIndex
 from gkm_operator.plans.state.watcher import ClusterWatcher, PodsUnread
@@ -112,7 +112,10 @@ class PlansController:
             if not self._writer.settle():
                 self._changed.set()
                 return True
-            self._record(self._reconciler.reconcile(self._watcher.snapshot()))
+            found = self._reconciler.reconcile(self._watcher.snapshot())
+            self._waiting = found.waiting
+            if found.more:
+                self._changed.set()
             result = "done"
         except NotLeading as error:
             _LOG.warning("planning stopped", extra=fields(why=str(error)))
@@ -126,8 +129,3 @@ class PlansController:
         finally:
             self._observe(result, time.monotonic() - began)
         return True
-
-    def _record(self, result: ReconcileResult) -> None:
-        self._waiting = result.waiting
-        if result.more:
-            self._changed.set()

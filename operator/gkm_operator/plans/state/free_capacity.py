@@ -20,8 +20,6 @@ from gkm_operator.plans.state.pod_usage import PodUsage
 _MAX_INVENTORIES = 8
 """Cached inventories, one for each kind of demand: one takes a few megabytes for 10,000 nodes."""
 
-_NONE: Mapping[str, int] = {}
-
 
 def reserved_for(claims: Mapping[str, int], own: Mapping[str, int]) -> dict[str, int]:
     """Return the GPUs reserved for a run by node: those that its plan claims, less those that its pods use."""
@@ -41,7 +39,7 @@ class Reservations:
 
     def put(self, run: RunKey, reserved: Mapping[str, int]) -> None:
         """Replace the reservation of a run."""
-        self.total.subtract(self._by_run.pop(run, _NONE))
+        self.total.subtract(self._by_run.pop(run, {}))
         self.total.update(reserved)
         self.total = +self.total
         self._by_run[run] = reserved
@@ -58,7 +56,7 @@ class Reservations:
     def without(self, run: RunKey) -> Counter[str]:
         """Return the sums without a run."""
         others = Counter(self.total)
-        others.subtract(self._by_run.get(run, _NONE))
+        others.subtract(self._by_run.get(run, {}))
         return +others
 
 

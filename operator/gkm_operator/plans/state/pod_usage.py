@@ -8,8 +8,6 @@ from gkm.topology.usage import Usage
 
 from gkm_operator.plans.state.objects import RunKey, WatchedPod
 
-_NONE: Mapping[str, int] = {}
-
 
 @dataclass(frozen=True, slots=True)
 class PodUsage:
@@ -20,7 +18,7 @@ class PodUsage:
 
     def of(self, run: RunKey) -> Mapping[str, int]:
         """Return the GPUs that pods of a run use, by node."""
-        return self.runs.get(run, _NONE)
+        return self.runs.get(run, {})
 
     def without(self, run: RunKey) -> Usage:
         """Return the GPUs that all other pods use."""

@@ -1,6 +1,6 @@
 """The observed state of one reconcile pass, and the plans that claim the same GPUs. Pure."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -30,7 +30,8 @@ class ClusterSnapshot:
 
     def current(self, run: WatchedRun) -> PlanRecord | None:
         """Return the newest plan of a run; plans of an earlier Run of its name do not count."""
-        return newest(self.plans.get(run.key, ()), run.metadata.uid)
+        own = [plan for plan in self.plans.get(run.key, ()) if plan.owner == run.metadata.uid]
+        return own[-1] if own else None
 
     def live(self) -> dict[RunKey, tuple[PlanRecord, int]]:
         """Return the plans that have not expired, each with the priority of its run."""
@@ -56,11 +57,6 @@ class ClusterSnapshot:
             for key, (plan, _) in live.items()
             if key in self.pods.runs and not reserved_for(plan.claims, self.pods.of(key))
         )
-
-
-def newest(plans: Iterable[PlanRecord], owner: str) -> PlanRecord | None:
-    """Return the plan with the highest number among those of an owner."""
-    return max((plan for plan in plans if plan.owner == owner), key=lambda plan: plan.number, default=None)
 
 
 def double_allocations(

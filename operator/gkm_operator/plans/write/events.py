@@ -3,12 +3,11 @@
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from gkm.api.meta import API_VERSION, TRUE
+from gkm.api.meta import TRUE
 from gkm.api.runs import RunStatus
-from gkm.kube.events import EventBody, Regarding
+from gkm.kube.events import EventBody
 
 from gkm_operator.plans.planning.refusals import CONDITION, PlanReason
-from gkm_operator.plans.state.objects import WatchedRun
 from gkm_operator.plans.state.plan_index import PlanRecord
 from gkm_operator.plans.write.status import summary
 
@@ -39,9 +38,3 @@ def refusal_event(old: RunStatus, new: RunStatus) -> EventBody | None:
     if after is None or after.status == TRUE or (before is not None and before.reason == after.reason):
         return None
     return EventBody("Warning", after.reason, PLAN, after.message)
-
-
-def regarding(run: WatchedRun) -> Regarding:
-    """Return the reference to a run that an Event carries."""
-    meta = run.metadata
-    return Regarding(API_VERSION, "Run", meta.name, meta.namespace, meta.uid)

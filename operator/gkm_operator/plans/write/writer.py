@@ -10,13 +10,14 @@ from collections.abc import Callable
 from enum import Enum
 from typing import NamedTuple
 
+from gkm.api.meta import API_VERSION
 from gkm.api.plans import PlanStatus
 from gkm.api.runs import RunStatus
 from gkm.hoststate.logs import fields
 from gkm.hoststate.lru import LRUCache
 from gkm.kube.api import Api, Key, ListSelector
 from gkm.kube.errors import ApiError
-from gkm.kube.events import EventBody, Recorder
+from gkm.kube.events import EventBody, Recorder, Regarding
 
 from gkm_operator.plans.planning.draft import PlanDraft
 from gkm_operator.plans.planning.refusals import CONDITION
@@ -200,11 +201,12 @@ class PlanWriter:
 
     def emit(self, run: WatchedRun, event: EventBody, occasion: str) -> None:
         """Send an event about a run once for each occasion; the API server refuses the copy of another process."""
-        key = (run.metadata.uid, f"{event.reason} {occasion}")
+        meta = run.metadata
+        key = (meta.uid, f"{event.reason} {occasion}")
         if self._emitted.get(key):
             return
         self.check_leading()
-        self._recorder.emit(events.regarding(run), event, occasion)
+        self._recorder.emit(Regarding(API_VERSION, "Run", meta.name, meta.namespace, meta.uid), event, occasion)
         self._emitted.put(key, event)
 
     def _last_status(self, run: WatchedRun) -> _WrittenStatus:
