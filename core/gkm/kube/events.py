@@ -7,7 +7,7 @@ content, so that several processes create it once.
 import hashlib
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -45,62 +45,47 @@ class EventBody:
 
 
 @dataclass(frozen=True, slots=True)
-class Reporter:
-    """The sender of events: a controller, and one process of it."""
+class Recorder:
+    """Sends the events of a controller; `instance` is one process of it."""
 
+    api: Api
     controller: str
     instance: str
 
+    def event(self, regarding: Regarding, body: EventBody, occasion: str, moment: datetime) -> Mapping[str, Any]:
+        """Return the Event object; those about cluster-wide objects are in the namespace `default`, as the API demands.
 
-def event_object(
-    regarding: Regarding, body: EventBody, occasion: str, reporter: Reporter, moment: datetime
-) -> Mapping[str, Any]:
-    """Return the Event object. Events about cluster-wide objects are in the namespace `default`, as the API demands.
-
-    Its name is a function of object, content and occasion, so that a second create of it conflicts.
-    """
-    body = replace(body, note=escape(body.note))
-    note = body.note.encode()[: MAX_NOTE_BYTES - 1].decode(errors="ignore")
-    namespace = regarding.namespace or "default"
-    # The API server refuses a name whose cut prefix ends in a hyphen or a dot.
-    prefix = regarding.name[:200].rstrip("-.")
-    return {
-        "apiVersion": EVENTS.api_version,
-        "kind": "Event",
-        "metadata": {"name": f"{prefix}.{_name_suffix(regarding, body, occasion)}", "namespace": namespace},
-        "eventTime": moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-        "reportingController": reporter.controller,
-        "reportingInstance": reporter.instance[:128],
-        "type": body.kind,
-        "reason": body.reason,
-        "action": body.action,
-        "note": note,
-        "regarding": {
-            "apiVersion": regarding.api_version,
-            "kind": regarding.kind,
-            "name": regarding.name,
-            "uid": regarding.uid,
-            **({"namespace": regarding.namespace} if regarding.namespace else {}),
-        },
-    }
-
-
-def _name_suffix(regarding: Regarding, body: EventBody, occasion: str) -> str:
-    parts = (regarding.uid, body.action, body.reason, body.note, occasion)
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
-
-
-class Recorder:
-    """Sends events."""
-
-    def __init__(self, api: Api, reporter: Reporter) -> None:
-        self._api = api
-        self._reporter = reporter
+        Its name is a function of object, content and occasion, so that a second create of it conflicts.
+        """
+        note = escape(body.note)
+        content = (regarding.uid, body.action, body.reason, note, occasion)
+        suffix = hashlib.sha256("\0".join(content).encode()).hexdigest()[:16]
+        # The API server refuses a name whose cut prefix ends in a hyphen or a dot.
+        prefix = regarding.name[:200].rstrip("-.")
+        return {
+            "apiVersion": EVENTS.api_version,
+            "kind": "Event",
+            "metadata": {"name": f"{prefix}.{suffix}", "namespace": regarding.namespace or "default"},
+            "eventTime": moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "reportingController": self.controller,
+            "reportingInstance": self.instance[:128],
+            "type": body.kind,
+            "reason": body.reason,
+            "action": body.action,
+            "note": note.encode()[: MAX_NOTE_BYTES - 1].decode(errors="ignore"),
+            "regarding": {
+                "apiVersion": regarding.api_version,
+                "kind": regarding.kind,
+                "name": regarding.name,
+                "uid": regarding.uid,
+                **({"namespace": regarding.namespace} if regarding.namespace else {}),
+            },
+        }
 
     def emit(self, regarding: Regarding, body: EventBody, occasion: str) -> None:
         """Send an event, unless this or an earlier process sent it for the same `occasion`."""
         try:
-            self._api.create(EVENTS, event_object(regarding, body, occasion, self._reporter, datetime.now(UTC)))
+            self.api.create(EVENTS, self.event(regarding, body, occasion, datetime.now(UTC)))
         except ApiError as error:
             if error.conflict:
                 return

@@ -17,7 +17,7 @@ from gkm.hoststate.logs import fields
 from gkm.hoststate.pacing import Backoff
 from gkm.kube.api import Api
 from gkm.kube.errors import ApiError
-from gkm.kube.events import EventBody, Recorder, Reporter
+from gkm.kube.events import EventBody, Recorder
 from gkm.kube.reflector import Reflector
 from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES, Resource
 from gkm.kube.secrets import DEFAULT_NAMESPACE
@@ -62,7 +62,7 @@ class CachesController:
         self._api = api
         self._status_interval = status_interval or StatusInterval()
         self._now = now
-        self._recorder = Recorder(api, Reporter("gkm.io/caches", instance or FIELD_MANAGER))
+        self._recorder = Recorder(api, "gkm.io/caches", instance or FIELD_MANAGER)
         self._event_budget = EventBudget()
         self._leads = False
         self._unreported: dict[CacheKey, str] = {}

@@ -8,7 +8,7 @@ from threading import Event, Thread
 from gkm.api.config import Config
 from gkm.hoststate.logs import fields
 from gkm.kube.api import Api
-from gkm.kube.events import Recorder, Reporter
+from gkm.kube.events import Recorder
 from gkm.kube.secrets import DEFAULT_NAMESPACE
 
 from gkm_operator import metrics
@@ -60,7 +60,7 @@ class PlansController:
         self._waiting = 0
         index = PlanIndex()
         self.flavors = flavors or FlavorCounts(config.topology.labels.flavor, config.packing.flavors)
-        self._writer = PlanWriter(api, index, Recorder(api, Reporter("gkm.io/plans", instance or FIELD_MANAGER)), leads)
+        self._writer = PlanWriter(api, index, Recorder(api, "gkm.io/plans", instance or FIELD_MANAGER), leads)
         self._reconciler = RunReconciler(self._writer, Planner(index, config.packing), grace=grace)
         self._watcher = ClusterWatcher(api, index, config.topology, self._changed.set)
         self._observe = metrics.reconcile_recorder(NAME)

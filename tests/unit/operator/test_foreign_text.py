@@ -8,7 +8,7 @@ from gkm.api.caches import CacheSpec, CacheStatus, GKMCache
 from gkm.api.errors import GKMError, Reason
 from gkm.api.meta import ObjectMeta
 from gkm.api.runs import RunStatus
-from gkm.kube.events import EventBody, Regarding, Reporter, event_object
+from gkm.kube.events import EventBody, Recorder, Regarding
 from gkm.packing.values import Fix, FixKind
 from gkm_operator.admission.review import ReviewResponse, encode
 from gkm_operator.caches.nodes.totals import CacheSummary
@@ -17,6 +17,7 @@ from gkm_operator.caches.status import desired_status
 from gkm_operator.plans.planning.assessment import PlanningResult
 from gkm_operator.plans.planning.refusals import Unfit
 from gkm_operator.plans.write.status import desired_status as wanted_of_run
+from support.kube.fake_api import FakeApi
 from support.operator.plans_made import a_run
 
 COMMANDS = "a\x1b[2J\x9b31m\x85\u202eb"
@@ -48,9 +49,8 @@ def test_the_condition_and_the_fixes_of_a_run() -> None:
 @pytest.mark.parametrize("note", [COMMANDS, "half a pair: \ud800"])
 def test_an_event(note: str) -> None:
     told = EventBody("Warning", "Refused", "Verify", note)
-    made = event_object(
-        Regarding("gkm.io/v1alpha1", "GKMCache", "x", "a", "u"), told, "1", Reporter("c", "i"), datetime.now(UTC)
-    )
+    regarding = Regarding("gkm.io/v1alpha1", "GKMCache", "x", "a", "u")
+    made = Recorder(FakeApi(), "c", "i").event(regarding, told, "1", datetime.now(UTC))
     assert made["note"] == note.encode("unicode_escape").decode()
     assert made["note"].isprintable()
 

@@ -15,7 +15,7 @@ from gkm.kube.api import Change, ListPage, WatchEvent
 from gkm.kube.client import connect
 from gkm.kube.credentials import NotConfigured
 from gkm.kube.errors import ApiError, from_body
-from gkm.kube.events import MAX_NOTE_BYTES, EventBody, Recorder, Regarding, Reporter, event_object
+from gkm.kube.events import MAX_NOTE_BYTES, EventBody, Recorder, Regarding
 from gkm.kube.resources import CLUSTERGKMCACHES, EVENTS, GKMCACHES, NODES, Json
 from gkm.kube.watches import HttpWatch
 from hypothesis import given
@@ -210,13 +210,13 @@ def test_a_missing_configuration_is_an_error(monkeypatch: pytest.MonkeyPatch, tm
 
 
 REGARDING = Regarding("gkm.io/v1alpha1", "GKMCache", "x", "a", "uid-1")
-REPORTER = Reporter("gkm.io/caches", "pod")
+RECORDER = Recorder(FakeApi(), "gkm.io/caches", "pod")
 MOMENT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
 def test_an_event_fits_the_api() -> None:
     told = EventBody("Warning", "SignatureMissing", "Verify", "ü" * MAX_NOTE_BYTES)
-    made = event_object(REGARDING, told, "now", REPORTER, MOMENT)
+    made = RECORDER.event(REGARDING, told, "now", MOMENT)
     assert len(made["note"].encode()) < MAX_NOTE_BYTES
     assert made["eventTime"] == "2026-01-02T03:04:05.000000Z"
     assert made["regarding"]["namespace"] == made["metadata"]["namespace"] == "a"
@@ -225,14 +225,12 @@ def test_an_event_fits_the_api() -> None:
 @pytest.mark.parametrize("mark", [".", "-", ".-.-"])
 def test_the_name_of_an_event_is_one_also_where_that_of_its_object_is_cut(mark: str) -> None:
     regarding = replace(REGARDING, name="x" * (200 - len(mark)) + mark + "y" * 40)
-    made = event_object(regarding, EventBody("Normal", "R", "A", ""), "now", REPORTER, MOMENT)
+    made = RECORDER.event(regarding, EventBody("Normal", "R", "A", ""), "now", MOMENT)
     assert re.fullmatch(NAME_PATTERN, made["metadata"]["name"])
 
 
 def test_an_event_about_a_cluster_wide_object_lives_in_default() -> None:
-    made = event_object(
-        Regarding("v1", "Node", "n", "", "u"), EventBody("Normal", "R", "A", ""), "now", REPORTER, MOMENT
-    )
+    made = RECORDER.event(Regarding("v1", "Node", "n", "", "u"), EventBody("Normal", "R", "A", ""), "now", MOMENT)
     assert made["metadata"]["namespace"] == "default"
     assert "namespace" not in made["regarding"]
 
@@ -240,9 +238,9 @@ def test_an_event_about_a_cluster_wide_object_lives_in_default() -> None:
 def test_an_event_of_one_occasion_is_created_once_by_several_processes() -> None:
     api = FakeApi()
     good, bad = EventBody("Normal", "Good", "Verify", ""), EventBody("Warning", "Bad", "Verify", "")
-    for by in (REPORTER, Reporter("c", "another")):
+    for controller, instance in (("gkm.io/caches", "pod"), ("c", "another")):
         for told, occasion in ((good, "1"), (good, "1"), (bad, "1"), (good, "2")):
-            Recorder(api, by).emit(REGARDING, told, occasion)
+            Recorder(api, controller, instance).emit(REGARDING, told, occasion)
     reasons = [entry.value["reason"] for page in api.list_pages(EVENTS) for entry in page.entries]
     assert sorted(reasons) == ["Bad", "Good", "Good"]
 
@@ -250,7 +248,7 @@ def test_an_event_of_one_occasion_is_created_once_by_several_processes() -> None
 def test_a_refused_event_raises_nothing() -> None:
     api = FakeApi()
     api.fault = lambda _verb, _plural: ApiError(403, "Forbidden", "no")
-    Recorder(api, REPORTER).emit(REGARDING, EventBody("Normal", "Good", "Verify", ""), "now")
+    Recorder(api, "gkm.io/caches", "pod").emit(REGARDING, EventBody("Normal", "Good", "Verify", ""), "now")
     assert [(verb, plural) for verb, plural, _ in api.calls] == [("create", "events")]
 
 

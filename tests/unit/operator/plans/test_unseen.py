@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from gkm.kube.errors import ApiError
-from gkm.kube.events import Recorder, Reporter
+from gkm.kube.events import Recorder
 from gkm.kube.resources import Json, Resource
 from gkm_operator.plans.planning.draft import PlanDraft
 from gkm_operator.plans.state.plan_index import PlanIndex
@@ -22,7 +22,7 @@ def site() -> Iterator[PlansSite]:
 
 
 def a_writer(api: FakeApi, book: PlanIndex) -> PlanWriter:
-    return PlanWriter(api, book, Recorder(api, Reporter("test", "test")), lambda: True)
+    return PlanWriter(api, book, Recorder(api, "test", "test"), lambda: True)
 
 
 def a_draft_of_a_plan() -> PlanDraft:
