@@ -92,11 +92,9 @@ class Watch(Protocol[T_co]):
         Raises:
             ApiError: 410 when the resourceVersion is too old, status 0 when the connection broke.
         """
-        ...
 
     def close(self) -> None:
         """End the watch; a thread that iterates over it returns soon. Idempotent."""
-        ...
 
 
 class Api(Protocol):
@@ -107,17 +105,14 @@ class Api(Protocol):
 
     def get(self, resource: Resource[T], name: str, namespace: str | None = None) -> T:
         """Return one object."""
-        ...
 
     def list_pages(
         self, resource: Resource[T], selector: ListSelector = EVERYTHING, limit: int = PAGE_LIMIT
     ) -> Iterator[ListPage[T]]:
         """Yield a consistent list in pages; raise ApiError 410 if the continue token expires meanwhile."""
-        ...
 
     def watch(self, resource: Resource[T], resource_version: str, selector: ListSelector = EVERYTHING) -> Watch[T]:
         """Return a watch of the changes after `resource_version`."""
-        ...
 
     def apply(self, resource: Resource[T], value: Object, *, field_manager: str, subresource: str = "") -> T:
         """Apply `value` server-side, forced: this manager takes over the fields of other managers.
@@ -125,16 +120,12 @@ class Api(Protocol):
         The server removes fields that this manager applied before and that `value` lacks. It creates a missing object,
         but answers 404 for a subresource of one.
         """
-        ...
 
     def merge(self, resource: Resource[T], name: str, patch: Object, namespace: str | None = None) -> T:
         """Change an object by a merge patch (RFC 7386); raise ApiError 409 if the patch has an old resourceVersion."""
-        ...
 
     def create(self, resource: Resource[T], value: Object) -> T:
         """Create an object in the namespace of its metadata; raise ApiError 409 (AlreadyExists) if it exists."""
-        ...
 
     def delete(self, resource: Resource[Any], name: str, namespace: str | None = None) -> None:
         """Delete an object; raise ApiError 404 if it does not exist."""
-        ...

@@ -62,17 +62,12 @@ class ApiCredentials:
 
 
 def load_client(kubeconfig: str | None, context: str | None) -> ApiClient:
-    """Return a client for `kubeconfig`, else $KUBECONFIG, else the pod of this process, else ~/.kube/config.
-
-    Raises:
-        NotConfigured: there is no usable configuration.
-    """
+    """Return a client as `gkm.kube.client.connect` describes it; raise NotConfigured."""
     configuration = Configuration()
     configuration.connection_pool_maxsize = _CONNECTIONS
     configuration.keep_alive = True
-    in_pod = "KUBERNETES_SERVICE_HOST" in os.environ
     try:
-        if in_pod and not kubeconfig and not os.environ.get("KUBECONFIG"):
+        if "KUBERNETES_SERVICE_HOST" in os.environ and not kubeconfig and not os.environ.get("KUBECONFIG"):
             load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
         else:
             load_kube_config(  # type: ignore[no-untyped-call]

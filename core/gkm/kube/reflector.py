@@ -45,12 +45,16 @@ class Reflector(Generic[T]):
     ) -> None:
         self.resource = resource
         self.synced = Event()
+        self.unreadable: frozenset[Key] = frozenset()
+        """The keys of objects that exist and could not be decoded when last observed. Thread-safe.
+
+        Read it before `values`: an object that becomes readable in between is then in at least one of the two.
+        """
         self._api = api
         self._on_change = on_change
         self._selector = selector
         self._backoff = backoff
         self._entries: dict[Key, ObjectEntry[T]] = {}
-        self._unreadable: frozenset[Key] = frozenset()
         self._version = ""
         self._failures = 0
         self._stopped = Event()
@@ -66,14 +70,6 @@ class Reflector(Generic[T]):
     def values(self) -> list[T]:
         """Return all objects as last observed. Thread-safe."""
         return [entry.value for entry in list(self._entries.values())]
-
-    @property
-    def unreadable(self) -> frozenset[Key]:
-        """Return the keys of objects that exist and could not be decoded when last observed. Thread-safe.
-
-        Read it before `values`: an object that becomes readable in between is then in at least one of the two.
-        """
-        return self._unreadable
 
     def start(self) -> None:
         """Start a thread that calls `run`."""
@@ -149,7 +145,7 @@ class Reflector(Generic[T]):
             unreadable.update(page.unreadable)
             if self._stopped.is_set():
                 return
-        self._unreadable = frozenset(unreadable)
+        self.unreadable = frozenset(unreadable)
         for key in self._entries.keys() - seen - unreadable:
             self._delete(key)
         self._version = version
@@ -162,20 +158,20 @@ class Reflector(Generic[T]):
         elif event.entry is not None:
             self._upsert(event.entry)
         elif key is not None:
-            self._unreadable |= {key}
+            self.unreadable |= {key}
         self._version = event.resource_version
 
     def _upsert(self, entry: ObjectEntry[T]) -> None:
         old = self._entries.get(entry.key)
         self._entries[entry.key] = entry
-        self._unreadable -= {entry.key}
+        self.unreadable -= {entry.key}
         if old is not None and old.resource_version == entry.resource_version:
             return
         self._notify(old.value if old else None, entry.value)
 
     def _delete(self, key: Key) -> None:
         old = self._entries.pop(key, None)
-        self._unreadable -= {key}
+        self.unreadable -= {key}
         if old is not None:
             self._notify(old.value, None)
 
