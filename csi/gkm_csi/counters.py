@@ -58,7 +58,7 @@ class Counters:
         try:
             counters.save(self._layout, publishes)
         except OSError as error:
-            _LOG.warning("counters not written", extra=fields(path=str(counters.path(self._layout)), reason=str(error)))
+            _LOG.warning("counters not written", extra=fields(path=str(self._layout.counters), reason=str(error)))
 
     def _run(self) -> None:
         # An idle driver does not wake up.
@@ -72,7 +72,7 @@ class Counters:
 
 
 def _load_previous(layout: Layout) -> dict[str, Histogram]:
-    for leftover in counters.path(layout).parent.glob(".*.tmp"):  # a writer that was killed
+    for leftover in layout.counters.parent.glob(".*.tmp"):  # a writer that was killed
         leftover.unlink(missing_ok=True)
     try:
         return dict(counters.load(layout))

@@ -7,7 +7,6 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite
-from pathlib import Path
 from typing import Any, Final
 
 from gkm.hoststate import files
@@ -49,11 +48,6 @@ PublishHistograms = Mapping[str, Histogram]
 """{gRPC code: durations of the publishes that ended with it}."""
 
 
-def path(layout: Layout) -> Path:
-    """Return the path of the file."""
-    return layout.run / "csi" / "counters.json"
-
-
 def save(layout: Layout, publishes: PublishHistograms) -> None:
     """Replace the file in one step.
 
@@ -64,7 +58,7 @@ def save(layout: Layout, publishes: PublishHistograms) -> None:
         code: {"counts": list(histogram.counts), "seconds": histogram.seconds} for code, histogram in publishes.items()
     }
     value = {"version": _VERSION, "bounds": list(BUCKET_BOUNDS), "publish": encoded}
-    files.replace(path(layout), files.encode(value), durable=False)
+    files.replace(layout.counters, files.encode(value), durable=False)
 
 
 def load(layout: Layout) -> PublishHistograms:
@@ -73,7 +67,7 @@ def load(layout: Layout) -> PublishHistograms:
     Raises:
         UnreadableState: the file is invalid, or of another version.
     """
-    return files.load(path(layout), _from_json, MAX_BYTES) or {}
+    return files.load(layout.counters, _from_json, MAX_BYTES) or {}
 
 
 def _from_json(value: Mapping[str, Any]) -> PublishHistograms:

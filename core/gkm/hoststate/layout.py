@@ -41,6 +41,8 @@ class Layout:
         """The directory in which private layers are assembled; it is empty between two publishes."""
         self.usage = self.run / "usage"
         """The derived usage files."""
+        self.counters = self.run / "csi" / "counters.json"
+        """The counters of the CSI process."""
 
     def entry(self, digest: str) -> Path:
         """Return the directory of a store entry: `cache/` is the content for pods, `files.json` lists its files."""

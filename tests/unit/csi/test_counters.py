@@ -56,7 +56,7 @@ def test_publishes_are_counted_by_code_and_a_restart_continues(bare: tuple[NodeF
 @pytest.mark.mounts
 def test_the_file_is_there_and_good_from_the_start_on(bare: tuple[NodeFiles, MountNamespace]) -> None:
     files, _ = bare
-    path = counters.path(files.layout)
+    path = files.layout.counters
     path.parent.mkdir(parents=True)
     path.write_text('{"version": 1, "publish": {"ml-apps/llama": "a lie"}}')
     path.with_name(".counters.json.0badcafe.tmp").write_text("half")
@@ -71,7 +71,7 @@ def test_the_file_is_there_and_good_from_the_start_on(bare: tuple[NodeFiles, Mou
 @pytest.mark.mounts
 def test_a_file_that_cannot_be_written_costs_no_publish(bare: tuple[NodeFiles, MountNamespace]) -> None:
     files, _ = bare
-    counters.path(files.layout).mkdir(parents=True)
+    files.layout.counters.mkdir(parents=True)
     ref = files.ready()
 
     with driver(*bare) as running, Client(running.socket) as client:

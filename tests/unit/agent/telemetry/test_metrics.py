@@ -236,7 +236,7 @@ def test_what_the_csi_process_counted_is_a_histogram(layout: Layout) -> None:
 def test_invalid_counters_are_left_out_and_logged_once(
     layout: Layout, content: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    path = counters.path(layout)
+    path = layout.counters
     path.parent.mkdir(parents=True)
     path.write_bytes(content)
     registry = CollectorRegistry()

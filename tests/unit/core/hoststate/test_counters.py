@@ -36,7 +36,7 @@ def test_counters_survive_save_and_load(layout: Layout) -> None:
     counters.save(layout, counted)
 
     assert counters.load(layout) == counted
-    assert [path.name for path in counters.path(layout).parent.iterdir()] == ["counters.json"]
+    assert [path.name for path in layout.counters.parent.iterdir()] == ["counters.json"]
 
 
 def test_without_a_file_nothing_was_counted(layout: Layout) -> None:
@@ -101,7 +101,7 @@ HISTOGRAM = ("publish", "OK")
     ],
 )
 def test_an_invalid_file_is_refused_with_its_path(layout: Layout, value: dict[str, Any]) -> None:
-    path = counters.path(layout)
+    path = layout.counters
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(value))
 
@@ -114,7 +114,7 @@ def test_an_invalid_file_is_refused_with_its_path(layout: Layout, value: dict[st
     [b"", b"[]", b"null", b"{", b"\xff", b"[" * 60_000, b'{"version": 1' + b"1" * 70_000 + b"}", b" " * (65 << 10)],
 )
 def test_a_file_without_an_object_or_too_large_is_refused(layout: Layout, content: bytes) -> None:
-    path = counters.path(layout)
+    path = layout.counters
     path.parent.mkdir(parents=True)
     path.write_bytes(content)
 
@@ -123,7 +123,7 @@ def test_a_file_without_an_object_or_too_large_is_refused(layout: Layout, conten
 
 
 def test_a_link_or_a_directory_instead_of_the_file_is_refused(layout: Layout, tmp_path: Path) -> None:
-    path = counters.path(layout)
+    path = layout.counters
     path.parent.mkdir(parents=True)
     (tmp_path / "elsewhere").write_text(json.dumps(good()))
     path.symlink_to(tmp_path / "elsewhere")
@@ -137,7 +137,7 @@ def test_a_link_or_a_directory_instead_of_the_file_is_refused(layout: Layout, tm
 
 def test_a_file_instead_of_its_directory_is_refused(layout: Layout) -> None:
     layout.run.mkdir()
-    counters.path(layout).parent.write_text("")
+    layout.counters.parent.write_text("")
     with pytest.raises(UnreadableState):
         counters.load(layout)
 
