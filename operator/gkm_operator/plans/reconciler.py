@@ -20,7 +20,7 @@ from gkm_operator.plans.state.node_loss import GracePeriod
 from gkm_operator.plans.state.plan_index import PlanRecord
 from gkm_operator.plans.state.snapshot import ClusterSnapshot, double_allocations
 from gkm_operator.plans.write import events
-from gkm_operator.plans.write.status_reports import PlansByRun, StatusThrottle, report_plans
+from gkm_operator.plans.write.status_reports import StatusThrottle, report_plans
 from gkm_operator.plans.write.writer import NotLeading, PlanWriter, SendResult
 
 _LOG = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ class RunReconciler:
         self._statuses = StatusThrottle(writer, clock)
         self._passes = 0
         self._skipped_since: dict[str, int] = {}
-        self._created: PlansByRun = {}
+        self._created: dict[str, PlanRecord] = {}
         self._replans = ReplanLimit(clock)
 
     def reconcile(self, snapshot: ClusterSnapshot) -> ReconcileResult:

@@ -59,7 +59,13 @@ def decide(run: WatchedRun, current: CurrentPlan | None, now: datetime) -> Decis
     if current is None:
         return Decision(RunAction.AFRESH)
     over = current.plan.expired(now) and not current.running
-    return _replan_request(run, current, over=over) or (Decision(RunAction.EXPIRE) if over else _unrequested(current))
+    if (request := _replan_request(run, current, over=over)) is not None:
+        return request
+    if over:
+        return Decision(RunAction.EXPIRE)
+    if current.conflict:
+        return Decision(RunAction.AGAIN, current.conflict)
+    return Decision(RunAction.AGAIN, node_loss_message(current.lost)) if current.lost else Decision(RunAction.KEEP)
 
 
 def _replan_request(run: WatchedRun, current: CurrentPlan, *, over: bool) -> Decision | None:
@@ -72,12 +78,6 @@ def _replan_request(run: WatchedRun, current: CurrentPlan, *, over: bool) -> Dec
         action = RunAction.AFRESH if over else RunAction.AGAIN
         return Decision(action, f"the Run has changed since {plan.name} was made", requested=True)
     return None
-
-
-def _unrequested(current: CurrentPlan) -> Decision:
-    if current.conflict:
-        return Decision(RunAction.AGAIN, current.conflict)
-    return Decision(RunAction.AGAIN, node_loss_message(current.lost)) if current.lost else Decision(RunAction.KEEP)
 
 
 def node_loss_message(lost: Mapping[str, str]) -> str:

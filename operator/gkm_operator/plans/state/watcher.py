@@ -1,6 +1,6 @@
 """The watches that planning needs, and the snapshots of their state."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime
 from itertools import count
 from threading import Event
@@ -97,7 +97,7 @@ class ClusterWatcher:
         return ClusterSnapshot(moment, runs, unread, self._index.plans(), usage, nodes, flavored, version)
 
     def _survey(self) -> tuple[TopologySurvey, dict[str, str]]:
-        """Return the survey of all nodes and their flavors, cached while no node changes."""
+        """Return the survey of all nodes, and the flavors of those that name one, cached while no node changes."""
         unread = self._nodes.unreadable
         wanted = (self._nodes_version, unread)
         if self._surveyed is None or self._surveyed[0] != wanted:
@@ -105,7 +105,8 @@ class ClusterWatcher:
             nodes = [node for node in self._nodes.values() if node.name not in names]
             unreadable = [Quarantined(name, QuarantineReason.UNREADABLE, "it cannot be read") for name in sorted(names)]
             found = survey_nodes(nodes, self._settings, unreadable)
-            self._surveyed = wanted, found, _flavors(nodes, self._settings.labels.flavor)
+            named = ((node.name, named_flavor(node.labels, self._settings.labels.flavor)) for node in nodes)
+            self._surveyed = wanted, found, {name: flavor for name, flavor in named if flavor}
             self._advance_version()
             metrics.record_survey(len(found.located), len(found.quarantined), len(found.bare))
         return self._surveyed[1], self._surveyed[2]
@@ -150,8 +151,3 @@ class ClusterWatcher:
 def _request_of(run: WatchedRun) -> object:
     meta = run.metadata
     return meta.uid, meta.generation, run.spec, meta.annotations, meta.deletion_timestamp
-
-
-def _flavors(nodes: Iterable[Node], keys: Sequence[str]) -> dict[str, str]:
-    """Return the flavor of every node that names one."""
-    return {node.name: flavor for node in nodes if (flavor := named_flavor(node.labels, keys))}

@@ -18,9 +18,6 @@ NUMBERS_SECONDS = 30.0
 MAX_PLAN_STATUSES = 50
 """Statuses of plans that one pass writes."""
 
-PlansByRun = dict[str, PlanRecord]
-"""Plans by the uid of their run."""
-
 
 class StatusThrottle:
     """Writes the status of runs. For the one thread that plans."""
