@@ -46,7 +46,6 @@ class PlansController:
         leads: Callable[[], bool],
         instance: str = "",
         namespace: str = DEFAULT_NAMESPACE,
-        flavors: FlavorCounts | None = None,
         calm: float = CALM_SECONDS,
         pause: float = PAUSE_SECONDS,
         grace: GracePeriod | None = None,
@@ -59,7 +58,7 @@ class PlansController:
         self._stop = Event()
         self._waiting = 0
         index = PlanIndex()
-        self.flavors = flavors or FlavorCounts(config.topology.labels.flavor, config.packing.flavors)
+        self.flavors = FlavorCounts(config.topology.labels.flavor, config.packing.flavors)
         self._writer = PlanWriter(api, index, Recorder(api, "gkm.io/plans", instance or FIELD_MANAGER), leads)
         self._reconciler = RunReconciler(self._writer, Planner(index, config.packing), grace=grace)
         self._watcher = ClusterWatcher(api, index, config.topology, self._changed.set)

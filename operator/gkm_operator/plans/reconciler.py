@@ -20,7 +20,7 @@ from gkm_operator.plans.state.node_loss import GracePeriod
 from gkm_operator.plans.state.plan_index import PlanRecord
 from gkm_operator.plans.state.snapshot import ClusterSnapshot, double_allocations
 from gkm_operator.plans.write import events
-from gkm_operator.plans.write.status_reports import StatusThrottle, report_plans
+from gkm_operator.plans.write.status_reports import StatusThrottle
 from gkm_operator.plans.write.writer import NotLeading, PlanWriter, SendResult
 
 _LOG = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ class RunReconciler:
         all_planned = self._plan_all(to_plan, capacity, snapshot)
         self._fix(to_plan, capacity, snapshot)
         self._delete_old(snapshot)
-        all_reported = report_plans(self._writer, cases, snapshot, self._created, timestamp(snapshot.now))
+        all_reported = self._statuses.report_plans(cases, snapshot, self._created)
         waiting = sum(case.plan is None for case in to_plan)
         return ReconcileResult(waiting, more=not (all_planned and all_reported) or self._statuses.held_back)
 

@@ -4,7 +4,7 @@ A FreeCapacity serves one reconcile pass, and accounts for the plans that the pa
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gkm.hoststate.lru import LRUCache
@@ -121,11 +121,10 @@ class FreeCapacity:
         for key, free in self._by_demand.items():
             self._by_demand.put(key, free.less(reserved))
 
-    def _own(self, run: RunKey, demand: Demand, retained: Iterable[Node]) -> FreeGpus:
+    def _own(self, run: RunKey, demand: Demand, retained: Sequence[Node]) -> FreeGpus:
         usable = inventory_of(self._survey, self._pods.without(run), demand, self.reservations.without(run))
-        kept = list(retained)
-        if not kept:
+        if not retained:
             return FreeGpus.of(usable)
-        names = {node.name for node in kept}
-        nodes = (*(node for node in usable.nodes if node.name not in names), *kept)
+        names = {node.name for node in retained}
+        nodes = (*(node for node in usable.nodes if node.name not in names), *retained)
         return FreeGpus.of(replace(usable, nodes=nodes, version=version(nodes)))

@@ -77,7 +77,7 @@ class ClusterWatcher:
         """Return whether a Run exists."""
         return bool(self._runs.values())
 
-    def snapshot(self, now: datetime | None = None) -> ClusterSnapshot:
+    def snapshot(self) -> ClusterSnapshot:
         """Return the state of the cluster.
 
         Raises:
@@ -93,8 +93,8 @@ class ClusterWatcher:
         if unknown := [key for key in self._pods.unreadable if self._pods.get(key[1], key[0]) is None]:
             raise PodsUnread(f"pod {'/'.join(min(unknown))} cannot be read, so no run can be planned")
         nodes = NodeIndex(surveyed, usage.usage.faults)
-        moment = now or datetime.now(UTC)
-        return ClusterSnapshot(moment, runs, unread, self._index.plans(), usage, nodes, flavored, version)
+        now = datetime.now(UTC)
+        return ClusterSnapshot(now, runs, unread, self._index.plans(), usage, nodes, flavored, version)
 
     def _survey(self) -> tuple[TopologySurvey, dict[str, str]]:
         """Return the survey of all nodes, and the flavors of those that name one, cached while no node changes."""

@@ -20,7 +20,7 @@ MAX_PLAN_STATUSES = 50
 
 
 class StatusThrottle:
-    """Writes the status of runs. For the one thread that plans."""
+    """Writes the status of runs and plans. For the one thread that plans."""
 
     def __init__(self, writer: PlanWriter, clock: Clock) -> None:
         self._writer = writer
@@ -54,36 +54,31 @@ class StatusThrottle:
         self._numbers.record(uid)
         self._writer.write_status(run, new)
 
+    def report_plans(
+        self, cases: Iterable[RunAssessment], snapshot: ClusterSnapshot, created: Mapping[str, PlanRecord]
+    ) -> bool:
+        """Write the status of the plans in a snapshot if it changes; return whether all statuses are current.
 
-def report_plans(
-    writer: PlanWriter,
-    cases: Iterable[RunAssessment],
-    snapshot: ClusterSnapshot,
-    created: Mapping[str, PlanRecord],
-    now: str,
-) -> bool:
-    """Write the status of the plans in a snapshot if it changes; return whether all statuses are current.
+        `created` has the plans that are newer than the snapshot, by the uid of their run. A plan that the watch has not
+        shown is left to a later pass. The first write that fails ends this one.
 
-    `created` has the plans that are newer than the snapshot, by the uid of their run. A plan that the watch has not
-    shown is left to a later pass. The first write that fails ends this one.
-
-    Raises:
-        NotLeading: this process must not write any more.
-    """
-    left = MAX_PLAN_STATUSES
-    for case in cases:
-        current = created.get(case.uid, case.plan)
-        if current is None or case.run.metadata.deletion_timestamp is not None:
-            continue
-        for plan in snapshot.plans.get(case.run.key, ()):
-            if plan.owner != case.uid or not plan.version:
+        Raises:
+            NotLeading: this process must not write any more.
+        """
+        left = MAX_PLAN_STATUSES
+        for case in cases:
+            current = created.get(case.uid, case.plan)
+            if current is None or case.run.metadata.deletion_timestamp is not None:
                 continue
-            new = desired_plan_status(plan, current, now, over=case.over)
-            if new == plan.status or writer.is_plan_status_pending(plan):
-                continue
-            if not left:
-                return False
-            left -= 1
-            if not writer.write_plan_status(plan, new):
-                return False
-    return True
+            for plan in snapshot.plans.get(case.run.key, ()):
+                if plan.owner != case.uid or not plan.version:
+                    continue
+                new = desired_plan_status(plan, current, self._now, over=case.over)
+                if new == plan.status or self._writer.is_plan_status_pending(plan):
+                    continue
+                if not left:
+                    return False
+                left -= 1
+                if not self._writer.write_plan_status(plan, new):
+                    return False
+        return True
