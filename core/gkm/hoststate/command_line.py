@@ -1,7 +1,4 @@
-"""The command line of the programs that run in a cluster: argparse with environment variables and safe output.
-
-Standard library only: the CSI process uses it too.
-"""
+"""The command line of the programs that run in a cluster: argparse with environment variables and safe output."""
 
 import argparse
 import os

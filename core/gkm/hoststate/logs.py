@@ -1,8 +1,4 @@
-"""Logs of every process: one event a line, as JSON, on standard error.
-
-This package holds it because it is standard library only and all processes of a node share it. Requests are never
-logged: they may contain secrets.
-"""
+"""Logs of every process: one event a line, as JSON, on standard error. No request, which may contain a secret."""
 
 import json
 import logging

@@ -43,7 +43,6 @@ def remove(path: Path) -> None:
 
 
 def _empty(descriptor: int, top: int, level: int) -> None:
-    """Remove the entries of an open directory."""
     os.fchmod(descriptor, _OPEN_MODE)
     with os.scandir(descriptor) as entries:
         for entry in entries:

@@ -166,7 +166,6 @@ class HttpApi:
         return decoding.single_object(resource, self._request_body(request))
 
     def _request_body(self, request: _Request) -> bytes:
-        """Return the body of a successful response."""
         response = self._send(request)
         try:
             body = _read(response, MAX_BODY_BYTES)

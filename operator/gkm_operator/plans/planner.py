@@ -86,7 +86,7 @@ class Planner:
             return unfit(found, free.usable, snapshot.nodes.survey, snapshot.flavored, case.run.spec.flavor)
         if isinstance(found, Unfit):
             return found
-        if case.plan is not None and is_redundant(case, found):
+        if is_redundant(case, found):
             # Another number on the same groups would be followed by the next one.
             return PlanningResult(case.plan)
         number = 1 + self._index.last_number(case.run.key)

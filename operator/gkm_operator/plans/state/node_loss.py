@@ -13,7 +13,6 @@ from gkm_operator.plans.state.plan_index import PlanRecord
 GRACE_SECONDS = 30.0
 """A kubelet or a device plugin that restarts is ready again within this time."""
 
-_MOVED = "it is in another domain now"
 _PODS_STAY = frozenset({Exclusion.CORDONED, Exclusion.TAINTED})
 """Exclusions that stop new pods, not running ones."""
 
@@ -71,7 +70,7 @@ class NodeIndex:
         if located.node.name in self._faults:
             return NodeProblem("the GPUs that its pods use are unknown", pods_stay=True, permanent=False)
         if located.location.domain != location.domain:
-            return NodeProblem(_MOVED, pods_stay=True, permanent=False)
+            return NodeProblem("it is in another domain now", pods_stay=True, permanent=False)
         return None
 
 

@@ -56,18 +56,14 @@ class WatchedMetadata(Struct, frozen=True, rename="camel"):
     def __post_init__(self) -> None:
         given = self.annotations or {}
         annotations = {REQUEST_ANNOTATION: given[REQUEST_ANNOTATION]} if REQUEST_ANNOTATION in given else {}
-        if REPLAN_ANNOTATION in given:
-            annotations[REPLAN_ANNOTATION] = _shortened(given[REPLAN_ANNOTATION])
+        if (text := given.get(REPLAN_ANNOTATION)) is not None:
+            hashed = f"sha256-{hashlib.sha256(text.encode()).hexdigest()[:48]}"
+            annotations[REPLAN_ANNOTATION] = text if len(text) <= MAX_ANNOTATION else hashed
         structs.force_setattr(self, "annotations", annotations)
 
     def annotation(self, key: str) -> str:
         """Return an annotation of GKM, "" without it."""
         return (self.annotations or {}).get(key, "")
-
-
-def _shortened(text: str) -> str:
-    """Return a text, or the start of its sha256 if it is long."""
-    return text if len(text) <= MAX_ANNOTATION else f"sha256-{hashlib.sha256(text.encode()).hexdigest()[:48]}"
 
 
 class WatchedRun(Struct, frozen=True):
