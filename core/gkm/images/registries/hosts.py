@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
+from typing import Self
 
 from urllib3 import BaseHTTPResponse
 
@@ -42,14 +43,17 @@ class RegistryHosts:
         self._authorizers: LRUCache[str, Authorizer] = LRUCache(MAX_HOSTS)
         self._end = math.inf
 
-    def with_credentials(self, credentials: Credentials) -> "RegistryHosts":
-        """Return the same hosts for another tenant: connections are shared, credentials and tokens are not."""
+    def with_credentials(self, credentials: Credentials) -> Self:
+        """Return the same hosts for another tenant: connections are shared, credentials and tokens are not.
+
+        It costs no request, but its tokens live only as long as the object: keep one for each active namespace.
+        """
         other = copy(self)
         other._credentials = credentials  # noqa: SLF001 -- a copy of this object
         other._authorizers = LRUCache(MAX_HOSTS)  # noqa: SLF001
         return other
 
-    def within(self, seconds: float) -> "RegistryHosts":
+    def within(self, seconds: float) -> Self:
         """Return the same hosts for a series of exchanges that together end within `seconds` from now."""
         other = copy(self)
         other._end = min(self._end, time.monotonic() + seconds)  # noqa: SLF001 -- a copy of this object

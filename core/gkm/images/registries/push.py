@@ -57,19 +57,17 @@ def referrer(registry: Registry, ref: Reference, raw: bytes, media_type: str) ->
 
 
 def _put(registry: Registry, ref: Reference, raw: bytes, media_type: str) -> Mapping[str, str]:
-    hosts = registry.hosts
-    hosts.check_allowed(ref)
-    url = hosts.url(ref.registry, ref.repository, f"manifests/{ref.target}")
+    registry.check_allowed(ref)
+    url = registry.url(ref.registry, ref.repository, f"manifests/{ref.target}")
     request = HttpRequest("PUT", url, {"Content-Type": media_type}, body=raw)
-    return _write(registry, ref, request, hosts.deadline(), _CREATED)
+    return _write(registry, ref, request, registry.deadline(), _CREATED)
 
 
 def blob_exists(registry: Registry, ref: Reference, descriptor: Descriptor) -> bool:
     """Return whether the repository has a blob; raises as `image` does."""
-    hosts = registry.hosts
-    hosts.check_allowed(ref)
-    request = HttpRequest("HEAD", hosts.url(ref.registry, ref.repository, f"blobs/{descriptor.digest}"))
-    with hosts.send(ref.registry, ref.repository, request, _ACTIONS, hosts.deadline()) as response:
+    registry.check_allowed(ref)
+    request = HttpRequest("HEAD", registry.url(ref.registry, ref.repository, f"blobs/{descriptor.digest}"))
+    with registry.send(ref.registry, ref.repository, request, _ACTIONS, registry.deadline()) as response:
         if response.status not in (OK, NOT_FOUND):
             raise failure(ref, response.status, "written")
         return bool(response.status == OK)
@@ -116,8 +114,8 @@ def _store(registry: Registry, ref: Reference, blob: LocalBlob, on_sent: Callabl
 
     A broken upload cannot restart in its session: distribution 3 answers 416, olareg breaks the connection.
     """
-    registry.hosts.check_allowed(ref)
-    deadline = registry.hosts.deadline(blob.descriptor.size)
+    registry.check_allowed(ref)
+    deadline = registry.deadline(blob.descriptor.size)
     body = _CountedBody(blob, on_sent)
     headers = {"Content-Type": "application/octet-stream", "Content-Length": str(blob.descriptor.size)}
     for attempt in range(1, MAX_ATTEMPTS + 1):
@@ -136,14 +134,14 @@ def _store(registry: Registry, ref: Reference, blob: LocalBlob, on_sent: Callabl
 
 def _session(registry: Registry, ref: Reference, deadline: float) -> str:
     """Return the upload address; a host other than the registry's receives no credentials."""
-    uploads = registry.hosts.url(ref.registry, ref.repository, "blobs/uploads/")
+    uploads = registry.url(ref.registry, ref.repository, "blobs/uploads/")
     headers = _write(registry, ref, HttpRequest("POST", uploads, body=b""), deadline, _ACCEPTED)
-    return registry.hosts.location(ref.registry, uploads, headers.get("Location", ""))
+    return registry.location(ref.registry, uploads, headers.get("Location", ""))
 
 
 def _upload(registry: Registry, ref: Reference, request: HttpRequest, deadline: float) -> None:
     """Send a blob once."""
-    with registry.hosts.send(ref.registry, ref.repository, request, _ACTIONS, deadline) as response:
+    with registry.send(ref.registry, ref.repository, request, _ACTIONS, deadline) as response:
         if response.status in RETRYABLE_STATUSES:
             raise _UploadDeferred(failure(ref, response.status, "written"), response.headers.get("Retry-After", ""))
         if response.status != _CREATED:
@@ -155,7 +153,7 @@ def _write(
     registry: Registry, ref: Reference, request: HttpRequest, deadline: float, expected: int
 ) -> Mapping[str, str]:
     """Send a write request; return the headers of the response."""
-    with registry.hosts.send(ref.registry, ref.repository, request, _ACTIONS, deadline) as response:
+    with registry.send(ref.registry, ref.repository, request, _ACTIONS, deadline) as response:
         if response.status != expected:
             raise failure(ref, response.status, "written")
         read_body(response, MAX_RESPONSE_BYTES, deadline)

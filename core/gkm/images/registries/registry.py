@@ -4,11 +4,9 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from copy import copy
 
 from urllib3 import BaseHTTPResponse
 
-from gkm.api.config import Registries
 from gkm.api.errors import GKMError, Reason
 from gkm.images.manifest import (
     ACCEPTED_MEDIA_TYPES,
@@ -19,11 +17,10 @@ from gkm.images.manifest import (
     parse_referrers,
 )
 from gkm.images.reference import Reference
-from gkm.images.registries.auth import Credentials
 from gkm.images.registries.blobs import BlobDownload, wrong_blob
 from gkm.images.registries.bodies import read_body, read_chunks
 from gkm.images.registries.hosts import NOT_FOUND, OK, RegistryHosts, failure
-from gkm.images.registries.transport import HttpRequest, Limits
+from gkm.images.registries.transport import HttpRequest
 
 MAX_RESUMES = 5
 """The number of resumes of a broken blob download; an attempt that received bytes is not a failure."""
@@ -39,31 +36,8 @@ _NEXT_PAGE = re.compile(r'<[^<>?]{0,1024}\?([^<>]{1,1024})>\s*;\s*rel="?next"?')
 _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-[0-9]{1,18}/(?:[0-9]{1,18}|\*)")
 
 
-class Registry:
+class Registry(RegistryHosts):
     """All registries that the configuration allows. Thread-safe."""
-
-    def __init__(
-        self,
-        config: Registries | None = None,
-        credentials: Credentials | None = None,
-        limits: Limits | None = None,
-    ) -> None:
-        self.hosts = RegistryHosts(config, credentials, limits)
-
-    def with_credentials(self, credentials: Credentials) -> "Registry":
-        """Return the same registries for another tenant: connections are shared, credentials and tokens are not.
-
-        It costs no request, but its tokens live only as long as the object: keep one for each active namespace.
-        """
-        other = copy(self)
-        other.hosts = self.hosts.with_credentials(credentials)
-        return other
-
-    def within(self, seconds: float) -> "Registry":
-        """Return the same registries for a series of requests that together end within `seconds` from now."""
-        other = copy(self)
-        other.hosts = self.hosts.within(seconds)
-        return other
 
     def resolve(self, ref: Reference) -> str:
         """Return the digest that a reference names now, computed from the bytes and never taken from a header alone.
@@ -71,7 +45,7 @@ class Registry:
         Raises:
             GKMError: NOT_FOUND, UNAUTHORIZED, NOT_ALLOWED, REGISTRY_UNAVAILABLE, DIGEST_MISMATCH.
         """
-        self.hosts.check_allowed(ref)  # a digest needs no request, but the allow-list applies to it too
+        self.check_allowed(ref)  # a digest needs no request, but the allow-list applies to it too
         return ref.digest or self.manifest(ref).digest
 
     def manifest(self, ref: Reference, limit: int = MAX_MANIFEST_BYTES) -> Manifest:
@@ -80,7 +54,7 @@ class Registry:
         Raises:
             GKMError: as `resolve`; DIGEST_MISMATCH when the registry sends other bytes; TOO_LARGE beyond `limit` bytes.
         """
-        deadline = self.hosts.deadline()
+        deadline = self.deadline()
         with self._read(
             ref, f"manifests/{ref.target}", {"Accept": ", ".join(ACCEPTED_MEDIA_TYPES)}, deadline
         ) as response:
@@ -143,7 +117,7 @@ class Registry:
         remaining = MAX_REFERRER_BYTES
         path = f"referrers/{ref.target}"
         for _ in range(MAX_REFERRER_PAGES):
-            deadline = self.hosts.deadline()
+            deadline = self.deadline()
             try:
                 with self._read(ref, path, {"Accept": OCI_INDEX}, deadline) as response:
                     raw = read_body(response, remaining, deadline)
@@ -179,7 +153,7 @@ class Registry:
 
     def _download_rest(self, ref: Reference, download: BlobDownload) -> None:
         """Receive the missing bytes of a blob from one response."""
-        deadline = self.hosts.deadline(download.missing)
+        deadline = self.deadline(download.missing)
         headers = {"Range": f"bytes={download.received}-"} if download.received else {}
         with self._read(ref, f"blobs/{download.descriptor.digest}", headers, deadline) as response:
             before = download.received
@@ -205,18 +179,18 @@ class Registry:
         Raises:
             GKMError: REGISTRY_UNAVAILABLE.
         """
-        if count < (seconds - self.hosts.limits.request) * self.hosts.limits.min_rate:
+        if count < (seconds - self.limits.request) * self.limits.min_rate:
             raise GKMError(Reason.REGISTRY_UNAVAILABLE, "the registry sends too slowly")
 
     @contextmanager
     def _read(self, ref: Reference, path: str, headers: dict[str, str], deadline: float) -> Iterator[BaseHTTPResponse]:
         """Yield the response of the first source that has the object; only the registry's own failure counts."""
-        for source in self.hosts.sources(ref):
+        for source in self.sources(ref):
             last = source == ref.registry
             with ExitStack() as stack:
                 try:
-                    request = HttpRequest("GET", self.hosts.url(source, ref.repository, path), headers)
-                    sent = self.hosts.send(source, ref.repository, request, "pull", deadline)
+                    request = HttpRequest("GET", self.url(source, ref.repository, path), headers)
+                    sent = self.send(source, ref.repository, request, "pull", deadline)
                     response = stack.enter_context(sent)
                 except GKMError:
                     if last:

@@ -70,7 +70,7 @@ def find_signatures(registry: Registry, ref: Reference) -> DiscoveredSignatures:
     Raises:
         GKMError: NOT_ALLOWED if the configuration does not allow the registry.
     """
-    registry.hosts.check_allowed(ref)
+    registry.check_allowed(ref)
     found = DiscoveredSignatures()
     referrers = signatures_first(found.try_read(SignatureForm.BUNDLE, partial(registry.referrers, ref)) or [])
     for descriptor in referrers[:MAX_SIGNATURES]:

@@ -51,7 +51,7 @@ class RegistryImages:
     def check_allowed(self, image: str, namespace: str | None) -> None:
         """See ImageVerifier."""
         ref = Reference.parse(image)
-        self.registry.hosts.check_allowed(ref)
+        self.registry.check_allowed(ref)
         self.verifier.check_covered(ref, namespace)
 
     def with_pull_secrets(self, image: str, namespace: str | None, names: Sequence[str]) -> Self:

@@ -212,7 +212,7 @@ def test_tenants_share_connections() -> None:
     with private(tenants(), f"{A}/x", f"{B}/x") as registry:
         node = client(None, registry)
         views = [node.with_credentials(as_user(registry, user)) for user in (A, B)]
-        assert views[0].hosts._transports is views[1].hosts._transports is node.hosts._transports
+        assert views[0]._transports is views[1]._transports is node._transports
 
 
 def test_the_tokens_of_many_threads_and_tenants_stay_separate() -> None:

@@ -181,7 +181,7 @@ def test_an_address_is_refused_by_a_proxy_too(monkeypatch: pytest.MonkeyPatch, i
 def test_a_glob_that_names_no_host_opens_no_address(allow: list[str]) -> None:
     refused = Reference.parse("10.9.8.7:5000/team/x:1")
     with pytest.raises(GKMError) as caught:
-        Client(Registries(allow=allow), limits=LIMITS).hosts.check_allowed(refused)
+        Client(Registries(allow=allow), limits=LIMITS).check_allowed(refused)
     assert caught.value.reason is Reason.NOT_ALLOWED
 
 
