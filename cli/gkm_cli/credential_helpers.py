@@ -10,8 +10,14 @@ from threading import Lock
 
 from gkm.api.errors import GKMError, Reason
 from gkm.images.registries.auth import Credentials, Login
-from gkm.images.registries.credentials import MAX_CONFIG_BYTES, DockerConfig, parse, split_server
-from gkm.images.registries.keyring import DOCKER_HUB, Keyring
+from gkm.images.registries.credentials import (
+    DOCKER_HUB,
+    MAX_CONFIG_BYTES,
+    DockerConfig,
+    Keyring,
+    parse,
+    split_server,
+)
 
 from gkm_cli import helper_programs
 

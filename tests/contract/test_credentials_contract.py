@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 import pytest
 from gkm.images.registries import credentials
-from gkm.images.registries.auth import AnonymousCredentials, Credentials, Login
-from gkm.images.registries.keyring import Keyring
+from gkm.images.registries.auth import Credentials, Login
+from gkm.images.registries.credentials import Keyring
 from gkm_cli.credential_helpers import PersonalCredentials
 from support.images.hostile_scene import SECRET, USER, Fixed
 
@@ -23,7 +23,7 @@ CONFIG = credentials.parse(
     )
 )
 KINDS: dict[str, tuple[Credentials, Sequence[str]]] = {
-    "anonymous": (AnonymousCredentials(), []),
+    "anonymous": (Keyring(), []),
     "keyring": (Keyring([CONFIG]), ["team", "host"]),
     "personal": (PersonalCredentials([CONFIG]), ["team", "host"]),
     "fake": (Fixed(), [USER]),

@@ -9,7 +9,7 @@ import yaml
 from gkm.api.config import Registries, RegistryHost
 from gkm.images.reference import Reference
 from gkm.images.registries import credentials, push
-from gkm.images.registries.keyring import Keyring
+from gkm.images.registries.credentials import Keyring
 from gkm.images.registries.registry import Registry
 from gkm.images.signing import keys
 from gkm.images.signing.forms import ImageSigner

@@ -5,8 +5,7 @@ import json
 
 from gkm.api.errors import GKMError
 from gkm.images.registries.auth import Login
-from gkm.images.registries.credentials import MAX_ENTRIES, MAX_SECRET_CHARACTERS, parse
-from gkm.images.registries.keyring import Keyring
+from gkm.images.registries.credentials import MAX_ENTRIES, MAX_SECRET_CHARACTERS, Keyring, parse
 from gkm_cli import helper_programs
 
 SECRET = "s3cret-Passw0rd"

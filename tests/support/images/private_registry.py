@@ -9,8 +9,7 @@ from gkm.api.config import Registries, RegistryHost
 from gkm.api.errors import GKMError, Reason
 from gkm.images.reference import Reference
 from gkm.images.registries.auth import Credentials
-from gkm.images.registries.credentials import parse
-from gkm.images.registries.keyring import Keyring
+from gkm.images.registries.credentials import Keyring, parse
 from gkm.images.registries.registry import Registry as Client
 from support.images.cache_registry import LIMITS
 from support.registry.auth import Auth

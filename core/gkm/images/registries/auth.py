@@ -69,14 +69,6 @@ class Credentials(Protocol):
         """
 
 
-class AnonymousCredentials:
-    """No login for any registry."""
-
-    def logins(self, registry: str, repository: str) -> Sequence[Login]:  # noqa: ARG002 -- the Protocol's names
-        """Return no login."""
-        return ()
-
-
 @dataclass(frozen=True, slots=True)
 class AuthSecret:
     """The value of an Authorization header, valid until `expires` (time.monotonic())."""

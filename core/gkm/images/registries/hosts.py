@@ -15,8 +15,9 @@ from gkm.api.errors import GKMError, Reason
 from gkm.api.remedies import Remedy
 from gkm.hoststate.lru import LRUCache
 from gkm.images.reference import Reference
-from gkm.images.registries.auth import AnonymousCredentials, Authorizer, Credentials
+from gkm.images.registries.auth import Authorizer, Credentials
 from gkm.images.registries.connections import not_public
+from gkm.images.registries.credentials import Keyring
 from gkm.images.registries.host_rules import HostRules
 from gkm.images.registries.transport import HttpRequest, Limits, Transport
 
@@ -36,7 +37,7 @@ class RegistryHosts:
         limits: Limits | None = None,
     ) -> None:
         self._config = config or Registries()
-        self._credentials = credentials or AnonymousCredentials()
+        self._credentials = credentials or Keyring()
         self.limits = limits or Limits()
         self._rules = HostRules.of(self._config)
         self._transports: LRUCache[str, Transport] = LRUCache(MAX_HOSTS)

@@ -15,8 +15,7 @@ from gkm.api.errors import GKMError, Reason
 from gkm.images.reference import Reference
 from gkm.images.registries import credentials
 from gkm.images.registries.auth import Credentials
-from gkm.images.registries.credentials import DockerConfig
-from gkm.images.registries.keyring import Keyring
+from gkm.images.registries.credentials import DockerConfig, Keyring
 
 KEYS = (".dockerconfigjson", ".dockercfg")
 """The data keys of Secrets of type kubernetes.io/dockerconfigjson and kubernetes.io/dockercfg."""

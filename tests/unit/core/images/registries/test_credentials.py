@@ -7,8 +7,7 @@ import pytest
 from gkm.api.errors import GKMError, Reason
 from gkm.images.registries import credentials
 from gkm.images.registries.auth import Login
-from gkm.images.registries.credentials import MAX_CONFIG_BYTES, MAX_ENTRIES, MAX_SECRET_CHARACTERS, parse
-from gkm.images.registries.keyring import Keyring
+from gkm.images.registries.credentials import MAX_CONFIG_BYTES, MAX_ENTRIES, MAX_SECRET_CHARACTERS, Keyring, parse
 from hypothesis import given
 from hypothesis import strategies as st
 
