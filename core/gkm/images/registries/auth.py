@@ -8,8 +8,8 @@ import base64
 import re
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from threading import Lock
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 from urllib.parse import urlencode, urlsplit
 
@@ -18,9 +18,10 @@ from urllib3 import BaseHTTPResponse
 
 from gkm.api.errors import GKMError, Reason
 from gkm.api.remedies import Remedy
+from gkm.hoststate.lru import LRUCache
 from gkm.images.manifest import decode
 from gkm.images.registries.bodies import read_body
-from gkm.images.registries.transport import HttpRequest, Transport
+from gkm.images.registries.transport import FORBIDDEN, OK, UNAUTHORIZED, HttpRequest, Transport
 
 MAX_TOKEN_BYTES = 64 << 10
 MAX_LOGINS = 8
@@ -30,7 +31,6 @@ BASIC_SECONDS, TOKEN_SECONDS = 300.0, 60.0
 _MAX_TOKEN_SECONDS = 3600.0
 _EARLY_SECONDS = 5.0
 _MAX_TOKENS = 256
-_OK = 200
 _SCHEME = re.compile(r"(?:^|,)\s{0,8}(bearer|basic)(?=\s|$)", re.IGNORECASE)
 _PARAMETER = re.compile(r'([A-Za-z_]{1,32})\s{0,8}=\s{0,8}(?:"([^"\x00-\x1f]{0,1024})"|([^\s",]{1,1024}))')
 _MAX_HEADER_LENGTH = 8 << 10
@@ -105,7 +105,7 @@ class Challenge:
 
 
 class Authorizer:
-    """Answers challenges of one registry with one set of credentials; caches the answers by scope. Thread-safe.
+    """Sends requests to one registry with one set of credentials; caches accepted answers by scope. Thread-safe.
 
     Other credentials need an Authorizer of their own: the token of one tenant must never serve another.
     """
@@ -113,50 +113,49 @@ class Authorizer:
     def __init__(self, transport: Transport, credentials: Credentials) -> None:
         self._transport = transport
         self._credentials = credentials
-        self._secrets: dict[str, AuthSecret] = {}
-        self._lock = Lock()
+        self._secrets: LRUCache[str, AuthSecret] = LRUCache(_MAX_TOKENS)
 
-    def cached(self, repository: str, actions: str) -> str:
-        """Return an Authorization value that is still valid, or ""."""
-        with self._lock:
-            secret = self._secrets.get(_scope(repository, actions))
-        return secret.value if secret and time.monotonic() < secret.expires else ""
-
-    def cache(self, repository: str, actions: str, secret: AuthSecret) -> None:
-        """Store an answer that the registry accepted."""
-        with self._lock:
-            if len(self._secrets) >= _MAX_TOKENS:
-                self._secrets.clear()
-            self._secrets[_scope(repository, actions)] = secret
-
-    def challenge_responses(self, header: str, repository: str, actions: str, deadline: float) -> Iterator[AuthSecret]:
-        """Yield one possible answer to a WWW-Authenticate header for each matching login; each is made on demand.
-
-        As in Kubernetes, a client with logins does not try anonymous access.
+    @contextmanager
+    def send(self, request: HttpRequest, repository: str, actions: str, deadline: float) -> Iterator[BaseHTTPResponse]:
+        """Send a request, with a token if the registry demands one.
 
         Raises:
-            GKMError: NOT_ALLOWED when the token server is not configured, REGISTRY_UNAVAILABLE, or UNAUTHORIZED for
-                credentials that cannot be read.
+            GKMError: as Transport.send; NOT_ALLOWED when the token server is not configured; UNAUTHORIZED when no login
+                is accepted, or for credentials that cannot be read.
         """
-        challenge = Challenge.parse(header)
-        if challenge is None:
-            return
-        logins: list[Login] = list(dict.fromkeys(self._credentials.logins(self._transport.registry, repository)))
-        for login in logins[:MAX_LOGINS] or [Login()]:
-            if not challenge.bearer:
-                if login.basic:
-                    yield AuthSecret(login.basic, time.monotonic() + BASIC_SECONDS)
-            elif secret := self._token(challenge, login, _scope(repository, actions), deadline):
-                yield secret
-
-    def unauthorized(self, repository: str) -> GKMError:
-        """Return the error for a repository that no login opens."""
-        return GKMError(
+        scope = f"repository:{repository}:{actions}"
+        known = self._secrets.get(scope)
+        secret = known.value if known and time.monotonic() < known.expires else ""
+        with self._transport.send(replace(request, secret=secret), deadline) as response:
+            if response.status != UNAUTHORIZED:
+                yield response
+                return
+            challenge = Challenge.parse(response.headers.get("WWW-Authenticate", ""))
+        for answer in self._answers(challenge, repository, scope, deadline) if challenge else ():
+            with self._transport.send(replace(request, secret=answer.value), deadline) as response:
+                if response.status not in (UNAUTHORIZED, FORBIDDEN):
+                    self._secrets.put(scope, answer)
+                    yield response
+                    return
+        raise GKMError(
             Reason.UNAUTHORIZED,
             f"registry {self._transport.registry} denies access to {repository}",
             Remedy.LOG_IN,
             self._transport.registry,
         )
+
+    def _answers(self, challenge: Challenge, repository: str, scope: str, deadline: float) -> Iterator[AuthSecret]:
+        """Yield one possible answer for each matching login; each is made on demand.
+
+        As in Kubernetes, a client with logins does not try anonymous access.
+        """
+        logins: list[Login] = list(dict.fromkeys(self._credentials.logins(self._transport.registry, repository)))
+        for login in logins[:MAX_LOGINS] or [Login()]:
+            if not challenge.bearer:
+                if login.basic:
+                    yield AuthSecret(login.basic, time.monotonic() + BASIC_SECONDS)
+            elif secret := self._token(challenge, login, scope, deadline):
+                yield secret
 
     def _token(self, challenge: Challenge, login: Login, scope: str, deadline: float) -> AuthSecret | None:
         """Return a token for the scope; None if the token server refuses the login."""
@@ -171,7 +170,7 @@ class Authorizer:
         with self._transport.send(_token_request(challenge, login, scope), deadline) as response:
             if response.status in _REFUSALS:
                 return None
-            if response.status != _OK:
+            if response.status != OK:
                 raise self._transport.unavailable(f"its token server answers {response.status}")
             return _token_in(response, deadline)
 
@@ -199,7 +198,3 @@ def _token_in(response: BaseHTTPResponse, deadline: float) -> AuthSecret | None:
 def _display_host(realm: str) -> str:
     """Return the host of a realm for a message, without a user name."""
     return realm.partition("//")[2].partition("/")[0].rpartition("@")[2][:100]
-
-
-def _scope(repository: str, actions: str) -> str:
-    return f"repository:{repository}:{actions}"

@@ -2,10 +2,8 @@
 
 import math
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from copy import copy
-from dataclasses import replace
 from typing import Self
 
 from urllib3 import BaseHTTPResponse
@@ -19,12 +17,18 @@ from gkm.images.registries.auth import Authorizer, Credentials
 from gkm.images.registries.connections import not_public
 from gkm.images.registries.credentials import Keyring
 from gkm.images.registries.host_rules import HostRules
-from gkm.images.registries.transport import HttpRequest, Limits, Transport
+from gkm.images.registries.transport import (
+    FORBIDDEN,
+    NOT_FOUND,
+    TOO_MANY_REQUESTS,
+    UNAUTHORIZED,
+    HttpRequest,
+    Limits,
+    Transport,
+)
 
 MAX_HOSTS = 64
 """Users name hosts: beyond these, the connections of the least recently used host are dropped."""
-
-OK, UNAUTHORIZED, FORBIDDEN, NOT_FOUND, TOO_MANY_REQUESTS = 200, 401, 403, 404, 429
 
 
 class RegistryHosts:
@@ -97,35 +101,15 @@ class RegistryHosts:
         """Return the address in a host's Location header, relative to `origin`; raises as resolve_redirect does."""
         return self._transport(host).resolve_redirect(origin, location)
 
-    @contextmanager
     def send(
         self, host: str, repository: str, request: HttpRequest, actions: str, deadline: float
-    ) -> Iterator[BaseHTTPResponse]:
-        """Send a request, with a token if the registry demands one.
-
-        Raises:
-            GKMError: as Transport.send and Authorizer.challenge_responses; UNAUTHORIZED when no login is accepted.
-        """
-        transport, authorizer = self._transport(host), self._authorizer(host)
-        secret = authorizer.cached(repository, actions)
-        with transport.send(replace(request, secret=secret), deadline) as response:
-            if response.status != UNAUTHORIZED:
-                yield response
-                return
-            challenge = response.headers.get("WWW-Authenticate", "")
-        for answer in authorizer.challenge_responses(challenge, repository, actions, deadline):
-            with transport.send(replace(request, secret=answer.value), deadline) as response:
-                if response.status not in (UNAUTHORIZED, FORBIDDEN):
-                    authorizer.cache(repository, actions, answer)
-                    yield response
-                    return
-        raise authorizer.unauthorized(repository)
+    ) -> AbstractContextManager[BaseHTTPResponse]:
+        """Send a request with the credentials for a host; raises as Authorizer.send does."""
+        authorizer = self._authorizers.get_or_create(host, lambda: Authorizer(self._transport(host), self._credentials))
+        return authorizer.send(request, repository, actions, deadline)
 
     def _transport(self, host: str) -> Transport:
         return self._transports.get_or_create(host, lambda: Transport(self._config, host, limits=self.limits))
-
-    def _authorizer(self, host: str) -> Authorizer:
-        return self._authorizers.get_or_create(host, lambda: Authorizer(self._transport(host), self._credentials))
 
 
 def failure(ref: Reference, status: int, verb: str) -> GKMError:

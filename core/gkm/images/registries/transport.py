@@ -34,6 +34,7 @@ from gkm.images.registries.retry_after import retry_delay
 
 _LOG = logging.getLogger(__name__)
 
+OK, UNAUTHORIZED, FORBIDDEN, NOT_FOUND, TOO_MANY_REQUESTS = 200, 401, 403, 404, 429
 MAX_ATTEMPTS = 3
 MAX_REDIRECTS = 3
 RETRYABLE_STATUSES = frozenset({429, 500, 502, 503, 504})
