@@ -20,7 +20,7 @@ from gkm.api.errors import GKMError, Reason
 from gkm.api.remedies import Remedy
 from gkm.hoststate.lru import LRUCache
 from gkm.images.manifest import decode
-from gkm.images.registries.bodies import read_body
+from gkm.images.registries.responses import read_body
 from gkm.images.registries.transport import FORBIDDEN, OK, UNAUTHORIZED, HttpRequest, Transport
 
 MAX_TOKEN_BYTES = 64 << 10

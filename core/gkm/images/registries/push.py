@@ -8,10 +8,9 @@ from gkm.api.errors import GKMError, Reason
 from gkm.images.local_image import PIECE_BYTES, ByteCounter, LocalBlob, LocalImage, ProgressCallback
 from gkm.images.manifest import Descriptor, Manifest
 from gkm.images.reference import Reference
-from gkm.images.registries.bodies import read_body
 from gkm.images.registries.hosts import failure
 from gkm.images.registries.registry import Registry
-from gkm.images.registries.retry_after import retry_delay
+from gkm.images.registries.responses import read_body, retry_delay
 from gkm.images.registries.transport import MAX_ATTEMPTS, NOT_FOUND, OK, RETRYABLE_STATUSES, HttpRequest
 
 MAX_RESPONSE_BYTES = 64 << 10

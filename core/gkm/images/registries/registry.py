@@ -18,8 +18,8 @@ from gkm.images.manifest import (
 )
 from gkm.images.reference import Reference
 from gkm.images.registries.blobs import BlobDownload, wrong_blob
-from gkm.images.registries.bodies import read_body, read_chunks
 from gkm.images.registries.hosts import RegistryHosts, failure
+from gkm.images.registries.responses import read_body, read_chunks
 from gkm.images.registries.transport import NOT_FOUND, OK, HttpRequest
 
 MAX_RESUMES = 5

@@ -30,7 +30,7 @@ from gkm.images.registries.connections import (
 )
 from gkm.images.registries.host_rules import HostRules
 from gkm.images.registries.proxies import InvalidProxy
-from gkm.images.registries.retry_after import retry_delay
+from gkm.images.registries.responses import retry_delay
 
 _LOG = logging.getLogger(__name__)
 

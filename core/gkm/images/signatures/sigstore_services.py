@@ -12,7 +12,7 @@ from urllib.parse import urljoin, urlsplit
 
 from gkm.api.config import Registries, RegistryHost
 from gkm.api.errors import GKMError, Reason
-from gkm.images.registries.bodies import read_body
+from gkm.images.registries.responses import read_body
 from gkm.images.registries.transport import HttpRequest, Limits, Transport
 
 MAX_RESPONSE_BYTES = 1 << 20

@@ -11,7 +11,7 @@ from gkm.api.config import Registries, RegistryHost
 from gkm.api.errors import GKMError, Reason
 from gkm.images.reference import Reference
 from gkm.images.registries.registry import Registry as Client
-from gkm.images.registries.retry_after import MAX_DELAY_SECONDS, retry_delay
+from gkm.images.registries.responses import MAX_DELAY_SECONDS, retry_delay
 from gkm.images.registries.transport import HttpRequest, Limits, Transport
 from support.images.private_registry import as_user, client, image_of, private
 from support.images.unreached import unreached

@@ -1,15 +1,18 @@
-"""Read response bodies within bounds of size and time, whatever the headers claim."""
+"""Responses within bounds: the size and time of a body, whatever the headers claim, and the delay before a retry."""
 
 import time
 from collections.abc import Iterator
 from io import BytesIO
 
-from urllib3 import BaseHTTPResponse
-from urllib3.exceptions import HTTPError
+from urllib3 import BaseHTTPResponse, Retry
+from urllib3.exceptions import HTTPError, InvalidHeader
 
 from gkm.api.errors import GKMError, Reason
 
 CHUNK_BYTES = 256 << 10
+MAX_DELAY_SECONDS = 5.0
+"""No worker waits longer than this before a retry; the caller retries later."""
+_STEP_SECONDS = 0.2
 
 
 def read_chunks(response: BaseHTTPResponse, limit: int, deadline: float) -> Iterator[bytes]:
@@ -49,3 +52,15 @@ def read_body(response: BaseHTTPResponse, limit: int, deadline: float) -> bytes:
     for chunk in read_chunks(response, limit, deadline):
         body.write(chunk)
     return body.getvalue()
+
+
+def retry_delay(attempt: int, retry_after: str = "") -> float:
+    """Return the seconds to wait before the attempt with this number, which is at least 2.
+
+    `retry_after` is the header, a number or a date (RFC 9110, section 10.2.3); anything else counts as 0.
+    """
+    try:
+        requested = Retry().parse_retry_after(retry_after[:64])
+    except (InvalidHeader, ValueError, OverflowError):
+        requested = 0.0
+    return min(max(requested, _STEP_SECONDS * (attempt - 1)), MAX_DELAY_SECONDS)
