@@ -20,24 +20,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import urllib3
-from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, PoolManager, ProxyManager
+from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, PoolManager, ProxyManager, exceptions
 from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.exceptions import (
-    ConnectTimeoutError,
-    HTTPError,
-    LocationParseError,
-    NameResolutionError,
-    NewConnectionError,
-)
 from urllib3.response import HTTPResponse
 from urllib3.util.connection import create_connection
 
 from gkm.api.errors import GKMError, Reason
 from gkm.api.remedies import Remedy
-from gkm.images.registries.addresses import Address
 from gkm.images.registries.host_rules import HostRules
-from gkm.images.registries.proxies import Proxy, proxy_for
+from gkm.images.registries.proxies import Proxy
 
 TIMED_OUT = "it did not answer in time"
 MAX_ADDRESSES = 16
@@ -123,7 +114,7 @@ class _DeadlineConnection(HTTPConnection):
         permitted = [address for address in found if exchange.rules.permit(self.host, self.port, address)]
         if not permitted:
             raise not_public(f"{self.host[:100]} leads to")
-        failure: Exception = NewConnectionError(self, "no address")
+        failure: Exception = exceptions.NewConnectionError(self, "no address")
         for address in permitted[:MAX_ADDRESSES]:
             remaining = exchange.deadline - time.monotonic()
             timeout = min(float(self.timeout or remaining), remaining)
@@ -132,9 +123,9 @@ class _DeadlineConnection(HTTPConnection):
             try:
                 return create_connection((address, self.port), timeout, self.source_address, self.socket_options)
             except TimeoutError:
-                failure = ConnectTimeoutError(self, f"{address} did not answer within {timeout:g} s")
+                failure = exceptions.ConnectTimeoutError(self, f"{address} did not answer within {timeout:g} s")
             except OSError as error:
-                failure = NewConnectionError(self, f"{address}: {error}")
+                failure = exceptions.NewConnectionError(self, f"{address}: {error}")
         raise failure
 
     def _resolved(self) -> list[str]:
@@ -143,9 +134,9 @@ class _DeadlineConnection(HTTPConnection):
             self.host.encode("idna")
             found = socket.getaddrinfo(self._dns_host, self.port, type=socket.SOCK_STREAM)
         except UnicodeError as error:
-            raise LocationParseError(self.host) from error
+            raise exceptions.LocationParseError(self.host) from error
         except socket.gaierror as error:
-            raise NameResolutionError(self.host, self, error) from error
+            raise exceptions.NameResolutionError(self.host, self, error) from error
         return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
     def getresponse(self) -> HTTPResponse:  # type: ignore[override]  # as urllib3's own
@@ -158,15 +149,11 @@ class _DeadlineTLSConnection(_DeadlineConnection, HTTPSConnection):
     pass
 
 
-class DeadlinePool(HTTPConnectionPool):
-    """urllib3's pool, with connections that end at the deadline."""
-
+class _DeadlinePool(HTTPConnectionPool):
     ConnectionCls = _DeadlineConnection
 
 
-class DeadlineTLSPool(HTTPSConnectionPool):
-    """The same pool over TLS."""
-
+class _DeadlineTLSPool(HTTPSConnectionPool):
     ConnectionCls = _DeadlineTLSConnection
 
 
@@ -179,56 +166,35 @@ def not_public(host_is: str) -> GKMError:
     )
 
 
-class ConnectionPools:
-    """The connections of one registry, verified with `ca_file` or the authorities of the system. Thread-safe."""
-
-    def __init__(self, ca_file: str) -> None:
-        self._ca_file = ca_file
-        self._pools: dict[Proxy | None, PoolManager] = {}
-        self._lock = threading.Lock()
-
-    def pool_for(self, address: Address) -> PoolManager:
-        """Return the connections for an address; a redirect may need another proxy, or none.
-
-        Raises:
-            InvalidProxy: the environment names an invalid proxy.
-        """
-        proxy = proxy_for(address)
-        with self._lock:
-            if proxy not in self._pools:
-                self._pools[proxy] = self._make_pool(proxy)
-            return self._pools[proxy]
-
-    def _make_pool(self, proxy: Proxy | None) -> PoolManager:
-        options: dict[str, Any] = {
-            "num_pools": 4,
-            "maxsize": 4,
-            "retries": False,
-            "headers": {"User-Agent": "gkm", "Accept-Encoding": "identity"},
-            "ca_certs": self._ca_file or None,
-        }
-        pools = (
-            ProxyManager(proxy.url, proxy_headers=dict(proxy.headers), **options) if proxy else PoolManager(**options)
-        )
-        pools.pool_classes_by_scheme = {"http": DeadlinePool, "https": DeadlineTLSPool}
-        return pools
+def make_pools(proxy: Proxy | None, ca_file: str) -> PoolManager:
+    """Return the connections of one registry, verified with `ca_file` or the authorities of the system. Thread-safe."""
+    options: dict[str, Any] = {
+        "num_pools": 4,
+        "maxsize": 4,
+        "retries": False,
+        "headers": {"User-Agent": "gkm", "Accept-Encoding": "identity"},
+        "ca_certs": ca_file or None,
+    }
+    pools = ProxyManager(proxy.url, proxy_headers=dict(proxy.headers), **options) if proxy else PoolManager(**options)
+    pools.pool_classes_by_scheme = {"http": _DeadlinePool, "https": _DeadlineTLSPool}
+    return pools
 
 
-def describe_error(error: HTTPError) -> tuple[str, str]:
+def describe_error(error: exceptions.HTTPError) -> tuple[str, str]:
     """Return the cause of an error in plain words, and a remedy, "" where only a retry can help."""
     match error:
-        case NameResolutionError():
+        case exceptions.NameResolutionError():
             return "its name cannot be resolved", ""
-        case urllib3.exceptions.SSLError():
+        case exceptions.SSLError():
             return "its certificate is not trusted, or it does not speak TLS", Remedy.TRUST_OR_PLAIN_HTTP
-        case urllib3.exceptions.ProxyError():
+        case exceptions.ProxyError():
             return "its proxy does not answer", ""
-        case NewConnectionError():  # a subclass of ConnectTimeoutError, so it comes first
+        case exceptions.NewConnectionError():  # a subclass of ConnectTimeoutError, so it comes first
             return "it refuses connections", ""
         case (
-            urllib3.exceptions.ConnectTimeoutError()
-            | urllib3.exceptions.ReadTimeoutError()
-            | urllib3.exceptions.ProtocolError(args=(_, TimeoutError()))  # during a send
+            exceptions.ConnectTimeoutError()
+            | exceptions.ReadTimeoutError()
+            | exceptions.ProtocolError(args=(_, TimeoutError()))  # during a send
         ):
             return TIMED_OUT, ""
     return "the connection broke", ""

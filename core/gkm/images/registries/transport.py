@@ -17,19 +17,20 @@ from urllib3.exceptions import HTTPError
 from gkm.api.config import Registries, RegistryHost
 from gkm.api.errors import GKMError, Reason
 from gkm.hoststate.logs import fields
+from gkm.hoststate.lru import LRUCache
 from gkm.images.registries import addresses
 from gkm.images.registries.address_ranges import Kind, kind_of_host
 from gkm.images.registries.addresses import Address
 from gkm.images.registries.connections import (
     TIMED_OUT,
-    ConnectionPools,
     Exchange,
     describe_error,
+    make_pools,
     not_public,
     open_exchange,
 )
 from gkm.images.registries.host_rules import HostRules
-from gkm.images.registries.proxies import InvalidProxy
+from gkm.images.registries.proxies import InvalidProxy, Proxy, proxy_for
 from gkm.images.registries.responses import retry_delay
 
 _LOG = logging.getLogger(__name__)
@@ -37,6 +38,8 @@ _LOG = logging.getLogger(__name__)
 OK, UNAUTHORIZED, FORBIDDEN, NOT_FOUND, TOO_MANY_REQUESTS = 200, 401, 403, 404, 429
 MAX_ATTEMPTS = 3
 MAX_REDIRECTS = 3
+MAX_PROXIES = 3
+"""None, and one for each of http and https."""
 RETRYABLE_STATUSES = frozenset({429, 500, 502, 503, 504})
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _REDIRECTS_WITH_BODY = frozenset({307, 308})
@@ -85,7 +88,7 @@ class Transport:
             raise not_public(f"registry {registry} is")
         if self.host.ca_file and not Path(self.host.ca_file).is_file():
             raise self.unreachable(f"its certificate authority {self.host.ca_file} cannot be read")
-        self._pools = ConnectionPools(self.host.ca_file)
+        self._pools: LRUCache[Proxy | None, PoolManager] = LRUCache(MAX_PROXIES)
 
     @property
     def base(self) -> str:
@@ -219,7 +222,7 @@ class Transport:
             headers["Authorization"] = request.secret
         # A registry reads an uploaded blob again before it answers.
         silence = self.limits.request if request.body is not None else self.limits.stall
-        return self._pool(url).request(
+        return self._pools_for(url).request(
             request.method,
             url,
             headers=headers,
@@ -233,13 +236,15 @@ class Transport:
             ),
         )
 
-    def _pool(self, url: str) -> PoolManager:
+    def _pools_for(self, url: str) -> PoolManager:
+        """Return the connections for an address; a redirect may need another proxy, or none."""
         try:
-            return self._pools.pool_for(addresses.parse_address(url))
+            proxy = proxy_for(addresses.parse_address(url))
         except addresses.InvalidAddress as error:
             raise self.unavailable("it sent an invalid address") from error
         except InvalidProxy as error:
             raise self.unreachable(f"the environment's proxy cannot be used: {error}") from error
+        return self._pools.get_or_create(proxy, lambda: make_pools(proxy, self.host.ca_file))
 
 
 def unreachable(registry: str, detail: str = "", hint: str = "") -> GKMError:
