@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 from gkm.hoststate.escaping import escape
-from gkm.images.archives import docker_archive_writer, oci_layout
+from gkm.images.archives import docker_archive, oci_layout
 from gkm.images.build.image import build as build_image
 from gkm.images.build.versions import DependencyVersions
 from gkm.images.local_image import LocalImage
@@ -39,7 +39,7 @@ VersionOption = Annotated[
     ),
 ]
 _STAGES = ("Packing", "Writing", "Pushing")
-_WRITERS = {"oci": oci_layout.write, "docker-archive": docker_archive_writer.write}
+_WRITERS = {"oci": oci_layout.write, "docker-archive": docker_archive.write}
 
 
 def build(

@@ -8,6 +8,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from gkm.api.errors import GKMError, Reason
 from gkm.images.manifest import Descriptor
 
 if TYPE_CHECKING:
@@ -31,6 +32,12 @@ class ByteCounter:
             self._done += count
             self._report(self._done, self._total)
 
+    def through(self, parts: Iterable[bytes]) -> Iterator[bytes]:
+        """Yield the parts unchanged and add the length of each part that the consumer is done with."""
+        for part in parts:
+            yield part
+            self.add(len(part))
+
 
 @dataclass(slots=True)
 class StreamHasher:
@@ -39,17 +46,30 @@ class StreamHasher:
     size: int = 0
     _hash: "_Hash" = field(default_factory=hashlib.sha256)
 
+    def add(self, part: bytes) -> None:
+        """Hash and count the next bytes."""
+        self._hash.update(part)
+        self.size += len(part)
+
     def through(self, parts: Iterable[bytes]) -> Iterator[bytes]:
         """Yield the parts unchanged."""
         for part in parts:
-            self._hash.update(part)
-            self.size += len(part)
+            self.add(part)
             yield part
+
+    def read(self, parts: Iterable[bytes]) -> None:
+        """Read the parts to their end."""
+        for part in parts:
+            self.add(part)
 
     @property
     def digest(self) -> str:
         """Return the digest of the bytes read so far."""
         return f"sha256:{self._hash.hexdigest()}"
+
+    def descriptor(self, media_type: str = "") -> Descriptor:
+        """Return the descriptor of the bytes read so far."""
+        return Descriptor(media_type, self.digest, self.size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +114,6 @@ def file_pieces(path: Path, offset: int, size: int) -> Iterator[bytes]:
             yield piece
 
 
-def counted(parts: Iterable[bytes], add: Callable[[int], object]) -> Iterator[bytes]:
-    """Yield `parts` and report the length of each consumed part to `add`."""
-    for part in parts:
-        yield part
-        add(len(part))
-
-
 def write_blob(parts: Iterable[bytes], target: Path, media_type: str) -> LocalBlob:
     """Write `parts` to the new file `target` and return them as a blob.
 
@@ -108,10 +121,26 @@ def write_blob(parts: Iterable[bytes], target: Path, media_type: str) -> LocalBl
         OSError: the disk refused, or the file exists.
     """
     hasher = StreamHasher()
-    with target.open("xb", buffering=0) as file:
-        for part in hasher.through(parts):
-            write_all(file.fileno(), part)
-    return LocalBlob(Descriptor(media_type, hasher.digest, hasher.size), target)
+    with target.open("xb") as file:
+        file.writelines(hasher.through(parts))
+    return LocalBlob(hasher.descriptor(media_type), target)
+
+
+def check_blob(found: Descriptor, wanted: Descriptor, name: str) -> None:
+    """Check the size and the digest of a blob of image `name`.
+
+    Raises:
+        GKMError: DIGEST_MISMATCH.
+    """
+    if found.size != wanted.size:
+        raise wrong_blob(name, wanted, f"{found.size} bytes long, its manifest says {wanted.size}")
+    if found.digest != wanted.digest:
+        raise wrong_blob(name, wanted, f"of digest {found.digest}: it was changed or is damaged")
+
+
+def wrong_blob(name: str, wanted: Descriptor, what: str) -> GKMError:
+    """Return the error for a blob that differs from its manifest's description."""
+    return GKMError(Reason.DIGEST_MISMATCH, f"blob {wanted.digest} of {name} is {what}")
 
 
 def write_all(descriptor: int, part: bytes | memoryview) -> None:

@@ -1,23 +1,38 @@
-"""Read the output of `docker save`, such as MCV's examples: one tar with manifest.json, a configuration and its layers.
+"""Archives of `docker save`, such as MCV's examples: one tar with manifest.json, a configuration and its layers.
 
 Format: docker's image specification v1.2, "Combined Image JSON + Filesystem Changeset Format", as skopeo reads it
-(docker-archive:). It holds no registry manifest, so GKM builds the one that `gkm cache build` would write.
+(docker-archive:). It holds no registry manifest, so GKM builds the one that `gkm cache build` would write. GKM writes
+layers as plain tars that are named by their digests, as docker does.
 """
 
 import hashlib
+import json
 import re
+import tarfile
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from msgspec import Struct, field
 
 from gkm.api.errors import GKMError, Reason
 from gkm.api.grammar import count_of
+from gkm.images.archives.archive import BLOCK
 from gkm.images.archives.archive_index import ArchiveIndex, ByteRange
 from gkm.images.archives.deflate import deflated
 from gkm.images.archives.inflate import GZIP_MAGIC, inflated
+from gkm.images.archives.oci_layout import all_or_nothing
 from gkm.images.configuration import MAX_CONFIG_BYTES, OCI_LAYER, assemble_image, labels_in
-from gkm.images.local_image import LocalBlob, LocalImage, StreamHasher, write_blob
+from gkm.images.local_image import (
+    ByteCounter,
+    LocalBlob,
+    LocalImage,
+    ProgressCallback,
+    StreamHasher,
+    check_blob,
+    write_blob,
+)
 from gkm.images.manifest import MAX_LAYERS, Descriptor, decode
+from gkm.images.reference import Reference
 
 MANIFEST = "manifest.json"
 MAX_LISTING_BYTES = 1 << 20
@@ -110,6 +125,56 @@ def _layer(index: ArchiveIndex, name: str, diff_id: str, target: Path) -> LocalB
 
 def _gzip_layer(index: ArchiveIndex, byte_range: ByteRange, unpacked: StreamHasher) -> LocalBlob:
     packed = StreamHasher()
-    for _ in unpacked.through(inflated(packed.through(index.pieces(byte_range)))):
-        pass
-    return LocalBlob(Descriptor(OCI_LAYER, packed.digest, byte_range.size), index.path, byte_range.offset)
+    unpacked.read(inflated(packed.through(index.pieces(byte_range))))
+    return LocalBlob(packed.descriptor(OCI_LAYER), index.path, byte_range.offset)
+
+
+def write(image: LocalImage, path: Path, ref: Reference, report: ProgressCallback = lambda _done, _of: None) -> None:
+    """Write the image to the new file `path`. Its manifest.json names the image by the tag of `ref`.
+
+    Raises:
+        GKMError: NOT_ALLOWED when `path` exists, DIGEST_MISMATCH when a blob changed since it was packed.
+        OSError: the disk refused; no file remains.
+    """
+    with all_or_nothing(path) as temporary:
+        with temporary.open("xb") as file:
+            file.writelines(_archive(image, ref, report))
+        temporary.chmod(0o644)
+
+
+def _archive(image: LocalImage, ref: Reference, report: ProgressCallback) -> Iterator[bytes]:
+    config, *layers = image.blobs
+    # Each layer is read twice, to measure it and to write it: each reading counts as half of its bytes.
+    count = ByteCounter(
+        lambda done, of: report(done // 2, of // 2), 2 * sum(blob.descriptor.size for blob in image.blobs)
+    )
+    names = []
+    for layer in layers:
+        unpacked = _measured(layer, count)
+        names.append(f"{unpacked.digest.removeprefix('sha256:')}.tar")
+        yield from _member(names[-1], unpacked, inflated(count.through(layer.pieces())))
+    config_name = f"{config.descriptor.digest.removeprefix('sha256:')}.json"
+    yield from _member(config_name, config.descriptor, config.pieces())
+    count.add(2 * config.descriptor.size)
+    tags = [f"{ref.name}:{ref.tag}"] if ref.tag else None
+    listing = json.dumps([{"Config": config_name, "RepoTags": tags, "Layers": names}], separators=(",", ":")).encode()
+    yield from _member(MANIFEST, LocalBlob.from_bytes(listing, "").descriptor, [listing])
+    yield bytes(2 * BLOCK)
+
+
+def _measured(layer: LocalBlob, count: ByteCounter) -> Descriptor:
+    """Return the size and the digest of an unpacked layer: a tar states the size before the content."""
+    packed, unpacked = StreamHasher(), StreamHasher()
+    unpacked.read(inflated(packed.through(count.through(layer.pieces()))))
+    check_blob(packed.descriptor(), layer.descriptor, "the image")
+    return unpacked.descriptor()
+
+
+def _member(name: str, content: Descriptor, parts: Iterable[bytes]) -> Iterator[bytes]:
+    member = tarfile.TarInfo(name)
+    member.size, member.mode = content.size, 0o444
+    yield member.tobuf(tarfile.PAX_FORMAT)
+    written = StreamHasher()
+    yield from written.through(parts)
+    check_blob(written.descriptor(), content, name)
+    yield bytes(-content.size % BLOCK)

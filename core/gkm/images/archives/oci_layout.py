@@ -5,9 +5,10 @@ Reading follows no link: a layout may come from a stranger, and GKM reads its fi
 
 import json
 import os
-import shutil
 import stat
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from gkm.images.local_image import (
     LocalImage,
     ProgressCallback,
     StreamHasher,
-    counted,
+    check_blob,
     write_blob,
 )
 from gkm.images.manifest import (
@@ -55,9 +56,7 @@ def write(image: LocalImage, path: Path, ref: Reference, report: ProgressCallbac
         GKMError: NOT_ALLOWED when `path` exists, DIGEST_MISMATCH when a blob changed since it was packed.
         OSError: the disk refused; no file remains.
     """
-    refuse_existing(path)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name[:40]}-", dir=path.absolute().parent))
-    try:
+    with all_or_nothing(path) as temporary:
         blobs = temporary.joinpath(*_BLOBS)
         blobs.mkdir(parents=True)
         manifest = LocalBlob.from_bytes(image.manifest, image.media_type)
@@ -67,15 +66,10 @@ def write(image: LocalImage, path: Path, ref: Reference, report: ProgressCallbac
             if target.exists():
                 count.add(blob.descriptor.size)
                 continue
-            parts = counted(blob.pieces(), count.add)
-            _check_same(write_blob(parts, target, blob.descriptor.media_type).descriptor, blob.descriptor)
+            check_blob(write_blob(count.through(blob.pieces()), target, "").descriptor, blob.descriptor, str(path))
         (temporary / LAYOUT_FILE).write_text('{"imageLayoutVersion":"1.0.0"}')
         (temporary / INDEX_FILE).write_bytes(_index(manifest.descriptor, ref))
         temporary.chmod(0o755)
-        temporary.rename(path)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
 
 
 def open_layout(path: Path) -> LocalImage:
@@ -101,16 +95,24 @@ def open_layout(path: Path) -> LocalImage:
     return LocalImage(manifest.raw, manifest.media_type, (LocalBlob(described.config, config), *layers), labels)
 
 
-def refuse_existing(path: Path) -> None:
-    """Raise NOT_ALLOWED if `path` exists."""
+@contextmanager
+def all_or_nothing(path: Path) -> Iterator[Path]:
+    """Yield a new path on the same file system; what the block writes there gets the name `path` when the block ends.
+
+    Raises:
+        GKMError: NOT_ALLOWED when `path` exists.
+    """
     if os.path.lexists(path):
         raise GKMError(Reason.NOT_ALLOWED, f"{path} exists already", "remove it, or name another path")
+    with tempfile.TemporaryDirectory(prefix=f".{path.name[:40]}-", dir=path.absolute().parent) as work:
+        temporary = Path(work) / "image"
+        yield temporary
+        temporary.rename(path)
 
 
 def _index(manifest: Descriptor, ref: Reference) -> bytes:
     names = {_REF_NAME: ref.tag, _FULL_NAME: f"{ref.name}:{ref.tag}"} if ref.tag else {}
-    described = {"mediaType": manifest.media_type, "digest": manifest.digest, "size": manifest.size}
-    index = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": [{**described, "annotations": names}]}
+    index = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": [{**manifest.to_json(), "annotations": names}]}
     return json.dumps(index, separators=(",", ":")).encode()
 
 
@@ -134,7 +136,7 @@ def _single_image(index: ImageIndex, path: Path) -> Descriptor:
 
 def _blob(root: Path, descriptor: Descriptor, limit: int) -> bytes:
     raw = _read_small(root, (*_BLOBS, descriptor.digest.removeprefix("sha256:")), limit)
-    _check_same(LocalBlob.from_bytes(raw, "").descriptor, descriptor)
+    check_blob(LocalBlob.from_bytes(raw, "").descriptor, descriptor, str(root))
     return raw
 
 
@@ -145,21 +147,9 @@ def _checked(root: Path, descriptor: Descriptor) -> Path:
     with os.fdopen(_open_file(root, parts), "rb", buffering=0) as file:
         size = os.fstat(file.fileno()).st_size
         if size == descriptor.size:  # a layer of another size is not worth reading
-            for _ in hasher.through(iter(partial(file.read, PIECE_BYTES), b"")):
-                pass
-    _check_same(Descriptor("", hasher.digest, size), descriptor)
+            hasher.read(iter(partial(file.read, PIECE_BYTES), b""))
+    check_blob(Descriptor("", hasher.digest, size), descriptor, str(root))
     return root.joinpath(*parts)
-
-
-def _check_same(found: Descriptor, wanted: Descriptor) -> None:
-    if found.size != wanted.size:
-        raise GKMError(
-            Reason.DIGEST_MISMATCH, f"blob {wanted.digest} has {found.size} bytes, its manifest says {wanted.size}"
-        )
-    if found.digest != wanted.digest:
-        raise GKMError(
-            Reason.DIGEST_MISMATCH, f"blob {wanted.digest} has the digest {found.digest}: it was changed or is damaged"
-        )
 
 
 def _read_small(root: Path, parts: tuple[str, ...], limit: int) -> bytes:

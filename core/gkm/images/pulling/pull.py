@@ -17,7 +17,7 @@ from gkm.api.remedies import Remedy
 from gkm.hoststate.layout import Layout
 from gkm.images.archives.inflate import FEED_BYTES
 from gkm.images.cache import CacheImage
-from gkm.images.local_image import ByteCounter, counted
+from gkm.images.local_image import ByteCounter
 from gkm.images.pulling import entry
 from gkm.images.pulling.blob_files import BlobFiles
 from gkm.images.pulling.disk_reservations import DiskReservation
@@ -136,7 +136,7 @@ def _stage_counter(stage: PullStage, image: CacheImage, progress: Progress | Non
 def _unpack(extraction: Extraction, blobs: list[Path], counter: ByteCounter) -> None:
     extraction.destination.mkdir()
     for blob in blobs:
-        extraction.layer(counted(_parts(blob), counter.add))
+        extraction.layer(counter.through(_parts(blob)))
         blob.unlink()
 
 

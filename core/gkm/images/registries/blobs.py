@@ -1,15 +1,10 @@
 """A blob download: counts and hashes the received bytes, and resumes after an interruption."""
 
-import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from gkm.api.errors import GKMError, Reason
+from gkm.images.local_image import StreamHasher, check_blob
 from gkm.images.manifest import Descriptor
-
-if TYPE_CHECKING:
-    from hashlib import _Hash
 
 
 @dataclass(slots=True)
@@ -18,20 +13,21 @@ class BlobDownload:
 
     descriptor: Descriptor
     write: Callable[[bytes], object]
-    received: int = 0
-    _hash: "_Hash" = field(default_factory=hashlib.sha256)
+    _hasher: StreamHasher = field(default_factory=StreamHasher)
 
     def resume(self, parts: Iterable[bytes]) -> None:
         """Add the bytes that an earlier download wrote; they are hashed like new ones."""
-        for part in parts:
-            self._hash.update(part)
-            self.received += len(part)
+        self._hasher.read(parts)
 
     def receive(self, part: bytes) -> None:
         """Hash and write the next bytes."""
-        self._hash.update(part)
-        self.received += len(part)
+        self._hasher.add(part)
         self.write(part)
+
+    @property
+    def received(self) -> int:
+        """Return the number of bytes that were received so far."""
+        return self._hasher.size
 
     @property
     def missing(self) -> int:
@@ -44,14 +40,4 @@ class BlobDownload:
         Raises:
             GKMError: DIGEST_MISMATCH.
         """
-        if self.missing:
-            raise wrong_blob(
-                name, self.descriptor, f"{self.received} bytes long, its manifest says {self.descriptor.size}"
-            )
-        if f"sha256:{self._hash.hexdigest()}" != self.descriptor.digest:
-            raise wrong_blob(name, self.descriptor, f"of digest sha256:{self._hash.hexdigest()}: it was changed")
-
-
-def wrong_blob(name: str, descriptor: Descriptor, what: str) -> GKMError:
-    """Return the error for a blob that differs from its manifest's description."""
-    return GKMError(Reason.DIGEST_MISMATCH, f"blob {descriptor.digest} of {name} is {what}")
+        check_blob(self._hasher.descriptor(), self.descriptor, name)

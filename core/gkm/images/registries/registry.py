@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from urllib3 import BaseHTTPResponse
 
 from gkm.api.errors import GKMError, Reason
+from gkm.images.local_image import wrong_blob
 from gkm.images.manifest import (
     ACCEPTED_MEDIA_TYPES,
     MAX_MANIFEST_BYTES,
@@ -17,7 +18,7 @@ from gkm.images.manifest import (
     parse_referrers,
 )
 from gkm.images.reference import Reference
-from gkm.images.registries.blobs import BlobDownload, wrong_blob
+from gkm.images.registries.blobs import BlobDownload
 from gkm.images.registries.hosts import RegistryHosts, failure
 from gkm.images.registries.responses import read_body, read_chunks
 from gkm.images.registries.transport import NOT_FOUND, OK, HttpRequest

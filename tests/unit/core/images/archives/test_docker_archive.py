@@ -9,7 +9,6 @@ import pytest
 from backports import zstd
 from gkm.api.errors import GKMError, Reason
 from gkm.images.archives import docker_archive
-from gkm.images.archives import docker_archive_writer as docker_archive_writing
 from gkm.images.archives.archive_index import MAX_MEMBERS
 from gkm.images.archives.inflate import inflated
 from gkm.images.cache import Format
@@ -61,7 +60,7 @@ def unpacked(image: LocalImage) -> list[bytes]:
 
 def test_a_written_archive_reads_as_the_same_image(tmp_path: Path, work: Path) -> None:
     image = cache_image()
-    docker_archive_writing.write(image, tmp_path / "a.tar", REF)
+    docker_archive.write(image, tmp_path / "a.tar", REF)
     found = docker_archive.open_archive(tmp_path / "a.tar", work)
     assert (found.digest, found.labels) == (image.digest, image.labels)
     assert unpacked(found) == unpacked(image)
@@ -70,7 +69,7 @@ def test_a_written_archive_reads_as_the_same_image(tmp_path: Path, work: Path) -
 def test_it_is_written_as_docker_saves(tmp_path: Path) -> None:
     # docker's image specification v1.2: a configuration named by its digest, layers as plain tars, RepoTags.
     image = cache_image()
-    docker_archive_writing.write(image, tmp_path / "a.tar", REF)
+    docker_archive.write(image, tmp_path / "a.tar", REF)
     with tarfile.open(tmp_path / "a.tar") as archive:
         members = {member.name: archive.extractfile(member) for member in archive}
         (listed,) = json.load(members["manifest.json"] or tmp_path.open())
@@ -86,7 +85,7 @@ def test_it_is_written_as_docker_saves(tmp_path: Path) -> None:
 
 def test_an_image_without_a_tag_has_no_repo_tags(tmp_path: Path) -> None:
     image = cache_image()
-    docker_archive_writing.write(image, tmp_path / "a.tar", REF.pinned(image.digest))
+    docker_archive.write(image, tmp_path / "a.tar", REF.pinned(image.digest))
     with tarfile.open(tmp_path / "a.tar") as archive:
         found = archive.extractfile("manifest.json")
         assert found is not None
@@ -96,7 +95,7 @@ def test_an_image_without_a_tag_has_no_repo_tags(tmp_path: Path) -> None:
 def test_nothing_is_written_over(tmp_path: Path) -> None:
     (tmp_path / "a.tar").write_bytes(b"kept")
     with pytest.raises(GKMError) as caught:
-        docker_archive_writing.write(cache_image(), tmp_path / "a.tar", REF)
+        docker_archive.write(cache_image(), tmp_path / "a.tar", REF)
     assert caught.value.reason is Reason.NOT_ALLOWED
     assert (tmp_path / "a.tar").read_bytes() == b"kept"
 
@@ -105,7 +104,7 @@ def test_a_layer_that_changed_since_it_was_packed_leaves_no_archive(tmp_path: Pa
     image = cache_image()
     changed = replace(image.blobs[1], source=gzip.compress(b"x", mtime=0), offset=0)
     with pytest.raises(GKMError) as caught:
-        docker_archive_writing.write(replace(image, blobs=(image.blobs[0], changed)), tmp_path / "a.tar", REF)
+        docker_archive.write(replace(image, blobs=(image.blobs[0], changed)), tmp_path / "a.tar", REF)
     assert caught.value.reason is Reason.DIGEST_MISMATCH
     assert not list(tmp_path.iterdir())
 

@@ -5,8 +5,7 @@ import pytest
 from gkm.api.errors import GKMError, Reason
 from gkm.hoststate.layout import Layout
 from gkm.images import cache
-from gkm.images.archives import docker_archive_writer as docker_archive_writing
-from gkm.images.archives import oci_layout
+from gkm.images.archives import docker_archive, oci_layout
 from gkm.images.archives.sources import open_image
 from gkm.images.pulling import pull
 from gkm.images.reference import Reference
@@ -26,7 +25,7 @@ def work(tmp_path: Path) -> Path:
 def test_the_content_decides_between_layout_and_archive(tmp_path: Path, work: Path) -> None:
     image = cache_image()
     oci_layout.write(image, tmp_path / "a", REF)
-    docker_archive_writing.write(image, tmp_path / "b", REF)
+    docker_archive.write(image, tmp_path / "b", REF)
     assert open_image(tmp_path / "a", work).digest == open_image(tmp_path / "b", work).digest == image.digest
 
 

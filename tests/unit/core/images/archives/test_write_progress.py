@@ -7,8 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from gkm.images.archives import docker_archive_writer as docker_archive_writing
-from gkm.images.archives import oci_layout
+from gkm.images.archives import docker_archive, oci_layout
 from gkm.images.local_image import PIECE_BYTES, LocalImage, ProgressCallback
 from gkm.images.reference import Reference
 from support.images.archives import file, packed, tree
@@ -22,7 +21,7 @@ def image() -> LocalImage:
     return packed(tree(file("a", secrets.token_bytes(8 * PIECE_BYTES))), tree(file("b", b"b")))
 
 
-@pytest.mark.parametrize("write", [oci_layout.write, docker_archive_writing.write])
+@pytest.mark.parametrize("write", [oci_layout.write, docker_archive.write])
 def test_reports_grow_within_a_layer_and_end_at_the_total(write: Write, image: LocalImage, tmp_path: Path) -> None:
     config, large, small = image.blobs
     from_file = tmp_path / "layer"
