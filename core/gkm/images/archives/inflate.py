@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from typing import Protocol
 
 from isal import igzip_lib
 
@@ -30,31 +29,13 @@ MAX_MEMBERS = 400_000
 MEMBER_BYTES = 4096
 """Each member costs 20 microseconds, whatever its output. Layers for partial reads (eStargz) have two for each file and
 one for each few megabytes of a large one. The bound is MAX_MEMBERS, plus one for every MEMBER_BYTES of output."""
+_Decompressor = igzip_lib.IgzipDecompressor | zstd.ZstdDecompressor
 _DECODE_ERRORS: tuple[type[Exception], ...] = (
     igzip_lib.error,  # type: ignore[assignment]  # isal's stub calls the class an instance
     zstd.ZstdError,
     EOFError,
     ValueError,
 )
-
-
-class _Decompressor(Protocol):
-    """The common interface of isal's and zstd's decompressors."""
-
-    @property
-    def eof(self) -> bool:
-        """Whether the member or frame has ended."""
-
-    @property
-    def needs_input(self) -> bool:
-        """Whether the decompressor needs more input for more output."""
-
-    @property
-    def unused_data(self) -> bytes:
-        """The input after the end."""
-
-    def decompress(self, data: bytes, max_length: int) -> bytes:
-        """Return at most `max_length` bytes; the decompressor buffers the unused input."""
 
 
 def inflated(parts: Iterable[bytes]) -> Iterator[bytes]:
