@@ -11,11 +11,11 @@ from pathlib import Path
 
 from gkm.api.errors import GKMError, Reason
 from gkm.images.archives.member_names import checked_path
+from gkm.images.local_image import PIECE_BYTES
 from gkm.images.pulling.extract import MAX_FILES, MAX_PATHS_BYTES, check_directories
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 """Non-blocking, because a file may have become a pipe since the listing."""
-_PIECE_BYTES = 256 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,16 @@ class TreeEntry:
         """Return the last part of the path."""
         return self.path.rpartition("/")[2]
 
+    @property
+    def may_be_mark(self) -> bool:
+        """Return whether MCV looks here for marks of a runtime: in no directory with a dot in front or with "vendor".
+
+        The image contains such directories all the same.
+        """
+        parts = self.path.split("/")
+        directories = parts if self.directory else parts[:-1]
+        return not any(part.startswith(".") or "vendor" in part for part in directories)
+
     def pieces(self) -> Iterator[bytes]:
         """Yield the bytes of a file, exactly `size` of them.
 
@@ -48,7 +58,7 @@ class TreeEntry:
                 raise self._changed_error()
             missing = self.size
             while missing:
-                piece = file.read(min(_PIECE_BYTES, missing))
+                piece = file.read(min(PIECE_BYTES, missing))
                 if not piece:
                     raise self._changed_error()
                 missing -= len(piece)

@@ -54,11 +54,6 @@ class ModelComponent:
     artifacts: list[str] = field(default_factory=list)
     unpacked: bool = False
 
-    @property
-    def is_complete(self) -> bool:
-        """Return whether it is complete in the binary format."""
-        return self.factors is not None and bool(self.artifacts)
-
 
 @dataclass(slots=True)
 class HashDirectory:
@@ -66,13 +61,11 @@ class HashDirectory:
 
     prefixes: dict[tuple[str, str], ModelComponent] = field(default_factory=dict)
     kernels: list[Kernel] = field(default_factory=list)
-    models: list[str] = field(default_factory=list)
-    """The ranks with a mega-AOT bundle."""
 
     @property
     def binaries(self) -> list[ModelComponent]:
-        """Return the components in the binary format, in the order of names."""
-        return [prefix for prefix in self.prefixes.values() if prefix.is_complete]
+        """Return the components that are complete in the binary format, in the order of names."""
+        return [prefix for prefix in self.prefixes.values() if prefix.factors is not None and prefix.artifacts]
 
 
 @dataclass(slots=True)
@@ -82,7 +75,8 @@ class VllmScan:
     has_marker: bool = False
     has_root: bool = False
     hashes: dict[str, HashDirectory] = field(default_factory=dict)
-    bundles: dict[str, HashDirectory] = field(default_factory=dict)
+    bundles: dict[str, list[str]] = field(default_factory=dict)
+    """The ranks with a model in each mega-AOT bundle."""
     compiled: CompiledTargets = field(default_factory=CompiledTargets)
 
     @property
@@ -93,14 +87,17 @@ class VllmScan:
     def add(self, entry: TreeEntry, kernel: Kernel | None) -> None:
         """Scan an entry; raises the errors of reading it."""
         parts = entry.path.split("/")
-        directories = parts if entry.directory else parts[:-1]
-        if not any(part.startswith(".") or "vendor" in part for part in directories):
-            self.has_marker |= parts[-1].endswith("vllm_compile_cache.py") or any(mark in entry.path for mark in _MARKS)
+        if entry.may_be_mark:
+            self.has_marker |= entry.name.endswith("vllm_compile_cache.py") or any(
+                mark in entry.path for mark in _MARKS
+            )
         match parts:
             case [root] if root == ROOT:
                 self.has_root |= entry.directory
             case [root, aot, hashed, *inside] if root == ROOT and aot == AOT:
-                if _add_bundle(self.bundles.setdefault(hashed, HashDirectory()), inside, entry):
+                ranks = self.bundles.setdefault(hashed, [])
+                if inside[1:] == ["model"] and _RANK.fullmatch(inside[0]) and not entry.directory:
+                    ranks.append(inside[0])
                     self.compiled.scan(entry.path, entry.pieces())
             case [root, hashed, *inside] if root == ROOT and hashed != AOT and (inside or entry.directory):
                 _add_hash(self.hashes.setdefault(hashed, HashDirectory()), inside, entry, kernel)
@@ -110,7 +107,7 @@ class VllmScan:
     @property
     def count(self) -> int:
         """Return the number of hash directories, as MCV counts them."""
-        return len(self.hashes) + sum(1 for found in self.bundles.values() if found.models)
+        return len(self.hashes) + sum(1 for ranks in self.bundles.values() if ranks)
 
     @property
     def factors(self) -> list[CacheKeyFactors]:
@@ -121,17 +118,7 @@ class VllmScan:
     def entries(self) -> list[dict[str, Any]]:
         """Return the entries of MCV's manifest in the order of names, bundles last."""
         listed = [_hash_entry(name, found) for name, found in self.hashes.items() if found.binaries or found.kernels]
-        return listed + [_bundle_entry(name, found) for name, found in self.bundles.items() if found.models]
-
-
-def _add_bundle(bundle: HashDirectory, inside: list[str], entry: TreeEntry) -> bool:
-    """Scan an entry of a bundle; return whether it is a model."""
-    match inside:
-        case [rank, "model"] if _RANK.fullmatch(rank) and not entry.directory:
-            bundle.models.append(rank)
-            return True
-        case _:
-            return False
+        return listed + [_bundle_entry(name, ranks) for name, ranks in self.bundles.items() if ranks]
 
 
 def _of_artifact(inside: list[str]) -> bool:
@@ -176,10 +163,10 @@ def _hash_entry(name: str, found: HashDirectory) -> dict[str, Any]:
     return {"vllmHash": name, "cacheFormat": "triton", "triton": [manifest_entry(kernel) for kernel in found.kernels]}
 
 
-def _bundle_entry(name: str, found: HashDirectory) -> dict[str, Any]:
+def _bundle_entry(name: str, ranks: list[str]) -> dict[str, Any]:
     binaries = [
         {"rank": rank, "prefix": "", "artifact_count": 1, "artifact_names": ["model"], "cache_save_format": "mega-aot"}
-        for rank in found.models
+        for rank in ranks
     ]
     return {"vllmHash": name, "cacheFormat": "binary", "binary": binaries}
 

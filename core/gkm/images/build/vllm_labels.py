@@ -11,7 +11,6 @@ from typing import Any
 
 from gkm.api.errors import GKMError, Reason
 from gkm.images.build.compiled_targets import CompiledTargets, arch_name, target_of
-from gkm.images.build.go_json import marshal
 from gkm.images.build.versions import DependencyVersions
 from gkm.images.build.vllm import AOT, ROOT, CacheKeyFactors, VllmScan
 from gkm.images.cache import Format, GpuTarget, is_valid_target
@@ -26,27 +25,13 @@ _STATE_HINT = (
 )
 
 
-def vllm_labels(
-    vllm_scan: VllmScan,
-    kernels: Iterable[GpuTarget],
-    stated: Sequence[GpuTarget],
-    size_bytes: int,
-    versions: DependencyVersions,
-) -> dict[str, str]:
-    """Return the labels; `kernels` are the targets of all kernels in the cache, `stated` those from the user.
-
-    Raises:
-        GKMError: METADATA_MISSING when the GPU is unknown, METADATA_INVALID when sources contradict each other.
-    """
+def vllm_labels(vllm_scan: VllmScan) -> dict[str, str]:
+    """Return the labels of vLLM's caches alone."""
     entries = vllm_scan.entries
     present = {entry["cacheFormat"] for entry in entries}
     hashes = list(dict.fromkeys(entry["vllmHash"] for entry in entries))
-    kind = Format.VLLM
     return {
-        kind.count_label: str(vllm_scan.count),
-        kind.size_label: str(size_bytes),
-        kind.summary_label: marshal({"targets": _targets(vllm_scan, set(kernels), stated, versions)}),
-        f"cache.{kind.value}.image/format": ",".join(name for name in _FORMATS if name in present),
+        f"cache.{Format.VLLM.value}.image/format": ",".join(name for name in _FORMATS if name in present),
         f"{MOUNT_PREFIX}/framework": "vllm",
         f"{MOUNT_PREFIX}/cache-type": "torch-compile",
         f"{MOUNT_PREFIX}/cache-hash": ",".join(hashes),
@@ -55,14 +40,29 @@ def vllm_labels(
     }
 
 
-def _targets(
+def kernel_targets(
+    kernels: set[GpuTarget], stated: Iterable[GpuTarget], versions: DependencyVersions
+) -> list[dict[str, Any]]:
+    """Return the summary of a Triton cache; `kernels` are the targets of all its kernels, `stated` those from the user.
+
+    Raises:
+        GKMError: METADATA_INVALID when the user states another GPU.
+    """
+    _check(stated, kernels, "the stated GPU is")
+    return [versions.target(found.backend, found.arch, found.warp_size) for found in sorted(kernels)]
+
+
+def vllm_targets(
     vllm_scan: VllmScan, kernels: set[GpuTarget], stated: Sequence[GpuTarget], versions: DependencyVersions
 ) -> list[dict[str, Any]]:
+    """Return the summary of a vLLM cache, with the parameters of `kernel_targets`.
+
+    Raises:
+        GKMError: METADATA_MISSING when the GPU is unknown, METADATA_INVALID when sources contradict each other.
+    """
     factors = vllm_scan.factors
-    if not factors and not any(found.models for found in vllm_scan.bundles.values()):
-        # A Triton cache in vLLM: MCV writes the targets as it does for Triton alone.
-        check_stated(stated, kernels)
-        return [versions.target(found.backend, found.arch, found.warp_size) for found in sorted(kernels)]
+    if not factors and not any(vllm_scan.bundles.values()):
+        return kernel_targets(kernels, stated, versions)  # a Triton cache in vLLM, which MCV treats as Triton alone
     cuda = sorted({found.variable("VLLM_MAIN_CUDA_VERSION")[:32] for found in factors}) or [""]
     targets = [
         versions.target(found.backend, arch_name(found), found.warp_size, version)
@@ -73,31 +73,17 @@ def _targets(
 
 
 def _targets_of(vllm_scan: VllmScan, kernels: set[GpuTarget], stated: Sequence[GpuTarget]) -> list[GpuTarget]:
-    """Return the GPUs of a cache, sorted; `kernels` are those of Triton's kernels.
-
-    Raises:
-        GKMError: METADATA_MISSING when no source names the GPU, METADATA_INVALID when two sources contradict each
-        other.
-    """
+    """Return the GPUs of a cache, sorted; `kernels` are those of Triton's kernels; raises as `vllm_targets`."""
     compiled = _compiled_target(vllm_scan.compiled)
     variables = {target for target in map(_variable, vllm_scan.factors) if target}
     found = compiled or kernels or variables
     _check(kernels, found, "its Triton kernels are")
     _check(variables, found, f"{VARIABLE} in cache_key_factors.json is")
-    check_stated(stated, found)
+    _check(stated, found, "the stated GPU is")
     if found or len(set(stated)) == 1:
         return sorted(found or set(stated))
     also = f", and {len(set(stated))} kinds of GPU are stated" if stated else ""
     raise GKMError(Reason.METADATA_MISSING, f"the cache does not say which GPU it was compiled for{also}", _STATE_HINT)
-
-
-def check_stated(stated: Iterable[GpuTarget], found: set[GpuTarget]) -> None:
-    """Refuse GPUs from the user when the cache names other ones.
-
-    Raises:
-        GKMError: METADATA_INVALID.
-    """
-    _check(stated, found, "the stated GPU is")
 
 
 def _check(claims: Iterable[GpuTarget], found: set[GpuTarget], words: str) -> None:
