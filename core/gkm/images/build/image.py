@@ -18,7 +18,7 @@ from gkm.images.build.tree import walk
 from gkm.images.build.versions import DependencyVersions
 from gkm.images.cache import GpuTarget, host_platform
 from gkm.images.configuration import OCI_LAYER, assemble_image, encode_config
-from gkm.images.local_image import LocalBlob, LocalImage, ProgressCallback, StreamHasher, write_blob
+from gkm.images.local_image import LocalImage, ProgressCallback, StreamHasher, write_blob
 
 TITLE = "org.opencontainers.image.title"
 _LAYER_FILE = "layer.tar.gz"
@@ -61,21 +61,10 @@ def build(
     contents = scan_directory(directory, stated, versions)
     if contents.secrets:
         warn(_secrets_warning(contents.secrets))
-    layer, unpacked = _pack(directory, contents, work / _LAYER_FILE, report)
-    labels = {**contents.labels, **versions.labels, TITLE: title}
-    return assemble_image(encode_config(host_platform(), labels, [unpacked]), [layer], labels)
-
-
-def _pack(directory: Path, contents: CacheContents, target: Path, report: ProgressCallback) -> tuple[LocalBlob, str]:
-    """Write the layer to the new file `target`; return it with the digest of its uncompressed bytes (its diff id).
-
-    Raises:
-        GKMError: CONTENT_MISMATCH when the directory changed since the scan; as `walk` raises.
-        OSError: it cannot be read, or the disk refused.
-    """
     unpacked = StreamHasher()
-    blob = write_blob(deflated(unpacked.through(_tar(directory, contents, report))), target, OCI_LAYER)
-    return blob, unpacked.digest
+    layer = write_blob(deflated(unpacked.through(_tar(directory, contents, report))), work / _LAYER_FILE, OCI_LAYER)
+    labels = {**contents.labels, **versions.labels, TITLE: title}
+    return assemble_image(encode_config(host_platform(), labels, [unpacked.digest]), [layer], labels)
 
 
 def _tar(directory: Path, contents: CacheContents, report: ProgressCallback) -> Iterator[bytes]:

@@ -87,10 +87,8 @@ class VllmScan:
     def add(self, entry: TreeEntry, kernel: Kernel | None) -> None:
         """Scan an entry; raises the errors of reading it."""
         parts = entry.path.split("/")
-        if entry.may_be_mark:
-            self.has_marker |= entry.name.endswith("vllm_compile_cache.py") or any(
-                mark in entry.path for mark in _MARKS
-            )
+        named = entry.name.endswith("vllm_compile_cache.py") or any(mark in entry.path for mark in _MARKS)
+        self.has_marker |= named and entry.may_be_mark
         match parts:
             case [root] if root == ROOT:
                 self.has_root |= entry.directory
