@@ -13,7 +13,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from gkm.api.errors import GKMError, Reason
-from gkm.images.configuration import CREATED_ANNOTATION, MAX_CONFIG_BYTES, created_in, creation_time, labels_in
+from gkm.images.configuration import CREATED_ANNOTATION, MAX_CONFIG_BYTES, creation_time, read_config
 from gkm.images.manifest import Descriptor, ImageManifest, Platform, decode
 from gkm.images.reference import Reference
 from gkm.images.registries.registry import Registry
@@ -117,8 +117,7 @@ def describe(registry: Registry, ref: Reference) -> CacheImage:
     """Return the description of a pinned image; of an index, the description of its image for this machine.
 
     A signature binds the requested digest. The bytes of an index name its images by digest, so the signature binds
-    those
-    too (cosign does not sign the images of an index one by one).
+    those too (cosign does not sign the images of an index one by one).
 
     Raises:
         GKMError: METADATA_MISSING when it is no cache image, METADATA_INVALID for invalid labels; as the registry
@@ -128,14 +127,9 @@ def describe(registry: Registry, ref: Reference) -> CacheImage:
     if manifest.is_index:
         manifest = registry.manifest(ref.pinned(manifest.index().select(host_platform(), str(ref)).digest))
     image = manifest.image()
-    config = registry.small_blob(ref, image.config, MAX_CONFIG_BYTES)
-    labels = labels_in(config, str(ref))
-    stated = (
-        image.annotations.get(CREATED_ANNOTATION, ""),
-        labels.get(CREATED_ANNOTATION, ""),
-        created_in(config, str(ref)),
-    )
-    return replace(from_labels(ref, image, labels), created=creation_time(stated))
+    config = read_config(registry.small_blob(ref, image.config, MAX_CONFIG_BYTES), str(ref))
+    stated = image.annotations.get(CREATED_ANNOTATION), config.labels.get(CREATED_ANNOTATION), config.created
+    return replace(from_labels(ref, image, config.labels), created=creation_time(stated))
 
 
 def host_platform() -> Platform:

@@ -28,32 +28,29 @@ class _ContainerConfig(Struct):
     labels: dict[str, str] | None = field(default=None, name="Labels")
 
 
-class _ImageConfig(Struct):
+class ImageConfig(Struct):
+    """The fields of a configuration that GKM reads; `created` may be anything."""
+
     config: _ContainerConfig = field(default_factory=_ContainerConfig)
     created: Any = None
 
-
-def created_in(config: bytes, name: str) -> str:
-    """Return the `created` field of the configuration of image `name`, "" where it is not a text.
-
-    Raises:
-        GKMError: METADATA_INVALID.
-    """
-    stated = decode(config, _ImageConfig, f"configuration of {name}").created
-    return stated if isinstance(stated, str) else ""
+    @property
+    def labels(self) -> dict[str, str]:
+        """Return the labels."""
+        return self.config.labels or {}
 
 
-def labels_in(config: bytes, name: str) -> dict[str, str]:
-    """Return the labels in the configuration of image `name`.
+def read_config(raw: bytes, name: str) -> ImageConfig:
+    """Return the configuration of image `name`.
 
     Raises:
         GKMError: METADATA_INVALID.
     """
-    return decode(config, _ImageConfig, f"configuration of {name}").config.labels or {}
+    return decode(raw, ImageConfig, f"configuration of {name}")
 
 
-def creation_time(stated: Iterable[str]) -> datetime | None:
-    """Return the first valid time among the texts, to the second; None if no text is one."""
+def creation_time(stated: Iterable[object]) -> datetime | None:
+    """Return the first text that is a valid time, to the second; None if there is none."""
     return next((time for text in stated if (time := _time(text)) is not None), None)
 
 
@@ -98,8 +95,8 @@ def _compact(value: object) -> bytes:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def _time(text: str) -> datetime | None:
-    if not 0 < len(text) <= _MAX_TIME_LENGTH:
+def _time(text: object) -> datetime | None:
+    if not isinstance(text, str) or len(text) > _MAX_TIME_LENGTH:
         return None
     try:
         time = datetime.fromisoformat(text)

@@ -88,7 +88,7 @@ IMAGES = (
     ),
     Decoder("index", lambda text: Manifest.from_bytes(text, "").index(), manifest.ImageIndex, MAX_MANIFEST_BYTES),
     Decoder("referrers", partial(manifest.parse_referrers, name="x"), manifest._Referrers, registry.MAX_REFERRER_BYTES),
-    Decoder("configuration", partial(configuration.labels_in, name="x"), configuration._ImageConfig, MAX_CONFIG_BYTES),
+    Decoder("configuration", partial(configuration.read_config, name="x"), configuration.ImageConfig, MAX_CONFIG_BYTES),
     Decoder("cache manifest", cache_entries.entries_in, cache_entries._Manifest, extract.MAX_MANIFEST_BYTES),
     _images("summary label", cache._Summary, MAX_CONFIG_BYTES),
     _images("listing of docker's archive", list[docker_archive.ManifestEntry], docker_archive.MAX_LISTING_BYTES),

@@ -21,7 +21,7 @@ from gkm.images.archives.archive_index import ArchiveIndex, ByteRange
 from gkm.images.archives.deflate import deflated
 from gkm.images.archives.inflate import GZIP_MAGIC, inflated
 from gkm.images.archives.oci_layout import all_or_nothing
-from gkm.images.configuration import MAX_CONFIG_BYTES, OCI_LAYER, assemble_image, labels_in
+from gkm.images.configuration import MAX_CONFIG_BYTES, OCI_LAYER, assemble_image, read_config
 from gkm.images.local_image import (
     ByteCounter,
     LocalBlob,
@@ -84,7 +84,7 @@ def open_archive(path: Path, work: Path) -> LocalImage:
         _layer(index, name, diff_id, work / f"layer-{number}.tar.gz")
         for number, (name, diff_id) in enumerate(zip(entry.layers, diff_ids, strict=True))
     ]
-    return assemble_image(config, layers, labels_in(config, str(path)))
+    return assemble_image(config, layers, read_config(config, str(path)).labels)
 
 
 def _single_image(images: list[ManifestEntry], path: Path) -> ManifestEntry:

@@ -16,7 +16,7 @@ from msgspec import Struct, field
 
 from gkm.api.errors import GKMError, Reason
 from gkm.api.grammar import count_of
-from gkm.images.configuration import MAX_CONFIG_BYTES, labels_in
+from gkm.images.configuration import MAX_CONFIG_BYTES, read_config
 from gkm.images.local_image import (
     PIECE_BYTES,
     ByteCounter,
@@ -90,7 +90,7 @@ def open_layout(path: Path) -> LocalImage:
     manifest = Manifest.from_bytes(_blob(path, listed, MAX_MANIFEST_BYTES), listed.media_type)
     described = manifest.image()
     config = _blob(path, described.config, MAX_CONFIG_BYTES)
-    labels = labels_in(config, str(path))
+    labels = read_config(config, str(path)).labels
     layers = [LocalBlob(layer, _checked(path, layer)) for layer in described.layers]
     return LocalImage(manifest.raw, manifest.media_type, (LocalBlob(described.config, config), *layers), labels)
 
