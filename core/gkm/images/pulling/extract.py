@@ -5,6 +5,7 @@ Three threads work at once: one decompresses, one writes, one hashes the written
 
 import os
 import stat
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +20,7 @@ from gkm.images.local_image import write_all
 from gkm.images.pulling.disk_reservations import BLOCK_BYTES, disk_bytes
 from gkm.images.pulling.file_list import SpooledFileList
 from gkm.images.pulling.hashing import FileEnd, FilePart, batches, hash_files
-from gkm.images.pulling.time_budget import TimeBudget
+from gkm.images.pulling.time_budget import check_duration
 
 MAX_FILES = 200_000
 """A real cache of 1 GB has 15,000. Each file costs extraction time, a line of the file list, and an inode on every
@@ -57,7 +58,7 @@ class Extraction:
     files: SpooledFileList = field(init=False)
     manifest: bytes = b""
     size_bytes: int = 0
-    time_budget: TimeBudget = field(default_factory=TimeBudget)
+    started: float = field(default_factory=time.monotonic)
     _unpacked: int = 0
     _members: int = 0
     _has_manifest: bool = False
@@ -79,7 +80,7 @@ class Extraction:
             OSError: the disk refused.
         """
         with (
-            prefetched(inflated(self._within_time_budget(parts))) as chunks,
+            prefetched(inflated(self._in_time(parts))) as chunks,
             prefetched(batches(self._written(chunks))) as written,
         ):
             for file in hash_files(written):
@@ -106,10 +107,10 @@ class Extraction:
             else:
                 yield from self._file(inside, member, content)
 
-    def _within_time_budget(self, parts: Iterable[bytes]) -> Iterator[bytes]:
+    def _in_time(self, parts: Iterable[bytes]) -> Iterator[bytes]:
         # Checked for every compressed piece, because a piece has a bounded cost but may yield nothing.
         for part in parts:
-            self.time_budget.check(self._unpacked, self._names)
+            check_duration(self.started, self._unpacked, self._names)
             yield part
 
     def _bounded(self, chunks: Iterable[bytes]) -> Iterator[bytes]:

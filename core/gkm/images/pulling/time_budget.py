@@ -5,8 +5,6 @@ Compressed data can consist of a million pieces that yield one byte each: we mea
 """
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from gkm.api.errors import GKMError, Reason
 
@@ -17,27 +15,16 @@ SECONDS_PER_FILE = 0.02
 """A slow disk creates hundreds of files a second."""
 
 
-@dataclass(slots=True)
-class TimeBudget:
-    """The time of one extraction, counted from the creation of this object; `clock` returns seconds."""
+def check_duration(started: float, size: int, files: int) -> None:
+    """Check that an extraction since `started` (time.monotonic()) produced `size` bytes and `files` files in time.
 
-    clock: Callable[[], float] = time.monotonic
-    _started: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Start the clock."""
-        self._started = self.clock()
-
-    def check(self, size: int, files: int) -> None:
-        """Check that the extraction produced `size` bytes and `files` files in time.
-
-        Raises:
-            GKMError: NODE_ERROR, which is retried: a disk may be slow only for a while.
-        """
-        allowed = GRACE_SECONDS + size / MIN_BYTES_PER_SECOND + files * SECONDS_PER_FILE
-        if self.clock() - self._started > allowed:
-            raise GKMError(
-                Reason.NODE_ERROR,
-                f"unpacking takes too long: {size} bytes in {files} files after {allowed:.0f} seconds",
-                "the disk is very slow, or the layers are built to take long",
-            )
+    Raises:
+        GKMError: NODE_ERROR, which is retried: a disk may be slow only for a while.
+    """
+    allowed = GRACE_SECONDS + size / MIN_BYTES_PER_SECOND + files * SECONDS_PER_FILE
+    if time.monotonic() - started > allowed:
+        raise GKMError(
+            Reason.NODE_ERROR,
+            f"unpacking takes too long: {size} bytes in {files} files after {allowed:.0f} seconds",
+            "the disk is very slow, or the layers are built to take long",
+        )
