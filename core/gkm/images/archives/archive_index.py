@@ -7,7 +7,7 @@ from pathlib import Path
 from gkm.api.errors import GKMError, Reason
 from gkm.images.archives.archive import ByteStream, members
 from gkm.images.archives.member_names import checked_path
-from gkm.images.local_image import PIECE_BYTES, file_pieces
+from gkm.images.local_image import file_pieces
 
 MAX_MEMBERS = 10_000
 """An image of 64 layers has a few hundred at most."""
@@ -34,12 +34,12 @@ class ArchiveIndex:
 
         Raises:
             GKMError: UNSAFE_CONTENT for devices and for names that lead elsewhere or occur twice, TOO_LARGE for more
-            than
-                MAX_MEMBERS, CONTENT_MISMATCH for a damaged or truncated file.
+                than MAX_MEMBERS, CONTENT_MISMATCH for a damaged or truncated file.
             OSError: it cannot be read.
         """
         ranges: dict[str, ByteRange] = {}
-        stream = ByteStream(_pieces(path))
+        target = path.resolve()
+        stream = ByteStream(file_pieces(target, 0, target.stat().st_size))
         for number, (member, _) in enumerate(members(stream, skip_links=True)):
             if number >= MAX_MEMBERS:
                 raise GKMError(Reason.TOO_LARGE, f"{path} has more than {MAX_MEMBERS} members: it holds no image")
@@ -49,7 +49,7 @@ class ArchiveIndex:
             if name in ranges:
                 raise GKMError(Reason.UNSAFE_CONTENT, f"{path} holds {name[:80]!r} twice")
             ranges[name] = ByteRange(stream.position, member.size)
-        return cls(path.resolve(), ranges)
+        return cls(target, ranges)
 
     def pieces(self, byte_range: ByteRange) -> Iterator[bytes]:
         """Yield the bytes of a range.
@@ -79,9 +79,3 @@ class ArchiveIndex:
         if byte_range is None:
             raise GKMError(Reason.METADATA_MISSING, f"{self.path} holds no plain file {name[:80]!r}")
         return byte_range
-
-
-def _pieces(path: Path) -> Iterator[bytes]:
-    with path.open("rb", buffering=0) as file:
-        while piece := file.read(PIECE_BYTES):
-            yield piece

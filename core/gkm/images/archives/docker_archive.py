@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from gkm.api.errors import GKMError, Reason
 from gkm.api.grammar import count_of
 from gkm.images.archives.archive import BLOCK
-from gkm.images.archives.archive_index import ArchiveIndex, ByteRange
+from gkm.images.archives.archive_index import ArchiveIndex
 from gkm.images.archives.deflate import deflated
 from gkm.images.archives.inflate import GZIP_MAGIC, inflated
 from gkm.images.archives.oci_layout import all_or_nothing
@@ -110,23 +110,19 @@ def _check_name(name: str, config: bytes, path: Path) -> None:
 def _layer(index: ArchiveIndex, name: str, diff_id: str, target: Path) -> LocalBlob:
     """Return a layer as gzip; a layer that is gzip already stays in place."""
     byte_range = index.find(name)
-    unpacked = StreamHasher()
+    packed, unpacked = StreamHasher(), StreamHasher()
+    content = inflated(packed.through(index.pieces(byte_range)))
     if next(index.pieces(byte_range), b"").startswith(GZIP_MAGIC):
-        layer = _gzip_layer(index, byte_range, unpacked)
+        unpacked.read(content)
+        layer = LocalBlob(packed.descriptor(OCI_LAYER), index.path, byte_range.offset)
     else:
-        layer = write_blob(deflated(unpacked.through(inflated(index.pieces(byte_range)))), target, OCI_LAYER)
+        layer = write_blob(deflated(unpacked.through(content)), target, OCI_LAYER)
     if unpacked.digest != diff_id:
         raise GKMError(
             Reason.DIGEST_MISMATCH,
             f"layer {name[:80]} in {index.path} unpacks to {unpacked.digest}, its configuration says {diff_id[:80]!r}",
         )
     return layer
-
-
-def _gzip_layer(index: ArchiveIndex, byte_range: ByteRange, unpacked: StreamHasher) -> LocalBlob:
-    packed = StreamHasher()
-    unpacked.read(inflated(packed.through(index.pieces(byte_range))))
-    return LocalBlob(packed.descriptor(OCI_LAYER), index.path, byte_range.offset)
 
 
 def write(image: LocalImage, path: Path, ref: Reference, report: ProgressCallback = lambda _done, _of: None) -> None:

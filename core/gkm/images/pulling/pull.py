@@ -5,7 +5,7 @@ The result lies in a directory of `work/` until one rename publishes it (docs/de
 """
 
 import errno
-import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -66,7 +66,8 @@ def fetch(
         extraction = extract(
             registry, image, layout, work, max_bytes=max_bytes, reservation=reservation, progress=progress
         )
-        return entry.publish(layout, work, file_list(image, extraction), extraction.manifest)
+        listed = FileList(image.digest, image.format.value, extraction.size_bytes, extraction.files)
+        return entry.publish(layout, work, listed, extraction.manifest)
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
@@ -140,11 +141,6 @@ def _unpack(extraction: Extraction, blobs: list[Path], counter: ByteCounter) -> 
         blob.unlink()
 
 
-def file_list(image: CacheImage, extraction: Extraction) -> FileList:
-    """Return the file list that seals an extraction."""
-    return FileList(image.digest, image.format.value, extraction.size_bytes, extraction.files)
-
-
 def _reserve_disk(layout: Layout, image: CacheImage, work: Path) -> DiskReservation:
     """Return a reservation that is checked against the free space of the disk only.
 
@@ -162,16 +158,11 @@ def _reserve_disk(layout: Layout, image: CacheImage, work: Path) -> DiskReservat
 
 
 def _check_free(layout: Layout, image: CacheImage, work: Path, wanted: int) -> None:
-    if wanted > _free(work):
+    if wanted > shutil.disk_usage(work).free:
         BlobFiles(layout.blobs).evict_unused()
-    free = _free(work)
+    free = shutil.disk_usage(work).free
     if wanted > free:
         raise _disk_full(f"{image.ref} needs {wanted} bytes on the disk of {work.parent}, {max(0, free)} are free")
-
-
-def _free(work: Path) -> int:
-    disk = os.statvfs(work)
-    return disk.f_bavail * disk.f_frsize
 
 
 def _check_size(image: CacheImage, max_bytes: int) -> None:
