@@ -168,8 +168,7 @@ def _labels_missing(ref: Reference, image: ImageManifest) -> GKMError:
     """Return the error for an image without labels.
 
     The legacy artifact variant of the format may have none. Its layer contains the GPUs, but GKM decides from the
-    labels
-    alone whether a node downloads the layer, so it refuses the image.
+    labels alone whether a node downloads the layer, so it refuses the image.
     """
     variant = next(
         (kind for kind in Format if any(layer.media_type == kind.artifact_layer for layer in image.layers)), None

@@ -81,10 +81,8 @@ class Reference:
         """Return whether a glob of `registries.allow` or of a policy's `images` matches this repository.
 
         The part before the pattern's first slash matches the host, and the part after it the repository, where `*`
-        spans
-        slashes. So a repository cannot look like the host of another tenant. A pattern without a slash matches hosts
-        with all
-        their repositories. Brackets are those of an IPv6 address.
+        spans slashes. So a repository cannot look like the host of another tenant. A pattern without a slash matches
+        hosts with all their repositories. Brackets are those of an IPv6 address.
         """
         host, slash, repository = pattern.partition("/")
         if not fnmatchcase(self.registry, host.replace("[", "[[]")):

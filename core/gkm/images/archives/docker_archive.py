@@ -59,8 +59,7 @@ def open_archive(path: Path, work: Path) -> LocalImage:
     """Return the one image in an archive, with every stated digest checked.
 
     Layers without gzip are compressed into new files in `work`, which must exist until the image is stored, because
-    MCV's
-    readers accept only gzip.
+    MCV's readers accept only gzip.
 
     Raises:
         GKMError: METADATA_MISSING when it is no such archive, METADATA_INVALID, DIGEST_MISMATCH, CONTENT_MISMATCH,

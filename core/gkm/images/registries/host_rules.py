@@ -26,8 +26,8 @@ class HostRules:
 
     `local` hosts may have any address, also on this machine: the keys of `registries.hosts`, and `authHosts`. `private`
     hosts may have a private address: mirrors, and hosts that a glob of `registries.allow` names. A glob names a host if
-    its
-    part before the first slash has no wildcard, or only `*.` before a domain of two or more labels; `*` names no host.
+    its part before the first slash has no wildcard, or only `*.` before a domain of two or more labels; `*` names
+    no host.
     """
 
     local: frozenset[_Endpoint] = frozenset()

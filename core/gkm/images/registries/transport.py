@@ -108,8 +108,7 @@ class Transport:
         """Yield the response with its body unread; 429 and 5xx are retried within the deadline.
 
         The whole exchange, including the caller's reading of the body, ends at `deadline` (time.monotonic()). If the
-        block
-        leaves a part of the body unread, the connection is closed.
+        block leaves a part of the body unread, the connection is closed.
 
         Raises:
             GKMError: REGISTRY_UNAVAILABLE, or NOT_ALLOWED for a forbidden redirect.
