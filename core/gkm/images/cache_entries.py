@@ -21,11 +21,11 @@ class CacheEntry:
 
     form: str
     hash: str
-    backend: str
-    arch: str
-    warp_size: int | None
-    ptx_version: int | None
-    dummy_key: str
+    backend: str = ""
+    arch: str = ""
+    warp_size: int | None = None
+    ptx_version: int | None = None
+    dummy_key: str = ""
 
 
 class _Kernel(Struct):
@@ -73,11 +73,8 @@ def entries_in(manifest: bytes) -> list[CacheEntry]:
     entries = [_kernel(kernel) for kernel in found.triton or []]
     for graphs in found.vllm or []:
         entries += [_kernel(kernel) for kernel in graphs.triton]
-        entries += [
-            CacheEntry("binary", each.code_hash or graphs.hash, each.target_device, "", None, None, "")
-            for each in graphs.binary
-        ]
-        entries += [CacheEntry("aot_compile", each.hash or graphs.hash, "", "", None, None, "") for each in graphs.aot]
+        entries += [CacheEntry("binary", each.code_hash or graphs.hash, each.target_device) for each in graphs.binary]
+        entries += [CacheEntry("aot_compile", each.hash or graphs.hash) for each in graphs.aot]
     if len(entries) > MAX_ENTRIES:
         raise GKMError(Reason.TOO_LARGE, f"the cache manifest lists {len(entries)} entries, at most {MAX_ENTRIES}")
     return entries
