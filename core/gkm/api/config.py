@@ -69,8 +69,11 @@ class Registries(Struct, frozen=True, rename="camel", forbid_unknown_fields=True
 
     def sources(self, registry: str) -> list[str]:
         """Return the hosts that serve the content of a registry, in their order: its mirrors, then the registry."""
-        configured = self.hosts.get(registry)
-        return [*(configured.mirrors if configured else []), registry]
+        return [*self.host(registry).mirrors, registry]
+
+    def host(self, name: str) -> RegistryHost:
+        """Return how GKM connects to a host; the default for a host that the configuration does not name."""
+        return self.hosts.get(name, RegistryHost())
 
 
 class Store(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):

@@ -9,7 +9,7 @@ from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from gkm.api.config import Registries, RegistryHost
+from gkm.api.config import Registries
 from gkm.images.registries import address_ranges, addresses
 from gkm.images.registries.address_ranges import Kind
 
@@ -39,7 +39,7 @@ class HostRules:
     @classmethod
     def of(cls, registries: Registries, registry: str = "") -> "HostRules":
         """Return the rules for requests on behalf of `registry`, including its token servers."""
-        own = registries.hosts.get(registry, RegistryHost())
+        own = registries.host(registry)
         mirrors = [mirror for host in registries.hosts.values() for mirror in host.mirrors]
         allowed = [pattern.partition("/")[0] for pattern in registries.allow]
         named = [host for host in allowed if not _GLOB & set(_without_brackets(host))]

@@ -57,13 +57,9 @@ class PullSecrets:
     def _configs(self, registry: str, namespace: str | None, names: Sequence[str]) -> Iterator[DockerConfig]:
         for name in dict.fromkeys(names):
             yield self._config(namespace or self.namespace, name)
-        for name in dict.fromkeys(map(self._host_secret, self.registries.sources(registry))):
-            if name:
-                yield self._config(self.namespace, name)
-
-    def _host_secret(self, host: str) -> str:
-        configured = self.registries.hosts.get(host)
-        return configured.credentials_secret if configured else ""
+        secrets = (self.registries.host(source).credentials_secret for source in self.registries.sources(registry))
+        for name in dict.fromkeys(filter(None, secrets)):
+            yield self._config(self.namespace, name)
 
     def _config(self, namespace: str, name: str) -> DockerConfig:
         data = self.secrets.data(namespace, name)

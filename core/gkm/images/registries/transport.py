@@ -14,7 +14,7 @@ from pathlib import Path
 from urllib3 import BaseHTTPResponse, PoolManager, Timeout
 from urllib3.exceptions import HTTPError
 
-from gkm.api.config import Registries, RegistryHost
+from gkm.api.config import Registries
 from gkm.api.errors import GKMError, Reason
 from gkm.hoststate.logs import fields
 from gkm.hoststate.lru import LRUCache
@@ -80,7 +80,7 @@ class Transport:
     def __init__(self, registries: Registries, registry: str, limits: Limits) -> None:
         self.registry = registry
         self.limits = limits
-        self.host = registries.hosts.get(registry, RegistryHost())
+        self.host = registries.host(registry)
         self._base = self._base_address()
         self._rules = HostRules.of(registries, registry)
         self._secret_origins = {self._base.origin, *self._auth_origins(registries)}
@@ -170,7 +170,7 @@ class Transport:
         if self.registry == "docker.io":
             yield "https", "auth.docker.io", 443
         for host in self.host.auth_hosts:
-            plain = registries.hosts.get(host, RegistryHost()).plain_http
+            plain = registries.host(host).plain_http
             try:
                 yield addresses.parse_address(f"{'http' if plain else 'https'}://{host}").origin
             except addresses.InvalidAddress as error:
