@@ -33,35 +33,19 @@ class Format(StrEnum):
     TRITON = "triton"
     VLLM = "vllm"
 
-    @property
-    def summary_label(self) -> str:
-        """Return the label with the GPUs that the cache is for."""
-        return f"cache.{self.value}.image/summary"
-
-    @property
-    def size_label(self) -> str:
-        """Return the label with the sum of the file sizes."""
-        return f"cache.{self.value}.image/cache-size-bytes"
-
-    @property
-    def count_label(self) -> str:
-        """Return the label with the number of entries."""
-        return f"cache.{self.value}.image/entry-count"
-
-    @property
-    def content_directory(self) -> str:
-        """Return the directory of the layer that holds the cache."""
-        return f"io.{self.value}.cache"
-
-    @property
-    def manifest_path(self) -> str:
-        """Return the file of the layer that describes the entries."""
-        return f"io.{self.value}.manifest/manifest.json"
-
-    @property
-    def artifact_layer(self) -> str:
-        """Return the media type of the one layer in the legacy artifact variant, which no current tool writes."""
-        return f"application/cache.{self.value}.content.layer.v1+{self.value}"
+    def __init__(self, runtime: str) -> None:
+        self.summary_label = f"cache.{runtime}.image/summary"
+        """The label with the GPUs that the cache is for."""
+        self.size_label = f"cache.{runtime}.image/cache-size-bytes"
+        """The label with the sum of the file sizes."""
+        self.count_label = f"cache.{runtime}.image/entry-count"
+        """The label with the number of entries."""
+        self.content_directory = f"io.{runtime}.cache"
+        """The directory of the layer that holds the cache."""
+        self.manifest_path = f"io.{runtime}.manifest/manifest.json"
+        """The file of the layer that describes the entries."""
+        self.artifact_layer = f"application/cache.{runtime}.content.layer.v1+{runtime}"
+        """The media type of the one layer in the legacy artifact variant, which no current tool writes."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
