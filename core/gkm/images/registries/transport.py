@@ -20,7 +20,6 @@ from gkm.hoststate.logs import fields
 from gkm.hoststate.lru import LRUCache
 from gkm.images.registries import addresses
 from gkm.images.registries.address_ranges import Kind, kind_of_host
-from gkm.images.registries.addresses import Address
 from gkm.images.registries.connections import (
     TIMED_OUT,
     Exchange,
@@ -81,27 +80,21 @@ class Transport:
         self.registry = registry
         self.limits = limits
         self.host = registries.host(registry)
-        self._base = self._base_address()
+        # docker.io names an index; its registry has another host
+        host = "registry-1.docker.io" if registry == "docker.io" else registry
+        self.base = f"{'http' if self.host.plain_http else 'https'}://{host}"
+        """The root of the registry's API."""
+        try:
+            base = addresses.parse_address(self.base)
+        except addresses.InvalidAddress as error:
+            raise GKMError(Reason.INVALID_REFERENCE, f"{registry} is not a valid registry address") from error
         self._rules = HostRules.of(registries, registry)
-        self._secret_origins = {self._base.origin, *self._auth_origins(registries)}
-        if not self._rules.permit_host(self._base.host, self._base.port):
+        self._secret_origins = {base.origin, *self._auth_origins(registries)}
+        if not self._rules.permit_host(base.host, base.port):
             raise not_public(f"registry {registry} is")
         if self.host.ca_file and not Path(self.host.ca_file).is_file():
             raise self.unreachable(f"its certificate authority {self.host.ca_file} cannot be read")
         self._pools: LRUCache[Proxy | None, PoolManager] = LRUCache(MAX_PROXIES)
-
-    @property
-    def base(self) -> str:
-        """Return the root of the registry's API."""
-        # docker.io names an index; its registry has another host
-        host = "registry-1.docker.io" if self.registry == "docker.io" else self.registry
-        return f"{'http' if self.host.plain_http else 'https'}://{host}"
-
-    def _base_address(self) -> Address:
-        try:
-            return addresses.parse_address(self.base)
-        except addresses.InvalidAddress as error:
-            raise GKMError(Reason.INVALID_REFERENCE, f"{self.registry} is not a valid registry address") from error
 
     @contextmanager
     def send(self, request: HttpRequest, deadline: float) -> Iterator[BaseHTTPResponse]:
