@@ -23,14 +23,14 @@ class ByteCounter:
     """Adds up bytes and reports each sum. Thread-safe; the callbacks run one at a time."""
 
     def __init__(self, report: ProgressCallback, total: int) -> None:
-        self._report, self._total, self._done = report, total, 0
+        self._report, self._total, self.done = report, total, 0
         self._lock = Lock()
 
     def add(self, count: int) -> None:
         """Add `count` bytes (less than 0 to take bytes back) and report the sum; the callback may raise."""
         with self._lock:
-            self._done += count
-            self._report(self._done, self._total)
+            self.done += count
+            self._report(self.done, self._total)
 
     def through(self, parts: Iterable[bytes]) -> Iterator[bytes]:
         """Yield the parts unchanged and add the length of each part that the consumer is done with."""

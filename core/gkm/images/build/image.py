@@ -18,7 +18,7 @@ from gkm.images.build.tree import walk
 from gkm.images.build.versions import DependencyVersions
 from gkm.images.cache import GpuTarget, host_platform
 from gkm.images.configuration import OCI_LAYER, assemble_image, encode_config
-from gkm.images.local_image import LocalImage, ProgressCallback, StreamHasher, write_blob
+from gkm.images.local_image import ByteCounter, LocalImage, ProgressCallback, StreamHasher, write_blob
 
 TITLE = "org.opencontainers.image.title"
 _LAYER_FILE = "layer.tar.gz"
@@ -68,7 +68,7 @@ def build(
 
 
 def _tar(directory: Path, contents: CacheContents, report: ProgressCallback) -> Iterator[bytes]:
-    done = 0
+    count = ByteCounter(report, contents.size_bytes)
     for entry in walk(directory):
         name = f"{contents.format.content_directory}/{entry.path}"
         if entry.directory:
@@ -78,15 +78,12 @@ def _tar(directory: Path, contents: CacheContents, report: ProgressCallback) -> 
         without_secrets = redact(entry)
         size = len(without_secrets.data) if without_secrets else entry.size
         yield _header(name, tarfile.REGTYPE, size, mode)
-        for piece in [without_secrets.data] if without_secrets else entry.pieces():
-            yield piece
-            done += len(piece)
-            report(done, contents.size_bytes)
+        yield from count.through([without_secrets.data] if without_secrets else entry.pieces())
         yield bytes(-size % BLOCK)
-    if done != contents.size_bytes:
+    if count.done != contents.size_bytes:
         raise GKMError(
             Reason.CONTENT_MISMATCH,
-            f"{directory} had {contents.size_bytes} bytes, then {done}: a program writes to it",
+            f"{directory} had {contents.size_bytes} bytes, then {count.done}: a program writes to it",
             "build when no program writes to the cache",
         )
     yield _header(contents.format.manifest_path.rpartition("/")[0], tarfile.DIRTYPE, 0, _DIRECTORY_MODE)
