@@ -4,11 +4,11 @@ GKM writes the same bytes for the same content. The fields of foreign images are
 3339 (OCI image-spec, annotations.md and config.md); the signature of the digest covers them.
 """
 
-import json
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 from msgspec import Struct, field
 
 from gkm.api.errors import GKMError, Reason
@@ -69,7 +69,7 @@ def encode_config(platform: Platform, labels: dict[str, str], diff_ids: list[str
         "rootfs": {"type": "layers", "diff_ids": diff_ids},
         "history": [{"created_by": "gkm"}],
     }
-    raw = _compact(stated)
+    raw = msgspec.json.encode(stated)
     if len(raw) > MAX_CONFIG_BYTES:
         raise GKMError(
             Reason.TOO_LARGE,
@@ -88,11 +88,7 @@ def assemble_image(config: bytes, layers: Sequence[LocalBlob], labels: dict[str,
         "config": packed.descriptor.to_json(),
         "layers": [layer.descriptor.to_json() for layer in layers],
     }
-    return LocalImage(_compact(manifest), OCI_MANIFEST, (packed, *layers), labels)
-
-
-def _compact(value: object) -> bytes:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+    return LocalImage(msgspec.json.encode(manifest), OCI_MANIFEST, (packed, *layers), labels)
 
 
 def _time(text: object) -> datetime | None:

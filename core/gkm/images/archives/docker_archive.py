@@ -6,12 +6,12 @@ layers as plain tars that are named by their digests, as docker does.
 """
 
 import hashlib
-import json
 import re
 import tarfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import msgspec
 from msgspec import Struct, field
 
 from gkm.api.errors import GKMError, Reason
@@ -152,7 +152,7 @@ def _archive(image: LocalImage, ref: Reference, report: ProgressCallback) -> Ite
     yield from _member(config_name, config.descriptor, config.pieces())
     count.add(2 * config.descriptor.size)
     tags = [f"{ref.name}:{ref.tag}"] if ref.tag else None
-    listing = json.dumps([{"Config": config_name, "RepoTags": tags, "Layers": names}], separators=(",", ":")).encode()
+    listing = msgspec.json.encode([{"Config": config_name, "RepoTags": tags, "Layers": names}])
     yield from _member(MANIFEST, LocalBlob.from_bytes(listing, "").descriptor, [listing])
     yield bytes(2 * BLOCK)
 

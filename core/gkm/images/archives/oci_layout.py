@@ -3,7 +3,6 @@
 Reading follows no link: a layout may come from a stranger, and GKM reads its files with its own permissions.
 """
 
-import json
 import os
 import stat
 import tempfile
@@ -12,6 +11,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+import msgspec
 from msgspec import Struct, field
 
 from gkm.api.errors import GKMError, Reason
@@ -113,7 +113,7 @@ def all_or_nothing(path: Path) -> Iterator[Path]:
 def _index(manifest: Descriptor, ref: Reference) -> bytes:
     names = {_REF_NAME: ref.tag, _FULL_NAME: f"{ref.name}:{ref.tag}"} if ref.tag else {}
     index = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": [{**manifest.to_json(), "annotations": names}]}
-    return json.dumps(index, separators=(",", ":")).encode()
+    return msgspec.json.encode(index)
 
 
 def _single_image(index: ImageIndex, path: Path) -> Descriptor:
