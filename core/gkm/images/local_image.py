@@ -92,7 +92,8 @@ class LocalBlob:
             OSError: the file cannot be read, or ends too early.
         """
         if isinstance(self.source, bytes):
-            yield self.source
+            for start in range(0, len(self.source), PIECE_BYTES):
+                yield self.source[start : start + PIECE_BYTES]
             return
         yield from file_pieces(self.source, self.offset, self.descriptor.size)
 

@@ -1,11 +1,11 @@
 """Store an image in a registry: each blob in one piece, then the manifest (distribution-spec 1.1, "Pushing")."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from urllib.parse import quote
 
 from gkm.api.errors import GKMError, Reason
-from gkm.images.local_image import PIECE_BYTES, ByteCounter, LocalBlob, LocalImage, ProgressCallback
+from gkm.images.local_image import ByteCounter, LocalBlob, LocalImage, ProgressCallback
 from gkm.images.manifest import Descriptor, Manifest
 from gkm.images.reference import Reference
 from gkm.images.registries.hosts import failure
@@ -34,13 +34,13 @@ def image(
         if blob_exists(registry, ref, blob.descriptor):
             counter.add(blob.descriptor.size)
         else:
-            _store(registry, ref, blob, counter.add)
+            _store(registry, ref, blob, counter)
     return manifest(registry, ref, packed.manifest, packed.media_type)
 
 
 def blob(registry: Registry, ref: Reference, packed: LocalBlob) -> str:
     """Store a blob and return its digest; raises as `image` does."""
-    _store(registry, ref, packed, lambda _count: None)
+    _store(registry, ref, packed, ByteCounter(lambda _done, _of: None, packed.descriptor.size))
     return packed.descriptor.digest
 
 
@@ -72,27 +72,49 @@ def blob_exists(registry: Registry, ref: Reference, descriptor: Descriptor) -> b
         return bool(response.status == OK)
 
 
-class _CountedBody:
-    """The body of an upload; each attempt restarts, and subtracts the bytes that the failed one reported."""
+def _store(registry: Registry, ref: Reference, blob: LocalBlob, counter: ByteCounter) -> None:
+    """Store a blob; each attempt opens its own upload session.
 
-    def __init__(self, blob: LocalBlob, on_sent: Callable[[int], None]) -> None:
-        self._blob = blob
-        self._on_sent = on_sent
-        self._reported = 0
+    A broken upload cannot restart in its session: distribution 3 answers 416, olareg breaks the connection.
+    """
+    registry.check_allowed(ref)
+    deadline = registry.deadline(blob.descriptor.size)
+    before = counter.done
 
-    def __call__(self) -> Iterator[bytes]:
-        """Yield the bytes in pieces that are small enough to send within the stall timeout."""
-        self._on_sent(-self._reported)
-        self._reported = 0
-        for part in _read(self._blob):
-            for start in range(0, len(part), PIECE_BYTES):
-                piece = part[start : start + PIECE_BYTES]
-                yield piece
-                self._reported += len(piece)
-                self._on_sent(len(piece))
+    def body() -> Iterator[bytes]:
+        counter.add(before - counter.done)  # each attempt restarts
+        return counter.through(_read(blob))
+
+    headers = {"Content-Type": "application/octet-stream", "Content-Length": str(blob.descriptor.size)}
+    for attempt in range(1, MAX_ATTEMPTS + 1):
+        session = _session(registry, ref, deadline)
+        url = f"{session}{'&' if '?' in session else '?'}digest={quote(blob.descriptor.digest)}"
+        request = HttpRequest("PUT", url, headers, body=body, attempts=1)
+        retry_after = ""
+        try:
+            with registry.send(ref.registry, ref.repository, request, _ACTIONS, deadline) as response:
+                retry_after = response.headers.get("Retry-After", "")
+                if response.status != _CREATED:
+                    raise _refusal(ref, response.status)
+                read_body(response, MAX_RESPONSE_BYTES, deadline)
+                return
+        except GKMError as error:
+            pause = retry_delay(attempt + 1, retry_after)
+            late = time.monotonic() + pause >= deadline
+            if error.reason is not Reason.REGISTRY_UNAVAILABLE or attempt == MAX_ATTEMPTS or late:
+                raise
+        time.sleep(pause)
+
+
+def _refusal(ref: Reference, status: int) -> GKMError:
+    cause = failure(ref, status, "written")
+    if status not in RETRYABLE_STATUSES:
+        return cause
+    return GKMError(cause.reason, cause.message, "try again later: stored blobs are not sent again")
 
 
 def _read(blob: LocalBlob) -> Iterator[bytes]:
+    """Yield the bytes in pieces that are small enough to send within the stall timeout."""
     try:
         yield from blob.pieces()
     except OSError as error:
@@ -100,52 +122,11 @@ def _read(blob: LocalBlob) -> Iterator[bytes]:
         raise GKMError(Reason.NODE_ERROR, f"blob {blob.descriptor.digest} cannot be read: {error}") from error
 
 
-class _UploadDeferred(GKMError):
-    """The registry does not accept an upload for now; `retry_after` is its header."""
-
-    def __init__(self, cause: GKMError, retry_after: str) -> None:
-        super().__init__(cause.reason, cause.message, "try again later: stored blobs are not sent again")
-        self.retry_after = retry_after
-
-
-def _store(registry: Registry, ref: Reference, blob: LocalBlob, on_sent: Callable[[int], None]) -> None:
-    """Store a blob; each attempt opens its own upload session.
-
-    A broken upload cannot restart in its session: distribution 3 answers 416, olareg breaks the connection.
-    """
-    registry.check_allowed(ref)
-    deadline = registry.deadline(blob.descriptor.size)
-    body = _CountedBody(blob, on_sent)
-    headers = {"Content-Type": "application/octet-stream", "Content-Length": str(blob.descriptor.size)}
-    for attempt in range(1, MAX_ATTEMPTS + 1):
-        session = _session(registry, ref, deadline)
-        url = f"{session}{'&' if '?' in session else '?'}digest={quote(blob.descriptor.digest)}"
-        try:
-            _upload(registry, ref, HttpRequest("PUT", url, headers, body=body, attempts=1), deadline)
-            return
-        except GKMError as error:
-            pause = retry_delay(attempt + 1, error.retry_after if isinstance(error, _UploadDeferred) else "")
-            late = time.monotonic() + pause >= deadline
-            if error.reason is not Reason.REGISTRY_UNAVAILABLE or attempt == MAX_ATTEMPTS or late:
-                raise
-        time.sleep(pause)
-
-
 def _session(registry: Registry, ref: Reference, deadline: float) -> str:
     """Return the upload address; a host other than the registry's receives no credentials."""
     uploads = registry.url(ref.registry, ref.repository, "blobs/uploads/")
     headers = _write(registry, ref, HttpRequest("POST", uploads, body=b""), deadline, _ACCEPTED)
     return registry.location(ref.registry, uploads, headers.get("Location", ""))
-
-
-def _upload(registry: Registry, ref: Reference, request: HttpRequest, deadline: float) -> None:
-    """Send a blob once."""
-    with registry.send(ref.registry, ref.repository, request, _ACTIONS, deadline) as response:
-        if response.status in RETRYABLE_STATUSES:
-            raise _UploadDeferred(failure(ref, response.status, "written"), response.headers.get("Retry-After", ""))
-        if response.status != _CREATED:
-            raise failure(ref, response.status, "written")
-        read_body(response, MAX_RESPONSE_BYTES, deadline)
 
 
 def _write(
