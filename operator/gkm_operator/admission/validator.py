@@ -99,8 +99,7 @@ class ImageValidator:
         """Return whether the controllers have credentials for the image that the webhook has not."""
         if request.object is not None and request.object.spec.names_secrets:
             return True
-        hosts = self._registries.hosts
-        return any(host in hosts and hosts[host].credentials_secret for host in self._registries.sources(ref.registry))
+        return any(self._registries.host(host).credentials_secret for host in self._registries.sources(ref.registry))
 
     def _verdict(self, image: str, scope: str | None, private: bool) -> Verdict:  # noqa: FBT001 -- part of the key
         digest = self._images.resolve(image)
