@@ -83,8 +83,10 @@ def parse(raw: bytes, what: str = "the credentials") -> DockerConfig:
         raise _unreadable(what, f"it is not in docker's format: {str(error)[:200]}") from error
     if len(auths) + len(file.cred_helpers) > MAX_ENTRIES:
         raise _unreadable(what, f"it has more than {MAX_ENTRIES} entries")
-    entries = [_entry(server, value, what) for server, value in auths.items()]
-    return DockerConfig(tuple(entry for entry in entries if entry), file.creds_store, file.cred_helpers)
+    logins = {server: _login(server, value, what) for server, value in auths.items()}
+    # A helper knows the login of an entry without one.
+    entries = [AuthEntry(*split_server(server), login) for server, login in logins.items() if login != Login()]
+    return DockerConfig(tuple(entries), file.creds_store, file.cred_helpers)
 
 
 def _old_form(raw: bytes) -> dict[str, _Entry]:
@@ -94,12 +96,6 @@ def _old_form(raw: bytes) -> dict[str, _Entry]:
         if ("." in server or ":" in server or server == "localhost") and bytes(value).lstrip().startswith(b"{"):
             entries[server] = msgspec.json.decode(value, type=_Entry)
     return entries
-
-
-def _entry(server: str, value: _Entry, what: str) -> AuthEntry | None:
-    """Return the entry for a server; None for one without a login, which a helper knows."""
-    login = _login(server, value, what)
-    return AuthEntry(*split_server(server), login) if login != Login() else None
 
 
 def split_server(server: str) -> tuple[str, str, str]:

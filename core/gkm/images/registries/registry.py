@@ -159,7 +159,8 @@ class Registry(RegistryHosts):
         with self._read(ref, f"blobs/{download.descriptor.digest}", headers, deadline) as response:
             before = download.received
             known = before if response.status == OK else 0
-            if response.status == _PARTIAL and _start(response) != download.received:
+            range_sent = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
+            if response.status == _PARTIAL and (range_sent is None or int(range_sent[1]) != download.received):
                 raise wrong_blob(ref.name, download.descriptor, "answered with another part than the requested one")
             try:
                 begun = time.monotonic()
@@ -213,8 +214,3 @@ def _too_many_referrers(ref: Reference) -> GKMError:
         f"or {MAX_REFERRERS} artifacts that are read",
         "delete artifacts that are attached to the image and not needed",
     )
-
-
-def _start(response: BaseHTTPResponse) -> int | None:
-    match = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
-    return int(match[1]) if match else None
