@@ -27,6 +27,8 @@ AOT = "torch_aot_compile"
 _MARKS = ("inductor_cache", "fxgraph", AOT)
 _RANK = re.compile(r"rank_[0-9]+_[0-9]+", re.ASCII)
 _ARTIFACT = "artifact_compile_range_"
+_ARTIFACT_PATH = re.compile(rf"{ROOT}/[^/]+/{_RANK.pattern}/[^/]+/{_ARTIFACT}", re.ASCII)
+"""The path of an artifact, or of a file in an unpacked one."""
 _Hash = Annotated[str, Meta(max_length=1024)]
 
 
@@ -99,7 +101,7 @@ class VllmScan:
                     self.compiled.scan(entry.path, entry.pieces())
             case [root, hashed, *inside] if root == ROOT and hashed != AOT and (inside or entry.directory):
                 _add_hash(self.hashes.setdefault(hashed, HashDirectory()), inside, entry, kernel)
-                if _of_artifact(inside) and not entry.directory:
+                if _ARTIFACT_PATH.match(entry.path) and not entry.directory:
                     self.compiled.scan(entry.path, entry.pieces())
 
     @property
@@ -117,15 +119,6 @@ class VllmScan:
         """Return the entries of MCV's manifest in the order of names, bundles last."""
         listed = [_hash_entry(name, found) for name, found in self.hashes.items() if found.binaries or found.kernels]
         return listed + [_bundle_entry(name, ranks) for name, ranks in self.bundles.items() if ranks]
-
-
-def _of_artifact(inside: list[str]) -> bool:
-    """Return whether a path is an artifact, or lies in an unpacked one."""
-    match inside:
-        case [rank, _, name, *_]:
-            return bool(_RANK.fullmatch(rank)) and name.startswith(_ARTIFACT)
-        case _:
-            return False
 
 
 def _add_hash(found: HashDirectory, inside: list[str], entry: TreeEntry, kernel: Kernel | None) -> None:

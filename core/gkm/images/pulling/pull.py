@@ -103,7 +103,11 @@ def extract(
 
         blobs = ImageDownload(registry, image.ref, BlobFiles(layout.blobs), work, on_bytes).run(image.layers)
         extraction = Extraction(work / entry.CONTENT, image.format, max_bytes, image.size_bytes, reservation.consume)
-        _unpack(extraction, blobs, _stage_counter(PullStage.EXTRACTING, image, progress))
+        unpacked = _stage_counter(PullStage.EXTRACTING, image, progress)
+        extraction.destination.mkdir()
+        for blob in blobs:
+            extraction.layer(unpacked.through(_parts(blob)))
+            blob.unlink()
         _check_content(image, extraction)
     return extraction
 
@@ -132,13 +136,6 @@ def _stage_counter(stage: PullStage, image: CacheImage, progress: Progress | Non
             progress(stage, min(100, done * 100 // max(1, total)))
 
     return ByteCounter(report, image.download_bytes)
-
-
-def _unpack(extraction: Extraction, blobs: list[Path], counter: ByteCounter) -> None:
-    extraction.destination.mkdir()
-    for blob in blobs:
-        extraction.layer(counter.through(_parts(blob)))
-        blob.unlink()
 
 
 def _reserve_disk(layout: Layout, image: CacheImage, work: Path) -> DiskReservation:
