@@ -15,9 +15,9 @@ from gkm.api.config import ConfigInvalid
 from gkm.api.errors import GKMError
 from gkm.images.archives.inflate import inflated
 from gkm.images.signatures import entry_body, keyless, transparency, trusted_root
+from gkm.images.signatures.bundles import Checkpoint, InclusionProof, KindVersion, LogEntry, LogId
 from gkm.images.signatures.certificates import Untrusted
 from gkm.images.signatures.entry_body import ExpectedEntry
-from gkm.images.signatures.transparency import Proof, RekorEntry
 from gkm.images.signatures.trust_material import TrustMaterial
 from gkm.mounts.relocation import triton as relocation_triton
 from gkm.mounts.relocation import vllm as relocation_vllm
@@ -42,7 +42,9 @@ def _log_entry(data: bytes) -> None:
 def _checkpoint(data: bytes) -> None:
     text = data.decode("utf-8", "replace")
     log_id = next(iter(_ROOT.trusted.logs[0].ids))
-    transparency.check(RekorEntry(log_id, 0, 0, b"body", proof=Proof(0, 1, b"root", (), text)), _ROOT.trusted)
+    proof = InclusionProof("1", b"root", Checkpoint(text))
+    entry = LogEntry(LogId(log_id), KindVersion("", ""), b"body", inclusion_proof=proof)
+    transparency.check(entry, _ROOT.trusted)
 
 
 def _trusted_root(data: bytes) -> None:

@@ -14,13 +14,13 @@ BUNDLE_PREFIX = "application/vnd.dev.sigstore.bundle.v0.3+json"
 
 _Number = Annotated[str, Meta(pattern="^[0-9]{1,18}$")]
 """protobuf's JSON writes a 64-bit number as a string."""
-_Base64 = Annotated[str, Meta(max_length=256 << 10)]
+_Bytes = Annotated[bytes, Meta(max_length=256 << 10)]
 
 
-class RawBytes(Struct, rename="camel"):
+class RawBytes(Struct, frozen=True, rename="camel"):
     """Bytes of a certificate or timestamp."""
 
-    raw_bytes: _Base64
+    raw_bytes: _Bytes
 
 
 class PublicKeyIdentifier(Struct):
@@ -29,57 +29,62 @@ class PublicKeyIdentifier(Struct):
     hint: str = ""
 
 
-class Checkpoint(Struct):
+class Checkpoint(Struct, frozen=True):
     """The signed root of a log's Merkle tree."""
 
     envelope: Annotated[str, Meta(max_length=16 << 10)]
 
 
-class InclusionProof(Struct, rename="camel"):
-    """The proof that the tree contains the entry."""
+class InclusionProof(Struct, frozen=True, rename="camel"):
+    """The proof that a tree of `tree_size` entries contains the entry, with the number `log_index`."""
 
     tree_size: _Number
-    root_hash: _Base64
+    root_hash: _Bytes
     checkpoint: Checkpoint
     log_index: _Number = "0"
-    hashes: Annotated[list[_Base64], Meta(max_length=64)] = field(default_factory=list)
+    hashes: Annotated[list[_Bytes], Meta(max_length=64)] = field(default_factory=list)
 
 
-class InclusionPromise(Struct, rename="camel"):
+class InclusionPromise(Struct, frozen=True, rename="camel"):
     """The log's signature over the entry and its time."""
 
-    signed_entry_timestamp: _Base64
+    signed_entry_timestamp: _Bytes
 
 
-class LogId(Struct, rename="camel"):
+class LogId(Struct, frozen=True, rename="camel"):
     """The id of a log."""
 
-    key_id: _Base64
+    key_id: _Bytes
 
 
-class KindVersion(Struct):
+class KindVersion(Struct, frozen=True):
     """The kind and version of an entry's body."""
 
     kind: str
     version: str
 
 
-class LogEntry(Struct, rename="camel"):
-    """An entry of a transparency log."""
+class LogEntry(Struct, frozen=True, rename="camel"):
+    """An entry of a transparency log. `integrated_time` is in seconds since 1970."""
 
     log_id: LogId
     kind_version: KindVersion
-    canonicalized_body: _Base64
+    canonicalized_body: _Bytes
     log_index: _Number = "0"
     integrated_time: _Number = "0"
     inclusion_promise: InclusionPromise | UnsetType = UNSET
     inclusion_proof: InclusionProof | UnsetType = UNSET
 
+    @property
+    def promise(self) -> bytes:
+        """Return the log's signature over the entry and its time; b"" without one."""
+        return self.inclusion_promise.signed_entry_timestamp if self.inclusion_promise else b""
+
 
 class SignedTimestamp(Struct, rename="camel"):
     """A timestamp token (RFC 3161)."""
 
-    signed_timestamp: _Base64
+    signed_timestamp: _Bytes
 
 
 class TimestampVerificationData(Struct):
@@ -102,13 +107,13 @@ class VerificationMaterial(Struct, rename="camel"):
 class EnvelopeSignature(Struct):
     """One signature of an envelope."""
 
-    sig: _Base64
+    sig: _Bytes
 
 
 class DSSEEnvelope(Struct, rename="camel"):
     """A DSSE envelope."""
 
-    payload: _Base64
+    payload: _Bytes
     payload_type: str
     signatures: Annotated[list[EnvelopeSignature], Meta(max_length=16)]
 

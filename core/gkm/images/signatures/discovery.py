@@ -155,9 +155,9 @@ def _size(signature: Signature) -> int:
     parts = [signature.signed, signature.signature, signature.payload or b"", signature.certificate, signature.bundle]
     texts = list(signature.claims)
     if entry := signature.entry:
-        parts += [entry.log_id, entry.body, entry.promise]
-        parts += entry.proof.hashes if entry.proof else ()
-        texts += [entry.proof.checkpoint] if entry.proof else []
+        parts += [entry.log_id.key_id, entry.canonicalized_body, entry.promise]
+        parts += entry.inclusion_proof.hashes if entry.inclusion_proof else ()
+        texts += [entry.inclusion_proof.checkpoint.envelope] if entry.inclusion_proof else []
     return sum(map(len, parts)) + sum(map(len, texts))
 
 

@@ -6,7 +6,6 @@ be those of this signature. Supported bodies: hashedrekord and dsse 0.0.1 (Rekor
 (Rekor 2; sigstore/rekor-tiles).
 """
 
-import base64
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from cryptography.hazmat.primitives import serialization
 from msgspec import Struct, field
 
 from gkm.images.manifest import decode
+from gkm.images.signatures.bundles import RawBytes
 from gkm.images.signatures.certificates import Untrusted
 from gkm.images.signatures.keys import UNREADABLE
 
@@ -54,11 +54,11 @@ class _Hash(Struct):
 
 
 class _Content(Struct):
-    content: str
+    content: bytes
 
 
 class _HashedSignature(Struct, rename="camel"):
-    content: str
+    content: bytes
     public_key: _Content
 
 
@@ -72,8 +72,8 @@ class _Hashed(Struct):
 
 
 class _DSSESignature(Struct):
-    signature: str
-    verifier: str
+    signature: bytes
+    verifier: bytes
 
 
 class _DSSE(Struct, rename="camel"):
@@ -81,23 +81,19 @@ class _DSSE(Struct, rename="camel"):
     signatures: list[_DSSESignature]
 
 
-class _Raw(Struct, rename="camel"):
-    raw_bytes: str
-
-
 class _Verifier2(Struct, rename="camel"):
-    public_key: _Raw | None = None
-    x509_certificate: _Raw | None = None
+    public_key: RawBytes | None = None
+    x509_certificate: RawBytes | None = None
 
 
 class _Signature2(Struct):
-    content: str
+    content: bytes
     verifier: _Verifier2
 
 
 class _Digest2(Struct):
     algorithm: str
-    digest: str
+    digest: bytes
 
 
 class _Hashed2(Struct):
@@ -148,8 +144,8 @@ def _matches_hashedrekord(body: bytes, expected: ExpectedEntry) -> bool:
     spec = decode(body, _HashedBody, "log entry").spec
     return (
         bytes.fromhex(spec.data.hash.value) == _digest(spec.data.hash.algorithm, expected.signed)
-        and _base64(spec.signature.content) == expected.signature
-        and _der(_base64(spec.signature.public_key.content)) == expected.verifier
+        and spec.signature.content == expected.signature
+        and _der(spec.signature.public_key.content) == expected.verifier
     )
 
 
@@ -159,8 +155,8 @@ def _matches_dsse(body: bytes, expected: ExpectedEntry) -> bool:
         expected.payload is not None
         and bytes.fromhex(spec.payload_hash.value) == _digest(spec.payload_hash.algorithm, expected.payload)
         and len(spec.signatures) == 1
-        and _base64(spec.signatures[0].signature) == expected.signature
-        and _der(_base64(spec.signatures[0].verifier)) == expected.verifier
+        and spec.signatures[0].signature == expected.signature
+        and _der(spec.signatures[0].verifier) == expected.verifier
     )
 
 
@@ -174,11 +170,11 @@ def _matches_rekor2(body: bytes, expected: ExpectedEntry) -> bool:
 
 
 def _matches_signature2(digest: _Digest2, data: bytes, signatures: list[_Signature2], expected: ExpectedEntry) -> bool:
-    if len(signatures) != 1 or _base64(digest.digest) != _digest(digest.algorithm, data):
+    if len(signatures) != 1 or digest.digest != _digest(digest.algorithm, data):
         return False
     verifier = signatures[0].verifier
     raw = [part.raw_bytes for part in (verifier.public_key, verifier.x509_certificate) if part is not None]
-    return _base64(signatures[0].content) == expected.signature and [_base64(r) for r in raw] == [expected.verifier]
+    return signatures[0].content == expected.signature and raw == [expected.verifier]
 
 
 _MATCHERS: dict[tuple[str, str], Callable[[bytes, ExpectedEntry], bool]] = {
@@ -199,7 +195,3 @@ def _der(pem: bytes) -> bytes:
     return serialization.load_pem_public_key(pem).public_bytes(
         serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
     )
-
-
-def _base64(text: str) -> bytes:
-    return base64.b64decode(text, validate=True)

@@ -108,7 +108,7 @@ class TrustPolicy:
             raise Untrusted("has no log entry, and the policy requires one")
         periods.times(signature, signature.entry, self.root.trusted)
         logged = ExpectedEntry(signature.signed, signature.signature, key.der, signature.payload)
-        entry_body.check(signature.entry.body, logged)
+        entry_body.check(signature.entry.canonicalized_body, logged)
 
     def _evaluate_keyless(self, signature: Signature, digest: str) -> Finding:
         if not self.policy.identities or self.root is None:

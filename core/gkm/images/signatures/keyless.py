@@ -44,5 +44,5 @@ def _legacy(signature: Signature, root: TrustedRootFile) -> Holder:
         raise Untrusted("has no log entry, which a signature without a key needs")
     periods.check(signature, certificate, root.trusted)
     der = certificate.public_bytes(serialization.Encoding.DER)
-    entry_body.check(signature.entry.body, ExpectedEntry(signature.signed, signature.signature, der))
+    entry_body.check(signature.entry.canonicalized_body, ExpectedEntry(signature.signed, signature.signature, der))
     return certificates.holder(certificate)

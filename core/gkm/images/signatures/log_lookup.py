@@ -12,14 +12,14 @@ from cryptography.hazmat.primitives import serialization
 
 from gkm.api.errors import GKMError, Reason
 from gkm.api.policies import Policy
-from gkm.images.signatures import certificates, log_entries
+from gkm.images.signatures import certificates
+from gkm.images.signatures.bundles import LogEntry
 from gkm.images.signatures.certificates import Untrusted
 from gkm.images.signatures.evaluation import TrustPolicy
 from gkm.images.signatures.keys import MALFORMED, supported
 from gkm.images.signatures.rekor import Rekor
 from gkm.images.signatures.signature_formats import Signature, SignatureForm
 from gkm.images.signatures.sigstore_services import SigstoreService
-from gkm.images.signatures.transparency import RekorEntry
 from gkm.images.signatures.trusted_root import TrustedRoot
 
 MAX_LOOKUPS = 8
@@ -36,7 +36,7 @@ class LogLookups:
 
     def __init__(self, until: float) -> None:
         self._until = until
-        self._cached: dict[tuple[str, bytes, bytes], RekorEntry | None] = {}
+        self._cached: dict[tuple[str, bytes, bytes], LogEntry | None] = {}
         self.read_error: GKMError | None = None
 
     def with_log_entry(self, signature: Signature, trust: TrustPolicy) -> Signature:
@@ -53,14 +53,14 @@ class LogLookups:
             self._cached[lookup] = self._query_logs(signature, verifier, trust.root.trusted)
         return replace(signature, entry=self._cached[lookup])
 
-    def _query_logs(self, signature: Signature, verifier: bytes, root: TrustedRoot) -> RekorEntry | None:
+    def _query_logs(self, signature: Signature, verifier: bytes, root: TrustedRoot) -> LogEntry | None:
         for log in root.logs:
             if not log.url:
                 continue
             try:
                 rekor = Rekor(SigstoreService("the transparency log", log.url, until=self._until))
                 if entry := rekor.find_entry(signature.signed, signature.signature, verifier):
-                    return log_entries.from_bundle(entry)
+                    return entry
             except GKMError as error:
                 # An error of a log proves nothing about the image.
                 self.read_error = self.read_error or GKMError(Reason.REGISTRY_UNAVAILABLE, error.message)

@@ -12,9 +12,9 @@ from datetime import datetime
 from cryptography import x509
 
 from gkm.images.signatures import certificates, transparency
+from gkm.images.signatures.bundles import LogEntry
 from gkm.images.signatures.certificates import Untrusted
 from gkm.images.signatures.signature_formats import Signature
-from gkm.images.signatures.transparency import RekorEntry
 from gkm.images.signatures.trusted_root import TrustedAuthority, TrustedRoot
 
 MIN_CHAIN = 2
@@ -36,7 +36,7 @@ def check(signature: Signature, certificate: x509.Certificate, root: TrustedRoot
         certificates.check(certificate, root, when)
 
 
-def times(signature: Signature, entry: RekorEntry, root: TrustedRoot) -> tuple[datetime, ...]:
+def times(signature: Signature, entry: LogEntry, root: TrustedRoot) -> tuple[datetime, ...]:
     """Return the times of a signature that its log and trusted timestamp authorities confirm.
 
     Raises:

@@ -5,6 +5,7 @@ Bundle v0.3: a Sigstore bundle around a DSSE envelope with an in-toto statement,
 Source: cosign's specs/SIGNATURE_SPEC.md and specs/BUNDLE_SPEC.md; sigstore/protobuf-specs, sigstore_bundle.proto.
 """
 
+import base64
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -16,10 +17,9 @@ from msgspec import UNSET, Struct, field
 from gkm.api.errors import GKMError, Reason
 from gkm.images.manifest import decode
 from gkm.images.signatures import log_entries
-from gkm.images.signatures.bundles import BUNDLE_PREFIX, Bundle, TimestampVerificationData
+from gkm.images.signatures.bundles import BUNDLE_PREFIX, Bundle, LogEntry, TimestampVerificationData
 from gkm.images.signatures.keys import MALFORMED
-from gkm.images.signatures.log_entries import MAX_ANNOTATION, unbase64
-from gkm.images.signatures.transparency import RekorEntry
+from gkm.images.signatures.log_entries import MAX_ANNOTATION
 
 SIMPLE_SIGNING = "application/vnd.dev.cosign.simplesigning.v1+json"
 SIMPLE_SIGNING_TYPE = "cosign container image signature"
@@ -55,7 +55,7 @@ class Signature:
     claims: tuple[str, ...] = ()
     payload: bytes | None = None
     certificate: bytes = b""
-    entry: RekorEntry | None = None
+    entry: LogEntry | None = None
     bundle: bytes = b""
     problem: str = ""
     stamps: tuple[bytes, ...] = ()
@@ -90,7 +90,10 @@ def parse_legacy(payload: bytes, annotations: dict[str, str]) -> Signature:
     Raises:
         GKMError: METADATA_INVALID.
     """
-    signature = unbase64(annotations.get(SIGNATURE_ANNOTATION, ""), "signature")
+    try:
+        signature = base64.b64decode(annotations.get(SIGNATURE_ANNOTATION, ""), validate=True)
+    except ValueError as error:
+        raise GKMError(Reason.METADATA_INVALID, "the signature of a signature is not base64") from error
     claim = decode(payload, _SimpleSigning, "signature payload").critical
     if claim.type != SIMPLE_SIGNING_TYPE:
         return Signature(SignatureForm.LEGACY, problem=f"it signs a {claim.type[:60]!r}, not an image")
@@ -122,8 +125,7 @@ def parse_bundle(raw: bytes) -> Signature:
     if len(entries) > 1:
         return Signature(SignatureForm.BUNDLE, problem="it has more than one log entry")
     stamps = material.timestamp_verification_data or TimestampVerificationData()
-    payload = unbase64(envelope.payload, "statement")
-    statement = decode(payload, _Statement, "signed statement")
+    statement = decode(envelope.payload, _Statement, "signed statement")
     if statement.type != STATEMENT_TYPE or statement.predicate_type != SIGN_PREDICATE:
         # Attestations have the same shape and must not pass for a signature (compare cosign CVE-2022-36056).
         return Signature(
@@ -131,14 +133,14 @@ def parse_bundle(raw: bytes) -> Signature:
         )
     return Signature(
         SignatureForm.BUNDLE,
-        pre_authentication_encoding(IN_TOTO, payload),
-        unbase64(envelope.signatures[0].sig, "signature"),
+        pre_authentication_encoding(IN_TOTO, envelope.payload),
+        envelope.signatures[0].sig,
         tuple(f"sha256:{subject.digest['sha256']}" for subject in statement.subject if "sha256" in subject.digest),
-        payload,
-        unbase64(material.certificate.raw_bytes, "certificate") if material.certificate else b"",
-        log_entries.from_bundle(entries[0]) if entries else None,
+        envelope.payload,
+        material.certificate.raw_bytes if material.certificate else b"",
+        entries[0] if entries else None,
         msgspec.json.encode(bundle),
-        stamps=tuple(unbase64(stamp.signed_timestamp, "timestamp") for stamp in stamps.rfc3161_timestamps),
+        stamps=tuple(stamp.signed_timestamp for stamp in stamps.rfc3161_timestamps),
     )
 
 

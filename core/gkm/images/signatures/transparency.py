@@ -6,15 +6,14 @@ of them, and every present proof must be valid. `entry_body` compares the body o
 """
 
 import base64
-import binascii
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import rfc8785
 
 from gkm.images.signatures import trusted_root
+from gkm.images.signatures.bundles import InclusionProof, LogEntry
 from gkm.images.signatures.certificates import Untrusted
 from gkm.images.signatures.trusted_root import TrustedLog, TrustedRoot
 
@@ -23,30 +22,7 @@ MAX_HASHES = 64
 """Levels of a Merkle tree; an index has 63 bits."""
 
 
-@dataclass(frozen=True, slots=True)
-class Proof:
-    """A proof that the entry has the number `index` in the tree of `size` entries that the checkpoint describes."""
-
-    index: int
-    size: int
-    root_hash: bytes
-    hashes: tuple[bytes, ...]
-    checkpoint: str
-
-
-@dataclass(frozen=True, slots=True)
-class RekorEntry:
-    """An entry that came with a signature, not verified. `time` is in seconds since 1970."""
-
-    log_id: bytes
-    index: int
-    time: int
-    body: bytes
-    promise: bytes = b""
-    proof: Proof | None = None
-
-
-def check(entry: RekorEntry, root: TrustedRoot, stamped: Sequence[datetime] = ()) -> tuple[datetime, ...]:
+def check(entry: LogEntry, root: TrustedRoot, stamped: Sequence[datetime] = ()) -> tuple[datetime, ...]:
     """Check that a log that was trusted at the time has the entry; return all confirmed times.
 
     These are the times in `stamped`, which timestamp authorities confirm, and the log's own time. A log that states no
@@ -56,13 +32,13 @@ def check(entry: RekorEntry, root: TrustedRoot, stamped: Sequence[datetime] = ()
     Raises:
         Untrusted: no trusted log has the entry.
     """
-    log = trusted_root.find_log(root.logs, entry.log_id)
+    log = trusted_root.find_log(root.logs, entry.log_id.key_id)
     if log is None:
         raise Untrusted("is logged in a transparency log that is not trusted")
-    if not entry.promise and entry.proof is None:
+    if not entry.promise and not entry.inclusion_proof:
         raise Untrusted("has a log entry that nothing vouches for")
-    if entry.proof is not None:
-        _check_included(entry, entry.proof, log)
+    if entry.inclusion_proof:
+        _check_included(entry.canonicalized_body, entry.inclusion_proof, log)
     if entry.promise:
         return (*stamped, _signed_time(entry, log))
     if not all(map(log.period.contains, stamped or (datetime.now(UTC),))):
@@ -70,15 +46,15 @@ def check(entry: RekorEntry, root: TrustedRoot, stamped: Sequence[datetime] = ()
     return tuple(stamped)
 
 
-def _signed_time(entry: RekorEntry, log: TrustedLog) -> datetime:
+def _signed_time(entry: LogEntry, log: TrustedLog) -> datetime:
     text: dict[str, int | str] = {
-        "body": base64.b64encode(entry.body).decode(),
-        "integratedTime": entry.time,
-        "logID": entry.log_id.hex(),
-        "logIndex": entry.index,
+        "body": base64.b64encode(entry.canonicalized_body).decode(),
+        "integratedTime": int(entry.integrated_time),
+        "logID": entry.log_id.key_id.hex(),
+        "logIndex": int(entry.log_index),
     }
     try:
-        when = datetime.fromtimestamp(entry.time, UTC)
+        when = datetime.fromtimestamp(int(entry.integrated_time), UTC)
         signed = rfc8785.dumps(text)
     except (ValueError, OverflowError, OSError, rfc8785.CanonicalizationError) as error:
         raise Untrusted("has a log entry with an impossible time or index") from error
@@ -89,23 +65,24 @@ def _signed_time(entry: RekorEntry, log: TrustedLog) -> datetime:
     return when
 
 
-def _check_included(entry: RekorEntry, proof: Proof, log: TrustedLog) -> None:
-    size, root_hash = _checkpoint(proof.checkpoint, log)
-    if root_hash != proof.root_hash or size != proof.size:
+def _check_included(body: bytes, proof: InclusionProof, log: TrustedLog) -> None:
+    size, root_hash = _checkpoint(proof.checkpoint.envelope, log)
+    if root_hash != proof.root_hash or size != int(proof.tree_size):
         raise Untrusted("has a log entry whose checkpoint is that of another tree")
-    if root_of(entry.body, proof) != root_hash:
+    if root_of(body, proof) != root_hash:
         raise Untrusted("has a log entry that is not in the tree that the log has signed")
 
 
-def root_of(body: bytes, proof: Proof) -> bytes:
+def root_of(body: bytes, proof: InclusionProof) -> bytes:
     """Return the root hash that a proof of inclusion yields (RFC 9162, 2.1.3.2).
 
     Raises:
         Untrusted: the length of the proof does not match index and size.
     """
-    if not 0 <= proof.index < proof.size < 1 << 63 or len(proof.hashes) > MAX_HASHES:
+    number, size = int(proof.log_index), int(proof.tree_size)
+    if not 0 <= number < size < 1 << 63 or len(proof.hashes) > MAX_HASHES:
         raise Untrusted("has a log entry with an impossible index")
-    number, last = proof.index, proof.size - 1
+    last = size - 1
     result = hashlib.sha256(b"\0" + body).digest()
     for sibling in proof.hashes:
         if last == 0:
@@ -148,5 +125,5 @@ def _number(text: str) -> int:
 def _base64(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError) as error:
+    except ValueError as error:
         raise Untrusted("has a log entry with a malformed checkpoint") from error

@@ -5,56 +5,55 @@ The trusted root always comes from a file, never from the network.
 Source: sigstore/protobuf-specs, sigstore_trustroot.proto, in its JSON form.
 """
 
-import base64
-import binascii
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Annotated
 
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 from gkm.api.errors import GKMError, Reason
 from gkm.images.manifest import decode
+from gkm.images.signatures.bundles import LogId, RawBytes
 from gkm.images.signatures.keys import UNREADABLE, PublicKey, supported
 
 MAX_ROOT_BYTES = 1 << 20
 MEDIA_TYPE_PREFIX = "application/vnd.dev.sigstore.trustedroot"
+_Time = Annotated[datetime, Meta(tz=True)]
 
 
-class _Period(Struct):
-    start: datetime | None = None
-    end: datetime | None = None
+class Period(Struct, frozen=True):
+    """A period of validity; None means no bound."""
+
+    start: _Time | None = None
+    end: _Time | None = None
+
+    def contains(self, when: datetime) -> bool:
+        """Return whether `when` lies within, both ends included."""
+        return (self.start is None or self.start <= when) and (self.end is None or when <= self.end)
 
 
 class _Key(Struct, rename="camel"):
-    raw_bytes: str
-    valid_for: _Period = field(default_factory=_Period)
-
-
-class _KeyId(Struct, rename="camel"):
-    key_id: str
+    raw_bytes: bytes
+    valid_for: Period = field(default_factory=Period)
 
 
 class _Log(Struct, rename="camel"):
     public_key: _Key
-    log_id: _KeyId | None = None
+    log_id: LogId | None = None
     base_url: str = ""
 
 
-class _Certificate(Struct, rename="camel"):
-    raw_bytes: str
-
-
 class _Chain(Struct):
-    certificates: list[_Certificate]
+    certificates: list[RawBytes]
 
 
 class _Authority(Struct, rename="camel"):
     cert_chain: _Chain
-    valid_for: _Period = field(default_factory=_Period)
+    valid_for: Period = field(default_factory=Period)
 
 
 class _Root(Struct, rename="camel"):
@@ -67,18 +66,6 @@ class _Root(Struct, rename="camel"):
     def __post_init__(self) -> None:
         if not self.media_type.startswith(MEDIA_TYPE_PREFIX):
             raise ValueError(f"its mediaType is {self.media_type[:80]!r}")
-
-
-@dataclass(frozen=True, slots=True)
-class Period:
-    """A period of validity; None means no bound."""
-
-    start: datetime | None
-    end: datetime | None
-
-    def contains(self, when: datetime) -> bool:
-        """Return whether `when` lies within, both ends included."""
-        return (self.start is None or self.start <= when) and (self.end is None or when <= self.end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,30 +125,17 @@ def find_log(logs: Sequence[TrustedLog], log_id: bytes) -> TrustedLog | None:
 
 def _logs(logs: Iterable[_Log]) -> Iterable[TrustedLog]:
     for log in logs:
-        der = _bytes(log.public_key.raw_bytes)
+        der = log.public_key.raw_bytes
         key = supported(serialization.load_der_public_key(der))
         if key is None:
             # Ignore a log whose kind of key is not supported; the other logs still count.
             continue
-        stated = frozenset({_bytes(log.log_id.key_id)} if log.log_id else ())
+        stated = frozenset({log.log_id.key_id} if log.log_id else ())
         ids = stated | {hashlib.sha256(der).digest()}
-        yield TrustedLog(key, ids, _period(log.public_key.valid_for), log.base_url)
+        yield TrustedLog(key, ids, log.public_key.valid_for, log.base_url)
 
 
 def _authorities(authorities: Iterable[_Authority]) -> Iterable[TrustedAuthority]:
     for authority in authorities:
-        chain = (_bytes(certificate.raw_bytes) for certificate in authority.cert_chain.certificates)
-        yield TrustedAuthority(tuple(map(x509.load_der_x509_certificate, chain)), _period(authority.valid_for))
-
-
-def _period(period: _Period) -> Period:
-    if any(at is not None and at.tzinfo is None for at in (period.start, period.end)):
-        raise ValueError("a time has no time zone")
-    return Period(period.start, period.end)
-
-
-def _bytes(text: str) -> bytes:
-    try:
-        return base64.b64decode(text, validate=True)
-    except binascii.Error as error:
-        raise ValueError("a value is not base64") from error
+        chain = (x509.load_der_x509_certificate(each.raw_bytes) for each in authority.cert_chain.certificates)
+        yield TrustedAuthority(tuple(chain), authority.valid_for)

@@ -16,8 +16,7 @@ from msgspec import UNSET
 
 from gkm.api.policies import Policy
 from gkm.images.reference import Reference
-from gkm.images.signatures import bundles, log_entries
-from gkm.images.signatures import signature_formats as parsing
+from gkm.images.signatures import bundles, log_entries, signature_formats
 from gkm.images.signatures.bundles import LogEntry
 from gkm.images.signatures.signature_formats import IN_TOTO
 from gkm.images.signing.keys import PrivateKey
@@ -77,19 +76,19 @@ def legacy(ref: Reference, signer: ImageSigner) -> LegacyLayer:
             "critical": {
                 "identity": {"docker-reference": ref.name},
                 "image": {"docker-manifest-digest": ref.target},
-                "type": parsing.SIMPLE_SIGNING_TYPE,
+                "type": signature_formats.SIMPLE_SIGNING_TYPE,
             },
             "optional": None,
         }
     )
     signature = signer.key.sign(payload)
-    annotations = {parsing.SIGNATURE_ANNOTATION: _base64(signature)}
+    annotations = {signature_formats.SIGNATURE_ANNOTATION: base64.b64encode(signature).decode()}
     if signer.certificates:
-        annotations[parsing.CERTIFICATE_ANNOTATION] = signer.verifier.decode()
-        annotations[parsing.CHAIN_ANNOTATION] = b"".join(map(_pem, signer.certificates[1:])).decode()
+        annotations[signature_formats.CERTIFICATE_ANNOTATION] = signer.verifier.decode()
+        annotations[signature_formats.CHAIN_ANNOTATION] = b"".join(map(_pem, signer.certificates[1:])).decode()
     if signer.log:
         entry = signer.log.add_hashedrekord(payload, signature, signer.verifier)
-        annotations[parsing.ENTRY_ANNOTATION] = log_entries.annotation(entry)
+        annotations[signature_formats.ENTRY_ANNOTATION] = log_entries.annotation(entry)
     return LegacyLayer(payload, annotations)
 
 
@@ -97,18 +96,18 @@ def bundle(ref: Reference, signer: ImageSigner) -> bytes:
     """Sign a pinned image as a bundle v0.3; raises what the log raises."""
     payload = msgspec.json.encode(
         {
-            "_type": parsing.STATEMENT_TYPE,
+            "_type": signature_formats.STATEMENT_TYPE,
             "subject": [{"digest": {"sha256": ref.target.removeprefix("sha256:")}}],
-            "predicateType": parsing.SIGN_PREDICATE,
+            "predicateType": signature_formats.SIGN_PREDICATE,
             "predicate": {},
         }
     )
-    signature = signer.key.sign(parsing.pre_authentication_encoding(IN_TOTO, payload))
-    envelope = bundles.DSSEEnvelope(_base64(payload), IN_TOTO, [bundles.EnvelopeSignature(_base64(signature))])
+    signature = signer.key.sign(signature_formats.pre_authentication_encoding(IN_TOTO, payload))
+    envelope = bundles.DSSEEnvelope(payload, IN_TOTO, [bundles.EnvelopeSignature(signature)])
     log, certificates = signer.log, signer.certificates
     material = bundles.VerificationMaterial(
         public_key=UNSET if certificates else bundles.PublicKeyIdentifier(signer.key.public.key_id),
-        certificate=bundles.RawBytes(_base64(certificates[0])) if certificates else UNSET,
+        certificate=bundles.RawBytes(certificates[0]) if certificates else UNSET,
         tlog_entries=[log.add_dsse(msgspec.json.encode(envelope), signer.verifier)] if log else [],
     )
     return msgspec.json.encode(bundles.Bundle(bundles.BUNDLE_PREFIX, material, envelope))
@@ -116,7 +115,3 @@ def bundle(ref: Reference, signer: ImageSigner) -> bytes:
 
 def _pem(der: bytes) -> bytes:
     return x509.load_der_x509_certificate(der).public_bytes(serialization.Encoding.PEM)
-
-
-def _base64(data: bytes) -> str:
-    return base64.b64encode(data).decode()
