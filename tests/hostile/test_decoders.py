@@ -50,10 +50,10 @@ MEASURED = {
     f"{IMAGES}registries/auth.py": {"token"},
     f"{IMAGES}registries/credentials.py": {"docker config", ".dockercfg"},
     f"{IMAGES}signatures/entry_body.py": {
-        "log entry _Kind",
-        "log entry _HashedBody",
-        "log entry _DSSEBody",
-        "log entry _Body2",
+        "log entry _Body",
+        "log entry _Hashed",
+        "log entry _DSSE",
+        "log entry _Spec2",
     },
     f"{IMAGES}signatures/log_entries.py": {
         "log entry of an annotation",

@@ -120,7 +120,7 @@ SIGNATURES = (
     _images("kind of a log entry", log_entries._Kind, found.MAX_PAYLOAD_BYTES),
     *(
         _images(f"log entry {kind.__name__}", kind, found.MAX_PAYLOAD_BYTES)
-        for kind in (entry_body._Kind, entry_body._HashedBody, entry_body._DSSEBody, entry_body._Body2)
+        for kind in (entry_body._Body, entry_body._Hashed, entry_body._DSSE, entry_body._Spec2)
     ),
     Decoder("trusted root", partial(trusted_root.parse, what="x"), trusted_root._Root, trusted_root.MAX_ROOT_BYTES),
     _images("answer of Fulcio", keyless._CertificateResponse, MIB),

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
-from msgspec import Struct, field
+from msgspec import Raw, Struct, field
 
 from gkm.images.manifest import decode
+from gkm.images.signatures import keys
 from gkm.images.signatures.bundles import RawBytes
 from gkm.images.signatures.certificates import Untrusted
 from gkm.images.signatures.keys import UNREADABLE
@@ -43,9 +44,10 @@ class ExpectedEntry:
     payload: bytes | None = None
 
 
-class _Kind(Struct, rename="camel"):
+class _Body(Struct, rename="camel"):
     kind: str
     api_version: str
+    spec: Raw = Raw(b"")
 
 
 class _Hash(Struct):
@@ -111,18 +113,6 @@ class _Spec2(Struct):
     dsse: _DSSE2 | None = field(default=None, name="dsseV002")
 
 
-class _HashedBody(Struct):
-    spec: _Hashed
-
-
-class _DSSEBody(Struct):
-    spec: _DSSE
-
-
-class _Body2(Struct):
-    spec: _Spec2
-
-
 def check(body: bytes, expected: ExpectedEntry) -> None:
     """Check that the body of an entry describes exactly this signature.
 
@@ -130,18 +120,18 @@ def check(body: bytes, expected: ExpectedEntry) -> None:
         Untrusted: the body describes another signature, or has an unknown kind.
     """
     try:
-        kind = decode(body, _Kind, "log entry")
-        matches = _MATCHERS.get((kind.kind, kind.api_version))
+        entry = decode(body, _Body, "log entry")
+        matches = _MATCHERS.get((entry.kind, entry.api_version))
         if matches is None:
-            raise Untrusted(f"has a log entry of the unknown kind {kind.kind[:40]!r} {kind.api_version[:20]!r}")
-        if not matches(body, expected):
+            raise Untrusted(f"has a log entry of the unknown kind {entry.kind[:40]!r} {entry.api_version[:20]!r}")
+        if not matches(bytes(entry.spec), expected):
             raise Untrusted("has a log entry that is about another signature")
     except UNREADABLE as error:
         raise Untrusted("has a log entry that cannot be read") from error
 
 
-def _matches_hashedrekord(body: bytes, expected: ExpectedEntry) -> bool:
-    spec = decode(body, _HashedBody, "log entry").spec
+def _matches_hashedrekord(raw: bytes, expected: ExpectedEntry) -> bool:
+    spec = decode(raw, _Hashed, "log entry")
     return (
         bytes.fromhex(spec.data.hash.value) == _digest(spec.data.hash.algorithm, expected.signed)
         and spec.signature.content == expected.signature
@@ -149,8 +139,8 @@ def _matches_hashedrekord(body: bytes, expected: ExpectedEntry) -> bool:
     )
 
 
-def _matches_dsse(body: bytes, expected: ExpectedEntry) -> bool:
-    spec = decode(body, _DSSEBody, "log entry").spec
+def _matches_dsse(raw: bytes, expected: ExpectedEntry) -> bool:
+    spec = decode(raw, _DSSE, "log entry")
     return (
         expected.payload is not None
         and bytes.fromhex(spec.payload_hash.value) == _digest(spec.payload_hash.algorithm, expected.payload)
@@ -160,8 +150,8 @@ def _matches_dsse(body: bytes, expected: ExpectedEntry) -> bool:
     )
 
 
-def _matches_rekor2(body: bytes, expected: ExpectedEntry) -> bool:
-    spec = decode(body, _Body2, "log entry").spec
+def _matches_rekor2(raw: bytes, expected: ExpectedEntry) -> bool:
+    spec = decode(raw, _Spec2, "log entry")
     if spec.hashed is not None and spec.dsse is None:
         return _matches_signature2(spec.hashed.data, expected.signed, [spec.hashed.signature], expected)
     if spec.dsse is not None and spec.hashed is None and expected.payload is not None:
@@ -192,6 +182,4 @@ def _digest(algorithm: str, data: bytes) -> bytes:
 def _der(pem: bytes) -> bytes:
     if b"CERTIFICATE" in pem[:40]:
         return x509.load_pem_x509_certificate(pem).public_bytes(serialization.Encoding.DER)
-    return serialization.load_pem_public_key(pem).public_bytes(
-        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
-    )
+    return keys.der(serialization.load_pem_public_key(pem))

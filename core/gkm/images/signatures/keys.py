@@ -9,6 +9,7 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
+from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
 
 from gkm.api.errors import GKMError, Reason
 from gkm.api.policies import is_pem
@@ -49,7 +50,7 @@ class PublicKey:
     @property
     def der(self) -> bytes:
         """Return the key as DER (SubjectPublicKeyInfo)."""
-        return _der(self.key)
+        return der(self.key)
 
     @property
     def pem(self) -> bytes:
@@ -135,17 +136,15 @@ def _from_pem(pem: bytes, what: str) -> PublicKey:
 
 def supported(key: object) -> PublicKey | None:
     """Return a key of `cryptography` as a PublicKey; None if its kind, curve or length is not supported."""
-    if isinstance(key, ec.EllipticCurvePublicKey):
-        return PublicKey(key, key_id(key)) if key.curve.name in _CURVE_HASHES else None
-    if isinstance(key, rsa.RSAPublicKey):
-        return PublicKey(key, key_id(key)) if MIN_RSA_BITS <= key.key_size <= MAX_RSA_BITS else None
-    return PublicKey(key, key_id(key)) if isinstance(key, ed25519.Ed25519PublicKey) else None
+    if (
+        isinstance(key, ed25519.Ed25519PublicKey)
+        or (isinstance(key, ec.EllipticCurvePublicKey) and key.curve.name in _CURVE_HASHES)
+        or (isinstance(key, rsa.RSAPublicKey) and MIN_RSA_BITS <= key.key_size <= MAX_RSA_BITS)
+    ):
+        return PublicKey(key, base64.b64encode(hashlib.sha256(der(key)).digest()).decode())
+    return None
 
 
-def key_id(key: SupportedKey) -> str:
-    """Return the id that cosign assigns to a public key."""
-    return base64.b64encode(hashlib.sha256(_der(key)).digest()).decode()
-
-
-def _der(key: SupportedKey) -> bytes:
+def der(key: PublicKeyTypes) -> bytes:
+    """Return a key as DER (SubjectPublicKeyInfo)."""
     return key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
