@@ -2,7 +2,9 @@
 
 from typing import Any
 
-from gkm.images.signatures.verify import Finding, Verdict
+from gkm.api.signers import Signer
+from gkm.images.signatures.evaluation import Finding
+from gkm.images.signatures.verify import Verdict
 
 from gkm_cli.output import NegativeResult, Output, OutputOption, line, show, table
 from gkm_cli.registries import CAFileOption, ConfigOption, PlainHTTPOption, RefArgument, RegistryAccess
@@ -55,20 +57,21 @@ def _matched(verdict: Verdict) -> dict[str, Any] | None:
     found = next((finding for finding in verdict.findings if finding.ok), None)
     if not verdict.verified or found is None:
         return None
-    return {"policy": found.policy, "form": found.form.value, "identity": found.identity or found.key_id}
+    return {"policy": found.policy, "form": found.form.value, "identity": found.signer.identity or found.signer.key_id}
 
 
 def _signature(found: Finding) -> dict[str, Any]:
-    signer = {"identity": found.identity, "issuer": found.issuer} if found.identity else {"keyid": found.key_id}
+    by = found.signer
+    signer = {"identity": by.identity, "issuer": by.issuer} if by.identity else {"keyid": by.key_id}
     return {"policy": found.policy, "form": found.form.value, **signer, "ok": found.ok, "reason": found.reason}
 
 
 def _print_result(verdict: Verdict) -> None:
     line(("verified: " if verdict.verified else "not verified: ") + verdict.message)
     if verdict.findings:
-        rows = [(f.form.value, _signer(f), "yes" if f.ok else "no", f.reason) for f in verdict.findings]
+        rows = [(f.form.value, _signer(f.signer), "yes" if f.ok else "no", f.reason) for f in verdict.findings]
         table(("form", "signer", "counts", "reason"), rows)
 
 
-def _signer(found: Finding) -> str:
-    return f"{found.identity} of {found.issuer}" if found.identity else found.key_id[:12]
+def _signer(signer: Signer) -> str:
+    return str(signer) if signer.identity else signer.key_id[:12]

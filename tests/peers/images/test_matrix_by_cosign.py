@@ -104,7 +104,7 @@ def test_a_keyless_signature_of_cosign_is_accepted(
     root = str(server.sigstore.write_trusted_root(tmp_path))
     verdict = ours(image, Policy(identities=[Identity(ALICE.issuer, ALICE.subject)], trusted_root=root))
     assert verdict.verified, verdict.message
-    assert [(f.form.partition("-")[0], f.identity) for f in verdict.findings] == [(form, ALICE.subject)]
+    assert [(f.form.partition("-")[0], f.signer.identity) for f in verdict.findings] == [(form, ALICE.subject)]
     stranger = ours(image, Policy(identities=[Identity(ALICE.issuer, "bob@example.test")], trusted_root=root))
     assert (stranger.verified, stranger.reason) == (False, "IdentityMismatch")
 

@@ -3,18 +3,18 @@
 Source: sigstore/fulcio docs/certificate-specification.md and oid-info.md; RFC 6962, 3.2, for the SCT.
 """
 
+import hashlib
 import struct
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from cryptography import x509
 from cryptography.hazmat import asn1
-from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.x509 import certificate_transparency as ct
 from cryptography.x509.oid import ExtendedKeyUsageOID
 from cryptography.x509.verification import Criticality, ExtensionPolicy, PolicyBuilder, Store, VerificationError
 
-from gkm.images.signatures import trusted_root
+from gkm.api.signers import MAX_NAME, Signer
+from gkm.images.signatures import keys, trusted_root
 from gkm.images.signatures.keys import MALFORMED
 from gkm.images.signatures.trusted_root import TrustedRoot
 
@@ -23,20 +23,10 @@ _ISSUER_V2 = x509.ObjectIdentifier("1.3.6.1.4.1.57264.1.8")
 _USER_NAME = x509.ObjectIdentifier("1.3.6.1.4.1.57264.1.7")
 _NOT_ISSUED: tuple[type[Exception], ...] = (VerificationError, *MALFORMED)
 _MAX_DER = 1 << 24
-MAX_NAME = 1024
-"""Characters in the name of a holder or provider."""
 
 
 class Untrusted(Exception):
     """The signature does not count; the message completes a sentence that begins with "it"."""
-
-
-@dataclass(frozen=True, slots=True)
-class Holder:
-    """The identity in a certificate: `issuer` is the OpenID provider that authenticated `subject`."""
-
-    subject: str
-    issuer: str
 
 
 def check(certificate: x509.Certificate, root: TrustedRoot, when: datetime) -> None:
@@ -55,7 +45,7 @@ def check(certificate: x509.Certificate, root: TrustedRoot, when: datetime) -> N
     _check_sct(certificate, issuer, root)
 
 
-def holder(certificate: x509.Certificate) -> Holder:
+def holder(certificate: x509.Certificate) -> Signer:
     """Return the holder that a certificate names; call `check` first, an unchecked certificate proves nothing.
 
     Raises:
@@ -71,8 +61,8 @@ def holder(certificate: x509.Certificate) -> Holder:
                 issuers.add(asn1.decode_der(str, extension.value.value))
     if len(names) != 1 or len(issuers) != 1:
         raise Untrusted("was made with a certificate that does not name one holder and one provider")
-    found = Holder(names[0], issuers.pop())
-    if not all(text.isprintable() and 0 < len(text) <= MAX_NAME for text in (found.subject, found.issuer)):
+    found = Signer(identity=names[0], issuer=issuers.pop())
+    if not all(text.isprintable() and 0 < len(text) <= MAX_NAME for text in (found.identity, found.issuer)):
         raise Untrusted("was made with a certificate of a holder whose name cannot be shown")
     return found
 
@@ -112,10 +102,8 @@ def _check_sct(certificate: x509.Certificate, issuer: x509.Certificate, root: Tr
         raise Untrusted("was made with a certificate that does not hold exactly one timestamp of a certificate log")
     stamp = stamps[0]
     log = trusted_root.find_log(root.certificate_logs, stamp.log_id)
-    issuer_key = issuer.public_key().public_bytes(
-        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
-    )
-    signed = _sct_signed_data(stamp, certificate.tbs_precertificate_bytes, _sha256(issuer_key))
+    issuer_key = keys.der(issuer.public_key())
+    signed = _sct_signed_data(stamp, certificate.tbs_precertificate_bytes, hashlib.sha256(issuer_key).digest())
     at = stamp.timestamp.replace(tzinfo=UTC)
     if log is None or not log.period.contains(at) or not log.key.verifies(stamp.signature, signed):
         raise Untrusted("was made with a certificate that no trusted certificate log has seen")
@@ -136,9 +124,3 @@ def _sct_signed_data(stamp: ct.SignedCertificateTimestamp, tbs: bytes, issuer_ke
         + struct.pack("!H", len(extensions))
         + extensions
     )
-
-
-def _sha256(data: bytes) -> bytes:
-    digest = hashes.Hash(hashes.SHA256())
-    digest.update(data)
-    return digest.finalize()

@@ -22,24 +22,17 @@ _UNKNOWN_SIGNER = Signer()
 class Finding:
     """The result for one signature under the policy with the index `policy`: whether it counts, and the reason.
 
-    `key_id` names the key of the policy that made the signature; `identity` and `issuer` name the holder of the trusted
-    certificate that made it. They are set for a signature that does not count too, so that a person sees the signer.
-    `signed` is the earliest time that a log or timestamp authority confirms for a signature that counts.
+    `signer` is the key of the policy or the holder of the trusted certificate that made the signature. It is set for a
+    signature that does not count too, so that a person sees the signer; it is empty for an unknown one. `signed` is the
+    earliest time that a log or timestamp authority confirms for a signature that counts.
     """
 
     form: SignatureForm
     ok: bool
     reason: str
-    key_id: str = ""
-    identity: str = ""
-    issuer: str = ""
     policy: int = 0
+    signer: Signer = _UNKNOWN_SIGNER
     signed: datetime | None = None
-
-    @property
-    def signer(self) -> Signer:
-        """Return the signer."""
-        return Signer(self.key_id, self.identity, self.issuer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,30 +68,34 @@ class TrustPolicy:
 
     def evaluate(self, signature: Signature, digest: str) -> Finding:
         """Return whether a signature counts, with the reason."""
+        finding = Finding(signature.form, ok=False, reason=signature.problem, policy=self.index)
         if signature.problem:
-            return self._finding(signature, signature.problem)
+            return finding
         try:
             if signature.certificate:
-                return self._evaluate_keyless(signature, digest)
-            return self._evaluate_key(signature, digest)
+                finding = replace(finding, signer=self._holder(signature))
+            else:
+                key = self._key(signature)
+                finding = replace(finding, signer=Signer(key.key_id))
+                self._check_logged(signature, key)
+            self._check_claims(finding, signature.claims, digest)
         except Untrusted as error:
-            return self._finding(signature, f"it {error}")
+            return replace(finding, reason=f"it {error}")
+        kind = "identity" if signature.certificate else "key"
+        return replace(finding, ok=True, reason=f"signed by a trusted {kind}", signed=self._time(signature))
 
-    def _evaluate_key(self, signature: Signature, digest: str) -> Finding:
-        key = next((key for key in self.keys if key.verifies(signature.signature, signature.signed)), None)
-        if key is None:
-            return self._finding(
-                signature,
-                "it was not made by a trusted key, or was changed since"
-                if self.keys
-                else "it was made by a key, the policy names identities only",
-            )
-        by = Signer(key.key_id)
-        try:
-            self._check_logged(signature, key)
-        except Untrusted as error:
-            return self._finding(signature, f"it {error}", by)
-        return self._check_claims(signature, digest, "signed by a trusted key", by)
+    def _key(self, signature: Signature) -> PublicKey:
+        for key in self.keys:
+            if key.verifies(signature.signature, signature.signed):
+                return key
+        if not self.keys:
+            raise Untrusted("was made by a key, the policy names identities only")
+        raise Untrusted("was not made by a trusted key, or was changed since")
+
+    def _holder(self, signature: Signature) -> Signer:
+        if not self.policy.identities or self.root is None:
+            raise Untrusted("was made without a key (keyless), the policy names keys only")
+        return keyless.signer(signature, self.root)
 
     def _check_logged(self, signature: Signature, key: PublicKey) -> None:
         tlog = self.policy.tlog
@@ -110,23 +107,12 @@ class TrustPolicy:
         logged = ExpectedEntry(signature.signed, signature.signature, key.der, signature.payload)
         entry_body.check(signature.entry.canonicalized_body, logged)
 
-    def _evaluate_keyless(self, signature: Signature, digest: str) -> Finding:
-        if not self.policy.identities or self.root is None:
-            return self._finding(signature, "it was made without a key (keyless), the policy names keys only")
-        holder = keyless.signer(signature, self.root)
-        by = Signer(identity=holder.subject, issuer=holder.issuer)
-        finding = self._check_claims(signature, digest, "signed by a trusted identity", by)
-        if not self.is_unnamed_identity(finding):
-            return finding
-        return self._finding(
-            signature, f"it was made by {holder.subject} of {holder.issuer}, whom the policy does not name", by
-        )
-
-    def _check_claims(self, signature: Signature, digest: str, good: str, by: Signer) -> Finding:
+    def _check_claims(self, finding: Finding, claims: Sequence[str], digest: str) -> None:
+        if self.is_unnamed_identity(finding):
+            raise Untrusted(f"was made by {finding.signer}, whom the policy does not name")
         # Only a verified signature makes the text meaningful. A signature that names another digest is a copy.
-        if digest not in signature.claims:
-            return self._finding(signature, "it signs another image", by)
-        return replace(self._finding(signature, good, by), ok=True, signed=self._time(signature))
+        if digest not in claims:
+            raise Untrusted("signs another image")
 
     def _time(self, signature: Signature) -> datetime | None:
         ignored = self.policy.tlog == "ignored" and not signature.certificate
@@ -138,15 +124,9 @@ class TrustPolicy:
             # A period ended since the check.
             return None
 
-    def _finding(self, signature: Signature, reason: str, by: Signer = _UNKNOWN_SIGNER) -> Finding:
-        finding = Finding(signature.form, ok=False, reason=reason, policy=self.index)
-        return replace(finding, key_id=by.key_id, identity=by.identity, issuer=by.issuer)
-
     def is_unnamed_identity(self, finding: Finding) -> bool:
         """Return whether a trusted certificate made the signature, but the policy does not name its holder."""
-        return bool(finding.identity) and not any(
-            identity.matches(finding.issuer, finding.identity) for identity in self.policy.identities
-        )
+        return bool(finding.signer.identity) and not self.trusts(finding.signer)
 
     def is_satisfied(self, signers: Iterable[Signer]) -> bool:
         """Return whether enough different signers match enough different entries of the policy."""

@@ -8,15 +8,16 @@ legacy signature without a log entry does not count, unless the policy allows a 
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
+from gkm.api.signers import Signer
 from gkm.images.signatures import certificates, entry_body, periods
-from gkm.images.signatures.certificates import Holder, Untrusted
+from gkm.images.signatures.certificates import Untrusted
 from gkm.images.signatures.entry_body import ExpectedEntry
 from gkm.images.signatures.keys import MALFORMED, supported
 from gkm.images.signatures.signature_formats import Signature, SignatureForm
 from gkm.images.signatures.trust_material import TrustedRootFile
 
 
-def signer(signature: Signature, root: TrustedRootFile) -> Holder:
+def signer(signature: Signature, root: TrustedRootFile) -> Signer:
     """Verify a keyless signature, except its claims and the policy's identities, and return its signer.
 
     Raises:
@@ -35,7 +36,7 @@ def signer(signature: Signature, root: TrustedRootFile) -> Holder:
         raise Untrusted("was made with a certificate that cannot be read") from error
 
 
-def _legacy(signature: Signature, root: TrustedRootFile) -> Holder:
+def _legacy(signature: Signature, root: TrustedRootFile) -> Signer:
     certificate = x509.load_der_x509_certificate(signature.certificate)
     key = supported(certificate.public_key())
     if key is None or not key.verifies(signature.signature, signature.signed):

@@ -15,8 +15,9 @@ from sigstore.models import TrustedRoot as SigstoreRoot
 from sigstore.verify import Verifier
 
 from gkm.api.errors import GKMError, Reason
+from gkm.api.signers import Signer
 from gkm.images.signatures import certificates, periods
-from gkm.images.signatures.certificates import Holder, Untrusted
+from gkm.images.signatures.certificates import Untrusted
 from gkm.images.signatures.signature_formats import IN_TOTO, Signature
 from gkm.images.signatures.trust_material import TrustedRootFile
 
@@ -31,7 +32,7 @@ class _AnyHolder:
         """Accept the holder."""
 
 
-def signer(signature: Signature, root: TrustedRootFile) -> Holder:
+def signer(signature: Signature, root: TrustedRootFile) -> Signer:
     """Verify a bundle, except its claims and the policy's identities, and return its signer.
 
     Raises:

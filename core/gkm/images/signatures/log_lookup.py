@@ -79,6 +79,6 @@ def _verifier(signature: Signature, policy: Policy, root: TrustedRoot) -> bytes:
         holder = certificates.holder(certificate)
     except _NOT_GOOD:
         return b""
-    named = any(identity.matches(holder.issuer, holder.subject) for identity in policy.identities)
+    named = any(identity.matches(holder.issuer, holder.identity) for identity in policy.identities)
     verified = key is not None and key.verifies(signature.signature, signature.signed)
     return certificate.public_bytes(serialization.Encoding.PEM) if named and verified else b""

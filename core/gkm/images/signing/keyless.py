@@ -70,7 +70,7 @@ def signer(config: FulcioConfig, token: str, log: TransparencyLog) -> ImageSigne
         raise _unusable(config, str(error)) from error
     except MALFORMED as error:
         raise _unusable(config, "was made with a certificate that cannot be read") from error
-    named = Identity(issuer=holder.issuer, subject=holder.subject)
+    named = Identity(issuer=holder.issuer, subject=holder.identity)
     policy = Policy(identities=[named], trusted_root=config.trusted_root)
     der = tuple(each.public_bytes(serialization.Encoding.DER) for each in chain)
     return ImageSigner(key, policy, der, log)

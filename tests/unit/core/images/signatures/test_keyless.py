@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from gkm.api.config import Identity, Policy, Verification
 from gkm.api.errors import Reason
+from gkm.api.signers import Signer
 from gkm.images.signatures.signature_formats import parse_legacy
 from gkm.images.signatures.verify import Verdict, Verifier
 from support.images.cache_registry import Site
@@ -100,7 +101,7 @@ def test_an_entry_with_the_index_0_is_read_as_go_encodes_it(root: Path) -> None:
 )
 def test_an_identity_matches_exactly_its_holder(root: Path, identity: Identity, *, named: bool) -> None:
     finding = finding_for(root, Service(SIGSTORE).bundle(DIGEST, WORKFLOW), identity)
-    assert (finding.ok, finding.identity, finding.issuer) == (named, WORKFLOW.subject, WORKFLOW.issuer)
+    assert (finding.ok, finding.signer) == (named, Signer(identity=WORKFLOW.subject, issuer=WORKFLOW.issuer))
     assert named or "whom the policy does not name" in finding.reason
 
 

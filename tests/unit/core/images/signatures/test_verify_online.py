@@ -83,7 +83,7 @@ def test_the_log_is_queried_if_the_policy_allows_it(place: Place) -> None:
     place.sign()
     verdict = place.verdict()
     assert verdict.verified is True
-    assert [(each.form, each.identity) for each in verdict.findings] == [("legacy", ALICE.subject)]
+    assert [(each.form, each.signer.identity) for each in verdict.findings] == [("legacy", ALICE.subject)]
     assert place.server.asked.count(RETRIEVE) == 1
 
 

@@ -209,7 +209,7 @@ def test_a_signature_by_key_does_not_count_for_an_identity(site: Site, root: str
 def test_every_signature_has_its_finding(site: Site, root: str) -> None:
     sign(site, KEY, SECOND, ALICE, BOB)
     answer = verdict(site, Policy(pem(KEY), identities=named(ALICE), trusted_root=root))
-    found = {(finding.ok, finding.key_id, finding.identity) for finding in answer.findings}
+    found = {(finding.ok, finding.signer.key_id, finding.signer.identity) for finding in answer.findings}
     assert found == {
         (True, KEY.hint, ""),
         (False, "", ""),

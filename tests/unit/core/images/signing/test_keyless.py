@@ -79,7 +79,7 @@ def test_both_forms_name_the_holder_of_the_token(place: Place) -> None:
     named = Identity(ALICE.issuer, ALICE.subject)
     verdict = place.verdict(Policy(identities=[named], trusted_root=place.root))
     assert verdict.verified
-    assert [(each.form, each.ok, each.identity) for each in verdict.findings] == [
+    assert [(each.form, each.ok, each.signer.identity) for each in verdict.findings] == [
         (SignatureForm.BUNDLE, True, ALICE.subject),
         (SignatureForm.LEGACY, True, ALICE.subject),
     ]
