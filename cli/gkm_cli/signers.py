@@ -11,7 +11,6 @@ from gkm.api.errors import GKMError
 from gkm.images.reference import Reference
 from gkm.images.registries.registry import Registry
 from gkm.images.signatures.evaluation import TrustPolicy
-from gkm.images.signatures.trust_material import TrustMaterial
 from gkm.images.signatures.verify import Verdict, Verifier
 
 from gkm_cli.output import UsageError
@@ -69,9 +68,7 @@ def verification(signers: SignerOptions, configured: Config) -> Verification:
         if signers.policy:
             raise UsageError("--policy excludes --key and --identity", "use one of them")
         policy = _policy(signers)
-        TrustPolicy.from_policy(
-            0, policy, TrustMaterial()
-        )  # an unreadable key is a usage error, not a verdict on the image
+        TrustPolicy.from_policy(0, policy)  # an unreadable key is a usage error, not a verdict on the image
         return Verification(policies=[policy])
     if signers.trusted_root:
         raise UsageError("--trusted-root is for --key and --identity", "a policy names its own `trustedRoot`")

@@ -17,7 +17,7 @@ from gkm.api.config import Config, ConfigInvalid
 from gkm.api.errors import GKMError
 from gkm.api.policies import is_pem
 from gkm.images.reference import Reference
-from gkm.images.signatures.trust_material import TrustMaterial
+from gkm.images.signatures import trust_material
 
 KEY = "config.yaml"
 """The key in the ConfigMap that deploy/base mounts."""
@@ -66,11 +66,10 @@ class _Files:
     """Reads the files that a configuration names."""
 
     def __init__(self) -> None:
-        self.material = TrustMaterial()
         self.absent: dict[str, None] = {}
 
     def trusted(self, value: str, read: Callable[[str], object], at: str) -> Iterator[str]:
-        """Yield the problems of a public key (PEM text, or a path) or of a trusted root; `read` is of `material`."""
+        """Yield the problems of a public key (PEM text, or a path) or of a trusted root; `read` is of `trust_material`."""
         if is_pem(value) or self._exists(value):
             try:
                 read(value)
@@ -100,9 +99,9 @@ def _policies(loaded: Config, files: _Files) -> Iterator[str]:
     for number, policy in enumerate(loaded.verification.policies):
         at = f"$.verification.policies[{number}]"
         for index, key in enumerate(policy.keys):
-            yield from files.trusted(key, files.material.key, f"{at}.keys[{index}]")
+            yield from files.trusted(key, trust_material.key, f"{at}.keys[{index}]")
         if policy.trusted_root:
-            yield from files.trusted(policy.trusted_root, files.material.root, f"{at}.trustedRoot")
+            yield from files.trusted(policy.trusted_root, trust_material.root, f"{at}.trustedRoot")
         yield from _image_globs(policy.images, f"{at}.images")
         for index, glob in enumerate(policy.namespaces):
             if not _NAMESPACE_GLOB.fullmatch(glob):

@@ -8,13 +8,12 @@ import msgspec
 import pytest
 from gkm.api.errors import GKMError, Reason
 from gkm.images.registries.transport import Limits
-from gkm.images.signatures import entry_body, transparency
+from gkm.images.signatures import entry_body, transparency, trust_material
 from gkm.images.signatures.bundles import LogEntry
 from gkm.images.signatures.certificates import Untrusted
 from gkm.images.signatures.entry_body import ExpectedEntry
 from gkm.images.signatures.rekor import ENTRIES, Rekor
 from gkm.images.signatures.sigstore_services import SigstoreService
-from gkm.images.signatures.trust_material import TrustMaterial
 from gkm.images.signing.forms import TransparencyLog
 from support.images.signers import private_key
 from support.sigstore.http_services import SigstoreServer
@@ -36,7 +35,7 @@ def log_at(url: str) -> TransparencyLog:
 
 def check(entry: LogEntry, expected: ExpectedEntry, server: SigstoreServer, directory: Path) -> None:
     """Check an entry as verification does: the log's promise, and that the body is about this signature."""
-    root = TrustMaterial().root(str(server.sigstore.write_trusted_root(directory))).trusted
+    root = trust_material.root(str(server.sigstore.write_trusted_root(directory))).trusted
     assert transparency.check(entry, root)
     entry_body.check(entry.canonicalized_body, expected)
 

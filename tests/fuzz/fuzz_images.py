@@ -24,7 +24,6 @@ from gkm.images.pulling.extract import Extraction
 from gkm.images.reference import Reference
 from gkm.images.signatures.evaluation import TrustPolicy
 from gkm.images.signatures.signature_formats import Signature, parse_bundle, parse_legacy
-from gkm.images.signatures.trust_material import TrustMaterial
 from msgspec import Struct
 
 CORPUS = Path(__file__).parent / "corpus"
@@ -39,7 +38,7 @@ MAX_BYTES = 1 << 20
 MEMORY = Path("/dev/shm")
 """Ten times as many archives a second as on a disk."""
 ROOT = str(CORPUS / "trusted-root" / "root.json")
-_TRUST = TrustPolicy.from_policy(0, Policy(keys=[KEY], tlog="optional", trusted_root=ROOT), TrustMaterial())
+_TRUST = TrustPolicy.from_policy(0, Policy(keys=[KEY], tlog="optional", trusted_root=ROOT))
 _REF = Reference("registry.example", "cache", None, "sha256:" + "1" * 64)
 _IMAGE = ImageManifest(2, Descriptor("c", "sha256:" + "2" * 64, 1), [])
 

@@ -14,16 +14,15 @@ from gkm.api import config
 from gkm.api.config import ConfigInvalid
 from gkm.api.errors import GKMError
 from gkm.images.archives.inflate import inflated
-from gkm.images.signatures import entry_body, keyless, transparency, trusted_root
+from gkm.images.signatures import entry_body, keyless, transparency, trust_material, trusted_root
 from gkm.images.signatures.bundles import Checkpoint, InclusionProof, KindVersion, LogEntry, LogId
 from gkm.images.signatures.certificates import Untrusted
 from gkm.images.signatures.entry_body import ExpectedEntry
-from gkm.images.signatures.trust_material import TrustMaterial
 from gkm.mounts.relocation import triton as relocation_triton
 from gkm.mounts.relocation import vllm as relocation_vllm
 
 OURS = (GKMError, ConfigInvalid, Untrusted)
-_ROOT = TrustMaterial().root(fuzz_images.ROOT)
+_ROOT = trust_material.root(fuzz_images.ROOT)
 
 
 def _keyless(data: bytes) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from gkm.api.errors import GKMError, Reason
+from gkm.images.signatures import trust_material
 from gkm.images.signatures.signature_formats import parse_bundle, parse_legacy
-from gkm.images.signatures.trust_material import TrustMaterial
 from hypothesis import given, settings, strategies
 from support.images.keyless import ALICE, DIGEST, SIGSTORE, finding_for, trust
 from support.registry.push import Target
@@ -103,7 +103,7 @@ def test_a_trusted_root_with_a_certificate_of_an_impossible_version_is_refused(t
     path = tmp_path / "root.json"
     path.write_text(json.dumps(content))
     with pytest.raises(GKMError, match="is no trusted root"):
-        TrustMaterial().root(str(path))
+        trust_material.root(str(path))
 
 
 @settings(max_examples=150, deadline=None)

@@ -7,7 +7,6 @@ from typing import Any
 from gkm.api.config import Identity, Policy
 from gkm.images.signatures.evaluation import Finding, TrustPolicy
 from gkm.images.signatures.signature_formats import parse_bundle
-from gkm.images.signatures.trust_material import TrustMaterial
 from support.sigstore.keyless import Person
 from support.sigstore.services import Sigstore
 
@@ -18,7 +17,7 @@ DIGEST = "sha256:" + "a" * 64
 
 def trust(root: Path, *identities: Identity) -> TrustPolicy:
     named = list(identities) or [Identity(ALICE.issuer, ALICE.subject)]
-    return TrustPolicy.from_policy(0, Policy(identities=named, trusted_root=str(root)), TrustMaterial())
+    return TrustPolicy.from_policy(0, Policy(identities=named, trusted_root=str(root)))
 
 
 def finding_for(root: Path, bundle: dict[str, Any], *identities: Identity) -> Finding:

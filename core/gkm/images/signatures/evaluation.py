@@ -1,4 +1,4 @@
-"""Evaluation of one signature under one policy. Pure, except that `TrustMaterial` reads keys and roots from files."""
+"""Evaluation of one signature under one policy. Pure, except that `trust_material` reads keys and roots from files."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -8,12 +8,12 @@ from msgspec.structs import astuple
 
 from gkm.api.policies import Identity, Policy
 from gkm.api.signers import Signer
-from gkm.images.signatures import entry_body, keyless, periods
+from gkm.images.signatures import entry_body, keyless, periods, trust_material
 from gkm.images.signatures.certificates import Untrusted
 from gkm.images.signatures.entry_body import ExpectedEntry
 from gkm.images.signatures.keys import PublicKey
 from gkm.images.signatures.signature_formats import Signature, SignatureForm
-from gkm.images.signatures.trust_material import TrustedRootFile, TrustMaterial
+from gkm.images.signatures.trust_material import TrustedRootFile
 
 _UNKNOWN_SIGNER = Signer()
 
@@ -45,14 +45,14 @@ class TrustPolicy:
     root: TrustedRootFile | None
 
     @classmethod
-    def from_policy(cls, index: int, policy: Policy, material: TrustMaterial) -> "TrustPolicy":
+    def from_policy(cls, index: int, policy: Policy) -> "TrustPolicy":
         """Load the keys and the trusted root that a policy names.
 
         Raises:
             GKMError: SIGNATURE_INVALID if a key or the trusted root is unusable.
         """
-        found = {key.key_id: key for key in map(material.key, policy.keys)}
-        root = material.root(policy.trusted_root) if policy.trusted_root else None
+        found = {key.key_id: key for key in map(trust_material.key, policy.keys)}
+        root = trust_material.root(policy.trusted_root) if policy.trusted_root else None
         return cls(index, policy, tuple(found.values()), root)
 
     @property

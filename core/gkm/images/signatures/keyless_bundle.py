@@ -8,6 +8,7 @@ name the actual signer.
 """
 
 import re
+from functools import lru_cache
 
 from cryptography import x509
 from sigstore.models import Bundle
@@ -19,7 +20,7 @@ from gkm.api.signers import Signer
 from gkm.images.signatures import certificates, periods
 from gkm.images.signatures.certificates import Untrusted
 from gkm.images.signatures.signature_formats import IN_TOTO, Signature
-from gkm.images.signatures.trust_material import TrustedRootFile
+from gkm.images.signatures.trust_material import MAX_CACHED, TrustedRootFile
 
 MAX_REASON = 160
 _DUMP = re.compile(r": expected | \(encountered ")
@@ -39,7 +40,7 @@ def signer(signature: Signature, root: TrustedRootFile) -> Signer:
         Untrusted: the bundle is not valid.
         GKMError: SIGNATURE_INVALID if sigstore-python cannot use the trusted root.
     """
-    verifier = root.cached(_verifier)
+    verifier = _verifier(root)
     try:
         bundle = Bundle.from_json(signature.bundle)
         payload_type, payload = verifier.verify_dsse(bundle, _AnyHolder())
@@ -56,13 +57,14 @@ def signer(signature: Signature, root: TrustedRootFile) -> Signer:
     return holder
 
 
-def _verifier(path: str) -> Verifier:
+@lru_cache(MAX_CACHED)
+def _verifier(root: TrustedRootFile) -> Verifier:
     try:
-        return Verifier(trusted_root=SigstoreRoot.from_file(path))
+        return Verifier(trusted_root=SigstoreRoot.from_file(root.path))
     except Exception as error:
         raise GKMError(
             Reason.SIGNATURE_INVALID,
-            f"trusted root {path!r} cannot be used for signatures without a key: {_line(error)}",
+            f"trusted root {root.path!r} cannot be used for signatures without a key: {_line(error)}",
             "it needs certificate authorities, logs and certificate logs",
         ) from error
 

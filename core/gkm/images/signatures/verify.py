@@ -21,7 +21,7 @@ from gkm.images.signatures.discovery import find_signatures, is_transient
 from gkm.images.signatures.evaluation import Finding, TrustPolicy
 from gkm.images.signatures.keys import PublicKey
 from gkm.images.signatures.log_lookup import LogLookups
-from gkm.images.signatures.trust_material import TrustMaterial, stamp
+from gkm.images.signatures.trust_material import stamp
 
 __all__ = ("Finding", "Verdict", "Verifier")
 
@@ -76,7 +76,6 @@ class Verifier:
     def __init__(self, config: Verification, seconds: float = VERIFY_SECONDS) -> None:
         self._config = config
         self._seconds = seconds
-        self._material = TrustMaterial()
 
     def stamp(self) -> Hashable:
         """Return a value that changes when a file of the policies changes; then an earlier verdict is obsolete."""
@@ -99,7 +98,7 @@ class Verifier:
             GKMError: SIGNATURE_INVALID if a key or trusted root is unusable.
         """
         return [
-            TrustPolicy.from_policy(index, policy, self._material)
+            TrustPolicy.from_policy(index, policy)
             for index, policy in enumerate(self._config.policies)
             if _covers(policy, ref, namespace)
         ]

@@ -16,11 +16,10 @@ from msgspec import Meta, Struct
 from gkm.api.errors import GKMError, Reason
 from gkm.api.policies import Identity, Policy
 from gkm.images.manifest import decode
-from gkm.images.signatures import certificates
+from gkm.images.signatures import certificates, trust_material
 from gkm.images.signatures.certificates import Untrusted
 from gkm.images.signatures.keys import MALFORMED, UNREADABLE
 from gkm.images.signatures.sigstore_services import SigstoreService
-from gkm.images.signatures.trust_material import TrustMaterial
 from gkm.images.signing.forms import ImageSigner, TransparencyLog
 from gkm.images.signing.keys import PrivateKey
 
@@ -61,7 +60,7 @@ def signer(config: FulcioConfig, token: str, log: TransparencyLog) -> ImageSigne
     chain = _request_certificate(config.fulcio, key, _check_token(token))
     if chain[0].public_key() != key.key.public_key():
         raise config.fulcio.failure("its certificate is for another key", Reason.METADATA_INVALID)
-    trusted = TrustMaterial().root(config.trusted_root).trusted
+    trusted = trust_material.root(config.trusted_root).trusted
     try:
         # At the time of issue, because the clock of this machine may be seconds behind.
         certificates.check(chain[0], trusted, chain[0].not_valid_before_utc)

@@ -16,7 +16,6 @@ from gkm.images.registries.registry import Registry
 from gkm.images.signatures import discovery
 from gkm.images.signatures.evaluation import TrustPolicy
 from gkm.images.signatures.signature_formats import Signature, SignatureForm, parse_bundle, parse_legacy
-from gkm.images.signatures.trust_material import TrustMaterial
 from gkm.images.signing import forms, store
 from gkm.images.signing.forms import ImageSigner, LegacyLayer
 
@@ -51,7 +50,7 @@ def sign(registry: Registry, ref: Reference, signer: ImageSigner) -> SignedImage
         GKMError: NOT_FOUND if the image does not exist, UNAUTHORIZED, NOT_ALLOWED or REGISTRY_UNAVAILABLE;
             SIGNATURE_INVALID if verification would refuse the new signature; TOO_LARGE if the tag is full.
     """
-    trust = TrustPolicy.from_policy(0, signer.policy, TrustMaterial())
+    trust = TrustPolicy.from_policy(0, signer.policy)
     registry = registry.within(SIGN_SECONDS)
     subject = registry.manifest(ref)
     pinned = ref.pinned(subject.digest)
