@@ -11,8 +11,8 @@ from gkm.images.registries.transport import Limits
 from gkm.images.signatures import entry_body, transparency, trust_material
 from gkm.images.signatures.bundles import LogEntry
 from gkm.images.signatures.certificates import Untrusted
-from gkm.images.signatures.entry_body import ExpectedEntry
 from gkm.images.signatures.rekor import ENTRIES, Rekor
+from gkm.images.signatures.signature_formats import Signature, SignatureForm
 from gkm.images.signatures.sigstore_services import SigstoreService
 from gkm.images.signing.forms import TransparencyLog
 from support.images.signers import private_key
@@ -33,21 +33,20 @@ def log_at(url: str) -> TransparencyLog:
     return Rekor(SigstoreService("Rekor", url, limits=LIMITS))
 
 
-def check(entry: LogEntry, expected: ExpectedEntry, server: SigstoreServer, directory: Path) -> None:
+def check(entry: LogEntry, signature: Signature, verifier: bytes, server: SigstoreServer, directory: Path) -> None:
     """Check an entry as verification does: the log's promise, and that the body is about this signature."""
     root = trust_material.root(str(server.sigstore.write_trusted_root(directory))).trusted
     assert transparency.check(entry, root)
-    entry_body.check(entry.canonicalized_body, expected)
+    entry_body.check(entry, signature, verifier)
 
 
 def test_an_added_signature_has_an_entry_that_verifies(server: SigstoreServer, tmp_path: Path) -> None:
     key = private_key()
     signature = key.sign(DATA)
     entry = log_at(server.url).add_hashedrekord(DATA, signature, key.public.pem)
-    expected = ExpectedEntry(DATA, signature, key.public.der)
-    check(entry, expected, server, tmp_path)
+    check(entry, Signature(SignatureForm.LEGACY, DATA, signature), key.public.der, server, tmp_path)
     with pytest.raises(Untrusted, match="another signature"):
-        entry_body.check(entry.canonicalized_body, ExpectedEntry(DATA, key.sign(DATA), key.public.der))
+        entry_body.check(entry, Signature(SignatureForm.LEGACY, DATA, key.sign(DATA)), key.public.der)
 
 
 def test_an_added_envelope_has_an_entry_that_verifies(server: SigstoreServer, tmp_path: Path) -> None:
@@ -63,7 +62,8 @@ def test_an_added_envelope_has_an_entry_that_verifies(server: SigstoreServer, tm
         }
     )
     entry = log_at(server.url).add_dsse(envelope, key.public.pem)
-    check(entry, ExpectedEntry(signed, signature, key.public.der, DATA), server, tmp_path)
+    added = Signature(SignatureForm.BUNDLE, signed, signature, payload=DATA)
+    check(entry, added, key.public.der, server, tmp_path)
 
 
 def test_an_entry_that_is_added_again_comes_back(server: SigstoreServer) -> None:

@@ -17,7 +17,7 @@ from gkm.images.archives.inflate import inflated
 from gkm.images.signatures import entry_body, keyless, transparency, trust_material, trusted_root
 from gkm.images.signatures.bundles import Checkpoint, InclusionProof, KindVersion, LogEntry, LogId
 from gkm.images.signatures.certificates import Untrusted
-from gkm.images.signatures.entry_body import ExpectedEntry
+from gkm.images.signatures.signature_formats import Signature, SignatureForm
 from gkm.mounts.relocation import triton as relocation_triton
 from gkm.mounts.relocation import vllm as relocation_vllm
 
@@ -35,7 +35,8 @@ def _keyless(data: bytes) -> None:
 
 
 def _log_entry(data: bytes) -> None:
-    entry_body.check(data, ExpectedEntry(b"signed", b"signature", b"verifier", b"payload"))
+    signature = Signature(SignatureForm.BUNDLE, b"signed", b"signature", payload=b"payload")
+    entry_body.check(LogEntry(LogId(b""), KindVersion("", ""), data), signature, b"verifier")
 
 
 def _checkpoint(data: bytes) -> None:

@@ -5,6 +5,8 @@ Source: sigstore/fulcio docs/certificate-specification.md and oid-info.md; RFC 6
 
 import hashlib
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from cryptography import x509
@@ -27,6 +29,21 @@ _MAX_DER = 1 << 24
 
 class Untrusted(Exception):
     """The signature does not count; the message completes a sentence that begins with "it"."""
+
+
+@contextmanager
+def readable() -> Iterator[None]:
+    """Treat a certificate that is malformed, or lacks an extension, as untrusted.
+
+    Raises:
+        Untrusted: `cryptography` raised an error of such a certificate.
+    """
+    try:
+        yield
+    except x509.ExtensionNotFound as error:
+        raise Untrusted("was made with a certificate that lacks what Sigstore's certificates have") from error
+    except MALFORMED as error:
+        raise Untrusted("was made with a certificate that cannot be read") from error
 
 
 def check(certificate: x509.Certificate, root: TrustedRoot, when: datetime) -> None:

@@ -8,7 +8,6 @@ be those of this signature. Supported bodies: hashedrekord and dsse 0.0.1 (Rekor
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
@@ -16,9 +15,10 @@ from msgspec import Raw, Struct, field
 
 from gkm.images.manifest import decode
 from gkm.images.signatures import keys
-from gkm.images.signatures.bundles import RawBytes
+from gkm.images.signatures.bundles import LogEntry, RawBytes
 from gkm.images.signatures.certificates import Untrusted
 from gkm.images.signatures.keys import UNREADABLE
+from gkm.images.signatures.signature_formats import Signature
 
 _HASHES = {
     "sha256": hashlib.sha256,
@@ -28,20 +28,6 @@ _HASHES = {
     "SHA2_384": hashlib.sha384,
     "SHA2_512": hashlib.sha512,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class ExpectedEntry:
-    """The content that an entry's body must have.
-
-    `payload` is the payload of a DSSE envelope, of which `signed` is the encoding; None without an envelope. `verifier`
-    is the DER form of the certificate, or of the public key if the signature has no certificate.
-    """
-
-    signed: bytes
-    signature: bytes
-    verifier: bytes
-    payload: bytes | None = None
 
 
 class _Body(Struct, rename="camel"):
@@ -113,61 +99,61 @@ class _Spec2(Struct):
     dsse: _DSSE2 | None = field(default=None, name="dsseV002")
 
 
-def check(body: bytes, expected: ExpectedEntry) -> None:
+def check(entry: LogEntry, signature: Signature, verifier: bytes) -> None:
     """Check that the body of an entry describes exactly this signature.
+
+    `verifier` is the DER form of the certificate, or of the public key if the signature has no certificate.
 
     Raises:
         Untrusted: the body describes another signature, or has an unknown kind.
     """
     try:
-        entry = decode(body, _Body, "log entry")
-        matches = _MATCHERS.get((entry.kind, entry.api_version))
+        body = decode(entry.canonicalized_body, _Body, "log entry")
+        matches = _MATCHERS.get((body.kind, body.api_version))
         if matches is None:
-            raise Untrusted(f"has a log entry of the unknown kind {entry.kind[:40]!r} {entry.api_version[:20]!r}")
-        if not matches(bytes(entry.spec), expected):
+            raise Untrusted(f"has a log entry of the unknown kind {body.kind[:40]!r} {body.api_version[:20]!r}")
+        if not matches(bytes(body.spec), signature, verifier):
             raise Untrusted("has a log entry that is about another signature")
     except UNREADABLE as error:
         raise Untrusted("has a log entry that cannot be read") from error
 
 
-def _matches_hashedrekord(raw: bytes, expected: ExpectedEntry) -> bool:
+def _matches_hashedrekord(raw: bytes, signature: Signature, verifier: bytes) -> bool:
     spec = decode(raw, _Hashed, "log entry")
     return (
-        bytes.fromhex(spec.data.hash.value) == _digest(spec.data.hash.algorithm, expected.signed)
-        and spec.signature.content == expected.signature
-        and _der(spec.signature.public_key.content) == expected.verifier
+        bytes.fromhex(spec.data.hash.value) == _digest(spec.data.hash.algorithm, signature.signed)
+        and spec.signature.content == signature.signature
+        and _der(spec.signature.public_key.content) == verifier
     )
 
 
-def _matches_dsse(raw: bytes, expected: ExpectedEntry) -> bool:
+def _matches_dsse(raw: bytes, signature: Signature, verifier: bytes) -> bool:
     spec = decode(raw, _DSSE, "log entry")
     return (
-        expected.payload is not None
-        and bytes.fromhex(spec.payload_hash.value) == _digest(spec.payload_hash.algorithm, expected.payload)
+        signature.payload is not None
+        and bytes.fromhex(spec.payload_hash.value) == _digest(spec.payload_hash.algorithm, signature.payload)
         and len(spec.signatures) == 1
-        and spec.signatures[0].signature == expected.signature
-        and _der(spec.signatures[0].verifier) == expected.verifier
+        and spec.signatures[0].signature == signature.signature
+        and _der(spec.signatures[0].verifier) == verifier
     )
 
 
-def _matches_rekor2(raw: bytes, expected: ExpectedEntry) -> bool:
+def _matches_rekor2(raw: bytes, signature: Signature, verifier: bytes) -> bool:
     spec = decode(raw, _Spec2, "log entry")
     if spec.hashed is not None and spec.dsse is None:
-        return _matches_signature2(spec.hashed.data, expected.signed, [spec.hashed.signature], expected)
-    if spec.dsse is not None and spec.hashed is None and expected.payload is not None:
-        return _matches_signature2(spec.dsse.payload_hash, expected.payload, spec.dsse.signatures, expected)
-    return False
-
-
-def _matches_signature2(digest: _Digest2, data: bytes, signatures: list[_Signature2], expected: ExpectedEntry) -> bool:
+        digest, data, signatures = spec.hashed.data, signature.signed, [spec.hashed.signature]
+    elif spec.dsse is not None and spec.hashed is None and signature.payload is not None:
+        digest, data, signatures = spec.dsse.payload_hash, signature.payload, spec.dsse.signatures
+    else:
+        return False
     if len(signatures) != 1 or digest.digest != _digest(digest.algorithm, data):
         return False
-    verifier = signatures[0].verifier
-    raw = [part.raw_bytes for part in (verifier.public_key, verifier.x509_certificate) if part is not None]
-    return signatures[0].content == expected.signature and raw == [expected.verifier]
+    logged = signatures[0].verifier
+    raw_verifiers = [part.raw_bytes for part in (logged.public_key, logged.x509_certificate) if part is not None]
+    return signatures[0].content == signature.signature and raw_verifiers == [verifier]
 
 
-_MATCHERS: dict[tuple[str, str], Callable[[bytes, ExpectedEntry], bool]] = {
+_MATCHERS: dict[tuple[str, str], Callable[[bytes, Signature, bytes], bool]] = {
     ("hashedrekord", "0.0.1"): _matches_hashedrekord,
     ("dsse", "0.0.1"): _matches_dsse,
     ("hashedrekord", "0.0.2"): _matches_rekor2,

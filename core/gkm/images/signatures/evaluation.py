@@ -10,7 +10,6 @@ from gkm.api.policies import Identity, Policy
 from gkm.api.signers import Signer
 from gkm.images.signatures import entry_body, keyless, periods, trust_material
 from gkm.images.signatures.certificates import Untrusted
-from gkm.images.signatures.entry_body import ExpectedEntry
 from gkm.images.signatures.keys import PublicKey
 from gkm.images.signatures.signature_formats import Signature, SignatureForm
 from gkm.images.signatures.trust_material import TrustedRootFile
@@ -104,8 +103,7 @@ class TrustPolicy:
         if signature.entry is None or self.root is None:
             raise Untrusted("has no log entry, and the policy requires one")
         periods.times(signature, signature.entry, self.root.trusted)
-        logged = ExpectedEntry(signature.signed, signature.signature, key.der, signature.payload)
-        entry_body.check(signature.entry.canonicalized_body, logged)
+        entry_body.check(signature.entry, signature, key.der)
 
     def _check_claims(self, finding: Finding, claims: Sequence[str], digest: str) -> None:
         if self.is_unnamed_identity(finding):

@@ -11,8 +11,7 @@ from cryptography.hazmat.primitives import serialization
 from gkm.api.signers import Signer
 from gkm.images.signatures import certificates, entry_body, periods
 from gkm.images.signatures.certificates import Untrusted
-from gkm.images.signatures.entry_body import ExpectedEntry
-from gkm.images.signatures.keys import MALFORMED, supported
+from gkm.images.signatures.keys import supported
 from gkm.images.signatures.signature_formats import Signature, SignatureForm
 from gkm.images.signatures.trust_material import TrustedRootFile
 
@@ -28,22 +27,21 @@ def signer(signature: Signature, root: TrustedRootFile) -> Signer:
         from gkm.images.signatures import keyless_bundle  # noqa: PLC0415
 
         return keyless_bundle.signer(signature, root)
-    try:
-        return _legacy(signature, root)
-    except x509.ExtensionNotFound as error:
-        raise Untrusted("was made with a certificate that lacks what Sigstore's certificates have") from error
-    except MALFORMED as error:
-        raise Untrusted("was made with a certificate that cannot be read") from error
+    with certificates.readable():
+        certificate = signing_certificate(signature)
+        entry = periods.check(signature, certificate, root.trusted)
+        entry_body.check(entry, signature, certificate.public_bytes(serialization.Encoding.DER))
+        return certificates.holder(certificate)
 
 
-def _legacy(signature: Signature, root: TrustedRootFile) -> Signer:
+def signing_certificate(signature: Signature) -> x509.Certificate:
+    """Return the certificate of a signature whose key made the signature.
+
+    Raises:
+        Untrusted: another key made the signature; or an error of `certificates.readable`.
+    """
     certificate = x509.load_der_x509_certificate(signature.certificate)
     key = supported(certificate.public_key())
     if key is None or not key.verifies(signature.signature, signature.signed):
         raise Untrusted("was not made by its certificate, or was changed since")
-    if signature.entry is None:
-        raise Untrusted("has no log entry, which a signature without a key needs")
-    periods.check(signature, certificate, root.trusted)
-    der = certificate.public_bytes(serialization.Encoding.DER)
-    entry_body.check(signature.entry.canonicalized_body, ExpectedEntry(signature.signed, signature.signature, der))
-    return certificates.holder(certificate)
+    return certificate

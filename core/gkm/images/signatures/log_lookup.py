@@ -7,16 +7,13 @@ it did not record.
 
 from dataclasses import replace
 
-from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 from gkm.api.errors import GKMError, Reason
-from gkm.api.policies import Policy
-from gkm.images.signatures import certificates
+from gkm.images.signatures import certificates, keyless
 from gkm.images.signatures.bundles import LogEntry
 from gkm.images.signatures.certificates import Untrusted
 from gkm.images.signatures.evaluation import TrustPolicy
-from gkm.images.signatures.keys import MALFORMED, supported
 from gkm.images.signatures.rekor import Rekor
 from gkm.images.signatures.signature_formats import Signature, SignatureForm
 from gkm.images.signatures.sigstore_services import SigstoreService
@@ -24,8 +21,6 @@ from gkm.images.signatures.trusted_root import TrustedRoot
 
 MAX_LOOKUPS = 8
 """Lookups for one image: it can have dozens of signatures, and each lookup is a request to another service."""
-
-_NOT_GOOD: tuple[type[Exception], ...] = (Untrusted, *MALFORMED)
 
 
 class LogLookups:
@@ -43,7 +38,7 @@ class LogLookups:
         """Return the signature with its log entry: look a missing entry up if the policy allows it."""
         if not (trust.policy.tlog_lookup and trust.root) or signature.problem or signature.entry:
             return signature
-        verifier = _verifier(signature, trust.policy, trust.root.trusted)
+        verifier = _verifier(signature, trust, trust.root.trusted)
         if not verifier:
             return signature
         lookup = trust.root.path, signature.signature, verifier
@@ -67,18 +62,16 @@ class LogLookups:
         return None
 
 
-def _verifier(signature: Signature, policy: Policy, root: TrustedRoot) -> bytes:
+def _verifier(signature: Signature, trust: TrustPolicy, root: TrustedRoot) -> bytes:
     """Return the certificate (PEM) of a legacy signature that only lacks an entry to count; b"" for any other."""
     if signature.form is not SignatureForm.LEGACY or not signature.certificate:
         return b""
     try:
-        certificate = x509.load_der_x509_certificate(signature.certificate)
-        key = supported(certificate.public_key())
-        # Only the entry proves the time of use. A check at the time of issue excludes certificates of strangers.
-        certificates.check(certificate, root, certificate.not_valid_before_utc)
-        holder = certificates.holder(certificate)
-    except _NOT_GOOD:
+        with certificates.readable():
+            certificate = keyless.signing_certificate(signature)
+            # Only the entry proves the time of use. A check at the time of issue excludes certificates of strangers.
+            certificates.check(certificate, root, certificate.not_valid_before_utc)
+            named = trust.trusts(certificates.holder(certificate))
+    except Untrusted:
         return b""
-    named = any(identity.matches(holder.issuer, holder.identity) for identity in policy.identities)
-    verified = key is not None and key.verifies(signature.signature, signature.signed)
-    return certificate.public_bytes(serialization.Encoding.PEM) if named and verified else b""
+    return certificate.public_bytes(serialization.Encoding.PEM) if named else b""

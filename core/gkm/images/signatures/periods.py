@@ -21,8 +21,8 @@ MIN_CHAIN = 2
 """Certificates of an authority: at least the signing certificate and a root."""
 
 
-def check(signature: Signature, certificate: x509.Certificate, root: TrustedRoot) -> None:
-    """Check that the log, the authority and the certificate log were trusted at every verified time of a signature.
+def check(signature: Signature, certificate: x509.Certificate, root: TrustedRoot) -> LogEntry:
+    """Return the log entry of a signature, if log, authority and certificate log were trusted at every verified time.
 
     Raises:
         Untrusted: one of them was not trusted, or no trusted service confirms a time.
@@ -34,6 +34,7 @@ def check(signature: Signature, certificate: x509.Certificate, root: TrustedRoot
         raise Untrusted("has a log entry without a signed time")
     for when in verified:
         certificates.check(certificate, root, when)
+    return signature.entry
 
 
 def times(signature: Signature, entry: LogEntry, root: TrustedRoot) -> tuple[datetime, ...]:
@@ -42,13 +43,8 @@ def times(signature: Signature, entry: LogEntry, root: TrustedRoot) -> tuple[dat
     Raises:
         Untrusted: no trusted log has the entry, or the log was not trusted at that time.
     """
-    return transparency.check(entry, root, timestamps(signature.signature, signature.stamps, root))
-
-
-def timestamps(signature: bytes, tokens: Iterable[bytes], root: TrustedRoot) -> tuple[datetime, ...]:
-    """Return the times of the tokens over a signature that a trusted timestamp authority signed."""
-    verified = (_time(signature, token, root.timestamp_authorities) for token in tokens)
-    return tuple(time for time in verified if time is not None)
+    stamped = (_time(signature.signature, token, root.timestamp_authorities) for token in signature.stamps)
+    return transparency.check(entry, root, [time for time in stamped if time is not None])
 
 
 def _time(signature: bytes, token: bytes, authorities: Iterable[TrustedAuthority]) -> datetime | None:

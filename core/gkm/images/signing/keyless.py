@@ -18,7 +18,7 @@ from gkm.api.policies import Identity, Policy
 from gkm.images.manifest import decode
 from gkm.images.signatures import certificates, trust_material
 from gkm.images.signatures.certificates import Untrusted
-from gkm.images.signatures.keys import MALFORMED, UNREADABLE
+from gkm.images.signatures.keys import UNREADABLE
 from gkm.images.signatures.sigstore_services import SigstoreService
 from gkm.images.signing.forms import ImageSigner, TransparencyLog
 from gkm.images.signing.keys import PrivateKey
@@ -62,13 +62,16 @@ def signer(config: FulcioConfig, token: str, log: TransparencyLog) -> ImageSigne
         raise config.fulcio.failure("its certificate is for another key", Reason.METADATA_INVALID)
     trusted = trust_material.root(config.trusted_root).trusted
     try:
-        # At the time of issue, because the clock of this machine may be seconds behind.
-        certificates.check(chain[0], trusted, chain[0].not_valid_before_utc)
-        holder = certificates.holder(chain[0])
+        with certificates.readable():
+            # At the time of issue, because the clock of this machine may be seconds behind.
+            certificates.check(chain[0], trusted, chain[0].not_valid_before_utc)
+            holder = certificates.holder(chain[0])
     except Untrusted as error:
-        raise _unusable(config, str(error)) from error
-    except MALFORMED as error:
-        raise _unusable(config, "was made with a certificate that cannot be read") from error
+        raise GKMError(
+            Reason.SIGNATURE_INVALID,
+            f"a signature with a certificate of {config.fulcio.url} would not be accepted: it {error}",
+            "check that the trusted root is that of this Fulcio",
+        ) from error
     named = Identity(issuer=holder.issuer, subject=holder.identity)
     policy = Policy(identities=[named], trusted_root=config.trusted_root)
     der = tuple(each.public_bytes(serialization.Encoding.DER) for each in chain)
@@ -95,14 +98,6 @@ def _request_certificate(fulcio: SigstoreService, key: PrivateKey, token: str) -
         return [x509.load_pem_x509_certificate(pem.encode()) for pem in issued]
     except UNREADABLE as error:
         raise fulcio.failure("it sends no certificates", Reason.METADATA_INVALID) from error
-
-
-def _unusable(config: FulcioConfig, problem: str) -> GKMError:
-    return GKMError(
-        Reason.SIGNATURE_INVALID,
-        f"a signature with a certificate of {config.fulcio.url} would not be accepted: it {problem}",
-        "check that the trusted root is that of this Fulcio",
-    )
 
 
 def _check_token(token: str) -> str:
