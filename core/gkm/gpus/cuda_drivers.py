@@ -32,23 +32,16 @@ def incompatibility(target: NormalizedTarget, gpu: Gpu) -> tuple[Reason, str] | 
     driver = _DRIVER_VERSION.fullmatch(gpu.driver_version)
     if gpu.backend != CUDA or driver is None:
         return None
-    driver_text = printable(f"{gpu.driver_version} (CUDA {gpu.cuda_driver_version or 'unknown'})", 80)
-    stated = _CUDA_VERSION.fullmatch(target.cuda_version)
-    if stated is not None:
-        oldest = OLDEST_DRIVER.get(int(stated[1]), 0)
-        if int(driver[1]) >= oldest:
-            return None
-        built = f"built with CUDA {target.cuda_version}"
-        return (
-            Reason.DRIVER_TOO_OLD,
-            f"{built}, which runs on drivers from {oldest} on, this GPU has driver {driver_text}",
-        )
-    if not 0 < target.ptx_version <= _MAX_PTX:
+    if stated := _CUDA_VERSION.fullmatch(target.cuda_version):
+        cuda, reason, built = int(stated[1]), Reason.DRIVER_TOO_OLD, f"CUDA {target.cuda_version}"
+    elif 0 < target.ptx_version <= _MAX_PTX:
+        major, minor = divmod(target.ptx_version, 10)
+        cuda = CUDA_OF_PTX.get(major, 0)
+        reason, built = Reason.PTX_TOO_NEW, f"PTX {major}.{minor} of CUDA {cuda}"
+    else:
         return None
-    cuda = CUDA_OF_PTX.get(target.ptx_version // 10, 0)
     oldest = OLDEST_DRIVER.get(cuda, 0)
     if int(driver[1]) >= oldest:
         return None
-    ptx = f"{target.ptx_version // 10}.{target.ptx_version % 10}"
-    built = f"built with PTX {ptx} of CUDA {cuda}"
-    return Reason.PTX_TOO_NEW, f"{built}, which runs on drivers from {oldest} on, this GPU has driver {driver_text}"
+    driver_text = printable(f"{gpu.driver_version} (CUDA {gpu.cuda_driver_version or 'unknown'})", 80)
+    return reason, f"built with {built}, which runs on drivers from {oldest} on, this GPU has driver {driver_text}"
