@@ -1,8 +1,8 @@
 """`gkm node`: show this machine as the agent sees it."""
 
 import typer
-from gkm.gpus import inventory
 from gkm.gpus.groups import groups
+from gkm.gpus.inventory import InventoryReader
 
 from gkm_cli.output import PROGRAM, Output, OutputOption, line, show, table
 
@@ -17,7 +17,7 @@ def node() -> None:
 @app.command(epilog=f"Example: {PROGRAM} node detect -o json")
 def detect(output: OutputOption = Output.TABLE) -> None:
     """Show GPUs, driver and NVLink fabric."""
-    reading = inventory.read()
+    reading = InventoryReader().read()
     gpu_groups = groups(reading.gpus)
     rows = [
         (",".join(map(str, group.ids)), group.gpu_type, group.arch, group.driver_version, group.memory_mib)

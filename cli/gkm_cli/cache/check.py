@@ -5,7 +5,8 @@ from typing import Any
 
 import msgspec
 from gkm.api.errors import GKMError, Reason
-from gkm.gpus import inventory, preflight
+from gkm.gpus import preflight
+from gkm.gpus.inventory import InventoryReader
 from gkm.gpus.preflight import MAX_MESSAGE, Preflight
 from gkm.gpus.values import printable
 
@@ -40,7 +41,7 @@ def _host_gpus() -> NodeGPUs:
     Raises:
         GKMError: GPU_LOST: the driver does not answer. That is not a machine without GPUs.
     """
-    reading = inventory.read()
+    reading = InventoryReader().read()
     if reading.unreadable:
         raise GKMError(Reason.GPU_LOST, f"the GPUs of this machine cannot be read: {'; '.join(reading.errors)}")
     return NodeGPUs("", reading.gpus)

@@ -43,11 +43,6 @@ class InventoryReader:
         return decode(result.output)
 
 
-def read(environment: Mapping[str, str] | None = None) -> Inventory:
-    """Return the GPUs of this machine, once."""
-    return InventoryReader(environment).read()
-
-
 def decode(output: bytes) -> Inventory:
     """Return the reading that a probe printed, or a reading with an error where the output is invalid."""
     try:

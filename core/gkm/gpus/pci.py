@@ -16,9 +16,8 @@ def drivers_of_gpus(vendor: str, devices: Path) -> list[str]:
         entries = sorted(devices.iterdir())
     except OSError:
         return []
-    return [
-        _driver(device) for device in entries if _read(device / "vendor") == vendor and _is_gpu(_read(device / "class"))
-    ]
+    of_vendor = (device for device in entries if _read(device / "vendor") == vendor)
+    return [_driver(device) for device in of_vendor if _read(device / "class").startswith(_CLASSES)]
 
 
 def normalized(address: str) -> str:
@@ -28,10 +27,6 @@ def normalized(address: str) -> str:
         return ""
     domain, bus, device, function = match.groups()
     return f"{int(domain, 16):04x}:{bus}:{device}.{function}".lower()
-
-
-def _is_gpu(device_class: str) -> bool:
-    return device_class.startswith(_CLASSES)
 
 
 def _driver(device: Path) -> str:
