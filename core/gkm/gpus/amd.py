@@ -24,27 +24,24 @@ _FIRST_WAVE32 = 10
 _MAX_MODEL = 96
 
 
-class Amd:
-    """The Vendor for AMD SMI."""
-
-    def read(self, devices: Path) -> Inventory:
-        """Return the GPUs that AMD SMI lists; without binding, driver or GPUs an empty reading without errors."""
-        try:
-            smi = importlib.import_module(BINDING)
-        except Exception as error:  # noqa: BLE001 -- the import loads a library and may fail in any way
-            if isinstance(error, ModuleNotFoundError) and error.name == BINDING:
-                return Inventory()
-            return _not_started(devices, f"{BINDING} cannot be imported: {error}")
-        try:
-            smi.amdsmi_init()
-        except Exception as error:  # noqa: BLE001 -- see gkm.gpus.driver_calls
-            code, message = describe_error(error) or (type(error).__name__, str(error))
-            return _not_started(devices, f"amdsmi_init: {code}: {message}")
-        try:
-            return _inventory(smi)
-        finally:
-            with suppress(Exception):
-                smi.amdsmi_shut_down()
+def read(devices: Path) -> Inventory:
+    """Return the GPUs that AMD SMI lists; without binding, driver or GPUs an empty reading without errors."""
+    try:
+        smi = importlib.import_module(BINDING)
+    except Exception as error:  # noqa: BLE001 -- the import loads a library and may fail in any way
+        if isinstance(error, ModuleNotFoundError) and error.name == BINDING:
+            return Inventory()
+        return _not_started(devices, f"{BINDING} cannot be imported: {error}")
+    try:
+        smi.amdsmi_init()
+    except Exception as error:  # noqa: BLE001 -- see gkm.gpus.driver_calls
+        code, message = describe_error(error) or (type(error).__name__, str(error))
+        return _not_started(devices, f"amdsmi_init: {code}: {message}")
+    try:
+        return _inventory(smi)
+    finally:
+        with suppress(Exception):
+            smi.amdsmi_shut_down()
 
 
 def _not_started(devices: Path, problem: str) -> Inventory:

@@ -9,8 +9,7 @@ import pynvml
 
 from gkm.gpus import fabric, pci
 from gkm.gpus.driver_calls import DriverCalls
-from gkm.gpus.nvidia_mig import mig_devices
-from gkm.gpus.values import MAX_GPUS, Gpu, GpuFabricInfo, Inventory, printable
+from gkm.gpus.values import MAX_GPUS, MAX_MIG_DEVICES, Gpu, GpuFabricInfo, Inventory, MigDevice, printable
 
 BACKEND = "cuda"
 DRIVER = "nvidia"
@@ -27,20 +26,17 @@ _CODES = {
 ABSENT = frozenset({"NOT_SUPPORTED", "FUNCTION_NOT_FOUND", "ARGUMENT_VERSION_MISMATCH", "INVALID_ARGUMENT"})
 
 
-class Nvidia:
-    """The Vendor for NVML."""
-
-    def read(self, devices: Path) -> Inventory:
-        """Return the GPUs that NVML lists; without GPUs or a driver an empty reading without errors."""
-        try:
-            pynvml.nvmlInit()
-        except pynvml.NVMLError as error:
-            return _nvml_unavailable(error, devices)
-        try:
-            return _inventory()
-        finally:
-            with suppress(pynvml.NVMLError):
-                pynvml.nvmlShutdown()
+def read(devices: Path) -> Inventory:
+    """Return the GPUs that NVML lists; without GPUs or a driver an empty reading without errors."""
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        return _nvml_unavailable(error, devices)
+    try:
+        return _inventory()
+    finally:
+        with suppress(pynvml.NVMLError):
+            pynvml.nvmlShutdown()
 
 
 def _nvml_unavailable(error: pynvml.NVMLError, devices: Path) -> Inventory:
@@ -82,7 +78,7 @@ def _gpu(index: int, driver: str, cuda: str) -> Gpu:
     address = query("nvmlDeviceGetPciInfo", lambda: str(pynvml.nvmlDeviceGetPciInfo(handle).busId), "", optional=True)
     power = query("nvmlDeviceGetPowerState", lambda: pynvml.nvmlDeviceGetPowerState(handle), -1, optional=True)
     mig = query("nvmlDeviceGetMigMode", lambda: pynvml.nvmlDeviceGetMigMode(handle)[0], 0, optional=True) == 1
-    parts = mig_devices(caller, handle) if mig else ()
+    parts = _mig_devices(caller, handle) if mig else ()
     attached = _fabric(caller, handle)
     return Gpu(
         index=index,
@@ -100,6 +96,39 @@ def _gpu(index: int, driver: str, cuda: str) -> Gpu:
         power_state=f"P{power}" if pynvml.NVML_PSTATE_0 <= power <= pynvml.NVML_PSTATE_15 else "",
         fabric=attached,
         faults=caller.faults,
+    )
+
+
+def _mig_devices(caller: DriverCalls, gpu: object) -> tuple[MigDevice, ...]:
+    """Return the MIG devices of a GPU in MIG mode; a failed call is a fault of the GPU.
+
+    A MIG device has the compute capability of its GPU (NVIDIA Multi-Instance GPU User Guide), so a cache that fits the
+    GPU fits it. NVML counts slots; many of them are empty, and NVML returns NOT_FOUND for those.
+    """
+    slots = caller.query("nvmlDeviceGetMaxMigDeviceCount", lambda: pynvml.nvmlDeviceGetMaxMigDeviceCount(gpu), 0)
+    handles = [_mig_handle(caller, gpu, slot) for slot in range(min(slots, MAX_MIG_DEVICES))]
+    return tuple(_mig_device(caller, handle) for handle in handles if handle is not None)
+
+
+def _mig_handle(caller: DriverCalls, gpu: object, slot: int) -> object | None:
+    def device() -> object | None:
+        try:
+            handle: object = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, slot)
+        except pynvml.NVMLError_NotFound:
+            return None
+        return handle
+
+    return caller.query("nvmlDeviceGetMigDeviceHandleByIndex", device, None)
+
+
+def _mig_device(caller: DriverCalls, handle: object) -> MigDevice:
+    name = caller.query("nvmlDeviceGetName", lambda: pynvml.nvmlDeviceGetName(handle), "", optional=True)
+    memory = caller.query("nvmlDeviceGetMemoryInfo", lambda: pynvml.nvmlDeviceGetMemoryInfo(handle).total, 0)
+    return MigDevice(
+        # NVML names it after its GPU: "NVIDIA A100-SXM4-80GB MIG 1g.10gb".
+        profile=printable(name.rpartition("MIG ")[2]),
+        uuid=printable(caller.query("nvmlDeviceGetUUID", lambda: pynvml.nvmlDeviceGetUUID(handle), "")),
+        memory_mib=memory >> 20,
     )
 
 

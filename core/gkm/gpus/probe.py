@@ -1,16 +1,15 @@
 """The child process that reads the GPUs and prints one JSON object: `python -m gkm.gpus.probe [PCI DEVICES]`.
 
 It is a process of its own because an open NVML handle blocks driver upgrades (docs/design/node-state.md).
-A new vendor is one file with a `Vendor`, and a line in `vendors`. Indices are the vendor's own, from 0: NVML's order
+A new vendor is one file with a function, and a line in `vendors`. Indices are the vendor's own, from 0: NVML's order
 for NVIDIA, amdsmi's for AMD. On a machine with GPUs of both, those of the later vendor follow the highest index of the
 earlier one, so NVIDIA's always equal NVML's.
 """
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -18,31 +17,26 @@ from msgspec.structs import replace
 from gkm.gpus import pci
 from gkm.gpus.values import MAX_GPUS, Inventory, printable
 
+Vendor = Callable[[Path], Inventory]
+"""Returns the GPUs of one vendor: errors are values in the reading, and a machine without such GPUs gives an empty one.
 
-class Vendor(Protocol):
-    """A way to read the GPUs of one vendor. Called only in the probe's own process."""
-
-    def read(self, devices: Path) -> Inventory:
-        """Return the GPUs; errors are values in the reading, and a machine without such GPUs gives an empty reading.
-
-        `devices` is the directory of PCI devices: it distinguishes a missing driver from a machine that needs none.
-        """
+The argument is the directory of PCI devices, which distinguishes a missing driver from a machine that needs none.
+"""
 
 
-def vendors() -> list[Vendor]:
-    """Return every vendor, in the order of their indices."""
-    from gkm.gpus.amd import Amd  # noqa: PLC0415 -- loads the binding; only the probe's process may
-    from gkm.gpus.nvidia import Nvidia  # noqa: PLC0415 -- the same
+def vendors() -> dict[str, Vendor]:
+    """Return every vendor by its name, in the order of their indices."""
+    from gkm.gpus import amd, nvidia  # noqa: PLC0415 -- they load the bindings; only the probe's process may
 
-    return [Nvidia(), Amd()]
+    return {"Nvidia": nvidia.read, "Amd": amd.read}
 
 
-def read_vendor(vendor: Vendor, devices: Path) -> Inventory:
+def read_vendor(name: str, vendor: Vendor, devices: Path) -> Inventory:
     """Return the reading of a vendor; a defect in its binding must not hide the GPUs of another."""
     try:
-        return vendor.read(devices)
+        return vendor(devices)
     except Exception as error:  # noqa: BLE001 -- the agent receives any failure as a value
-        return Inventory(errors=(printable(f"{type(vendor).__name__}: {type(error).__name__}: {error}"),))
+        return Inventory(errors=(printable(f"{name}: {type(error).__name__}: {error}"),))
 
 
 def merge(readings: Sequence[Inventory]) -> Inventory:
@@ -60,7 +54,7 @@ def main() -> None:
     stdout = os.dup(1)
     os.dup2(2, 1)
     devices = Path(sys.argv[1]) if len(sys.argv) > 1 else pci.DEVICES
-    reading = merge([read_vendor(vendor, devices) for vendor in vendors()])
+    reading = merge([read_vendor(name, vendor, devices) for name, vendor in vendors().items()])
     with os.fdopen(stdout, "wb") as file:
         file.write(msgspec.json.encode(reading))
     sys.stdout.flush()

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import msgspec
-from gkm.gpus.nvidia import Nvidia
+from gkm.gpus import nvidia
 from gkm.gpus.probe import read_vendor
 
 DESCRIPTION = "GKM_FAKE_NVML"
@@ -22,7 +22,7 @@ def main() -> None:
     readings = []
     for machine in json.loads(machines.read_text()):
         Path(os.environ[DESCRIPTION]).write_text(json.dumps(machine))
-        readings.append(read_vendor(Nvidia(), devices))
+        readings.append(read_vendor("Nvidia", nvidia.read, devices))
     sys.stdout.buffer.write(msgspec.json.encode(readings))
 
 
