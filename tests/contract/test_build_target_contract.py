@@ -1,17 +1,16 @@
-"""Every kind of build target: preflight gives the same verdict for the image's, the agent's and its own normal form."""
+"""Both kinds of build target: preflight gives the same verdict for the image's and its own normal form."""
 
 from collections.abc import Callable
 
 import pytest
 from gkm.api.errors import Reason
+from gkm.api.targets import GpuTarget
 from gkm.gpus import preflight
-from gkm.gpus.targets import BuildTarget, NormalizedTarget, normalize_target
-from gkm.images.cache import GpuTarget
-from gkm_agent.caches.approvals import CheckedTarget
-from support.gpus.preflight_values import Target, gpu
+from gkm.gpus.targets import NormalizedTarget, normalize_target
+from support.gpus.preflight_values import gpu
 
-MakeTarget = Callable[[str, str, int, int, str], BuildTarget]
-KINDS: list[MakeTarget] = [GpuTarget, CheckedTarget, NormalizedTarget, Target]
+MakeTarget = Callable[[str, str, int, int, str], GpuTarget]
+KINDS: list[MakeTarget] = [GpuTarget, NormalizedTarget]
 
 
 @pytest.mark.parametrize("make", KINDS)

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 from gkm.api.config import Verification
 from gkm.api.signers import Signer
+from gkm.api.targets import GpuTarget
 from gkm.hoststate import files
 from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.layout import Layout
@@ -18,16 +19,6 @@ from gkm.images.signatures.policy_files import Fingerprint
 from msgspec import Struct
 
 FILE = "check.json"
-
-
-class CheckedTarget(Struct, frozen=True, rename="camel"):
-    """A GPU for which the image was built."""
-
-    backend: str
-    arch: str
-    warp_size: int
-    ptx_version: int = 0
-    cuda_version: str = ""
 
 
 class Check(Struct, frozen=True, rename="camel"):
@@ -41,7 +32,7 @@ class Check(Struct, frozen=True, rename="camel"):
     image: str
     digest: str
     policy: str
-    targets: tuple[CheckedTarget, ...]
+    targets: tuple[GpuTarget, ...]
     notice: str = ""
     signers: tuple[Signer, ...] = ()
     uid: str = ""

@@ -6,7 +6,7 @@ state on disk before the next one starts, so the process may be killed at any po
 
 import errno
 import logging
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 from gkm.api.errors import GKMError, Reason
 from gkm.api.signers import Signer
@@ -19,7 +19,7 @@ from gkm.images.cache import CacheImage
 from gkm.images.pulling.pull import PullStage
 from gkm.images.signatures.verify import Verdict
 
-from gkm_agent.caches.approvals import Check, CheckedTarget
+from gkm_agent.caches.approvals import Check
 from gkm_agent.caches.decisions import is_unchanged, make_pointer, serve_revoked_message, verdict_pointer
 from gkm_agent.caches.model import WantedCache
 from gkm_agent.pulls.images import CacheImages, Progress
@@ -153,9 +153,10 @@ class PullJob:
         return refusal
 
     def _save_check(self, image: CacheImage, verdict: Verdict) -> Check:
-        targets = tuple(CheckedTarget(**asdict(target)) for target in image.targets)
         notice = "" if verdict.verified else verdict.message
-        check = Check(self.wanted.image, self.digest, self.policy, targets, notice, verdict.signers, self.wanted.uid)
+        check = Check(
+            self.wanted.image, self.digest, self.policy, image.targets, notice, verdict.signers, self.wanted.uid
+        )
         self.store.save_check(check, self.token)
         return check
 

@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from gkm.gpus.targets import CUDA, HIP, normalize_target
-from gkm.images.cache import GpuTarget, is_valid_target
+from gkm.api.targets import CUDA, HIP, GpuTarget
+from gkm.gpus.targets import normalize_target
+from gkm.images.cache import is_valid_target
 
 from gkm_cli.cache import gpu_files
 from gkm_cli.output import UsageError

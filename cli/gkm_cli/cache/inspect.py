@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 import typer
 from gkm.api.grammar import count_of
-from gkm.images.cache import CacheImage, GpuTarget
+from gkm.api.targets import GpuTarget
+from gkm.images.cache import CacheImage
 from gkm.images.cache_entries import CacheEntry, entries_in
 from gkm.images.registries.registry import Registry
 

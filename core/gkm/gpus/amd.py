@@ -11,11 +11,11 @@ from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 
+from gkm.api.targets import HIP
 from gkm.gpus import pci
 from gkm.gpus.driver_calls import DriverCalls
 from gkm.gpus.values import MAX_GPUS, Gpu, Inventory, printable
 
-BACKEND = "hip"
 BINDING = "amdsmi"
 DRIVER = "amdgpu"
 # LLVM's names of processors: gfx90a, gfx942, gfx1100. The last two digits are minor version and stepping.
@@ -78,7 +78,7 @@ def _gpu(smi: ModuleType, index: int, handle: object) -> Gpu:
     )
     return Gpu(
         index=index,
-        backend=BACKEND,
+        backend=HIP,
         uuid=printable(uuid),
         model=printable(str(asic.get("market_name", "")), _MAX_MODEL),
         driver_version=printable(driver),

@@ -11,7 +11,8 @@ brand=unknown,driver>=535,driver<536 ..."). A CUDA version without a line here i
 import re
 
 from gkm.api.errors import Reason
-from gkm.gpus.targets import CUDA, NormalizedTarget
+from gkm.api.targets import CUDA
+from gkm.gpus.targets import NormalizedTarget
 from gkm.gpus.values import Gpu, printable
 
 OLDEST_DRIVER = {12: 450, 13: 535}

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pynvml
 
+from gkm.api.targets import CUDA
 from gkm.gpus import fabric, pci
 from gkm.gpus.driver_calls import DriverCalls
 from gkm.gpus.values import MAX_GPUS, MAX_MIG_DEVICES, Gpu, GpuFabricInfo, Inventory, MigDevice, printable
 
-BACKEND = "cuda"
 DRIVER = "nvidia"
 WARP_SIZE = 32
 """Of every NVIDIA GPU so far (CUDA C++ Programming Guide, "Compute Capabilities"); NVML does not report it."""
@@ -68,7 +68,7 @@ def _gpu(index: int, driver: str, cuda: str) -> Gpu:
     query = caller.query
     handle: object = query("nvmlDeviceGetHandleByIndex", lambda: pynvml.nvmlDeviceGetHandleByIndex(index), None)
     if handle is None:
-        return Gpu(index, BACKEND, driver_version=driver, cuda_driver_version=cuda, faults=caller.faults)
+        return Gpu(index, CUDA, driver_version=driver, cuda_driver_version=cuda, faults=caller.faults)
     major, minor = query(
         "nvmlDeviceGetCudaComputeCapability", lambda: pynvml.nvmlDeviceGetCudaComputeCapability(handle), (0, 0)
     )
@@ -82,7 +82,7 @@ def _gpu(index: int, driver: str, cuda: str) -> Gpu:
     attached = _fabric(caller, handle)
     return Gpu(
         index=index,
-        backend=BACKEND,
+        backend=CUDA,
         uuid=printable(uuid),
         model=printable(model, _MAX_MODEL),
         driver_version=driver,

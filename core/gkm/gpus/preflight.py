@@ -12,8 +12,9 @@ from functools import lru_cache
 
 from gkm.api.errors import Reason
 from gkm.api.nodes import CompatibleGPUs, IncompatibleGPUs
+from gkm.api.targets import GpuTarget, format_arch
 from gkm.gpus import cuda_drivers
-from gkm.gpus.targets import BuildTarget, NormalizedTarget, format_arch, normalize_target
+from gkm.gpus.targets import NormalizedTarget, normalize_target
 from gkm.gpus.values import Gpu, printable
 
 MAX_MESSAGE = 512
@@ -38,7 +39,7 @@ class Preflight:
         return bool(self.compatible)
 
 
-def check(targets: Iterable[BuildTarget], gpus: Iterable[Gpu]) -> Preflight:
+def check(targets: Iterable[GpuTarget], gpus: Iterable[Gpu]) -> Preflight:
     """Return which GPUs can use a cache that was built for `targets`, and why the others cannot."""
     return _checked(tuple(dict.fromkeys(normalize_target(target) for target in targets)), tuple(gpus))
 

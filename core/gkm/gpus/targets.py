@@ -4,56 +4,21 @@ Targets come from labels, which are not trusted and which MCV writes in its own 
 """
 
 import re
-from dataclasses import dataclass
-from typing import Protocol
 
+from gkm.api.targets import CUDA, HIP, RDNA, GpuTarget
 from gkm.gpus.values import Gpu, printable
 
-CUDA, HIP = "cuda", "hip"
 _BACKEND_ALIASES = {"rocm": HIP}
 """vLLM's name for the backend that Triton and nodes call hip (VLLM_TARGET_DEVICE)."""
 _MAX_WARP = 1024
 # "90", "sm_90", and "sm_90a" or "sm_100f", which run on the GPU of that number.
 _CUDA_ARCH = re.compile(r"(?:sm_?)?([0-9]{2,3})[af]?", re.ASCII)
-# gfx10 and later: RDNA, whose threads run in groups of 32.
-_RDNA = re.compile(r"gfx1[0-9][0-9a-f]{2}", re.ASCII)
 _RDNA_WARP, _CLAIMED_WARP = 32, 64
 _MAX_LISTED_CHARACTERS = 24
 
 
-class BuildTarget(Protocol):
-    """A kind of GPU that a cache was built for."""
-
-    @property
-    def backend(self) -> str:
-        """Return `cuda`, `hip`, ..."""
-
-    @property
-    def arch(self) -> str:
-        """Return `90` or `sm_90` for cuda, `gfx942` for hip."""
-
-    @property
-    def warp_size(self) -> int:
-        """Return the number of threads that run together."""
-
-    @property
-    def ptx_version(self) -> int:
-        """Return the version of PTX without its dot (84), or the major version of a driver (590); 0 if not given."""
-
-    @property
-    def cuda_version(self) -> str:
-        """Return `12.9`, "" if not given."""
-
-
-@dataclass(frozen=True, slots=True)
-class NormalizedTarget:
+class NormalizedTarget(GpuTarget, frozen=True):
     """A target in normal form: cuda's architecture without a prefix, hip's without features."""
-
-    backend: str
-    arch: str
-    warp_size: int
-    ptx_version: int = 0
-    cuda_version: str = ""
 
     @property
     def is_possible(self) -> bool:
@@ -66,23 +31,18 @@ class NormalizedTarget:
         backend, arch = printable(self.backend, _MAX_LISTED_CHARACTERS), printable(self.arch, _MAX_LISTED_CHARACTERS)
         return f"backend {backend!r}, architecture {arch!r}, warp size {self.warp_size}"
 
-    @property
-    def arch_name(self) -> str:
-        """Return the architecture as people write it."""
-        return printable(format_arch(self.backend, self.arch), _MAX_LISTED_CHARACTERS)
-
     def matches_warp_size(self, gpu: Gpu) -> bool:
         """Return whether the warp sizes agree, for a target of the GPU's architecture.
 
         MCV writes 64 for every AMD GPU, also for RDNA, whose warp size is 32: for RDNA a target's 64 is ignored, and
         the architecture alone decides.
         """
-        if _RDNA.fullmatch(self.arch) and (gpu.warp_size, self.warp_size) == (_RDNA_WARP, _CLAIMED_WARP):
+        if RDNA.fullmatch(self.arch) and (gpu.warp_size, self.warp_size) == (_RDNA_WARP, _CLAIMED_WARP):
             return True
         return self.warp_size == gpu.warp_size
 
 
-def normalize_target(target: BuildTarget) -> NormalizedTarget:
+def normalize_target(target: GpuTarget) -> NormalizedTarget:
     """Return a target in normal form."""
     backend = _BACKEND_ALIASES.get(target.backend, target.backend)
     return NormalizedTarget(
@@ -92,11 +52,6 @@ def normalize_target(target: BuildTarget) -> NormalizedTarget:
         target.ptx_version,
         target.cuda_version,
     )
-
-
-def format_arch(backend: str, arch: str) -> str:
-    """Return an architecture as people write it."""
-    return f"sm_{arch}" if backend == CUDA else arch
 
 
 def _arch(backend: str, arch: str) -> str:

@@ -13,6 +13,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from gkm.api.errors import GKMError, Reason
+from gkm.api.targets import GpuTarget
 from gkm.images.configuration import CREATED_ANNOTATION, MAX_CONFIG_BYTES, creation_time, read_config
 from gkm.images.manifest import Descriptor, ImageManifest, Platform, decode
 from gkm.images.reference import Reference
@@ -46,20 +47,6 @@ class Format(StrEnum):
         """The file of the layer that describes the entries."""
         self.artifact_layer = f"application/cache.{runtime}.content.layer.v1+{runtime}"
         """The media type of the one layer in the legacy artifact variant, which no current tool writes."""
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class GpuTarget:
-    """A GPU that an entry was built for: `arch` is "90" or "gfx90a", without the prefix `sm_`.
-
-    `ptx_version` and `cuda_version` come from the label; 0 and "" where it has none.
-    """
-
-    backend: str
-    arch: str
-    warp_size: int
-    ptx_version: int = 0
-    cuda_version: str = ""
 
 
 @dataclass(frozen=True, slots=True)

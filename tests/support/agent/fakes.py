@@ -10,9 +10,10 @@ from threading import Lock
 from gkm.api.errors import GKMError, Reason
 from gkm.api.nodes import NodeStatus
 from gkm.api.signers import Signer
+from gkm.api.targets import GpuTarget
 from gkm.gpus.values import Gpu, Inventory
 from gkm.hoststate.layout import Layout
-from gkm.images.cache import CacheImage, Format, GpuTarget
+from gkm.images.cache import CacheImage, Format
 from gkm.images.pulling import entry
 from gkm.images.pulling.disk_reservations import DiskReservation
 from gkm.images.pulling.entry import FileList, ListedFile, StoreEntry

@@ -1,19 +1,16 @@
 """Targets as in labels, and GPUs to compare with them."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from gkm.api.targets import GpuTarget
 from gkm.gpus.values import Fault, Gpu
 
 
-@dataclass(frozen=True)
-class Target:
-    backend: str = "cuda"
-    arch: str = "90"
-    warp_size: int = 32
-    ptx_version: int = 0
-    cuda_version: str = ""
+def target(
+    backend: str = "cuda", arch: str = "90", warp_size: int = 32, ptx_version: int = 0, cuda_version: str = ""
+) -> GpuTarget:
+    return GpuTarget(backend, arch, warp_size, ptx_version, cuda_version)
 
 
 def gpu(index: int = 0, arch: str = "90", backend: str = "cuda", warp_size: int = 32, fault: str = "") -> Gpu:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from gkm.images.cache import GpuTarget
+from gkm.api.targets import CUDA, HIP, RDNA, GpuTarget
 
 MAX_MARK_BYTES = 64
 """More than the longest mark and its boundaries on both sides: the overlap of two pieces."""
@@ -22,21 +22,13 @@ _AMD = re.compile(rb"gfx[1-9][0-9]?[0-9a-f]{2}" + _AFTER)
 _WORD_BOUNDARY = re.compile(rb"[^0-9A-Za-z_]\Z")
 _VALUE_BOUNDARY = re.compile(rb"(?:[=:] ?\\*['\"]|[^0-9A-Za-z_'\"])\Z")
 _BEFORE_BYTES = 8
-_CUDA, _HIP = "cuda", "hip"
-# gfx10 and later are RDNA, whose threads run in groups of 32.
-_RDNA = re.compile(r"gfx1[0-9][0-9a-f]{2}", re.ASCII)
 
 
 def target_of(backend: str, arch: str) -> GpuTarget:
     """Return a target with the warp size of its architecture; 0 for an unknown backend."""
-    if backend == _HIP:
-        return GpuTarget(backend, arch, 32 if _RDNA.fullmatch(arch) else 64)
-    return GpuTarget(backend, arch, 32 if backend == _CUDA else 0)
-
-
-def arch_name(target: GpuTarget) -> str:
-    """Return the architecture in the usual notation: `sm_75`, `gfx942`."""
-    return f"sm_{target.arch}" if target.backend == _CUDA else target.arch
+    if backend == HIP:
+        return GpuTarget(backend, arch, 32 if RDNA.fullmatch(arch) else 64)
+    return GpuTarget(backend, arch, 32 if backend == CUDA else 0)
 
 
 @dataclass(slots=True)
@@ -79,8 +71,8 @@ def _marks(window: bytes) -> Iterator[GpuTarget]:
     for found in _AMD.finditer(window):
         if found[0] not in hip and _starts_at(_VALUE_BOUNDARY, window, found.start()):
             hip.add(found[0])
-    yield from (target_of(_CUDA, arch.decode()) for arch in sorted(cuda))
-    yield from (target_of(_HIP, arch.decode()) for arch in sorted(hip))
+    yield from (target_of(CUDA, arch.decode()) for arch in sorted(cuda))
+    yield from (target_of(HIP, arch.decode()) for arch in sorted(hip))
 
 
 def _starts_at(pattern: re.Pattern[bytes], window: bytes, start: int) -> bool:

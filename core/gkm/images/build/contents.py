@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gkm.api.errors import GKMError, Reason
+from gkm.api.targets import GpuTarget
 from gkm.images.build.factors_file import redact
 from gkm.images.build.go_json import marshal, marshal_indent
 from gkm.images.build.tree import TreeEntry, walk
@@ -15,7 +16,7 @@ from gkm.images.build.triton import Kernel, manifest_entry, parse_kernel
 from gkm.images.build.versions import DependencyVersions
 from gkm.images.build.vllm import ROOT, VllmScan
 from gkm.images.build.vllm_labels import kernel_targets, vllm_labels, vllm_targets
-from gkm.images.cache import MAX_TARGETS, Format, GpuTarget
+from gkm.images.cache import MAX_TARGETS, Format
 from gkm.images.pulling.extract import MAX_MANIFEST_BYTES
 
 

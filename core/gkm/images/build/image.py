@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from gkm.api.errors import GKMError, Reason
+from gkm.api.targets import GpuTarget
 from gkm.images.archives.archive import BLOCK
 from gkm.images.archives.deflate import deflated
 from gkm.images.build.contents import CacheContents, scan_directory
 from gkm.images.build.factors_file import NAME, redact
 from gkm.images.build.tree import walk
 from gkm.images.build.versions import DependencyVersions
-from gkm.images.cache import GpuTarget, host_platform
+from gkm.images.cache import host_platform
 from gkm.images.configuration import OCI_LAYER, assemble_image, encode_config
 from gkm.images.local_image import ByteCounter, LocalImage, ProgressCallback, StreamHasher, write_blob
 

@@ -9,9 +9,10 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
+from gkm.api.targets import GpuTarget
 from gkm.images.build.go_json import marshal
 from gkm.images.build.tree import TreeEntry
-from gkm.images.cache import GpuTarget, is_valid_target
+from gkm.images.cache import is_valid_target
 
 MAX_METADATA_BYTES = 4 << 20
 UNKNOWN_TRITON_KEY = "unknown-triton-key"

@@ -10,10 +10,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gkm.api.errors import GKMError, Reason
-from gkm.images.build.compiled_targets import CompiledTargets, arch_name, target_of
+from gkm.api.targets import GpuTarget
+from gkm.images.build.compiled_targets import CompiledTargets, target_of
 from gkm.images.build.versions import DependencyVersions
 from gkm.images.build.vllm import AOT, ROOT, CacheKeyFactors, VllmScan
-from gkm.images.cache import Format, GpuTarget, is_valid_target
+from gkm.images.cache import Format, is_valid_target
 
 MOUNT_PREFIX = "io.kserve.km"
 CACHE_ROOT = "VLLM_CACHE_ROOT=/home/kserve/.cache/vllm"
@@ -65,7 +66,7 @@ def vllm_targets(
         return kernel_targets(kernels, stated, versions)  # a Triton cache in vLLM, which MCV treats as Triton alone
     cuda = sorted({found.variable("VLLM_MAIN_CUDA_VERSION")[:32] for found in factors}) or [""]
     targets = [
-        versions.target(found.backend, arch_name(found), found.warp_size, version)
+        versions.target(found.backend, found.arch_name, found.warp_size, version)
         for found in _targets_of(vllm_scan, kernels, stated)
         for version in cuda
     ]
@@ -97,8 +98,8 @@ def _check(claims: Iterable[GpuTarget], found: set[GpuTarget], words: str) -> No
         if known and (claim.backend, claim.arch) not in known:
             raise GKMError(
                 Reason.METADATA_INVALID,
-                f"the cache is compiled for {' and '.join(arch_name(target) for target in sorted(found))}, but {words} "
-                f"for {arch_name(claim)}",
+                f"the cache is compiled for {' and '.join(target.arch_name for target in sorted(found))}, but {words} "
+                f"for {claim.arch_name}",
                 "build an image of a cache from one kind of GPU, and state that GPU or none",
             )
 
@@ -113,8 +114,8 @@ def _compiled_target(compiled: CompiledTargets) -> set[GpuTarget]:
         (one, first), (other, second) = compiled.named_in.items()
         raise GKMError(
             Reason.METADATA_INVALID,
-            f"the artifacts contradict each other: {first[-200:]} is compiled for {arch_name(one)}, "
-            f"{second[-200:]} for {arch_name(other)}",
+            f"the artifacts contradict each other: {first[-200:]} is compiled for {one.arch_name}, "
+            f"{second[-200:]} for {other.arch_name}",
             "build an image for each kind of GPU, each from a cache of its own",
         )
     return set(compiled.named_in)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from gkm.api.config import Policy, Verification
 from gkm.api.errors import Reason
+from gkm.api.targets import GpuTarget
 from gkm.gpus import preflight
 from gkm.gpus.values import Gpu, Inventory
 from gkm.hoststate.layout import Layout
@@ -13,7 +14,7 @@ from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState
 from gkm_agent.caches import approvals as checks
 from gkm_agent.caches import decisions
-from gkm_agent.caches.approvals import Check, CheckedTarget, policy_of
+from gkm_agent.caches.approvals import Check, policy_of
 from gkm_agent.caches.decisions import NoOp, Observed, RetryAt, StartPull, WritePointer, decide
 from gkm_agent.caches.model import Attempt, PullHold, WantedCache
 from msgspec import structs
@@ -21,7 +22,7 @@ from support.agent.fakes import A100, H100, digest_of
 
 ONE, TWO = digest_of("one"), digest_of("two")
 WANTED = WantedCache(CacheRef("ml-apps", "llama"), "registry.example/team/cache:1")
-CHECK = Check(WANTED.image, ONE, "policy", (CheckedTarget("cuda", "90", 32),))
+CHECK = Check(WANTED.image, ONE, "policy", (GpuTarget("cuda", "90", 32),))
 READY = decisions.verdict_pointer(WANTED, CHECK, preflight.check(CHECK.targets, (H100,)), Inventory((H100,)), 71)
 NOW = 1_750_000_000.0
 
@@ -156,7 +157,7 @@ def test_a_key_file_with_another_key_is_another_policy(tmp_path: Path) -> None:
 
 def test_the_versions_in_the_label_count_also_after_a_restart(tmp_path: Path) -> None:
     layout = Layout(tmp_path / "state", tmp_path / "run")
-    compiled = structs.replace(CHECK, targets=(CheckedTarget("cuda", "90", 32, cuda_version="13.0"),))
+    compiled = structs.replace(CHECK, targets=(GpuTarget("cuda", "90", 32, cuda_version="13.0"),))
     checks.save(layout, WANTED.ref, compiled)
     old = structs.replace(H100, driver_version="470.82.01")
     found = step(WANTED, Observed(READY, checks.load(layout, WANTED.ref), 71), old)

@@ -5,19 +5,20 @@ from itertools import product
 
 import pytest
 from gkm.api.errors import Reason
+from gkm.api.targets import GpuTarget
 from gkm.gpus import preflight
 from gkm.gpus.values import Inventory
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState, Pointer
 from gkm_agent.caches import decisions
-from gkm_agent.caches.approvals import Check, CheckedTarget
+from gkm_agent.caches.approvals import Check
 from gkm_agent.caches.decisions import Action, NoOp, Observed, StartPull, WritePointer, decide
 from gkm_agent.caches.model import PullHold, WantedCache
 from support.agent.fakes import A100, H100, digest_of
 
 ONE, TWO = digest_of("one"), digest_of("two")
 WANTED = WantedCache(CacheRef("ml-apps", "llama"), "registry.example/team/cache:1")
-CHECK = Check(WANTED.image, ONE, "policy", (CheckedTarget("cuda", "90", 32),))
+CHECK = Check(WANTED.image, ONE, "policy", (GpuTarget("cuda", "90", 32),))
 FITS, FITS_NOT = Inventory((H100,)), Inventory((A100,))
 LOST = Inventory((), ("nvmlInit: Driver Not Loaded",))
 READY = decisions.verdict_pointer(WANTED, CHECK, preflight.check(CHECK.targets, (H100,)), FITS, 71)

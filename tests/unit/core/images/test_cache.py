@@ -2,7 +2,8 @@ import json
 
 import pytest
 from gkm.api.errors import GKMError, Reason
-from gkm.images.cache import CacheImage, Format, GpuTarget, from_labels
+from gkm.api.targets import GpuTarget
+from gkm.images.cache import CacheImage, Format, from_labels
 from gkm.images.manifest import Descriptor, ImageManifest
 from gkm.images.reference import Reference
 

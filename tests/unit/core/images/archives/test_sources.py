@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 from gkm.api.errors import GKMError, Reason
+from gkm.api.targets import GpuTarget
 from gkm.hoststate.layout import Layout
 from gkm.images import cache
 from gkm.images.archives import docker_archive, oci_layout
@@ -33,7 +34,7 @@ def test_the_image_that_mcv_published_is_pushed_described_and_pulled(site: Site,
     ref = Reference.parse(f"{site.real.host}/team/mcv:1")
     pinned = ref.pinned(push.image(site.client, ref, open_image(MCV_ARCHIVE, work)))
     described = cache.describe(site.client, pinned)
-    assert described.targets == (cache.GpuTarget("hip", "gfx90a", 64),)
+    assert described.targets == (GpuTarget("hip", "gfx90a", 64),)
     made = pull.fetch(site.client, described, layout, max_bytes=1 << 20)
     assert made.size_bytes == 80415
 

@@ -2,19 +2,20 @@
 
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from gkm.api.errors import GKMError, Reason
+from gkm.api.targets import GpuTarget
 from gkm.images.build.contents import CacheContents, scan_directory
 from gkm.images.build.image import build
 from gkm.images.build.versions import DependencyVersions
-from gkm.images.cache import Format, GpuTarget, from_labels
+from gkm.images.cache import Format, from_labels
 from gkm.images.manifest import Manifest
 from gkm.images.pulling.extract import Extraction
 from gkm.images.reference import Reference
+from msgspec.structs import replace
 from support.images.archives import DATA, content
 
 REF = Reference("registry.example", "cache", None, "sha256:" + "1" * 64)
