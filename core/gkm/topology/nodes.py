@@ -119,7 +119,5 @@ class Node(Struct, frozen=True, gc=False):
     @property
     def ready(self) -> bool:
         """Return whether its kubelet reports it ready; without a condition it is not."""
-        for entry in self.status.conditions or ():
-            if entry.type == _READY:
-                return entry.status == "True"
-        return False
+        conditions = self.status.conditions or ()
+        return bool(conditions) and conditions[0].status == "True"

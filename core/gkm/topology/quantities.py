@@ -33,10 +33,7 @@ def gpu_count(quantity: Quantity) -> int:
     number, suffix = Fraction(found["number"]), found["suffix"]
     if suffix not in _FACTORS and not suffix[-1:].isdigit():  # a final digit belongs to an exponent
         raise ValueError(f"{text[:32]!a} is no number of GPUs")
-    return _bounded(number * (_FACTORS[suffix] if suffix in _FACTORS else Fraction(f"1{suffix}")), text)
-
-
-def _bounded(number: Fraction, text: str) -> int:
+    number *= _FACTORS[suffix] if suffix in _FACTORS else Fraction(f"1{suffix}")
     if number > MAX_GPUS:
         raise ValueError(f"{text[:32]!a} GPUs are more than the maximum of {MAX_GPUS}")
     if number.denominator != 1:

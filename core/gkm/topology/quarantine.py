@@ -4,14 +4,14 @@ A job on a wrong domain hangs, so a majority decides nothing: the whole domain o
 corrects the label. Nodes are never merged into a domain or block "unknown".
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from operator import attrgetter
 from typing import NamedTuple
 
 from gkm.topology.labels import Claims
-from gkm.topology.locations import Location, block_of_domain, domain_of_node
+from gkm.topology.locations import Location
 
 _MAX_LISTED = 3
 
@@ -39,11 +39,8 @@ class Quarantined:
     message: str
 
 
-class _ClaimGroup(NamedTuple):
-    """Nodes with equal labels: thousands of nodes have a few hundred sets of labels."""
-
-    claims: Claims
-    names: list[str]
+_Groups = dict[Claims, list[str]]
+"""Names of nodes by their labels: thousands of nodes have a few hundred sets of labels."""
 
 
 class _Contradiction(NamedTuple):
@@ -66,16 +63,15 @@ def resolve_locations(
     several blocks of their cluster (racks and blocks of different clusters may share a name). A node without a block
     label is in the block of its domain; a domain without any block label is a block of its own.
     """
-    rest, quarantined = _group_by_claims(nodes), list[Quarantined]()
+    rest: _Groups = {}
+    for name, claims in nodes:
+        rest.setdefault(claims, []).append(name)
+    quarantined: list[Quarantined] = []
     if not own_domains:
-        message = "it has no label for its fabric domain"
-        quarantined = [
-            entry
-            for group in rest
-            if not group.claims.domain
-            for entry in _quarantine(group, QuarantineReason.NO_FABRIC_DOMAIN, message)
-        ]
-        rest = [group for group in rest if group.claims.domain]
+        missing = "it has no label for its fabric domain"
+        rest, quarantined = _split(
+            rest, QuarantineReason.NO_FABRIC_DOMAIN, lambda claims: "" if claims.domain else missing
+        )
     for kind in (_CLUSTERS, _BLOCKS):
         rest, wrong = _split_conflicting(rest, kind)
         quarantined += wrong
@@ -89,36 +85,22 @@ def resolve_locations(
     return dict(_locations(rest, blocks)), tuple(sorted([*quarantined, *wrong]))
 
 
-def _group_by_claims(nodes: Iterable[tuple[str, Claims]]) -> list[_ClaimGroup]:
-    found: dict[Claims, list[str]] = {}
-    for name, claims in nodes:
-        found.setdefault(claims, []).append(name)
-    return [_ClaimGroup(claims, names) for claims, names in found.items()]
-
-
-def _split_conflicting(rest: list[_ClaimGroup], kind: _Contradiction) -> tuple[list[_ClaimGroup], list[Quarantined]]:
+def _split_conflicting(rest: _Groups, kind: _Contradiction) -> tuple[_Groups, list[Quarantined]]:
     """Return the nodes that follow a rule, and the quarantined ones."""
     found: dict[str, dict[str, list[str]]] = {}
-    for group in rest:
-        thing, where = kind.of(group.claims), kind.where(group.claims)
+    for claims, names in rest.items():
+        thing, where = kind.of(claims), kind.where(claims)
         if thing and where:
-            found.setdefault(thing, {}).setdefault(where, []).extend(group.names)
+            found.setdefault(thing, {}).setdefault(where, []).extend(names)
     wrong = {thing: _message(kind, thing, locations) for thing, locations in found.items() if len(locations) > 1}
-    if not wrong:
-        return rest, []
-    quarantined: list[Quarantined] = []
-    agreed: list[_ClaimGroup] = []
-    for group in rest:
-        message = wrong.get(kind.of(group.claims))
-        if message is None:
-            agreed.append(group)
-        else:
-            quarantined += _quarantine(group, kind.why, message)
-    return agreed, quarantined
+    return _split(rest, kind.why, lambda claims: wrong.get(kind.of(claims), "")) if wrong else (rest, [])
 
 
-def _quarantine(group: _ClaimGroup, why: QuarantineReason, message: str) -> list[Quarantined]:
-    return [Quarantined(name, why, message) for name in group.names]
+def _split(rest: _Groups, why: QuarantineReason, problem: Callable[[Claims], str]) -> tuple[_Groups, list[Quarantined]]:
+    """Return the nodes whose labels have no problem, and the others, quarantined."""
+    good = {claims: names for claims, names in rest.items() if not problem(claims)}
+    wrong = ((problem(claims), names) for claims, names in rest.items() if claims not in good)
+    return good, [Quarantined(name, why, message) for message, names in wrong for name in names]
 
 
 def _message(kind: _Contradiction, thing: str, locations: Mapping[str, list[str]]) -> str:
@@ -135,10 +117,6 @@ def _names(names: list[str]) -> str:
     return ", ".join(sorted(names)) if len(names) <= _MAX_LISTED else f"{len(names)} nodes"
 
 
-def _domain(claims: Claims) -> str:
-    return claims.domain
-
-
 def _cluster(claims: Claims) -> str:
     return f"{claims.region}/{claims.cluster}"
 
@@ -147,32 +125,31 @@ def _rack(claims: Claims) -> str:
     return f"{_cluster(claims)}/{claims.rack}" if claims.rack else ""
 
 
-def _blocks(rest: Iterable[_ClaimGroup]) -> Mapping[str, str]:
+def _blocks(rest: _Groups) -> Mapping[str, str]:
     """Return the block of every domain with a block label; its nodes agree on it."""
-    return {claims.domain: claims.block for claims, _ in rest if claims.domain and claims.block}
+    return {claims.domain: claims.block for claims in rest if claims.domain and claims.block}
 
 
 def _block(claims: Claims, blocks: Mapping[str, str]) -> str:
     return claims.block or blocks.get(claims.domain, "")
 
 
-def _locations(rest: Iterable[_ClaimGroup], blocks: Mapping[str, str]) -> Iterator[tuple[str, Location]]:
-    for claims, names in rest:
+def _locations(rest: _Groups, blocks: Mapping[str, str]) -> Iterator[tuple[str, Location]]:
+    for claims, names in rest.items():
         shared = _location(claims, claims.domain, blocks) if claims.domain else None
         for name in names:
-            yield name, shared or _location(claims, domain_of_node(name), blocks)
+            # A label value has no colon, so no label names such a domain or block.
+            yield name, shared or _location(claims, f"node:{name}", blocks)
 
 
 def _location(claims: Claims, domain: str, blocks: Mapping[str, str]) -> Location:
-    return Location(claims.region, claims.cluster, _block(claims, blocks) or block_of_domain(domain), domain)
+    own_block = domain if ":" in domain else f"domain:{domain}"
+    return Location(claims.region, claims.cluster, _block(claims, blocks) or own_block, domain)
 
 
-_CLUSTERS = _Contradiction(QuarantineReason.DOMAIN_IN_SEVERAL_CLUSTERS, "domain", "clusters", _domain, _cluster)
-_BLOCKS = _Contradiction(
-    QuarantineReason.DOMAIN_IN_SEVERAL_BLOCKS, "domain", "blocks", _domain, lambda claims: claims.block
+_CLUSTERS = _Contradiction(
+    QuarantineReason.DOMAIN_IN_SEVERAL_CLUSTERS, "domain", "clusters", attrgetter("domain"), _cluster
 )
-
-
-def count_by_reason(quarantined: Iterable[Quarantined]) -> Mapping[QuarantineReason, int]:
-    """Return the number of quarantined nodes for each reason."""
-    return Counter(entry.why for entry in quarantined)
+_BLOCKS = _Contradiction(
+    QuarantineReason.DOMAIN_IN_SEVERAL_BLOCKS, "domain", "blocks", attrgetter("domain"), attrgetter("block")
+)

@@ -60,7 +60,13 @@ def survey_nodes(nodes: Iterable[Node], settings: Topology, unread: Iterable[Qua
     named_claims = ((name, claims) for name, (_, claims, _) in found.items())
     locations, contradicting = resolve_locations(named_claims, own_domains=settings.missing_fabric == "own")
     return TopologySurvey(
-        tuple([_located(locations[name], *found[name]) for name in sorted(locations)]),
+        tuple(
+            [
+                LocatedNode(node, locations[name], claims.flavor, claims.health, gpus)
+                for name, (node, claims, gpus) in sorted(found.items())
+                if name in locations
+            ]
+        ),
         tuple(sorted(bare)),
         tuple(sorted([*quarantined, *contradicting])),
     )
@@ -81,7 +87,3 @@ def _read_node(
         return claims, quantities.gpu_count(allocatable)
     except ValueError as error:
         return Quarantined(node.name, QuarantineReason.GPUS_INVALID, f"allocatable nvidia.com/gpu: {error}")
-
-
-def _located(location: Location, node: Node, claims: labels.Claims, gpus: int) -> LocatedNode:
-    return LocatedNode(node, location, claims.flavor, claims.health, gpus)

@@ -45,11 +45,6 @@ DEFAULT_TOLERATIONS = (Toleration(key="nvidia.com/gpu", operator="Exists"),)
 def untolerated(taints: Sequence[Taint], tolerations: Iterable[Toleration]) -> Taint | None:
     """Return the first taint that repels a pod with these tolerations, None without one."""
     for taint in taints:
-        if taint.effect not in _BLOCKING_EFFECTS:
-            continue
-        for toleration in tolerations:
-            if toleration.tolerates(taint):
-                break
-        else:
+        if taint.effect in _BLOCKING_EFFECTS and not any(each.tolerates(taint) for each in tolerations):
             return taint
     return None
