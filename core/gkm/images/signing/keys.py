@@ -12,7 +12,6 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 from msgspec import Meta, Struct
-from msgspec import field as named
 
 from gkm.api.errors import GKMError, Reason
 from gkm.images.manifest import decode
@@ -35,8 +34,8 @@ _COSIGN = re.compile(
 )
 
 
-class _Cost(Struct):
-    n: Annotated[int, Meta(ge=2, le=1 << 20)] = named(name="N")
+class _Cost(Struct, rename={"n": "N"}):
+    n: Annotated[int, Meta(ge=2, le=1 << 20)]
     r: Annotated[int, Meta(ge=1, le=64)]
     p: Annotated[int, Meta(ge=1, le=4)]
 
@@ -64,10 +63,6 @@ class _Encrypted(Struct):
     cipher: _Cipher
     ciphertext: Annotated[bytes, Meta(min_length=16)]
     """A tag of 16 bytes, then the encrypted key."""
-
-
-class _Base64(Struct):
-    data: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +135,7 @@ def _decrypted(base64: bytes, password: bytes, what: str) -> bytes:
     from nacl.bindings import crypto_secretbox_open  # noqa: PLC0415
     from nacl.exceptions import CryptoError  # noqa: PLC0415
 
-    raw = decode(b'{"data":"%s"}' % b"".join(base64.split()), _Base64, what).data
+    raw = decode(b'"%s"' % b"".join(base64.split()), bytes, what)
     file = decode(raw, _Encrypted, what)
     cost = file.kdf.params
     derived = Scrypt(salt=file.kdf.salt, length=32, n=cost.n, r=cost.r, p=cost.p)
