@@ -77,7 +77,8 @@ def find_signatures(registry: Registry, ref: Reference) -> DiscoveredSignatures:
         found.add(SignatureForm.BUNDLE, partial(bundle, registry, ref, descriptor))
     if len(referrers) > MAX_SIGNATURES:
         # A client with push access can attach thousands. Verification then fails unless a good one is among the first.
-        found.signatures.append(Signature(SignatureForm.BUNDLE, problem=_truncation_problem(len(referrers))))
+        problem = f"{len(referrers)} artifacts are attached to the image, only the first {MAX_SIGNATURES} were read"
+        found.signatures.append(Signature(SignatureForm.BUNDLE, problem=problem))
     for layer in found.try_read(SignatureForm.LEGACY, partial(_legacy_layers, registry, ref)) or []:
         found.add(SignatureForm.LEGACY, partial(legacy, registry, ref, layer))
     return found
@@ -159,7 +160,3 @@ def _size(signature: Signature) -> int:
         parts += entry.inclusion_proof.hashes if entry.inclusion_proof else ()
         texts += [entry.inclusion_proof.checkpoint.envelope] if entry.inclusion_proof else []
     return sum(map(len, parts)) + sum(map(len, texts))
-
-
-def _truncation_problem(number: int) -> str:
-    return f"{number} artifacts are attached to the image, only the first {MAX_SIGNATURES} were read"

@@ -23,14 +23,11 @@ from gkm.images.signatures.keys import PublicKey
 from gkm.images.signatures.log_lookup import LogLookups
 from gkm.images.signatures.trust_material import stamp
 
-__all__ = ("Finding", "Verdict", "Verifier")
-
 MAX_LISTED = 4
 """Signers, or findings, in a message, so that the message fits on a line."""
 MAX_LISTED_GLOBS = 2
 MAX_GLOB = 60
 """Globs in a message that identify a policy, and characters of each glob."""
-_NO_LONGER_NAMED = "which no policy names any more"
 VERIFY_SECONDS = 60.0
 """Time to fetch all signatures of one image; each response has its own limit too."""
 
@@ -87,9 +84,9 @@ class Verifier:
         Raises:
             GKMError: SIGNATURE_MISSING if the mode is `enforce` and no policy covers the image.
         """
-        policies = self._config.policies
-        if self._config.mode == "enforce" and not any(_covers(policy, ref, namespace) for policy in policies):
-            raise GKMError(Reason.SIGNATURE_MISSING, _uncovered(ref, namespace, len(policies)))
+        covered = any(_covers(policy, ref, namespace) for policy in self._config.policies)
+        if self._config.mode == "enforce" and not covered:
+            raise GKMError(Reason.SIGNATURE_MISSING, self._uncovered(ref, namespace))
 
     def trusts(self, ref: Reference, namespace: str | None) -> list[TrustPolicy]:
         """Return the policies that cover an image, with their keys and trusted roots.
@@ -138,7 +135,8 @@ class Verifier:
         removed = [signer for signer in signers if signer not in named]
         reason = Reason.SIGNATURE_INVALID if any(signer.key_id for signer in removed) else Reason.IDENTITY_MISMATCH
         by = _list([str(signer) for signer in removed], ", ")
-        return self._by_mode(_refused(reason, f"{_requirement(ref, wanting)}it was signed by {by}, {_NO_LONGER_NAMED}"))
+        signed = f"it was signed by {by}, which no policy names any more"
+        return self._by_mode(_refused(reason, _requirement(ref, wanting) + signed))
 
     def _by_mode(self, verdict: Verdict) -> Verdict:
         if self._config.mode == "warn" and not verdict.allowed:
@@ -146,7 +144,11 @@ class Verifier:
         return verdict
 
     def _uncovered(self, ref: Reference, namespace: str | None) -> str:
-        return _uncovered(ref, namespace, len(self._config.policies))
+        where = f" in namespace {namespace}" if namespace else ""
+        policies = len(self._config.policies)
+        number = "none is" if not policies else "1 is" if policies == 1 else f"{policies} are"
+        todo = "ask an administrator to add one to verification.policies, or use an image that is covered"
+        return f"no verification policy covers {ref.name}{where} ({number} configured); {todo}"
 
     def _verdict(self, registry: Registry, ref: Reference, namespace: str | None) -> Verdict:
         trusts = self.trusts(ref, namespace)
@@ -169,13 +171,8 @@ class Verifier:
                     _reason(trust, of_policy), _requirement(ref, trust) + _findings_summary(of_policy), findings
                 )
         by = _list(sorted({str(finding.signer) for finding in findings if finding.ok}), ", ")
-        return Verdict(
-            verified=True,
-            allowed=True,
-            reason=Reason.COSIGN_SUCCESS,
-            message=f"{ref.target} is signed by {by}",
-            findings=findings,
-        )
+        signed = f"{ref.target} is signed by {by}"
+        return Verdict(verified=True, allowed=True, reason=Reason.COSIGN_SUCCESS, message=signed, findings=findings)
 
 
 def _covers(policy: Policy, ref: Reference, namespace: str | None) -> bool:
@@ -192,13 +189,6 @@ def _reason(trust: TrustPolicy, findings: Sequence[Finding]) -> Reason:
     if not any(finding.ok for finding in findings) and any(trust.is_unnamed_identity(finding) for finding in findings):
         return Reason.IDENTITY_MISMATCH
     return Reason.SIGNATURE_INVALID
-
-
-def _uncovered(ref: Reference, namespace: str | None, policies: int) -> str:
-    where = f" in namespace {namespace}" if namespace else ""
-    number = "none is" if not policies else "1 is" if policies == 1 else f"{policies} are"
-    todo = "ask an administrator to add one to verification.policies, or use an image that is covered"
-    return f"no verification policy covers {ref.name}{where} ({number} configured); {todo}"
 
 
 def _requirement(ref: Reference, trust: TrustPolicy) -> str:
