@@ -94,7 +94,7 @@ def work(options: Options, config: Config, outside: Dependencies, stop: Event, w
         images=outside.images(PullSecrets(backend.secrets, config.registries, backend.namespace)),
         gpus=gpus,
         publisher=publisher,
-        policy=policy_of(config.verification).current,
+        policy=policy_of(config.verification),
         wake=wake,
         heartbeat=heartbeat,
         bounds=config.store,

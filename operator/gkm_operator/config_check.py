@@ -69,7 +69,7 @@ class _Files:
         self.absent: dict[str, None] = {}
 
     def trusted(self, value: str, read: Callable[[str], object], at: str) -> Iterator[str]:
-        """Yield the problems of a public key (PEM text, or a path) or of a trusted root; `read` is of `trust_material`."""
+        """Yield the problems of a public key (PEM text, or a path) or of a trusted root, which `read` reads."""
         if is_pem(value) or self._exists(value):
             try:
                 read(value)

@@ -5,6 +5,8 @@ preflight check for other GPUs without the registry. A check is valid for one ob
 and one set of policies.
 """
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -15,7 +17,7 @@ from gkm.hoststate import files
 from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.names import CacheRef
-from gkm.images.signatures.policy_files import Fingerprint
+from gkm.images.signatures.trust_material import fingerprint
 from msgspec import Struct
 
 FILE = "check.json"
@@ -56,14 +58,14 @@ def remove(layout: Layout, ref: CacheRef) -> None:
     _path(layout, ref).unlink(missing_ok=True)
 
 
-def policy_of(verification: Verification) -> Fingerprint:
-    """Return the fingerprint of the verification rules and of the content of their files, such as keys and roots.
+def policy_of(verification: Verification) -> Callable[[], str]:
+    """Return a function that returns the present fingerprint of the verification rules and of the files they name.
 
     A changed fingerprint makes the agent verify every image again. `whenRevoked` and the check interval are not part of
     it: they do not change which images verification approves.
     """
     rules = msgspec.json.encode({"mode": verification.mode, "policies": verification.policies})
-    return Fingerprint(verification.files(), rules)
+    return partial(fingerprint, tuple(verification.files()), rules)
 
 
 def _path(layout: Layout, ref: CacheRef) -> Path:

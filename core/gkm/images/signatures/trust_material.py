@@ -1,18 +1,23 @@
-"""Keys and trusted roots that policies name: read on first use, and again when a file changes. Thread-safe.
+"""Files that policies name, keys and trusted roots: read on first use, and again when a file changes. Thread-safe.
 
 A replaced file (a changed ConfigMap or Secret) takes effect on the next call, so the removal of a key needs no restart.
 """
 
+import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from gkm.api.policies import is_pem
+from gkm.hoststate import files
+from gkm.hoststate.files import UnreadableState
 from gkm.images.signatures import keys, trusted_root
 from gkm.images.signatures.keys import PublicKey
 from gkm.images.signatures.trusted_root import MAX_ROOT_BYTES, TrustedRoot
 
 MAX_CACHED = 1024
+MAX_FINGERPRINTS = 8
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -50,6 +55,28 @@ def _key(key: str, _stamp: object) -> PublicKey:
 def _root(path: str, _stamp: object) -> TrustedRootFile:
     raw = keys.read_file(path, "trusted root", MAX_ROOT_BYTES)
     return TrustedRootFile(path, trusted_root.parse(raw, f"trusted root {path!r}"))
+
+
+def fingerprint(paths: Iterable[str], prefix: bytes = b"") -> str:
+    """Return the SHA-256 over `prefix` and the content of files, in hexadecimal.
+
+    It covers the content, not times or inodes: when one file of a mounted ConfigMap changes, kubelet replaces the whole
+    directory by one symbolic link. An unreadable file has a fixed value; verification reports the error.
+    """
+    names = tuple(paths)
+    # Take the stamps before the content: a change in between causes one more read.
+    return _fingerprint(names, prefix, tuple(map(stamp, names)))
+
+
+@lru_cache(MAX_FINGERPRINTS)
+def _fingerprint(paths: tuple[str, ...], prefix: bytes, _stamps: tuple[object, ...]) -> str:
+    hasher = hashlib.sha256(prefix)
+    for path in paths:
+        try:
+            hasher.update(files.read_bounded(Path(path).resolve()))
+        except (OSError, UnreadableState, ValueError, RuntimeError):
+            hasher.update(b"unreadable")
+    return hasher.hexdigest()
 
 
 def stamp(path: str) -> object:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from gkm.api.caches import Cache
 from gkm.hoststate.logs import fields
 from gkm.hoststate.pacing import Backoff, TokenBucket
-from gkm.images.signatures.policy_files import Fingerprint
+from gkm.images.signatures.trust_material import fingerprint
 from gkm.kube.workqueue import IMMEDIATELY, Retry, WorkQueue
 
 from gkm_operator import metrics
@@ -56,8 +56,7 @@ class VerificationQueue:
         self._rate_limiter = TokenBucket(1, 1 / PER_SECOND, clock)
         self._generation = 0
         self._outcomes: dict[str, CheckResult] = {}
-        self._fingerprint = Fingerprint(schedule.files)
-        self._checked_files = self._fingerprint.current()
+        self._checked_files = fingerprint(schedule.files)
         self._files_queue = WorkQueue("policy-files", self.check_files, workers=1)
         self.queue = WorkQueue(
             "verify",
@@ -107,7 +106,7 @@ class VerificationQueue:
 
     def check_files(self, _: str = _ALL_FILES) -> float:
         """Verify every image again if a file of the policies has changed; return the seconds until the next check."""
-        files = self._fingerprint.current()
+        files = fingerprint(self._schedule.files)
         if files != self._checked_files:
             self._checked_files = files
             names = list(self._schedule.files)

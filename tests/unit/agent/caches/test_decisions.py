@@ -28,7 +28,7 @@ NOW = 1_750_000_000.0
 
 
 def name_of(verification: Verification) -> str:
-    return policy_of(verification).current()
+    return policy_of(verification)()
 
 
 def step(wanted: WantedCache, known: Observed, *gpus: Gpu, errors: tuple[str, ...] = ()) -> decisions.Action:

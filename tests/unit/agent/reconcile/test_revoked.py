@@ -34,7 +34,7 @@ def served(node: Node) -> Node:
 
 
 def name_of(verification: Verification) -> str:
-    return policy_of(verification).current()
+    return policy_of(verification)()
 
 
 def revoke(node: Node, hold: PullHold = REVOKED) -> None:
