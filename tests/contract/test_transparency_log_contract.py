@@ -1,4 +1,4 @@
-"""TransparencyLog: an entry is about what was added and verifies; a failure is a GKMError and nothing else."""
+"""Rekor: an entry is about what was added and verifies; a failure is a GKMError and nothing else."""
 
 import base64
 from collections.abc import Iterator
@@ -14,7 +14,6 @@ from gkm.images.signatures.certificates import Untrusted
 from gkm.images.signatures.rekor import ENTRIES, Rekor
 from gkm.images.signatures.signature_formats import Signature, SignatureForm
 from gkm.images.signatures.sigstore_services import SigstoreService
-from gkm.images.signing.forms import TransparencyLog
 from support.images.signers import private_key
 from support.sigstore.http_services import SigstoreServer
 from support.sigstore.services import Sigstore
@@ -29,7 +28,7 @@ def server() -> Iterator[SigstoreServer]:
         yield server
 
 
-def log_at(url: str) -> TransparencyLog:
+def log_at(url: str) -> Rekor:
     return Rekor(SigstoreService("Rekor", url, limits=LIMITS))
 
 

@@ -4,7 +4,6 @@ The client does not verify an entry; the caller verifies it like an entry that c
 Source: sigstore/rekor, openapi.yaml and pkg/types (hashedrekord 0.0.1, dsse 0.0.1).
 """
 
-import base64
 import hashlib
 from typing import Any
 
@@ -29,7 +28,7 @@ class Rekor:
         self._service = service
 
     def add_hashedrekord(self, data: bytes, signature: bytes, verifier: bytes) -> LogEntry:
-        """Add a signature over data to the log.
+        """Add a signature over data to the log; `verifier` is the certificate or public key (PEM) that verifies it.
 
         Raises:
             GKMError: REGISTRY_UNAVAILABLE, NOT_ALLOWED or METADATA_INVALID.
@@ -38,7 +37,7 @@ class Rekor:
 
     def add_dsse(self, envelope: bytes, verifier: bytes) -> LogEntry:
         """Add a DSSE envelope to the log; raises as `add_hashedrekord` does."""
-        content = {"envelope": envelope.decode(), "verifiers": [_base64(verifier)]}
+        content = {"envelope": envelope.decode(), "verifiers": [verifier]}
         return self._add({"apiVersion": "0.0.1", "kind": "dsse", "spec": {"proposedContent": content}})
 
     def find_entry(self, data: bytes, signature: bytes, verifier: bytes) -> LogEntry | None:
@@ -75,12 +74,8 @@ class Rekor:
 
 
 def hashedrekord_entry(data: bytes, signature: bytes, verifier: bytes) -> dict[str, Any]:
-    """Return the body of a request to log a signature over data (`hashedrekord`)."""
-    signed = {"content": _base64(signature), "publicKey": {"content": _base64(verifier)}}
+    """Return the body of a request to log a signature over data (`hashedrekord`); msgspec encodes bytes as base64."""
+    signed = {"content": signature, "publicKey": {"content": verifier}}
     digest = {"algorithm": "sha256", "value": hashlib.sha256(data).hexdigest()}
     spec = {"data": {"hash": digest}, "signature": signed}
     return {"apiVersion": "0.0.1", "kind": "hashedrekord", "spec": spec}
-
-
-def _base64(data: bytes) -> str:
-    return base64.b64encode(data).decode()

@@ -7,7 +7,6 @@ Source: cosign's specs/SIGNATURE_SPEC.md and specs/BUNDLE_SPEC.md; sigstore/prot
 
 import base64
 from dataclasses import dataclass
-from typing import Protocol
 
 import msgspec
 from cryptography import x509
@@ -17,23 +16,9 @@ from msgspec import UNSET
 from gkm.api.policies import Policy
 from gkm.images.reference import Reference
 from gkm.images.signatures import bundles, log_entries, signature_formats
-from gkm.images.signatures.bundles import LogEntry
+from gkm.images.signatures.rekor import Rekor
 from gkm.images.signatures.signature_formats import IN_TOTO
 from gkm.images.signing.keys import PrivateKey
-
-
-class TransparencyLog(Protocol):
-    """A transparency log; `verifier` is the certificate or public key (PEM) that verifies the signature."""
-
-    def add_hashedrekord(self, data: bytes, signature: bytes, verifier: bytes) -> LogEntry:
-        """Add a signature over data to the log and return the entry.
-
-        Raises:
-            GKMError: the log did not accept the signature.
-        """
-
-    def add_dsse(self, envelope: bytes, verifier: bytes) -> LogEntry:
-        """Add a DSSE envelope to the log; raises as `add_hashedrekord` does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +31,10 @@ class ImageSigner:
     key: PrivateKey
     policy: Policy
     certificates: tuple[bytes, ...] = ()
-    log: TransparencyLog | None = None
+    log: Rekor | None = None
 
     @classmethod
-    def by_key(cls, key: PrivateKey, log: TransparencyLog | None = None, trusted_root: str = "") -> "ImageSigner":
+    def by_key(cls, key: PrivateKey, log: Rekor | None = None, trusted_root: str = "") -> "ImageSigner":
         """Return a signer by key; `trusted_root` is the path of the trusted root that contains `log`."""
         pem = key.public.pem.decode()
         policy = Policy([pem], tlog="required" if log else "ignored", trusted_root=trusted_root if log else "")

@@ -19,8 +19,9 @@ from gkm.images.manifest import decode
 from gkm.images.signatures import certificates, trust_material
 from gkm.images.signatures.certificates import Untrusted
 from gkm.images.signatures.keys import UNREADABLE
+from gkm.images.signatures.rekor import Rekor
 from gkm.images.signatures.sigstore_services import SigstoreService
-from gkm.images.signing.forms import ImageSigner, TransparencyLog
+from gkm.images.signing.forms import ImageSigner
 from gkm.images.signing.keys import PrivateKey
 
 MAX_TOKEN_BYTES = 64 << 10
@@ -49,7 +50,7 @@ class FulcioConfig:
     trusted_root: str
 
 
-def signer(config: FulcioConfig, token: str, log: TransparencyLog) -> ImageSigner:
+def signer(config: FulcioConfig, token: str, log: Rekor) -> ImageSigner:
     """Return a signer with a new key and a certificate for the identity in a token.
 
     Raises:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 from gkm.api.config import Identity, Policy, Verification
 from gkm.api.errors import Reason
@@ -157,7 +158,7 @@ def test_an_entry_of_another_signature_does_not_count(place: Place) -> None:
     key = private_key()
     other.add_hashedrekord(b"other", signature := key.sign(b"other"), key.public.pem)
     answer = HTTPService("Rekor", place.server.url).post(
-        RETRIEVE, json.dumps({"entries": [hashedrekord_entry(b"other", signature, key.public.pem)]}).encode()
+        RETRIEVE, msgspec.json.encode({"entries": [hashedrekord_entry(b"other", signature, key.public.pem)]})
     )
     place.server.fixed[RETRIEVE] = (200, answer.body)
     assert "about another signature" in refused(place.verdict())

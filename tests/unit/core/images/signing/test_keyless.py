@@ -44,7 +44,8 @@ class Place:
         target = Target(real.host, "team/cache")
         self.ref = Reference.parse(f"{target}@{target.image([(b'layer', LAYER)])}")
         self.root = str(server.sigstore.write_trusted_root(directory))
-        self.log = Rekor(SigstoreService("Rekor", server.url, limits=LIMITS))
+        self.service = SigstoreService("Rekor", server.url, limits=LIMITS)
+        self.log = Rekor(self.service)
 
     def signer(self, person: Person = ALICE) -> ImageSigner:
         return keyless.signer(self.authority(self.server.url), token(person), self.log)
@@ -195,22 +196,16 @@ def test_an_entry_is_fetched_again_after_a_lost_response(place: Place) -> None:
     assert first == second
 
 
-class _OtherEntry:
+class _OtherEntry(Rekor):
     """A log that returns a valid entry of another signature."""
-
-    def __init__(self, log: Rekor) -> None:
-        self._log = log
 
     def add_hashedrekord(self, data: bytes, signature: bytes, verifier: bytes) -> LogEntry:
         del data, signature, verifier
         key = private_key()
-        return self._log.add_hashedrekord(b"other", key.sign(b"other"), key.public.pem)
-
-    def add_dsse(self, envelope: bytes, verifier: bytes) -> LogEntry:
-        return self._log.add_dsse(envelope, verifier)
+        return super().add_hashedrekord(b"other", key.sign(b"other"), key.public.pem)
 
 
 def test_an_entry_of_another_signature_is_detected_and_nothing_is_stored(place: Place) -> None:
-    error = place.not_signed(replace(place.signer(), log=_OtherEntry(place.log)))
+    error = place.not_signed(replace(place.signer(), log=_OtherEntry(place.service)))
     assert error.reason is Reason.SIGNATURE_INVALID
     assert "about another signature" in str(error)
