@@ -13,7 +13,7 @@ from gkm.images.signatures.sigstore_services import PUBLIC_FULCIO, PUBLIC_REKOR,
 from gkm.images.signing import keyless, keys
 from gkm.images.signing import sign as signing
 from gkm.images.signing.forms import ImageSigner
-from gkm.images.signing.keyless import MAX_TOKEN_BYTES, FulcioConfig
+from gkm.images.signing.keyless import MAX_TOKEN_BYTES
 from gkm.images.signing.keys import PrivateKey
 
 from gkm_cli.output import Output, OutputOption, UsageError, line, show
@@ -97,5 +97,5 @@ def _by_identity(token: Path, fulcio_url: str, rekor_url: str, trusted_root: Pat
         )
     with token.open("rb") as file:
         text = file.read(MAX_TOKEN_BYTES + 1).decode("ascii", "replace").strip()
-    authority = FulcioConfig(SigstoreService("Fulcio", fulcio_url), str(trusted_root))
-    return keyless.signer(authority, text, Rekor(SigstoreService("Rekor", rekor_url)))
+    fulcio, log = SigstoreService("Fulcio", fulcio_url), Rekor(SigstoreService("Rekor", rekor_url))
+    return keyless.signer(fulcio, str(trusted_root), text, log)

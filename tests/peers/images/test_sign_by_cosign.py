@@ -14,7 +14,6 @@ from gkm.images.signatures.verify import Verdict, Verifier
 from gkm.images.signing import keyless, sign
 from gkm.images.signing import keys as signing_keys
 from gkm.images.signing.forms import ImageSigner
-from gkm.images.signing.keyless import FulcioConfig
 from support.images.matrix import LAYER
 from support.images.signers import private_key
 from support.peers import require
@@ -102,8 +101,8 @@ def test_cosign_verifies_a_logged_signature_by_key(
 def test_cosign_verifies_a_keyless_signature(other: Cosign, host: str, server: SigstoreServer, tmp_path: Path) -> None:
     ref = unsigned(host, f"{other.command}-keyless")
     root = server.sigstore.write_trusted_root(tmp_path)
-    authority = FulcioConfig(SigstoreService("Fulcio", server.url), str(root))
-    signer = keyless.signer(authority, token(ALICE), Rekor(SigstoreService("Rekor", server.url)))
+    fulcio, log = SigstoreService("Fulcio", server.url), Rekor(SigstoreService("Rekor", server.url))
+    signer = keyless.signer(fulcio, str(root), token(ALICE), log)
     sign.sign(client(ref), ref, signer)
     offline = ["--offline"] if other.command == "cosign2" else []
     for subject, good in ((ALICE.subject, True), ("mallory@example.test", False)):

@@ -5,7 +5,6 @@ GKM sends it only to Fulcio and never puts it into a message.
 Source: sigstore/fulcio, fulcio.proto (v2); sigstore's client specification, "Signing".
 """
 
-from dataclasses import dataclass
 from typing import Annotated
 
 import msgspec
@@ -42,26 +41,20 @@ class _CertificateResponse(Struct, rename="camel"):
     signed_certificate_embedded_sct: _Embedded
 
 
-@dataclass(frozen=True, slots=True)
-class FulcioConfig:
-    """The Fulcio service that issues certificates, and the path of the trusted root that verifies them."""
-
-    fulcio: SigstoreService
-    trusted_root: str
-
-
-def signer(config: FulcioConfig, token: str, log: Rekor) -> ImageSigner:
+def signer(fulcio: SigstoreService, trusted_root: str, token: str, log: Rekor) -> ImageSigner:
     """Return a signer with a new key and a certificate for the identity in a token.
+
+    `trusted_root` is the path of the trusted root that verifies the certificates of `fulcio`.
 
     Raises:
         GKMError: UNAUTHORIZED if Fulcio rejects the token, REGISTRY_UNAVAILABLE or NOT_ALLOWED if the request fails,
             SIGNATURE_INVALID if the trusted root does not verify the certificate.
     """
     key = PrivateKey.ephemeral()
-    chain = _request_certificate(config.fulcio, key, _check_token(token))
+    chain = _request_certificate(fulcio, key, _check_token(token))
     if chain[0].public_key() != key.key.public_key():
-        raise config.fulcio.failure("its certificate is for another key", Reason.METADATA_INVALID)
-    trusted = trust_material.root(config.trusted_root).trusted
+        raise fulcio.failure("its certificate is for another key", Reason.METADATA_INVALID)
+    trusted = trust_material.root(trusted_root).trusted
     try:
         with certificates.readable():
             # At the time of issue, because the clock of this machine may be seconds behind.
@@ -70,11 +63,11 @@ def signer(config: FulcioConfig, token: str, log: Rekor) -> ImageSigner:
     except Untrusted as error:
         raise GKMError(
             Reason.SIGNATURE_INVALID,
-            f"a signature with a certificate of {config.fulcio.url} would not be accepted: it {error}",
+            f"a signature with a certificate of {fulcio.url} would not be accepted: it {error}",
             "check that the trusted root is that of this Fulcio",
         ) from error
     named = Identity(issuer=holder.issuer, subject=holder.identity)
-    policy = Policy(identities=[named], trusted_root=config.trusted_root)
+    policy = Policy(identities=[named], trusted_root=trusted_root)
     der = tuple(each.public_bytes(serialization.Encoding.DER) for each in chain)
     return ImageSigner(key, policy, der, log)
 

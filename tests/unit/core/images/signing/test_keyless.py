@@ -20,7 +20,6 @@ from gkm.images.signatures.sigstore_services import SigstoreService
 from gkm.images.signatures.verify import Verdict, Verifier
 from gkm.images.signing import keyless, sign
 from gkm.images.signing.forms import ImageSigner
-from gkm.images.signing.keyless import FulcioConfig
 from support.images.cache_registry import client_of
 from support.images.matrix import LAYER
 from support.images.signers import private_key
@@ -48,14 +47,14 @@ class Place:
         self.log = Rekor(self.service)
 
     def signer(self, person: Person = ALICE) -> ImageSigner:
-        return keyless.signer(self.authority(self.server.url), token(person), self.log)
+        return keyless.signer(self.authority(self.server.url), self.root, token(person), self.log)
 
-    def authority(self, url: str) -> FulcioConfig:
-        return FulcioConfig(SigstoreService("Fulcio", url, limits=LIMITS), self.root)
+    def authority(self, url: str) -> SigstoreService:
+        return SigstoreService("Fulcio", url, limits=LIMITS)
 
     def refused(self, url: str = "") -> GKMError:
         with pytest.raises(GKMError) as caught:
-            keyless.signer(self.authority(url or self.server.url), token(ALICE), self.log)
+            keyless.signer(self.authority(url or self.server.url), self.root, token(ALICE), self.log)
         assert token(ALICE) not in str(caught.value)
         return caught.value
 
@@ -161,7 +160,7 @@ def test_a_silent_service_times_out(place: Place) -> None:
 @pytest.mark.parametrize("text", ["", " ", "a b.c", "two\nlines", "ä.b.c", "x" * (65 << 10)])
 def test_an_invalid_token_is_not_sent(place: Place, text: str) -> None:
     with pytest.raises(GKMError, match="token is none") as caught:
-        keyless.signer(place.authority("http://127.0.0.1:9"), text, place.log)
+        keyless.signer(place.authority("http://127.0.0.1:9"), place.root, text, place.log)
     assert caught.value.reason is Reason.UNAUTHORIZED
 
 
