@@ -70,7 +70,7 @@ def accepts(cosign: Cosign, ref: Reference, who: list[str], root: Path) -> bool:
 
 
 def by_key(directory: Path, key: signing_keys.PrivateKey, *, logged: bool = False) -> list[str]:
-    path = directory / f"{key.public.short_id.replace('/', '_')}.pub"
+    path = directory / f"{key.public.key_id[:12].replace('/', '_')}.pub"
     path.write_bytes(key.public.pem)
     return ["--key", str(path), *([] if logged else ["--insecure-ignore-tlog=true"])]
 

@@ -28,10 +28,10 @@ MALFORMED: tuple[type[Exception], ...] = (
 UNREADABLE: tuple[type[Exception], ...] = (GKMError, *MALFORMED)
 MIN_RSA_BITS, MAX_RSA_BITS = 2048, 8192
 MAX_KEY_BYTES = 64 << 10
-_CURVE_HASHES: dict[str, hashes.HashAlgorithm] = {
-    "secp256r1": hashes.SHA256(),
-    "secp384r1": hashes.SHA384(),
-    "secp521r1": hashes.SHA512(),
+_CURVE_HASHES: dict[str, tuple[hashes.HashAlgorithm, ...]] = {
+    "secp256r1": (hashes.SHA256(),),
+    "secp384r1": (hashes.SHA384(), hashes.SHA256()),
+    "secp521r1": (hashes.SHA512(), hashes.SHA256()),
 }
 
 
@@ -42,10 +42,9 @@ class PublicKey:
     key: SupportedKey
     key_id: str
 
-    @property
-    def short_id(self) -> str:
+    def __str__(self) -> str:
         """Return the first 12 characters of the id, for messages."""
-        return self.key_id[:12]
+        return f"{self.key_id[:12]}…"
 
     @property
     def der(self) -> bytes:
@@ -63,13 +62,9 @@ class PublicKey:
         cosign uses SHA-256 for every RSA key and for P-256. Sigstore's algorithm registry pairs larger curves with
         larger hashes, but older versions of cosign used SHA-256 for them too. So both hashes count for those curves.
         """
-        return any(self._verifies(signature, data, algorithm) for algorithm in self._hashes())
-
-    def _hashes(self) -> list[hashes.HashAlgorithm]:
-        if isinstance(self.key, ec.EllipticCurvePublicKey):
-            native = _CURVE_HASHES[self.key.curve.name]
-            return [native] if isinstance(native, hashes.SHA256) else [native, hashes.SHA256()]
-        return [hashes.SHA256()]
+        curve = self.key.curve.name if isinstance(self.key, ec.EllipticCurvePublicKey) else ""
+        algorithms = _CURVE_HASHES.get(curve, (hashes.SHA256(),))
+        return any(self._verifies(signature, data, algorithm) for algorithm in algorithms)
 
     def _verifies(self, signature: bytes, data: bytes, algorithm: hashes.HashAlgorithm) -> bool:
         try:
@@ -91,8 +86,25 @@ def load(key: str) -> PublicKey:
         GKMError: SIGNATURE_INVALID if the text or file has no usable public key.
     """
     if is_pem(key):
-        return _from_pem(key.encode(), "the key in the policy")
-    return _from_pem(read_file(key, "public key", MAX_KEY_BYTES), f"public key {key!r}")
+        pem, what = key.encode(), "the key in the policy"
+    else:
+        pem, what = read_file(key, "public key", MAX_KEY_BYTES), f"public key {key!r}"
+    try:
+        loaded = serialization.load_pem_public_key(pem)
+    except MALFORMED as error:
+        raise GKMError(
+            Reason.SIGNATURE_INVALID,
+            f"{what} is no PEM public key",
+            "`cosign generate-key-pair` writes one to cosign.pub",
+        ) from error
+    known = supported(loaded)
+    if known is None:
+        raise GKMError(
+            Reason.SIGNATURE_INVALID,
+            f"{what} is of a kind that is not trusted",
+            f"use ECDSA P-256, P-384 or P-521, Ed25519, or RSA of at least {MIN_RSA_BITS} bits",
+        )
+    return known
 
 
 def read_file(path: str, what: str, limit: int) -> bytes:
@@ -113,25 +125,6 @@ def read_file(path: str, what: str, limit: int) -> bytes:
     if len(raw) > limit:
         raise GKMError(Reason.SIGNATURE_INVALID, f"{what} {path!r} is longer than {limit} bytes")
     return raw
-
-
-def _from_pem(pem: bytes, what: str) -> PublicKey:
-    try:
-        key = serialization.load_pem_public_key(pem)
-    except MALFORMED as error:
-        raise GKMError(
-            Reason.SIGNATURE_INVALID,
-            f"{what} is no PEM public key",
-            "`cosign generate-key-pair` writes one to cosign.pub",
-        ) from error
-    known = supported(key)
-    if known is None:
-        raise GKMError(
-            Reason.SIGNATURE_INVALID,
-            f"{what} is of a kind that is not trusted",
-            f"use ECDSA P-256, P-384 or P-521, Ed25519, or RSA of at least {MIN_RSA_BITS} bits",
-        )
-    return known
 
 
 def supported(key: object) -> PublicKey | None:

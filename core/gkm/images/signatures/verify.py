@@ -19,7 +19,6 @@ from gkm.images.reference import Reference
 from gkm.images.registries.registry import Registry
 from gkm.images.signatures.discovery import find_signatures, is_transient
 from gkm.images.signatures.evaluation import Finding, TrustPolicy
-from gkm.images.signatures.keys import PublicKey
 from gkm.images.signatures.log_lookup import LogLookups
 from gkm.images.signatures.trust_material import stamp
 
@@ -193,7 +192,7 @@ def _reason(trust: TrustPolicy, findings: Sequence[Finding]) -> Reason:
 
 def _requirement(ref: Reference, trust: TrustPolicy) -> str:
     entries = trust.entries
-    names = _list([f"{e.short_id}…" if isinstance(e, PublicKey) else str(e) for e in entries], ", ")
+    names = _list([str(entry) for entry in entries], ", ")
     noun = "identity" if not trust.keys else "key" if len(trust.keys) == len(entries) else "key or identity"
     plural = {"identity": "identities", "key": "keys", "key or identity": "keys and identities"}[noun]
     if len(entries) == 1:
