@@ -4,7 +4,16 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
 
-from gkm.api.meta import API_VERSION, Condition, Conditions, ObjectMeta, find_condition, seconds_of
+from gkm.api.meta import (
+    API_VERSION,
+    Condition,
+    Conditions,
+    Count,
+    ObjectMeta,
+    ObservedGeneration,
+    find_condition,
+    seconds_of,
+)
 from gkm.api.signers import MAX_SIGNERS, Signer
 
 DIGEST_PATTERN = "^sha256:[0-9a-f]{64}$"
@@ -17,7 +26,6 @@ SHORTEST_INTERVAL_SECONDS = 60.0
 LONGEST_INTERVAL_SECONDS = 30 * 86_400.0
 """Bounds of updatePolicy.interval: each tracked cache causes requests to its registry; a month is almost never."""
 
-Count = Annotated[int, Meta(ge=0, extra_json_schema={"format": "int32"})]
 Digest = Annotated[str, Meta(pattern=DIGEST_PATTERN, description="Digest of an image manifest.")]
 DateTime = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 
@@ -32,14 +40,11 @@ class LocalObjectReference(Struct, frozen=True):
 class UpdatePolicy(Struct, frozen=True, rename="camel", omit_defaults=True):
     """Whether GKM resolves a tag once or repeatedly."""
 
-    mode: Annotated[
-        Literal["Pinned", "Track"],
-        Meta(description="Pinned resolves a tag once. Track resolves it on an interval and follows it when verified."),
-    ] = "Pinned"
+    mode: Literal["Pinned", "Track"] = "Pinned"
+    """Pinned resolves a tag once. Track resolves it on an interval and follows it when verified."""
     interval: Annotated[
         str,
         Meta(
-            description="Interval at which GKM resolves a tracked tag, for example 15m; at least 1m.",
             max_length=16,
             pattern="^([0-9]+h)?([0-9]+m)?([0-9]+s)?$",
             extra_json_schema={
@@ -49,14 +54,10 @@ class UpdatePolicy(Struct, frozen=True, rename="camel", omit_defaults=True):
             },
         ),
     ] = "15m"
-
-    allow_rollback: Annotated[
-        bool,
-        Meta(
-            description="Follow a tracked tag to an image that is older than the present one. The age is the time of"
-            " creation or signing. By default GKM does not follow such a tag."
-        ),
-    ] = False
+    """Interval at which GKM resolves a tracked tag, for example 15m; at least 1m."""
+    allow_rollback: bool = False
+    """Follow a tracked tag to an image that is older than the present one. The age is the time of creation or signing.
+    By default GKM does not follow such a tag."""
 
     @property
     def tracks(self) -> bool:
@@ -75,7 +76,6 @@ class CacheSpec(Struct, frozen=True, rename="camel", omit_defaults=True):
     image: Annotated[
         str,
         Meta(
-            description="Reference of the cache image, with a tag and/or a digest.",
             min_length=1,
             max_length=525,
             # distribution/reference: no scheme, no white space; the rest is parsed where it is used.
@@ -90,14 +90,11 @@ class CacheSpec(Struct, frozen=True, rename="camel", omit_defaults=True):
             },
         ),
     ]
-    image_pull_secrets: Annotated[
-        list[LocalObjectReference],
-        Meta(description="Secrets of this namespace with credentials for the registry.", max_length=16),
-    ] = field(default_factory=list)
-    node_selector: Annotated[
-        dict[str, str],
-        Meta(description="Nodes that get the cache; default: every node with a GPU.", max_length=16),
-    ] = field(default_factory=dict)
+    """Reference of the cache image, with a tag and/or a digest."""
+    image_pull_secrets: Annotated[list[LocalObjectReference], Meta(max_length=16)] = field(default_factory=list)
+    """Secrets of this namespace with credentials for the registry."""
+    node_selector: Annotated[dict[str, str], Meta(max_length=16)] = field(default_factory=dict)
+    """Nodes that get the cache; default: every node with a GPU."""
     update_policy: UpdatePolicy = field(default_factory=UpdatePolicy)
     """Whether GKM resolves a tag once, or on an interval."""
 
@@ -105,23 +102,17 @@ class CacheSpec(Struct, frozen=True, rename="camel", omit_defaults=True):
 class CacheStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     """Observed state of a cache; only the controller writes it."""
 
-    observed_generation: Annotated[int, Meta(ge=0)] = 0
-    """metadata.generation that this status is about."""
-    image: Annotated[str, Meta(description="spec.image from which the controller resolved resolvedDigest.")] = ""
+    observed_generation: ObservedGeneration = 0
+    image: str = ""
+    """spec.image from which the controller resolved resolvedDigest."""
     resolved_digest: Digest | None = None
     """Digest of the image manifest that spec.image resolves to; nodes pull exactly this digest."""
-    signers: Annotated[
-        list[Signer],
-        Meta(description="Signers whose signatures of resolvedDigest satisfy the policies.", max_length=MAX_SIGNERS),
-    ] = field(default_factory=list)
-    image_created: Annotated[
-        DateTime | None,
-        Meta(description="When the image was created, as its annotation, label or configuration states it."),
-    ] = None
-    image_signed: Annotated[
-        DateTime | None,
-        Meta(description="Earliest time that a log or timestamp authority confirms for a signature that counts."),
-    ] = None
+    signers: Annotated[list[Signer], Meta(max_length=MAX_SIGNERS)] = field(default_factory=list)
+    """Signers whose signatures of resolvedDigest satisfy the policies."""
+    image_created: DateTime | None = None
+    """When the image was created, as its annotation, label or configuration states it."""
+    image_signed: DateTime | None = None
+    """Earliest time that a log or timestamp authority confirms for a signature that counts."""
     size_bytes: Annotated[int, Meta(ge=0)] = 0
     """Size of the image in bytes, as its manifest states it; 0 while unknown."""
     total_nodes: Count = 0
@@ -132,11 +123,10 @@ class CacheStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     """Nodes on which the cache is Failed or Incompatible."""
     pods_using: Count = 0
     """Volumes of pods on all nodes that have the cache mounted."""
-    ready: Annotated[str, Meta(description="readyNodes/totalNodes, for the printer column.")] = ""
-    failed_node_conditions: Annotated[
-        dict[str, list[str]],
-        Meta(description="Failed nodes by reason; at most 20 names for each reason, then a count."),
-    ] = field(default_factory=dict)
+    ready: str = ""
+    """readyNodes/totalNodes, for the printer column."""
+    failed_node_conditions: dict[str, list[str]] = field(default_factory=dict)
+    """Failed nodes by reason; at most 20 names for each reason, then a count."""
     last_updated: DateTime | None = None
     """When the controller last changed this status."""
     conditions: Conditions = field(default_factory=list)

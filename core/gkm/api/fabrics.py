@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct, field
 
 from gkm.api.caches import DateTime
-from gkm.api.meta import API_VERSION, Conditions, ObjectMeta
+from gkm.api.meta import API_VERSION, Conditions, ObjectMeta, ObservedGeneration
 from gkm.api.nodes import NodeSpec
 
 MAX_PORTS = 512
@@ -88,28 +88,22 @@ class EthernetLink(Struct, frozen=True):
 class NodeFabricStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     """Observed state. `domain` and `health` equal the labels of the Node; a flapping reading does not change them."""
 
-    observed_generation: Annotated[int, Meta(ge=0)] = 0
-    """metadata.generation that this status is about."""
-    domain: Annotated[
-        str, Meta(description="<clusterUUID>.<cliqueID>; empty without a domain.", pattern=f"{DOMAIN_PATTERN}|^$")
-    ] = ""
+    observed_generation: ObservedGeneration = 0
+    domain: Annotated[str, Meta(pattern=f"{DOMAIN_PATTERN}|^$")] = ""
+    """<clusterUUID>.<cliqueID>; empty without a domain."""
     health: HealthName | None = None
     """Health of the NVLink fabric: healthy, degraded, unhealthy, or none without one."""
-    message: Annotated[
-        str, Meta(description="Reason why the health is not healthy, or the domain is empty.", max_length=512)
-    ] = ""
-    infiniband_ports: Annotated[
-        str, Meta(description="Active ports/ports, for the printer column.", pattern="^([0-9]{1,4}/[0-9]{1,4})?$")
-    ] = ""
+    message: Annotated[str, Meta(max_length=512)] = ""
+    """Reason why the health is not healthy, or the domain is empty."""
+    infiniband_ports: Annotated[str, Meta(pattern="^([0-9]{1,4}/[0-9]{1,4})?$")] = ""
+    """Active ports/ports, for the printer column."""
     nvlink: NVLink | None = None
     infiniband: Annotated[list[InfiniBandPort], Meta(max_length=MAX_PORTS)] = field(default_factory=list)
     """Ports of the host channel adapters of the node."""
     ethernet: Annotated[list[EthernetLink], Meta(max_length=MAX_PORTS)] = field(default_factory=list)
     """Interfaces of the node with a neighbor that announces itself by LLDP."""
-    problems: Annotated[
-        list[Annotated[str, Meta(max_length=256)]],
-        Meta(description="Data that the agent could not read, with the reasons.", max_length=16),
-    ] = field(default_factory=list)
+    problems: Annotated[list[Annotated[str, Meta(max_length=256)]], Meta(max_length=16)] = field(default_factory=list)
+    """Data that the agent could not read, with the reasons."""
     last_updated: DateTime | None = None
     """When the agent last changed this status."""
     conditions: Conditions = field(default_factory=list)

@@ -13,6 +13,10 @@ VERSION = "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"
 
 
+Count = Annotated[int, Meta(ge=0, extra_json_schema={"format": "int32"})]
+ObservedGeneration = Annotated[int, Meta(ge=0, description="metadata.generation that this status is about.")]
+
+
 class OwnerReference(Struct, frozen=True, rename="camel", omit_defaults=True):
     """An owner of an object; Kubernetes deletes the object with its owner."""
 

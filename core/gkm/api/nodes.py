@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Meta, Struct, field
 
 from gkm.api.caches import DateTime, Digest
-from gkm.api.meta import API_VERSION, Conditions, ObjectMeta
+from gkm.api.meta import API_VERSION, Conditions, ObjectMeta, ObservedGeneration
 
 NODE_LABEL = "gkm.node"
 LAST_UPDATED_ANNOTATION = "gkm.io/lastUpdated"
@@ -116,8 +116,7 @@ class NodeSpec(Struct, frozen=True, rename="camel"):
 class NodeStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     """Observed state, as the agent of the node reports it."""
 
-    observed_generation: Annotated[int, Meta(ge=0)] = 0
-    """metadata.generation that this status is about."""
+    observed_generation: ObservedGeneration = 0
     gpus: list[GPUGroup] = field(default_factory=list)
     """GPUs of the node, in groups of identical ones."""
     caches: dict[str, NodeCacheStatus] = field(default_factory=dict)

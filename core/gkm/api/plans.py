@@ -5,12 +5,10 @@ from typing import Annotated
 from msgspec import Meta, Struct, field
 
 from gkm.api.caches import DateTime
-from gkm.api.meta import API_VERSION, Conditions, ObjectMeta
+from gkm.api.meta import API_VERSION, Conditions, Count, ObjectMeta, ObservedGeneration
 from gkm.api.runs import GPUs, GPUsOrZero, Labels, PolicyName, RunMalleability
 
-_INT32 = {"format": "int32"}
-Count = Annotated[int, Meta(ge=0, extra_json_schema=_INT32)]
-Number = Annotated[int, Meta(ge=1, extra_json_schema=_INT32)]
+Number = Annotated[int, Meta(ge=1, extra_json_schema={"format": "int32"})]
 Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 Nodes = Annotated[
     str,
@@ -71,30 +69,23 @@ class PlannedGroup(Struct, frozen=True, omit_defaults=True):
     """Nodes with spare GPUs for the group."""
 
 
-class PlanScope(Struct, frozen=True, rename={"max_gpus": "maxGPUs"}):
+class PlanScope(Struct, frozen=True):
     """A scope of the run at the time of planning."""
 
     name: str
     """Name of the scope in the run."""
-    max_gpus: GPUsOrZero
+    max_gpus: GPUsOrZero = field(name="maxGPUs")
     """Maximum of GPUs in the scope, spares included."""
 
 
-_REQUEST_NAMES = {
-    "gpus_per_pod": "gpusPerPod",
-    "group_gpus": "groupGPUs",
-    "allow_cross_group_spread": "allowCrossGroupSpread",
-}
-
-
-class PlanRequest(Struct, frozen=True, rename=_REQUEST_NAMES, omit_defaults=True):
+class PlanRequest(Struct, frozen=True, rename="camel", omit_defaults=True):
     """The planned request: the sizes of the run with every default filled in. The hash covers them."""
 
     gpus: GPUs
     """GPUs that the run requests, without spares."""
     gpus_per_pod: GPUs
     """GPUs of one pod."""
-    group_gpus: GPUs
+    group_gpus: GPUs = field(name="groupGPUs")
     """GPUs of one group."""
     allow_cross_group_spread: bool = True
     """Whether groups may lie in several domains."""
@@ -105,28 +96,16 @@ class PlanRequest(Struct, frozen=True, rename=_REQUEST_NAMES, omit_defaults=True
     """Scopes of the run with their maximum of GPUs."""
 
 
-class PlanFragmentation(
-    Struct,
-    frozen=True,
-    rename={"expected_unusable_gpus": "expectedUnusableGPUs", "largest_group": "largestGroup"},
-):
+class PlanFragmentation(Struct, frozen=True, rename="camel"):
     """Fragmentation after the plan: GPUs that the expected mix of groups cannot use, and the largest group."""
 
-    expected_unusable_gpus: float
+    expected_unusable_gpus: float = field(name="expectedUnusableGPUs")
     """Free GPUs that the expected mix of groups cannot use."""
     largest_group: Count
     """GPUs of the largest group that would still fit into one domain."""
 
 
-_METRIC_NAMES = {
-    "lower_bound": "lowerBound",
-    "stranded_gpus": "strandedGPUs",
-    "pristine_domains": "pristineDomains",
-    "spares_elsewhere": "sparesElsewhere",
-}
-
-
-class PlanMetrics(Struct, frozen=True, rename=_METRIC_NAMES):
+class PlanMetrics(Struct, frozen=True, rename="camel"):
     """Metrics of the plan, and a lower bound for the metric that its policy compares first."""
 
     domains: Count
@@ -135,7 +114,7 @@ class PlanMetrics(Struct, frozen=True, rename=_METRIC_NAMES):
     """Lower bound for the metric that the policy compares first; no plan is below it."""
     gap: Count
     """Difference between the plan and lowerBound; 0 proves that no plan is better."""
-    stranded_gpus: Count
+    stranded_gpus: Count = field(name="strandedGPUs")
     """GPUs that stay free in the domains that the groups lie in."""
     blocks: Count
     """Blocks that the groups lie in."""
@@ -146,14 +125,7 @@ class PlanMetrics(Struct, frozen=True, rename=_METRIC_NAMES):
     fragmentation: PlanFragmentation | None = None
 
 
-_SPEC_NAMES = {
-    "run_generation": "runGeneration",
-    "inventory_version": "inventoryVersion",
-    "expires_at": "expiresAt",
-}
-
-
-class PlanSpec(Struct, frozen=True, rename=_SPEC_NAMES, omit_defaults=True):
+class PlanSpec(Struct, frozen=True, rename="camel", omit_defaults=True):
     """The plan. A plan that the command line computes offline has no `run` and none of the fields below it.
 
     The GPUs of the plan count as used until the pods of the run use them or `expiresAt` passes.
@@ -179,24 +151,25 @@ class PlanSpec(Struct, frozen=True, rename=_SPEC_NAMES, omit_defaults=True):
     """metadata.generation of the Run at the time of planning."""
     number: Count = 0
     """Number of the plan among those of its run; the highest is the newest."""
-    supersedes: Annotated[str, Meta(description="Name of the plan of this run that this plan supersedes.")] = ""
-    reason: Annotated[str, Meta(max_length=1024, description="Reason why this plan supersedes that plan.")] = ""
+    supersedes: str = ""
+    """Name of the plan of this run that this plan supersedes."""
+    reason: Annotated[str, Meta(max_length=1024)] = ""
+    """Reason why this plan supersedes that plan."""
     expires_at: DateTime | None = None
     """When the controller releases GPUs of the plan that no pod of the run uses."""
     labels: Labels = field(default_factory=dict)
     """Labels of the run's spec at the time of planning, for the component that binds the plan."""
 
 
-class PlanStatus(Struct, frozen=True, rename={"observed_generation": "observedGeneration"}, omit_defaults=True):
+class PlanStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     """Observed state of the plan; only the controller writes it."""
 
-    observed_generation: Annotated[int, Meta(ge=0)] = 0
-    """metadata.generation that this status is about."""
+    observed_generation: ObservedGeneration = 0
     conditions: Conditions = field(default_factory=list)
     """Live: the plan is the newest of its run and reserves its GPUs."""
 
 
-class PlacementPlan(Struct, frozen=True, rename={"api_version": "apiVersion"}, tag_field="kind", tag="PlacementPlan"):
+class PlacementPlan(Struct, frozen=True, rename="camel", tag_field="kind", tag="PlacementPlan"):
     """The nodes for the groups of a run."""
 
     metadata: ObjectMeta

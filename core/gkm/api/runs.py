@@ -4,7 +4,16 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
 
-from gkm.api.meta import API_VERSION, GROUP, Condition, Conditions, ObjectMeta, find_condition
+from gkm.api.meta import (
+    API_VERSION,
+    GROUP,
+    Condition,
+    Conditions,
+    Count,
+    ObjectMeta,
+    ObservedGeneration,
+    find_condition,
+)
 
 MAX_GPUS = 1_000_000
 MAX_SPARES = 1_024
@@ -60,49 +69,42 @@ class RunSelector(Struct, frozen=True, omit_defaults=True):
     """Labels that a node must have."""
 
 
-class RunScope(Struct, frozen=True, omit_defaults=True, rename={"max_gpus": "maxGPUs"}):
+class RunScope(Struct, frozen=True, omit_defaults=True):
     """A part of the cluster with a maximum of GPUs, spares included; every group is in one scope."""
 
     name: Name
     """Name of the scope, unique in the run."""
-    max_gpus: GPUsOrZero
+    max_gpus: GPUsOrZero = field(name="maxGPUs")
     """Maximum of GPUs in the scope, spares included."""
     selector: RunSelector = field(default_factory=RunSelector)
 
 
-class RunMalleability(Struct, frozen=True, rename={"step_gpus": "stepGPUs", "min_gpus": "minGPUs"}):
+class RunMalleability(Struct, frozen=True):
     """Permission to reduce a run by multiples of `stepGPUs`, down to `minGPUs`."""
 
-    step_gpus: GPUs
+    step_gpus: GPUs = field(name="stepGPUs")
     """Step, in GPUs, by which the planner may reduce the run."""
-    min_gpus: GPUs
+    min_gpus: GPUs = field(name="minGPUs")
     """Minimum of GPUs of the run."""
 
 
-_NAMES = {
-    "gpus_per_pod": "gpusPerPod",
-    "group_gpus": "groupGPUs",
-    "allow_cross_group_spread": "allowCrossGroupSpread",
-}
-
-
-class RunSpec(Struct, frozen=True, omit_defaults=True, rename=_NAMES):
+class RunSpec(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """Desired state of a run."""
 
-    flavor: Annotated[Flavor, Meta(description="Model of the GPUs, as a label of their nodes names it.")]
-    gpus: Annotated[GPUs, Meta(description="GPUs of the whole run, without spares.")]
-    gpus_per_pod: Annotated[GPUs, Meta(description="GPUs of one pod, all on one node; default: 8.")] = 8
-    group_gpus: (
-        Annotated[GPUs, Meta(description="GPUs of one group, all in one domain; default: gpusPerPod.")] | None
-    ) = None
-    tolerations: (
-        Annotated[list[Toleration], Meta(description="Default: the taint nvidia.com/gpu.", max_length=32)] | None
-    ) = None
-    allow_cross_group_spread: Annotated[bool, Meta(description="Whether groups may lie in several domains.")] = True
-    spares: Annotated[
-        int,
-        Meta(ge=0, le=MAX_SPARES, description="Spare pods for each group.", extra_json_schema={"format": "int32"}),
-    ] = 0
+    flavor: Flavor
+    """Model of the GPUs, as a label of their nodes names it."""
+    gpus: GPUs
+    """GPUs of the whole run, without spares."""
+    gpus_per_pod: GPUs = 8
+    """GPUs of one pod, all on one node; default: 8."""
+    group_gpus: GPUs | None = field(default=None, name="groupGPUs")
+    """GPUs of one group, all in one domain; default: gpusPerPod."""
+    tolerations: Annotated[list[Toleration], Meta(max_length=32)] | None = None
+    """Default: the taint nvidia.com/gpu."""
+    allow_cross_group_spread: bool = True
+    """Whether groups may lie in several domains."""
+    spares: Annotated[int, Meta(ge=0, le=MAX_SPARES, extra_json_schema={"format": "int32"})] = 0
+    """Spare pods for each group."""
     malleability: RunMalleability | None = None
     selector: RunSelector = field(default_factory=RunSelector)
     scopes: Annotated[
@@ -113,23 +115,12 @@ class RunSpec(Struct, frozen=True, omit_defaults=True, rename=_NAMES):
         ),
     ] = field(default_factory=list)
     """Parts of the cluster with a maximum of GPUs; every group is in one of them."""
-    policy: (
-        Annotated[PolicyName, Meta(description="Metric that the planner minimizes first; default: packing.policy.")]
-        | None
-    ) = None
-    priority: Annotated[
-        int,
-        Meta(
-            ge=-MAX_PRIORITY,
-            le=MAX_PRIORITY,
-            description="Priority among pending runs; the planner handles the highest first.",
-            extra_json_schema={"format": "int32"},
-        ),
-    ] = 0
-    labels: Annotated[
-        Labels,
-        Meta(description="Labels for the component that binds the plan; GKM copies them to the plan and ignores them."),
-    ] = field(default_factory=dict)
+    policy: PolicyName | None = None
+    """Metric that the planner minimizes first; default: packing.policy."""
+    priority: Annotated[int, Meta(ge=-MAX_PRIORITY, le=MAX_PRIORITY, extra_json_schema={"format": "int32"})] = 0
+    """Priority among pending runs; the planner handles the highest first."""
+    labels: Labels = field(default_factory=dict)
+    """Labels for the component that binds the plan; GKM copies them to the plan and ignores them."""
 
 
 class RunFix(Struct, frozen=True):
@@ -148,37 +139,20 @@ class PlanReference(Struct, frozen=True):
     """Name of the PlacementPlan."""
 
 
-class RunStatus(
-    Struct,
-    frozen=True,
-    rename={
-        "observed_generation": "observedGeneration",
-        "plan_ref": "planRef",
-        "binding_level": "bindingLevel",
-        "largest_feasible_groups": "largestFeasibleGroups",
-    },
-    omit_defaults=True,
-):
+class RunStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     """Observed state of a run; only the controller writes it."""
 
-    observed_generation: Annotated[int, Meta(ge=0)] = 0
-    """metadata.generation that this status is about."""
+    observed_generation: ObservedGeneration = 0
     plan_ref: PlanReference | None = None
     """The newest plan of the run."""
-    gpus: Annotated[
-        GPUsOrZero, Meta(description="Planned GPUs; less than spec.gpus if a malleable run was reduced.")
-    ] = 0
-    domains: Annotated[int, Meta(ge=0, extra_json_schema={"format": "int32"})] = 0
+    gpus: GPUsOrZero = 0
+    """Planned GPUs; less than spec.gpus if a malleable run was reduced."""
+    domains: Count = 0
     """Fabric domains that the groups of the plan lie in."""
-    binding_level: Annotated[str, Meta(description="Constraint that prevents the run from fitting.", max_length=63)] = (
-        ""
-    )
-    largest_feasible_groups: (
-        Annotated[
-            int, Meta(ge=0, description="Number of whole groups that fit.", extra_json_schema={"format": "int32"})
-        ]
-        | None
-    ) = None
+    binding_level: _Text = ""
+    """Constraint that prevents the run from fitting."""
+    largest_feasible_groups: Count | None = None
+    """Number of whole groups that fit."""
     fixes: Annotated[list[RunFix], Meta(max_length=MAX_FIXES)] = field(default_factory=list)
     """Verified changes that make the whole run fit."""
     conditions: Conditions = field(default_factory=list)
@@ -189,7 +163,7 @@ class RunStatus(
         return find_condition(self.conditions, kind)
 
 
-class Run(Struct, frozen=True, rename={"api_version": "apiVersion"}, tag_field="kind", tag="Run"):
+class Run(Struct, frozen=True, rename="camel", tag_field="kind", tag="Run"):
     """A run of groups of GPUs that needs a placement plan."""
 
     metadata: ObjectMeta

@@ -12,16 +12,12 @@ MAX_NAME = 1024
 class Signer(Struct, frozen=True, rename="camel", omit_defaults=True):
     """The signer of a signature that counts: a key, or the holder of a certificate (`identity` and `issuer`)."""
 
-    key_id: Annotated[
-        str,
-        Meta(max_length=64, description="Base64 of the SHA-256 of the public key in DER form, as cosign writes it."),
-    ] = field(default="", name="keyID")
-    identity: Annotated[
-        str, Meta(max_length=MAX_NAME, description="E-mail address or URI in the certificate of a keyless signature.")
-    ] = ""
-    issuer: Annotated[
-        str, Meta(max_length=MAX_NAME, description="URL of the OpenID provider that authenticated the identity.")
-    ] = ""
+    key_id: Annotated[str, Meta(max_length=64)] = field(default="", name="keyID")
+    """Base64 of the SHA-256 of the public key in DER form, as cosign writes it."""
+    identity: Annotated[str, Meta(max_length=MAX_NAME)] = ""
+    """E-mail address or URI in the certificate of a keyless signature."""
+    issuer: Annotated[str, Meta(max_length=MAX_NAME)] = ""
+    """URL of the OpenID provider that authenticated the identity."""
 
     def __str__(self) -> str:
         """Return the signer as text for a message."""
