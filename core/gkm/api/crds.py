@@ -1,22 +1,12 @@
 """CustomResourceDefinitions of all kinds: names, printer columns and rules; gkm.api.schemas adds the fields."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import msgspec
 
 from gkm.api import caches, fabrics, nodes, plans, runs, schemas
 from gkm.api.meta import GROUP, VERSION
 from gkm.api.schemas import Schema
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A printer column; kubectl shows a `wide` one with -o wide."""
-
-    name: str
-    path: str
-    type: str = "string"
-    wide: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,62 +17,68 @@ class Kind:
     plural: str
     short: str
     namespaced: bool
-    columns: tuple[Column, ...]
-    rules: tuple[Schema, ...] = field(default=())
+    columns: tuple[Schema, ...]
+    rules: tuple[Schema, ...] = ()
+
+
+def _column(name: str, path: str, kind: str = "string", *, wide: bool = False) -> Schema:
+    """Return a printer column; kubectl shows a `wide` one with -o wide."""
+    column: Schema = {"name": name, "type": kind, "jsonPath": path}
+    return column | {"priority": 1} if wide else column
 
 
 _CACHE_COLUMNS = (
-    Column("Ready", ".status.ready"),
-    Column("Failed", ".status.failedNodes", "integer"),
+    _column("Ready", ".status.ready"),
+    _column("Failed", ".status.failedNodes", "integer"),
     # The reason why Ready is not True: 0/0 alone does not show that nodeSelector matches no node.
-    Column("Status", '.status.conditions[?(@.type=="Ready")].reason'),
-    Column("Verified", '.status.conditions[?(@.type=="Verified")].reason'),
-    Column("In-Use", ".status.podsUsing", "integer"),
-    Column("Age", ".metadata.creationTimestamp", "date"),
-    Column("Digest", ".status.resolvedDigest", wide=True),
-    Column("Image", ".spec.image", wide=True),
+    _column("Status", '.status.conditions[?(@.type=="Ready")].reason'),
+    _column("Verified", '.status.conditions[?(@.type=="Verified")].reason'),
+    _column("In-Use", ".status.podsUsing", "integer"),
+    _column("Age", ".metadata.creationTimestamp", "date"),
+    _column("Digest", ".status.resolvedDigest", wide=True),
+    _column("Image", ".spec.image", wide=True),
 )
 _NODE_COLUMNS = (
-    Column("Node", ".spec.nodeName"),
-    Column("Caches", f".metadata.annotations.{nodes.CURRENT_CACHES_ANNOTATION.replace('.', chr(92) + '.')}"),
-    Column("GPUs", ".status.gpus[*].gpuType"),
-    Column("Driver", ".status.gpus[0].driverVersion", wide=True),
-    Column("Age", ".metadata.creationTimestamp", "date"),
+    _column("Node", ".spec.nodeName"),
+    _column("Caches", f".metadata.annotations.{nodes.CURRENT_CACHES_ANNOTATION.replace('.', chr(92) + '.')}"),
+    _column("GPUs", ".status.gpus[*].gpuType"),
+    _column("Driver", ".status.gpus[0].driverVersion", wide=True),
+    _column("Age", ".metadata.creationTimestamp", "date"),
 )
 _NODE_RULES: tuple[Schema, ...] = (
     {"rule": "self.spec.nodeName == oldSelf.spec.nodeName", "message": "spec.nodeName cannot change"},
 )
 _FABRIC_COLUMNS = (
-    Column("Domain", ".status.domain"),
-    Column("Health", ".status.health"),
-    Column("IB", ".status.infinibandPorts"),
-    Column("Age", ".metadata.creationTimestamp", "date"),
-    Column("Message", ".status.message", wide=True),
+    _column("Domain", ".status.domain"),
+    _column("Health", ".status.health"),
+    _column("IB", ".status.infinibandPorts"),
+    _column("Age", ".metadata.creationTimestamp", "date"),
+    _column("Message", ".status.message", wide=True),
 )
 _FABRIC_RULES: tuple[Schema, ...] = (
     {"rule": "self.spec.nodeName == self.metadata.name", "message": "spec.nodeName must be the name of the object"},
 )
 _RUN_COLUMNS = (
-    Column("GPUs", ".spec.gpus", "integer"),
-    Column("Planned", '.status.conditions[?(@.type=="Planned")].reason'),
-    Column("Domains", ".status.domains", "integer"),
-    Column("Plan", ".status.planRef.name"),
-    Column("Age", ".metadata.creationTimestamp", "date"),
-    Column("Flavor", ".spec.flavor", wide=True),
-    Column("Message", '.status.conditions[?(@.type=="Planned")].message', wide=True),
+    _column("GPUs", ".spec.gpus", "integer"),
+    _column("Planned", '.status.conditions[?(@.type=="Planned")].reason'),
+    _column("Domains", ".status.domains", "integer"),
+    _column("Plan", ".status.planRef.name"),
+    _column("Age", ".metadata.creationTimestamp", "date"),
+    _column("Flavor", ".spec.flavor", wide=True),
+    _column("Message", '.status.conditions[?(@.type=="Planned")].message', wide=True),
 )
 _PLAN_COLUMNS = (
-    Column("Run", ".spec.run"),
-    Column("Live", '.status.conditions[?(@.type=="Live")].reason'),
-    Column("GPUs", ".spec.gpus", "integer"),
-    Column("Domains", ".spec.metrics.domains", "integer"),
-    Column("Gap", ".spec.metrics.gap", "integer"),
-    Column("Stranded", ".spec.metrics.strandedGPUs", "integer"),
+    _column("Run", ".spec.run"),
+    _column("Live", '.status.conditions[?(@.type=="Live")].reason'),
+    _column("GPUs", ".spec.gpus", "integer"),
+    _column("Domains", ".spec.metrics.domains", "integer"),
+    _column("Gap", ".spec.metrics.gap", "integer"),
+    _column("Stranded", ".spec.metrics.strandedGPUs", "integer"),
     # A string, because kubectl shows a `date` as an age, and the age of a future time as `<invalid>`.
-    Column("Expires", ".spec.expiresAt"),
-    Column("Age", ".metadata.creationTimestamp", "date"),
-    Column("Policy", ".spec.policy", wide=True),
-    Column("Hash", ".spec.hash", wide=True),
+    _column("Expires", ".spec.expiresAt"),
+    _column("Age", ".metadata.creationTimestamp", "date"),
+    _column("Policy", ".spec.policy", wide=True),
+    _column("Hash", ".spec.hash", wide=True),
 )
 
 KINDS = (
@@ -139,14 +135,9 @@ def definition(kind: Kind) -> Schema:
                     "served": True,
                     "storage": True,
                     "subresources": {"status": {}},
-                    "additionalPrinterColumns": [_column(column) for column in kind.columns],
+                    "additionalPrinterColumns": list(kind.columns),
                     "schema": {"openAPIV3Schema": schemas.of_kind(kind.type, kind.rules)},
                 }
             ],
         },
     }
-
-
-def _column(column: Column) -> Schema:
-    shown: Schema = {"name": column.name, "type": column.type, "jsonPath": column.path}
-    return shown | {"priority": 1} if column.wide else shown
