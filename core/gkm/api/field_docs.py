@@ -8,6 +8,7 @@ import ast
 import inspect
 from collections.abc import Iterator, Mapping
 from functools import cache
+from itertools import pairwise
 from types import ModuleType
 
 from msgspec import Struct
@@ -38,13 +39,7 @@ def of(kind: type[Struct]) -> Mapping[str, str]:
 
 
 def _documented(node: ast.ClassDef) -> Iterator[tuple[str, str]]:
-    for statement, below in zip(node.body, node.body[1:], strict=False):
-        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name) and (text := _text(below)):
-            yield statement.target.id, text
-
-
-def _text(statement: ast.stmt) -> str:
-    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
-        value = statement.value.value
-        return " ".join(value.split()) if isinstance(value, str) else ""
-    return ""
+    for pair in pairwise(node.body):
+        match pair:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                yield name, " ".join(text.split())
