@@ -7,14 +7,11 @@ have one value in 20 to 40 bytes.
 """
 
 import re
+from functools import partial
 
 FREE_VALUES = 2_048
 """Values that a text of any length may hold: about 250 KiB of objects."""
-BYTES_A_VALUE = 16
-BYTES_AN_OBJECT = 32
-BYTES_AN_ITEM = 10
 
-_VALUES, _OBJECTS, _ITEMS = b",:[{", b"{", b","
 # A string without an end matches up to the end of the text, so the search stays linear.
 _STRING = rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)'
 _QUOTE = ord('"')
@@ -24,37 +21,12 @@ class TooManyValues(ValueError):
     """The text holds more values than its length allows."""
 
 
-def check(text: bytes) -> None:
-    """Refuse a text that holds more values, keys included, than its length allows.
+def _check(text: bytes, *, what: str, separators: bytes, bytes_each: int) -> None:
+    """Refuse a text that holds more separators than FREE_VALUES and one in every `bytes_each` bytes together.
 
     Raises:
         TooManyValues: the text holds more.
     """
-    # One of these characters precedes every value and every key, except the outermost value.
-    _check(text, _VALUES, BYTES_A_VALUE, "values")
-
-
-def check_objects(text: bytes) -> None:
-    """Refuse a text that holds more objects than its length allows, for a type that decodes only objects.
-
-    Raises:
-        TooManyValues: the text holds more.
-    """
-    _check(text, _OBJECTS, BYTES_AN_OBJECT, "objects")
-
-
-def check_items(text: bytes) -> None:
-    """Refuse a text that holds more items of lists and mappings than its length allows, for a list of raw items.
-
-    Objects of Kubernetes, with all fields that API servers add, have an item in 20 bytes.
-
-    Raises:
-        TooManyValues: the text holds more.
-    """
-    _check(text, _ITEMS, BYTES_AN_ITEM, "items")
-
-
-def _check(text: bytes, separators: bytes, bytes_each: int, what: str) -> None:
     allowed = FREE_VALUES + len(text) // bytes_each
     # The fast case: count all separators, those inside strings included.
     fewer = sum(text.count(one) for one in separators) <= allowed
@@ -70,3 +42,15 @@ def _outside_strings(text: bytes, separators: bytes, enough: int) -> int:
         if count > enough:
             break
     return count
+
+
+# One of these characters precedes every value and every key, except the outermost value.
+check = partial(_check, what="values", separators=b",:[{", bytes_each=16)
+"""Refuse a text that holds more values, keys included, than its length allows; raise TooManyValues."""
+check_objects = partial(_check, what="objects", separators=b"{", bytes_each=32)
+"""The same for objects: for a type that decodes only objects."""
+check_items = partial(_check, what="items", separators=b",", bytes_each=10)
+"""The same for items of lists and mappings: for a list of raw items.
+
+Objects of Kubernetes, with all fields that API servers add, have an item in 20 bytes.
+"""
