@@ -7,8 +7,7 @@ from typing import Annotated, NoReturn
 
 import typer
 from gkm.api.config import ConfigInvalid
-from gkm.api.errors import GKMError, Reason
-from gkm.api.remedies import Remedy
+from gkm.api.errors import GKMError, Reason, Remedy
 from gkm.hoststate.command_line import installed_version
 from gkm.hoststate.escaping import escape
 from typer.exceptions import TyperException

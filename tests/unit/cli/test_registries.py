@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from gkm.api.remedies import Remedy
+from gkm.api.errors import Remedy
 from gkm_cli import main
 from support.cli.command import CACHE, gkm
 from support.registry.auth import Auth

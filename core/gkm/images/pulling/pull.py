@@ -12,8 +12,7 @@ from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
 
-from gkm.api.errors import GKMError, Reason
-from gkm.api.remedies import Remedy
+from gkm.api.errors import GKMError, Reason, Remedy
 from gkm.hoststate.layout import Layout
 from gkm.images.archives.inflate import FEED_BYTES
 from gkm.images.cache import CacheImage

@@ -16,8 +16,7 @@ from urllib.parse import urlencode, urlsplit
 from msgspec import Struct
 from urllib3 import BaseHTTPResponse
 
-from gkm.api.errors import GKMError, Reason
-from gkm.api.remedies import Remedy
+from gkm.api.errors import GKMError, Reason, Remedy
 from gkm.hoststate.lru import LRUCache
 from gkm.images.manifest import decode
 from gkm.images.registries.responses import read_body

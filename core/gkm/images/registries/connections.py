@@ -25,8 +25,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.response import HTTPResponse
 from urllib3.util.connection import create_connection
 
-from gkm.api.errors import GKMError, Reason
-from gkm.api.remedies import Remedy
+from gkm.api.errors import GKMError, Reason, Remedy
 from gkm.images.registries.host_rules import HostRules
 from gkm.images.registries.proxies import Proxy
 

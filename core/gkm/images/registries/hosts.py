@@ -9,8 +9,7 @@ from typing import Self
 from urllib3 import BaseHTTPResponse
 
 from gkm.api.config import Registries
-from gkm.api.errors import GKMError, Reason
-from gkm.api.remedies import Remedy
+from gkm.api.errors import GKMError, Reason, Remedy
 from gkm.hoststate.lru import LRUCache
 from gkm.images.reference import Reference
 from gkm.images.registries.auth import Authorizer, Credentials
