@@ -14,6 +14,7 @@ from typer.exceptions import TyperException
 
 from gkm_cli import disks, node
 from gkm_cli.cache.commands import app as cache
+from gkm_cli.option_groups import with_groups
 from gkm_cli.output import EXIT_NEGATIVE, PROGRAM, NegativeResult, PlanningFailed, UsageError, line
 from gkm_cli.plan.command import EXAMPLE, plan
 
@@ -41,7 +42,7 @@ def gkm(context: typer.Context, *, version: VersionOption = False) -> None:
 
 app.add_typer(cache, name="cache")
 app.add_typer(node.app, name="node")
-app.command(epilog=EXAMPLE)(plan)
+app.command(epilog=EXAMPLE)(with_groups(plan))
 
 FAILURE, USAGE_ERROR = 1, 2
 INTERRUPTED = 130

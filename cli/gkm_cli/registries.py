@@ -1,6 +1,7 @@
 """The options for registries that commands share, and the registry client that they configure."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated
 
@@ -22,25 +23,28 @@ PlainHTTPOption = Annotated[bool, typer.Option("--plain-http", help="Use http in
 CAFileOption = Annotated[Path | None, typer.Option("--ca-file", help="Trust the certificate authorities in this file.")]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RegistryAccess:
     """How a command connects to registries; `plain_http` and `ca_file` apply to the registry that it names."""
 
-    config: Config
-    plain_http: bool
-    ca_file: Path | None
+    plain_http: PlainHTTPOption = False
+    ca_file: CAFileOption = None
+    config_file: ConfigOption = None
 
-    @classmethod
-    def from_options(cls, config_file: Path | None, *, plain_http: bool, ca_file: Path | None) -> "RegistryAccess":
-        """Return the access that the options describe.
+    @cached_property
+    def config(self) -> Config:
+        """Return the configuration.
 
         Raises:
-            ConfigInvalid: the configuration cannot be read or used.
+            ConfigInvalid: the file cannot be read or used.
         """
-        return cls(config.load(config_file), plain_http, ca_file)
+        return config.load(self.config_file)
 
-    def registry(self, ref: Reference) -> Registry:
-        """Return a client that may use the registry of `ref`: the user named it on the command line."""
+    def registry(self, ref: Reference, *, mirrored: bool = True) -> Registry:
+        """Return a client that may use the registry of `ref`: the user named it on the command line.
+
+        Without `mirrored` it uses no mirrors: a command that writes must read the registry itself, not an older copy.
+        """
         hosts = dict(self.config.registries.hosts)
         plain_http = self.plain_http
         if ref.registry not in hosts and not self.ca_file:
@@ -52,19 +56,15 @@ class RegistryAccess:
                 plain_http=plain_http or known.plain_http,
                 ca_file=str(self.ca_file) if self.ca_file else known.ca_file,
             )
+        if not mirrored:
+            hosts = {name: msgspec.structs.replace(host, mirrors=[]) for name, host in hosts.items()}
         allowed = Registries(allow=self.config.registries.allow, hosts=hosts)
         return Registry(allowed, credentials_from_environment())
 
-    def without_mirrors(self) -> "RegistryAccess":
-        """Return the same without mirrors: a command that writes must read the registry itself, not an older copy."""
-        hosts = {name: msgspec.structs.replace(host, mirrors=[]) for name, host in self.config.registries.hosts.items()}
-        registries = msgspec.structs.replace(self.config.registries, hosts=hosts)
-        return replace(self, config=msgspec.structs.replace(self.config, registries=registries))
-
-    def pinned(self, reference: str) -> tuple[Registry, Reference]:
+    def pinned(self, reference: str, *, mirrored: bool = True) -> tuple[Registry, Reference]:
         """Resolve a reference once; return a client and the reference of exactly that digest."""
         ref = Reference.parse(reference)
-        registry = self.registry(ref)
+        registry = self.registry(ref, mirrored=mirrored)
         return registry, ref.pinned(registry.resolve(ref))
 
     def described(self, reference: str) -> tuple[Registry, CacheImage]:

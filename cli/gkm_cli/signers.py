@@ -15,45 +15,42 @@ from gkm.images.signatures.verify import Verdict, Verifier
 
 from gkm_cli.output import UsageError
 
-KeyOption = Annotated[
-    list[str] | None, typer.Option("--key", metavar="PEM", help="A public key that must have signed; repeatable.")
-]
-IdentityOption = Annotated[
-    str,
-    typer.Option(
-        "--identity",
-        metavar="REGEXP",
-        help="The identity that must have signed without a key: a pattern for the whole e-mail or URI.",
-    ),
-]
-IssuerOption = Annotated[
-    str, typer.Option("--issuer", metavar="URL", help="The OpenID provider of the identity, exactly.")
-]
 TrustedRootOption = Annotated[
     Path | None, typer.Option("--trusted-root", metavar="FILE", help="The trusted_root.json of your Sigstore.")
 ]
-PolicyOption = Annotated[
-    Path | None, typer.Option("--policy", metavar="FILE", help="A file with the `verification` of a configuration.")
-]
-NamespaceOption = Annotated[
-    str | None,
-    typer.Option(
-        "-n",
-        "--namespace",
-        help="Apply the policies for caches of this namespace; without it, for cluster-wide caches.",
-    ),
-]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SignerOptions:
-    """The values of the options about signers."""
+    """The options about signers of the commands that verify."""
 
-    keys: list[str] | None
-    identity: str
-    issuer: str
-    trusted_root: Path | None
-    policy: Path | None
+    keys: Annotated[
+        list[str] | None, typer.Option("--key", metavar="PEM", help="A public key that must have signed; repeatable.")
+    ] = None
+    identity: Annotated[
+        str,
+        typer.Option(
+            "--identity",
+            metavar="REGEXP",
+            help="The identity that must have signed without a key: a pattern for the whole e-mail or URI.",
+        ),
+    ] = ""
+    issuer: Annotated[
+        str, typer.Option("--issuer", metavar="URL", help="The OpenID provider of the identity, exactly.")
+    ] = ""
+    trusted_root: TrustedRootOption = None
+    policy: Annotated[
+        Path | None,
+        typer.Option("--policy", metavar="FILE", help="A file with the `verification` of a configuration."),
+    ] = None
+    namespace: Annotated[
+        str | None,
+        typer.Option(
+            "-n",
+            "--namespace",
+            help="Apply the policies for caches of this namespace; without it, for cluster-wide caches.",
+        ),
+    ] = None
 
 
 def verification(signers: SignerOptions, configured: Config) -> Verification:

@@ -19,7 +19,7 @@ from gkm_cli import disks
 from gkm_cli.cache.gpu_options import GPUOption, GPUsOption, gpu_from_options
 from gkm_cli.output import Output, OutputOption, UsageError, line, show
 from gkm_cli.progress import progress_bars
-from gkm_cli.registries import CAFileOption, ConfigOption, PlainHTTPOption, RegistryAccess
+from gkm_cli.registries import RegistryAccess
 
 DirectoryArgument = Annotated[Path, typer.Argument(metavar="DIR", exists=True, file_okay=False)]
 ImageOption = Annotated[str, typer.Option("--image", metavar="REF", help="The name of the image.")]
@@ -51,9 +51,7 @@ def build(
     gpu: GPUOption = "",
     gpus: GPUsOption = None,
     dependency_version: VersionOption = None,
-    plain_http: PlainHTTPOption = False,
-    ca_file: CAFileOption = None,
-    config: ConfigOption = None,
+    access: RegistryAccess,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Make an image of the Triton or vLLM cache in DIR, in MCV's format."""
@@ -80,7 +78,7 @@ def build(
             with disks.filling(path.absolute().parent, lambda: max(need, disks.size_of(directory))):
                 _WRITERS[form](built, path, ref, lambda done, of: report("Writing", done, of))
         if push:
-            registry = RegistryAccess.from_options(config, plain_http=plain_http, ca_file=ca_file).registry(ref)
+            registry = access.registry(ref)
             registry_push.image(registry, ref, built, lambda done, of: report("Pushing", done, of))
     for warning in warnings:
         sys.stderr.write(f"warning: {escape(warning)}\n")

@@ -14,21 +14,19 @@ from gkm_cli.cache import gpu_files
 from gkm_cli.cache.gpu_files import NodeGPUs
 from gkm_cli.cache.gpu_options import GPUsOption
 from gkm_cli.output import NegativeResult, Output, OutputOption, line, show, table
-from gkm_cli.registries import CAFileOption, ConfigOption, PlainHTTPOption, RefArgument, RegistryAccess
+from gkm_cli.registries import RefArgument, RegistryAccess
 
 
 def check(
     reference: RefArgument,
     *,
     gpus: GPUsOption = None,
-    plain_http: PlainHTTPOption = False,
-    ca_file: CAFileOption = None,
-    config: ConfigOption = None,
+    access: RegistryAccess,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Show which GPUs can use an image, and why others cannot; exit 3 if none can."""
     nodes = gpu_files.read(gpus) if gpus else [_host_gpus()]
-    _, image = RegistryAccess.from_options(config, plain_http=plain_http, ca_file=ca_file).described(reference)
+    _, image = access.described(reference)
     verdicts = [(node.name, preflight.check(image.targets, node.gpus)) for node in nodes]
     show(_result(verdicts), output, lambda: _print_result(verdicts))
     if not any(verdict.fits for _, verdict in verdicts):

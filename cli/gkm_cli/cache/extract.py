@@ -13,18 +13,8 @@ from gkm.mounts.relocation.mount_path import InvalidMountPath, MountPath
 from gkm_cli.cache import extraction
 from gkm_cli.cache.extraction import ExtractedCache
 from gkm_cli.output import NegativeResult, Output, OutputOption, UsageError, line, show
-from gkm_cli.registries import CAFileOption, ConfigOption, PlainHTTPOption, RefArgument, RegistryAccess
-from gkm_cli.signers import (
-    IdentityOption,
-    IssuerOption,
-    KeyOption,
-    NamespaceOption,
-    PolicyOption,
-    SignerOptions,
-    TrustedRootOption,
-    verification,
-    verify_image,
-)
+from gkm_cli.registries import RefArgument, RegistryAccess
+from gkm_cli.signers import SignerOptions, verification, verify_image
 
 ToOption = Annotated[Path, typer.Option("--to", metavar="DIR", help="The directory to create; it must not exist.")]
 MountPathOption = Annotated[
@@ -42,25 +32,17 @@ def extract(
     *,
     to: ToOption,
     mount_path: MountPathOption = "",
-    key: KeyOption = None,
-    identity: IdentityOption = "",
-    issuer: IssuerOption = "",
-    trusted_root: TrustedRootOption = None,
-    policy: PolicyOption = None,
-    namespace: NamespaceOption = None,
-    plain_http: PlainHTTPOption = False,
-    ca_file: CAFileOption = None,
-    config: ConfigOption = None,
+    signers: SignerOptions,
+    access: RegistryAccess,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Write the verified content of an image into DIR: all of it, or nothing."""
     if os.path.lexists(to):
         raise UsageError(f"--to {to}: it exists already", "remove it, or name another directory")
     path = _mount_path(mount_path)
-    access = RegistryAccess.from_options(config, plain_http=plain_http, ca_file=ca_file)
-    wanted = verification(SignerOptions(key, identity, issuer, trusted_root, policy), access.config)
+    wanted = verification(signers, access.config)
     registry, pinned = access.pinned(reference)
-    verdict = verify_image(registry, pinned, wanted, namespace)
+    verdict = verify_image(registry, pinned, wanted, signers.namespace)
     if not verdict.allowed:
         refusal = {"digest": pinned.digest, "verified": False, "message": verdict.message}
         show(refusal, output, lambda: line(f"not verified: {verdict.message}"))

@@ -13,7 +13,7 @@ from gkm.images.registries.registry import Registry
 
 from gkm_cli.cache import extraction
 from gkm_cli.output import Output, OutputOption, line, show, table
-from gkm_cli.registries import CAFileOption, ConfigOption, PlainHTTPOption, RefArgument, RegistryAccess
+from gkm_cli.registries import RefArgument, RegistryAccess
 
 EntriesOption = Annotated[
     bool,
@@ -25,13 +25,10 @@ def inspect(
     reference: RefArgument,
     *,
     entries: EntriesOption = False,
-    plain_http: PlainHTTPOption = False,
-    ca_file: CAFileOption = None,
-    config: ConfigOption = None,
+    access: RegistryAccess,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Show format, targets and labels of an image; --entries also fetches the content and lists its entries."""
-    access = RegistryAccess.from_options(config, plain_http=plain_http, ca_file=ca_file)
     registry, image = access.described(reference)
     found, files = _content(registry, image, access.config.store.max_image_bytes) if entries else (None, None)
     result = {

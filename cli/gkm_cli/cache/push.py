@@ -12,7 +12,7 @@ from gkm.images.registries import push as registry_push
 from gkm_cli import disks
 from gkm_cli.output import Output, OutputOption, line, show
 from gkm_cli.progress import progress_bars
-from gkm_cli.registries import CAFileOption, ConfigOption, PlainHTTPOption, RefArgument, RegistryAccess
+from gkm_cli.registries import RefArgument, RegistryAccess
 
 PathArgument = Annotated[Path, typer.Argument(metavar="PATH", help="An OCI layout or a docker-archive.")]
 
@@ -21,14 +21,12 @@ def push(
     path: PathArgument,
     reference: RefArgument,
     *,
-    plain_http: PlainHTTPOption = False,
-    ca_file: CAFileOption = None,
-    config: ConfigOption = None,
+    access: RegistryAccess,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Push the image in PATH, an OCI layout or a docker-archive, as REF."""
     ref = Reference.parse(reference)
-    registry = RegistryAccess.from_options(config, plain_http=plain_http, ca_file=ca_file).registry(ref)
+    registry = access.registry(ref)
     with tempfile.TemporaryDirectory(prefix="gkm-push-") as work, progress_bars("Pushing") as report:
         with disks.filling(Path(work), lambda: path.stat().st_size):
             image = sources.open_image(path, Path(work))

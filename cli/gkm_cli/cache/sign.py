@@ -17,7 +17,7 @@ from gkm.images.signing.keyless import MAX_TOKEN_BYTES
 from gkm.images.signing.keys import PrivateKey
 
 from gkm_cli.output import Output, OutputOption, UsageError, line, show
-from gkm_cli.registries import CAFileOption, ConfigOption, PlainHTTPOption, RefArgument, RegistryAccess
+from gkm_cli.registries import RefArgument, RegistryAccess
 from gkm_cli.signers import TrustedRootOption
 
 PASSWORD = "COSIGN_PASSWORD"  # noqa: S105 -- the name of the variable that cosign reads
@@ -50,9 +50,7 @@ def sign(
     fulcio_url: FulcioOption = "",
     rekor_url: RekorOption = "",
     trusted_root: TrustedRootOption = None,
-    plain_http: PlainHTTPOption = False,
-    ca_file: CAFileOption = None,
-    config: ConfigOption = None,
+    access: RegistryAccess,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Sign the digest that REF resolves to now, by a key or as an identity."""
@@ -60,12 +58,11 @@ def sign(
         raise UsageError("exactly one of --key and --identity-token is needed", "give one of them")
     if key and (fulcio_url or (trusted_root and not rekor_url)):
         raise UsageError("--fulcio-url and --trusted-root have no effect on this signature", "leave them out")
-    access = RegistryAccess.from_options(config, plain_http=plain_http, ca_file=ca_file).without_mirrors()
     if identity_token:
         signer = _by_identity(identity_token, fulcio_url or PUBLIC_FULCIO, rekor_url or PUBLIC_REKOR, trusted_root)
     else:
         signer = _by_key(key, rekor_url, trusted_root)
-    registry, pinned = access.pinned(reference)
+    registry, pinned = access.pinned(reference, mirrored=False)
     signed = signing.sign(registry, pinned, signer)
     stored = {form.value: location for form, location in signed.stored.items()}
     result = {"digest": signed.digest, "signature": {"form": signed.form, "stored": stored}}

@@ -7,39 +7,21 @@ from gkm.images.signatures.evaluation import Finding
 from gkm.images.signatures.verify import Verdict
 
 from gkm_cli.output import NegativeResult, Output, OutputOption, line, show, table
-from gkm_cli.registries import CAFileOption, ConfigOption, PlainHTTPOption, RefArgument, RegistryAccess
-from gkm_cli.signers import (
-    IdentityOption,
-    IssuerOption,
-    KeyOption,
-    NamespaceOption,
-    PolicyOption,
-    SignerOptions,
-    TrustedRootOption,
-    verification,
-    verify_image,
-)
+from gkm_cli.registries import RefArgument, RegistryAccess
+from gkm_cli.signers import SignerOptions, verification, verify_image
 
 
 def verify(
     reference: RefArgument,
     *,
-    key: KeyOption = None,
-    identity: IdentityOption = "",
-    issuer: IssuerOption = "",
-    trusted_root: TrustedRootOption = None,
-    policy: PolicyOption = None,
-    namespace: NamespaceOption = None,
-    plain_http: PlainHTTPOption = False,
-    ca_file: CAFileOption = None,
-    config: ConfigOption = None,
+    signers: SignerOptions,
+    access: RegistryAccess,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Resolve REF and show for every signature whether it counts, and why; exit 3 if the image is not verified."""
-    access = RegistryAccess.from_options(config, plain_http=plain_http, ca_file=ca_file)
-    wanted = verification(SignerOptions(key, identity, issuer, trusted_root, policy), access.config)
+    wanted = verification(signers, access.config)
     registry, pinned = access.pinned(reference)
-    verdict = verify_image(registry, pinned, wanted, namespace)
+    verdict = verify_image(registry, pinned, wanted, signers.namespace)
     result = {
         "digest": pinned.digest,
         "verified": bool(verdict.verified),

@@ -16,7 +16,7 @@ LONG_BYTES = 128 << 20
 """Reading a longer file takes over a second, so it has a progress bar."""
 
 
-def check_stdin_once(paths: Iterable[Path]) -> None:
+def check_stdin_once(paths: Iterable[Path | None]) -> None:
     """Refuse standard input for two options: the second would read nothing.
 
     Raises:

@@ -11,7 +11,6 @@ from gkm.packing.inventory_of import Usable
 from gkm.packing.replanning.values import Replanned
 from gkm.packing.values import Fix, Level, Metrics, Plan, Refusal
 from gkm.packing.written import written
-from gkm.topology.quarantine import Quarantined
 
 from gkm_cli.plan.run_batch import BatchDecision, RefusedRun
 from gkm_cli.plan.runs import ParsedRun
@@ -35,7 +34,7 @@ def run_result(decision: RunDecision, notes: Sequence[str]) -> Json:
     return result | unused_nodes(decision.usable) | {"notes": [*decision.omitted_fixes, *notes]}
 
 
-def batch_result(queue: BatchDecision, quarantined: Iterable[Quarantined], notes: Sequence[str]) -> Json:
+def batch_result(queue: BatchDecision, notes: Sequence[str]) -> Json:
     """Return the result for several runs."""
     batch = queue.batch
     result: Json = {
@@ -63,7 +62,7 @@ def batch_result(queue: BatchDecision, quarantined: Iterable[Quarantined], notes
             "moved": list(changed.moved),
             "objectiveBefore": changed.before.objective,
         }
-    return result | {"quarantined": quarantined_nodes(quarantined), "notes": list(notes)}
+    return result | {"quarantined": quarantined_nodes(queue.quarantined), "notes": list(notes)}
 
 
 def _spec(run: ParsedRun, plan: Plan, fragmentation: Fragmentation | None = None) -> Json:

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from gkm.api.config import Config
 from gkm.api.grammar import count_of
 from gkm.hoststate.escaping import escape
 from gkm.packing.asked import kinds
-from gkm.packing.values import Plan, Policy, Refusal
+from gkm.packing.values import Plan, Refusal
 
 from gkm_cli.output import NegativeResult, Output, PlanOutput, UsageError, show, supports_unicode
 from gkm_cli.plan import (
@@ -26,35 +25,13 @@ from gkm_cli.plan import (
     single_run,
     snapshot,
 )
+from gkm_cli.plan.options import PlanOptions
 from gkm_cli.plan.runs import ParsedRun
 from gkm_cli.plan.snapshot import ClusterSnapshot
 from gkm_cli.progress import waiting
 
 
-@dataclass(frozen=True, slots=True)
-class PlanOptions:
-    """The options of `gkm plan`."""
-
-    nodes: tuple[Path, ...]
-    pods: tuple[Path, ...]
-    runs: tuple[Path, ...]
-    policy: Policy | None
-    config: Path | None
-    explains: bool
-    previous_plan: Path | None
-    pods_pending: bool
-    what_if: Path | None
-    seconds: float
-    image: str
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """Return every file that the options name."""
-        more = (self.config, self.previous_plan, self.what_if)
-        return (*self.nodes, *self.pods, *self.runs, *(path for path in more if path))
-
-
-def print_plan(options: PlanOptions, output: PlanOutput) -> None:
+def print_plan(options: PlanOptions) -> None:
     """Print the plans of the runs.
 
     Raises:
@@ -64,7 +41,8 @@ def print_plan(options: PlanOptions, output: PlanOutput) -> None:
         PlanningFailed: a run and the nodes together are too large for an exact solution.
         UsageError: a file does not hold what its option needs.
     """
-    files.check_stdin_once(options.files)
+    single = (options.config, options.previous_plan, options.what_if)
+    files.check_stdin_once([*options.nodes, *(options.pods or []), *options.runs, *single])
     if not options.image.strip() or options.image != options.image.strip():
         raise UsageError("--image is empty, or has spaces around it", "name an image")
     configured = _configured(options.config)
@@ -74,22 +52,18 @@ def print_plan(options: PlanOptions, output: PlanOutput) -> None:
     previous = previous_plan.read(options.previous_plan) if options.previous_plan else None
     if previous and (len(parsed_runs) > 1 or extra):
         raise UsageError("--standing is the plan of one run", "give that run alone")
-    cluster = snapshot.read(options.nodes, options.pods, configured.topology)
+    cluster = snapshot.read(options.nodes, options.pods or [], configured.topology)
     mix = kinds(configured.packing.mix)
     if len(parsed_runs) == 1 and extra is None:
         if previous and not options.pods_pending:
             cluster = cluster.with_freed_gpus(previous.gpus_by_node)
-        _print_run(
-            single_run.decide(parsed_runs[0], cluster, mix, previous, explains=options.explains),
-            cluster,
-            options.image,
-            output,
-        )
+        decision = single_run.decide(parsed_runs[0], cluster, mix, previous, explains=options.explains)
+        _print_run(decision, cluster, options)
     else:
         batch_options = run_batch.BatchOptions(mix, options.seconds, options.explains)
         with waiting("planning"):
             batch = run_batch.decide(parsed_runs, extra, cluster, batch_options)
-        _print_batch(batch, cluster, options.image, output)
+        _print_batch(batch, cluster, options)
 
 
 def _configured(path: Path | None) -> Config:
@@ -112,38 +86,30 @@ def _extra(options: PlanOptions, policy: str, parsed_runs: Iterable[ParsedRun]) 
     return extra[0]
 
 
-def _print_run(decision: single_run.RunDecision, cluster: ClusterSnapshot, image: str, output: PlanOutput) -> None:
+def _print_run(decision: single_run.RunDecision, cluster: ClusterSnapshot, options: PlanOptions) -> None:
     outcome = decision.outcome
-    if output is not PlanOutput.MANIFESTS:
-        show(
-            json_output.run_result(decision, cluster.notes),
-            _table_output(output),
-            lambda: render.render_run(decision, cluster.notes),
-        )
+    if options.output is not PlanOutput.MANIFESTS:
+        result = json_output.run_result(decision, cluster.notes)
+        show(result, Output(options.output.value), lambda: render.render_run(decision, cluster.notes))
     elif isinstance(outcome, Plan):
-        _print_manifests(manifests.jobs(decision.run, outcome, decision.inventory, image))
+        _print_manifests(manifests.jobs(decision.run, outcome, decision.inventory, options.image))
     else:
         _print_refusal(decision.run, outcome)
     if isinstance(outcome, Refusal):
         raise NegativeResult
 
 
-def _print_batch(batch: run_batch.BatchDecision, cluster: ClusterSnapshot, image: str, output: PlanOutput) -> None:
-    quarantined = {entry: None for usable in batch.usable.values() for entry in usable.quarantined}
-    if output is PlanOutput.MANIFESTS:
+def _print_batch(batch: run_batch.BatchDecision, cluster: ClusterSnapshot, options: PlanOptions) -> None:
+    if options.output is PlanOutput.MANIFESTS:
         for run, plan in batch.admitted:
-            _print_manifests(manifests.jobs(run, plan, batch.inventory, image))
+            _print_manifests(manifests.jobs(run, plan, batch.inventory, options.image))
         for refused in batch.refused:
             _print_refusal(refused.run, refused.refusal)
     else:
-        result = json_output.batch_result(batch, quarantined, cluster.notes)
-        show(result, _table_output(output), lambda: render_batch.render_batch(batch, tuple(quarantined), cluster.notes))
+        result = json_output.batch_result(batch, cluster.notes)
+        show(result, Output(options.output.value), lambda: render_batch.render_batch(batch, cluster.notes))
     if batch.refused:
         raise NegativeResult
-
-
-def _table_output(output: PlanOutput) -> Output:
-    return Output(output.value)
 
 
 def _print_manifests(objects: Iterable[dict[str, Any]]) -> None:

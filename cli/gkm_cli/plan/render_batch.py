@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from gkm.api.grammar import agree, count_of
-from gkm.topology.quarantine import Quarantined
 
 from gkm_cli.plan.render import render_fragmentation, render_notes, render_quarantined
 from gkm_cli.plan.render_domains import render_domains
@@ -13,7 +12,7 @@ from gkm_cli.plan.terminal import Terminal
 MAX_REFUSED = 16
 
 
-def render_batch(queue: BatchDecision, quarantined: Sequence[Quarantined], notes: Sequence[str]) -> None:
+def render_batch(queue: BatchDecision, notes: Sequence[str]) -> None:
     """Print the result for several runs."""
     terminal = Terminal()
     _verdict(terminal, queue)
@@ -25,7 +24,7 @@ def render_batch(queue: BatchDecision, quarantined: Sequence[Quarantined], notes
     _refused(terminal, queue)
     terminal.heading("What stays")
     render_fragmentation(terminal, queue.fragmentation)
-    render_quarantined(terminal, quarantined)
+    render_quarantined(terminal, queue.quarantined)
     render_notes(terminal, notes)
 
 

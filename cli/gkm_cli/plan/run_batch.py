@@ -15,6 +15,7 @@ from gkm.packing.refusals.fixes import fixes
 from gkm.packing.self_check import InvalidPlanError
 from gkm.packing.unusable import none_usable
 from gkm.packing.values import Fix, Node, Plan, Refusal, Share
+from gkm.topology.quarantine import Quarantined
 
 from gkm_cli.output import PlanningFailed
 from gkm_cli.plan.runs import ParsedRun
@@ -52,6 +53,11 @@ class BatchDecision:
     def admitted(self) -> tuple[tuple[ParsedRun, Plan], ...]:
         """Return the admitted runs, in the order of planning."""
         return tuple((self.runs[one.name], one.plan) for one in self.batch.admitted)
+
+    @property
+    def quarantined(self) -> tuple[Quarantined, ...]:
+        """Return the quarantined nodes of all runs, each once."""
+        return tuple(dict.fromkeys(entry for usable in self.usable.values() for entry in usable.quarantined))
 
 
 @dataclass(frozen=True, slots=True)
