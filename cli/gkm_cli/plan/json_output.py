@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
+from gkm.api.node_names import fold_sorted
 from gkm.api.plans import PlanFragmentation
 from gkm.packing.explaining import Explanation
 from gkm.packing.fragmentation import Fragmentation
@@ -11,11 +12,11 @@ from gkm.packing.inventory_of import Usable
 from gkm.packing.replanning.values import Replanned
 from gkm.packing.values import Fix, Level, Metrics, Plan, Refusal
 from gkm.packing.written import written
+from gkm.topology.quarantine import Quarantined
 
 from gkm_cli.plan.run_batch import BatchDecision, RefusedRun
 from gkm_cli.plan.runs import ParsedRun
 from gkm_cli.plan.single_run import RunDecision
-from gkm_cli.plan.unused_nodes import counts, quarantined_nodes, unused_nodes
 
 Json = dict[str, Any]
 
@@ -31,7 +32,7 @@ def run_result(decision: RunDecision, notes: Sequence[str]) -> Json:
             result["explanation"] = _explanation(explanation)
         if decision.replanned:
             result["replanned"] = _replanned(decision.replanned)
-    return result | unused_nodes(decision.usable) | {"notes": [*decision.omitted_fixes, *notes]}
+    return result | _unused(decision.usable) | {"notes": [*decision.omitted_fixes, *notes]}
 
 
 def batch_result(queue: BatchDecision, notes: Sequence[str]) -> Json:
@@ -62,7 +63,33 @@ def batch_result(queue: BatchDecision, notes: Sequence[str]) -> Json:
             "moved": list(changed.moved),
             "objectiveBefore": changed.before.objective,
         }
-    return result | {"quarantined": quarantined_nodes(queue.quarantined), "notes": list(notes)}
+    return result | {"quarantined": _quarantined(queue.quarantined), "notes": list(notes)}
+
+
+def _unused(usable: Usable) -> Json:
+    """Return every node that the run cannot use, with the reason, which often explains a refusal."""
+    nodes_by_reason: dict[tuple[str, str], list[str]] = {}
+    for entry in usable.excluded:
+        nodes_by_reason.setdefault((entry.why.value, entry.detail), []).append(entry.node)
+    return {
+        "unusedNodes": _counts(usable),
+        "excluded": [
+            {"reason": reason, "detail": detail, "count": len(names), "nodes": fold_sorted(names)}
+            for (reason, detail), names in sorted(nodes_by_reason.items())
+        ],
+        "quarantined": _quarantined(usable.quarantined),
+        "overcommitted": [
+            {"node": entry.node, "taken": entry.taken, "total": entry.total} for entry in usable.overcommitted
+        ],
+    }
+
+
+def _quarantined(entries: Iterable[Quarantined]) -> list[Json]:
+    return [{"node": entry.node, "reason": entry.why.value, "message": entry.message} for entry in entries]
+
+
+def _counts(usable: Usable) -> Json:
+    return {why.value: count for why, count in sorted(usable.counts.items())}
 
 
 def _spec(run: ParsedRun, plan: Plan, fragmentation: Fragmentation | None = None) -> Json:
@@ -86,7 +113,7 @@ def _refusal(refusal: Refusal) -> Json:
 
 def _rejected(refused: RefusedRun, usable: Usable) -> Json:
     details = _refusal(refused.refusal) | {"fitsAlone": refused.fits_alone, "fixes": _fixes(refused.fixes)}
-    return {"run": refused.run.qualified_name, **details, "unusedNodes": counts(usable)}
+    return {"run": refused.run.qualified_name, **details, "unusedNodes": _counts(usable)}
 
 
 def _fixes(fixes: Iterable[Fix]) -> list[Json]:

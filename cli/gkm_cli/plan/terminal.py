@@ -8,12 +8,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gkm_cli.plan.domain_chart import DomainGpus
-
 PIPE_WIDTH = 160
 MAX_ROWS = 40
-_SIGNS = "#+=."
-_COLORS = ("green", "cyan", "bright_black", "yellow")
 
 
 class Terminal:
@@ -57,21 +53,6 @@ class Terminal:
 
     def _supports_ellipsis(self) -> bool:
         return "utf" in (self._console.encoding or "").lower()
-
-
-def bar(cells: DomainGpus) -> Text:
-    """Return a domain as a bar."""
-    text = Text()
-    for sign, count, color in zip(_SIGNS, cells, _COLORS, strict=True):
-        text.append(sign * count, style=color)
-    return text
-
-
-def legend(each: int) -> str:
-    """Return the legend of the bars."""
-    unit = f"{each} GPUs" if each > 1 else "one GPU"
-    means = ("this plan", "its spares", "used by others", "stranded")
-    return f"{'  '.join(map(' '.join, zip(_SIGNS, means, strict=True)))}; a sign is {unit}"
 
 
 def plain(text: str) -> str:

@@ -6,11 +6,12 @@ few hundred bytes.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
 MAX_NAMES = 1_000_000
+_NUMBER = re.compile(r"([0-9]+)")
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 # The number of a machine in its rack is the last number of the first label: ip-10-0-1-17.example.internal.
 _NUMBERED = re.compile(r"(?P<before>[^.]*?)(?P<number>[0-9]{1,18})(?P<after>[^0-9.]*(?:\..*)?)")
@@ -48,6 +49,11 @@ def fold(names: Sequence[str]) -> str:
     return ",".join(_format_family(list(family)) for _, family in groupby(parts, lambda part: part.family))
 
 
+def fold_sorted(names: Iterable[str]) -> str:
+    """Return names as one text, each once; gpu-2 precedes gpu-10, so that numbers become ranges."""
+    return fold(sorted(set(names), key=_by_numbers))
+
+
 def unfold(text: str, limit: int = MAX_NAMES) -> tuple[str, ...]:
     """Return the names in a text, in their order.
 
@@ -71,6 +77,13 @@ def unfold(text: str, limit: int = MAX_NAMES) -> tuple[str, ...]:
         found += [name for number in numbers for name in [f"{before}{number}{after}"] * times]
         at = part.end() + 1
     return tuple(found)
+
+
+def _by_numbers(name: str) -> tuple[list[str | int], str]:
+    parts: list[str | int] = list(_NUMBER.split(name))
+    parts[1::2] = [int(number) for number in parts[1::2]]
+    # gpu-7 and gpu-07 are different names.
+    return parts, name
 
 
 def _split_number(name: str, times: int) -> _Numbered:

@@ -1,5 +1,5 @@
 import pytest
-from gkm.api.node_names import NamesUnreadable, fold, unfold
+from gkm.api.node_names import NamesUnreadable, fold, fold_sorted, unfold
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -56,3 +56,8 @@ def test_unfolding_stops_at_the_limit_of_names(text: str) -> None:
     assert len(unfold(text, 4)) == 4
     with pytest.raises(NamesUnreadable):
         unfold(text, 3)
+
+
+def test_names_of_nodes_are_in_the_order_of_their_numbers() -> None:
+    assert fold_sorted(["gpu-10", "gpu-9", "gpu-8", "head", "gpu-9"]) == "gpu-[8-10],head"
+    assert fold_sorted([]) == ""

@@ -1,8 +1,7 @@
 import pytest
 from gkm.packing.inventory import Inventory
 from gkm.packing.values import Distance, Group, Location, Node, Share, Spare
-from gkm_cli.plan.domain_chart import DomainGpus, cell_gpus, cells, common_levels, domain_rows
-from gkm_cli.plan.names import fold_names
+from gkm_cli.plan.render_domains import DomainGpus, cell_gpus, cells, common_levels, domain_rows
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -57,8 +56,3 @@ def test_a_bar_has_parts_for_the_plan_for_others_and_for_free_gpus() -> None:
 )
 def test_names_that_all_domains_share_are_left_out(places: list[Location], level: int) -> None:
     assert common_levels(places) == level
-
-
-def test_names_of_nodes_are_in_the_order_of_their_numbers() -> None:
-    assert fold_names(["gpu-10", "gpu-9", "gpu-8", "head", "gpu-9"]) == "gpu-[8-10],head"
-    assert fold_names([]) == ""
