@@ -1,9 +1,10 @@
 """Read nodes and pods from files, and survey them once for all runs."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from gkm.api.grammar import count_of
 from gkm.api.topology_settings import Topology
@@ -16,6 +17,7 @@ from gkm.topology.usage import Usage, usage
 from gkm_cli.output import UsageError
 from gkm_cli.plan import files
 
+T = TypeVar("T")
 ALL_FREE = "no --pods are given: every GPU counts as free"
 
 
@@ -44,13 +46,13 @@ def read(nodes: Sequence[Path], pods: Sequence[Path], settings: Topology) -> Clu
         OSError: a file cannot be read.
         UsageError: a file is not the expected list.
     """
-    found = [_nodes(path) for path in nodes]
+    found = [_listed(lists.parse_nodes, path, "nodes") for path in nodes]
     surveyed = survey_nodes(
         [node for each in found for node in each.nodes], settings, [entry for each in found for entry in each.unread]
     )
     if not pods:
         return ClusterSnapshot(surveyed, Usage(), (ALL_FREE,))
-    listed = [_pods(path) for path in pods]
+    listed = [_listed(lists.parse_pods, path, "pods") for path in pods]
     used = usage([pod for each in listed for pod in each.pods], [entry for each in listed for entry in each.unread])
     known = {located.node.name for located in surveyed.located}
     known.update(surveyed.bare, (entry.node for entry in surveyed.quarantined))
@@ -68,21 +70,12 @@ def _unlisted_node_notes(used: Usage, known: set[str]) -> list[str]:
     ]
 
 
-def _nodes(path: Path) -> lists.NodeList:
+def _listed(parse: Callable[[Iterable[bytes]], T], path: Path, kind: str) -> T:
     try:
-        return lists.parse_nodes(files.pieces(path, "nodes"))
+        return parse(files.pieces(path, kind))
     except lists.ListUnreadable as error:
-        raise _usage_error(path, "--nodes", error) from error
-
-
-def _pods(path: Path) -> lists.PodList:
-    try:
-        return lists.parse_pods(files.pieces(path, "pods"))
-    except lists.ListUnreadable as error:
-        raise _usage_error(path, "--pods", error) from error
-
-
-def _usage_error(path: Path, option: str, error: lists.ListUnreadable) -> UsageError:
-    message, _, hint = str(error).rpartition("; ")
-    name = f"{option} {files.name(path)}"
-    return UsageError(f"{name}: {message}", hint) if message else UsageError(f"{name}: {error}", "give a smaller one")
+        message, _, hint = str(error).rpartition("; ")
+        name = f"--{kind} {files.name(path)}"
+        if not message:
+            message, hint = hint, "give a smaller one"
+        raise UsageError(f"{name}: {message}", hint) from error
