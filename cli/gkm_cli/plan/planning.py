@@ -60,9 +60,8 @@ def print_plan(options: PlanOptions) -> None:
         decision = single_run.decide(parsed_runs[0], cluster, mix, previous, explains=options.explains)
         _print_run(decision, cluster, options)
     else:
-        batch_options = run_batch.BatchOptions(mix, options.seconds, options.explains)
         with waiting("planning"):
-            batch = run_batch.decide(parsed_runs, extra, cluster, batch_options)
+            batch = run_batch.decide(parsed_runs, extra, cluster, mix, options)
         _print_batch(batch, cluster, options)
 
 

@@ -18,6 +18,7 @@ from gkm.packing.values import Fix, Node, Plan, Refusal, Share
 from gkm.topology.quarantine import Quarantined
 
 from gkm_cli.output import PlanningFailed
+from gkm_cli.plan.options import PlanOptions
 from gkm_cli.plan.runs import ParsedRun
 from gkm_cli.plan.snapshot import ClusterSnapshot
 
@@ -60,17 +61,12 @@ class BatchDecision:
         return tuple(dict.fromkeys(entry for usable in self.usable.values() for entry in usable.quarantined))
 
 
-@dataclass(frozen=True, slots=True)
-class BatchOptions:
-    """How to decide a batch: the usual groups, seconds for the search, and whether to explain refusals."""
-
-    mix: Sequence[Kind]
-    seconds: float
-    explains: bool
-
-
 def decide(
-    runs: Sequence[ParsedRun], extra: ParsedRun | None, snapshot: ClusterSnapshot, options: BatchOptions
+    runs: Sequence[ParsedRun],
+    extra: ParsedRun | None,
+    snapshot: ClusterSnapshot,
+    mix: Sequence[Kind],
+    options: PlanOptions,
 ) -> BatchDecision:
     """Return which runs fit together, and what `extra`, one more run, changes.
 
@@ -98,9 +94,7 @@ def decide(
     except (TooLargeError, InvalidInventoryError, InvalidBatchError, InvalidPlanError) as error:
         raise PlanningFailed(f"the runs cannot be planned: {error}") from error
     name = extra.qualified_name if extra else ""
-    return BatchDecision(
-        runs_by_name, batch, refused, usable, inventory, fragmentation(remaining, options.mix), changed, name
-    )
+    return BatchDecision(runs_by_name, batch, refused, usable, inventory, fragmentation(remaining, mix), changed, name)
 
 
 def _usable(runs: Iterable[ParsedRun], snapshot: ClusterSnapshot) -> dict[str, Usable]:
@@ -135,7 +129,7 @@ def _shares(admitted: Iterable[Admitted]) -> Iterable[Share]:
             yield from (Share(spare.node, spare.gpus) for spare in group.spares)
 
 
-def _refused(run: ParsedRun, rejected: Rejected, usable: Usable, batch: Batch, options: BatchOptions) -> RefusedRun:
+def _refused(run: ParsedRun, rejected: Rejected, usable: Usable, batch: Batch, options: PlanOptions) -> RefusedRun:
     none = none_usable(usable)
     if none:
         return RefusedRun(run, none, fits_alone=False)
