@@ -2,8 +2,9 @@
 
 import os
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from gkm.api.grammar import count_of
@@ -11,7 +12,6 @@ from gkm.images import cache
 from gkm.mounts.relocation.mount_path import InvalidMountPath, MountPath
 
 from gkm_cli.cache import extraction
-from gkm_cli.cache.extraction import ExtractedCache
 from gkm_cli.output import NegativeResult, Output, OutputOption, UsageError, line, show
 from gkm_cli.registries import RefArgument, RegistryAccess
 from gkm_cli.signers import SignerOptions, verification, verify_image
@@ -49,17 +49,17 @@ def extract(
         raise NegativeResult
     began = time.monotonic()
     image = cache.describe(registry, pinned)
-    extracted = extraction.extract(registry, image, to, access.config.store.max_image_bytes, path)
+    extracted, counts = extraction.extract(registry, image, to, access.config.store.max_image_bytes, path)
     result = {
         "digest": pinned.digest,
         "verified": bool(verdict.verified),
-        "files": extracted.files,
+        "files": len(extracted.files),
         "bytes": extracted.size_bytes,
         "seconds": round(time.monotonic() - began, 2),
-        "rewritten": extracted.rewritten,
-        "incomplete": extracted.incomplete,
+        "rewritten": counts.rewritten,
+        "incomplete": counts.incomplete,
     }
-    show(result, output, lambda: _print_result(extracted, to, str(pinned), path))
+    show(result, output, lambda: _print_result(result, to, str(pinned), path))
 
 
 def _mount_path(text: str) -> MountPath | None:
@@ -69,10 +69,10 @@ def _mount_path(text: str) -> MountPath | None:
         raise UsageError(f"--mount-path: {error}", "name the path where containers see the cache") from error
 
 
-def _print_result(extracted: ExtractedCache, to: Path, image: str, path: MountPath | None) -> None:
-    line(f"{to}: {count_of(extracted.files, 'file')}, {count_of(extracted.size_bytes, 'byte')} of {image}")
+def _print_result(result: Mapping[str, Any], to: Path, image: str, path: MountPath | None) -> None:
+    line(f"{to}: {count_of(result['files'], 'file')}, {count_of(result['bytes'], 'byte')} of {image}")
     if path is None:
         line(f"its paths are those of the machine that built it; to use it here, add --mount-path {to.resolve()}")
     else:
-        files = count_of(extracted.rewritten, "file")
-        line(f"{files} with paths: rewritten for {path.text}, {extracted.incomplete} of them incomplete")
+        files = count_of(result["rewritten"], "file")
+        line(f"{files} with paths: rewritten for {path.text}, {result['incomplete']} of them incomplete")

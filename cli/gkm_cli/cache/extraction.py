@@ -3,7 +3,6 @@
 import os
 import tempfile
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from gkm.api.errors import GKMError, Reason
@@ -11,9 +10,10 @@ from gkm.hoststate import trees
 from gkm.hoststate.layout import Layout
 from gkm.images.cache import CacheImage
 from gkm.images.pulling import entry, pull
+from gkm.images.pulling.extract import Extraction
 from gkm.images.pulling.pull import PullStage
 from gkm.images.registries.registry import Registry
-from gkm.mounts.relocation import tree_writer as relocation_tree
+from gkm.mounts.relocation import tree_writer
 from gkm.mounts.relocation.mount_path import MountPath
 from gkm.mounts.relocation.tree_writer import RewriteCounts, Unrelocatable
 
@@ -21,21 +21,9 @@ from gkm_cli import disks
 from gkm_cli.progress import progress_bars
 
 
-@dataclass(frozen=True)
-class ExtractedCache:
-    """The extracted directory: `rewritten` files name paths, and `incomplete` of them name files that do not exist.
-
-    `manifest` is the manifest of entries inside the image.
-    """
-
-    files: int
-    size_bytes: int
-    rewritten: int
-    incomplete: int
-    manifest: bytes
-
-
-def extract(registry: Registry, image: CacheImage, to: Path, max_bytes: int, path: MountPath | None) -> ExtractedCache:
+def extract(
+    registry: Registry, image: CacheImage, to: Path, max_bytes: int, path: MountPath | None
+) -> tuple[Extraction, RewriteCounts]:
     """Extract the content into the new directory `to`, for use at `path`; after a failure, `to` does not exist.
 
     Raises:
@@ -61,9 +49,7 @@ def extract(registry: Registry, image: CacheImage, to: Path, max_bytes: int, pat
         with disks.filling(to.parent, lambda: need):
             counts = _relocate(content, work / "relocated", path) if path else RewriteCounts(0, 0)
         content.rename(to)
-        return ExtractedCache(
-            len(extraction.files), extraction.size_bytes, counts.rewritten, counts.incomplete, extraction.manifest
-        )
+        return extraction, counts
     finally:
         with suppress(OSError):
             trees.remove(work)
@@ -85,7 +71,7 @@ def _relocate(content: Path, tree: Path, path: MountPath) -> RewriteCounts:
     """Replace the files that name paths by rewritten ones."""
     descriptor = os.open(content, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        counts = relocation_tree.write(descriptor, tree, path)
+        counts = tree_writer.write(descriptor, tree, path)
     except Unrelocatable as error:
         raise GKMError(Reason.UNSAFE_CONTENT, f"the paths in the cache cannot be rewritten: {error}") from error
     finally:

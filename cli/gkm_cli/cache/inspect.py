@@ -47,8 +47,8 @@ def inspect(
 def _content(registry: Registry, image: CacheImage, max_bytes: int) -> tuple[list[CacheEntry], int]:
     """Fetch the content into a temporary directory; return its entries and the number of its files."""
     with tempfile.TemporaryDirectory(prefix="gkm-inspect-") as directory:
-        extracted = extraction.extract(registry, image, Path(directory) / "content", max_bytes, None)
-    return entries_in(extracted.manifest), extracted.files
+        extracted, _ = extraction.extract(registry, image, Path(directory) / "content", max_bytes, None)
+    return entries_in(extracted.manifest), len(extracted.files)
 
 
 def _entry(entry: CacheEntry) -> dict[str, Any]:
