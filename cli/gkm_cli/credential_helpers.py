@@ -76,7 +76,8 @@ class PersonalCredentials:
         failed: GKMError | None = None
         for name, server in dict.fromkeys(_helpers(self._configs, registry)):
             try:
-                found += [login for login in [self._query_helper(name, server)] if login]
+                if login := self._query_helper(name, server):
+                    found.append(login)
             except GKMError as error:
                 failed = failed or error
         found += self._keyring.logins(registry, repository)

@@ -56,11 +56,6 @@ def login_in(name: str, code: int, output: bytes) -> Login | None:
         if output.strip().lower().startswith(_NOT_FOUND):
             return None
         raise _failed(name, f"it exited with {code}")
-    return _login(name, output)
-
-
-def _login(name: str, output: bytes) -> Login | None:
-    """Return the login in a helper's JSON; None if the secret is empty."""
     try:
         decoded = msgspec.json.decode(output, type=_HelperOutput)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

@@ -4,21 +4,17 @@ import socket
 import ssl
 from ipaddress import ip_address
 
+from gkm.images.registries.credentials import split_server
+
 _SECONDS = 2.0
 """Time for the handshake, which does not leave this machine."""
 
 
 def speaks_plain_http(registry: str) -> bool:
     """Return whether a registry (host or host:port) is on this machine and does not speak TLS."""
-    host, port = _split(registry)
-    return _is_loopback(host) and not _speaks_tls(host, port)
-
-
-def _split(registry: str) -> tuple[str, int]:
-    host, colon, port = registry.rpartition(":")
-    if not colon or not port.isdecimal():
-        return registry.strip("[]"), 443
-    return host.strip("[]"), int(port)
+    address, port, _ = split_server(registry)
+    host = address.strip("[]")
+    return _is_loopback(host) and not _speaks_tls(host, int(port or 443))
 
 
 def _is_loopback(host: str) -> bool:

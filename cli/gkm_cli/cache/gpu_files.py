@@ -38,12 +38,8 @@ class _Invalid(Exception):
 class _Groups(Struct, frozen=True):
     """The output of `gkm node detect`, and a part of a node's status."""
 
-    gpus: list[GPUGroup]
-    errors: list[str] = []
-
-
-class _Status(Struct, frozen=True):
     gpus: list[GPUGroup] = []
+    errors: list[str] = []
 
 
 class _Spec(Struct, frozen=True, rename="camel"):
@@ -51,7 +47,7 @@ class _Spec(Struct, frozen=True, rename="camel"):
 
 
 class _Node(Struct, frozen=True):
-    status: _Status
+    status: _Groups
     spec: _Spec = _Spec()
 
 

@@ -170,7 +170,7 @@ HOSTS = (
     Decoder("probe of GPUs", inventory.decode, Inventory, inventory.MAX_OUTPUT),
     Decoder(
         "credential helper",
-        partial(helper_programs._login, "x"),
+        partial(helper_programs.login_in, "x", 0),
         helper_programs._HelperOutput,
         helper_programs.MAX_OUTPUT_BYTES,
     ),
