@@ -16,9 +16,9 @@ class Kind:
     type: type[msgspec.Struct]
     plural: str
     short: str
-    namespaced: bool
     columns: tuple[Schema, ...]
-    rules: tuple[Schema, ...] = ()
+    rules: tuple[Schema, ...]
+    namespaced: bool = True
 
 
 def _column(name: str, path: str, kind: str = "string", *, wide: bool = False) -> Schema:
@@ -82,27 +82,13 @@ _PLAN_COLUMNS = (
 )
 
 KINDS = (
-    Kind(caches.GKMCache, "gkmcaches", "gkmc", namespaced=True, columns=_CACHE_COLUMNS, rules=caches.CACHE_RULES),
-    Kind(
-        caches.ClusterGKMCache,
-        "clustergkmcaches",
-        "cgkmc",
-        namespaced=False,
-        columns=_CACHE_COLUMNS,
-        rules=caches.CACHE_RULES,
-    ),
-    Kind(nodes.GKMCacheNode, "gkmcachenodes", "gkmcn", namespaced=True, columns=_NODE_COLUMNS, rules=_NODE_RULES),
-    Kind(
-        nodes.ClusterGKMCacheNode,
-        "clustergkmcachenodes",
-        "cgkmcn",
-        namespaced=False,
-        columns=_NODE_COLUMNS,
-        rules=_NODE_RULES,
-    ),
-    Kind(fabrics.NodeFabric, "nodefabrics", "nf", namespaced=False, columns=_FABRIC_COLUMNS, rules=_FABRIC_RULES),
-    Kind(runs.Run, "runs", "gkmr", namespaced=True, columns=_RUN_COLUMNS, rules=runs.RUN_RULES),
-    Kind(plans.PlacementPlan, "placementplans", "gkmp", namespaced=True, columns=_PLAN_COLUMNS, rules=plans.PLAN_RULES),
+    Kind(caches.GKMCache, "gkmcaches", "gkmc", _CACHE_COLUMNS, caches.CACHE_RULES),
+    Kind(caches.ClusterGKMCache, "clustergkmcaches", "cgkmc", _CACHE_COLUMNS, caches.CACHE_RULES, namespaced=False),
+    Kind(nodes.GKMCacheNode, "gkmcachenodes", "gkmcn", _NODE_COLUMNS, _NODE_RULES),
+    Kind(nodes.ClusterGKMCacheNode, "clustergkmcachenodes", "cgkmcn", _NODE_COLUMNS, _NODE_RULES, namespaced=False),
+    Kind(fabrics.NodeFabric, "nodefabrics", "nf", _FABRIC_COLUMNS, _FABRIC_RULES, namespaced=False),
+    Kind(runs.Run, "runs", "gkmr", _RUN_COLUMNS, runs.RUN_RULES),
+    Kind(plans.PlacementPlan, "placementplans", "gkmp", _PLAN_COLUMNS, plans.PLAN_RULES),
 )
 
 
