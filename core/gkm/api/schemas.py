@@ -16,7 +16,6 @@ from gkm.api import field_docs
 
 Schema = dict[str, Any]
 
-_DROPPED = frozenset({"title"})
 _OWN = ("description", "default")
 """Keys that a field sets itself and that override those of its type."""
 _OF_EVERY_OBJECT = {
@@ -34,48 +33,37 @@ _OF_EVERY_OBJECT = {
 }
 
 
-def of_kind(kind: type[Struct], rules: Iterable[Mapping[str, str]] = ()) -> Schema:
+def of_kind(kind: type[Struct], rules: Iterable[Mapping[str, str]]) -> Schema:
     """Return the schema of a kind with metadata, spec and status; `rules` are CEL rules over the whole object."""
     (_,), components = msgspec.json.schema_components((kind,), ref_template="{name}")
-    for name, found in _structs(inspect.type_info(kind)).items():
-        _complete(components[name]["properties"], found)
+    for found in _structs(inspect.type_info(kind)):
+        _complete(components[found.cls.__name__]["properties"], found)
     schema: Schema = _inlined(components[kind.__name__], components)
     properties = schema["properties"]
     properties |= _OF_EVERY_OBJECT
-    if "status" in properties:
-        properties["status"] = _without_defaults(properties["status"])
+    properties["status"] = _without_defaults(properties["status"])
     schema["required"] = ["spec"]
     if validations := [dict(rule) for rule in rules]:
         schema["x-kubernetes-validations"] = validations
     return schema
 
 
-def _structs(info: inspect.Type) -> dict[str, inspect.StructType]:
-    """Return the structs in a type by name."""
-    found: dict[str, inspect.StructType] = {}
-    pending = [info]
-    while pending:
-        current = pending.pop()
-        if isinstance(current, inspect.StructType):
-            if current.cls.__name__ in found:
-                continue
-            found[current.cls.__name__] = current
-        pending += _inside(current)
-    return found
-
-
-def _inside(info: inspect.Type) -> Iterator[inspect.Type]:
+def _structs(info: inspect.Type) -> Iterator[inspect.StructType]:
+    """Yield the structs in a type, one as often as the type uses it."""
     match info:
         case inspect.StructType():
-            yield from (each.type for each in info.fields)
+            yield info
+            for each in info.fields:
+                yield from _structs(each.type)
         case inspect.Metadata():
-            yield info.type
+            yield from _structs(info.type)
         case inspect.ListType():
-            yield info.item_type
+            yield from _structs(info.item_type)
         case inspect.DictType():
-            yield info.value_type
+            yield from _structs(info.value_type)
         case inspect.UnionType():
-            yield from info.types
+            for each_type in info.types:
+                yield from _structs(each_type)
 
 
 def _complete(properties: dict[str, Schema], found: inspect.StructType) -> None:
@@ -126,12 +114,12 @@ def _inlined(node: Any, components: dict[str, Schema]) -> Any:  # noqa: ANN401 -
         # The API uses only `X | None`; an absent field equals a null field.
         (present,) = (item for item in node["anyOf"] if item != {"type": "null"})
         return _inlined({key: value for key, value in node.items() if key != "anyOf"} | present, components) | own
-    if set(node) >= {"enum"} and "type" not in node:
+    if "enum" in node and "type" not in node:
         node = node | {"type": "string"}
     return {
         key: {name: _inlined(schema, components) for name, schema in value.items()}
         if key == "properties"
         else _inlined(value, components)
         for key, value in node.items()
-        if key not in _DROPPED and not (key == "required" and not value)
+        if key != "title" and not (key == "required" and not value)
     }
