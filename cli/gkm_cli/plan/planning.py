@@ -46,9 +46,8 @@ def print_plan(options: PlanOptions) -> None:
     if not options.image.strip() or options.image != options.image.strip():
         raise UsageError("--image is empty, or has spaces around it", "name an image")
     configured = _configured(options.config)
-    policy = options.policy.value if options.policy else configured.packing.policy
-    parsed_runs = runs.read(options.runs, policy, overrides=options.policy is not None)
-    extra = _extra(options, policy, parsed_runs)
+    parsed_runs = runs.read(options.runs, configured.packing.policy, options.policy)
+    extra = _extra(options, configured.packing.policy, parsed_runs)
     previous = previous_plan.read(options.previous_plan) if options.previous_plan else None
     if previous and (len(parsed_runs) > 1 or extra):
         raise UsageError("--standing is the plan of one run", "give that run alone")
@@ -71,10 +70,10 @@ def _configured(path: Path | None) -> Config:
     return config.parse(files.read_all(path, config.MAX_BYTES), f"configuration {files.name(path)}")
 
 
-def _extra(options: PlanOptions, policy: str, parsed_runs: Iterable[ParsedRun]) -> ParsedRun | None:
+def _extra(options: PlanOptions, default: str, parsed_runs: Iterable[ParsedRun]) -> ParsedRun | None:
     if options.what_if is None:
         return None
-    extra = runs.read([options.what_if], policy, overrides=options.policy is not None)
+    extra = runs.read([options.what_if], default, options.policy)
     if len(extra) > 1:
         raise UsageError(
             f"--what-if {files.name(options.what_if)} holds {count_of(len(extra), 'run')}",

@@ -41,8 +41,8 @@ class ParsedRun:
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
-def read(paths: Iterable[Path], policy: str, *, overrides: bool) -> tuple[ParsedRun, ...]:
-    """Return the runs in files. `policy` applies to runs that name none; with `overrides`, to all.
+def read(paths: Iterable[Path], default: str, override: Policy | None) -> tuple[ParsedRun, ...]:
+    """Return the runs in files. The policy `default` applies to runs that name none, `override` to all.
 
     Raises:
         OSError: a file cannot be read.
@@ -55,7 +55,7 @@ def read(paths: Iterable[Path], policy: str, *, overrides: bool) -> tuple[Parsed
             found = objects(text, "Run")
         except ObjectsUnreadable as error:
             raise UsageError(f"{files.name(path)}: {error}", _HINT) from error
-        runs += [_parse_run(one, one.describe(files.name(path)), policy, overrides=overrides) for one in found]
+        runs += [_parse_run(one, one.describe(files.name(path)), default, override) for one in found]
     if len(runs) > MAX_RUNS:
         raise UsageError(f"these are {len(runs)} runs", f"give at most {MAX_RUNS} at once")
     _check_distinct(runs)
@@ -70,9 +70,8 @@ def _check_distinct(runs: Iterable[ParsedRun]) -> None:
         names.add(run.qualified_name)
 
 
-def _parse_run(found: ParsedObject, where: str, policy: str, *, overrides: bool) -> ParsedRun:
-    known = schema.schema_of("Run")
-    if path := next(schema.unknown_fields(found.value, known), None):
+def _parse_run(found: ParsedObject, where: str, default: str, override: Policy | None) -> ParsedRun:
+    if path := next(schema.unknown_fields(found.value, schema.of_runs()), None):
         raise UsageError(f"{where}: a Run has no field {ascii(path[:200])[1:-1]}", _suggestion(path))
     try:
         run = msgspec.convert(found.value, type=Run)
@@ -86,10 +85,10 @@ def _parse_run(found: ParsedObject, where: str, policy: str, *, overrides: bool)
         )
     if namespace and not (_NAME.fullmatch(namespace) and len(namespace) <= MAX_NAMESPACE):
         raise UsageError(f"{where}: metadata.namespace {namespace[:80]!a} is not a valid name", "correct it")
-    if overrides:
-        run = msgspec.structs.replace(run, spec=msgspec.structs.replace(run.spec, policy=Policy(policy).value))
+    if override:
+        run = msgspec.structs.replace(run, spec=msgspec.structs.replace(run.spec, policy=override.value))
     try:
-        request, demand = asked.request(run.spec, policy), asked.demand(run.spec)
+        request, demand = asked.request(run.spec, default), asked.demand(run.spec)
     except ValueError as error:
         raise UsageError(f"{where}: {error}", "correct its spec") from error
     if fault := next(_label_faults(run.spec), None):
@@ -117,7 +116,7 @@ def _invalid_labels(path: str, labels: Mapping[str, str]) -> Iterator[str]:
 def _suggestion(path: str) -> str:
     """Return the field that an unknown field may stand for, or all fields."""
     *above, field = re.sub(r"\[[0-9]+\]", ".", path).split(".")
-    here = schema.schema_of("Run")
+    here = schema.of_runs()
     for part in above:
         here = here.get("items", here) if not part else here.get("properties", {}).get(part, here)
     fields = sorted(here.get("properties", {}))

@@ -1,18 +1,17 @@
-"""Find fields that the schema of a kind does not have: a misspelt field must not be ignored. Pure."""
+"""Find fields that the schema of runs does not have: a misspelt field must not be ignored. Pure."""
 
 from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from gkm.api.crds import KINDS, definition
+from gkm.api import schemas
+from gkm.api.runs import RUN_RULES, Run
 
 
 @cache
-def schema_of(kind: str) -> Mapping[str, Any]:
-    """Return the schema of a kind in its CustomResourceDefinition."""
-    (found,) = (known for known in KINDS if known.type.__name__ == kind)
-    version: Mapping[str, Any] = definition(found)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-    return version
+def of_runs() -> Mapping[str, Any]:
+    """Return the schema in the CustomResourceDefinition of runs."""
+    return schemas.of_kind(Run, RUN_RULES)
 
 
 def unknown_fields(value: object, schema: Mapping[str, Any], path: str = "") -> Iterator[str]:
