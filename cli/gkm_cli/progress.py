@@ -20,8 +20,6 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
-_NAME = "{task.description}"
-
 
 @contextmanager
 def progress_bars(*stages: str) -> Iterator[Callable[[str, int, int], None]]:
@@ -45,5 +43,5 @@ def waiting(stage: str) -> Iterator[None]:
 
 
 def _progress(*columns: ProgressColumn) -> Progress:
-    named = TextColumn(_NAME, markup=False)
+    named = TextColumn("{task.description}", markup=False)
     return Progress(named, *columns, console=Console(stderr=True), disable=not sys.stderr.isatty(), transient=True)

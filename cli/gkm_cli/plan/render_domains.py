@@ -49,19 +49,14 @@ def domain_rows(groups: Sequence[Group], inventory: Inventory) -> list[DomainRow
         used[group.place] += group.gpus
         for each in group.spares:
             spare[each.place] += each.gpus
-    return [
-        DomainRow(
-            place, count[place], DomainGpus(used[place], spare[place], total - free, free - used[place] - spare[place])
-        )
-        for place, free, total in _domains(inventory, {*used, *spare})
-    ]
-
-
-def _domains(inventory: Inventory, wanted: set[Location]) -> Iterator[tuple[Location, int, int]]:
+    rows = []
     for number, place in enumerate(inventory.places):
-        if place in wanted:
+        if place in used or place in spare:
             nodes = [inventory.nodes[at] for at in inventory.in_domain(number)]
-            yield place, sum(node.free for node in nodes), sum(node.total for node in nodes)
+            others = sum(node.total - node.free for node in nodes)
+            rest = sum(node.free for node in nodes) - used[place] - spare[place]
+            rows.append(DomainRow(place, count[place], DomainGpus(used[place], spare[place], others, rest)))
+    return rows
 
 
 def cell_gpus(rows: Sequence[DomainRow], width: int) -> int:

@@ -8,6 +8,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from gkm_cli.output import supports_unicode
+
 PIPE_WIDTH = 160
 MAX_ROWS = 40
 
@@ -34,7 +36,7 @@ class Terminal:
         grid = Table(box=None, pad_edge=False, header_style="", padding=(0, 2, 0, 0))
         filled_columns = [at for at in range(len(columns)) if any(str(row[at]) for row in rows)]
         for column in (columns[at] for at in filled_columns):
-            grid.add_column(column.upper(), no_wrap=True, overflow="ellipsis" if self._supports_ellipsis() else "crop")
+            grid.add_column(column.upper(), no_wrap=True, overflow="ellipsis" if supports_unicode() else "crop")
         for row in rows[:MAX_ROWS]:
             grid.add_row(
                 *(
@@ -50,9 +52,6 @@ class Terminal:
         """Print a numbered list."""
         for number, sentence in enumerate(sentences, 1):
             self.line(f"{number}. {sentence}")
-
-    def _supports_ellipsis(self) -> bool:
-        return "utf" in (self._console.encoding or "").lower()
 
 
 def plain(text: str) -> str:
