@@ -4,16 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
 
-from gkm.api.meta import (
-    API_VERSION,
-    Condition,
-    Conditions,
-    Count,
-    ObjectMeta,
-    ObservedGeneration,
-    find_condition,
-    seconds_of,
-)
+from gkm.api.meta import API_VERSION, Conditions, Count, HasConditions, ObjectMeta, ObservedGeneration, seconds_of
 from gkm.api.signers import MAX_SIGNERS, Signer
 
 DIGEST_PATTERN = "^sha256:[0-9a-f]{64}$"
@@ -99,7 +90,7 @@ class CacheSpec(Struct, frozen=True, rename="camel", omit_defaults=True):
     """Whether GKM resolves a tag once, or on an interval."""
 
 
-class CacheStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
+class CacheStatus(HasConditions, Struct, frozen=True, rename="camel", omit_defaults=True):
     """Observed state of a cache; only the controller writes it."""
 
     observed_generation: ObservedGeneration = 0
@@ -131,10 +122,6 @@ class CacheStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     """When the controller last changed this status."""
     conditions: Conditions = field(default_factory=list)
     """Verified: the signatures satisfy the policies. Ready: every node that reports the cache has it. Error."""
-
-    def condition(self, kind: str) -> Condition | None:
-        """Return the condition of a type."""
-        return find_condition(self.conditions, kind)
 
 
 class GKMCache(Struct, frozen=True, rename="camel", tag_field="kind", tag="GKMCache"):

@@ -61,6 +61,19 @@ Conditions = Annotated[
     list[Condition],
     Meta(extra_json_schema={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),
 ]
+
+
+class HasConditions:
+    """A status with conditions."""
+
+    __slots__ = ()
+    conditions: list[Condition]
+
+    def condition(self, kind: str) -> Condition | None:
+        """Return the condition of a type; None without one."""
+        return next((condition for condition in self.conditions if condition.type == kind), None)
+
+
 TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
 _INTERVAL = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", re.ASCII)
 
@@ -77,11 +90,6 @@ def with_condition(conditions: Iterable[Condition], new: Condition) -> list[Cond
         elif old.status == new.status:
             new = replace(new, last_transition_time=old.last_transition_time)
     return sorted([*result, new], key=lambda condition: condition.type)
-
-
-def find_condition(conditions: Iterable[Condition], kind: str) -> Condition | None:
-    """Return the condition of a type; None without one."""
-    return next((condition for condition in conditions if condition.type == kind), None)
 
 
 def seconds_of(interval: str) -> int:

@@ -4,16 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
 
-from gkm.api.meta import (
-    API_VERSION,
-    GROUP,
-    Condition,
-    Conditions,
-    Count,
-    ObjectMeta,
-    ObservedGeneration,
-    find_condition,
-)
+from gkm.api.meta import API_VERSION, GROUP, Conditions, Count, HasConditions, ObjectMeta, ObservedGeneration
 
 MAX_GPUS = 1_000_000
 MAX_SPARES = 1_024
@@ -139,7 +130,7 @@ class PlanReference(Struct, frozen=True):
     """Name of the PlacementPlan."""
 
 
-class RunStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
+class RunStatus(HasConditions, Struct, frozen=True, rename="camel", omit_defaults=True):
     """Observed state of a run; only the controller writes it."""
 
     observed_generation: ObservedGeneration = 0
@@ -157,10 +148,6 @@ class RunStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     """Verified changes that make the whole run fit."""
     conditions: Conditions = field(default_factory=list)
     """Planned: planRef names a plan that reserves GPUs for the whole request."""
-
-    def condition(self, kind: str) -> Condition | None:
-        """Return the condition of a type."""
-        return find_condition(self.conditions, kind)
 
 
 class Run(Struct, frozen=True, rename="camel", tag_field="kind", tag="Run"):
