@@ -65,7 +65,8 @@ def verification(signers: SignerOptions, configured: Config) -> Verification:
         if signers.policy:
             raise UsageError("--policy excludes --key and --identity", "use one of them")
         policy = _policy(signers)
-        TrustPolicy.from_policy(0, policy)  # an unreadable key is a usage error, not a verdict on the image
+        # An unreadable key is a usage error, not a verdict on the image.
+        TrustPolicy.from_policy(0, policy)
         return Verification(policies=[policy])
     if signers.trusted_root:
         raise UsageError("--trusted-root is for --key and --identity", "a policy names its own `trustedRoot`")
