@@ -55,7 +55,7 @@ def print_plan(options: PlanOptions) -> None:
     mix = kinds(configured.packing.mix)
     if len(parsed_runs) == 1 and extra is None:
         if previous and not options.pods_pending:
-            cluster = cluster.with_freed_gpus(previous.gpus_by_node)
+            cluster = cluster.with_freed_gpus(previous.groups)
         decision = single_run.decide(parsed_runs[0], cluster, mix, previous, explains=options.explains)
         _print_run(decision, cluster, options)
     else:

@@ -1,8 +1,5 @@
 """The present plan of a run, from a file: a PlacementPlan, or the output of `gkm plan -o json`."""
 
-from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +7,6 @@ import msgspec
 from gkm.api.grammar import count_of
 from gkm.api.plans import PlanSpec
 from gkm.packing.replanning.values import Standing
-from gkm.packing.values import Group
 from gkm.packing.written import PlanUnreadable, groups_of
 
 from gkm_cli.output import UsageError
@@ -21,15 +17,7 @@ MAX_BYTES = 64 << 20
 _HINT = "give the run's PlacementPlan, or the output of `gkm plan -o json` for it"
 
 
-@dataclass(frozen=True, slots=True)
-class PreviousPlan:
-    """The groups of a run, and the GPUs that they and their spares take on each node."""
-
-    placement: Standing
-    gpus_by_node: Mapping[str, int]
-
-
-def read(path: Path) -> PreviousPlan:
+def read(path: Path) -> Standing:
     """Return the plan in a file.
 
     Raises:
@@ -39,8 +27,7 @@ def read(path: Path) -> PreviousPlan:
     text = files.read_all(path, MAX_BYTES)
     try:
         spec = msgspec.convert(_spec(text), type=PlanSpec)
-        groups = groups_of(spec)
-        return PreviousPlan(Standing(groups), _gpus_by_node(groups))
+        return Standing(groups_of(spec))
     except (ObjectsUnreadable, PlanUnreadable, msgspec.ValidationError, ValueError, RecursionError) as error:
         problem = ascii(" ".join(str(error).split())[:300])[1:-1]
         raise UsageError(f"--standing {files.name(path)}: {problem}", _HINT) from error
@@ -54,13 +41,3 @@ def _spec(text: bytes) -> Any:  # noqa: ANN401 -- the caller converts it
     if len(found) > 1:
         raise ObjectsUnreadable(f"it holds {count_of(len(found), 'plan')}")
     return found[0].value.get("spec")
-
-
-def _gpus_by_node(groups: tuple[Group, ...]) -> Counter[str]:
-    gpus_by_node: Counter[str] = Counter()
-    for group in groups:
-        for node, gpus in group.nodes:
-            gpus_by_node[node] += gpus
-        for spare in group.spares:
-            gpus_by_node[spare.node] += spare.gpus
-    return gpus_by_node

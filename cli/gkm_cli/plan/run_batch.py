@@ -20,7 +20,7 @@ from gkm.topology.quarantine import Quarantined
 from gkm_cli.output import PlanningFailed
 from gkm_cli.plan.options import PlanOptions
 from gkm_cli.plan.runs import ParsedRun
-from gkm_cli.plan.snapshot import ClusterSnapshot
+from gkm_cli.plan.snapshot import ClusterSnapshot, shares
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +123,7 @@ def _queued(run: ParsedRun, usable: Usable) -> Queued:
 
 
 def _shares(admitted: Iterable[Admitted]) -> Iterable[Share]:
-    for one in admitted:
-        for group in one.plan.groups:
-            yield from group.nodes
-            yield from (Share(spare.node, spare.gpus) for spare in group.spares)
+    return shares(group for one in admitted for group in one.plan.groups)
 
 
 def _refused(run: ParsedRun, rejected: Rejected, usable: Usable, batch: Batch, options: PlanOptions) -> RefusedRun:

@@ -10,13 +10,12 @@ from gkm.packing.inventory import InvalidInventoryError, Inventory
 from gkm.packing.inventory_of import Usable
 from gkm.packing.plan import plan
 from gkm.packing.replanning.replan import replan
-from gkm.packing.replanning.values import Replanned
+from gkm.packing.replanning.values import Replanned, Standing
 from gkm.packing.self_check import InvalidPlanError
 from gkm.packing.unusable import none_usable
 from gkm.packing.values import Fix, Plan, Refusal
 
 from gkm_cli.output import PlanningFailed
-from gkm_cli.plan.previous_plan import PreviousPlan
 from gkm_cli.plan.runs import ParsedRun
 from gkm_cli.plan.snapshot import ClusterSnapshot
 
@@ -47,7 +46,7 @@ class RunDecision:
 
 
 def decide(
-    run: ParsedRun, snapshot: ClusterSnapshot, mix: Sequence[Kind], previous: PreviousPlan | None, *, explains: bool
+    run: ParsedRun, snapshot: ClusterSnapshot, mix: Sequence[Kind], previous: Standing | None, *, explains: bool
 ) -> RunDecision:
     """Return the result for a run; `previous` is its present plan.
 
@@ -69,9 +68,9 @@ def decide(
 
 
 def _outcome(
-    run: ParsedRun, usable: Usable, inventory: Inventory, previous: PreviousPlan | None
+    run: ParsedRun, usable: Usable, inventory: Inventory, previous: Standing | None
 ) -> tuple[Plan | Refusal, Replanned | None]:
     if previous is None:
         return plan(inventory, run.request, usable.version), None
-    replanned = replan(inventory, previous.placement, run.request, usable.version)
+    replanned = replan(inventory, previous, run.request, usable.version)
     return (replanned.plan, replanned) if isinstance(replanned, Replanned) else (replanned, None)

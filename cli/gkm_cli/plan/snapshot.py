@@ -1,7 +1,7 @@
 """Read nodes and pods from files, and survey them once for all runs."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -9,6 +9,7 @@ from typing import TypeVar
 from gkm.api.grammar import count_of
 from gkm.api.topology_settings import Topology
 from gkm.packing.inventory_of import Usable, inventory_of
+from gkm.packing.values import Group, Share
 from gkm.topology import lists
 from gkm.topology.eligibility import Demand
 from gkm.topology.survey import TopologySurvey, survey_nodes
@@ -33,9 +34,12 @@ class ClusterSnapshot:
         """Return the nodes that a run may use."""
         return inventory_of(self.survey, self.usage, demand)
 
-    def with_freed_gpus(self, gpus_by_node: Mapping[str, int]) -> "ClusterSnapshot":
+    def with_freed_gpus(self, groups: Iterable[Group]) -> "ClusterSnapshot":
         """Return the snapshot in which the GPUs of a plan are free again, as far as pods take GPUs on those nodes."""
-        gpus = {node: used - min(used, gpus_by_node.get(node, 0)) for node, used in self.usage.gpus.items()}
+        freed: Counter[str] = Counter()
+        for node, count in shares(groups):
+            freed[node] += count
+        gpus = {node: used - min(used, freed[node]) for node, used in self.usage.gpus.items()}
         return replace(self, usage=replace(self.usage, gpus=gpus))
 
 
@@ -57,6 +61,13 @@ def read(nodes: Sequence[Path], pods: Sequence[Path], settings: Topology) -> Clu
     known = {located.node.name for located in surveyed.located}
     known.update(surveyed.bare, (entry.node for entry in surveyed.quarantined))
     return ClusterSnapshot(surveyed, used, tuple(_unlisted_node_notes(used, known)))
+
+
+def shares(groups: Iterable[Group]) -> Iterator[Share]:
+    """Yield the GPUs that groups and their spares take of nodes."""
+    for group in groups:
+        yield from group.nodes
+        yield from (Share(spare.node, spare.gpus) for spare in group.spares)
 
 
 def _unlisted_node_notes(used: Usage, known: set[str]) -> list[str]:
