@@ -65,19 +65,15 @@ def read(path: Path) -> list[NodeGPUs]:
 def parse(raw: bytes, name: str) -> list[NodeGPUs]:
     """Return the machines in the bytes of the file `name`; raise as `read` does."""
     try:
-        return nodes_in(_decoded(raw))
+        return _distinct(_each(_decoded(raw)))
     except (_Invalid, RecursionError, ValueError) as error:
         raise UsageError(f"{name} does not list GPUs: {printable(str(error))}", _HINT) from error
 
 
-def nodes_in(document: object) -> list[NodeGPUs]:
-    """Return the machines in a document, each once: several namespaces may list the same node.
-
-    Raises:
-        _Invalid, msgspec.ValidationError: the document does not list GPUs.
-    """
+def _distinct(nodes: Iterable[NodeGPUs]) -> list[NodeGPUs]:
+    """Return each machine once: several namespaces may list the same node."""
     found: dict[str, NodeGPUs] = {}
-    for node in _each(document):
+    for node in nodes:
         if found.setdefault(node.name, node) != node:
             raise _Invalid(f"it lists {f'node {node.name}' if node.name else 'a machine'} twice, with different GPUs")
     return list(found.values())
