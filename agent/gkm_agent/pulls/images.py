@@ -1,6 +1,7 @@
 """The Protocol through which the agent uses images, and its implementation over gkm.images."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -12,7 +13,7 @@ from gkm.images.cache import CacheImage
 from gkm.images.pulling import entry, pull
 from gkm.images.pulling.disk_reservations import DiskReservation
 from gkm.images.pulling.entry import StoreEntry
-from gkm.images.pulling.pull import PullStage
+from gkm.images.pulling.pull import Progress, PullStage
 from gkm.images.reference import Reference
 from gkm.images.registries.blobs import BlobDownload
 from gkm.images.registries.pull_secrets import PullSecrets
@@ -21,10 +22,9 @@ from gkm.images.signatures.verified_images import ImageVerifier, RegistryImages
 from gkm.images.signatures.verify import Verdict, Verifier
 
 from gkm_agent.caches.model import WantedCache
-from gkm_agent.pulls import timing
 from gkm_agent.telemetry import metrics
 
-Progress = Callable[[PullStage, int], None]
+_STAGE_LABELS = {PullStage.DOWNLOADING: "download", PullStage.EXTRACTING: "extract"}
 
 
 class CacheImages(ImageVerifier, Protocol):
@@ -94,31 +94,58 @@ class NodeImages(RegistryImages):
 
     def resolve(self, image: str) -> str:
         """See CacheImages."""
-        with timing.stage("resolve"):
+        with metrics.PULL_SECONDS.labels("resolve").time():
             return super().resolve(image)
 
     def verify(self, image: str, digest: str, namespace: str | None) -> Verdict:
         """See CacheImages."""
         verify = super().verify
-        return timing.verified(lambda: verify(image, digest, namespace))
+        return timed_verification(lambda: verify(image, digest, namespace))
 
     def describe(self, image: str, digest: str) -> CacheImage:
         """See CacheImages."""
-        with timing.stage("describe"):
+        with metrics.PULL_SECONDS.labels("describe").time():
             return cache.describe(self.registry, Reference.parse(image).pinned(digest))
 
     def fetch(self, image: CacheImage, progress: Progress, reservation: DiskReservation | None) -> StoreEntry:
         """See CacheImages."""
-        with timing.FetchTimer(progress) as timer:
+        with timed_stages(progress) as timed:
             return pull.fetch(
-                self.registry,
-                image,
-                self.layout,
-                max_bytes=self.max_bytes,
-                reservation=reservation,
-                progress=timer.record,
+                self.registry, image, self.layout, max_bytes=self.max_bytes, reservation=reservation, progress=timed
             )
 
     def find(self, digest: str) -> StoreEntry | None:
         """See CacheImages."""
         return entry.find(self.layout, digest)
+
+
+def timed_verification(verify: Callable[[], Verdict]) -> Verdict:
+    """Return the verdict of `verify`; record its duration under its result."""
+    result = "error"
+    with metrics.VERIFY_SECONDS.time() as timer:
+        try:
+            verdict = verify()
+            result = "refused" if not verdict.allowed else "verified" if verdict.verified else "admitted"
+            return verdict
+        finally:
+            timer.labels(result)
+
+
+@contextmanager
+def timed_stages(progress: Progress) -> Iterator[Progress]:
+    """Yield a `progress` that also records the duration of each stage. A fetch that finds the entry has no stages.
+
+    The last stage ends with the fetch, so it includes the rename of the entry into the store.
+    """
+    current: PullStage | None = None
+    with ExitStack() as timer:
+
+        def record(stage: PullStage, percent: int) -> None:
+            nonlocal current
+            if stage is not current:
+                current = stage
+                timer.close()
+                timer.enter_context(metrics.PULL_SECONDS.labels(_STAGE_LABELS[stage]).time())
+            progress(stage, percent)
+
+        yield record

@@ -16,13 +16,13 @@ from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.logs import fields
 from gkm.hoststate.pointers import CacheState, Pointer
 from gkm.images.cache import CacheImage
-from gkm.images.pulling.pull import PullStage
+from gkm.images.pulling.pull import Progress, PullStage
 from gkm.images.signatures.verify import Verdict
 
 from gkm_agent.caches.approvals import Check
 from gkm_agent.caches.decisions import is_unchanged, make_pointer, serve_revoked_message, verdict_pointer
 from gkm_agent.caches.model import WantedCache
-from gkm_agent.pulls.images import CacheImages, Progress
+from gkm_agent.pulls.images import CacheImages
 from gkm_agent.store.budget import DiskBudget
 from gkm_agent.store.pointers import PointerStore, PullToken, Superseded
 

@@ -13,8 +13,8 @@ from gkm.images.cache import CacheImage, Format
 from gkm.images.manifest import Descriptor
 from gkm.images.pulling.disk_reservations import STEP_BYTES, DiskReservation
 from gkm.images.pulling.entry import StoreEntry
+from gkm.images.pulling.pull import Progress
 from gkm.images.reference import Reference
-from gkm_agent.pulls.images import Progress
 from gkm_agent.store.budget import DiskBudget
 from gkm_agent.store.pointers import PointerStore
 from support.agent.fakes import FakeImages, digest_of

@@ -13,7 +13,7 @@ from gkm.hoststate.counters import BUCKET_BOUNDS, Histogram
 from gkm.hoststate.layout import Layout
 from gkm.images.pulling.pull import PullStage
 from gkm.images.signatures.verify import Verdict
-from gkm_agent.pulls import timing as stages
+from gkm_agent.pulls.images import timed_stages, timed_verification
 from gkm_agent.telemetry import metrics
 from gkm_agent.telemetry.server import CsiMetrics
 from msgspec import structs
@@ -48,8 +48,7 @@ def change(name: str, **labels: str) -> Callable[[], float]:
 
 
 def test_the_page_has_the_names_and_labels_that_are_api() -> None:
-    with stages.stage("resolve"):
-        pass
+    metrics.PULL_SECONDS.labels("resolve").observe(0.1)
     metrics.VERIFY_SECONDS.labels("verified").observe(0.1)
     metrics.count_incompatible(Reason.NO_GPU)
     metrics.gpus_read(Inventory(errors=("nvmlInit: broken",)))
@@ -149,7 +148,7 @@ def test_verification_is_timed_by_what_it_came_to(*, verified: bool | None, allo
     counted = change("gkm_verify_seconds_count", result=result)
     verdict = Verdict(verified, allowed, Reason.COSIGN_SUCCESS, "")
 
-    assert stages.verified(lambda: verdict) is verdict
+    assert timed_verification(lambda: verdict) is verdict
     assert counted() == 1
 
 
@@ -160,7 +159,7 @@ def test_verification_that_fails_counts_as_an_error() -> None:
         raise GKMError(Reason.REGISTRY_UNAVAILABLE, "away")
 
     with pytest.raises(GKMError):
-        stages.verified(fail)
+        timed_verification(fail)
     assert counted() == 1
 
 
@@ -169,9 +168,9 @@ def test_the_stages_of_a_fetch_are_timed_from_its_progress() -> None:
     extract = change("gkm_pull_seconds_count", stage="extract")
     told: list[tuple[PullStage, int]] = []
 
-    with stages.FetchTimer(lambda stage, percent: told.append((stage, percent))) as fetching:
+    with timed_stages(lambda stage, percent: told.append((stage, percent))) as record:
         for stage, percent in ((PullStage.DOWNLOADING, 0), (PullStage.DOWNLOADING, 100), (PullStage.EXTRACTING, 50)):
-            fetching.record(stage, percent)
+            record(stage, percent)
 
     assert told == [(PullStage.DOWNLOADING, 0), (PullStage.DOWNLOADING, 100), (PullStage.EXTRACTING, 50)]
     assert (download(), extract()) == (1, 1)
@@ -180,15 +179,15 @@ def test_the_stages_of_a_fetch_are_timed_from_its_progress() -> None:
 def test_a_fetch_that_finds_its_entry_there_or_is_called_off_counts_what_it_did() -> None:
     download = change("gkm_pull_seconds_count", stage="download")
     extract = change("gkm_pull_seconds_count", stage="extract")
-    with stages.FetchTimer(lambda _stage, _percent: None):
+    with timed_stages(lambda _stage, _percent: None):
         pass
     assert (download(), extract()) == (0, 0)
 
     def called_off(_stage: PullStage, _percent: int) -> None:
         raise GKMError(Reason.REGISTRY_UNAVAILABLE, "away")
 
-    with stages.FetchTimer(called_off) as fetching, pytest.raises(GKMError):
-        fetching.record(PullStage.DOWNLOADING, 3)
+    with timed_stages(called_off) as record, pytest.raises(GKMError):
+        record(PullStage.DOWNLOADING, 3)
     assert (download(), extract()) == (1, 0)
 
 
