@@ -10,7 +10,7 @@ from gkm.api.signers import Signer
 from gkm.hoststate.layout import Layout
 from gkm.images import cache
 from gkm.images.cache import CacheImage
-from gkm.images.pulling import entry, pull
+from gkm.images.pulling import pull
 from gkm.images.pulling.disk_reservations import DiskReservation
 from gkm.images.pulling.entry import StoreEntry
 from gkm.images.pulling.pull import Progress, PullStage
@@ -53,13 +53,6 @@ class CacheImages(ImageVerifier, Protocol):
         Raises:
             GKMError: the fetch failed and left no entry.
             UnreadableState: the store has a damaged entry under this digest.
-        """
-
-    def find(self, digest: str) -> StoreEntry | None:
-        """Return the entry of a digest, None if the store has none.
-
-        Raises:
-            UnreadableState: the entry is damaged.
         """
 
 
@@ -113,10 +106,6 @@ class NodeImages(RegistryImages):
             return pull.fetch(
                 self.registry, image, self.layout, max_bytes=self.max_bytes, reservation=reservation, progress=timed
             )
-
-    def find(self, digest: str) -> StoreEntry | None:
-        """See CacheImages."""
-        return entry.find(self.layout, digest)
 
 
 def timed_verification(verify: Callable[[], Verdict]) -> Verdict:

@@ -40,7 +40,7 @@ from gkm_agent.reconcile.actions import (
     ReplaceForeignPointer,
     decide,
 )
-from gkm_agent.reconcile.observed import Observer, StateReader
+from gkm_agent.reconcile.observed import Observer
 from gkm_agent.reconcile.unpersisted_failures import UnpersistedFailures
 from gkm_agent.report.publisher import StatusPublisher
 from gkm_agent.report.status import ready_digests, statuses
@@ -89,7 +89,7 @@ class Reconciler:
         self._clock = clock
         self._pool = PullPool(store, wake, clock)
         self._retries = RetrySchedule(clock)
-        self._observer = Observer(StateReader(store.layout), store, images, self._retries)
+        self._observer = Observer(store, self._retries)
         self._unpersisted = UnpersistedFailures(store.layout)
         self._budget = DiskBudget(store, bounds, clock)
         self._collector = Collector(store, self._budget, bounds, clock, capture)

@@ -95,9 +95,6 @@ class FakeImages:
             with self._lock:
                 self.at_once -= 1
 
-    def find(self, digest: str) -> StoreEntry | None:
-        return entry.find(self.layout, digest)
-
     def _fetch(self, image: CacheImage, progress: Progress) -> StoreEntry:
         present = entry.find(self.layout, image.digest)
         if present is not None:

@@ -12,6 +12,7 @@ from gkm.hoststate import pointers
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState, Pointer
+from gkm.images.pulling import entry
 from gkm.images.signatures.verify import Verdict
 from gkm_agent.caches.model import PullHold, WantedCache
 from gkm_agent.pulls.images import NodeImages
@@ -253,7 +254,7 @@ def test_a_ready_cache_of_empty_files_is_not_looked_through_again(node: Node, mo
     assert node.settle()
     pointers.save(node.layout, replace(node.pointer(), size_bytes=0))
     looked: list[str] = []
-    monkeypatch.setattr(node.images, "find", looked.append)
+    monkeypatch.setattr(entry, "find", lambda _layout, digest: looked.append(digest))
 
     assert node.settle()
     assert looked == []
