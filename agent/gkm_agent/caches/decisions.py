@@ -17,10 +17,9 @@ from gkm.hoststate.pointers import CacheState, Pointer
 from gkm_agent.caches.approvals import Check
 from gkm_agent.caches.model import Attempt, PullHold, WantedCache
 
-FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS = 5.0, 600.0
-"""The first and the longest pause after a transient failure; the pause doubles with each failure."""
-FIRST_PERMANENT_RETRY_SECONDS, LONGEST_PERMANENT_RETRY_SECONDS = 60.0, 1800.0
-"""The same after a permanent failure: a user can push or sign an image without a change of the object."""
+TRANSIENT_BACKOFF = Backoff(5.0, 600.0)
+PERMANENT_BACKOFF = Backoff(60.0, 1800.0)
+"""A permanent failure has retries too: a user can push or sign an image without a change of the object."""
 MAX_MESSAGE = 1024
 
 
@@ -32,11 +31,6 @@ class Observed:
     check: Check | None = None
     entry_bytes: int | None = None
     attempt: Attempt | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class NoOp:
-    """Do nothing: the pointer is correct."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +58,7 @@ class RetryAt:
     until: float
 
 
-Action = NoOp | WritePointer | StartPull | RetryAt
+Action = WritePointer | StartPull | RetryAt
 
 
 def decide(
@@ -75,22 +69,24 @@ def decide(
     now: float,
     *,
     serve_revoked: bool = False,
-) -> Action:
-    """Return the next action for a cache; `serve_revoked`: a refused image stays where it is served (whenRevoked)."""
+) -> Action | None:
+    """Return the next action for a cache, None if its pointer is correct.
+
+    `serve_revoked`: a refused image stays where it is served (whenRevoked).
+    """
     digest = wanted_digest(wanted, observed.pointer, observed.check)
     hold = wanted.hold
     if hold is not None and hold.final:
         return _after_refusal(wanted, observed, hold, inventory, serve_revoked=serve_revoked)
-    if hold is not None and not _is_ready(observed.pointer, wanted):
+    if hold is not None and not has_state(observed.pointer, wanted, CacheState.READY):
         return _write_if_changed(observed, make_pointer(wanted, "", CacheState.PENDING, hold.reason, hold.message))
     if inventory.unreadable:
         return _write_if_changed(observed, _pending_gpus(wanted, digest, inventory))
     if not is_current(observed.check, wanted, digest, policy):
         if not (serve_revoked and _may_stay_served(observed, wanted, digest, inventory)):
             return _pull_or_retry(wanted, observed, digest, now)
-        action = _write_if_changed(observed, _served_pointer(wanted, observed, inventory))
-        unchanged = isinstance(action, NoOp)
-        return _pull_or_retry(wanted, observed, digest, now, serving=True) if unchanged else action
+        write = _write_if_changed(observed, _served_pointer(wanted, observed, inventory))
+        return write or _pull_or_retry(wanted, observed, digest, now, serving=True)
     assert observed.check is not None  # noqa: S101 -- a current check exists
     return _after_preflight(wanted, observed, observed.check, inventory, now)
 
@@ -115,7 +111,7 @@ def wanted_digest(wanted: WantedCache, pointer: Pointer | None, check: Check | N
         return wanted.digest
     if check is not None and (check.image, check.uid) == (wanted.image, wanted.uid):
         return check.digest
-    return pointer.digest if pointer is not None and _is_ready(pointer, wanted) else ""
+    return pointer.digest if pointer is not None and has_state(pointer, wanted, CacheState.READY) else ""
 
 
 def is_current(check: Check | None, wanted: WantedCache, digest: str, policy: str) -> bool:
@@ -146,11 +142,9 @@ def is_served(observed: Observed, wanted: WantedCache, digest: str) -> bool:
     return same_image and (pointer.state is CacheState.READY or lost)
 
 
-def has_failed(wanted: WantedCache, pointer: Pointer | None) -> bool:
-    """Return whether the pointer has the failure of this image for this object already."""
-    if pointer is None or pointer.state is not CacheState.FAILED:
-        return False
-    return (pointer.image, pointer.uid) == (wanted.image, wanted.uid)
+def has_state(pointer: Pointer | None, wanted: WantedCache, state: CacheState) -> bool:
+    """Return whether the pointer has this state, for this image and this object."""
+    return pointer is not None and (pointer.state, pointer.image, pointer.uid) == (state, wanted.image, wanted.uid)
 
 
 def serve_revoked_message(reason: Reason | str, message: str) -> str:
@@ -191,12 +185,7 @@ def next_attempt(
 ) -> Attempt:
     """Return the attempt with its next retry after a failure; `jitter` in [0, 1) spreads the nodes over time."""
     count = previous.count + 1 if previous is not None and previous.wanted == wanted else 1
-    first, longest = (
-        (FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS)
-        if transient
-        else (FIRST_PERMANENT_RETRY_SECONDS, LONGEST_PERMANENT_RETRY_SECONDS)
-    )
-    pause = Backoff(first, longest).longest_pause(count)
+    pause = (TRANSIENT_BACKOFF if transient else PERMANENT_BACKOFF).longest_pause(count)
     return Attempt(wanted, count, now + pause * (0.8 + 0.4 * jitter))
 
 
@@ -211,7 +200,9 @@ def is_unchanged(before: Pointer | None, pointer: Pointer) -> bool:
     return before is not None and replace(before, updated=pointer.updated) == pointer
 
 
-def _after_preflight(wanted: WantedCache, observed: Observed, check: Check, inventory: Inventory, now: float) -> Action:
+def _after_preflight(
+    wanted: WantedCache, observed: Observed, check: Check, inventory: Inventory, now: float
+) -> Action | None:
     fit = preflight.check(check.targets, inventory.gpus)
     if fit.fits and observed.entry_bytes is None:
         return _pull_or_retry(wanted, observed, check.digest, now)
@@ -220,7 +211,7 @@ def _after_preflight(wanted: WantedCache, observed: Observed, check: Check, inve
 
 def _after_refusal(
     wanted: WantedCache, observed: Observed, hold: PullHold, inventory: Inventory, *, serve_revoked: bool
-) -> Action:
+) -> WritePointer | None:
     if not (serve_revoked and _may_stay_served(observed, wanted, hold.digest, inventory)):
         return _write_if_changed(observed, make_pointer(wanted, "", CacheState.FAILED, hold.reason, hold.message))
     if inventory.unreadable:
@@ -250,26 +241,21 @@ def _served_pointer(
     fit = preflight.check(observed.check.targets, inventory.gpus)
     ready = verdict_pointer(wanted, observed.check, fit, inventory, observed.entry_bytes)
     if message is None:
-        message = observed.pointer.message if _is_ready(observed.pointer, wanted) else ready.message
+        was_ready = has_state(observed.pointer, wanted, CacheState.READY)
+        message = observed.pointer.message if was_ready else ready.message
     return replace(ready, message=message)
 
 
 def _pull_or_retry(
     wanted: WantedCache, observed: Observed, digest: str, now: float, *, serving: bool = False
-) -> Action:
+) -> StartPull | RetryAt:
     attempt = observed.attempt
     waits = attempt is not None and attempt.wanted == wanted and now < attempt.next_try
     # A pause longer than the longest possible one means that the clock was set back.
-    if attempt is not None and waits and attempt.next_try - now <= LONGEST_PERMANENT_RETRY_SECONDS * 1.2:
+    if attempt is not None and waits and attempt.next_try - now <= PERMANENT_BACKOFF.cap * 1.2:
         return RetryAt(attempt.next_try)
     return StartPull(digest, serving)
 
 
-def _write_if_changed(observed: Observed, pointer: Pointer) -> Action:
-    return NoOp() if is_unchanged(observed.pointer, pointer) else WritePointer(pointer)
-
-
-def _is_ready(pointer: Pointer | None, wanted: WantedCache) -> bool:
-    if pointer is None or pointer.state is not CacheState.READY:
-        return False
-    return (pointer.image, pointer.uid) == (wanted.image, wanted.uid)
+def _write_if_changed(observed: Observed, pointer: Pointer) -> WritePointer | None:
+    return None if is_unchanged(observed.pointer, pointer) else WritePointer(pointer)

@@ -12,7 +12,7 @@ from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import Pointer
 
 from gkm_agent.caches import decisions
-from gkm_agent.caches.decisions import NoOp, RetryAt, StartPull, WritePointer
+from gkm_agent.caches.decisions import RetryAt, StartPull, WritePointer
 from gkm_agent.caches.model import WantedCache
 from gkm_agent.reconcile.observed import Observation
 
@@ -64,14 +64,14 @@ def decide(desired: DesiredState, observation: Observation, pulling: Container[C
         if ref in pulling:
             continue
         action = _action_for(wanted, desired, observation, now)
-        if not isinstance(action, NoOp):
+        if action is not None:
             actions.append((ref, action))
     return actions
 
 
 def _action_for(
     wanted: WantedCache, desired: DesiredState, observation: Observation, now: float
-) -> decisions.Action | RecordError:
+) -> decisions.Action | RecordError | None:
     if wanted.ref in observation.errors:
         return RecordError(observation.errors[wanted.ref])
     observed = observation.caches[wanted.ref]

@@ -274,7 +274,7 @@ class Reconciler:
                 policy=desired.policy,
                 token=PullToken(wanted.ref),
                 budget=self._budget,
-                failure_reported=decisions.has_failed(wanted, observed.pointer),
+                failure_reported=decisions.has_state(observed.pointer, wanted, CacheState.FAILED),
                 served_pointer=observed.pointer if action.serving else None,
                 signers=decisions.signers(observed.check, wanted, action.digest),
             )

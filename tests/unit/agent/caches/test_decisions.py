@@ -15,7 +15,7 @@ from gkm.hoststate.pointers import CacheState
 from gkm_agent.caches import approvals as checks
 from gkm_agent.caches import decisions
 from gkm_agent.caches.approvals import Check, policy_of
-from gkm_agent.caches.decisions import NoOp, Observed, RetryAt, StartPull, WritePointer, decide
+from gkm_agent.caches.decisions import Observed, RetryAt, StartPull, WritePointer, decide
 from gkm_agent.caches.model import Attempt, PullHold, WantedCache
 from msgspec import structs
 from support.agent.fakes import A100, H100, digest_of
@@ -31,7 +31,7 @@ def name_of(verification: Verification) -> str:
     return policy_of(verification)()
 
 
-def step(wanted: WantedCache, known: Observed, *gpus: Gpu, errors: tuple[str, ...] = ()) -> decisions.Action:
+def step(wanted: WantedCache, known: Observed, *gpus: Gpu, errors: tuple[str, ...] = ()) -> decisions.Action | None:
     return decide(wanted, known, Inventory(tuple(gpus), errors), "policy", NOW)
 
 
@@ -43,7 +43,7 @@ def test_an_unknown_cache_starts_a_pull() -> None:
 def test_a_ready_cache_needs_no_action() -> None:
     known = Observed(replace(READY, updated="2026-01-01T00:00:00Z"), CHECK, 71)
 
-    assert step(WANTED, known, H100) == NoOp()
+    assert step(WANTED, known, H100) is None
 
 
 @pytest.mark.parametrize(
@@ -120,9 +120,9 @@ def test_pauses_grow_to_a_bound_and_start_again_for_another_object() -> None:
         attempt = decisions.next_attempt(WANTED, attempt, transient=True, now=0.0, jitter=0.5)
         pauses.append(attempt.next_try)
     assert pauses[:4] == [5.0, 10.0, 20.0, 40.0]
-    assert pauses[-1] == decisions.LONGEST_RETRY_SECONDS
+    assert pauses[-1] == decisions.TRANSIENT_BACKOFF.cap
     other = decisions.next_attempt(replace(WANTED, digest=ONE), attempt, transient=False, now=0.0, jitter=0.5)
-    assert (other.count, other.next_try) == (1, decisions.FIRST_PERMANENT_RETRY_SECONDS)
+    assert (other.count, other.next_try) == (1, decisions.PERMANENT_BACKOFF.first)
 
 
 def test_jitter_spreads_by_a_fifth_each_way() -> None:

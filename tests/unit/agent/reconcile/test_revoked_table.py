@@ -12,7 +12,7 @@ from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState, Pointer
 from gkm_agent.caches import decisions
 from gkm_agent.caches.approvals import Check
-from gkm_agent.caches.decisions import Action, NoOp, Observed, StartPull, WritePointer, decide
+from gkm_agent.caches.decisions import Action, Observed, StartPull, WritePointer, decide
 from gkm_agent.caches.model import PullHold, WantedCache
 from support.agent.fakes import A100, H100, digest_of
 
@@ -58,7 +58,7 @@ class Case:
     inventory: Inventory
     digest: str | None
 
-    def decide(self, *, serve_revoked: bool, pointer: Pointer | None = None) -> Action:
+    def decide(self, *, serve_revoked: bool, pointer: Pointer | None = None) -> Action | None:
         wanted = replace(WANTED, hold=self.hold, digest=self.digest)
         known = Observed(pointer or self.pointer, self.check, self.entry_bytes)
         return decide(wanted, known, self.inventory, "policy", NOW, serve_revoked=serve_revoked)
@@ -121,7 +121,7 @@ def test_only_a_served_cache_stays_and_nothing_is_fetched_for_it() -> None:
 def test_an_unchanged_pointer_is_not_written_again(serve_revoked: bool) -> None:  # noqa: FBT001 -- a parameter
     for case in REFUSED:
         pointer = case.said(serve_revoked=serve_revoked)
-        assert case.decide(serve_revoked=serve_revoked, pointer=pointer) == NoOp(), case
+        assert case.decide(serve_revoked=serve_revoked, pointer=pointer) is None, case
 
 
 def test_keeping_means_nothing_where_the_check_counts() -> None:
