@@ -12,9 +12,8 @@ from gkm_agent.gpus import GpuWatch
 from gkm_agent.interfaces.source import CacheSource
 from gkm_agent.options import Options
 from gkm_agent.report.publisher import StatusPublisher
-from gkm_agent.standalone.fabric_sink import FileFabricSink
+from gkm_agent.standalone.sinks import FileFabricSink, FileStatusSink
 from gkm_agent.standalone.source import FileSource
-from gkm_agent.standalone.status_sink import FileStatusSink
 from gkm_agent.telemetry import metrics
 
 

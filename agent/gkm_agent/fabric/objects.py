@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 from gkm.api.fabrics import NodeFabric, NodeFabricStatus
-from gkm.api.meta import FALSE, TRUE, UNKNOWN, Condition, ObjectMeta, OwnerReference, with_condition
+from gkm.api.meta import FALSE, TRUE, UNKNOWN, ObjectMeta, OwnerReference
 from gkm.api.nodes import NODE_LABEL, NodeSpec
 from msgspec import structs
 
@@ -26,23 +26,6 @@ def fabric_object(node: str, status: NodeFabricStatus, updated: str, owner_uid: 
         name=node, labels={NODE_LABEL: node_label(node)}, owner_references=_owned(node, owner_uid) if owner_uid else []
     )
     return NodeFabric(metadata, NodeSpec(node_name=node), structs.replace(status, last_updated=updated))
-
-
-def with_conditions(status: NodeFabricStatus, before: list[Condition], generation: int, now: str) -> NodeFabricStatus:
-    """Return a status with its conditions for a generation of its object.
-
-    `before` are the current conditions of the object, `now` is a time of the API. The result equals the current status
-    of the object where the health has not changed.
-    """
-    value, reason, message = healthy(status)
-    own = [condition for condition in before if condition.type == HEALTHY]
-    new = Condition(HEALTHY, value, reason, message, now, generation)
-    return structs.replace(status, observed_generation=generation, conditions=with_condition(own, new))
-
-
-def without_conditions(status: NodeFabricStatus) -> NodeFabricStatus:
-    """Return the readings of a status alone, without conditions, generation and time."""
-    return structs.replace(status, observed_generation=0, conditions=[], last_updated=None)
 
 
 def healthy(status: NodeFabricStatus) -> tuple[str, str, str]:

@@ -7,23 +7,23 @@ computed from the current Node, so the sink notices and repairs labels that anot
 import hashlib
 import logging
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from gkm.api.fabrics import NodeFabric, NodeFabricStatus
 from gkm.api.meta import API_VERSION, timestamp
 from gkm.hoststate.logs import fields
 from gkm.kube.api import Api
 from gkm.kube.errors import NO_RESPONSE, ApiError
-from gkm.kube.resources import NODES, Json, Resource
+from gkm.kube.resources import Json, Resource
 from msgspec import structs
 
 from gkm_agent.fabric.labels import WantedLabels, label_patch
-from gkm_agent.fabric.objects import fabric_object, survey_name, survey_object, with_conditions, without_conditions
+from gkm_agent.fabric.objects import HEALTHY, fabric_object, healthy, survey_name, survey_object
 from gkm_agent.fabric.report import FabricReport
 from gkm_agent.interfaces.sink import NotWritten
-from gkm_agent.kubernetes.source import NodeView
-from gkm_agent.kubernetes.status_sink import FIELD_MANAGER, api_errors
-from gkm_agent.report.objects import manifest
+from gkm_agent.kubernetes.source import OWN_NODE, NodeView
+from gkm_agent.kubernetes.status_sink import FIELD_MANAGER, api_errors, apply_with_status, known_owner
+from gkm_agent.report.objects import with_condition, with_generation, without_conditions
 
 _LOG = logging.getLogger(__name__)
 
@@ -31,7 +31,6 @@ NODEFABRICS: Resource[NodeFabric] = Resource(
     API_VERSION, "NodeFabric", "nodefabrics", namespaced=False, type=NodeFabric
 )
 CONFIGMAPS: Resource[Json] = Resource("v1", "ConfigMap", "configmaps", namespaced=True, type=Json)
-_OWN_NODE: Resource[NodeView] = Resource(NODES.api_version, NODES.kind, NODES.plural, namespaced=False, type=NodeView)
 
 
 class _Written(NamedTuple):
@@ -53,13 +52,12 @@ class KubernetesFabricSink:
         self._node = node
         self._owner = owner
         self._written: _Written | None = None
-        self._read = False
         self._patched: tuple[str, WantedLabels] | None = None
         self._stored_survey = ""
 
     def publish(self, report: FabricReport) -> None:
         """See FabricSink."""
-        owner = self._known_owner()
+        owner = known_owner(self._owner(), self._node)
         with api_errors():
             # The labels first, because schedulers act on them.
             self._label(owner, report.labels)
@@ -73,7 +71,7 @@ class KubernetesFabricSink:
 
     def survey(self, packed: bytes) -> None:
         """See FabricSink."""
-        owner = self._known_owner()
+        owner = known_owner(self._owner(), self._node)
         digest = f"{owner.metadata.uid} {hashlib.sha256(packed).hexdigest()}"
         if digest == self._stored_survey:
             return
@@ -85,12 +83,6 @@ class KubernetesFabricSink:
             self._api.apply(CONFIGMAPS, value, field_manager=FIELD_MANAGER)
         self._stored_survey = digest
 
-    def _known_owner(self) -> NodeView:
-        owner = self._owner()
-        if owner is None:
-            raise NotWritten(f"the Node {self._node} is not known yet")
-        return owner
-
     def _label(self, owner: NodeView, wanted: WantedLabels) -> None:
         version = owner.metadata.resource_version
         if self._patched == (version, wanted):
@@ -98,39 +90,32 @@ class KubernetesFabricSink:
             return
         changed = label_patch(owner.metadata.labels, wanted)
         if changed:
-            self._api.merge(_OWN_NODE, self._node, {"metadata": {"labels": changed}})
+            self._api.merge(OWN_NODE, self._node, {"metadata": {"labels": changed}})
             _LOG.info("Node labels patched", extra=fields(labels=changed))
             self._patched = (version, wanted)
 
     def _publish_status(self, owner: NodeView, status: NodeFabricStatus) -> None:
-        if not self._read:
-            self._written, self._read = self._current(owner), True
-        written, uid = self._written or _NOTHING, owner.metadata.uid
-        before, now = written.status.conditions, timestamp()
-        new = with_conditions(status, before, written.status.observed_generation, now)
-        if (written.status, written.uid) == (new, uid) and new.observed_generation:
+        if self._written is None:
+            self._written = self._current(owner)
+        written, before = self._written, self._written.status
+        uid, now = owner.metadata.uid, timestamp()
+        current = structs.replace(status, observed_generation=before.observed_generation)
+        new = with_condition(current, HEALTHY, healthy(status), before.conditions, now)
+        if (before, written.uid) == (new, uid) and new.observed_generation:
             return
-        whole = manifest(fabric_object(self._node, new, now, uid))
-        kind = {key: whole[key] for key in ("apiVersion", "kind")}
-        applied = self._apply({**kind, "metadata": whole["metadata"], "spec": whole["spec"]})
-        new = with_conditions(status, before, applied.metadata.generation, now)
-        updated = written.updated if without_conditions(written.status) == status and written.updated else now
-        whole = manifest(fabric_object(self._node, new, updated, uid))
-        self._apply({**kind, "metadata": {"name": self._node}, "status": whole["status"]}, "status")
-        self._written = _Written(new, updated, uid)
+        updated = written.updated if written.updated and without_conditions(before) == status else now
+        generation = apply_with_status(self._api, NODEFABRICS, fabric_object(self._node, new, updated, uid))
+        self._written = _Written(with_generation(new, generation), updated, uid)
 
-    def _current(self, owner: NodeView) -> _Written | None:
+    def _current(self, owner: NodeView) -> _Written:
         """Return the content of the object from before the start, so that an unchanged status causes no write."""
         try:
             current = self._api.get(NODEFABRICS, self._node)
         except ApiError as error:
             # An object of an older schema is unreadable; the sink writes it anew.
             if error.not_found or (error.status == NO_RESPONSE and error.reason == "Unreadable"):
-                return None
+                return _NOTHING
             raise
         owned = any(reference.uid == owner.metadata.uid for reference in current.metadata.owner_references)
         status = structs.replace(current.status, last_updated=None)
         return _Written(status, current.status.last_updated or "", owner.metadata.uid if owned else "")
-
-    def _apply(self, value: dict[str, Any], subresource: str = "") -> NodeFabric:
-        return self._api.apply(NODEFABRICS, value, field_manager=FIELD_MANAGER, subresource=subresource)

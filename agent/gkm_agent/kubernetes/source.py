@@ -34,7 +34,7 @@ class NodeView(Struct, frozen=True):
     metadata: ObjectMeta
 
 
-_OWN_NODE: Resource[NodeView] = Resource(NODES.api_version, NODES.kind, NODES.plural, namespaced=False, type=NodeView)
+OWN_NODE: Resource[NodeView] = Resource(NODES.api_version, NODES.kind, NODES.plural, namespaced=False, type=NodeView)
 
 
 class KubernetesSource:
@@ -52,7 +52,7 @@ class KubernetesSource:
         self._caches: Reflector[GKMCache] = Reflector(api, GKMCACHES, self._on_change)
         self._cluster_caches: Reflector[ClusterGKMCache] = Reflector(api, CLUSTERGKMCACHES, self._on_change)
         own = ListSelector(fields=f"metadata.name={node}")
-        self._nodes: Reflector[NodeView] = Reflector(api, _OWN_NODE, self._on_node, selector=own)
+        self._nodes: Reflector[NodeView] = Reflector(api, OWN_NODE, self._on_node, selector=own)
         self._parts = (self._nodes, self._caches, self._cluster_caches)
         self._labels: dict[str, str] | None = None
         self._unknown: frozenset[Key] = frozenset()

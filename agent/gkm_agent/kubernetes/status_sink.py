@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import msgspec
+from gkm.api.fabrics import NodeFabric
 from gkm.api.meta import Condition, timestamp
 from gkm.api.nodes import LAST_UPDATED_ANNOTATION, NODE_LABEL, CacheNode, NodeStatus
 from gkm.kube.api import Api, ListSelector
@@ -15,10 +16,12 @@ from gkm_agent.interfaces.sink import NotWritten
 from gkm_agent.kubernetes.source import NodeView
 from gkm_agent.report.objects import (
     HOSTNAME_LABEL,
+    READY,
     manifest,
     node_label,
     node_object,
-    with_conditions,
+    ready,
+    with_condition,
     with_generation,
     without_conditions,
 )
@@ -62,31 +65,16 @@ class KubernetesStatusSink:
 
     def publish(self, scope: str | None, status: NodeStatus) -> None:
         """See StatusSink."""
-        owner = self._owner()
-        if owner is None:
-            raise NotWritten(f"the Node {self._node} is not known yet")
+        owner = known_owner(self._owner(), self._node)
         before, now = self._written.get(scope), timestamp()
         # The conditions cover all caches, also those that the size limit drops from the object.
-        status = fit_to_limit(with_conditions(status, before.conditions if before else [], now))
+        status = fit_to_limit(with_condition(status, READY, ready(status), before.conditions if before else [], now))
         plain = without_conditions(status)
         updated = before.updated if before and before.status == plain and before.updated else now
-        whole = manifest(
-            node_object(
-                self._node,
-                scope,
-                status,
-                updated,
-                hostname=owner.metadata.labels.get(HOSTNAME_LABEL, ""),
-                owner_uid=owner.metadata.uid,
-            )
-        )
-        identity = {key: whole["metadata"][key] for key in ("name", "namespace") if key in whole["metadata"]}
-        kind = {key: whole[key] for key in ("apiVersion", "kind")}
-        resource = _resource(scope)
+        hostname = owner.metadata.labels.get(HOSTNAME_LABEL, "")
+        value = node_object(self._node, scope, status, updated, hostname=hostname, owner_uid=owner.metadata.uid)
         with api_errors():
-            applied = self._apply(resource, {**kind, "metadata": whole["metadata"], "spec": whole["spec"]})
-            status = with_generation(status, applied.metadata.generation)
-            self._apply(resource, {**kind, "metadata": identity, "status": msgspec.to_builtins(status)}, "status")
+            apply_with_status(self._api, _resource(scope), value)
         self._written[scope] = _Written(plain, updated, status.conditions)
 
     def remove(self, scope: str | None) -> None:
@@ -98,9 +86,6 @@ class KubernetesStatusSink:
             except ApiError as error:
                 if not error.not_found:
                     raise
-
-    def _apply(self, resource: Resource[CacheNode], value: dict[str, Any], subresource: str = "") -> CacheNode:
-        return self._api.apply(resource, value, field_manager=FIELD_MANAGER, subresource=subresource)
 
     def _remember(self, scope: str | None, node: CacheNode) -> None:
         updated = node.metadata.annotations.get(LAST_UPDATED_ANNOTATION, "")
@@ -118,3 +103,30 @@ def api_errors() -> Iterator[None]:
         yield
     except ApiError as error:
         raise NotWritten(str(error), error.retry_after) from error
+
+
+def known_owner(node: NodeView | None, name: str) -> NodeView:
+    """Return the Node of this agent.
+
+    Raises:
+        NotWritten: it is not known yet.
+    """
+    if node is None:
+        raise NotWritten(f"the Node {name} is not known yet")
+    return node
+
+
+def apply_with_status(api: Api, resource: Resource[Any], value: CacheNode | NodeFabric) -> int:
+    """Write an object, then its status about the new generation of the object; return this generation."""
+    whole = manifest(value)
+    head = {key: whole[key] for key in ("apiVersion", "kind")}
+    identity = {key: whole["metadata"][key] for key in ("name", "namespace") if key in whole["metadata"]}
+    applied = api.apply(
+        resource, {**head, "metadata": whole["metadata"], "spec": whole["spec"]}, field_manager=FIELD_MANAGER
+    )
+    generation: int = applied.metadata.generation
+    status = msgspec.to_builtins(with_generation(value.status, generation))
+    api.apply(
+        resource, {**head, "metadata": identity, "status": status}, field_manager=FIELD_MANAGER, subresource="status"
+    )
+    return generation

@@ -1,10 +1,12 @@
 """The node objects of the API, from a status: names, labels, annotations, owner and the condition Ready. Pure."""
 
 import hashlib
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
-from gkm.api.meta import FALSE, TRUE, Condition, ObjectMeta, OwnerReference, with_condition
+from gkm.api import meta
+from gkm.api.fabrics import NodeFabricStatus
+from gkm.api.meta import FALSE, TRUE, Condition, ObjectMeta, OwnerReference
 from gkm.api.nodes import (
     CURRENT_CACHES_ANNOTATION,
     LAST_UPDATED_ANNOTATION,
@@ -23,6 +25,7 @@ from gkm_agent.report.status import summary
 HOSTNAME_LABEL = "kubernetes.io/hostname"
 READY = "Ready"
 _MAX_LABEL = 63
+Status = TypeVar("Status", bound=NodeStatus | NodeFabricStatus)
 _IN_PROGRESS = frozenset({CacheState.PENDING, CacheState.DOWNLOADING, CacheState.EXTRACTING})
 
 
@@ -55,23 +58,25 @@ def manifest(value: msgspec.Struct) -> dict[str, Any]:
     return {key: built[key] for key in ("apiVersion", "kind", "metadata", "spec", "status")}
 
 
-def with_conditions(status: NodeStatus, before: list[Condition], now: str) -> NodeStatus:
-    """Return a status with its conditions; `before` are the current conditions of the object, `now` an API time.
+def with_condition(
+    status: Status, kind: str, verdict: tuple[str, str, str], before: list[Condition], now: str
+) -> Status:
+    """Return a status with its one condition, of status, reason and message.
 
-    The transition time changes only with the status of the condition, so an unchanged status equals the current one.
+    `before` are the current conditions of the object, `now` is an API time. The transition time changes only with the
+    status of the condition, so an unchanged status equals the current one.
     """
-    value, reason, message = ready(status)
-    own = [condition for condition in before if condition.type == READY]
-    new = Condition(READY, value, reason, message, now, status.observed_generation)
-    return structs.replace(status, conditions=with_condition(own, new))
+    own = [condition for condition in before if condition.type == kind]
+    new = Condition(kind, *verdict, now, status.observed_generation)
+    return structs.replace(status, conditions=meta.with_condition(own, new))
 
 
-def without_conditions(status: NodeStatus) -> NodeStatus:
-    """Return the GPUs and caches of a status alone."""
+def without_conditions(status: Status) -> Status:
+    """Return the content of a status alone, without generation and conditions."""
     return structs.replace(status, observed_generation=0, conditions=[])
 
 
-def with_generation(status: NodeStatus, generation: int) -> NodeStatus:
+def with_generation(status: Status, generation: int) -> Status:
     """Return a status that observes a generation of its object."""
     conditions = [structs.replace(condition, observed_generation=generation) for condition in status.conditions]
     return structs.replace(status, observed_generation=generation, conditions=conditions)

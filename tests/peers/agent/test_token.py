@@ -11,7 +11,7 @@ from gkm.kube import client
 from gkm.kube.api import ListSelector
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import GKMCACHES
-from gkm_agent.kubernetes.source import _OWN_NODE
+from gkm_agent.kubernetes.source import OWN_NODE
 from kubernetes.config import incluster_config
 from support.agent.agent_on_api_server import ACCOUNT, ACCOUNT_NAMESPACE, Site, site
 from support.agent.machine import Machine
@@ -95,7 +95,7 @@ def test_in_a_pod_the_token_that_kubelet_has_replaced_is_taken_up(
     def outcome() -> int:
         try:
             list(api.list_pages(GKMCACHES))
-            watch = api.watch(_OWN_NODE, "0", ListSelector(fields=f"metadata.name={NODE}"))
+            watch = api.watch(OWN_NODE, "0", ListSelector(fields=f"metadata.name={NODE}"))
             watch.close()
         except ApiError as error:
             return error.status

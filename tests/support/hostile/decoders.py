@@ -26,7 +26,7 @@ from gkm.kube.resources import Resource
 from gkm.topology import lists, nodes, pods
 from gkm_agent.fabric import lldp, neighbors
 from gkm_agent.kubernetes import fabric_sink as kube_fabric
-from gkm_agent.kubernetes.source import _OWN_NODE
+from gkm_agent.kubernetes.source import OWN_NODE
 from gkm_agent.standalone.manifests import manifests_in
 from gkm_cli import helper_programs
 from gkm_cli.cache import gpu_files
@@ -162,7 +162,7 @@ KUBE = (
             objects.PODS,
         )
     ),
-    *(_object(resource, "the agent") for resource in (kube_fabric.NODEFABRICS, _OWN_NODE)),
+    *(_object(resource, "the agent") for resource in (kube_fabric.NODEFABRICS, OWN_NODE)),
     Decoder("admission review", review.parse, review._Review, http1.MAX_BODY_BYTES),
 )
 HOSTS = (

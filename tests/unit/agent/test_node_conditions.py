@@ -16,8 +16,7 @@ from gkm_agent.kubernetes.source import NodeView
 from gkm_agent.kubernetes.status_sink import KubernetesStatusSink
 from gkm_agent.report.objects import ready
 from gkm_agent.report.size_limit import MAX_BYTES
-from gkm_agent.standalone.fabric_sink import FileFabricSink
-from gkm_agent.standalone.status_sink import FileStatusSink
+from gkm_agent.standalone.sinks import FileFabricSink, FileStatusSink
 from msgspec import convert
 from support.agent.fabric_values import DOMAIN, report
 from support.kube.fake_api import FakeApi

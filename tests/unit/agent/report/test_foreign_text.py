@@ -9,7 +9,7 @@ from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState, Pointer
 from gkm_agent.caches.decisions import Observed
 from gkm_agent.report.status import statuses
-from gkm_agent.standalone.status_sink import FileStatusSink
+from gkm_agent.standalone.sinks import FileStatusSink
 
 COMMANDS = "a\x1b[2J\x9b31m\x85\u202eb"
 SHOWN = r"a\x1b[2J\x9b31m\x85\u202eb"

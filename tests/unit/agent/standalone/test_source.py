@@ -10,8 +10,8 @@ from gkm.hoststate.names import CacheRef
 from gkm_agent.caches.model import WantedCache
 from gkm_agent.interfaces.sink import NotWritten
 from gkm_agent.standalone.manifests import BadManifest, manifests_in
+from gkm_agent.standalone.sinks import FileStatusSink
 from gkm_agent.standalone.source import FileSource
-from gkm_agent.standalone.status_sink import FileStatusSink
 
 CACHE = """
 apiVersion: gkm.io/v1alpha1
