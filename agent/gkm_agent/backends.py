@@ -4,11 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from threading import Event
 
-from gkm.api.fabric_settings import Fabric
 from gkm.images.registries.pull_secrets import Secrets
 
-from gkm_agent.fabric.watch import FabricInputs, FabricWatch
-from gkm_agent.gpus import GpuWatch
+from gkm_agent.fabric.report import FabricSink
 from gkm_agent.interfaces.source import CacheSource
 from gkm_agent.options import Options
 from gkm_agent.report.publisher import StatusPublisher
@@ -23,13 +21,17 @@ class NotConnected(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """The parts of one backend. `namespace` is the namespace of GKM itself; `fabric` creates the fabric watch."""
+    """The parts of one backend. `namespace` is the namespace of GKM itself.
+
+    `node_labels` returns the labels of this agent's Node, None while it is unknown or without Kubernetes.
+    """
 
     source: CacheSource
     publisher: StatusPublisher
     secrets: Secrets
     namespace: str
-    fabric: Callable[[Fabric, GpuWatch], FabricWatch]
+    fabric_sink: FabricSink
+    node_labels: Callable[[], Mapping[str, str] | None]
 
 
 def connect(options: Options, wake: Event) -> Backend:
@@ -44,13 +46,9 @@ def connect(options: Options, wake: Event) -> Backend:
 def _standalone(options: Options, wake: Event) -> Backend:
     assert options.static is not None  # noqa: S101 -- checked by `connect`
     source = FileSource(options.static, wake)
-
-    def fabric(settings: Fabric, gpus: GpuWatch) -> FabricWatch:
-        inputs = FabricInputs(options.node, lambda: gpus.inventory)
-        return FabricWatch(settings, inputs, FileFabricSink(options.status, options.node))
-
     publisher = StatusPublisher(FileStatusSink(options.status, options.node))
-    return Backend(source, publisher, source, "gkm-system", fabric)
+    fabric_sink = FileFabricSink(options.status, options.node)
+    return Backend(source, publisher, source, "gkm-system", fabric_sink, lambda: None)
 
 
 def _kubernetes(options: Options, wake: Event) -> Backend:
@@ -73,8 +71,5 @@ def _kubernetes(options: Options, wake: Event) -> Backend:
     def labels() -> Mapping[str, str] | None:
         return None if source.node is None else source.node.metadata.labels
 
-    def fabric(settings: Fabric, gpus: GpuWatch) -> FabricWatch:
-        inputs = FabricInputs(options.node, lambda: gpus.inventory, labels)
-        return FabricWatch(settings, inputs, KubernetesFabricSink(api, options.node, lambda: source.node))
-
-    return Backend(source, publisher, KubeSecrets(api), own_namespace(), fabric)
+    fabric_sink = KubernetesFabricSink(api, options.node, lambda: source.node)
+    return Backend(source, publisher, KubeSecrets(api), own_namespace(), fabric_sink, labels)

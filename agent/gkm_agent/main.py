@@ -23,6 +23,7 @@ from gkm.images.registries.pull_secrets import PullSecrets
 
 from gkm_agent.backends import NotConnected, connect
 from gkm_agent.caches.approvals import policy_of
+from gkm_agent.fabric.watch import FabricWatch
 from gkm_agent.gpus import GpuWatch
 from gkm_agent.options import Options, parse
 from gkm_agent.pulls.images import CacheImages, NodeImages
@@ -86,7 +87,9 @@ def work(options: Options, config: Config, outside: Dependencies, stop: Event, w
     msgspec_warmup.warm_up()
     source, publisher = backend.source, backend.publisher
     gpus = GpuWatch(outside.read_gpus, wake, options.gpu_seconds)
-    fabric = backend.fabric(config.fabric, gpus)
+    fabric = FabricWatch(
+        config.fabric, backend.fabric_sink, options.node, lambda: gpus.inventory, labels=backend.node_labels
+    )
     heartbeat = Heartbeat()
     agent = Reconciler(
         store=PointerStore(options.layout),

@@ -3,7 +3,6 @@
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Lock, Thread
 
@@ -28,35 +27,32 @@ INTERVAL_SECONDS = 60.0
 STOP_SECONDS = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class FabricInputs:
-    """The name of this node and its sources; `labels` returns the labels of the Node, None while it is unknown."""
-
-    node: str
-    inventory: Callable[[], Inventory]
-    labels: Callable[[], Mapping[str, str] | None] = lambda: None
-    sysfs: Path = sysfs.ROOT
-
-
 class FabricWatch:
-    """Three threads: one reads, one publishes, and one surveys on chosen nodes. A hanging one delays no other."""
+    """Three threads: one reads, one publishes, and one surveys on chosen nodes. A hanging one delays no other.
+
+    `labels` returns the labels of this Node, None while it is unknown.
+    """
 
     def __init__(
         self,
         settings: Fabric,
-        inputs: FabricInputs,
         sink: FabricSink,
+        node: str,
+        inventory: Callable[[], Inventory],
         *,
+        labels: Callable[[], Mapping[str, str] | None] = lambda: None,
+        root: Path = sysfs.ROOT,
         interval: float = INTERVAL_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings = settings
-        self._inputs = inputs
+        self._inventory = inventory
+        self._root = root
         self._interval = interval
         self._clock = clock
-        self._neighbors = Neighbors(settings.lldpcli, inputs.sysfs)
+        self._neighbors = Neighbors(settings.lldpcli, root)
         self._publisher: Publisher[FabricReport] = Publisher(sink, "fabric")
-        self._survey = SubnetSurvey(settings.ibnetdiscover, inputs.node, inputs.labels, sink)
+        self._survey = SubnetSurvey(settings.ibnetdiscover, node, labels, sink)
         self._lock = Lock()
         self._ready: Mapping[CacheRef, str] | None = None if settings.cache_labels else {}
         self._settled = SettledVerdict()
@@ -81,10 +77,6 @@ class FabricWatch:
             self._thread.join(STOP_SECONDS)
         self._publisher.stop(STOP_SECONDS)
 
-    def wake(self) -> None:
-        """Read now: the GPUs or the Node have changed."""
-        self._wake.set()
-
     def ready(self, caches: Mapping[CacheRef, str]) -> None:
         """Set the caches that are ready on this node, with their digests; cheap without a change."""
         with self._lock:
@@ -93,13 +85,9 @@ class FabricWatch:
             self._ready = dict(caches)
         self._wake.set()
 
-    def flush(self, timeout: float) -> bool:
-        """Wait until the last report is published; return whether it is."""
-        return self._publisher.flush(timeout)
-
     def read(self) -> FabricReport | None:
         """Read once and publish the report; return it, None before the first reading of the GPUs."""
-        inventory = self._inputs.inventory()
+        inventory = self._inventory()
         if inventory is NOT_READ:
             return None
         # A reading counts once: only another reading confirms it.
@@ -109,7 +97,7 @@ class FabricWatch:
         verdict = self._settled.reported
         with self._lock:
             ready = self._ready
-        ports, links = sysfs.ports(self._inputs.sysfs), self._neighbors.read()
+        ports, links = sysfs.ports(self._root), self._neighbors.read()
         status = status_of(nvlink_of(inventory), verdict, ports, links)
         if verdict is None:
             return None

@@ -8,7 +8,7 @@ import pytest
 from gkm.api.fabric_settings import Fabric, SettleThresholds
 from gkm.api.fabrics import NodeFabricStatus
 from gkm.gpus import inventory
-from gkm_agent.fabric.watch import FabricInputs, FabricWatch
+from gkm_agent.fabric.watch import FabricWatch
 from support.agent.fabric_fakes import FakeFabricSink
 from support.fakes import nvml_library, pci_devices
 from support.fakes.nvml_library import GB200, H100
@@ -26,9 +26,10 @@ def fabric(tmp_path: Path, nvml: Path) -> Fabrics:
     def read(*gpus: nvml_library.Gpu, errors: dict[str, str] | None = None) -> NodeFabricStatus:
         variables = nvml_library.environment(tmp_path, library=nvml, gpus=gpus, errors=errors)
         found = inventory.InventoryReader(os.environ | variables, 20.0, devices).read()
-        place = FabricInputs("node-1", lambda: found, dict, sys)
         settings = Fabric(lldpcli=f"{tmp_path}/lldpcli", settle=SettleThresholds(1, 0))
-        watch = FabricWatch(settings, place, FakeFabricSink(), clock=lambda: 0.0)
+        watch = FabricWatch(
+            settings, FakeFabricSink(), "node-1", lambda: found, labels=dict, root=sys, clock=lambda: 0.0
+        )
         report = watch.read()
         assert report is not None
         assert report.labels.labels["gkm.io/fabric-health"] == report.status.health

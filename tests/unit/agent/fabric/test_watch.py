@@ -12,8 +12,8 @@ from gkm.hoststate.names import CacheRef
 from gkm.kube import client
 from gkm.kube.resources import NODES
 from gkm_agent import options
-from gkm_agent.backends import connect
-from gkm_agent.fabric.watch import FabricInputs, FabricWatch
+from gkm_agent.backends import Backend, connect
+from gkm_agent.fabric.watch import FabricWatch
 from gkm_agent.gpus import NOT_READ, GpuWatch
 from support.agent.fabric_fakes import FakeFabricSink
 from support.agent.fabric_values import ATTACHED, DOMAIN, adapter, gpus, interface
@@ -32,8 +32,9 @@ class Machine:
         self.now = 0.0
         self.inventory: Inventory = gpus(ATTACHED, ATTACHED)
         self.sink = FakeFabricSink()
-        place = FabricInputs("node-1", lambda: self.inventory, dict, sys)
-        self.watch = FabricWatch(settings, place, self.sink, clock=lambda: self.now)
+        self.watch = FabricWatch(
+            settings, self.sink, "node-1", lambda: self.inventory, labels=dict, root=sys, clock=lambda: self.now
+        )
 
     def reads(self, inventory: Inventory, seconds: float = 60.0) -> tuple[str, str | None]:
         """Read once, so many seconds later; return domain and health as they are told then."""
@@ -139,9 +140,9 @@ def test_its_threads_read_write_and_end(machine: Machine) -> None:
         until(lambda: machine.sink.reports, "the first report is written")
         machine.inventory = gpus(ATTACHED, ATTACHED, ATTACHED)
         before = len(machine.sink.reports)
-        machine.watch.wake()
+        machine.watch._wake.set()
         until(lambda: len(machine.sink.reports) > before, "it is woken")
-        assert machine.watch.flush(10)
+        assert machine.watch._publisher.flush(10)
     finally:
         machine.watch.stop()
     assert not machine.watch._thread.is_alive()
@@ -169,8 +170,7 @@ def test_a_defect_does_not_end_the_watching(tmp_path: Path) -> None:
             raise ZeroDivisionError
         return gpus(ATTACHED)
 
-    place = FabricInputs("node-1", inventory, sysfs=tmp_path)
-    watch = FabricWatch(Fabric(lldpcli="/none"), place, machine.sink, interval=0.01)
+    watch = FabricWatch(Fabric(lldpcli="/none"), machine.sink, "node-1", inventory, root=tmp_path, interval=0.01)
     watch.start()
     try:
         until(lambda: machine.sink.reports, "it goes on")
@@ -186,9 +186,13 @@ def gpu_watch() -> Iterator[GpuWatch]:
     watch.stop()
 
 
+def fabric_of(backend: Backend, gpus: GpuWatch) -> FabricWatch:
+    return FabricWatch(Fabric(), backend.fabric_sink, "node-1", lambda: gpus.inventory, labels=backend.node_labels)
+
+
 def test_without_kubernetes_the_backend_writes_the_fabric_to_a_file(tmp_path: Path, gpu_watch: GpuWatch) -> None:
     chosen = options.parse(["--static", str(tmp_path), "--status", str(tmp_path), "--node", "node-1"], {})
-    part = connect(chosen, Event()).fabric(Fabric(), gpu_watch)
+    part = fabric_of(connect(chosen, Event()), gpu_watch)
     part.start()
     try:
         path = tmp_path / "node-1.fabric.yaml"
@@ -205,11 +209,11 @@ def test_in_kubernetes_the_backend_labels_the_node(gpu_watch: GpuWatch, monkeypa
     backend = connect(options.parse(["--node", "node-1"], {}), Event())
     source = backend.source
     source.start()
-    part = backend.fabric(Fabric(), gpu_watch)
+    part = fabric_of(backend, gpu_watch)
     part.start()
     try:
         until(lambda: "gkm.io/fabric-domain" in api.get(NODES, "node-1")["metadata"]["labels"], "it is labelled")
-        assert part.flush(20)
+        assert part._publisher.flush(20)
     finally:
         part.stop()
         source.stop()
