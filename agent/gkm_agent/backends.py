@@ -7,7 +7,7 @@ from threading import Event
 from gkm.images.registries.pull_secrets import Secrets
 
 from gkm_agent.fabric.report import FabricSink
-from gkm_agent.interfaces.source import CacheSource
+from gkm_agent.interfaces import CacheSource
 from gkm_agent.options import Options
 from gkm_agent.report.publisher import StatusPublisher
 from gkm_agent.standalone.sinks import FileFabricSink, FileStatusSink

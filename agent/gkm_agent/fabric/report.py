@@ -10,6 +10,7 @@ from gkm_agent.fabric.labels import WantedLabels
 from gkm_agent.fabric.lldp import Links
 from gkm_agent.fabric.nvlink import FabricVerdict
 from gkm_agent.fabric.sysfs import Ports
+from gkm_agent.interfaces import Sink
 
 MAX_PROBLEMS = 16
 _MAX_PROBLEM_LENGTH = 256
@@ -23,18 +24,8 @@ class FabricReport:
     labels: WantedLabels
 
 
-class FabricSink(Protocol):
-    """The Sink of reports (gkm_agent.interfaces.sink), which also stores surveys."""
-
-    def publish(self, report: FabricReport, /) -> None:
-        """Write NodeFabric and the labels where they differ from the report.
-
-        Raises:
-            NotWritten: at least a part of the report is not written.
-        """
-
-    def invalidate(self) -> None:
-        """Discard the memory of earlier writes: another client may have changed the objects."""
+class FabricSink(Sink[FabricReport], Protocol):
+    """A sink of NodeFabric and the labels, which also stores surveys."""
 
     def survey(self, packed: bytes) -> None:
         """Store the compressed output of ibnetdiscover, only on change.

@@ -18,7 +18,7 @@ from gkm.hoststate.pacing import Backoff
 from gkm_agent.fabric.command import Command, CommandFailed, find
 from gkm_agent.fabric.objects import MAX_SURVEY_BYTES
 from gkm_agent.fabric.report import FabricSink
-from gkm_agent.interfaces.sink import NotWritten
+from gkm_agent.interfaces import NotWritten
 
 _LOG = logging.getLogger(__name__)
 

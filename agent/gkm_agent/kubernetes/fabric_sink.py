@@ -20,7 +20,7 @@ from msgspec import structs
 from gkm_agent.fabric.labels import WantedLabels, label_patch
 from gkm_agent.fabric.objects import HEALTHY, fabric_object, healthy, survey_name, survey_object
 from gkm_agent.fabric.report import FabricReport
-from gkm_agent.interfaces.sink import NotWritten
+from gkm_agent.interfaces import NotWritten
 from gkm_agent.kubernetes.source import OWN_NODE, NodeView
 from gkm_agent.kubernetes.status_sink import FIELD_MANAGER, api_errors, apply_with_status, known_owner
 from gkm_agent.report.objects import with_condition, with_generation, without_conditions

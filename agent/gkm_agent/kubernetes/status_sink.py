@@ -12,7 +12,7 @@ from gkm.kube.api import Api, ListSelector
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import CLUSTERGKMCACHENODES, GKMCACHENODES, Resource
 
-from gkm_agent.interfaces.sink import NotWritten
+from gkm_agent.interfaces import NotWritten
 from gkm_agent.kubernetes.source import NodeView
 from gkm_agent.report.objects import (
     HOSTNAME_LABEL,

@@ -25,7 +25,7 @@ from gkm_agent.caches import decisions
 from gkm_agent.caches.decisions import Observed, RetryAt, StartPull, WritePointer
 from gkm_agent.caches.model import WantedCache
 from gkm_agent.gpus import GpuWatch
-from gkm_agent.interfaces.source import CacheSource
+from gkm_agent.interfaces import CacheSource
 from gkm_agent.pulls.images import CacheImages
 from gkm_agent.pulls.job import Failure, PullJob, failure_of
 from gkm_agent.pulls.pool import PullPool

@@ -17,7 +17,7 @@ from gkm.api.nodes import NodeStatus
 from gkm.hoststate.logs import fields
 from gkm.hoststate.pacing import Backoff
 
-from gkm_agent.interfaces.sink import NotWritten, Sink, StatusSink
+from gkm_agent.interfaces import NotWritten, Sink, StatusSink
 from gkm_agent.report.scopes import ScopedStatuses
 
 _LOG = logging.getLogger(__name__)

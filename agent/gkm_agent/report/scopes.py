@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from gkm.api.nodes import NodeStatus
 
-from gkm_agent.interfaces.sink import NotWritten, StatusSink
+from gkm_agent.interfaces import NotWritten, StatusSink
 
 _SHOWN_FAILURES = 3
 

@@ -22,7 +22,7 @@ from msgspec import structs
 
 from gkm_agent.fabric.objects import HEALTHY, fabric_object, healthy
 from gkm_agent.fabric.report import FabricReport
-from gkm_agent.interfaces.sink import NotWritten
+from gkm_agent.interfaces import NotWritten
 from gkm_agent.report.objects import READY, manifest, node_object, ready, with_condition
 
 T = TypeVar("T", bound=CacheNode | NodeFabric)

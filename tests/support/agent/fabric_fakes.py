@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from gkm_agent.fabric.report import FabricReport
-from gkm_agent.interfaces.sink import NotWritten
+from gkm_agent.interfaces import NotWritten
 
 
 @dataclass

@@ -21,7 +21,7 @@ from gkm.images.pulling.pull import Progress, PullStage
 from gkm.images.reference import Reference
 from gkm.images.signatures.verify import Verdict
 from gkm_agent.caches.model import WantedCache
-from gkm_agent.interfaces.sink import NotWritten
+from gkm_agent.interfaces import NotWritten
 
 H100 = Gpu(0, "cuda", model="NVIDIA H100 80GB HBM3", driver_version="570.86.15", arch="90", warp_size=32)
 A100 = Gpu(0, "cuda", model="NVIDIA A100-SXM4-80GB", driver_version="570.86.15", arch="80", warp_size=32)

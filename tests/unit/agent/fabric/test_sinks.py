@@ -12,7 +12,7 @@ from gkm.hoststate.pacing import Backoff
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import NODES, Json, Resource
 from gkm_agent.fabric.report import FabricReport
-from gkm_agent.interfaces.sink import NotWritten
+from gkm_agent.interfaces import NotWritten
 from gkm_agent.kubernetes.fabric_sink import CONFIGMAPS, NODEFABRICS, KubernetesFabricSink
 from gkm_agent.kubernetes.source import NodeView
 from gkm_agent.report import publisher as module

@@ -9,7 +9,7 @@ from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import CacheState
 from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES, NODES, Resource
 from gkm_agent.caches.model import PullHold, WantedCache
-from gkm_agent.interfaces.sink import NotWritten
+from gkm_agent.interfaces import NotWritten
 from gkm_agent.kubernetes.source import KubernetesSource
 from gkm_agent.kubernetes.status_sink import KubernetesStatusSink
 from support.agent.fakes import digest_of

@@ -10,7 +10,7 @@ from gkm.gpus.values import Inventory
 from gkm.hoststate.pacing import Backoff
 from gkm.kube.errors import ApiError
 from gkm_agent.gpus import GpuWatch
-from gkm_agent.interfaces.sink import NotWritten
+from gkm_agent.interfaces import NotWritten
 from gkm_agent.report import publisher as module
 from gkm_agent.report.publisher import StatusPublisher
 from support.agent.fakes import A100, H100, FakeGpus, FakeSink

@@ -8,7 +8,7 @@ import pytest
 from gkm.api.nodes import GPUGroup, NodeCacheStatus, NodeStatus
 from gkm.hoststate.names import CacheRef
 from gkm_agent.caches.model import WantedCache
-from gkm_agent.interfaces.sink import NotWritten
+from gkm_agent.interfaces import NotWritten
 from gkm_agent.standalone.manifests import BadManifest, manifests_in
 from gkm_agent.standalone.sinks import FileStatusSink
 from gkm_agent.standalone.source import FileSource
