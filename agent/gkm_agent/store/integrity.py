@@ -17,13 +17,13 @@ from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.layout import Layout
 from gkm.images.archives.member_names import MAX_DEPTH
 from gkm.images.pulling import entry
-from gkm.images.pulling import file_list as listing
-from gkm.images.pulling.file_list import ListedFile
+from gkm.images.pulling.file_list import MAX_LINE_BYTES, ListedFile
 
 FILE_COST = 4096
 """The cost to open a file, in bytes read: a cache can have 200,000 small files."""
 _PIECE = 256 << 10
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_UNKNOWN = "no file of this name was extracted"
 
 Throttle = Callable[[int], None]
 """Called for every piece with its cost in bytes; an exception ends the check."""
@@ -31,49 +31,24 @@ Throttle = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """A damaged file of an entry: its printable `path` within the content, or files.json, and the cause."""
+    """A damaged file of an entry: its `path` within the content, or files.json, and the cause.
+
+    The path has escapes for all that is not printable text. The names from the extraction stay unchanged. A name from a
+    flipped bit or another writer may have any bytes.
+    """
 
     path: str
     cause: str
 
 
-def printable_path(path: str) -> str:
-    """Return a path with escapes for all that is not printable text.
-
-    The names from the extraction stay unchanged. A name from a flipped bit or another writer may have any bytes.
-    """
-    return escape(path)
-
-
-def check_sizes(layout: Layout, digest: str, throttle: Throttle | None = None) -> Damage | None:
-    """Return the first difference of names and sizes from the list, None without one.
+def check(
+    layout: Layout, digest: str, throttle: Throttle = lambda _cost: None, *, content: bool = True
+) -> Damage | None:
+    """Return the first difference of an entry from its list, None without one; compare bytes only with `content`.
 
     Raises:
         FileNotFoundError: the entry no longer exists.
     """
-    return _compared(layout, digest, throttle or _unthrottled, content=False)
-
-
-def check_content(layout: Layout, digest: str, throttle: Throttle | None = None) -> Damage | None:
-    """Return the first difference of the content from the list, None without one; raises as `check_sizes`."""
-    return _compared(layout, digest, throttle or _unthrottled, content=True)
-
-
-def recheck(layout: Layout, digest: str, path: str) -> Damage | None:
-    """Return the current damage at a `path` from an earlier check, None if it is gone; raises as `check_sizes`."""
-    if (wrong := _unlisted(layout, digest)) is not None:
-        return wrong
-    content = layout.entry(digest) / entry.CONTENT
-    if path == entry.FILE_LIST:
-        return next((wrong for file in _listed(layout, digest) if (wrong := _misnamed(file)) is not None), None)
-    for file in _listed(layout, digest):
-        if file.path == path:
-            return _file(content, file, _unthrottled, content=True)
-    stranger = next((name for name in _names(content) if printable_path(name) == path), None)
-    return Damage(path, "no file of this name was extracted") if stranger is not None else None
-
-
-def _compared(layout: Layout, digest: str, throttle: Throttle, *, content: bool) -> Damage | None:
     if (wrong := _unlisted(layout, digest)) is not None:
         return wrong
     root = layout.entry(digest) / entry.CONTENT
@@ -84,15 +59,26 @@ def _compared(layout: Layout, digest: str, throttle: Throttle, *, content: bool)
             return wrong
     try:
         # The count comes first: a set of 200,000 names takes memory, and only damage needs it.
-        if sum(1 for _ in _names(root)) == count:
+        if sum(1 for _ in _names(str(root))) == count:
             return None
         known = {file.path for file in _listed(layout, digest)}
-        stranger = next((name for name in _names(root) if name not in known), None)
+        unknown = next((name for name in _names(str(root)) if name not in known), None)
     except OSError as error:
-        return Damage(
-            printable_path(os.path.relpath(str(error.filename), root)), f"it is unreadable ({error.strerror})"
-        )
-    return Damage(printable_path(stranger), "no file of this name was extracted") if stranger is not None else None
+        return Damage(escape(os.path.relpath(str(error.filename), root)), f"it is unreadable ({error.strerror})")
+    return Damage(escape(unknown), _UNKNOWN) if unknown is not None else None
+
+
+def recheck(layout: Layout, digest: str, path: str) -> Damage | None:
+    """Return the current damage at a `path` from an earlier check, None if it is gone; raises as `check`."""
+    if (wrong := _unlisted(layout, digest)) is not None:
+        return wrong
+    content = layout.entry(digest) / entry.CONTENT
+    if path == entry.FILE_LIST:
+        return next((wrong for file in _listed(layout, digest) if (wrong := _misnamed(file)) is not None), None)
+    for file in _listed(layout, digest):
+        if file.path == path:
+            return _file(content, file, lambda _cost: None, content=True)
+    return Damage(path, _UNKNOWN) if any(escape(name) == path for name in _names(str(content))) else None
 
 
 def _unlisted(layout: Layout, digest: str) -> Damage | None:
@@ -142,26 +128,18 @@ def _sha256(path: Path, throttle: Throttle) -> str:
 def _listed(layout: Layout, digest: str) -> Iterator[ListedFile]:
     """Yield the files of a valid list: one per line, after the first line."""
     with (layout.entry(digest) / entry.FILE_LIST).open("rb") as file:
-        file.readline(listing.MAX_LINE_BYTES)
-        while (line := file.readline(listing.MAX_LINE_BYTES)).startswith(b"{"):
+        file.readline(MAX_LINE_BYTES)
+        while (line := file.readline(MAX_LINE_BYTES)).startswith(b"{"):
             yield msgspec.json.decode(line.removesuffix(b"\n").removesuffix(b","), type=ListedFile)
 
 
-def _names(root: Path) -> Iterator[str]:
+def _names(root: str, directory: str = "", levels: int = MAX_DEPTH) -> Iterator[str]:
     """Yield the relative path of every file below `root`, and of every directory below the deepest possible level."""
-    for path in _below(str(root), MAX_DEPTH):
-        yield os.path.relpath(path, root)
-
-
-def _below(directory: str, levels: int) -> Iterator[str]:
     # A generator, because an image decides on the number of directories.
-    with os.scandir(directory) as entries:
-        for path in entries:
-            if path.is_dir(follow_symlinks=False) and levels:
-                yield from _below(path.path, levels - 1)
+    with os.scandir(f"{root}/{directory}") as entries:
+        for found in entries:
+            name = f"{directory}{found.name}"
+            if found.is_dir(follow_symlinks=False) and levels:
+                yield from _names(root, f"{name}/", levels - 1)
             else:
-                yield path.path
-
-
-def _unthrottled(cost: int) -> None:
-    """Read at full speed."""
+                yield name

@@ -115,10 +115,12 @@ class Scrubber:
         self._requested = True
 
     def _check(self, due: DueCheck) -> None:
-        check = integrity.check_content if due.content else integrity.check_sizes
-        # Names and sizes at full speed, because they make a start after a power cut safe.
         try:
-            damage = check(self._store.layout, due.digest, self._throttle if due.content else None)
+            if due.content:
+                damage = integrity.check(self._store.layout, due.digest, self._throttle)
+            else:
+                # At full speed, because it makes a start after a power cut safe.
+                damage = integrity.check(self._store.layout, due.digest, content=False)
         except FileNotFoundError:
             self._store.catalog.remove(due.digest)
             return

@@ -71,7 +71,7 @@ def status(node: Node, ref: CacheRef = REF) -> NodeCacheStatus:
 
 def whole(node: Node) -> bool:
     """Return whether every entry of the store is what its list says."""
-    return all(integrity.check_content(node.layout, digest) is None for digest in node.entries())
+    return all(integrity.check(node.layout, digest) is None for digest in node.entries())
 
 
 def every_write(root: Path) -> dict[str, int]:

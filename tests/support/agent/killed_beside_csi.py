@@ -45,7 +45,7 @@ def violations(place: Place) -> list[str]:
     layout = place.layout
     wrong = []
     for path in layout.store.iterdir():
-        damage = integrity.check_content(layout, f"sha256:{path.name}")
+        damage = integrity.check(layout, f"sha256:{path.name}")
         if damage is not None:
             wrong.append(f"entry {path.name} is visible and not whole: {damage}")
     for ref in pointers.refs(layout):

@@ -88,7 +88,7 @@ def inspected(node: Node, store: PointerStore) -> None:
 
 
 def is_whole(node: Node) -> bool:
-    return integrity.check_content(node.layout, ONE) is None
+    return integrity.check(node.layout, ONE) is None
 
 
 def node_in(root: Path) -> Node:

@@ -225,14 +225,14 @@ def test_a_list_that_leads_elsewhere_is_damage_and_is_not_followed(node: Node) -
     path.chmod(0o644)
     path.write_text(path.read_text().replace("kernel.cubin", "../../../../etc/passwd"))
 
-    found = integrity.check_content(node.layout, ONE)
+    found = integrity.check(node.layout, ONE)
     assert found is not None
     assert found.path == entry.FILE_LIST
 
 
 def test_an_entry_that_is_not_there_cannot_be_checked(node: Node) -> None:
     with pytest.raises(FileNotFoundError):
-        integrity.check_content(node.layout, ONE)
+        integrity.check(node.layout, ONE)
 
 
 NOW = 1_000_000.0
