@@ -45,7 +45,7 @@ from gkm_agent.reconcile.unpersisted_failures import UnpersistedFailures
 from gkm_agent.report.publisher import StatusPublisher
 from gkm_agent.report.status import ready_digests, statuses
 from gkm_agent.store.budget import DiskBudget
-from gkm_agent.store.collector import CAPTURE, Collector
+from gkm_agent.store.collector import Collector
 from gkm_agent.store.pointers import PointerStore, PullToken, load_pointer
 from gkm_agent.store.scrubber import Scrubber
 from gkm_agent.telemetry.health import Heartbeat
@@ -73,7 +73,7 @@ class Reconciler:
         clock: Callable[[], float] = time.time,
         heartbeat: Heartbeat | None = None,
         bounds: Store | None = None,
-        capture: Capture = CAPTURE,
+        capture: Capture | None = None,
         report_ready: Callable[[Mapping[CacheRef, str]], object] = lambda _ready: None,
         serve_revoked: bool = False,
     ) -> None:
@@ -92,7 +92,7 @@ class Reconciler:
         self._observer = Observer(store, self._retries)
         self._unpersisted = UnpersistedFailures(store.layout)
         self._budget = DiskBudget(store, bounds, clock)
-        self._collector = Collector(store, self._budget, bounds, clock, capture)
+        self._collector = Collector(store, self._budget, bounds, clock, capture or Capture())
         self._scrubber = Scrubber(store, wake, bounds.check_interval, clock=clock)
         self._next_retry: float | None = None
         self._heartbeat = heartbeat or Heartbeat()

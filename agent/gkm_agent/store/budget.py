@@ -223,9 +223,8 @@ class DiskBudget:
 
     def _evict(self, need: SpaceNeed) -> SpaceLack:
         """Evict until a need fits; return the remaining lack."""
-        spare = set(self.spare)
         short = self._lack(need)
-        for digest in eviction.eviction_order(self._store.catalog.entries(), spare):
+        for digest in eviction.eviction_order(self._store.catalog.entries(), self.spare):
             if not short.bytes:
                 break
             try:

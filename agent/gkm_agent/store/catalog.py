@@ -143,6 +143,12 @@ class EntryCatalog:
         self._saved, self._last_error = entries, ""
 
 
+def digests_in(directory: Path) -> set[str]:
+    """Return the digests that a directory has names for; skip files that GKM did not create."""
+    found = (f"sha256:{name}" for name in files.names_in(directory))
+    return {digest for digest in found if names.is_digest(digest)}
+
+
 def _mounted(info: EntryInfo, now: float) -> EntryInfo:
     fresh = info.mounted <= now < info.mounted + MOUNTED_STEP
     return info if fresh else structs.replace(info, mounted=now)

@@ -5,17 +5,16 @@ from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 
 from gkm.api.config import Capture, Store
-from gkm.hoststate import files, names, records
+from gkm.hoststate import records
 from gkm.hoststate.files import UnreadableState
-from gkm.hoststate.layout import Layout
 from gkm.hoststate.logs import fields
-from gkm.hoststate.names import CacheRef, InvalidName
+from gkm.hoststate.names import CacheRef
 from gkm.hoststate.records import VolumeRecord
 from gkm.images.pulling.blob_files import BlobFiles
 
 from gkm_agent.caches.decisions import Observed
 from gkm_agent.caches.model import WantedCache
-from gkm_agent.store import captures, eviction
+from gkm_agent.store import captures, catalog, eviction
 from gkm_agent.store.budget import DiskBudget
 from gkm_agent.store.pointers import PointerStore
 
@@ -23,7 +22,6 @@ _LOG = logging.getLogger(__name__)
 
 SWEEP_SECONDS = 60.0
 """Interval of the sweeps of captured files and blobs. Their limits are in days and gigabytes."""
-CAPTURE = Capture()
 
 
 class Collector:
@@ -35,7 +33,7 @@ class Collector:
         budget: DiskBudget,
         bounds: Store,
         clock: Callable[[], float],
-        capture: Capture = CAPTURE,
+        capture: Capture,
     ) -> None:
         self._store = store
         self._budget = budget
@@ -91,7 +89,7 @@ class Collector:
     def _collect(
         self, observed: Mapping[CacheRef, Observed], wanted: Mapping[CacheRef, WantedCache], *, complete: bool
     ) -> None:
-        entries, now = _entries(self._store.layout), self._clock()
+        entries, now = catalog.digests_in(self._store.layout.store), self._clock()
         self._record_usage(entries, observed, now)
         if not complete:
             self._budget.spare = frozenset()
@@ -121,14 +119,3 @@ class Collector:
         if cause != self._last_error:
             self._last_error = cause
             _LOG.error("collection stopped", extra=fields(why=cause))
-
-
-def _entries(layout: Layout) -> set[str]:
-    """Return the digests of the entries of the store; skip files that the agent did not create."""
-    found = set()
-    for name in files.names_in(layout.store):
-        try:
-            found.add(names.digest(f"sha256:{name}"))
-        except InvalidName:
-            continue
-    return found

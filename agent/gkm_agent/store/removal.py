@@ -10,14 +10,13 @@ import secrets
 from collections.abc import Callable
 from pathlib import Path
 
-from gkm.hoststate import pointers, records
+from gkm.hoststate import pointers, records, trees
 from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.logs import fields
 from gkm.hoststate.pointers import Pointer
 from gkm.hoststate.records import VolumeRecord
 from gkm.images.pulling import entry
-from gkm.mounts.relocation import tree_store
 
 from gkm_agent.store import integrity
 
@@ -58,7 +57,7 @@ def move_to_trash(layout: Layout, digest: str) -> Path | None:
             return None
         raise
     try:
-        tree_store.remove(layout.relocated(digest))
+        trees.remove(layout.relocated(digest))
     except OSError as error:
         # The relocated files stay valid for this digest; the next start of the agent removes them.
         _LOG.warning("removal of relocated files failed", extra=fields(digest=digest, why=str(error)))

@@ -4,24 +4,21 @@ It identifies the agent's own files by directory and name, and leaves all other 
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TypeVar
 
-from gkm.hoststate import files, locks, names
+from gkm.hoststate import files, locks, trees
 from gkm.hoststate.layout import Layout, ref_of_scope
 from gkm.hoststate.logs import fields
 from gkm.hoststate.names import InvalidName
 from gkm.images.pulling.blob_files import BlobFiles
-from gkm.images.pulling.entry import remove_tree
-from gkm.mounts.relocation import tree_store
 
 from gkm_agent.caches import approvals
 from gkm_agent.store import catalog
 
 _LOG = logging.getLogger(__name__)
 
-T = TypeVar("T")
 _TEMPORARY = (".cache.json.*.tmp", ".check.json.*.tmp")
 """The temporary files of a write that a kill interrupted."""
 
@@ -37,24 +34,29 @@ def prepare(layout: Layout) -> None:
         OSError: a directory cannot be created.
     """
     layout.make_directories()
-    for directory in (layout.work, layout.trash):
-        for path in directory.iterdir():
-            _log_failure(remove_tree, path)
-    for step in (_remove_temporary, _clean_caches, _sweep_blobs, _remove_relocated, _remove_locks):
-        _log_failure(step, layout)
+    for path in (*layout.work.iterdir(), *layout.trash.iterdir()):
+        with _failure_logged():
+            trees.remove(path)
+    with _failure_logged():
+        for path in layout.state.glob(f".{catalog.FILE}.*.tmp"):
+            path.unlink(missing_ok=True)
+    with _failure_logged():
+        _clean_caches(layout)
+    with _failure_logged():
+        BlobFiles(layout.blobs).sweep()
+    with _failure_logged():
+        for directory in (layout.state / "relocated", layout.state / "locks"):
+            for digest in catalog.digests_in(directory) if directory.is_dir() else ():
+                _remove_without_entry(layout, digest)
 
 
-def _log_failure(remove: Callable[[T], object], target: T) -> None:
+@contextmanager
+def _failure_logged() -> Iterator[None]:
     try:
-        remove(target)
+        yield
     except OSError as error:
         # Stale files cost disk space only.
         _LOG.warning("removal of stale files failed", extra=fields(why=str(error)))
-
-
-def _remove_temporary(layout: Layout) -> None:
-    for path in layout.state.glob(f".{catalog.FILE}.*.tmp"):
-        path.unlink(missing_ok=True)
 
 
 def _clean_caches(layout: Layout) -> None:
@@ -86,38 +88,14 @@ def _is_valid(scope: str, name: str) -> bool:
     return True
 
 
-def _sweep_blobs(layout: Layout) -> None:
-    BlobFiles(layout.blobs).sweep()
-
-
-def _remove_relocated(layout: Layout) -> None:
-    """Remove the relocated files of removed entries."""
-    for digest in _digests(layout.state / "relocated"):
-        _remove_without_entry(layout, digest, trees=True)
-
-
-def _remove_locks(layout: Layout) -> None:
-    """Remove the lock files of removed entries: a publish that comes too late creates one."""
-    for digest in _digests(layout.state / "locks"):
-        _remove_without_entry(layout, digest, trees=False)
-
-
-def _remove_without_entry(layout: Layout, digest: str, *, trees: bool) -> None:
+def _remove_without_entry(layout: Layout, digest: str) -> None:
+    """Remove the relocated files and the lock file of a removed entry; a publish that comes too late creates a lock."""
     if layout.entry(digest).exists():
         return
-    try:
-        with locks.exclusive(layout.entry_lock(digest)):
-            # No process creates an entry during the start of an agent, so the entry stays missing.
-            if trees:
-                tree_store.remove(layout.relocated(digest))
-            layout.entry_lock(digest).unlink(missing_ok=True)
-    except locks.LockBusy:
-        return
-
-
-def _digests(directory: Path) -> list[str]:
-    found = [f"sha256:{name}" for name in files.names_in(directory)] if directory.is_dir() else []
-    return [digest for digest in found if names.is_digest(digest)]
+    # A busy lock is that of a publish. No process creates an entry during the start, so the entry stays missing.
+    with suppress(locks.LockBusy), locks.exclusive(layout.entry_lock(digest)):
+        trees.remove(layout.relocated(digest))
+        layout.entry_lock(digest).unlink(missing_ok=True)
 
 
 def _directories(path: Path) -> list[Path]:

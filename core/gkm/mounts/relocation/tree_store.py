@@ -92,15 +92,6 @@ def relocate(content: int, layer: RelocationLayer, root: Path, in_use: Callable[
         return _build(content, layer, root, boot)
 
 
-def remove(root: Path) -> None:
-    """Remove the trees of a cache for every mount path; idempotent. The caller holds the entry's lock exclusively.
-
-    Raises:
-        OSError: the disk refused.
-    """
-    trees.remove(root)
-
-
 def _find(root: Path, layer: RelocationLayer, boot: str) -> RelocatedTree | None:
     directory = root / layer.key
     try:

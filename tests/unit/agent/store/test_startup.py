@@ -158,7 +158,7 @@ def test_a_file_that_cannot_be_removed_stops_no_start(node: Node, monkeypatch: p
             raise OSError(errno.EIO, "Input/output error", str(path))
         remove_tree(path)
 
-    monkeypatch.setattr("gkm_agent.store.startup.remove_tree", remove)
+    monkeypatch.setattr("gkm_agent.store.startup.trees.remove", remove)
     node.restart()
     assert stuck.exists()
     assert not other.exists()

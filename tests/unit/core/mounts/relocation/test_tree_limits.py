@@ -8,6 +8,7 @@ from pathlib import Path
 from threading import Event, Thread
 
 import pytest
+from gkm.hoststate import trees
 from gkm.mounts.relocation import tree_store, tree_writer
 from gkm.mounts.relocation.mount_path import MountPath
 from gkm.mounts.relocation.tree_limits import MAX_TREES, Uses
@@ -115,7 +116,7 @@ def test_a_file_instead_of_a_tree_is_replaced(content: int, tmp_path: Path, name
 
 def test_a_file_instead_of_the_trees_is_removed_with_the_entry(tmp_path: Path) -> None:
     (tmp_path / "place").write_text("in the way")
-    tree_store.remove(tmp_path / "place")
+    trees.remove(tmp_path / "place")
     assert not (tmp_path / "place").exists()
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from gkm.hoststate import trees
 from gkm.mounts.relocation import tree_store, tree_writer
 from gkm.mounts.relocation.mount_path import MountPath
 from gkm.mounts.relocation.tree_store import RelocatedTree, RelocationInProgress, RelocationLayer, relocate
@@ -175,7 +176,7 @@ def test_a_full_disk_leaves_existing_trees(content: int, place: Path, monkeypatc
 def test_trees_are_removed_with_their_cache(content: int, place: Path) -> None:
     relocate(content, RelocationLayer(CACHE), place)
     relocate(content, RelocationLayer(OTHER), place)
-    tree_store.remove(place)
+    trees.remove(place)
     assert not place.exists()
     assert place.parent.exists()
-    tree_store.remove(place)
+    trees.remove(place)
