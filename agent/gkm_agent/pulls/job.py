@@ -167,8 +167,7 @@ class PullJob:
 
         def progress(stage: PullStage, percent: int) -> None:
             nonlocal written
-            if self.token.cancelled:
-                raise Superseded(str(self.wanted.ref))
+            self.token.check()
             self.extracting = stage is PullStage.EXTRACTING
             if stage is not written[0] or percent >= written[1] + _STEP:
                 written = (stage, percent)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from threading import Condition, Lock
+from threading import Condition, Lock, RLock
 
 from gkm.api.errors import GKMError, Reason
 from gkm.api.meta import timestamp
@@ -48,6 +48,11 @@ class PullToken:
     ref: CacheRef
     cancelled: bool = False
 
+    def check(self) -> None:
+        """Raise Superseded for a cancelled token."""
+        if self.cancelled:
+            raise Superseded(str(self.ref))
+
 
 @dataclass(slots=True)
 class PointerStore:
@@ -55,7 +60,7 @@ class PointerStore:
 
     layout: Layout
     catalog: EntryCatalog = field(init=False)
-    _lock: Lock = field(default_factory=Lock)
+    _lock: RLock = field(default_factory=RLock)
     _trash_lock: Lock = field(default_factory=Lock)
     _pulls_changed: Condition = field(default_factory=Condition)
     _active_pulls: set[tuple[str, str]] = field(default_factory=set)
@@ -72,13 +77,18 @@ class PointerStore:
             OSError: the disk refused, or the entry of a Ready pointer is removed or damaged.
         """
         with self._lock:
-            _check_token(token)
-            return self._save(pointer)
+            if token is not None:
+                token.check()
+            if pointer.state is CacheState.READY:
+                self._check_entry(pointer.digest)
+            written = replace(pointer, updated=timestamp())
+            pointers.save(self.layout, written)
+            return written
 
     def save_check(self, check: Check, token: PullToken) -> None:
         """Write a check; raises as `save`."""
         with self._lock:
-            _check_token(token)
+            token.check()
             approvals.save(self.layout, token.ref, check)
 
     def cancel(self, token: PullToken) -> None:
@@ -89,7 +99,9 @@ class PointerStore:
     def remove(self, ref: CacheRef) -> None:
         """Remove the check and the pointer of a cache."""
         with self._lock:
-            self._remove(ref)
+            # The check first: a check without a pointer would be left over.
+            approvals.remove(self.layout, ref)
+            pointers.remove(self.layout, ref)
 
     @contextmanager
     def exclusive_pull(self, repository: str, digest: str, token: PullToken) -> Iterator[None]:
@@ -103,7 +115,7 @@ class PointerStore:
         """
         with self._pulls_changed:
             while (repository, digest) in self._active_pulls:
-                _check_token(token)
+                token.check()
                 self._pulls_changed.wait(_WAIT_SECONDS)
             self._active_pulls.add((repository, digest))
         try:
@@ -150,7 +162,8 @@ class PointerStore:
             OSError: the disk refused.
         """
         try:
-            with self._exclusive(digest):
+            # In this order two removals of this process wait for each other; the file lock is never waited for.
+            with self._lock, locks.exclusive(self.layout.entry_lock(digest)):
                 damage = self._damage(digest)
                 if not damage:
                     return
@@ -163,7 +176,7 @@ class PointerStore:
                         f"{removal.pods_text(reader, users)}",
                         "delete these pods: the agent fetches the cache again when the last of them has gone",
                     )
-                self._revoke_ready(digest)
+                self.revoke_ready(digest)
                 trash = self._move_to_trash(digest)
         except locks.LockBusy as error:
             raise GKMError(
@@ -180,20 +193,24 @@ class PointerStore:
             OSError: the disk refused.
         """
         with self._lock:
-            self._revoke_ready(digest)
+            for ref in pointers.refs(self.layout):
+                pointer = load_pointer(self.layout, ref)
+                if pointer is None or pointer.digest != digest or pointer.state is not CacheState.READY:
+                    continue
+                message = "its files on this node were damaged and are fetched again"
+                try:
+                    self.save(replace(pointer, state=CacheState.PENDING, message=message, progress=0, size_bytes=0))
+                except OSError as error:
+                    if error.errno not in _NO_SPACE:
+                        raise
+                    # A full disk takes no new pointer. Without a pointer the cache is not Ready either.
+                    self.remove(ref)
 
     def empty_trash(self) -> None:
         """Delete the remains of earlier removals; raises OSError if one cannot be deleted."""
         with self._trash_lock:
             for path in self.layout.trash.iterdir():
                 entry.remove_tree(path)
-
-    def _save(self, pointer: Pointer) -> Pointer:
-        if pointer.state is CacheState.READY:
-            self._check_entry(pointer.digest)
-        written = replace(pointer, updated=timestamp())
-        pointers.save(self.layout, written)
-        return written
 
     def _check_entry(self, digest: str) -> None:
         path = str(self.layout.entry(digest))
@@ -202,20 +219,9 @@ class PointerStore:
         if self.catalog.damage_of(digest):
             raise OSError(errno.EIO, "the entry is damaged", path)
 
-    def _remove(self, ref: CacheRef) -> None:
-        # The check first: a check without a pointer would be left over.
-        approvals.remove(self.layout, ref)
-        pointers.remove(self.layout, ref)
-
-    @contextmanager
-    def _exclusive(self, digest: str) -> Iterator[None]:
-        # In this order two removals of this process wait for each other; the file lock is never waited for.
-        with self._lock, locks.exclusive(self.layout.entry_lock(digest)):
-            yield
-
     def _collect(self, digest: str, retains: Callable[[Pointer], bool]) -> bool:
         try:
-            with self._exclusive(digest):
+            with self._lock, locks.exclusive(self.layout.entry_lock(digest)):
                 if digest in removal.named_digests(self.layout, retains) or removal.records_of(self.layout, digest):
                     return False
                 trash = self._move_to_trash(digest)
@@ -237,20 +243,6 @@ class PointerStore:
             with self._trash_lock:
                 entry.remove_tree(trash)
 
-    def _revoke_ready(self, digest: str) -> None:
-        for ref in pointers.refs(self.layout):
-            pointer = load_pointer(self.layout, ref)
-            if pointer is None or pointer.digest != digest or pointer.state is not CacheState.READY:
-                continue
-            message = "its files on this node were damaged and are fetched again"
-            try:
-                self._save(replace(pointer, state=CacheState.PENDING, message=message, progress=0, size_bytes=0))
-            except OSError as error:
-                if error.errno not in _NO_SPACE:
-                    raise
-                # A full disk takes no new pointer. Without a pointer the cache is not Ready either.
-                self._remove(ref)
-
     def _damage(self, digest: str) -> str:
         """Return the damage of an entry, "" for an intact or missing one; clear damage that is gone."""
         damage = removal.damage_of(self.layout, digest, self.catalog.damage_of(digest))
@@ -265,8 +257,3 @@ def load_pointer(layout: Layout, ref: CacheRef) -> Pointer | None:
         return pointers.load(layout, ref)
     except UnreadableState:
         return None
-
-
-def _check_token(token: PullToken | None) -> None:
-    if token is not None and token.cancelled:
-        raise Superseded(str(token.ref))
