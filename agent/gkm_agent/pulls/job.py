@@ -85,13 +85,7 @@ class PullJob:
                 raise
             except Exception as refusal:  # noqa: BLE001 -- an uncounted failure would be retried without a pause
                 message = _text(f"{failure.message}; and the pointer was not written: {refusal}")
-                return Failure(
-                    failure_of(refusal).reason,
-                    message,
-                    transient=True,
-                    persisted=False,
-                    still_served=self._serves_revoked,
-                )
+                failure = Failure(failure_of(refusal).reason, message, transient=True, persisted=False)
             return replace(failure, still_served=self._serves_revoked)
         return None
 

@@ -3,7 +3,6 @@
 import logging
 import time
 from collections.abc import Callable, Container, Mapping
-from dataclasses import dataclass
 from threading import Event, Thread
 
 from gkm.hoststate.logs import fields
@@ -21,14 +20,6 @@ entries, makes it take some 45 MiB, and four of those fit the 512 MiB of the age
 FAIR_PULL_SECONDS = 1800.0
 """The time after which a download gives its worker to a waiting cache. The next attempt resumes its partial blobs."""
 STOP_SECONDS = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class FinishedPull:
-    """A pull that ended by itself, with its failure if it failed."""
-
-    wanted: WantedCache
-    failure: Failure | None
 
 
 class PullPool:
@@ -86,12 +77,12 @@ class PullPool:
             if wanted.get(ref) != running.pull.wanted and not running.pull.token.cancelled:
                 self._store.cancel(running.pull.token)
 
-    def finished(self) -> list[FinishedPull]:
-        """Return the pulls that ended since the last call."""
+    def finished(self) -> list[tuple[WantedCache, Failure | None]]:
+        """Return the caches whose pulls ended by themselves since the last call, each with its failure if it failed."""
         ended = [running for running in self._running.values() if running.done]
         for running in ended:
             del self._running[running.pull.wanted.ref]
-        return [FinishedPull(running.pull.wanted, running.failure) for running in ended if not running.superseded]
+        return [(running.pull.wanted, running.failure) for running in ended if not running.superseded]
 
     def stop(self) -> None:
         """Cancel every pull and wait a bounded time; a pull that still runs can write nothing any more."""

@@ -140,8 +140,8 @@ class Reconciler:
         return self._pool.idle
 
     def _absorb_finished_pulls(self) -> None:
-        for finished in self._pool.finished():
-            self._record_end(finished.wanted, finished.failure)
+        for wanted, failure in self._pool.finished():
+            self._record_end(wanted, failure)
         for ref in self._budget.caches_with_space():
             self._retries.retry_now(ref)
 
