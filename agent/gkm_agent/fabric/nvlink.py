@@ -12,11 +12,9 @@ from enum import IntEnum, StrEnum
 
 from gkm.api.fabrics import UUID_PATTERN, NVLink, NVLinkHealth
 from gkm.api.grammar import agree
-from gkm.gpus.fabric import problems_in_mask
+from gkm.gpus.fabric import impairs, merged, problems_in_mask
 from gkm.gpus.groups import gpu_type
 from gkm.gpus.values import Gpu, GpuFabricInfo, Inventory, printable
-
-from gkm_agent.fabric.masks import impairs, merged
 
 _UUID = re.compile(UUID_PATTERN)
 _FABRIC_CALL = "nvmlDeviceGetGpuFabricInfo"

@@ -11,9 +11,10 @@ _SUMMARIES = {1: "Healthy", 2: "Unhealthy", 3: "LimitedCapacity"}
 
 # NVML_GPU_FABRIC_HEALTH_MASK_SHIFT_*: two bits each; 0 unknown, 1 true, 2 false.
 _PROBLEMS = {0: "degraded bandwidth", 2: "route recovery", 4: "route unhealthy", 6: "access timeout recovery"}
-_TRUE = 1
+_ROUTE_UNHEALTHY, _PARTITION_ASSIGNED = 4, 12
+_TRUE, _FALSE = 1, 2
 # NVML_GPU_FABRIC_HEALTH_MASK_*_INCORRECT_CONFIGURATION: four bits at 8; 0 unknown, 1 "none".
-_CONFIGURATION_SHIFT = 8
+_CONFIGURATION_SHIFT, _CORRECT = 8, 1
 _CONFIGURATIONS = {
     2: "incorrect system GUID",
     3: "incorrect chassis serial number",
@@ -58,8 +59,40 @@ def health(mask: int, summary: int) -> str:
 
 def problems_in_mask(mask: int) -> list[str]:
     """Return the problems in a health mask."""
-    problems = [text for shift, text in _PROBLEMS.items() if (mask >> shift) & 0x3 == _TRUE]
-    configuration = (mask >> _CONFIGURATION_SHIFT) & 0xF
-    if configuration > 1:
+    problems = [text for shift, text in _PROBLEMS.items() if _field(mask, shift) == _TRUE]
+    configuration = _configuration(mask)
+    if configuration > _CORRECT:
         problems.append(_CONFIGURATIONS.get(configuration, f"incorrect configuration {configuration}"))
     return problems
+
+
+def impairs(mask: int) -> bool:
+    """Return whether a mask makes the fabric unusable: a route is unhealthy, or the configuration is incorrect.
+
+    Jobs can still work with degraded bandwidth and during a route recovery.
+    """
+    return _field(mask, _ROUTE_UNHEALTHY) == _TRUE or _configuration(mask) > _CORRECT
+
+
+def merged(masks: Sequence[int]) -> int:
+    """Return a mask with the worst value of each field over all masks."""
+    whole = 0
+    for shift in _PROBLEMS:
+        whole |= _worst([_field(mask, shift) for mask in masks], (_TRUE, _FALSE)) << shift
+    # In this field "false" is the bad value: no partition is assigned.
+    whole |= _worst([_field(mask, _PARTITION_ASSIGNED) for mask in masks], (_FALSE, _TRUE)) << _PARTITION_ASSIGNED
+    configurations = [_configuration(mask) for mask in masks]
+    wrong = [found for found in configurations if found > _CORRECT]
+    return whole | (wrong[0] if wrong else max(configurations, default=0)) << _CONFIGURATION_SHIFT
+
+
+def _field(mask: int, shift: int) -> int:
+    return (mask >> shift) & 0x3
+
+
+def _configuration(mask: int) -> int:
+    return (mask >> _CONFIGURATION_SHIFT) & 0xF
+
+
+def _worst(values: Sequence[int], order: tuple[int, ...]) -> int:
+    return next((value for value in order if value in values), 0)

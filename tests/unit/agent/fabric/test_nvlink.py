@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 from gkm.api.fabrics import NVLink
 from gkm.gpus import fabric as decoding
+from gkm.gpus.fabric import impairs, merged
 from gkm.gpus.values import Fault, Gpu, GpuFabricInfo, Inventory
-from gkm_agent.fabric.masks import impairs, merged
 from gkm_agent.fabric.nvlink import Health, fabric_verdict, nvlink_of
 from hypothesis import given
 from hypothesis import strategies as st
