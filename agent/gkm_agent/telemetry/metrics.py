@@ -4,8 +4,8 @@ Label values come from fixed sets, never from a user, so the page has a bounded 
 prometheus_client.
 """
 
+import collections
 import re
-from collections import Counter as Count
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -77,25 +77,9 @@ _CALL = re.compile(r"(?:nvml|amdsmi)[A-Za-z0-9_]{1,60}", re.ASCII)
 _MAX_CALLS = 64
 _calls: set[str] = set()
 
-
 Statuses = Mapping[str | None, NodeStatus]
 Finding = tuple[str | None, str, str, str]
 """A cache that fits no GPU: scope, name, digest and reason."""
-
-
-def states(statuses: Statuses) -> Count[str]:
-    """Return the number of caches in each state. Pure."""
-    return Count(cache.state for status in statuses.values() for cache in status.caches.values())
-
-
-def incompatible_caches(statuses: Statuses) -> frozenset[Finding]:
-    """Return the caches that fit no GPU. Pure."""
-    return frozenset(
-        (scope, name, cache.digest or "", cache.reason)
-        for scope, status in statuses.items()
-        for name, cache in status.caches.items()
-        if cache.state == CacheState.INCOMPATIBLE.value
-    )
 
 
 def count_incompatible(reason: str) -> None:
@@ -111,14 +95,19 @@ class ReconcileMetrics:
 
     def record(self, statuses: Statuses, *, mounts: Iterable[VolumeRecord], store_bytes: int) -> None:
         """Record the result of one pass."""
-        counts = states(statuses)
+        caches = [(scope, name, cache) for scope, status in statuses.items() for name, cache in status.caches.items()]
+        counts = collections.Counter(cache.state for *_, cache in caches)
         for state in CacheState:
             CACHE_STATE.labels(state.value).set(counts[state.value])
-        modes = Count(PRIVATE if mount.is_private else READ_ONLY for mount in mounts)
+        modes = collections.Counter(PRIVATE if mount.is_private else READ_ONLY for mount in mounts)
         for mode in MODES:
             MOUNTS.labels(mode).set(modes[mode])
         STORE_BYTES.set(store_bytes)
-        found = incompatible_caches(statuses)
+        found = frozenset(
+            (scope, name, cache.digest or "", cache.reason)
+            for scope, name, cache in caches
+            if cache.state == CacheState.INCOMPATIBLE.value
+        )
         for *_, reason in found - self._incompatible:
             count_incompatible(reason)
         self._incompatible = found
@@ -126,17 +115,13 @@ class ReconcileMetrics:
 
 def gpus_read(inventory: Inventory) -> None:
     """Count the failed calls in one reading of the GPUs."""
-    for call in failed_calls(inventory):
+    # "" stands for an error that names no call.
+    whole = (error.partition(":")[0] for error in inventory.errors)
+    for call in (*whole, *(fault.call for gpu in inventory.gpus for fault in gpu.faults)):
         known = call in _calls or (_CALL.fullmatch(call) is not None and len(_calls) < _MAX_CALLS)
         if known:
             _calls.add(call)
         NVML_ERRORS.labels(call if known else OTHER).inc()
-
-
-def failed_calls(inventory: Inventory) -> list[str]:
-    """Return the failed calls of a reading; "" stands for an error that names no call."""
-    whole = [error.partition(":")[0] for error in inventory.errors]
-    return [*whole, *(fault.call for gpu in inventory.gpus for fault in gpu.faults)]
 
 
 def api_answered(verb: str, status: int) -> None:
