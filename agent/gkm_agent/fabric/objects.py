@@ -5,11 +5,11 @@ from typing import Any
 
 import msgspec
 from gkm.api.fabrics import NodeFabric, NodeFabricStatus
-from gkm.api.meta import FALSE, TRUE, UNKNOWN, ObjectMeta, OwnerReference
+from gkm.api.meta import FALSE, TRUE, UNKNOWN, ObjectMeta
 from gkm.api.nodes import NODE_LABEL, NodeSpec
 from msgspec import structs
 
-from gkm_agent.report.objects import node_label
+from gkm_agent.report.objects import node_label, owners
 
 HEALTHY = "Healthy"
 NAMESPACE = "gkm-system"
@@ -22,9 +22,7 @@ _MAX_NAME = 253
 
 def fabric_object(node: str, status: NodeFabricStatus, updated: str, owner_uid: str = "") -> NodeFabric:
     """Return the NodeFabric of a node; `owner_uid` is the uid of the owning Node, "" without a cluster."""
-    metadata = ObjectMeta(
-        name=node, labels={NODE_LABEL: node_label(node)}, owner_references=_owned(node, owner_uid) if owner_uid else []
-    )
+    metadata = ObjectMeta(name=node, labels={NODE_LABEL: node_label(node)}, owner_references=owners(node, owner_uid))
     return NodeFabric(metadata, NodeSpec(node_name=node), structs.replace(status, last_updated=updated))
 
 
@@ -47,7 +45,6 @@ def survey_name(node: str) -> str | None:
 
 def survey_object(node: str, name: str, packed: bytes, owner_uid: str) -> dict[str, Any]:
     """Return the ConfigMap with the output of ibnetdiscover on a node."""
-    owners = [msgspec.to_builtins(owner) for owner in _owned(node, owner_uid)]
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -55,11 +52,7 @@ def survey_object(node: str, name: str, packed: bytes, owner_uid: str) -> dict[s
             "name": name,
             "namespace": NAMESPACE,
             "labels": {NODE_LABEL: node_label(node), "app.kubernetes.io/part-of": "gkm"},
-            "ownerReferences": owners,
+            "ownerReferences": msgspec.to_builtins(owners(node, owner_uid)),
         },
         "data": {SURVEY_KEY: base64.b64encode(packed).decode()},
     }
-
-
-def _owned(node: str, uid: str) -> list[OwnerReference]:
-    return [OwnerReference(api_version="v1", kind="Node", name=node, uid=uid)]

@@ -56,11 +56,8 @@ class KubernetesStatusSink:
                 for entry in page.entries:
                     if entry.name == self._node:
                         self._remember(entry.namespace, entry.value)
-            try:
-                self._remember(None, self._api.get(CLUSTERGKMCACHENODES, self._node))
-            except ApiError as error:
-                if not error.not_found:
-                    raise
+        with api_errors(missing_ok=True):
+            self._remember(None, self._api.get(CLUSTERGKMCACHENODES, self._node))
         return set(self._written)
 
     def publish(self, scope: str | None, status: NodeStatus) -> None:
@@ -80,12 +77,8 @@ class KubernetesStatusSink:
     def remove(self, scope: str | None) -> None:
         """See StatusSink."""
         self._written.pop(scope, None)
-        with api_errors():
-            try:
-                self._api.delete(_resource(scope), self._node, scope)
-            except ApiError as error:
-                if not error.not_found:
-                    raise
+        with api_errors(missing_ok=True):
+            self._api.delete(_resource(scope), self._node, scope)
 
     def _remember(self, scope: str | None, node: CacheNode) -> None:
         updated = node.metadata.annotations.get(LAST_UPDATED_ANNOTATION, "")
@@ -97,12 +90,13 @@ def _resource(scope: str | None) -> Resource[Any]:
 
 
 @contextmanager
-def api_errors() -> Iterator[None]:
-    """Convert an ApiError to NotWritten, with the pause that the server asked for."""
+def api_errors(*, missing_ok: bool = False) -> Iterator[None]:
+    """Convert an ApiError to NotWritten, with the pause that the server asked for; 404 is none with `missing_ok`."""
     try:
         yield
     except ApiError as error:
-        raise NotWritten(str(error), error.retry_after) from error
+        if not (missing_ok and error.not_found):
+            raise NotWritten(str(error), error.retry_after) from error
 
 
 def known_owner(node: NodeView | None, name: str) -> NodeView:

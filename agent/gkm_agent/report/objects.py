@@ -36,17 +36,21 @@ def node_label(node: str) -> str:
     return f"{node[: _MAX_LABEL - 9].rstrip('-.')}-{hashlib.sha256(node.encode()).hexdigest()[:8]}"
 
 
+def owners(node: str, uid: str) -> list[OwnerReference]:
+    """Return the Node that owns an object; `uid` is "" without a cluster."""
+    return [OwnerReference(api_version="v1", kind="Node", name=node, uid=uid)] if uid else []
+
+
 def node_object(
     node: str, scope: str | None, status: NodeStatus, updated: str, *, hostname: str = "", owner_uid: str = ""
 ) -> CacheNode:
     """Return the object of one scope; `owner_uid` is the uid of the owning Node, "" without a cluster."""
-    owner = OwnerReference(api_version="v1", kind="Node", name=node, uid=owner_uid)
     metadata = ObjectMeta(
         name=node,
         namespace=scope or "",
         labels={NODE_LABEL: node_label(node), HOSTNAME_LABEL: node_label(hostname or node)},
         annotations={LAST_UPDATED_ANNOTATION: updated, CURRENT_CACHES_ANNOTATION: summary(status)},
-        owner_references=[owner] if owner_uid else [],
+        owner_references=owners(node, owner_uid),
     )
     kind = ClusterGKMCacheNode if scope is None else GKMCacheNode
     return kind(metadata=metadata, spec=NodeSpec(node_name=node), status=status)
