@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from gkm_agent.fabric import lldp, sysfs
@@ -37,7 +38,7 @@ class Neighbors:
             self._command = Command((program, *self.options, *ARGUMENTS), SECONDS, MAX_BYTES)
         try:
             output = self._command.run()
-            return lldp.decode(output, self._is_hardware, sysfs.addresses(self.root))
+            return lldp.decode(output, partial(sysfs.is_hardware, root=self.root), sysfs.addresses(self.root))
         except (CommandFailed, NotUnderstood) as error:
             return Links(problems=(_TIMESTAMP.sub("", str(error)),))
 
@@ -45,6 +46,3 @@ class Neighbors:
         """End a query that runs in another thread."""
         if self._command is not None:
             self._command.cancel()
-
-    def _is_hardware(self, interface: str) -> bool:
-        return sysfs.is_hardware(interface, self.root)

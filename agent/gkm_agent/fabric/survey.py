@@ -77,14 +77,9 @@ class SubnetSurvey:
         self._surveyed = False
         self._thread = Thread(target=self._run, name="ibnetdiscover", daemon=True)
 
-    @property
-    def configured(self) -> bool:
-        """Return whether the configuration can choose any node."""
-        return bool(self._settings.nodes or self._settings.node_selector)
-
     def start(self) -> None:
         """Start the thread if the configuration can choose a node."""
-        if self.configured:
+        if self._settings.nodes or self._settings.node_selector:
             self._thread.start()
 
     def stop(self, timeout: float) -> None:

@@ -8,7 +8,6 @@ nothing.
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from threading import Event
 
 from gkm.api.caches import Cache, ClusterGKMCache, GKMCache, verified_digest
@@ -146,15 +145,15 @@ def wanted_of(cache: Cache) -> WantedCache | None:
         _LOG.warning("cache skipped", extra=fields(why=str(error)))
         return None
     digest = verified_digest(cache)
-    wanted = WantedCache(
+    return WantedCache(
         ref,
         cache.spec.image,
         digest,
+        _hold_of(cache) if digest is None else None,
         selected=bool(cache.spec.node_selector),
         pull_secrets=pull_secrets(cache),
         uid=cache.metadata.uid,
     )
-    return wanted if digest is not None else replace(wanted, hold=_hold_of(cache))
 
 
 def _hold_of(cache: Cache) -> PullHold:

@@ -66,7 +66,7 @@ _ORDER = (
 
 
 def _wanted(pointer: Pointer, observed: Observed, using: list[VolumeRecord], inventory: Inventory) -> NodeCacheStatus:
-    check, attempt = observed.check, observed.attempt
+    check, attempt, failed = observed.check, observed.attempt, pointer.state is CacheState.FAILED
     matches = check is not None and check.digest == pointer.digest and check.image == pointer.image
     fit = preflight.check(check.targets, inventory.gpus) if check is not None and matches else None
     return NodeCacheStatus(
@@ -79,7 +79,7 @@ def _wanted(pointer: Pointer, observed: Observed, using: list[VolumeRecord], inv
         size_bytes=pointer.size_bytes,
         progress=pointer.progress,
         pods=_pods(using),
-        next_try=_api_time(attempt.next_try) if attempt and pointer.state is CacheState.FAILED else None,
+        next_try=timestamp(datetime.fromtimestamp(attempt.next_try, UTC)) if attempt and failed else None,
         last_updated=pointer.updated or None,
     )
 
@@ -97,7 +97,3 @@ def _pods(using: list[VolumeRecord]) -> list[PodUse]:
     return [
         PodUse(record.pod_namespace, record.pod_name, record.volume_id, record.digest) for record in using[:MAX_PODS]
     ]
-
-
-def _api_time(seconds: float) -> str:
-    return timestamp(datetime.fromtimestamp(seconds, UTC))

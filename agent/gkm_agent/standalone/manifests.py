@@ -2,15 +2,14 @@
 
 import base64
 from collections.abc import Iterator
-from dataclasses import dataclass
-from dataclasses import field as dataclass_field
+from dataclasses import dataclass, field
 
 import msgspec
 from gkm.api import documents
 from gkm.api.caches import Cache, GKMCache
 from gkm.api.meta import API_VERSION, ObjectMeta
 from gkm.hoststate.names import CacheRef, InvalidName
-from msgspec import Struct, field
+from msgspec import Struct
 
 from gkm_agent.caches.model import WantedCache, pull_secrets
 
@@ -26,8 +25,8 @@ class _SecretData(Struct, rename="camel"):
     """A Secret as `kubectl get secret -o yaml` prints it, or with plain text in `stringData`."""
 
     metadata: ObjectMeta
-    data: dict[str, str] = field(default_factory=dict)
-    string_data: dict[str, str] = field(default_factory=dict)
+    data: dict[str, str] = msgspec.field(default_factory=dict)
+    string_data: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +34,7 @@ class Manifests:
     """The content of a file: caches, and the data of Secrets (base64) by namespace and name, never logged."""
 
     caches: tuple[WantedCache, ...] = ()
-    secrets: dict[tuple[str, str], dict[str, str]] = dataclass_field(default_factory=dict, repr=False)
+    secrets: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict, repr=False)
 
 
 def manifests_in(text: bytes) -> Manifests:
