@@ -5,7 +5,6 @@ gkm_agent.reconcile.actions) and acts. Pulls run in other threads and wake the l
 loop (failed attempts, running pulls) costs a repetition when it is lost, nothing else.
 """
 
-import errno
 import logging
 import time
 from collections.abc import Callable, Mapping
@@ -199,9 +198,14 @@ class Reconciler:
             case RemoveCache():
                 self._remove_cache(ref)
             case ReplaceForeignPointer():
-                observed[ref] = self._replace_foreign(action.pointer, observed[ref])
+                written = self._store.withdraw(action.pointer)
+                check = observed[ref].check if written is not None else None
+                observed[ref] = replace(observed[ref], pointer=written, check=check)
+                _log_state(written)
             case WritePointer():
-                observed[ref] = replace(observed[ref], pointer=self._write_pointer(action.pointer))
+                written = self._store.save(action.pointer)
+                observed[ref] = replace(observed[ref], pointer=written)
+                _log_state(written)
             case RetryAt():
                 self._next_retry = min(action.until, self._next_retry or action.until)
             case RecordError():
@@ -218,36 +222,6 @@ class Reconciler:
             _LOG.error("cache removal failed", extra=fields(cache=str(ref), why=str(error)))
         else:
             _LOG.info("cache removed", extra=fields(cache=str(ref)))
-
-    def _replace_foreign(self, pointer: Pointer, observed: Observed) -> Observed:
-        """Write the pointer that replaces a foreign one; on a full disk remove the foreign one.
-
-        Without a pointer the cache is not Ready, so no pod mounts files without proven access.
-
-        Raises:
-            OSError: the disk refused.
-        """
-        try:
-            return replace(observed, pointer=self._write_pointer(pointer))
-        except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                raise
-            self._store.remove(pointer.ref)
-            return replace(observed, pointer=None, check=None)
-
-    def _write_pointer(self, pointer: Pointer) -> Pointer:
-        written = self._store.save(pointer)
-        _LOG.info(
-            "cache state changed",
-            extra=fields(
-                cache=str(written.ref),
-                state=written.state.value,
-                digest=written.digest or None,
-                reason=written.reason or None,
-                why=written.message or None,
-            ),
-        )
-        return written
 
     def _start_pulls(
         self, pulls: Mapping[CacheRef, StartPull], desired: DesiredState, observed: Mapping[CacheRef, Observed]
@@ -294,3 +268,17 @@ class Reconciler:
         if self._next_retry is None:
             return RECONCILE_SECONDS
         return min(RECONCILE_SECONDS, max(0.05, self._next_retry - self._clock()))
+
+
+def _log_state(pointer: Pointer | None) -> None:
+    if pointer is not None:
+        _LOG.info(
+            "cache state changed",
+            extra=fields(
+                cache=str(pointer.ref),
+                state=pointer.state.value,
+                digest=pointer.digest or None,
+                reason=pointer.reason or None,
+                why=pointer.message or None,
+            ),
+        )

@@ -34,7 +34,6 @@ from gkm_agent.telemetry import metrics
 
 _LOG = logging.getLogger(__name__)
 _WAIT_SECONDS = 1.0
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Superseded(Exception):
@@ -84,6 +83,23 @@ class PointerStore:
             written = replace(pointer, updated=timestamp())
             pointers.save(self.layout, written)
             return written
+
+    def withdraw(self, pointer: Pointer) -> Pointer | None:
+        """Replace a Ready pointer by this one and return it; on a full disk, which takes no new pointer, remove it.
+
+        Without a pointer the cache is not Ready either.
+
+        Raises:
+            OSError: the disk refused for another reason.
+        """
+        with self._lock:
+            try:
+                return self.save(pointer)
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    raise
+                self.remove(pointer.ref)
+                return None
 
     def save_check(self, check: Check, token: PullToken) -> None:
         """Write a check; raises as `save`."""
@@ -137,18 +153,28 @@ class PointerStore:
             return None
         return found.size_bytes if found is not None else None
 
-    def collect(self, digest: str) -> bool:
+    def collect(self, digest: str, retains: Callable[[Pointer], bool] = lambda _: True) -> bool:
         """Remove an entry that neither a pointer nor a volume record names; return whether it was removed.
+
+        Only pointers count that `retains` accepts.
 
         Raises:
             UnreadableState: a record or a pointer is unreadable, so the store removes nothing.
             OSError: the disk refused.
         """
-        return self._collect(digest, lambda _: True)
+        try:
+            with self._lock, locks.exclusive(self.layout.entry_lock(digest)):
+                if digest in removal.named_digests(self.layout, retains) or removal.records_of(self.layout, digest):
+                    return False
+                trash = self._move_to_trash(digest)
+        except locks.LockBusy:
+            return False
+        self._delete(trash)
+        return trash is not None
 
     def evict(self, digest: str) -> bool:
         """Remove an entry as `collect` does, also if the only pointers to it fit no GPU of this node."""
-        return self._collect(digest, lambda pointer: not is_evictable(pointer))
+        return self.collect(digest, lambda pointer: not is_evictable(pointer))
 
     def discard(self, digest: str, reader: str | None) -> None:
         """Remove a damaged entry although pointers name it, so that a pull can replace it. Leave an intact one.
@@ -195,16 +221,10 @@ class PointerStore:
         with self._lock:
             for ref in pointers.refs(self.layout):
                 pointer = load_pointer(self.layout, ref)
-                if pointer is None or pointer.digest != digest or pointer.state is not CacheState.READY:
-                    continue
-                message = "its files on this node were damaged and are fetched again"
-                try:
-                    self.save(replace(pointer, state=CacheState.PENDING, message=message, progress=0, size_bytes=0))
-                except OSError as error:
-                    if error.errno not in _NO_SPACE:
-                        raise
-                    # A full disk takes no new pointer. Without a pointer the cache is not Ready either.
-                    self.remove(ref)
+                if pointer is not None and pointer.digest == digest and pointer.state is CacheState.READY:
+                    message = "its files on this node were damaged and are fetched again"
+                    pending = replace(pointer, state=CacheState.PENDING, message=message, progress=0, size_bytes=0)
+                    self.withdraw(pending)
 
     def empty_trash(self) -> None:
         """Delete the remains of earlier removals; raises OSError if one cannot be deleted."""
@@ -218,17 +238,6 @@ class PointerStore:
             raise FileNotFoundError(errno.ENOENT, "the entry has been removed", path)
         if self.catalog.damage_of(digest):
             raise OSError(errno.EIO, "the entry is damaged", path)
-
-    def _collect(self, digest: str, retains: Callable[[Pointer], bool]) -> bool:
-        try:
-            with self._lock, locks.exclusive(self.layout.entry_lock(digest)):
-                if digest in removal.named_digests(self.layout, retains) or removal.records_of(self.layout, digest):
-                    return False
-                trash = self._move_to_trash(digest)
-        except locks.LockBusy:
-            return False
-        self._delete(trash)
-        return trash is not None
 
     def _move_to_trash(self, digest: str) -> Path | None:
         trash = removal.move_to_trash(self.layout, digest)
