@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from gkm.hoststate import locks, logs
 from gkm.hoststate.command_line import print_line
 from gkm.hoststate.logs import fields
-from gkm.mounts import kernel_features
+from gkm.mounts import overlay
 from gkm.mounts.mountinfo import TooManyMounts
 
 from gkm_csi.counters import Counters
@@ -105,7 +105,7 @@ def _assemble(options: Options, counters: Counters) -> tuple[SocketServer, Calla
 
     The next process starts when this one releases its lock, and must find no work in progress.
     """
-    missing = kernel_features.missing_features()
+    missing = overlay.missing_features()
     for problem in missing:
         _LOG.error("kernel feature missing", extra=fields(node=options.node, missing=problem))
     volume_records, mounter, volume_locks = (

@@ -8,13 +8,12 @@ import os
 import re
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from gkm.api.fabrics import DEVICE_PATTERN, MAX_PORTS, InfiniBandPort
 from gkm.gpus.values import printable
-from gkm.mounts import syscalls
+from gkm.mounts.safe_open import open_beneath
 
 from gkm_agent.fabric.infiniband import FILES_OF_DEVICE, FILES_OF_PORT, decode
 
@@ -24,7 +23,6 @@ MAX_TEXT = 4096
 MAX_ENTRIES = 4096
 MAX_PROBLEMS = 16
 
-_BENEATH = syscalls.RESOLVE_BENEATH | syscalls.RESOLVE_NO_MAGICLINKS
 _NAME = re.compile(DEVICE_PATTERN, re.ASCII)
 _NUMBER = re.compile(r"[1-9][0-9]{0,2}", re.ASCII)
 _LARGEST_PORT = 254
@@ -76,7 +74,7 @@ def addresses(root: Path = ROOT) -> frozenset[str]:
 def text(root: Path, path: str) -> str | None:
     """Return the text of a file beneath `root`; None for a missing, unreadable or too large file, or a binary one."""
     try:
-        with _opened(root, path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY) as descriptor:
+        with open_beneath(root, path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY) as descriptor:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 return None
             data = os.read(descriptor, MAX_TEXT + 1)
@@ -103,7 +101,7 @@ def _named(root: Path, problems: list[str]) -> Iterator[tuple[str, int]]:
 def _names(root: Path, path: str) -> list[str]:
     """Return the first MAX_ENTRIES names in a directory beneath `root`, sorted; an empty list for a missing one."""
     try:
-        with _opened(root, path, os.O_RDONLY | os.O_DIRECTORY) as descriptor, os.scandir(descriptor) as entries:
+        with open_beneath(root, path, os.O_RDONLY | os.O_DIRECTORY) as descriptor, os.scandir(descriptor) as entries:
             return sorted(entry.name for _, entry in zip(range(MAX_ENTRIES), entries, strict=False))
     except OSError:
         return []
@@ -111,20 +109,7 @@ def _names(root: Path, path: str) -> list[str]:
 
 def _is_directory(root: Path, path: str) -> bool:
     try:
-        with _opened(root, path, os.O_PATH | os.O_DIRECTORY):
+        with open_beneath(root, path, os.O_PATH | os.O_DIRECTORY):
             return True
     except OSError:
         return False
-
-
-@contextmanager
-def _opened(root: Path, path: str, flags: int) -> Iterator[int]:
-    top = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        descriptor = syscalls.openat2(top, path, flags, _BENEATH)
-    finally:
-        os.close(top)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)

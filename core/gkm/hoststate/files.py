@@ -4,7 +4,8 @@ import json
 import os
 import secrets
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -42,13 +43,19 @@ def replace(path: Path, data: bytes, *, durable: bool = True) -> None:
         sync_directory(path.parent)
 
 
-def sync_directory(path: Path) -> None:
-    """Make the names in a directory durable."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+@contextmanager
+def held(descriptor: int) -> Iterator[int]:
+    """Close an open descriptor at the end of the block."""
     try:
-        os.fsync(descriptor)
+        yield descriptor
     finally:
         os.close(descriptor)
+
+
+def sync_directory(path: Path) -> None:
+    """Make the names in a directory durable."""
+    with held(os.open(path, os.O_RDONLY | os.O_DIRECTORY)) as descriptor:
+        os.fsync(descriptor)
 
 
 def remove_empty(directory: Path, levels: int = 1) -> None:

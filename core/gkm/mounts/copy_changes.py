@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from gkm.hoststate.files import held
+
 MAX_DEPTH: Final = 14
 """Below the top: an image holds paths of 15 names (gkm.images.archives.member_names), and a capture becomes an image.
 """
@@ -54,12 +56,9 @@ def copy_changes(mount: int, lowers: Sequence[int], destination: Path, max_bytes
         OSError: the disk refused.
     """
     copying = _Copier(max_bytes)
-    top = os.open(".", _DIRECTORY, dir_fd=mount)
-    try:
+    with held(os.open(".", _DIRECTORY, dir_fd=mount)) as top:
         destination.mkdir(0o700)
         copying.directory(top, [_open_lower(lower, ".") for lower in lowers], destination, 0)
-    finally:
-        os.close(top)
     return CopyResult(copying.files, copying.bytes, copying.skipped)
 
 
@@ -100,13 +99,11 @@ class _Copier:
         if opened is None:
             self.skipped += 1
             return
-        try:
+        with held(opened):
             if kind == stat.S_IFDIR:
                 self.directory(opened, [_open_lower(lower, name) for lower in lowers], destination / name, depth + 1)
             else:
                 self._file(opened, destination, name)
-        finally:
-            os.close(opened)
 
     def _count(self) -> None:
         self._entries += 1
@@ -123,22 +120,14 @@ class _Copier:
         if self._remaining_bytes < 0:
             raise CaptureTooLarge(f"more than {self._max_bytes} bytes")
         destination.mkdir(0o700, parents=True, exist_ok=True)
-        target = os.open(destination / name, _WRITE, 0o400)
-        try:
+        with os.fdopen(os.open(destination / name, _WRITE, 0o400), "wb") as target:
             # A file that grows meanwhile is copied up to its first size.
             expected = status.st_size
             while expected and (part := os.read(source, min(_CHUNK, expected))):
-                _write(target, part)
+                target.write(part)
                 expected -= len(part)
-        finally:
-            os.close(target)
         self.files += 1
         self.bytes += status.st_size - expected
-
-
-def _write(target: int, part: bytes) -> None:
-    while part:
-        part = part[os.write(target, part) :]
 
 
 def _open_lower(lower: int | None, name: str) -> int | None:

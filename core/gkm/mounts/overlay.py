@@ -1,12 +1,14 @@
-"""The two kinds of volume mounts: read-only, or with a private writable layer on top."""
+"""The kernel features that volumes need, and the two kinds of mounts: read-only, or with a private layer on top."""
 
+import errno
 import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from gkm.hoststate.files import held
 from gkm.mounts import syscalls
-from gkm.mounts.safe_open import proc_fd_path
+from gkm.mounts.safe_open import open_directory, proc_fd_path
 
 BYTES_PER_INODE: Final = 4096
 """A private layer holds one file or directory for each 4096 bytes of its limit: an inode costs kernel memory too."""
@@ -51,15 +53,12 @@ def mount_private(lowers: Sequence[int], target: int, name: str, *, scratch: Pat
     inodes = max(MIN_INODES, size // BYTES_PER_INODE)
     syscalls.mount(name, str(scratch), "tmpfs", _FLAGS, f"size={size},nr_inodes={inodes},mode=0700")
     try:
-        layer = os.open(scratch, _DIRECTORY)
-        try:
+        with held(os.open(scratch, _DIRECTORY)) as layer:
             os.mkdir("upper", dir_fd=layer)
             os.chmod("upper", _OPEN_MODE, dir_fd=layer)
             os.mkdir("work", 0o700, dir_fd=layer)
             upper = f"upperdir={proc_fd_path(layer)}/upper,workdir={proc_fd_path(layer)}/work"
             syscalls.mount(name, proc_fd_path(target), "overlay", _FLAGS, f"{_options(lowers)},{upper}")
-        finally:
-            os.close(layer)
     finally:
         syscalls.umount2(str(scratch), syscalls.UMOUNT_NOFOLLOW | syscalls.MNT_DETACH)
 
@@ -67,3 +66,30 @@ def mount_private(lowers: Sequence[int], target: int, name: str, *, scratch: Pat
 def _options(lowers: Sequence[int]) -> str:
     context = (f'context="{SELINUX_CONTEXT}"',) if _SELINUX_ENFORCE.exists() else ()
     return ",".join(("lowerdir=" + ":".join(proc_fd_path(lower) for lower in lowers), *context))
+
+
+def missing_features() -> list[str]:
+    """Return a message that a person can act on for each kernel feature that this machine lacks; nothing is mounted."""
+    return [problem for problem in (_openat2_problem(), _overlay_problem()) if problem]
+
+
+def _openat2_problem() -> str:
+    try:
+        with open_directory(Path("/"), "."):
+            return ""
+    except OSError as error:
+        if error.errno == errno.ENOSYS:
+            return "openat2 is missing: Linux 5.6 or newer is needed"
+        return f"openat2 does not work ({error.strerror}): a seccomp profile may forbid it"
+
+
+def _overlay_problem() -> str:
+    try:
+        os.close(syscalls.fsopen("overlay"))
+    except OSError as error:
+        if error.errno == errno.ENODEV:
+            return "the kernel has no overlay file system: load the module 'overlay' on the node"
+        if error.errno == errno.EPERM:
+            return "mounting is not permitted: the container must run privileged (CAP_SYS_ADMIN)"
+        return f"the overlay file system cannot be used ({error.strerror})"
+    return ""

@@ -1,33 +1,38 @@
-"""Open directories so that no link and no ".." can lead out of the root (openat2, Linux >= 5.6)."""
+"""Open files and directories so that no link and no ".." can lead out of the root (openat2, Linux >= 5.6)."""
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
+from gkm.hoststate.files import held
 from gkm.mounts import syscalls
 
-_RESOLVE = syscalls.RESOLVE_BENEATH | syscalls.RESOLVE_NO_SYMLINKS | syscalls.RESOLVE_NO_MAGICLINKS
+_BENEATH = syscalls.RESOLVE_BENEATH | syscalls.RESOLVE_NO_MAGICLINKS
+
+
+def open_directory(root: Path, relative: str) -> AbstractContextManager[int]:
+    """Hold an O_PATH descriptor of the directory `relative` beneath `root`, without following links.
+
+    Raises:
+        OSError: as for `open_beneath`; ELOOP for a link, NotADirectoryError.
+    """
+    return open_beneath(root, relative, os.O_PATH | os.O_DIRECTORY, syscalls.RESOLVE_NO_SYMLINKS)
 
 
 @contextmanager
-def open_directory(root: Path, relative: str) -> Iterator[int]:
-    """Hold an O_PATH descriptor of the directory `relative` beneath `root`, without following links.
+def open_beneath(root: Path, relative: str, flags: int, resolve: int = 0) -> Iterator[int]:
+    """Hold a descriptor of `relative` beneath `root`; links are followed beneath it, unless `resolve` forbids them.
 
     `root` is configuration and may be a link; `relative` is not trusted.
 
     Raises:
-        OSError: FileNotFoundError, NotADirectoryError, ELOOP for a link, EXDEV for a path that leads out of `root`.
+        OSError: FileNotFoundError; EXDEV for a path that leads out of `root`.
     """
-    top = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        directory = syscalls.openat2(top, relative, os.O_PATH | os.O_DIRECTORY, _RESOLVE)
-    finally:
-        os.close(top)
-    try:
-        yield directory
-    finally:
-        os.close(directory)
+    with held(os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)) as top:
+        descriptor = syscalls.openat2(top, relative, flags, _BENEATH | resolve)
+    with held(descriptor):
+        yield descriptor
 
 
 def proc_fd_path(descriptor: int) -> str:

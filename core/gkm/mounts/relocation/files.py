@@ -45,12 +45,12 @@ def read(directory: int, name: str, limit: int) -> bytes:
         OSError: ELOOP for a link, or it cannot be read.
     """
     descriptor = os.open(name, _READ, dir_fd=directory)
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return b""
-        return _read(descriptor, limit + 1)
-    finally:
+    # os.fdopen refuses a directory and leaves its descriptor open.
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
+        return b""
+    with os.fdopen(descriptor, "rb") as file:
+        return file.read(limit + 1)
 
 
 def write(path: str, data: bytes) -> None:
@@ -59,19 +59,6 @@ def write(path: str, data: bytes) -> None:
     Raises:
         OSError: it exists already, or the disk refused.
     """
-    descriptor = os.open(path, _WRITE, _FILE_MODE)
-    try:
-        os.fchmod(descriptor, _FILE_MODE)
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(descriptor, rest) :]
-    finally:
-        os.close(descriptor)
-
-
-def _read(descriptor: int, limit: int) -> bytes:
-    parts = []
-    while limit and (part := os.read(descriptor, limit)):
-        parts.append(part)
-        limit -= len(part)
-    return b"".join(parts)
+    with os.fdopen(os.open(path, _WRITE, _FILE_MODE), "wb") as file:
+        os.fchmod(file.fileno(), _FILE_MODE)
+        file.write(data)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from gkm.hoststate.files import held
 from gkm.mounts.relocation import files, triton, vllm
 from gkm.mounts.relocation.mount_path import MountPath
 from gkm.mounts.relocation.rewrite_result import RewriteResult
@@ -52,11 +53,8 @@ def write(content: int, destination: Path, mount_path: MountPath | None, *, is_w
     """
     walk = _Walk(destination, mount_path, is_writable=is_writable)
     walk.make_directory("")
-    top = os.open(".", _DIRECTORY, dir_fd=content)
-    try:
+    with held(os.open(".", _DIRECTORY, dir_fd=content)) as top:
         walk.directory(top, "")
-    finally:
-        os.close(top)
     return RewriteCounts(walk.rewritten, walk.incomplete)
 
 
@@ -109,13 +107,6 @@ class _Walk:
                 )
             self._rewrite(descriptor, relative, listing, self._mount_path)
 
-    def _enter(self, descriptor: int, relative: str, name: str) -> None:
-        below = os.open(name, _DIRECTORY, dir_fd=descriptor)
-        try:
-            self.directory(below, _joined(relative, name))
-        finally:
-            os.close(below)
-
     def _listed(self, descriptor: int, relative: str) -> _Listing:
         """Return the names in a directory; subdirectories are processed on the way, since they may be a million."""
         listing = _Listing()
@@ -130,7 +121,8 @@ class _Walk:
                     self._count_rewritten()
                 elif is_directory:
                     listing.add(listing.directories, entry.name)
-                    self._enter(descriptor, relative, entry.name)
+                    with held(os.open(entry.name, _DIRECTORY, dir_fd=descriptor)) as below:
+                        self.directory(below, _joined(relative, entry.name))
                 else:
                     listing.add(listing.files, entry.name)
         return listing
