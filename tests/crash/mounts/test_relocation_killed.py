@@ -43,7 +43,7 @@ def main(root: Path) -> None:
         return {str(file.relative_to(tree)): file.read_bytes() for file in sorted(tree.glob("*/*"))}
 
     boot.write_text("first")
-    whole = files(tree_store.relocate(content, RelocationLayer(path), root / "whole").tree)
+    whole = files(tree_store.relocate(content, RelocationLayer(path), root / "whole"))
 
     def killed(place: Path, fatal: int) -> bool:
         child = os.fork()
@@ -63,15 +63,15 @@ def main(root: Path) -> None:
     def survives(kind: str, fatal: int) -> bool:
         place = root / f"{kind}-{fatal}"
         boot.write_text("first")
-        beside = tree_store.relocate(content, RelocationLayer(neighbour), place).tree
+        beside = tree_store.relocate(content, RelocationLayer(neighbour), place)
         if kind != "first":
             tree_store.relocate(content, RelocationLayer(path), place)
             boot.write_text("second")
         died = killed(place, fatal)
         seen = tree_store._find(place, RelocationLayer(path), boot.read_text())
-        assert seen is None or files(seen.tree) == whole, "a tree counts and is not whole"
+        assert seen is None or files(seen) == whole, "a tree counts and is not whole"
         found = tree_store.relocate(content, RelocationLayer(path), place)
-        assert files(found.tree) == whole
+        assert files(found) == whole
         # A death after the last step leaves the tree of the earlier boot on its way out: the next making removes it.
         tree_store.relocate(content, RelocationLayer(MountPath("/third")), place)
         assert not list(place.glob(".tmp-*")), "a rest is left"

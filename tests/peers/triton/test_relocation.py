@@ -10,7 +10,7 @@ from support.triton.cache import STAGES, TritonFailed, compiled, relocated, snap
 
 def laid_over(cache: Path, place: Path, mount_path: Path | None = None) -> None:
     """Put the relocated files over the cache, as the mount shows them."""
-    shutil.copytree(relocated(cache, mount_path or cache, place).tree, cache, dirs_exist_ok=True)
+    shutil.copytree(relocated(cache, mount_path or cache, place), cache, dirs_exist_ok=True)
 
 
 def group_of(cache: Path) -> Path:

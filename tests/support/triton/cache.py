@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gkm.mounts.relocation.mount_path import MountPath
-from gkm.mounts.relocation.tree_store import RelocatedTree, RelocationLayer, relocate
+from gkm.mounts.relocation.tree_store import RelocationLayer, relocate
 from support.triton import installation as triton
 
 PROGRAMS = triton.LOCK.parent / "programs"
@@ -51,7 +51,7 @@ def compiled(cache: Path, block: int = 128, *, within: Sequence[str] = ()) -> Co
     return Compiled(**json.loads(run.stdout))
 
 
-def relocated(content: Path, mount_path: Path, place: Path) -> RelocatedTree:
+def relocated(content: Path, mount_path: Path, place: Path) -> Path:
     """Relocate a cache as the CSI process does."""
     descriptor = os.open(content, os.O_PATH | os.O_DIRECTORY)
     try:

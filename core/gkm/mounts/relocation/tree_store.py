@@ -6,8 +6,6 @@ that died. Nothing is synced to disk: a tree is valid only in the boot that wrot
 damaged tree looks like a good one, and writing it again is faster than a sync. No mount of an earlier boot uses it.
 """
 
-import fcntl
-import os
 import secrets
 import threading
 from collections.abc import Callable, Iterator
@@ -16,12 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from gkm.hoststate import files, trees
+from gkm.hoststate import files, locks, trees
 from gkm.hoststate.files import UnreadableState
 from gkm.mounts.relocation import tree_writer
 from gkm.mounts.relocation.mount_path import MountPath
 from gkm.mounts.relocation.tree_limits import MAX_TREES, Uses, check_all, check_share
-from gkm.mounts.relocation.tree_writer import RewriteCounts
 
 _TREE_DIRECTORY: Final = "tree"
 _METADATA_FILE: Final = "made.json"
@@ -31,7 +28,6 @@ _FORMAT: Final = 1
 """Raised when the same content and path give other files: trees of an older format are invalid."""
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 _MAX_BYTES: Final = 16 << 10
-
 
 MAX_CONCURRENT: Final = 2
 """Trees that one process writes at a time. The largest that an image may need takes minutes, and the caller has few
@@ -57,16 +53,8 @@ class RelocationLayer:
         return f"{path}-open" if self.is_writable else path
 
 
-@dataclass(frozen=True, slots=True)
-class RelocatedTree:
-    """A tree that can be mounted on top of its cache, at the mount path that it was written for."""
-
-    tree: Path
-    counts: RewriteCounts
-
-
-def relocate(content: int, layer: RelocationLayer, root: Path, in_use: Callable[[], Uses] = Uses) -> RelocatedTree:
-    """Return the tree of a cache for `layer`, writing it first where it is missing.
+def relocate(content: int, layer: RelocationLayer, root: Path, in_use: Callable[[], Uses] = Uses) -> Path:
+    """Return the directory of the tree of a cache for `layer`, writing it first where it is missing.
 
     `content` is a descriptor of the content for pods; `root` is the directory of the digest's trees, which only this
     process writes to. The caller holds the shared lock of the entry, so that neither is collected. `in_use` returns the
@@ -84,34 +72,31 @@ def relocate(content: int, layer: RelocationLayer, root: Path, in_use: Callable[
     if found := _find(root, layer, boot):
         return found
     root.mkdir(parents=True, exist_ok=True)
-    with _build_slot(), _exclusive_lock(root):
-        if found := _find(root, layer, boot):
-            return found
-        check_share(in_use(), layer.key)
-        _evict_unused(root, layer.key, in_use)
-        return _build(content, layer, root, boot)
+    try:
+        with _build_slot(), locks.exclusive(root / _LOCK_FILE):
+            if found := _find(root, layer, boot):
+                return found
+            check_share(in_use(), layer.key)
+            _evict_unused(root, layer.key, in_use)
+            return _build(content, layer, root, boot)
+    except locks.LockBusy as error:
+        raise RelocationInProgress(f"the paths of {root.name} are being rewritten") from error
 
 
-def _find(root: Path, layer: RelocationLayer, boot: str) -> RelocatedTree | None:
+def _find(root: Path, layer: RelocationLayer, boot: str) -> Path | None:
     directory = root / layer.key
     try:
         metadata = files.read_object(directory / _METADATA_FILE, _MAX_BYTES)
     except (FileNotFoundError, UnreadableState):
         return None
-    rewritten, incomplete = metadata.get("rewritten"), metadata.get("incomplete")
-    if (
-        metadata.get("format") != _FORMAT
-        or metadata.get("bootId") != boot
-        or metadata.get("mountPath") != _mount_path_text(layer)
-    ):
-        return None
-    if not isinstance(rewritten, int) or not isinstance(incomplete, int):
-        return None
-    return RelocatedTree(directory / _TREE_DIRECTORY, RewriteCounts(rewritten, incomplete))
+    has_counts = all(isinstance(metadata.get(name), int) for name in ("rewritten", "incomplete"))
+    valid = has_counts and _identity(layer, boot).items() <= metadata.items()
+    return directory / _TREE_DIRECTORY if valid else None
 
 
-def _mount_path_text(layer: RelocationLayer) -> str:
-    return layer.mount_path.text if layer.mount_path else ""
+def _identity(layer: RelocationLayer, boot: str) -> dict[str, object]:
+    """Return the part of a tree's metadata that tells whether it is valid."""
+    return {"format": _FORMAT, "bootId": boot, "mountPath": layer.mount_path.text if layer.mount_path else ""}
 
 
 def _evict_unused(root: Path, key: str, in_use: Callable[[], Uses]) -> None:
@@ -126,7 +111,7 @@ def _evict_unused(root: Path, key: str, in_use: Callable[[], Uses]) -> None:
     check_all(uses, key, sum(1 for path in existing if path.exists()))
 
 
-def _build(content: int, layer: RelocationLayer, root: Path, boot: str) -> RelocatedTree:
+def _build(content: int, layer: RelocationLayer, root: Path, boot: str) -> Path:
     # Under the lock, a temporary directory belongs to a process that died.
     for leftover in root.glob(f"{_TEMPORARY_PREFIX}*"):
         trees.remove(leftover)
@@ -137,16 +122,15 @@ def _build(content: int, layer: RelocationLayer, root: Path, boot: str) -> Reloc
         counts = tree_writer.write(
             content, temporary / _TREE_DIRECTORY, layer.mount_path, is_writable=layer.is_writable
         )
-        metadata = {"format": _FORMAT, "bootId": boot, "mountPath": _mount_path_text(layer)}
-        record = files.encode({**metadata, "rewritten": counts.rewritten, "incomplete": counts.incomplete})
-        (temporary / _METADATA_FILE).write_bytes(record)
+        metadata = {**_identity(layer, boot), "rewritten": counts.rewritten, "incomplete": counts.incomplete}
+        (temporary / _METADATA_FILE).write_bytes(files.encode(metadata))
         _remove_stale(directory, root)
         temporary.rename(directory)
     except BaseException:
         with suppress(OSError):
             trees.remove(temporary)
         raise
-    return RelocatedTree(directory / _TREE_DIRECTORY, counts)
+    return directory / _TREE_DIRECTORY
 
 
 def _remove_stale(directory: Path, root: Path) -> None:
@@ -177,16 +161,3 @@ def _build_slot() -> Iterator[None]:
         yield
     finally:
         _slots.release()
-
-
-@contextmanager
-def _exclusive_lock(root: Path) -> Iterator[None]:
-    descriptor = os.open(root / _LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise RelocationInProgress(f"the paths of {root.name} are being rewritten") from error
-        yield
-    finally:
-        os.close(descriptor)

@@ -61,9 +61,9 @@ def test_concurrent_writers_are_limited(content: int, tmp_path: Path, monkeypatc
         for thread in threads:
             thread.join(DEADLINE)
     monkeypatch.setattr(tree_writer, "write", write)
-    assert tree_store.relocate(content, RelocationLayer(PATH), tmp_path / "one more").tree.is_dir()
+    assert tree_store.relocate(content, RelocationLayer(PATH), tmp_path / "one more").is_dir()
     # One that is there is found, whatever is being made.
-    assert tree_store.relocate(content, RelocationLayer(PATH), tmp_path / "0").tree.is_dir()
+    assert tree_store.relocate(content, RelocationLayer(PATH), tmp_path / "0").is_dir()
 
 
 def test_a_failed_writer_releases_its_slot(content: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +109,7 @@ def test_a_file_instead_of_a_tree_is_replaced(content: int, tmp_path: Path, name
         (place / name).write_text("in the way")
     else:
         (place / name).symlink_to(theirs)
-    assert tree_store.relocate(content, RelocationLayer(PATH), place).tree.is_dir()
+    assert tree_store.relocate(content, RelocationLayer(PATH), place).is_dir()
     assert theirs.is_dir()
     assert [path.name for path in place.iterdir() if path.name.startswith(".")] == [".lock"]
 

@@ -10,7 +10,7 @@ import pytest
 from gkm.hoststate import trees
 from gkm.mounts.relocation import tree_store, tree_writer
 from gkm.mounts.relocation.mount_path import MountPath
-from gkm.mounts.relocation.tree_store import RelocatedTree, RelocationInProgress, RelocationLayer, relocate
+from gkm.mounts.relocation.tree_store import RelocationInProgress, RelocationLayer, relocate
 from gkm.mounts.relocation.tree_writer import RewriteCounts, Unrelocatable
 
 DATA = Path(__file__).resolve().parents[4] / "data" / "triton-cache"
@@ -44,8 +44,8 @@ def reboot(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def test_a_tree_is_made_for_the_mount_path(content: int, place: Path) -> None:
     found = relocate(content, RelocationLayer(CACHE), place)
-    assert found == RelocatedTree(place / CACHE.key / "tree", RewriteCounts(rewritten=2, incomplete=0))
-    assert len(list(found.tree.glob("*/__grp__add_kernel.json"))) == 2
+    assert found == place / CACHE.key / "tree"
+    assert len(list(found.glob("*/__grp__add_kernel.json"))) == 2
     assert names(place) == {CACHE.key}
 
 
@@ -57,10 +57,10 @@ def test_it_is_made_once(content: int, place: Path, monkeypatch: pytest.MonkeyPa
 
 def test_another_mount_path_is_another_tree_and_leaves_the_first_alone(content: int, place: Path) -> None:
     first = relocate(content, RelocationLayer(CACHE), place)
-    inode = first.tree.stat().st_ino
+    inode = first.stat().st_ino
     second = relocate(content, RelocationLayer(OTHER), place)
-    assert second.tree != first.tree
-    assert first.tree.stat().st_ino == inode
+    assert second != first
+    assert first.stat().st_ino == inode
     assert names(place) == {CACHE.key, OTHER.key}
 
 
@@ -72,16 +72,17 @@ def test_other_directories_are_not_touched(content: int, place: Path) -> None:
     assert kept.exists()
 
 
-def test_a_tree_records_its_mount_path(content: int, place: Path) -> None:
+def test_a_tree_records_its_mount_path_and_its_counts(content: int, place: Path) -> None:
     relocate(content, RelocationLayer(CACHE), place)
-    assert json.loads((place / CACHE.key / "made.json").read_text())["mountPath"] == CACHE.text
+    metadata = json.loads((place / CACHE.key / "made.json").read_text())
+    assert (metadata["mountPath"], metadata["rewritten"], metadata["incomplete"]) == (CACHE.text, 2, 0)
 
 
 def test_a_tree_of_an_earlier_boot_is_made_anew(
     content: int, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = relocate(content, RelocationLayer(CACHE), place)
-    half = next(found.tree.glob("*/__grp__*"))
+    half = next(found.glob("*/__grp__*"))
     half.chmod(0o644)
     half.write_bytes(b"")  # what a power cut leaves
     reboot(monkeypatch, tmp_path)
@@ -160,7 +161,7 @@ def test_content_that_is_refused_leaves_nothing(content: int, place: Path, tmp_p
     finally:
         os.close(descriptor)
     assert names(place) == {CACHE.key}
-    assert found.tree.exists()
+    assert found.exists()
 
 
 def test_a_full_disk_leaves_existing_trees(content: int, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
