@@ -1,4 +1,4 @@
-"""The target directory of a mount: made, opened, checked and removed without following a link.
+"""The target directory of a mount: made, opened, checked, unmounted and removed without following a link.
 
 Kubelet makes the parent and leaves the last component to the driver. Every call is relative to a descriptor of the
 parent, so no other process can exchange a part of the path between two steps.
@@ -7,14 +7,22 @@ parent, so no other process can exchange a part of the path between two steps.
 import errno
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
-from gkm.mounts import safe_open
+from gkm.hoststate.files import held
+from gkm.mounts import safe_open, syscalls
 
+MAX_STACKED: Final = 64
+"""GKM never stacks more mounts on one directory; `unmount` ends even if another program did."""
 _OPEN = os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
 _MODE = 0o750
+
+
+class StillMounted(Exception):
+    """Mounts are left after as many unmounts as are ever needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +49,13 @@ class MountTarget:
             return False
         return True
 
-    @contextmanager
-    def open_directory(self) -> Iterator[int]:
+    def open_directory(self) -> AbstractContextManager[int]:
         """Hold an O_PATH descriptor of the directory.
 
         Raises:
             OSError: ENOTDIR for a link or a file (O_NOFOLLOW with O_DIRECTORY), ENOENT without the directory.
         """
-        descriptor = os.open(self.name, _OPEN, dir_fd=self.parent)
-        try:
-            yield descriptor
-        finally:
-            os.close(descriptor)
+        return held(os.open(self.name, _OPEN, dir_fd=self.parent))
 
     def is_empty(self) -> bool:
         """Return whether the directory is empty.
@@ -63,6 +66,23 @@ class MountTarget:
         # scandir, not Path.iterdir, which reads all names at once: another process may have added any number.
         with self.open_directory() as descriptor, os.scandir(safe_open.proc_fd_path(descriptor)) as entries:
             return next(entries, None) is None
+
+    def unmount(self) -> int:
+        """Unmount all mounts of the directory and return their number.
+
+        Mounts stack, so umount2 is repeated until nothing is mounted (EINVAL, measured; ENOENT without the directory).
+        A link in the place of the directory is never followed (UMOUNT_NOFOLLOW). MNT_DETACH is used only while a
+        process holds a file: the path is free at once, and the kernel ends the mount with its last user.
+
+        Raises:
+            OSError: the kernel refused.
+            StillMounted: more mounts were stacked than `MAX_STACKED`.
+        """
+        path = f"{safe_open.proc_fd_path(self.parent)}/{self.name}"
+        for count in range(MAX_STACKED):
+            if not _unmount_top(path):
+                return count
+        raise StillMounted(f"more than {MAX_STACKED} mounts on one directory")
 
     def remove(self) -> bool:
         """Remove the directory and return whether it is gone; files and mounts of others in it stay.
@@ -95,3 +115,15 @@ def open_target(root: Path, path: Path) -> Iterator[MountTarget]:
     relative = path.parent.relative_to(root)
     with safe_open.open_directory(root, str(relative)) as parent:
         yield MountTarget(parent, path.name)
+
+
+def _unmount_top(path: str) -> bool:
+    try:
+        syscalls.umount2(path, syscalls.UMOUNT_NOFOLLOW)
+    except OSError as error:
+        if error.errno in (errno.EINVAL, errno.ENOENT):
+            return False
+        if error.errno != errno.EBUSY:
+            raise
+        syscalls.umount2(path, syscalls.UMOUNT_NOFOLLOW | syscalls.MNT_DETACH)
+    return True

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from gkm.hoststate.files import held
 from gkm.hoststate.layout import Layout
-from gkm.mounts import mountinfo, overlay, safe_open, syscalls, targets, unmount
+from gkm.mounts import mountinfo, overlay, safe_open, syscalls, targets
 from gkm.mounts.marks import Mark, MarkedMount, mark_of, marked_mounts
 from gkm.mounts.relocation import tree_store
 from gkm.mounts.relocation.tree_limits import Uses
@@ -37,10 +38,8 @@ class Mounter:
         self, entry: int, digest: str, layer: RelocationLayer, in_use: Callable[[], Uses]
     ) -> Iterator[int]:
         """Implement MountInterface.open_relocated."""
-        relocated = tree_store.relocate(entry, layer, self._layout.relocated(digest), in_use)
-        with safe_open.open_directory(
-            self._layout.state, str(relocated.tree.relative_to(self._layout.state))
-        ) as descriptor:
+        tree = tree_store.relocate(entry, layer, self._layout.relocated(digest), in_use)
+        with safe_open.open_directory(self._layout.state, str(tree.relative_to(self._layout.state))) as descriptor:
             yield descriptor
 
     def observe(self, path: Path) -> TargetState:
@@ -95,8 +94,8 @@ class Mounter:
             OSError: the kernel refused.
             StillMounted: more mounts are stacked there than this driver makes.
         """
-        with safe_open.open_directory(self._layout.layers, ".") as parent:
-            unmount.unmount_all(parent, directory.name)
+        with targets.open_target(self._layout.layers, directory) as target:
+            target.unmount()
         if directory.exists():
             directory.rmdir()
 
@@ -105,10 +104,8 @@ class Mounter:
         """Implement MountInterface.open_mounted."""
         with targets.open_target(self._kubelet, path) as target, target.open_directory() as point:
             clone = syscalls.open_tree(point)
-        try:
+        with held(clone):
             yield clone
-        finally:
-            os.close(clone)
 
     def filesystem_usage(self, path: Path) -> FilesystemUsage:
         """Implement MountInterface.filesystem_usage."""
@@ -121,7 +118,7 @@ class Mounter:
         """Implement MountInterface.unmount."""
         try:
             with targets.open_target(self._kubelet, path) as target:
-                return unmount.unmount_all(target.parent, target.name)
+                return target.unmount()
         except FileNotFoundError:
             return 0
 

@@ -17,7 +17,7 @@ from gkm.hoststate.layout import Layout
 from gkm.hoststate.logs import fields
 from gkm.hoststate.pointers import Pointer
 from gkm.hoststate.records import VolumeRecord
-from gkm.mounts.unmount import StillMounted
+from gkm.mounts.targets import StillMounted
 
 from gkm_csi.status_errors import Code, StatusError, invalid_argument, is_final
 from gkm_csi.volumes import publish_errors

@@ -18,7 +18,7 @@ from gkm.hoststate.logs import fields
 from gkm.hoststate.names import CacheRef, InvalidName
 from gkm.hoststate.records import VolumeRecord
 from gkm.mounts.marks import MarkedMount
-from gkm.mounts.unmount import StillMounted
+from gkm.mounts.targets import StillMounted
 
 from gkm_csi.volumes.mounter import Mounter
 from gkm_csi.volumes.records import VolumeRecords

@@ -8,7 +8,7 @@ import logging
 from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.logs import fields
 from gkm.hoststate.records import VolumeRecord
-from gkm.mounts.unmount import StillMounted
+from gkm.mounts.targets import StillMounted
 
 from gkm_csi.status_errors import Code, StatusError
 from gkm_csi.volumes.captures import Captures

@@ -9,7 +9,7 @@ from support.csi.namespaces import private_namespace
 BEGINNING = """
 import errno, os, sys
 from pathlib import Path
-from gkm.mounts import mountinfo, overlay, safe_open, syscalls, targets, unmount
+from gkm.mounts import mountinfo, overlay, safe_open, syscalls, targets
 from gkm.mounts.marks import Mark, marked_mounts
 
 root = Path(sys.argv[1])
@@ -20,7 +20,7 @@ def mounts():
 
 def unmount_target():
     with targets.open_target(root, target) as opened:
-        return unmount.unmount_all(opened.parent, opened.name)
+        return opened.unmount()
 
 def code_of(call):
     try:

@@ -3,7 +3,7 @@
 import pytest
 from gkm.hoststate import records
 from gkm.mounts.marks import Mark
-from gkm.mounts.unmount import StillMounted
+from gkm.mounts.targets import StillMounted
 from gkm_csi.status_errors import Code, StatusError
 from gkm_csi.volumes import request
 from support.csi.desk import InMemoryNode
