@@ -160,9 +160,8 @@ def _size_limit(attributes: Mapping[str, str]) -> int:
     text = attributes.get(SIZE_LIMIT, str(DEFAULT_SIZE))
     size = parse_bytes(text)
     if size is None or not MIN_SIZE <= size <= MAX_SIZE:
-        least, most = format_bytes(MIN_SIZE), format_bytes(MAX_SIZE)
         raise invalid_argument(
-            f'volume attribute {SIZE_LIMIT} must be a size like "512Mi", {least} to {most}, not {quoted(text)}'
+            f'volume attribute {SIZE_LIMIT} must be a size like "512Mi", 1Mi to 1Ti, not {quoted(text)}'
         )
     return size
 
@@ -179,9 +178,3 @@ def parse_bytes(text: str) -> int | None:
     """
     match = _QUANTITY.fullmatch(text)
     return int(match["number"]) * _UNITS[match["unit"]] if match else None
-
-
-def format_bytes(size: int) -> str:
-    """Return a size in the largest binary unit that divides it."""
-    units = [unit for unit in ("Ti", "Gi", "Mi", "Ki") if size and size % _UNITS[unit] == 0]
-    return f"{size // _UNITS[units[0]]}{units[0]}" if units else str(size)

@@ -30,10 +30,3 @@ def test_a_size_is_read(text: str, size: int) -> None:
 )
 def test_an_invalid_size_is_none(text: str) -> None:
     assert attributes.parse_bytes(text) is None
-
-
-@pytest.mark.parametrize(
-    ("size", "text"), [(0, "0"), (1000, "1000"), (1024, "1Ki"), (1 << 40, "1Ti"), (1 << 50, "1024Ti")]
-)
-def test_a_size_is_formatted_in_its_largest_unit(size: int, text: str) -> None:
-    assert attributes.format_bytes(size) == text
