@@ -43,3 +43,8 @@ def is_final(error: Exception) -> bool:
 def invalid_argument(message: str) -> StatusError:
     """Return the error for a request that is invalid at any time."""
     return StatusError(Code.INVALID_ARGUMENT, message)
+
+
+def failed_precondition(message: str) -> StatusError:
+    """Return the error for a request that fails until a person changes the node, the cache or the pod."""
+    return StatusError(Code.FAILED_PRECONDITION, message)

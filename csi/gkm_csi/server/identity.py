@@ -15,7 +15,7 @@ from google.protobuf.wrappers_pb2 import BoolValue
 
 from gkm_csi.proto import csi_pb2 as csi
 from gkm_csi.proto import registration_pb2 as registration
-from gkm_csi.status_errors import Code, StatusError
+from gkm_csi.status_errors import failed_precondition
 
 _LOG = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ def require_kernel_features(missing: Sequence[str]) -> None:
         StatusError: `missing` names a kernel feature.
     """
     if missing:
-        raise StatusError(Code.FAILED_PRECONDITION, f"csi.gkm.io cannot mount on this node: {'; '.join(missing)}")
+        raise failed_precondition(f"csi.gkm.io cannot mount on this node: {'; '.join(missing)}")
 
 
 @dataclass(frozen=True, slots=True)

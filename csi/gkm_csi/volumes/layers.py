@@ -3,6 +3,7 @@
 import errno
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -23,14 +24,14 @@ _EMPTY_CONTENT: Final = "empty:0"
 """The content in the mark of an empty volume, in the place of a digest."""
 
 
+@dataclass(frozen=True, slots=True)
 class VolumeLayers:
     """The layers of volumes on one node."""
 
-    def __init__(self, node: str, layout: Layout, volume_records: VolumeRecords, mounter: MountInterface) -> None:
-        self._node = node
-        self._layout = layout
-        self._volume_records = volume_records
-        self._mounter = mounter
+    node: str
+    layout: Layout
+    volume_records: VolumeRecords
+    mounter: MountInterface
 
     @contextmanager
     def locked_entry(self, record: VolumeRecord) -> Iterator[int | None]:
@@ -44,12 +45,12 @@ class VolumeLayers:
             return
         with ExitStack() as stack:
             try:
-                stack.enter_context(locks.shared(self._layout.entry_lock(record.digest)))
-                entry = stack.enter_context(self._mounter.open_entry(record.digest))
+                stack.enter_context(locks.shared(self.layout.entry_lock(record.digest)))
+                entry = stack.enter_context(self.mounter.open_entry(record.digest))
             except locks.LockBusy as error:
-                raise publish_errors.entry_locked(record.ref, self._node) from error
+                raise publish_errors.entry_locked(record.ref, self.node) from error
             except FileNotFoundError as error:
-                raise publish_errors.entry_missing(record.ref, self._node) from error
+                raise publish_errors.entry_missing(record.ref, self.node) from error
             yield entry
 
     @contextmanager
@@ -68,10 +69,10 @@ class VolumeLayers:
         with ExitStack() as stack:
             try:
                 tree = stack.enter_context(
-                    self._mounter.open_relocated(entry, record.digest, layer, lambda: self._used_layer_keys(record))
+                    self.mounter.open_relocated(entry, record.digest, layer, lambda: self._used_layer_keys(record))
                 )
             except (RelocationInProgress, TooMany, AllInUse, Unrelocatable, OSError) as error:
-                raise publish_errors.relocation_error(record.ref, self._node, error) from error
+                raise publish_errors.relocation_error(record.ref, self.node, error) from error
             yield (tree, entry)
 
     @contextmanager
@@ -83,17 +84,17 @@ class VolumeLayers:
             OSError: the volume is not mounted.
         """
         target = Path(record.target_path)
-        if self._mounter.observe(target).mounts[-1:] != (mark_for(record),):
+        if self.mounter.observe(target).mounts[-1:] != (mark_for(record),):
             raise FileNotFoundError(errno.ENOENT, "the volume is not mounted", record.target_path)
         with (
             self.locked_entry(record) as entry,
             self.lower_layers(entry, record) as lowers,
-            self._mounter.open_mounted(target) as mount,
+            self.mounter.open_mounted(target) as mount,
         ):
             yield mount, lowers
 
     def _used_layer_keys(self, volume: VolumeRecord) -> Uses:
-        records = [record for record in self._volume_records.all() if record.digest == volume.digest]
+        records = [record for record in self.volume_records.all() if record.digest == volume.digest]
         return Uses(
             _keys(records), _keys([record for record in records if record.pod_namespace == volume.pod_namespace])
         )

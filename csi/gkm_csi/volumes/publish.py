@@ -15,11 +15,12 @@ from gkm.hoststate import pointers, waiting_pods
 from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.logs import fields
+from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import Pointer
 from gkm.hoststate.records import VolumeRecord
 from gkm.mounts.targets import StillMounted
 
-from gkm_csi.status_errors import Code, StatusError, invalid_argument, is_final
+from gkm_csi.status_errors import Code, StatusError, failed_precondition, invalid_argument, is_final
 from gkm_csi.volumes import publish_errors
 from gkm_csi.volumes.layers import VolumeLayers, mark_for
 from gkm_csi.volumes.locks import VolumeLocks
@@ -39,27 +40,17 @@ class _CompletedSteps:
     mounted: bool = False
 
 
+@dataclass(frozen=True, slots=True)
 class VolumePublisher:
     """Publish volumes on one node."""
 
-    def __init__(
-        self,
-        node: str,
-        layout: Layout,
-        *,
-        volume_records: VolumeRecords,
-        mounter: MountInterface,
-        layers: VolumeLayers,
-        volume_locks: VolumeLocks,
-        driver_version: Callable[[], str | None],
-    ) -> None:
-        self._node = node
-        self._layout = layout
-        self._volume_records = volume_records
-        self._mounter = mounter
-        self._layers = layers
-        self._volume_locks = volume_locks
-        self._driver_version = driver_version
+    node: str
+    layout: Layout
+    volume_records: VolumeRecords
+    mounter: MountInterface
+    layers: VolumeLayers
+    volume_locks: VolumeLocks
+    driver_version: Callable[[], str | None]
 
     def publish(self, request: PublishRequest) -> None:
         """Mount the requested volume, or find it mounted.
@@ -68,63 +59,51 @@ class VolumePublisher:
             StatusError: the volume cannot be published, for a known reason; neither record nor mount is left unless the
                 volume was published before.
         """
-        with self._volume_locks.lock(request.volume):
+        with self.volume_locks.lock(request.volume):
             record = self._existing_record(request)
             if record is None:
                 self._publish_new(request)
-                return
-            conflict = publish_errors.repeat_error(record, request)
-            if conflict:
-                raise conflict
-            self._ensure_mounted(record, repeated=True)
+            else:
+                publish_errors.check_repeat(record, request)
+                self._ensure_mounted(record, repeated=True)
 
     def _existing_record(self, request: PublishRequest) -> VolumeRecord | None:
         try:
-            return self._volume_records.load(request.volume.volume_id)
+            return self.volume_records.load(request.volume.volume_id)
         except UnreadableState as error:
-            raise StatusError(
-                Code.FAILED_PRECONDITION,
-                f"the record of volume {request.volume.volume_id} on {self._node} is damaged; delete the pod",
+            raise failed_precondition(
+                f"the record of volume {request.volume.volume_id} on {self.node} is damaged; delete the pod"
             ) from error
 
-    def _record(self, request: PublishRequest) -> VolumeRecord:
-        """Return the record of a new volume: with the current cache, or empty where the pod accepts that."""
-        try:
-            return _record(request, self._pointer(request))
-        except StatusError as refusal:
-            if not request.options.or_empty:
-                raise
-            return _record(request, None, empty_because=refusal.message)
-
     def _publish_new(self, request: PublishRequest) -> None:
-        record = self._record(request)
+        """Mount the current cache, or an empty volume where the pod accepts that."""
         try:
-            self._ensure_mounted(record, repeated=False)
+            self._ensure_mounted(_record(request, self._pointer(request)), repeated=False)
         except StatusError as refusal:
             # ABORTED ends with the other call: kubelet's next call gets the cache.
-            if not (record.digest and request.options.or_empty) or refusal.code is Code.ABORTED:
+            if not request.options.or_empty or refusal.code is Code.ABORTED:
                 raise
             self._ensure_mounted(_record(request, None, empty_because=refusal.message), repeated=False)
 
     def _pointer(self, request: PublishRequest) -> Pointer:
         try:
-            pointer = pointers.load(self._layout, request.ref)
+            pointer = pointers.load(self.layout, request.ref)
         except UnreadableState as error:
             _LOG.exception("pointer unreadable", extra=fields(cache=str(request.ref)))
-            raise publish_errors.pointer_unreadable(request.ref, self._node) from error
-        status_error = publish_errors.pointer_error(pointer, request.ref, self._node, self._driver_version())
-        if status_error or pointer is None:
-            self._record_waiting(pointer, status_error)
-            raise status_error or publish_errors.pointer_unreadable(request.ref, self._node)
-        return pointer
+            raise publish_errors.pointer_unreadable(request.ref, self.node) from error
+        try:
+            return publish_errors.usable_pointer(pointer, request.ref, self.node, self.driver_version())
+        except StatusError as refusal:
+            # Only for a cache that this node knows: a name that a pod invents must not create a file.
+            if pointer is not None and refusal.code is Code.UNAVAILABLE:
+                self._record_waiting(pointer.ref)
+            raise
 
-    def _record_waiting(self, pointer: Pointer | None, status_error: StatusError | None) -> None:
-        # Only for a cache that this node knows: a name that a pod invents must not create a file.
-        if pointer is not None and status_error is not None and status_error.code is Code.UNAVAILABLE:
-            try:
-                waiting_pods.mark_waiting(self._layout, pointer.ref)
-            except OSError:
-                _LOG.exception("waiting pod not recorded", extra=fields(cache=str(pointer.ref)))
+    def _record_waiting(self, ref: CacheRef) -> None:
+        try:
+            waiting_pods.mark_waiting(self.layout, ref)
+        except OSError:
+            _LOG.exception("waiting pod not recorded", extra=fields(cache=str(ref)))
 
     def _ensure_mounted(self, record: VolumeRecord, *, repeated: bool) -> None:
         target = Path(record.target_path)
@@ -138,7 +117,7 @@ class VolumePublisher:
             # A record stays while a mount of its volume may exist.
             steps.recorded = repeated and mark not in state.mounts
             self._clear_target(target, state, record.volume_id)
-            with self._layers.locked_entry(record) as entry:
+            with self.layers.locked_entry(record) as entry:
                 self._mount(entry, record, steps, repeated=repeated)
         except Exception as error:
             # After a non-final error kubelet repeats the call for a volume that it knows: its digest must not change.
@@ -151,58 +130,54 @@ class VolumePublisher:
         target = Path(record.target_path)
         if not repeated:
             steps.recorded = True
-            self._volume_records.add(record)
+            self.volume_records.add(record)
         steps.created = self._make_target(target)
         private_bytes = record.options.size_limit if record.is_private else None
-        with self._layers.lower_layers(entry, record) as layers:
+        with self.layers.lower_layers(entry, record) as layers:
             steps.mounted = True  # before the call: a failure after the kernel has mounted must be undone as well
-            self._mounter.mount(layers, target, mark_for(record), private_bytes)
-        self._volume_records.write_usage(record.ref)
+            self.mounter.mount(layers, target, mark_for(record), private_bytes)
+        self.volume_records.write_usage(record.ref)
 
     def _observe(self, target: Path) -> TargetState:
         try:
-            return self._mounter.observe(target)
+            return self.mounter.observe(target)
         except OSError as error:
             raise invalid_argument(
-                f"target_path on {self._node}: its parent must exist, and no component may be a link or a file "
+                f"target_path on {self.node}: its parent must exist, and no component may be a link or a file "
                 f"({error.strerror})"
             ) from error
 
     def _make_target(self, target: Path) -> bool:
         try:
-            return self._mounter.make(target)
+            return self.mounter.make(target)
         except OSError as error:
-            raise StatusError(
-                Code.FAILED_PRECONDITION,
-                f"the target directory cannot be made on {self._node} ({error.strerror}); delete the pod",
+            raise failed_precondition(
+                f"the target directory cannot be made on {self.node} ({error.strerror}); delete the pod"
             ) from error
 
     def _clear_target(self, target: Path, state: TargetState, volume_id: str) -> None:
         """Check that the target holds no mount or file of others; unmount a mount of this volume that has no record."""
         if any(mark is None or mark.owner != volume_id for mark in state.mounts):
-            raise StatusError(
-                Code.FAILED_PRECONDITION,
-                f"a foreign mount is at the target of volume {volume_id} on {self._node}; delete the pod, "
-                f"and unmount it",
+            raise failed_precondition(
+                f"a foreign mount is at the target of volume {volume_id} on {self.node}; delete the pod, and unmount it"
             )
         if state.mounts:
-            self._mounter.unmount(target)
+            self.mounter.unmount(target)
         elif state.exists and not state.empty:
-            raise StatusError(
-                Code.FAILED_PRECONDITION,
-                f"the target directory of volume {volume_id} on {self._node} is not empty; delete the pod",
+            raise failed_precondition(
+                f"the target directory of volume {volume_id} on {self.node} is not empty; delete the pod"
             )
 
     def _undo(self, record: VolumeRecord, steps: _CompletedSteps) -> None:
         target = Path(record.target_path)
         try:
             if steps.mounted:
-                self._mounter.unmount(target)
+                self.mounter.unmount(target)
             if steps.created:
-                self._mounter.remove(target)
+                self.mounter.remove(target)
             if steps.recorded:
-                self._volume_records.remove(record.volume_id)
-                self._volume_records.write_usage(record.ref)
+                self.volume_records.remove(record.volume_id)
+                self.volume_records.write_usage(record.ref)
         except (OSError, StillMounted):
             # A record and perhaps a mount are left: the next publish, unpublish or start removes both.
             _LOG.exception("undo of a failed publish failed", extra=fields(**_log_fields(record)))

@@ -10,7 +10,7 @@ from gkm.mounts.relocation.tree_limits import AllInUse, TooMany
 from gkm.mounts.relocation.tree_store import RelocationInProgress
 from gkm.mounts.relocation.tree_writer import Unrelocatable
 
-from gkm_csi.status_errors import Code, StatusError
+from gkm_csi.status_errors import Code, StatusError, failed_precondition
 from gkm_csi.volumes.request import PublishRequest
 
 _KUBELET_RETRIES = "kubelet retries"
@@ -18,19 +18,29 @@ _MAX_MESSAGE = 500
 """Characters of an agent's message: a gRPC status travels in headers, which are limited to 8 KiB."""
 
 
-def pointer_error(pointer: Pointer | None, ref: CacheRef, node: str, driver: str | None) -> StatusError | None:
-    """Return why `ref` cannot be published now, None when it can.
+def usable_pointer(pointer: Pointer | None, ref: CacheRef, node: str, driver: str | None) -> Pointer:
+    """Return `pointer` when `ref` can be published now.
 
     `driver` is the version of the loaded GPU driver, None without one.
+
+    Raises:
+        StatusError: `ref` cannot be published now.
     """
     if pointer is None:
-        return _unavailable(
+        raise _unavailable(
             f"{ref} is not known on {node} yet: it does not exist ({_kubectl_command(ref)}), is not verified, "
             f"or the agent has not processed it"
         )
-    if pointer.state is CacheState.READY:
-        return _ready_error(pointer, node, driver)
-    return _unready_error(pointer, node)
+    if pointer.state is not CacheState.READY:
+        raise _unready_error(pointer, node)
+    if not pointer.digest:
+        raise pointer_unreadable(ref, node)
+    if driver is not None and driver != pointer.driver_version:
+        checked = f"with driver {pointer.driver_version}" if pointer.driver_version else "without a GPU driver"
+        raise _unavailable(
+            f"{ref} was checked on {node} {checked}, and driver {driver} is loaded now: the agent checks it again"
+        )
+    return pointer
 
 
 def _unready_error(pointer: Pointer, node: str) -> StatusError:
@@ -42,23 +52,26 @@ def _unready_error(pointer: Pointer, node: str) -> StatusError:
         case CacheState.DOWNLOADING | CacheState.EXTRACTING:
             return _unavailable(f"{subject}, {pointer.progress} %")
         case CacheState.INCOMPATIBLE:
-            return _failed_precondition(
+            return failed_precondition(
                 f"{subject}{_detail(pointer)}; use a node with a GPU that the cache was built for, or another cache"
             )
         case CacheState.FAILED:
-            return _failed_precondition(f"{subject}{_detail(pointer)}; see {_kubectl_command(ref)}")
+            return failed_precondition(f"{subject}{_detail(pointer)}; see {_kubectl_command(ref)}")
         case _:  # Deleting: this agent removes the pointer of a deleted object, so another version wrote this one
-            return _failed_precondition(
+            return failed_precondition(
                 f"{subject}: the object was deleted; create it again, or remove the volume from the pod"
             )
 
 
-def repeat_error(record: VolumeRecord, request: PublishRequest) -> StatusError | None:
-    """Return why a request conflicts with the published volume (CSI, "NodePublishVolume"); None for a repeat."""
+def check_repeat(record: VolumeRecord, request: PublishRequest) -> None:
+    """Accept a request that repeats the one of a published volume.
+
+    Raises:
+        StatusError: the request conflicts with the volume (CSI, "NodePublishVolume").
+    """
     if record.target_path != str(request.volume.target):
-        return StatusError(
-            Code.FAILED_PRECONDITION,
-            f"volume {record.volume_id} is already published at another target; unpublish it there first",
+        raise failed_precondition(
+            f"volume {record.volume_id} is already published at another target; unpublish it there first"
         )
     same_pod = (record.pod_name, record.pod_namespace, record.pod_uid) == (
         request.pod.name,
@@ -66,12 +79,11 @@ def repeat_error(record: VolumeRecord, request: PublishRequest) -> StatusError |
         request.pod.uid,
     )
     if record.ref != request.ref or record.options != request.options or not same_pod:
-        return StatusError(
+        raise StatusError(
             Code.ALREADY_EXISTS,
             f"volume {record.volume_id} is already published for another pod, another cache or with other attributes; "
             f"delete its pod first",
         )
-    return None
 
 
 def entry_locked(ref: CacheRef, node: str) -> StatusError:
@@ -96,11 +108,11 @@ def relocation_error(ref: CacheRef, node: str, error: Exception) -> StatusError:
                 Code.ABORTED, f"{subject}: its paths are being rewritten for another pod; {_KUBELET_RETRIES}"
             )
         case TooMany():
-            return _failed_precondition(f"{subject}: {error}")
+            return failed_precondition(f"{subject}: {error}")
         case AllInUse():
             return _unavailable(f"{subject}: {error}: it can be mounted when one of them is free, or at a path in use")
         case Unrelocatable():
-            return _failed_precondition(f"{subject} cannot be mounted with mountPath or with a private layer: {error}")
+            return failed_precondition(f"{subject} cannot be mounted with mountPath or with a private layer: {error}")
         case _:
             reason = error.strerror if isinstance(error, OSError) else type(error).__name__
             return _unavailable(f"{subject}: the files for its mount path cannot be written ({reason})")
@@ -111,24 +123,8 @@ def pointer_unreadable(ref: CacheRef, node: str) -> StatusError:
     return _unavailable(f"{ref} on {node}: its state file is damaged; restart the agent on {node}, which rewrites it")
 
 
-def _ready_error(pointer: Pointer, node: str, driver: str | None) -> StatusError | None:
-    if not pointer.digest:
-        return pointer_unreadable(pointer.ref, node)
-    if driver is not None and driver != pointer.driver_version:
-        checked = f"with driver {pointer.driver_version}" if pointer.driver_version else "without a GPU driver"
-        return _unavailable(
-            f"{pointer.ref} was checked on {node} {checked}, and driver {driver} is loaded now: the agent "
-            f"checks it again"
-        )
-    return None
-
-
 def _unavailable(text: str) -> StatusError:
     return StatusError(Code.UNAVAILABLE, f"{text}; {_KUBELET_RETRIES}")
-
-
-def _failed_precondition(text: str) -> StatusError:
-    return StatusError(Code.FAILED_PRECONDITION, text)
 
 
 def _detail(pointer: Pointer) -> str:

@@ -4,6 +4,7 @@ A volume that does not exist is unpublished with OK: kubelet takes any error as 
 """
 
 import logging
+from dataclasses import dataclass
 
 from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.logs import fields
@@ -20,23 +21,15 @@ from gkm_csi.volumes.request import VolumeTarget
 _LOG = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
 class VolumeUnpublisher:
     """Unpublish volumes on one node."""
 
-    def __init__(
-        self,
-        node: str,
-        *,
-        volume_records: VolumeRecords,
-        mounter: MountInterface,
-        volume_locks: VolumeLocks,
-        captures: Captures,
-    ) -> None:
-        self._node = node
-        self._volume_records = volume_records
-        self._mounter = mounter
-        self._volume_locks = volume_locks
-        self._captures = captures
+    node: str
+    volume_records: VolumeRecords
+    mounter: MountInterface
+    volume_locks: VolumeLocks
+    captures: Captures
 
     def unpublish(self, volume: VolumeTarget) -> None:
         """Remove a volume from its target and leave nothing; idempotent.
@@ -44,17 +37,15 @@ class VolumeUnpublisher:
         Raises:
             StatusError: another call for the volume is in progress, or the volume cannot be unmounted.
         """
-        with self._volume_locks.lock(volume):
+        with self.volume_locks.lock(volume):
             try:
-                record = self._volume_records.load(volume.volume_id)
+                record = self.volume_records.load(volume.volume_id)
             except UnreadableState:
                 _LOG.exception("record unreadable", extra=fields(volume=volume.volume_id))
-                self._without_record(volume)
-                self._volume_records.remove(volume.volume_id)
-                return
+                record = None
             if record is None:
                 self._without_record(volume)
-                self._volume_records.remove(volume.volume_id)  # from memory too: /run may have been wiped
+                self.volume_records.remove(volume.volume_id)  # from memory too: /run may have been wiped
             elif record.target_path != str(volume.target):
                 _LOG.warning(
                     "unpublish for another target than the published one",
@@ -64,15 +55,15 @@ class VolumeUnpublisher:
                 self._with_record(volume, record)
 
     def _with_record(self, volume: VolumeTarget, record: VolumeRecord) -> None:
-        if record.options.capture and record.is_private and not self._captures.ensure_captured(record):
+        if record.options.capture and record.is_private and not self.captures.ensure_captured(record):
             raise StatusError(
                 Code.ABORTED,
-                f"volume {volume.volume_id}: the capture of its files on {self._node} is running; kubelet retries",
+                f"volume {volume.volume_id}: the capture of its files on {self.node} is running; kubelet retries",
             )
         self._unmount(volume)
-        self._volume_records.remove(volume.volume_id)
+        self.volume_records.remove(volume.volume_id)
         try:
-            self._volume_records.write_usage(record.ref)
+            self.volume_records.write_usage(record.ref)
         except OSError:
             # The next call for this cache, or the next start, rewrites it: no reason to hold up the end of a pod.
             _LOG.exception("usage file not written", extra=fields(cache=str(record.ref)))
@@ -81,7 +72,7 @@ class VolumeUnpublisher:
     def _without_record(self, volume: VolumeTarget) -> None:
         """Unmount a mount of this volume that has no record; any other mount there belongs to others."""
         try:
-            state = self._mounter.observe(volume.target)
+            state = self.mounter.observe(volume.target)
         except OSError:  # no such parent, or not a directory: this driver made nothing there
             return
         if state.mounts and all(mark is not None and mark.owner == volume.volume_id for mark in state.mounts):
@@ -90,12 +81,12 @@ class VolumeUnpublisher:
 
     def _unmount(self, volume: VolumeTarget) -> None:
         try:
-            self._mounter.unmount(volume.target)
-            removed = self._mounter.remove(volume.target)
+            self.mounter.unmount(volume.target)
+            removed = self.mounter.remove(volume.target)
         except (OSError, StillMounted) as error:
             _LOG.exception("unmount failed", extra=fields(volume=volume.volume_id, target=str(volume.target)))
             raise StatusError(
-                Code.INTERNAL, f"volume {volume.volume_id} cannot be unmounted on {self._node}; kubelet retries"
+                Code.INTERNAL, f"volume {volume.volume_id} cannot be unmounted on {self.node}; kubelet retries"
             ) from error
         if not removed:
             _LOG.warning("target directory not empty, not removed", extra=fields(volume=volume.volume_id))

@@ -21,15 +21,15 @@ def pointer(state: CacheState, **values: str | int) -> Pointer:
 
 
 def answer(of: Pointer | None, driver: str | None = None) -> StatusError:
-    refusal = publish_errors.pointer_error(of, REF, NODE, driver)
-    assert refusal is not None
-    return refusal
+    with pytest.raises(StatusError) as caught:
+        publish_errors.usable_pointer(of, REF, NODE, driver)
+    return caught.value
 
 
 @pytest.mark.parametrize(("checked", "loaded"), [("", None), ("550.1", None), ("550.1", "550.1")])
 def test_ready_is_published(checked: str, loaded: str | None) -> None:
     ready = pointer(CacheState.READY, digest=DIGEST, driver_version=checked)
-    assert publish_errors.pointer_error(ready, REF, NODE, loaded) is None
+    assert publish_errors.usable_pointer(ready, REF, NODE, loaded) is ready
 
 
 @pytest.mark.parametrize(
@@ -81,9 +81,8 @@ def test_a_permanent_state_is_a_failed_precondition(of: Pointer, told: str) -> N
 
 
 def test_the_message_for_a_cluster_cache_names_its_kind() -> None:
-    refusal = publish_errors.pointer_error(None, CacheRef(None, "shared"), NODE, None)
-    assert refusal is not None
-    assert "kubectl get clustergkmcache shared" in refusal.message
+    with pytest.raises(StatusError, match="kubectl get clustergkmcache shared"):
+        publish_errors.usable_pointer(None, CacheRef(None, "shared"), NODE, None)
 
 
 def test_an_endless_message_is_one_short_line() -> None:
@@ -99,7 +98,7 @@ ASKED = PublishRequest(
 
 
 def test_the_same_again_is_a_repeat() -> None:
-    assert publish_errors.repeat_error(KNOWN, ASKED) is None
+    publish_errors.check_repeat(KNOWN, ASKED)
 
 
 @pytest.mark.parametrize(
@@ -116,6 +115,6 @@ def test_the_same_again_is_a_repeat() -> None:
     ],
 )
 def test_a_published_volume_is_not_published_differently(asked: PublishRequest, code: Code) -> None:
-    refusal = publish_errors.repeat_error(KNOWN, asked)
-    assert refusal is not None
-    assert refusal.code is code
+    with pytest.raises(StatusError) as caught:
+        publish_errors.check_repeat(KNOWN, asked)
+    assert caught.value.code is code
