@@ -1,5 +1,6 @@
 """The mount operations that publish and unpublish need; gkm_csi.volumes.mounter implements them."""
 
+import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -21,16 +22,6 @@ class TargetState:
     exists: bool
     empty: bool = True
     mounts: tuple[Mark | None, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class FilesystemUsage:
-    """Bytes and inodes of a file system."""
-
-    bytes: int
-    bytes_free: int
-    inodes: int
-    inodes_free: int
 
 
 class MountInterface(Protocol):
@@ -56,7 +47,7 @@ class MountInterface(Protocol):
     def open_mounted(self, path: Path) -> AbstractContextManager[int]:
         """Hold a descriptor of the topmost mount of a target, without mounts inside it; OSError without a mount."""
 
-    def filesystem_usage(self, path: Path) -> FilesystemUsage:
+    def filesystem_usage(self, path: Path) -> os.statvfs_result:
         """Return the usage of the file system at a target; OSError without a target."""
 
     def unmount(self, path: Path) -> int:

@@ -6,6 +6,7 @@ This module decides nothing; gkm.mounts knows the syscalls, this module knows th
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from gkm.hoststate.files import held
@@ -16,21 +17,21 @@ from gkm.mounts.relocation import tree_store
 from gkm.mounts.relocation.tree_limits import Uses
 from gkm.mounts.relocation.tree_store import RelocationLayer
 
-from gkm_csi.volumes.mount_interface import FilesystemUsage, TargetState
+from gkm_csi.volumes.mount_interface import TargetState
 
 
+@dataclass(frozen=True, slots=True)
 class Mounter:
     """Mounts of one node: sources beneath the store, targets beneath kubelet's directory."""
 
-    def __init__(self, layout: Layout, kubelet: Path) -> None:
-        self._layout = layout
-        self._kubelet = kubelet
+    layout: Layout
+    kubelet: Path
 
     @contextmanager
     def open_entry(self, digest: str) -> Iterator[int]:
         """Implement MountInterface.open_entry."""
-        relative = self._layout.entry(digest).relative_to(self._layout.store) / "cache"
-        with safe_open.open_directory(self._layout.store, str(relative)) as descriptor:
+        relative = self.layout.entry(digest).relative_to(self.layout.store) / "cache"
+        with safe_open.open_directory(self.layout.store, str(relative)) as descriptor:
             yield descriptor
 
     @contextmanager
@@ -38,13 +39,13 @@ class Mounter:
         self, entry: int, digest: str, layer: RelocationLayer, in_use: Callable[[], Uses]
     ) -> Iterator[int]:
         """Implement MountInterface.open_relocated."""
-        tree = tree_store.relocate(entry, layer, self._layout.relocated(digest), in_use)
-        with safe_open.open_directory(self._layout.state, str(tree.relative_to(self._layout.state))) as descriptor:
+        tree = tree_store.relocate(entry, layer, self.layout.relocated(digest), in_use)
+        with safe_open.open_directory(self.layout.state, str(tree.relative_to(self.layout.state))) as descriptor:
             yield descriptor
 
     def observe(self, path: Path) -> TargetState:
         """Implement MountInterface.observe."""
-        with targets.open_target(self._kubelet, path) as target:
+        with targets.open_target(self.kubelet, path) as target:
             try:
                 with target.open_directory():
                     pass
@@ -55,14 +56,14 @@ class Mounter:
 
     def make(self, path: Path) -> bool:
         """Implement MountInterface.make."""
-        with targets.open_target(self._kubelet, path) as target:
+        with targets.open_target(self.kubelet, path) as target:
             return target.make()
 
     def mount(self, layers: Sequence[int], path: Path, mark: Mark, private_bytes: int | None) -> None:
         """Implement MountInterface.mount."""
         with ExitStack() as stack:
-            empty = stack.enter_context(safe_open.open_directory(self._layout.state, self._layout.empty.name))
-            target = stack.enter_context(targets.open_target(self._kubelet, path))
+            empty = stack.enter_context(safe_open.open_directory(self.layout.state, self.layout.empty.name))
+            target = stack.enter_context(targets.open_target(self.kubelet, path))
             point = stack.enter_context(target.open_directory())
             lowers = (*layers, empty)
             if private_bytes is None:
@@ -74,7 +75,7 @@ class Mounter:
     @contextmanager
     def _scratch_directory(self, volume_id: str) -> Iterator[Path]:
         """Provide an empty directory in which to assemble the private layer of a volume."""
-        directory = self._layout.layers / volume_id
+        directory = self.layout.layers / volume_id
         directory.parent.mkdir(parents=True, exist_ok=True)  # a wiped /run lacks it
         self.remove_scratch(directory)
         directory.mkdir(0o700)
@@ -85,7 +86,7 @@ class Mounter:
 
     def leftover_scratch_directories(self) -> list[Path]:
         """Return the scratch directories that a killed process left."""
-        return list(self._layout.layers.iterdir())
+        return list(self.layout.layers.iterdir())
 
     def remove_scratch(self, directory: Path) -> None:
         """Unmount and remove a scratch directory that a killed process left; idempotent.
@@ -94,7 +95,7 @@ class Mounter:
             OSError: the kernel refused.
             StillMounted: more mounts are stacked there than this driver makes.
         """
-        with targets.open_target(self._layout.layers, directory) as target:
+        with targets.open_target(self.layout.layers, directory) as target:
             target.unmount()
         if directory.exists():
             directory.rmdir()
@@ -102,22 +103,20 @@ class Mounter:
     @contextmanager
     def open_mounted(self, path: Path) -> Iterator[int]:
         """Implement MountInterface.open_mounted."""
-        with targets.open_target(self._kubelet, path) as target, target.open_directory() as point:
+        with targets.open_target(self.kubelet, path) as target, target.open_directory() as point:
             clone = syscalls.open_tree(point)
         with held(clone):
             yield clone
 
-    def filesystem_usage(self, path: Path) -> FilesystemUsage:
+    def filesystem_usage(self, path: Path) -> os.statvfs_result:
         """Implement MountInterface.filesystem_usage."""
-        with targets.open_target(self._kubelet, path) as target, target.open_directory() as point:
-            usage = os.statvfs(point)
-        size = usage.f_frsize
-        return FilesystemUsage(usage.f_blocks * size, usage.f_bavail * size, usage.f_files, usage.f_favail)
+        with targets.open_target(self.kubelet, path) as target, target.open_directory() as point:
+            return os.statvfs(point)
 
     def unmount(self, path: Path) -> int:
         """Implement MountInterface.unmount."""
         try:
-            with targets.open_target(self._kubelet, path) as target:
+            with targets.open_target(self.kubelet, path) as target:
                 return target.unmount()
         except FileNotFoundError:
             return 0
@@ -125,7 +124,7 @@ class Mounter:
     def remove(self, path: Path) -> bool:
         """Implement MountInterface.remove."""
         try:
-            with targets.open_target(self._kubelet, path) as target:
+            with targets.open_target(self.kubelet, path) as target:
                 return target.remove()
         except FileNotFoundError:
             return True
@@ -136,9 +135,9 @@ class Mounter:
         Raises:
             OSError: mountinfo cannot be read.
         """
-        root = self._kubelet.resolve()
+        root = self.kubelet.resolve()
         return [
-            MarkedMount(str(self._kubelet / Path(mount.point).relative_to(root)), mount.mark)
+            MarkedMount(str(self.kubelet / Path(mount.point).relative_to(root)), mount.mark)
             for mount in marked_mounts(mountinfo.read())
             if mount.point.startswith(f"{root}/")
         ]

@@ -65,16 +65,13 @@ class VolumeStats:
     def _usage(self, volume: VolumeTarget, record: VolumeRecord) -> list[csi.VolumeUsage]:
         """Return bytes, and for a private volume inodes; a read-only volume always counts as full."""
         if not record.is_private:
-            return [_bytes(record.volume_size, 0)]
-        filesystem_usage = self.mounter.filesystem_usage(volume.target)
-        inodes = csi.VolumeUsage(
-            unit=csi.VolumeUsage.INODES,
-            total=filesystem_usage.inodes,
-            used=filesystem_usage.inodes - filesystem_usage.inodes_free,
-            available=filesystem_usage.inodes_free,
-        )
-        return [_bytes(filesystem_usage.bytes, filesystem_usage.bytes_free), inodes]
+            return [_usage_of(csi.VolumeUsage.BYTES, record.volume_size, 0)]
+        usage = self.mounter.filesystem_usage(volume.target)
+        return [
+            _usage_of(csi.VolumeUsage.BYTES, usage.f_blocks * usage.f_frsize, usage.f_bavail * usage.f_frsize),
+            _usage_of(csi.VolumeUsage.INODES, usage.f_files, usage.f_favail),
+        ]
 
 
-def _bytes(total: int, free: int) -> csi.VolumeUsage:
-    return csi.VolumeUsage(unit=csi.VolumeUsage.BYTES, total=total, used=total - free, available=free)
+def _usage_of(unit: csi.VolumeUsage.Unit, total: int, free: int) -> csi.VolumeUsage:
+    return csi.VolumeUsage(unit=unit, total=total, used=total - free, available=free)

@@ -65,8 +65,8 @@ def the_usage_of_a_private_volume_is_that_of_its_layer(mounts: MountInterface, t
     mounts.make(target)
     mounts.mount((), target, FIRST, SIZE)
     usage = mounts.filesystem_usage(target)
-    assert 0 < usage.bytes_free <= usage.bytes <= SIZE
-    assert 0 < usage.inodes_free <= usage.inodes
+    assert 0 < usage.f_bavail <= usage.f_blocks <= SIZE // usage.f_frsize
+    assert 0 < usage.f_favail <= usage.f_files
     mounts.unmount(target)
 
 

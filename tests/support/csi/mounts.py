@@ -10,7 +10,7 @@ from pathlib import Path
 from gkm.mounts.marks import Mark
 from gkm.mounts.relocation.tree_limits import Uses
 from gkm.mounts.relocation.tree_store import RelocationLayer
-from gkm_csi.volumes.mount_interface import FilesystemUsage, TargetState
+from gkm_csi.volumes.mount_interface import TargetState
 
 
 @dataclass
@@ -63,10 +63,11 @@ class MountsInMemory:
         self._require(path)
         yield 3
 
-    def filesystem_usage(self, path: Path) -> FilesystemUsage:
+    def filesystem_usage(self, path: Path) -> os.statvfs_result:
         self._fail("room")
         self._require(path)
-        return FilesystemUsage(1000, 400, 100, 90)
+        block, blocks, free, inodes, inodes_free = 10, 100, 40, 100, 90
+        return os.statvfs_result((block, block, blocks, free, free, inodes, inodes_free, inodes_free, 0, 255))
 
     def unmount(self, path: Path) -> int:
         self._fail("unmount")
