@@ -1,14 +1,19 @@
-"""Read the mounts of this process from /proc/self/mountinfo (proc_pid_mountinfo(5))."""
+"""Read the mounts of this process from /proc/self/mountinfo (proc_pid_mountinfo(5)), and recognize this driver's.
+
+The device of an overlay is free text: ours holds the owner and the content of the mount.
+"""
 
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 MAX_BYTES = 64 << 20
 """The kernel allows 100,000 mounts in a namespace (fs.mount-max); a longer file is an error."""
 
 _MOUNTINFO = Path("/proc/self/mountinfo")
+_MARK = re.compile(r"gkm:(?P<owner>[A-Za-z0-9_.-]{1,128})@(?P<content>[a-z0-9]+:[0-9a-f]+)", re.ASCII)
 _OCTAL = re.compile(rb"\\([0-7]{3})")
 _FIXED_FIELDS = 6
 _TAIL_FIELDS = 2
@@ -26,6 +31,32 @@ class Mount:
     point: str
     kind: str
     source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """`owner` is the volume of a mount (one harmless word), `content` the digest of its files."""
+
+    owner: str
+    content: str
+
+    def __str__(self) -> str:
+        """Return the mark as it appears in mountinfo."""
+        return f"gkm:{self.owner}@{self.content}"
+
+    @classmethod
+    def parse(cls, source: str) -> Self | None:
+        """Return the mark in the device `source`, None where it is not a mark."""
+        match = _MARK.fullmatch(source)
+        return cls(match["owner"], match["content"]) if match else None
+
+
+@dataclass(frozen=True, slots=True)
+class MarkedMount:
+    """A mount of this driver and its mount point."""
+
+    point: str
+    mark: Mark
 
 
 def read(path: Path = _MOUNTINFO) -> list[Mount]:
@@ -54,6 +85,23 @@ def parse(lines: Iterable[bytes]) -> Iterator[Mount]:
         if not separator or len(fixed) < _FIXED_FIELDS or len(rest) < _TAIL_FIELDS:
             continue
         yield Mount(root=_text(fixed[3]), point=_text(fixed[4]), kind=_text(rest[0]), source=_text(rest[1]))
+
+
+def mark_of(mount: Mount) -> Mark | None:
+    """Return the mark of a mount that this driver made itself.
+
+    A bind mount of a part of ours shows the same device, but kubelet's bind mount for a subPath has another root:
+    kubelet unmounts it.
+    """
+    return Mark.parse(mount.source) if mount.kind == "overlay" and mount.root == "/" else None
+
+
+def marked_mounts(mounts: Iterable[Mount]) -> Iterator[MarkedMount]:
+    """Yield those of `mounts` that this driver made."""
+    for mount in mounts:
+        mark = mark_of(mount)
+        if mark is not None:
+            yield MarkedMount(mount.point, mark)
 
 
 def _text(field: bytes) -> str:

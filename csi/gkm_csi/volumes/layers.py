@@ -10,7 +10,7 @@ from typing import Final
 from gkm.hoststate import locks
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.records import VolumeRecord
-from gkm.mounts.marks import Mark
+from gkm.mounts.mountinfo import Mark
 from gkm.mounts.relocation.mount_path import MountPath
 from gkm.mounts.relocation.tree_limits import AllInUse, TooMany, Uses
 from gkm.mounts.relocation.tree_store import RelocationInProgress, RelocationLayer

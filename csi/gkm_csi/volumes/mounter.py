@@ -12,7 +12,7 @@ from pathlib import Path
 from gkm.hoststate.files import held
 from gkm.hoststate.layout import Layout
 from gkm.mounts import mountinfo, overlay, safe_open, syscalls, targets
-from gkm.mounts.marks import Mark, MarkedMount, mark_of, marked_mounts
+from gkm.mounts.mountinfo import Mark, MarkedMount, mark_of, marked_mounts
 from gkm.mounts.relocation import tree_store
 from gkm.mounts.relocation.tree_limits import Uses
 from gkm.mounts.relocation.tree_store import RelocationLayer

@@ -17,7 +17,7 @@ from gkm.hoststate.layout import Layout, ref_of_scope
 from gkm.hoststate.logs import fields
 from gkm.hoststate.names import CacheRef, InvalidName
 from gkm.hoststate.records import VolumeRecord
-from gkm.mounts.marks import MarkedMount
+from gkm.mounts.mountinfo import MarkedMount
 from gkm.mounts.targets import StillMounted
 
 from gkm_csi.volumes.mounter import Mounter

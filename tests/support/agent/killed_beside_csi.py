@@ -22,7 +22,7 @@ from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.layout import Layout
 from gkm.hoststate.pointers import CacheState
 from gkm.mounts import mountinfo
-from gkm.mounts.marks import MarkedMount, marked_mounts
+from gkm.mounts.mountinfo import MarkedMount, marked_mounts
 from gkm_agent.store import integrity
 from support.agent.killed_machine import FILE_BYTES, FILES, PHASES, Killer, Place, ended, forked, kill
 from support.host import private_mounts

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from gkm.hoststate import records
 from gkm.hoststate.names import CacheRef
-from gkm.mounts.marks import Mark
+from gkm.mounts.mountinfo import Mark
 from gkm_csi.volumes.captures import Captures
 from gkm_csi.volumes.layers import VolumeLayers
 from gkm_csi.volumes.locks import VolumeLocks

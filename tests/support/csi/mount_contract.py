@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-from gkm.mounts.marks import Mark
+from gkm.mounts.mountinfo import Mark
 from gkm_csi.volumes.mount_interface import MountInterface, TargetState
 
 FIRST, SECOND = Mark("csi-1", "sha256:00"), Mark("csi-2", "sha256:11")

@@ -10,7 +10,7 @@ BEGINNING = """
 import errno, os, sys
 from pathlib import Path
 from gkm.mounts import mountinfo, overlay, safe_open, syscalls, targets
-from gkm.mounts.marks import Mark, marked_mounts
+from gkm.mounts.mountinfo import Mark, marked_mounts
 
 root = Path(sys.argv[1])
 target = root / "pods" / "p" / "t"

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gkm.mounts.marks import Mark
+from gkm.mounts.mountinfo import Mark
 from gkm.mounts.relocation.tree_limits import Uses
 from gkm.mounts.relocation.tree_store import RelocationLayer
 from gkm_csi.volumes.mount_interface import TargetState

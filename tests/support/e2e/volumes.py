@@ -13,7 +13,7 @@ from gkm.hoststate.layout import Layout
 from gkm.hoststate.records import VolumeRecord
 from gkm.images.local_image import LocalImage
 from gkm.mounts import mountinfo
-from gkm.mounts.marks import MarkedMount, marked_mounts
+from gkm.mounts.mountinfo import MarkedMount, marked_mounts
 from support.cluster import gkm_objects as objects
 from support.cluster.gkm_objects import MOUNT, Object
 from support.e2e.fleet import CACHE, Fleet

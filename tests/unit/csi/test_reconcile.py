@@ -4,7 +4,7 @@ import pytest
 from gkm.hoststate import records
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.records import VolumeRecord
-from gkm.mounts.marks import Mark, MarkedMount
+from gkm.mounts.mountinfo import Mark, MarkedMount
 from gkm_csi.volumes.mounter import Mounter
 from gkm_csi.volumes.reconcile import decide, reconcile
 from gkm_csi.volumes.records import VolumeRecords

@@ -2,7 +2,7 @@
 
 import pytest
 from gkm.hoststate import records
-from gkm.mounts.marks import Mark
+from gkm.mounts.mountinfo import Mark
 from gkm.mounts.targets import StillMounted
 from gkm_csi.status_errors import Code, StatusError
 from gkm_csi.volumes import request

@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from gkm.mounts.marks import Mark, MarkedMount, mark_of, marked_mounts
-from gkm.mounts.mountinfo import Mount
+from gkm.mounts.mountinfo import Mark, MarkedMount, Mount, mark_of, marked_mounts
 
 MARK = Mark("csi-1", "sha256:00ff")
 OURS = Mount(root="/", point="/k/t", kind="overlay", source="gkm:csi-1@sha256:00ff")
