@@ -67,7 +67,7 @@ def parse_publish(message: NodePublishVolumeRequest, kubelet: Path) -> PublishRe
     Raises:
         StatusError: the request is invalid in any state of the node.
     """
-    _check_present(message.volume_id, message.target_path)
+    volume = parse_volume_target(message.volume_id, message.target_path, kubelet)
     _check_capability(message)
     context = dict(message.volume_context)
     size = sum(len(key.encode()) + len(value.encode()) for key, value in context.items())
@@ -78,21 +78,12 @@ def parse_publish(message: NodePublishVolumeRequest, kubelet: Path) -> PublishRe
     pod = _pod_info(context)
     pod_attributes = attributes.pod_attributes(context)
     ref = attributes.cache_ref(pod_attributes, pod.namespace)
-    return PublishRequest(
-        parse_volume_target(message.volume_id, message.target_path, kubelet),
-        pod,
-        ref,
-        _options(pod_attributes, readonly=message.readonly),
-    )
-
-
-def _options(pod_attributes: Mapping[str, str], *, readonly: bool) -> VolumeOptions:
     options = attributes.volume_options(pod_attributes)
-    if readonly and options.private:
+    if message.readonly and options.private:
         raise invalid_argument(
             f'readOnly: true contradicts the volume attribute {attributes.READ_ONLY}: "false"; remove one of them'
         )
-    return options
+    return PublishRequest(volume, pod, ref, options)
 
 
 def parse_volume_target(volume_id: str, target_path: str, kubelet: Path) -> VolumeTarget:
@@ -101,19 +92,15 @@ def parse_volume_target(volume_id: str, target_path: str, kubelet: Path) -> Volu
     Raises:
         StatusError: one of the two is missing or invalid.
     """
-    _check_present(volume_id, target_path)
+    if not volume_id:
+        raise invalid_argument("volume_id is missing")
+    if not target_path:
+        raise invalid_argument("target_path is missing")
     try:
         names.volume_id(volume_id)
     except InvalidName as error:
         raise invalid_argument(f"volume_id: {error}") from error
     return VolumeTarget(volume_id, _target(target_path, kubelet))
-
-
-def _check_present(volume_id: str, target_path: str) -> None:
-    if not volume_id:
-        raise invalid_argument("volume_id is missing")
-    if not target_path:
-        raise invalid_argument("target_path is missing")
 
 
 def _target(text: str, kubelet: Path) -> Path:
