@@ -43,12 +43,8 @@ CallObserver = Callable[[str, str, float], None]
 """Called after every call with its name, its gRPC code, and its seconds."""
 
 
-def _no_observer(call: str, code: str, seconds: float) -> None:
-    """Ignore a call."""
-
-
 def make_server(
-    services: Mapping[ServiceDescriptor, object], sockets: Sequence[Path], observe: CallObserver = _no_observer
+    services: Mapping[ServiceDescriptor, object], sockets: Sequence[Path], observe: CallObserver = lambda *_: None
 ) -> grpc.Server:
     """Return a server, not started yet, that serves every service on every socket.
 
@@ -103,33 +99,27 @@ def _service(descriptor: ServiceDescriptor, service: object, observe: CallObserv
 
 def _method(descriptor: MethodDescriptor, handler: Handler, observe: CallObserver) -> "grpc.RpcMethodHandler[Any, Any]":
     return grpc.unary_unary_rpc_method_handler(
-        _with_status_codes(descriptor.name, _decoded(GetMessageClass(descriptor.input_type), handler), observe),
+        _with_status_codes(descriptor, handler, observe),
         # Decoded by the handler: gRPC answers INTERNAL for an invalid message, which is the caller's fault.
         request_deserializer=None,
         response_serializer=GetMessageClass(descriptor.output_type).SerializeToString,
     )
 
 
-def _decoded(kind: type[Message], handler: Handler) -> Handler:
-    def call(data: bytes) -> Message:
-        try:
-            message = kind.FromString(data)
-        except DecodeError as error:
-            raise invalid_argument(f"the request is not a {kind.DESCRIPTOR.name}") from error
-        return handler(message)
-
-    return call
-
-
 def _with_status_codes(
-    name: str, handler: Handler, observe: CallObserver
-) -> Callable[[Any, grpc.ServicerContext], Message]:
-    """Return `handler` with errors as status codes: gRPC would send the text of any exception into the pod's events."""
+    descriptor: MethodDescriptor, handler: Handler, observe: CallObserver
+) -> Callable[[bytes, grpc.ServicerContext], Message]:
+    """Return `handler` for encoded requests, with errors as status codes.
 
-    def call(message: Any, context: grpc.ServicerContext) -> Message:  # noqa: ANN401 -- one for every kind of message
+    gRPC would send the text of any exception into the pod's events.
+    """
+    name = descriptor.name
+    request_type = GetMessageClass(descriptor.input_type)
+
+    def call(data: bytes, context: grpc.ServicerContext) -> Message:
         began = time.monotonic()
         try:
-            answer = handler(message)
+            answer = handler(_decode(request_type, data))
             observe(name, "OK", time.monotonic() - began)
             return answer
         except StatusError as refusal:
@@ -142,3 +132,10 @@ def _with_status_codes(
         return context.abort(grpc.StatusCode[code.value], escape(text))
 
     return call
+
+
+def _decode(kind: type[Message], data: bytes) -> Message:
+    try:
+        return kind.FromString(data)
+    except DecodeError as error:
+        raise invalid_argument(f"the request is not a {kind.DESCRIPTOR.name}") from error
