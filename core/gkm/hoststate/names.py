@@ -31,7 +31,7 @@ def cache_name(value: str) -> str:
         InvalidName: it is not, or it holds "..", which the subdomain pattern alone would pass.
     """
     if ".." in value:
-        raise InvalidName(f"{_quoted(value)} cannot be the name of a cache")
+        raise InvalidName(f"{quoted(value)} cannot be the name of a cache")
     return _checked(_DNS_SUBDOMAIN, value, "a cache")
 
 
@@ -83,9 +83,10 @@ class CacheRef:
 
 def _checked(pattern: re.Pattern[str], value: str, kind: str) -> str:
     if not pattern.fullmatch(value):
-        raise InvalidName(f"{_quoted(value)} cannot be the name of {kind}")
+        raise InvalidName(f"{quoted(value)} cannot be the name of {kind}")
     return value
 
 
-def _quoted(value: str) -> str:
+def quoted(value: str) -> str:
+    """Return a value for a message: escaped, and at most 80 characters of it."""
     return repr(value if len(value) <= 80 else value[:80] + "…")  # noqa: PLR2004 -- a line a person can read

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from gkm.hoststate.names import CacheRef, InvalidName
+from gkm.hoststate.names import CacheRef, InvalidName, quoted
 from gkm.hoststate.records import VolumeOptions
 from gkm.mounts.relocation.mount_path import InvalidMountPath, MountPath
 
@@ -34,7 +34,6 @@ _KNOWN_ATTRIBUTES = frozenset(
     }
 )
 _MAX_REPORTED = 3
-_MAX_QUOTED = 80
 
 DEFAULT_SIZE: Final = 1 << 30
 MIN_SIZE: Final = 1 << 20
@@ -164,11 +163,6 @@ def _size_limit(attributes: Mapping[str, str]) -> int:
             f'volume attribute {SIZE_LIMIT} must be a size like "512Mi", 1Mi to 1Ti, not {quoted(text)}'
         )
     return size
-
-
-def quoted(value: str) -> str:
-    """Return a value of an attribute for an event: escaped, and at most 80 characters of it."""
-    return repr(value if len(value) <= _MAX_QUOTED else value[:_MAX_QUOTED] + "…")
 
 
 def parse_bytes(text: str) -> int | None:
