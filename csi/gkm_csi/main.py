@@ -108,11 +108,9 @@ def _assemble(options: Options, counters: Counters) -> tuple[SocketServer, Calla
     missing = overlay.missing_features()
     for problem in missing:
         _LOG.error("kernel feature missing", extra=fields(node=options.node, missing=problem))
-    volume_records, mounter, volume_locks = (
-        VolumeRecords(options.layout),
-        Mounter(options.layout, options.kubelet),
-        VolumeLocks(),
-    )
+    volume_records = VolumeRecords(options.layout)
+    mounter = Mounter(options.layout, options.kubelet)
+    volume_locks = VolumeLocks()
     layers = VolumeLayers(options.node, options.layout, volume_records, mounter)
     captures = Captures(options.layout, layers.mounted_layers)
     captures.sweep()

@@ -21,10 +21,6 @@ _OPEN = os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
 _MODE = 0o750
 
 
-class StillMounted(Exception):
-    """Mounts are left after as many unmounts as are ever needed."""
-
-
 @dataclass(frozen=True, slots=True)
 class MountTarget:
     """A mount target: a name in an open directory."""
@@ -75,14 +71,13 @@ class MountTarget:
         process holds a file: the path is free at once, and the kernel ends the mount with its last user.
 
         Raises:
-            OSError: the kernel refused.
-            StillMounted: more mounts were stacked than `MAX_STACKED`.
+            OSError: the kernel refused; EBUSY where more than `MAX_STACKED` mounts are stacked.
         """
         path = f"{safe_open.proc_fd_path(self.parent)}/{self.name}"
         for count in range(MAX_STACKED):
             if not _unmount_top(path):
                 return count
-        raise StillMounted(f"more than {MAX_STACKED} mounts on one directory")
+        raise OSError(errno.EBUSY, f"more than {MAX_STACKED} mounts on one directory", self.name)
 
     def remove(self) -> bool:
         """Remove the directory and return whether it is gone; files and mounts of others in it stay.

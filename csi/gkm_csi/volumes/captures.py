@@ -46,9 +46,8 @@ class Captures:
 
     def sweep(self) -> None:
         """Remove unfinished captures of a killed process."""
-        if self._layout.captured.exists():
-            for leftover in self._layout.captured.glob(f"{_TEMPORARY_PREFIX}*"):
-                _remove(leftover)
+        for leftover in self._layout.captured.glob(f"{_TEMPORARY_PREFIX}*"):
+            _remove(leftover)
 
     def stop(self) -> None:
         """Return when no capture runs any more: the next process must have the directory to itself."""

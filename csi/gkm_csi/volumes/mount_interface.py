@@ -51,7 +51,7 @@ class MountInterface(Protocol):
         """Return the usage of the file system at a target; OSError without a target."""
 
     def unmount(self, path: Path) -> int:
-        """Unmount all mounts of a target and return their number; idempotent; StillMounted beyond a limit."""
+        """Unmount all mounts of a target and return their number; idempotent."""
 
     def remove(self, path: Path) -> bool:
         """Remove the directory of a target and return whether it is gone; idempotent, never recursive."""

@@ -18,7 +18,6 @@ from gkm.hoststate.logs import fields
 from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import Pointer
 from gkm.hoststate.records import VolumeRecord
-from gkm.mounts.targets import StillMounted
 
 from gkm_csi.status_errors import Code, StatusError, failed_precondition, invalid_argument, is_final
 from gkm_csi.volumes import publish_errors
@@ -178,7 +177,7 @@ class VolumePublisher:
             if steps.recorded:
                 self.volume_records.remove(record.volume_id)
                 self.volume_records.write_usage(record.ref)
-        except (OSError, StillMounted):
+        except OSError:
             # A record and perhaps a mount are left: the next publish, unpublish or start removes both.
             _LOG.exception("undo of a failed publish failed", extra=fields(**_log_fields(record)))
 

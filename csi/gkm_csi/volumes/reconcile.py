@@ -18,7 +18,6 @@ from gkm.hoststate.logs import fields
 from gkm.hoststate.names import CacheRef, InvalidName
 from gkm.hoststate.records import VolumeRecord
 from gkm.mounts.mountinfo import MarkedMount
-from gkm.mounts.targets import StillMounted
 
 from gkm_csi.volumes.mounter import Mounter
 from gkm_csi.volumes.records import VolumeRecords
@@ -91,7 +90,7 @@ def _logged_failure(event: str, **values: str) -> Iterator[None]:
     """Log a failed repair as `event` and continue."""
     try:
         yield
-    except (OSError, StillMounted, ValueError):
+    except (OSError, ValueError):
         _LOG.exception(event, extra=fields(**values))
 
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from gkm.hoststate.files import UnreadableState
 from gkm.hoststate.logs import fields
 from gkm.hoststate.records import VolumeRecord
-from gkm.mounts.targets import StillMounted
 
 from gkm_csi.status_errors import Code, StatusError
 from gkm_csi.volumes.captures import Captures
@@ -83,7 +82,7 @@ class VolumeUnpublisher:
         try:
             self.mounter.unmount(volume.target)
             removed = self.mounter.remove(volume.target)
-        except (OSError, StillMounted) as error:
+        except OSError as error:
             _LOG.exception("unmount failed", extra=fields(volume=volume.volume_id, target=str(volume.target)))
             raise StatusError(
                 Code.INTERNAL, f"volume {volume.volume_id} cannot be unmounted on {self.node}; kubelet retries"
