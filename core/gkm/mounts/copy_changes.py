@@ -6,7 +6,8 @@ descriptor and never through a link; only regular files are copied, within bound
 
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -58,7 +59,8 @@ def copy_changes(mount: int, lowers: Sequence[int], destination: Path, max_bytes
     copying = _Copier(max_bytes)
     with held(os.open(".", _DIRECTORY, dir_fd=mount)) as top:
         destination.mkdir(0o700)
-        copying.directory(top, [_open_lower(lower, ".") for lower in lowers], destination, 0)
+        with _open_in_each(lowers, ".") as below:
+            copying.directory(top, below, destination, 0)
     return CopyResult(copying.files, copying.bytes, copying.skipped)
 
 
@@ -69,22 +71,17 @@ class _Copier:
         self._remaining_bytes = max_bytes
         self._max_bytes = max_bytes
 
-    def directory(self, source: int, lowers: Sequence[int | None], destination: Path, depth: int) -> None:
-        """Copy the new files in `source`; `lowers` are the same directory in the lower layers, and are closed."""
-        try:
-            if depth > MAX_DEPTH:
-                raise CaptureTooLarge(f"directories lie more than {MAX_DEPTH} deep")
-            # One entry at a time: the names of all files that a pod may leave exceed the memory of this process.
-            with os.scandir(source) as entries:
-                for entry in entries:
-                    self._count()
-                    self._entry(source, entry.name, lowers, destination, depth)
-        finally:
-            for lower in lowers:
-                if lower is not None:
-                    os.close(lower)
+    def directory(self, source: int, lowers: Sequence[int], destination: Path, depth: int) -> None:
+        """Copy the new files in `source`; `lowers` are the same directory in the lower layers that have it."""
+        if depth > MAX_DEPTH:
+            raise CaptureTooLarge(f"directories lie more than {MAX_DEPTH} deep")
+        # One entry at a time: the names of all files that a pod may leave exceed the memory of this process.
+        with os.scandir(source) as entries:
+            for entry in entries:
+                self._count()
+                self._entry(source, entry.name, lowers, destination, depth)
 
-    def _entry(self, source: int, name: str, lowers: Sequence[int | None], destination: Path, depth: int) -> None:
+    def _entry(self, source: int, name: str, lowers: Sequence[int], destination: Path, depth: int) -> None:
         if not name.isprintable() or name.startswith(_WHITEOUT):
             self.skipped += 1
             return
@@ -101,7 +98,8 @@ class _Copier:
             return
         with held(opened):
             if kind == stat.S_IFDIR:
-                self.directory(opened, [_open_lower(lower, name) for lower in lowers], destination / name, depth + 1)
+                with _open_in_each(lowers, name) as below:
+                    self.directory(opened, below, destination / name, depth + 1)
             else:
                 self._file(opened, destination, name)
 
@@ -130,19 +128,18 @@ class _Copier:
         self.bytes += status.st_size - expected
 
 
-def _open_lower(lower: int | None, name: str) -> int | None:
-    """Return a descriptor of a directory in a lower one; None where the lower one has none."""
-    if lower is None:
-        return None
-    try:
-        return os.open(name, _DIRECTORY, dir_fd=lower)
-    except OSError:
-        return None
+@contextmanager
+def _open_in_each(lowers: Sequence[int], name: str) -> Iterator[Sequence[int]]:
+    """Hold the directory `name` of each of `lowers` that has it."""
+    with ExitStack() as stack:
+        found = []
+        for lower in lowers:
+            with suppress(OSError):
+                found.append(stack.enter_context(held(os.open(name, _DIRECTORY, dir_fd=lower))))
+        yield found
 
 
-def _unchanged(lower: int | None, name: str, upper: os.stat_result) -> bool:
-    if lower is None:
-        return False
+def _unchanged(lower: int, name: str, upper: os.stat_result) -> bool:
     try:
         status = os.stat(name, dir_fd=lower, follow_symlinks=False)
     except FileNotFoundError:

@@ -118,7 +118,9 @@ class _Walk:
                     raise Unrelocatable(f"{_quoted(relative, entry.name)} is neither a file nor a directory")
                 if self._mount_path is not None and _names_paths(entry.name):
                     listing.path_files.append(entry.name)  # a directory of such a name is hidden by a file, not entered
-                    self._count_rewritten()
+                    self.rewritten += 1
+                    if self.rewritten > MAX_REWRITTEN:
+                        raise Unrelocatable(f"more than {MAX_REWRITTEN} files of the cache contain paths")
                 elif is_directory:
                     listing.add(listing.directories, entry.name)
                     with held(os.open(entry.name, _DIRECTORY, dir_fd=descriptor)) as below:
@@ -134,11 +136,6 @@ class _Walk:
         path = _joined(relative, name)
         if path.count("/") >= MAX_DEPTH or len(os.fsencode(path)) > MAX_PATH_BYTES:
             raise Unrelocatable(f"{_quoted(relative, name)} is too deep")
-
-    def _count_rewritten(self) -> None:
-        self.rewritten += 1
-        if self.rewritten > MAX_REWRITTEN:
-            raise Unrelocatable(f"more than {MAX_REWRITTEN} files of the cache contain paths")
 
     def _rewrite(self, descriptor: int, relative: str, listing: _Listing, mount_path: MountPath) -> None:
         target_directory = self.make_directory(relative)
