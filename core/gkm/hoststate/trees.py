@@ -9,6 +9,8 @@ import secrets
 from contextlib import suppress
 from pathlib import Path
 
+from gkm.hoststate.files import held
+
 _OPEN_MODE = 0o755
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MAX_OPEN_LEVELS = 64
@@ -32,13 +34,11 @@ def remove(path: Path) -> None:
             raise
         path.unlink(missing_ok=True)
         return
-    try:
+    with held(top):
         for _ in range(_MAX_PASSES):
             _empty(top, top, 0)
             if _remove_if_empty(path):
                 return
-    finally:
-        os.close(top)
     raise OSError(errno.ENOTEMPTY, "another process adds files during the removal", str(path))
 
 
@@ -54,15 +54,12 @@ def _empty(descriptor: int, top: int, level: int) -> None:
 
 
 def _remove_directory(name: str, parent: int, top: int, level: int) -> None:
-    descriptor = os.open(name, _FLAGS, dir_fd=parent)
-    try:
+    with held(os.open(name, _FLAGS, dir_fd=parent)) as descriptor:
         if level > _MAX_OPEN_LEVELS:
             os.fchmod(descriptor, _OPEN_MODE)  # otherwise only root may move it
             os.rename(name, f".deep-{secrets.token_hex(8)}", src_dir_fd=parent, dst_dir_fd=top)
             return
         _empty(descriptor, top, level)
-    finally:
-        os.close(descriptor)
     _remove_if_empty(name, parent)  # if it is not empty, the next pass continues
 
 
