@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from gkm.hoststate import pointers, waiting_pods
@@ -30,13 +31,8 @@ from gkm_csi.volumes.request import PublishRequest
 _LOG = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class _CompletedSteps:
-    """The steps to undo when a publish fails."""
-
-    recorded: bool = False
-    created: bool = False
-    mounted: bool = False
+_UndoSteps = list[Callable[[], object]]
+"""What a failed publish must undo, the last step first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,33 +103,36 @@ class VolumePublisher:
     def _ensure_mounted(self, record: VolumeRecord, *, repeated: bool) -> None:
         target = Path(record.target_path)
         mark = mark_for(record)
-        steps = _CompletedSteps()
+        undo: _UndoSteps = []
         try:
             state = self._observe(target)
             if repeated and state.mounts == (mark,):
-                _LOG.info("already published", extra=fields(**_log_fields(record)))
+                _LOG.info("already published", extra=_log_fields(record))
                 return
             # A record stays while a mount of its volume may exist.
-            steps.recorded = repeated and mark not in state.mounts
+            if repeated and mark not in state.mounts:
+                undo.append(partial(self._remove_record, record))
             self._clear_target(target, state, record.volume_id)
             with self.layers.locked_entry(record) as entry:
-                self._mount(entry, record, steps, repeated=repeated)
+                self._mount(entry, record, undo, repeated=repeated)
         except Exception as error:
             # After a non-final error kubelet repeats the call for a volume that it knows: its digest must not change.
             if not repeated or is_final(error):
-                self._undo(record, steps)
+                _undo(undo, record)
             raise
-        _LOG.info("published", extra=fields(**_log_fields(record)))
+        _LOG.info("published", extra=_log_fields(record))
 
-    def _mount(self, entry: int | None, record: VolumeRecord, steps: _CompletedSteps, *, repeated: bool) -> None:
+    def _mount(self, entry: int | None, record: VolumeRecord, undo: _UndoSteps, *, repeated: bool) -> None:
         target = Path(record.target_path)
         if not repeated:
-            steps.recorded = True
+            undo.append(partial(self._remove_record, record))
             self.volume_records.add(record)
-        steps.created = self._make_target(target)
+        if self._make_target(target):
+            undo.append(partial(self.mounter.remove, target))
         private_bytes = record.options.size_limit if record.is_private else None
         with self.layers.lower_layers(entry, record) as layers:
-            steps.mounted = True  # before the call: a failure after the kernel has mounted must be undone as well
+            # Before the call: a failure after the kernel has mounted must be undone as well.
+            undo.append(partial(self.mounter.unmount, target))
             self.mounter.mount(layers, target, mark_for(record), private_bytes)
         self.volume_records.write_usage(record.ref)
 
@@ -167,19 +166,18 @@ class VolumePublisher:
                 f"the target directory of volume {volume_id} on {self.node} is not empty; delete the pod"
             )
 
-    def _undo(self, record: VolumeRecord, steps: _CompletedSteps) -> None:
-        target = Path(record.target_path)
-        try:
-            if steps.mounted:
-                self.mounter.unmount(target)
-            if steps.created:
-                self.mounter.remove(target)
-            if steps.recorded:
-                self.volume_records.remove(record.volume_id)
-                self.volume_records.write_usage(record.ref)
-        except OSError:
-            # A record and perhaps a mount are left: the next publish, unpublish or start removes both.
-            _LOG.exception("undo of a failed publish failed", extra=fields(**_log_fields(record)))
+    def _remove_record(self, record: VolumeRecord) -> None:
+        self.volume_records.remove(record.volume_id)
+        self.volume_records.write_usage(record.ref)
+
+
+def _undo(steps: _UndoSteps, record: VolumeRecord) -> None:
+    try:
+        for step in reversed(steps):
+            step()
+    except OSError:
+        # A record and perhaps a mount are left: the next publish, unpublish or start removes both.
+        _LOG.exception("undo of a failed publish failed", extra=_log_fields(record))
 
 
 def _record(request: PublishRequest, pointer: Pointer | None, *, empty_because: str = "") -> VolumeRecord:
@@ -198,10 +196,10 @@ def _record(request: PublishRequest, pointer: Pointer | None, *, empty_because: 
     )
 
 
-def _log_fields(record: VolumeRecord) -> dict[str, str]:
-    return {
-        "volume": record.volume_id,
-        "cache": str(record.ref),
-        "digest": record.digest or f"none: {record.empty_because}",
-        "pod": f"{record.pod_namespace}/{record.pod_name}",
-    }
+def _log_fields(record: VolumeRecord) -> dict[str, object]:
+    return fields(
+        volume=record.volume_id,
+        cache=str(record.ref),
+        digest=record.digest or f"none: {record.empty_because}",
+        pod=f"{record.pod_namespace}/{record.pod_name}",
+    )
