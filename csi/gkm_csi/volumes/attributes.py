@@ -85,7 +85,10 @@ def cache_ref(attributes: Mapping[str, str], pod_namespace: str) -> CacheRef:
         )
     key = named[0]
     namespace = _namespace(attributes, key, pod_namespace)
-    ref = _ref(namespace, attributes[key], key)
+    try:
+        ref = CacheRef(namespace, attributes[key])
+    except InvalidName as error:
+        raise invalid_argument(f"volume attribute {key} or its namespace: {error}") from error
     if namespace is not None and namespace != pod_namespace:
         raise StatusError(
             Code.PERMISSION_DENIED,
@@ -106,13 +109,6 @@ def _namespace(attributes: Mapping[str, str], key: str, pod_namespace: str) -> s
         return attributes.get(NAMESPACE, pod_namespace)
     # As in the upstream driver, a name without a namespace is that of a ClusterGKMCache.
     return attributes.get(UPSTREAM_NAMESPACE) if key == UPSTREAM_CACHE else None
-
-
-def _ref(namespace: str | None, name: str, key: str) -> CacheRef:
-    try:
-        return CacheRef(namespace, name)
-    except InvalidName as error:
-        raise invalid_argument(f"volume attribute {key} or its namespace: {error}") from error
 
 
 def volume_options(attributes: Mapping[str, str]) -> VolumeOptions:

@@ -84,10 +84,6 @@ class Mounter:
         finally:
             directory.rmdir()
 
-    def leftover_scratch_directories(self) -> list[Path]:
-        """Return the scratch directories that a killed process left."""
-        return list(self.layout.layers.iterdir())
-
     def remove_scratch(self, directory: Path) -> None:
         """Unmount and remove a scratch directory that a killed process left; idempotent.
 

@@ -6,7 +6,7 @@ must not stop the node from serving the others.
 """
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,16 +34,18 @@ class RepairPlan:
 
 
 def decide(
-    loaded: Iterable[VolumeRecord], mounts: Iterable[MarkedMount], unreadable: frozenset[str], existing: frozenset[str]
+    loaded: Sequence[VolumeRecord],
+    mounts: Sequence[MarkedMount],
+    unreadable: Collection[str],
+    existing: Collection[str],
 ) -> RepairPlan:
     """Return the repairs; pure.
 
     `existing` holds the target paths that exist. A record without a mount stays while its target exists, because
     kubelet repeats its call for that volume. `unreadable` are volumes with an unreadable record: their mounts stay.
     """
-    loaded, mounts = tuple(loaded), tuple(mounts)
     mounted = {mount.mark.owner for mount in mounts}
-    known = {record.volume_id for record in loaded} | unreadable
+    known = {*unreadable, *(record.volume_id for record in loaded)}
     return RepairPlan(
         records=tuple(
             record for record in loaded if record.volume_id not in mounted and record.target_path not in existing
@@ -61,12 +63,12 @@ def reconcile(layout: Layout, volume_records: VolumeRecords, mounter: Mounter) -
     # Files of killed writers: at start no other writer exists.
     for leftover in (*layout.usage.glob("*/*/.*.tmp"), *layout.volumes.glob("*/.*.tmp")):
         leftover.unlink(missing_ok=True)
-    for directory in mounter.leftover_scratch_directories():
+    for directory in list(layout.layers.iterdir()):
         with _logged_failure("leftover of a private layer not removed", path=str(directory)):
             mounter.remove_scratch(directory)
     loaded, unreadable = _read(layout)
-    existing = frozenset(record.target_path for record in loaded if _exists(Path(record.target_path)))
-    repairs = decide(loaded, mounter.own_mounts(), frozenset(unreadable), existing)
+    existing = {record.target_path for record in loaded if _exists(Path(record.target_path))}
+    repairs = decide(loaded, mounter.own_mounts(), unreadable, existing)
     for record in loaded:
         volume_records.track(record)
     for record in repairs.records:
