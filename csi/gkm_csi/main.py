@@ -19,9 +19,8 @@ from gkm_csi.counters import Counters
 from gkm_csi.options import Options, parse_options
 from gkm_csi.proto import csi_pb2, registration_pb2
 from gkm_csi.server import grpc_server, liveness, socket_server
-from gkm_csi.server.identity import IdentityService, RegistrationService
 from gkm_csi.server.liveness import LivenessWatchdog, ProbeFailed
-from gkm_csi.server.node import NodeService
+from gkm_csi.server.services import IdentityService, NodeService, RegistrationService
 from gkm_csi.server.socket_server import ListenError, SocketServer
 from gkm_csi.volumes import reconcile
 from gkm_csi.volumes.captures import Captures
@@ -112,7 +111,7 @@ def _assemble(options: Options, counters: Counters) -> tuple[SocketServer, Calla
     mounter = Mounter(options.layout, options.kubelet)
     volume_locks = VolumeLocks()
     layers = VolumeLayers(options.node, options.layout, volume_records, mounter)
-    captures = Captures(options.layout, layers.mounted_layers)
+    captures = Captures(options.layout, layers)
     captures.sweep()
     reconcile.reconcile(options.layout, volume_records, mounter)
     node = NodeService(

@@ -8,7 +8,7 @@ from pathlib import Path
 from gkm.hoststate.command_line import Parser
 from gkm.hoststate.layout import Layout
 
-from gkm_csi.server.identity import DRIVER_NAME
+from gkm_csi.server.services import DRIVER_NAME
 
 _MAX_NODE_ID = 256
 

@@ -8,9 +8,8 @@ anew.
 import logging
 import os
 import threading
-from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +20,8 @@ from gkm.hoststate.records import VolumeRecord
 from gkm.mounts import copy_changes
 from gkm.mounts.copy_changes import BLOCK_BYTES, CopyResult
 
+from gkm_csi.volumes.layers import VolumeLayers
+
 FREE_DIVISOR: Final = 5
 """One part in five of the disk stays free, of bytes and of inodes: below 15 % kubelet evicts pods."""
 _SHARED_FACTOR: Final = 2
@@ -30,16 +31,13 @@ _CONTENT: Final = "content"
 
 _LOG = logging.getLogger(__name__)
 
-OpenVolume = Callable[[VolumeRecord], AbstractContextManager[tuple[int, Sequence[int]]]]
-"""Holds the mount of a volume and the layers below its own, as descriptors."""
-
 
 class Captures:
     """The captures of one node, one volume after the other."""
 
-    def __init__(self, layout: Layout, open_volume: OpenVolume) -> None:
+    def __init__(self, layout: Layout, layers: VolumeLayers) -> None:
         self._layout = layout
-        self._open_volume = open_volume
+        self._layers = layers
         self._lock = threading.Lock()
         self._running: dict[str, Future[None]] = {}
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="capture")
@@ -77,7 +75,7 @@ class Captures:
         try:
             _remove(temporary)
             temporary.mkdir(0o700, parents=True)
-            with self._open_volume(record) as (mount, lowers):
+            with self._layers.mounted_layers(record) as (mount, lowers):
                 copied = copy_changes.copy_changes(
                     mount, lowers, temporary / _CONTENT, min(_max_layer_bytes(mount), self._free_bytes())
                 )

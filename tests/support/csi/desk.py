@@ -48,7 +48,7 @@ class InMemoryNode:
             volume_locks=self.volume_locks,
             driver_version=lambda: None,
         )
-        captures = Captures(self.files.layout, layers.mounted_layers)
+        captures = Captures(self.files.layout, layers)
         self.unpublisher = VolumeUnpublisher(
             NODE,
             volume_records=self.volume_records,

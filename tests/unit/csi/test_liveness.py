@@ -16,7 +16,7 @@ import re, sys, threading
 from pathlib import Path
 from gkm_csi import main
 from gkm_csi.server import grpc_server as server
-from gkm_csi.server.identity import IdentityService
+from gkm_csi.server.services import IdentityService
 from gkm_csi.server.liveness import LivenessWatchdog
 from gkm_csi.proto import csi_pb2
 

@@ -11,7 +11,7 @@ import grpc
 import pytest
 from gkm_csi.proto import csi_pb2 as csi
 from gkm_csi.server import grpc_server as server
-from gkm_csi.server.identity import IdentityService
+from gkm_csi.server.services import IdentityService
 from gkm_csi.status_errors import Code, StatusError
 
 DEADLINE = 60

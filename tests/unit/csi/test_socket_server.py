@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from gkm_csi.proto import csi_pb2
 from gkm_csi.server import grpc_server, socket_server
-from gkm_csi.server.identity import IdentityService
+from gkm_csi.server.services import IdentityService
 from gkm_csi.server.socket_server import ListenError, SocketServer
 from support.csi.bound_server import Bound
 from support.csi.driver import Client, driver
