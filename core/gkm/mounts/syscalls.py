@@ -73,16 +73,8 @@ def openat2(directory: int, path: str, flags: int, resolve: int) -> int:
 
 def _openat2(directory: int, path: str, flags: int, resolve: int) -> int:
     how = _OpenHow(flags=flags | os.O_CLOEXEC, mode=0, resolve=resolve)
-    name = os.fsencode(path)
-    # Variadic: every argument needs its C type, since ctypes passes a Python int as a 32-bit one.
-    descriptor = _libc.syscall(
-        ctypes.c_long(_SYS_OPENAT2),
-        ctypes.c_int(directory),
-        ctypes.c_char_p(name),
-        ctypes.byref(how),
-        ctypes.c_size_t(ctypes.sizeof(how)),
-    )
-    return _check(descriptor, path)
+    arguments = (ctypes.c_int(directory), ctypes.c_char_p(os.fsencode(path)), ctypes.byref(how))
+    return _syscall(_SYS_OPENAT2, path, *arguments, ctypes.c_size_t(ctypes.sizeof(how)))
 
 
 def fsopen(kind: str) -> int:
@@ -91,9 +83,7 @@ def fsopen(kind: str) -> int:
     Raises:
         OSError: ENODEV for an unknown kind, EPERM without CAP_SYS_ADMIN.
     """
-    name = os.fsencode(kind)
-    descriptor = _libc.syscall(ctypes.c_long(_SYS_FSOPEN), ctypes.c_char_p(name), ctypes.c_uint(_FSOPEN_CLOEXEC))
-    return _check(descriptor, kind)
+    return _syscall(_SYS_FSOPEN, kind, ctypes.c_char_p(os.fsencode(kind)), ctypes.c_uint(_FSOPEN_CLOEXEC))
 
 
 def open_tree(directory: int) -> int:
@@ -105,10 +95,13 @@ def open_tree(directory: int) -> int:
         OSError: EPERM without CAP_SYS_ADMIN.
     """
     flags = _OPEN_TREE_CLONE | os.O_CLOEXEC | _AT_EMPTY_PATH
-    descriptor = _libc.syscall(
-        ctypes.c_long(_SYS_OPEN_TREE), ctypes.c_int(directory), ctypes.c_char_p(b""), ctypes.c_uint(flags)
-    )
-    return _check(descriptor, f"/proc/self/fd/{directory}")
+    arguments = (ctypes.c_int(directory), ctypes.c_char_p(b""), ctypes.c_uint(flags))
+    return _syscall(_SYS_OPEN_TREE, f"/proc/self/fd/{directory}", *arguments)
+
+
+def _syscall(number: int, path: str, *arguments: object) -> int:
+    # Variadic: every argument needs its C type, since ctypes passes a Python int as a 32-bit one.
+    return _check(_libc.syscall(ctypes.c_long(number), *arguments), path)
 
 
 def _check(result: int, path: str) -> int:

@@ -14,7 +14,7 @@ WRITABLE_MODE: Final = 0o777
 """The same for a private volume: a pod that is not root must be able to write."""
 
 
-def make_directory(top: Path, relative: str, mode: int = DIRECTORY_MODE) -> str:
+def make_directory(top: Path, relative: str, mode: int) -> str:
     """Return the directory `relative` of the tree `top`, making it and its missing parents.
 
     Mostly only the last name is missing, so it is tried first.
