@@ -16,7 +16,7 @@ from gkm.kube.client import connect
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import CLUSTERGKMCACHES, GKMCACHES, NODES, Json, Resource
 from gkm_agent.caches.model import WantedCache
-from gkm_agent.interfaces.source import CacheSource
+from gkm_agent.interfaces import CacheSource
 from gkm_agent.kubernetes.source import KubernetesSource
 from gkm_agent.standalone.source import FileSource
 from support.agent.fakes import FakeSource

@@ -15,11 +15,11 @@ from gkm.kube.api import Api
 from gkm.kube.client import connect
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import CLUSTERGKMCACHENODES, GKMCACHENODES, NODES, Resource
-from gkm_agent.interfaces.sink import NotWritten, StatusSink
+from gkm_agent.interfaces import NotWritten, StatusSink
 from gkm_agent.kubernetes.source import NodeView
 from gkm_agent.kubernetes.status_sink import KubernetesStatusSink
 from gkm_agent.report.objects import without_conditions
-from gkm_agent.standalone.status_sink import FileStatusSink
+from gkm_agent.standalone.sinks import FileStatusSink
 from support.agent.fakes import FakeSink
 from support.host.waiting import until
 from support.kube.fake_api import FakeApi
