@@ -48,7 +48,7 @@ def test_while_a_child_cannot_be_killed_no_second_one_is_started(monkeypatch: py
             return None
 
     reader = InventoryReader()
-    monkeypatch.setattr(reader._command, "_stuck", Stuck())
+    monkeypatch.setattr(reader._command, "_process", Stuck())
 
     assert reader.read().errors == ("GPUs cannot be read: the probe still hangs in the kernel since an earlier run",)
 
