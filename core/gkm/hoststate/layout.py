@@ -10,56 +10,87 @@ CAPTURED_FILE = "captured.json"
 """In the directory of a capture: the pod that wrote the files, and their size."""
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class Layout:
     """Paths of one node. `state` survives a reboot, `run` does not."""
 
     state: Path = Path("/var/lib/gkm")
     run: Path = Path("/run/gkm")
 
-    def __post_init__(self) -> None:
-        self.store = self.state / "store" / "sha256"
-        """The entries."""
-        self.trash = self.state / "trash"
-        """Entries to delete: on the same file system, so one rename withdraws an entry."""
-        self.work = self.state / "work"
-        """Unfinished extractions."""
-        self.blobs = self.state / "blobs"
-        """Blobs from registries, complete or partial; they survive a restart."""
-        self.empty = self.state / "empty"
-        """An empty directory: an overlay without an upper layer needs two lower ones."""
-        self.caches = self.state / "caches"
-        """The pointers."""
-        self.captured = self.state / "captured"
-        """Captures: files that pods added to their volumes, until the agent removes them.
+    @property
+    def store(self) -> Path:
+        """Return the directory of the entries."""
+        return self.state / "store" / "sha256"
 
-        The capture of a volume has a directory of its own, with CAPTURED_FILE in it.
-        """
-        self.volumes = self.run / "volumes"
-        """The volume records."""
-        self.layers = self.run / "layers"
-        """The directory in which private layers are assembled; it is empty between two publishes."""
-        self.usage = self.run / "usage"
-        """The derived usage files."""
-        self.counters = self.run / "csi" / "counters.json"
-        """The counters of the CSI process."""
+    @property
+    def trash(self) -> Path:
+        """Return the directory for entries to delete: on the same file system, so one rename withdraws an entry."""
+        return self.state / "trash"
 
-    def entry(self, digest: str) -> Path:
-        """Return the directory of a store entry: `cache/` is the content for pods, `files.json` lists its files."""
-        return self.store / _hex(digest)
+    @property
+    def work(self) -> Path:
+        """Return the directory for unfinished extractions."""
+        return self.state / "work"
 
-    def entry_lock(self, digest: str) -> Path:
-        """Return the lock file of an entry; it lies outside the entry, which is sealed and renamed as a whole."""
-        return self.state / "locks" / _hex(digest)
+    @property
+    def blobs(self) -> Path:
+        """Return the directory of blobs from registries, complete or partial; it survives a restart."""
+        return self.state / "blobs"
 
     def relocated(self, digest: str) -> Path:
         """Return the directory of an entry's relocated trees: for each mount path, the files that contain it."""
-        return self.state / "relocated" / _hex(digest)
+        return self.state / "relocated" / names.digest(digest).removeprefix("sha256:")
+
+    @property
+    def empty(self) -> Path:
+        """Return an empty directory: an overlay without an upper layer needs two lower ones."""
+        return self.state / "empty"
+
+    @property
+    def caches(self) -> Path:
+        """Return the directory of the pointers."""
+        return self.state / "caches"
+
+    @property
+    def volumes(self) -> Path:
+        """Return the directory of the volume records."""
+        return self.run / "volumes"
+
+    @property
+    def layers(self) -> Path:
+        """Return the directory in which private layers are assembled; it is empty between two publishes."""
+        return self.run / "layers"
+
+    @property
+    def captured(self) -> Path:
+        """Return the directory of captures: files that pods added to their volumes, until the agent removes them.
+
+        The capture of a volume has a directory of its own, with CAPTURED_FILE in it.
+        """
+        return self.state / "captured"
+
+    @property
+    def usage(self) -> Path:
+        """Return the directory of the derived usage files."""
+        return self.run / "usage"
+
+    @property
+    def counters(self) -> Path:
+        """Return the file with the counters of the CSI process."""
+        return self.run / "csi" / "counters.json"
+
+    def entry(self, digest: str) -> Path:
+        """Return the directory of a store entry: `cache/` is the content for pods, `files.json` lists its files."""
+        return self.state.joinpath("store", "sha256", names.digest(digest).removeprefix("sha256:"))
+
+    def entry_lock(self, digest: str) -> Path:
+        """Return the lock file of an entry; it lies outside the entry, which is sealed and renamed as a whole."""
+        return self.state / "locks" / names.digest(digest).removeprefix("sha256:")
 
     def pointer(self, ref: CacheRef) -> Path:
         """Return the file with the state of a cache object on this node."""
         # In one joinpath: a reconcile of the agent needs it several times for each of hundreds of caches.
-        return self.caches.joinpath(ref.scope, ref.name, "cache.json")
+        return self.state.joinpath("caches", ref.scope, ref.name, "cache.json")
 
     def volume_record(self, volume_id: str) -> Path:
         """Return the record of a mounted volume."""
@@ -79,8 +110,9 @@ class Layout:
         Raises:
             OSError: the roots cannot be written.
         """
-        of_state = (self.store, self.trash, self.work, self.empty, self.caches, self.state / "locks")
-        for directory in (*of_state, self.volumes, self.usage, self.layers):
+        for directory in (self.store, self.trash, self.work, self.empty, self.caches, self.state / "locks"):
+            directory.mkdir(parents=True, exist_ok=True)
+        for directory in (self.volumes, self.usage, self.layers):
             directory.mkdir(parents=True, exist_ok=True)
 
 
@@ -91,7 +123,3 @@ def ref_of_scope(scope: str, name: str) -> CacheRef:
         InvalidName: GKM did not make that directory.
     """
     return CacheRef(None if scope == CLUSTER_SCOPE else scope, name)
-
-
-def _hex(digest: str) -> str:
-    return names.digest(digest).removeprefix("sha256:")
