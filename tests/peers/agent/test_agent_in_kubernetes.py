@@ -76,9 +76,7 @@ def agent(place: Cluster, machine: Machine) -> Iterator[subprocess.Popen[bytes]]
 
 
 def cache_on_node(cluster: Cluster) -> dict[str, Any]:
-    if not cluster.exists("gkmcachenode", NODE, NAMESPACE):
-        return {}
-    status: dict[str, Any] = cluster.get("gkmcachenode", NODE, NAMESPACE).get("status", {})
+    status: dict[str, Any] = cluster.objects.get("gkmcachenode", NODE, NAMESPACE).get("status", {})
     found: dict[str, Any] = status.get("caches", {}).get("vector-add", {})
     return found
 

@@ -48,9 +48,9 @@ class Controlled:
     def warned(self, name: str, namespace: str | None = NAMESPACE) -> list[str]:
         """The reasons of Warning events of a cache; those of a cluster-wide one live in `default`."""
         kind = "GKMCache" if namespace else "ClusterGKMCache"
-        only = f"--field-selector=type=Warning,involvedObject.kind={kind},involvedObject.name={name}"
-        asked = ("get", "events", "-n", namespace or "default", only, "-o", "jsonpath={.items[*].reason}")
-        return self.cluster.kubectl(*asked).split()
+        only = f"type=Warning,involvedObject.kind={kind},involvedObject.name={name}"
+        found = self.cluster.objects.every("events", namespace or "default", fieldSelector=only)
+        return [event["reason"] for event in found]
 
     def columns(self, name: str, namespace: str | None = NAMESPACE) -> dict[str, str]:
         """What `kubectl get` shows of a cache."""

@@ -77,9 +77,8 @@ class Replicas:
 
     def events(self, name: str) -> list[str]:
         """Return the reasons of the events about a cache."""
-        selector = f"--field-selector=involvedObject.name={name}"
-        found = json.loads(self.cluster.kubectl("get", "events", "-n", NAMESPACE, selector, "-o", "json"))
-        return [event["reason"] for event in found["items"]]
+        found = self.cluster.objects.every("events", NAMESPACE, fieldSelector=f"involvedObject.name={name}")
+        return [event["reason"] for event in found]
 
 
 def log_text(process: Process, event: str) -> list[dict[str, Any]]:

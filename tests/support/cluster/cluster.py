@@ -8,10 +8,12 @@ import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
 from support.cluster.control_plane import ControlPlane, Options
+from support.cluster.object_reader import ObjectReader, ReadFailed
 from support.host.waiting import until
 from support.node import config as node_config
 from support.node.container_images import Files, docker_archive
@@ -106,10 +108,10 @@ class Cluster:
         return self.node
 
     def _node_is_ready(self) -> bool:
-        path = "--output=jsonpath={.status.conditions[?(@.type=='Ready')].status}"
-        taints = "--output=jsonpath={.spec.taints}"
-        ready = self.kubectl("get", "node", self.node_name, "--ignore-not-found", path) == "True"
-        return ready and not self.kubectl("get", "node", self.node_name, taints)
+        found = self.objects.get("node", self.node_name)
+        conditions = found.get("status", {}).get("conditions", [])
+        ready = any((one["type"], one["status"]) == ("Ready", "True") for one in conditions)
+        return ready and not found["spec"].get("taints")
 
     @property
     def kubeconfig(self) -> Path:
@@ -151,23 +153,33 @@ class Cluster:
             raise KubectlFailed(arguments, done.stderr or done.stdout)
         return done.stdout
 
-    def apply(self, what: Path | str | Mapping[str, Any]) -> str:
-        """Apply a file, a directory of files, YAML text or one object; return what kubectl said."""
+    def apply(self, what: Path | str | Mapping[str, Any] | list[dict[str, Any]]) -> str:
+        """Apply a file, a directory of files, YAML text, one object or several; return what kubectl said."""
         arguments = ("apply", "--server-side", "--force-conflicts", "--recursive", "--filename")
         if isinstance(what, Path):
             return self.kubectl(*arguments, str(what))
+        if isinstance(what, list):
+            what = {"apiVersion": "v1", "kind": "List", "items": what}
         return self.kubectl(*arguments, "-", input=what if isinstance(what, str) else json.dumps(what))
 
+    @cached_property
+    def objects(self) -> ObjectReader:
+        """What the API server has, for the administrator."""
+        return ObjectReader(self.url, self.control_plane.admin_context())
+
     def get(self, kind: str, name: str, namespace: str | None = None) -> dict[str, Any]:
-        """Return one object as the API server has it."""
-        place = ["--namespace", namespace] if namespace else []
-        found: dict[str, Any] = json.loads(self.kubectl("get", kind, name, *place, "--output=json"))
-        return found
+        """Return one object as the API server has it.
+
+        Raises:
+            ReadFailed: it is not there.
+        """
+        if found := self.objects.get(kind, name, namespace):
+            return found
+        raise ReadFailed(f"there is no {kind} {name} in {namespace or 'the cluster'}")
 
     def exists(self, kind: str, name: str, namespace: str | None = None) -> bool:
         """Tell whether the object is there."""
-        place = ["--namespace", namespace] if namespace else []
-        return bool(self.kubectl("get", kind, name, *place, "--ignore-not-found", "--output=name").strip())
+        return bool(self.objects.get(kind, name, namespace))
 
     def until(self, probe: Callable[[], T | None], what: str, seconds: float = 60.0) -> T:
         """Wait for a condition; when it never comes, the message holds the last lines of every log.

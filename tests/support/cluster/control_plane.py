@@ -72,6 +72,12 @@ class ControlPlane:
         """End every process, the last one first."""
         self._cleanup.close()
 
+    def admin_context(self) -> ssl.SSLContext:
+        """Return what an administrator connects to the API server with."""
+        context = ssl.create_default_context(cafile=str(self.pki / "ca.crt"))
+        context.load_cert_chain(self.pki / "admin.crt", self.pki / "admin.key")
+        return context
+
     def process(self, name: str) -> Process:
         """Return the process that runs now under this name."""
         return next(process for process in reversed(self.processes) if process.name == name)
@@ -199,10 +205,8 @@ class ControlPlane:
             "--enable-aggregator-routing=true",
             "--profiling=false",
         )
-        admin = self.authority.client("admin", ("system:masters",)).write(pki, "admin")
-        context = ssl.create_default_context(cafile=str(pki / "ca.crt"))
-        context.load_cert_chain(*map(str, admin))
-        process.ready(answers(f"{self.url}/readyz", context), "/readyz answered")
+        self.authority.client("admin", ("system:masters",)).write(pki, "admin")
+        process.ready(answers(f"{self.url}/readyz", self.admin_context()), "/readyz answered")
 
     def _start_controller_manager(self) -> None:
         port = ports.free()

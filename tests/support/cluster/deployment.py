@@ -106,8 +106,7 @@ class Deployment:
 
     def pod(self, part: str) -> Object:
         """Return the one pod of a part that is not on its way out; while there is none, or two, an empty object."""
-        selector = f"--selector=app.kubernetes.io/name={part}"
-        found = json.loads(self.cluster.kubectl("get", "pods", "-n", SYSTEM, selector, "-o", "json"))["items"]
+        found = self.cluster.objects.every("pods", SYSTEM, labelSelector=f"app.kubernetes.io/name={part}")
         living = [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
         return dict(living[0]) if len(living) == 1 else {}
 

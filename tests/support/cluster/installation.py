@@ -89,14 +89,16 @@ class Installation:
         """Apply CRDs and manifests; the webhook is called on this machine."""
         self.cluster.apply(ROOT / "crds")
         found = [
-            document for path in sorted((ROOT / "deploy" / "base").glob("*.yaml")) for document in _documents(path)
+            document
+            for path in sorted((ROOT / "deploy" / "base").glob("*.yaml"))
+            for document in _documents(path)
+            if document["kind"] not in IN_PODS
         ]
-        for document in sorted(found, key=lambda document: document["kind"] != "Namespace"):
+        for document in found:
             if document["kind"] == "ValidatingWebhookConfiguration":
                 url = f"https://127.0.0.1:{self.webhook_port}/validate"
                 document["webhooks"] = [webhook | {"clientConfig": {"url": url}} for webhook in document["webhooks"]]
-            if document["kind"] not in IN_PODS:
-                self.cluster.apply(document)
+        self.cluster.apply(sorted(found, key=lambda document: document["kind"] != "Namespace"))
 
     def run(self, name: str) -> Process:
         """Start (again) one of COMMANDS and wait until it works."""

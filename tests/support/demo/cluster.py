@@ -13,6 +13,7 @@ from gkm.images.registries.registry import Registry
 from support.cluster import gkm_objects as objects
 from support.cluster.cluster import Cluster, KubectlFailed
 from support.cluster.installation import Installation
+from support.cluster.object_reader import ReadFailed
 from support.demo.story import Story, StoryBroken, expect
 from support.host.processes import ProcessFailed
 from support.images.archives import cache_image
@@ -39,7 +40,7 @@ def main() -> int:
                 stack.enter_context(tempfile.TemporaryDirectory(prefix="gkm-", ignore_cleanup_errors=True))
             )
             tell(story, stack, directory)
-    except (StoryBroken, ProcessFailed, KubectlFailed, Missing, TimeoutError, OSError) as broken:
+    except (StoryBroken, ProcessFailed, KubectlFailed, ReadFailed, Missing, TimeoutError, OSError) as broken:
         sys.stderr.write(f"error: the story broke off: {broken}\n")
         return 1
     story.end("All of it came true.")
@@ -142,10 +143,8 @@ def pods_mount(story: Story, cluster: Cluster) -> None:
 
 def mount_event(cluster: Cluster, pod: str, namespace: str) -> str:
     """Return the message of the event that says why a pod's volume was not mounted."""
-    selector = f"--field-selector=involvedObject.name={pod},reason=FailedMount"
-    return cluster.kubectl(
-        "get", "events", "--namespace", namespace, selector, "--output=jsonpath={.items[*].message}"
-    ).strip()
+    about = f"involvedObject.name={pod},reason=FailedMount"
+    return " ".join(event["message"] for event in cluster.objects.every("events", namespace, fieldSelector=about))
 
 
 def nothing_is_mounted(cluster: Cluster) -> None:

@@ -45,9 +45,9 @@ class Fleet:
 
     def empty(self, namespace: str) -> None:
         """Delete what a test made, and wait until the node has let go of it."""
-        for kind in ("pods", "gkmcaches"):
-            self.cluster.kubectl("delete", kind, "--all", "--namespace", namespace, "--wait=false", "--grace-period=0")
-        self.until(lambda: not self.kubectl("get", "pods", "--namespace", namespace, "-o", "name"), "the pods to go")
+        now = ("--all", "--namespace", namespace, "--wait=false", "--grace-period=0")
+        self.cluster.kubectl("delete", "pods,gkmcaches", *now)
+        self.until(lambda: not self.cluster.objects.every("pods", namespace), "the pods to go")
         self.until(lambda: not self.mounts(namespace), "the mounts to go")
 
     @property
@@ -67,10 +67,7 @@ class Fleet:
 
     def on_node(self, name: str, namespace: str) -> dict[str, Any]:
         """What the node object says of a cache; nothing yet is an empty object."""
-        node = self.cluster.node_name
-        if not self.cluster.exists("gkmcachenode", node, namespace):
-            return {}
-        status = self.cluster.get("gkmcachenode", node, namespace).get("status", {})
+        status = self.cluster.objects.get("gkmcachenode", self.cluster.node_name, namespace).get("status", {})
         found: dict[str, Any] = status.get("caches", {}).get(name, {})
         return found
 
@@ -100,8 +97,9 @@ class Fleet:
         return self.cluster.logs(name, namespace)
 
     def mount_events(self, pod: str, namespace: str) -> str:
-        selector = f"--field-selector=involvedObject.name={pod},reason=FailedMount"
-        return self.kubectl("get", "events", "-n", namespace, selector, "-o", "jsonpath={.items[*].message}").strip()
+        about = f"involvedObject.name={pod},reason=FailedMount"
+        events = self.cluster.objects.every("events", namespace, fieldSelector=about)
+        return " ".join(event["message"] for event in events)
 
     def refused_mount(self, pod: str, namespace: str, *, saying: str = "") -> str:
         """Wait for an event that says why a pod's volume is not mounted, in these words; return all such events."""

@@ -20,10 +20,9 @@ def install(cluster: Cluster) -> None:
 
 def install_agents_rights(cluster: Cluster) -> None:
     """Apply what agents may do; not their DaemonSet, or nodes would be silent to the controllers of other tests."""
-    for name in ("namespace", "agent", "agent-policy"):
-        for document in yaml.safe_load_all((ROOT / "deploy" / "base" / f"{name}.yaml").read_text(encoding="utf-8")):
-            if document["kind"] != "DaemonSet":
-                cluster.apply(document)
+    texts = [(ROOT / "deploy" / "base" / f"{name}.yaml").read_text() for name in ("namespace", "agent", "agent-policy")]
+    documents = [document for text in texts for document in yaml.safe_load_all(text)]
+    cluster.apply([document for document in documents if document["kind"] != "DaemonSet"])
 
 
 def status_writer(cluster: Cluster) -> Path:

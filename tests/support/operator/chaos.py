@@ -1,6 +1,5 @@
 """A storm over a cluster with controllers, and the expected status afterwards, computed from a full list."""
 
-import json
 import random
 from collections import Counter
 from collections.abc import Mapping
@@ -129,9 +128,7 @@ def truth(name: str, digest: str, told: Mapping[str, Json], standing: Mapping[st
 
 
 def _list(cluster: Cluster, plural: str, namespace: str | None = None) -> dict[str, Json]:
-    place = ["--namespace", namespace] if namespace else []
-    found = json.loads(cluster.kubectl("get", plural, *place, "--output=json"))
-    return {one["metadata"]["name"]: one for one in found["items"]}
+    return {one["metadata"]["name"]: one for one in cluster.objects.every(plural, namespace)}
 
 
 def _ready(one: Json) -> bool:

@@ -1,6 +1,5 @@
 """The API server's view of caches on one node, and the pods that use them there."""
 
-import json
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,12 +31,7 @@ class Seen:
 
     def node_object(self, place: str | None) -> Json:
         """Return the object that the agent wrote; {} for none."""
-        kind = "gkmcachenode" if place else "clustergkmcachenode"
-        where = ("--namespace", place) if place else ()
-        # One request: it may go between two.
-        words = ("get", kind, NODE, *where, "--ignore-not-found", "--output=json")
-        found: Json = json.loads(self.cluster.kubectl(*words) or "{}")
-        return found
+        return self.cluster.objects.get("gkmcachenode" if place else "clustergkmcachenode", NODE, place)
 
     def is_ready(self, name: str, place: str | None) -> bool:
         return bool(self.on_node(name, place).get("state") == "Ready")

@@ -1,0 +1,97 @@
+"""Reads objects as `kubectl get` does, but in this process: kubectl takes 70 ms of a core each time, and tests poll."""
+
+import json
+import ssl
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+import urllib3
+
+Json = dict[str, Any]
+_DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+_OK, _NOT_FOUND = 200, 404
+
+
+class ReadFailed(RuntimeError):
+    """The API server has no such kind, refused, or did not answer."""
+
+
+@dataclass(frozen=True)
+class _Place:
+    """The path of an API group, and the plural of a kind in it."""
+
+    root: str
+    plural: str
+    namespaced: bool
+
+    def path(self, namespace: str | None) -> str:
+        return f"{self.root}/namespaces/{namespace}/{self.plural}" if namespace else f"{self.root}/{self.plural}"
+
+
+class ObjectReader:
+    """The objects of an API server by their kind, in each form that kubectl takes: `pod`, `pods`, `Pod`."""
+
+    def __init__(self, url: str, context: ssl.SSLContext) -> None:
+        self._url = url
+        self._pool = urllib3.PoolManager(ssl_context=context, maxsize=4)
+        self._places: dict[str, _Place] = {}
+
+    def get(self, kind: str, name: str, namespace: str | None = None) -> Json:
+        """Return an object, or {} if there is none; `namespace` is `default` unless given.
+
+        Raises:
+            ReadFailed: the API server has no such kind, refused, or did not answer.
+        """
+        place = self._place(kind)
+        found = self._read(f"{place.path((namespace or 'default') if place.namespaced else None)}/{name}")
+        return _without_managers(found)
+
+    def every(self, kind: str, namespace: str | None = None, **selectors: str) -> list[Json]:
+        """Return the objects of a namespace, or of all; `selectors` are fieldSelector and labelSelector.
+
+        Raises:
+            ReadFailed: the API server has no such kind, refused, or did not answer.
+        """
+        found = self._read(f"{self._place(kind).path(namespace)}?{urlencode(selectors)}")
+        return [_without_managers(one) for one in found["items"]]
+
+    def _place(self, kind: str) -> _Place:
+        word = kind.lower()
+        if word not in self._places:
+            # A definition may have come since.
+            self._places = dict(self._discovered())
+        if word not in self._places:
+            raise ReadFailed(f"the server doesn't have a resource type {kind!r}")
+        return self._places[word]
+
+    def _discovered(self) -> Iterator[tuple[str, _Place]]:
+        """Yield the kinds of all groups by their names; of equal ones, the last is the preferred one."""
+        for root in ("/apis", "/api"):
+            for group in reversed(self._read(root, _DISCOVERY)["items"]):
+                name = group["metadata"].get("name", "")
+                for version in reversed(group["versions"]):
+                    path = "/".join(filter(None, [root, name, version["version"]]))
+                    for found in version.get("resources", []):
+                        place = _Place(path, found["resource"], found["scope"] == "Namespaced")
+                        for word in (found["resource"], found["responseKind"]["kind"].lower()):
+                            yield word, place
+
+    def _read(self, path: str, accept: str = "application/json") -> Json:
+        try:
+            answer = self._pool.request("GET", f"{self._url}{path}", headers={"Accept": accept}, timeout=30)
+        except urllib3.exceptions.HTTPError as error:
+            raise ReadFailed(f"{path}: {error}") from error
+        if answer.status == _NOT_FOUND:
+            return {}
+        if answer.status != _OK:
+            raise ReadFailed(f"{path}: {answer.status} {answer.data.decode(errors='replace')}")
+        found: Json = json.loads(answer.data)
+        return found
+
+
+def _without_managers(found: Json) -> Json:
+    """Return an object as kubectl prints it."""
+    found.get("metadata", {}).pop("managedFields", None)
+    return found
