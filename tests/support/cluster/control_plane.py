@@ -139,7 +139,8 @@ class ControlPlane:
         logs.mkdir(parents=True, exist_ok=True)
         process = Process.start(name, [peers.binary(command), *arguments], logs / f"{name}.log")
         self.processes.append(process)
-        self._cleanup.callback(process.stop)
+        # Nothing of it is kept, and etcd takes 10 s to end in order.
+        self._cleanup.callback(process.kill)
         return process
 
     def _write_keys(self) -> None:
