@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from gkm.hoststate.pacing import Backoff
-from gkm.kube import decoding
+from gkm.kube import client, decoding
 from gkm.kube.api import Api, Change, ListSelector
 from gkm.kube.client import HttpApi, connect
 from gkm.kube.errors import ApiError
@@ -56,13 +56,14 @@ def test_a_list_whose_beginning_is_forgotten_is_gone_in_the_midst_of_its_pages(
     assert (caught.value.expired, caught.value.reason) == (True, "Expired")
 
 
-def test_a_bookmark_says_how_far_the_server_is(api: Api, wiped: str) -> None:
+def test_a_bookmark_says_how_far_the_server_is(api: Api, wiped: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The real server sends one about once a minute, and 2 s before the end that the client has asked for.
+    monkeypatch.setattr(client, "WATCH_SECONDS", 6)
     version = next(iter(api.list_pages(THIN, limit=1))).resource_version
-    api.create(THIN, a_cache(wiped))
     watch = api.watch(THIN, version, ListSelector(namespace="default", fields=f"metadata.name={wiped}-none"))
+    api.create(THIN, a_cache(wiped))
     if isinstance(api, FakeApi):
         api.bookmark()
-    # The real server sends one about once a minute; the client gives up a watch that is silent for longer.
     event = next(iter(watch))
     watch.close()
     assert (event.change, event.entry, event.unreadable) == (Change.BOOKMARK, None, None)

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.peers
 NAMESPACE, NODE = "api-away", "api-away-node"
 WAYS = pytest.mark.parametrize("goes_away", [Gate.shut, Gate.silence], ids=["refuses", "is mute"])
 PATIENCE = 180.0
-"""Seconds; a request that nobody answers takes 20, and the longest pause is 60."""
+"""Seconds; a request that nobody answers takes 4, and the longest pause is 60."""
 
 
 @pytest.fixture

@@ -5,9 +5,10 @@ that it has taken for 10 s more.
 """
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
-from gkm.kube import client
+from gkm.kube import client, credentials
 from gkm.kube.api import ListSelector
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import GKMCACHES
@@ -46,6 +47,15 @@ def end(place: Site, pod: str) -> None:
     place.cluster.kubectl("delete", "pod", pod, "--namespace", ACCOUNT_NAMESPACE, *now)
 
 
+def is_refused(place: Site, token: str) -> bool:
+    kubeconfig = place.cluster.control_plane.kubeconfig("api-token-look", {"token": token})
+    try:
+        next(client.connect(str(kubeconfig)).list_pages(GKMCACHES))
+    except ApiError as error:
+        return error.status == 401
+    return False
+
+
 def test_an_agent_with_an_expired_token_loads_the_next_token(place: Site) -> None:
     tokens = [issue(place, PODS[0])]
     place.declare("before")
@@ -53,12 +63,10 @@ def test_an_agent_with_an_expired_token_loads_the_next_token(place: Site) -> Non
         place.cluster.until(lambda: place.states(NODE) == {"before": "Ready"}, "the cache is Ready", PATIENCE)
         end(place, PODS[0])
 
-        def refused() -> bool:
-            # A watch that runs is not asked for its token again: break it off.
-            place.gate.open()
-            return agent.heard("watch", "401")
-
-        until(refused, "the watches are refused", PATIENCE, every=1.0)
+        until(partial(is_refused, place, tokens[0]), "the API server to forget the token", PATIENCE, every=0.5)
+        # A watch that runs is not asked for its token again: break it off.
+        place.gate.open()
+        until(lambda: agent.heard("watch", "401"), "the watches are refused", PATIENCE)
         place.mount("before")
         until(lambda: agent.heard("apply", "401"), "the status is refused", PATIENCE)
         pointer = place.pointer("before")
@@ -90,6 +98,7 @@ def test_in_a_pod_the_token_that_kubelet_has_replaced_is_taken_up(
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(place.gate.port))
     monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setattr(credentials, "RELOAD_SECONDS", 1.0)
     api = client.connect()
 
     def outcome() -> int:

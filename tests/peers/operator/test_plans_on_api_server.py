@@ -13,7 +13,7 @@ from gkm.kube.resources import NODES, Json
 from support.cluster.cluster import Cluster, KubectlFailed
 from support.host import pages, ports
 from support.host.processes import Process
-from support.operator.deployment import operator
+from support.operator.deployment import HURRIED, operator
 from support.operator.nodes import put
 from support.operator.plans import (
     PODS,
@@ -64,7 +64,8 @@ class Site:
             f"--lease={self._directory.name}",
             "--log-level=debug",
         )
-        process = self._stack.enter_context(operator(directory, *arguments))
+        # The lease that ships takes 15 s to expire: test_leader_on_api_server waits for that.
+        process = self._stack.enter_context(operator(directory, *arguments, main=HURRIED))
         process.ready(lambda: "synced" in process.log.read_text(encoding="utf-8"), "it is synced")
         return process
 
@@ -101,9 +102,8 @@ class Site:
         return dict.fromkeys(self.names, 8)
 
     def events(self, name: str) -> list[str]:
-        selector = f"--field-selector=involvedObject.name={name}"
-        found = json.loads(self.cluster.kubectl("get", "events", "-n", NAMESPACE, selector, "-o", "json"))
-        return sorted(event["reason"] for event in found["items"])
+        found = self.cluster.objects.every("events", NAMESPACE, fieldSelector=f"involvedObject.name={name}")
+        return sorted(event["reason"] for event in found)
 
 
 @pytest.fixture

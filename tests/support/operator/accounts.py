@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from support.agent.agent_on_api_server import HURRIED as HURRIED_AGENT
 from support.agent.machine import REPOSITORY, Machine, machine_in
 from support.cluster.audit import Audit, AuditedControlPlane
 from support.cluster.cluster import Cluster, KubectlFailed
@@ -22,14 +23,15 @@ from support.cluster.gkm_objects import cache, namespace
 from support.fakes import nvml_library
 from support.host import ports
 from support.host.processes import Process
-from support.operator.deployment import ROOT, manifests
+from support.operator.deployment import HURRIED, MAIN, ROOT, manifests
 from support.operator.rights import SYSTEM, sample
 from support.operator.seen import NODE, TEAM, Seen
 from support.peers import build as peers
 from support.registry.server import Registry
 
 SECRET, WEBHOOKS = "registry", "gkm-caches"
-NOT_RUN_HERE = frozenset({"Deployment", "DaemonSet", "Service", "PodDisruptionBudget"})
+WEBHOOK_KIND = "ValidatingWebhookConfiguration"
+NOT_RUN_HERE = frozenset({"Deployment", "DaemonSet", "Service", "PodDisruptionBudget", WEBHOOK_KIND})
 SURVEYED = ROOT / "tests" / "data" / "fabric" / "ibnetdiscover-40-switches.out"
 Json = dict[str, Any]
 
@@ -62,18 +64,14 @@ class Accounts:
         """Apply crds/, deploy/base and the sample; the webhook is called on this machine."""
         self.cluster.apply(ROOT / "crds")
         self.cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "--filename", str(ROOT / "crds"))
-        for name in (SYSTEM, TEAM):
-            self.cluster.apply(namespace(name))
-        for document in [*manifests(), *sample()]:
-            if document["kind"] == "ValidatingWebhookConfiguration":
-                self.configure_webhook(document)
-            elif document["kind"] not in NOT_RUN_HERE:
-                self.cluster.apply(document)
-        self.cluster.apply(self._pull_secret())
+        spaces, documents = [namespace(name) for name in (SYSTEM, TEAM)], [*manifests(), *sample()]
+        found = [document for document in documents if document["kind"] not in NOT_RUN_HERE]
+        self.cluster.apply([*spaces, *found, self._pull_secret()])
+        self.configure_webhook()
 
-    def configure_webhook(self, document: Json | None = None) -> None:
+    def configure_webhook(self) -> None:
         """Apply the webhook configuration as a person does, who knows no CA."""
-        found = document or next(one for one in manifests() if one["kind"] == "ValidatingWebhookConfiguration")
+        found = next(one for one in manifests() if one["kind"] == WEBHOOK_KIND)
         url = f"https://127.0.0.1:{self.webhook_port}/validate"
         hooks = [hook | {"clientConfig": {"url": url, "caBundle": None}} for hook in found["webhooks"]]
         # Not server-side: what is no longer said must go, also where another wrote it.
@@ -98,14 +96,14 @@ class Accounts:
         kubeconfig = self.cluster.control_plane.kubeconfig("audited-agent", user)
         layout = self.machine.layout
         places = ("--state", layout.state, "--run", layout.run, "--node", NODE)
-        return self._run("agent", "gkm_agent.main", "--kubeconfig", kubeconfig, *places)
+        return self._run("agent", HURRIED_AGENT, "--kubeconfig", kubeconfig, *places)
 
     def controllers(self, identity: str) -> Process:
         """Start a replica of the controllers and wait until it has listed everything."""
         account = self._account("gkm-controllers")
         health = f"--health=127.0.0.1:{ports.free()}"
         words = ("controllers", "--kubeconfig", account, health, f"--identity={identity}")
-        process = self._run(identity, "gkm_operator.main", *words)
+        process = self._run(identity, MAIN, *words)
         process.ready(lambda: '"event": "synced"' in process.log.read_text(), "it is synced")
         return process
 
@@ -116,7 +114,8 @@ class Accounts:
         tls = ("--self-signed", self.machine.root / "tls", "--tls-names=127.0.0.1")
         configured = f"--webhook-configuration={WEBHOOKS}"
         words = ("admission", "--kubeconfig", account, *listen, *tls, configured)
-        process = self._run("admission", "gkm_operator.main", *words)
+        # It looks for its CA in the configuration once a minute; a life is not to wait for that.
+        process = self._run("admission", HURRIED, *words)
         process.ready(self.is_judged, "the API server asks it")
         return process
 
@@ -135,10 +134,10 @@ class Accounts:
         wanted["spec"] |= {"imagePullSecrets": [{"name": SECRET}]} if place else {}
         self.cluster.apply(wanted)
 
-    def _run(self, name: str, module: str, *words: str | Path) -> Process:
+    def _run(self, name: str, main: tuple[str, ...], *words: str | Path) -> Process:
         config = ("--config", self.machine.root / "config.yaml")
         log = self.machine.root / f"{name}.log"
-        command = [sys.executable, "-m", module, *words, *config]
+        command = [sys.executable, *main, *words, *config]
         process = Process.start(f"gkm-{name}", command, log, self.machine.variables)
         self.stack.callback(process.stop, 30)
         self.processes[name] = process
