@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 from support.cluster.cluster import Cluster
+from support.host import workers
 from support.operator.fixtures import gkm_cluster
 from support.peers import require
 from support.registry.distribution import Distribution
 from support.registry.olareg import Olareg
 from support.registry.server import Registry
 from support.sigstore.cosign import Cosign
+from xdist.remote import Producer
 
 __all__ = ["gkm_cluster"]
 
@@ -41,7 +43,12 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put tests that start nodes of their own first: a machine has room for one, and the shared one stays."""
-    items.sort(key=lambda item: item.get_closest_marker("own_node") is None)
+    items.sort(key=lambda item: (item.get_closest_marker("own_node") is None, workers.rank(item.nodeid)))
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> workers.Groups | None:
+    """Distribute the tests with real partners by groups; None leaves it to xdist."""
+    return workers.Groups(config, log) if config.getoption("dist") == "loadscope" else None
 
 
 @pytest.fixture(scope="session")

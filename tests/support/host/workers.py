@@ -1,0 +1,32 @@
+"""How tests with real partners are distributed to the workers of xdist: `pytest -n 3 --dist loadscope`.
+
+Each worker has partners of its own; a machine has one place for a node.
+"""
+
+from xdist.scheduler import LoadScopeScheduling
+
+ON_THIS_MACHINE = ("tests/e2e/", "tests/peers/csi/", "tests/peers/triton/")
+"""Tests with mounts run one after another: a mount namespace that begins beside a node keeps alive what it mounted."""
+EACH_ALONE = ("tests/peers/images/test_matrix_by_cosign.py",)
+"""Many short tests without an expensive fixture: at the end, they occupy the worker that has nothing else left."""
+
+
+class Groups(LoadScopeScheduling):  # type: ignore[misc]
+    """Distributes tests by `group`."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group(nodeid)
+
+
+def group(nodeid: str) -> str:
+    """Return the name of the tests that one worker runs: the node's, or a module, whose fixtures are expensive."""
+    if nodeid.startswith(ON_THIS_MACHINE):
+        return "this machine"
+    return nodeid if nodeid.startswith(EACH_ALONE) else nodeid.partition("::")[0]
+
+
+def rank(nodeid: str) -> int:
+    """Return the place of a test: the longest group first, and last what needs no worker in particular."""
+    if nodeid.startswith(ON_THIS_MACHINE):
+        return 0
+    return 2 if nodeid.startswith(EACH_ALONE) else 1
