@@ -76,7 +76,10 @@ def sweep(directory: Path) -> None:
     _kill_all(cgroups, places)
     _unmount_below(directory)
     _remove_cgroups(cgroups)
-    subprocess.run(["ip", "link", "delete", before.bridge], capture_output=True, check=False)
+    # A pod's network goes with its namespace, which the kernel ends later, or never while another process keeps it.
+    cables = [path.name for path in Path("/sys/class/net", before.bridge, "brif").glob("*")]
+    for link in (*cables, before.bridge):
+        subprocess.run(["ip", "link", "delete", link], capture_output=True, check=False)
     results = Path("/var/lib/cni/results")
     _remove_files([*sockets, *(found for name in containers for found in results.glob(f"*-{name}-*"))])
     _remove_files(results.glob(f"{places.network}-*"))
