@@ -14,9 +14,9 @@ unexport PYTHONDONTWRITEBYTECODE
 SEED ?= 1
 PYTEST := $(BIN)/python -m pytest --randomly-seed=$(SEED)
 XDIST ?= -n 4
-# Tests with partners wait more than they compute. Each worker has a cluster, and one of them
-# the node of this machine (tests/support/host/workers.py).
-PEERS_XDIST ?= -n 3 --dist loadscope --no-loadscope-reorder
+# Tests with partners wait more than they compute. Each worker has a cluster, one of them the node
+# of this machine (tests/support/host/workers.py).
+SLOW_XDIST ?= -n 3 --dist loadscope --no-loadscope-reorder
 
 .PHONY: help setup check format generate lock test demo demo-cluster peers images e2e bench fuzz clean
 
@@ -56,7 +56,7 @@ test: setup ## the whole of it: check, slow tests, real partners, our images, a 
 	@scripts/debian-packages
 	$(MAKE) --no-print-directory check peers
 	@$(BIN)/python -m support.product_images.build --if-possible
-	$(PYTEST) -q $(PEERS_XDIST) -m "slow or peers or e2e" tests
+	$(PYTEST) -q $(SLOW_XDIST) -m "slow or peers or e2e" tests
 
 demo: setup ## one cache from a registry into a mount on this machine, no cluster
 	@$(BIN)/python -m support.demo.local

@@ -1,14 +1,24 @@
-"""How tests with real partners are distributed to the workers of xdist: `pytest -n 3 --dist loadscope`.
+"""How slow tests and those with real partners are distributed to the workers of xdist: `pytest -n 3 --dist loadscope`.
 
 Each worker has partners of its own; a machine has one place for a node.
 """
 
 from xdist.scheduler import LoadScopeScheduling
 
-ON_THIS_MACHINE = ("tests/e2e/", "tests/peers/csi/", "tests/peers/triton/")
+ON_THIS_MACHINE = (
+    "tests/e2e/",
+    "tests/peers/csi/",
+    "tests/peers/triton/",
+    "tests/hostile/csi/",
+    "tests/crash/csi/",
+    "tests/crash/agent/test_full_disk.py",
+    "tests/crash/agent/test_killed_beside_csi.py",
+)
 """Tests with mounts run one after another: a mount namespace that begins beside a node keeps alive what it mounted."""
-EACH_ALONE = ("tests/peers/images/test_matrix_by_cosign.py",)
-"""Many short tests without an expensive fixture: at the end, they occupy the worker that has nothing else left."""
+MATRIX = "tests/peers/images/test_matrix_by_cosign.py"
+"""Many short tests: at the end, they occupy the workers that have nothing else left."""
+EACH_ALONE = (MATRIX, "tests/hostile/", "tests/crash/agent/", "tests/crash/mounts/", "tests/unit/core/packing/")
+"""Tests that share no expensive fixture with their neighbors."""
 
 
 class Groups(LoadScopeScheduling):  # type: ignore[misc]
@@ -26,7 +36,7 @@ def group(nodeid: str) -> str:
 
 
 def rank(nodeid: str) -> int:
-    """Return the place of a test: the longest group first, and last what needs no worker in particular."""
+    """Return the place of a test: the longest group first, and the matrix last."""
     if nodeid.startswith(ON_THIS_MACHINE):
         return 0
-    return 2 if nodeid.startswith(EACH_ALONE) else 1
+    return 2 if nodeid.startswith(MATRIX) else 1

@@ -1,13 +1,14 @@
-"""Which worker of xdist runs a test with real partners."""
+"""Which worker of xdist runs a slow test, or one with real partners."""
 
 import re
 from pathlib import Path
 
 import pytest
-from support.host.workers import EACH_ALONE, ON_THIS_MACHINE, group, rank
+from support.host.workers import EACH_ALONE, MATRIX, ON_THIS_MACHINE, group, rank
 
 ROOT = Path(__file__).resolve().parents[3]
-NODE = re.compile(r"mark\.e2e\b|mark\.own_node\b")
+NODE = re.compile(r"mark\.(e2e|own_node)\b")
+MOUNTS = re.compile(r"mark\.(e2e|own_node|mounts)\b")
 
 
 def test_one_worker_runs_all_that_mounts_on_this_machine() -> None:
@@ -19,10 +20,13 @@ def test_one_worker_runs_a_module() -> None:
     assert group("tests/peers/a/test_x.py::test_y") != group("tests/peers/a/test_w.py::test_y")
 
 
-def test_a_row_of_the_matrix_goes_to_the_worker_that_has_nothing_left() -> None:
-    (module,) = EACH_ALONE
-    assert group(f"{module}::test_x[a]") != group(f"{module}::test_x[b]")
-    order = [f"{module}::test_x", "tests/peers/a/test_x.py::test_x", f"{ON_THIS_MACHINE[0]}test_x.py::test_x"]
+@pytest.mark.parametrize("place", EACH_ALONE)
+def test_a_test_that_shares_no_fixture_goes_to_any_worker(place: str) -> None:
+    assert group(f"{place}::test_x[a]") != group(f"{place}::test_x[b]")
+
+
+def test_tests_on_this_machine_begin_first_and_the_matrix_last() -> None:
+    order = [f"{MATRIX}::test_x", "tests/peers/a/test_x.py::test_x", f"{ON_THIS_MACHINE[0]}test_x.py::test_x"]
     assert sorted(order, key=rank) == order[::-1]
 
 
@@ -31,7 +35,12 @@ def test_the_places_are_there(place: str) -> None:
     assert (ROOT / place).exists()
 
 
-def test_every_module_that_needs_the_node_is_in_the_group_of_this_machine() -> None:
-    modules = [path for path in (ROOT / "tests").rglob("test_*.py") if NODE.search(path.read_text(encoding="utf-8"))]
+def test_every_module_that_needs_the_node_or_mounts_beside_it_is_in_the_group_of_this_machine() -> None:
+    in_check = [ROOT / "tests" / name for name in ("unit", "contract")]
+    modules = [
+        path
+        for path in (ROOT / "tests").rglob("test_*.py")
+        if (NODE if any(map(path.is_relative_to, in_check)) else MOUNTS).search(path.read_text(encoding="utf-8"))
+    ]
     assert len(modules) > 5
     assert {group(str(path.relative_to(ROOT))) for path in modules} == {group(ON_THIS_MACHINE[0])}
