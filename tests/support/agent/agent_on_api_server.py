@@ -13,14 +13,13 @@ from gkm.hoststate.names import CacheRef
 from gkm.hoststate.pointers import Pointer
 from gkm.hoststate.records import VolumeRecord
 from support.agent.api_gate import Gate
-from support.agent.machine import REPOSITORY, Machine
+from support.agent.machine import HURRIED, REPOSITORY, Machine
 from support.cluster.cluster import Cluster
 from support.host import pages, ports
 from support.host.processes import Process
 from support.kube.our_kinds import install, install_agents_rights, status_writer
 
 ACCOUNT, ACCOUNT_NAMESPACE = "gkm-agent", "gkm-system"
-HURRIED = ("-P", str(Path(__file__).with_name("hurried.py")))
 LABELS = {"kubernetes.io/hostname": "host-of-agent"}
 VERIFIED = {
     "type": "Verified",

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ from support.sigstore.key_signatures import SigningKey, sign_bundle
 
 CACHE = Path(__file__).parents[2] / "data" / "triton-cache"
 REPOSITORY = "team/vector-add"
+HURRIED = ("-P", str(Path(__file__).with_name("hurried.py")))
+"""Arguments of Python for the agent with shorter waits."""
 REF = CacheRef("ml-apps", "vector-add")
 
 
@@ -64,7 +67,8 @@ class Machine:
         }
         (self.manifests / f"{kind}-{name}.yaml").write_text(yaml.safe_dump(value))
 
-    def command(self, *arguments: str) -> list[str]:
+    def command(self, *arguments: str, program: Sequence[str] = ("-m", "gkm_agent.main")) -> list[str]:
+        """Return the command line of the agent; `program` may be HURRIED."""
         options = {
             "--static": self.manifests,
             "--config": self.root / "config.yaml",
@@ -74,8 +78,7 @@ class Machine:
         }
         return [
             sys.executable,
-            "-m",
-            "gkm_agent.main",
+            *program,
             *[str(part) for pair in options.items() for part in pair],
             *arguments,
         ]

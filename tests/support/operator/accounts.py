@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from support.agent.agent_on_api_server import HURRIED as HURRIED_AGENT
+from support.agent.machine import HURRIED as HURRIED_AGENT
 from support.agent.machine import REPOSITORY, Machine, machine_in
 from support.cluster.audit import Audit, AuditedControlPlane
 from support.cluster.cluster import Cluster, KubectlFailed

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 import yaml
 from gkm.hoststate.pointers import CacheState, Pointer
-from support.agent.machine import Machine, is_ready
+from support.agent.machine import HURRIED, Machine, is_ready
 from support.host.waiting import until
 from support.registry.faults import Fault, status
 from support.sigstore.key_signatures import SigningKey
@@ -29,7 +29,8 @@ def by_file(machine: Machine) -> Machine:
 @contextmanager
 def running(machine: Machine) -> Iterator[None]:
     """Run the agent until its cache is Ready, and on."""
-    process = subprocess.Popen(machine.command(), env=os.environ | machine.variables, stderr=subprocess.DEVNULL)
+    command = machine.command(program=HURRIED)
+    process = subprocess.Popen(command, env=os.environ | machine.variables, stderr=subprocess.DEVNULL)
     try:
         until(lambda: is_ready(machine), "the cache is Ready", 60)
         yield

@@ -8,6 +8,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -152,13 +153,21 @@ def test_no_response_reveals_the_service_behind_a_port(
         hosts = {f"127.0.0.1:{port.number}": RegistryHost(plain_http=plain) for port in (*ports, gone, closed)}
         judging = judge("enforce", covered=True, hosts=hosts)
         late = judge("enforce", covered=True, hosts=hosts, seconds=0.05)
-        answers = set()
-        for asked, port in [*((judging, port) for port in (*ports, gone)), (late, ports[0])]:
-            host = f"127.0.0.1:{port.number}"
-            for image in (f"{host}/team/x:1", f"{host}/team/x@{DIGEST}"):
-                said = answer(asked, image, dryRun=dry_run)
-                warnings = tuple(warning.replace(image, "IMAGE").replace(host, "HOST") for warning in said.warnings)
-                answers.add((said.allowed, said.message, warnings))
+        reviews = [
+            (validator, f"127.0.0.1:{port.number}", reference)
+            for validator, port in [*((judging, port) for port in (*ports, gone)), (late, ports[0])]
+            for reference in ("team/x:1", f"team/x@{DIGEST}")
+        ]
+
+        def anonymous(validator: ImageValidator, host: str, reference: str) -> tuple[bool, str, tuple[str, ...]]:
+            image = f"{host}/{reference}"
+            response = answer(validator, image, dryRun=dry_run)
+            warnings = (warning.replace(image, "IMAGE").replace(host, "HOST") for warning in response.warnings)
+            return response.allowed, response.message, tuple(warnings)
+
+        # All at once: most of them wait for the deadline of a connection.
+        with ThreadPoolExecutor(len(reviews)) as pool:
+            answers = set(pool.map(lambda review: anonymous(*review), reviews))
         until(lambda: not any(thread.name == "check" for thread in enumerate_threads()), "the late ones have ended")
         wanted = "image IMAGE is not verified yet, and not pulled before it is: "
         wanted += "registry HOST could not be reached; the log of GKM says why"
