@@ -85,9 +85,9 @@ class PointerStore:
             return written
 
     def withdraw(self, pointer: Pointer) -> Pointer | None:
-        """Replace a Ready pointer by this one and return it; on a full disk, which takes no new pointer, remove it.
+        """Replace the pointer of a cache by this one and return it; on a full disk, which takes no new one, remove it.
 
-        Without a pointer the cache is not Ready either.
+        Without a pointer no pod mounts the cache: it serves no files whose access is not proven.
 
         Raises:
             OSError: the disk refused for another reason.

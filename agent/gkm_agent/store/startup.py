@@ -44,10 +44,9 @@ def prepare(layout: Layout) -> None:
         _clean_caches(layout)
     with _failure_logged():
         BlobFiles(layout.blobs).sweep()
-    with _failure_logged():
-        for directory in (layout.state / "relocated", layout.state / "locks"):
-            for digest in catalog.digests_in(directory) if directory.is_dir() else ():
-                _remove_without_entry(layout, digest)
+    for directory in (layout.state / "relocated", layout.state / "locks"):
+        with _failure_logged():
+            _remove_without_entries(layout, directory)
 
 
 @contextmanager
@@ -86,6 +85,13 @@ def _is_valid(scope: str, name: str) -> bool:
     except InvalidName:
         return False
     return True
+
+
+def _remove_without_entries(layout: Layout, directory: Path) -> None:
+    digests = catalog.digests_in(directory) if directory.is_dir() else set()
+    for digest in sorted(digests):
+        with _failure_logged():
+            _remove_without_entry(layout, digest)
 
 
 def _remove_without_entry(layout: Layout, digest: str) -> None:

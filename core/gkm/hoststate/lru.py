@@ -33,7 +33,10 @@ class LRUCache(Generic[K, V]):
                 self._values.popitem(last=False)
 
     def get_or_create(self, key: K, create: Callable[[], V]) -> V:
-        """Return the value of a key, created if it is missing while other threads wait. Raises what `create` does."""
+        """Return the value of a key, created if it is missing while other threads wait.
+
+        `create` must not use this cache. Raises what `create` does.
+        """
         with self._lock:
             if key not in self._values:
                 self.put(key, create())

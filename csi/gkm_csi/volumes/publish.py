@@ -32,7 +32,7 @@ _LOG = logging.getLogger(__name__)
 
 
 _UndoSteps = list[Callable[[], object]]
-"""What a failed publish must undo, the last step first."""
+"""What a failed publish must undo: in the order of its steps, and undone in reverse."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ def key(key: str) -> PublicKey:
     Raises:
         GKMError: SIGNATURE_INVALID.
     """
-    return _key(key, None if is_pem(key) else stamp(key))
+    return _key(key, None if is_pem(key) else _cache_stamp(key))
 
 
 def root(path: str) -> TrustedRootFile:
@@ -43,7 +43,7 @@ def root(path: str) -> TrustedRootFile:
     Raises:
         GKMError: SIGNATURE_INVALID.
     """
-    return _root(path, stamp(path))
+    return _root(path, _cache_stamp(path))
 
 
 @lru_cache(MAX_CACHED)
@@ -65,7 +65,7 @@ def fingerprint(paths: Iterable[str], prefix: bytes = b"") -> str:
     """
     names = tuple(paths)
     # Take the stamps before the content: a change in between causes one more read.
-    return _fingerprint(names, prefix, tuple(map(stamp, names)))
+    return _fingerprint(names, prefix, tuple(map(_cache_stamp, names)))
 
 
 @lru_cache(MAX_FINGERPRINTS)
@@ -86,3 +86,8 @@ def stamp(path: str) -> object:
     except (OSError, ValueError):
         return None
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _cache_stamp(path: str) -> object:
+    """Return `stamp`; for an inaccessible file a value equal to no other, since it may appear before it is read."""
+    return stamp(path) or object()
