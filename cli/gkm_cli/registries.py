@@ -33,7 +33,7 @@ class RegistryAccess:
 
     @cached_property
     def config(self) -> Config:
-        """Return the configuration.
+        """Return the configuration; the first use reads the file.
 
         Raises:
             ConfigInvalid: the file cannot be read or used.
@@ -61,10 +61,10 @@ class RegistryAccess:
         allowed = Registries(allow=self.config.registries.allow, hosts=hosts)
         return Registry(allowed, credentials_from_environment())
 
-    def pinned(self, reference: str, *, mirrored: bool = True) -> tuple[Registry, Reference]:
+    def pinned(self, reference: str) -> tuple[Registry, Reference]:
         """Resolve a reference once; return a client and the reference of exactly that digest."""
         ref = Reference.parse(reference)
-        registry = self.registry(ref, mirrored=mirrored)
+        registry = self.registry(ref)
         return registry, ref.pinned(registry.resolve(ref))
 
     def described(self, reference: str) -> tuple[Registry, CacheImage]:

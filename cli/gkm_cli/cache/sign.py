@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 from gkm.hoststate.escaping import escape
+from gkm.images.reference import Reference
 from gkm.images.signatures.rekor import Rekor
 from gkm.images.signatures.sigstore_services import PUBLIC_FULCIO, PUBLIC_REKOR, SigstoreService
 from gkm.images.signing import keyless, keys
@@ -58,11 +59,14 @@ def sign(
         raise UsageError("exactly one of --key and --identity-token is needed", "give one of them")
     if key and (fulcio_url or (trusted_root and not rekor_url)):
         raise UsageError("--fulcio-url and --trusted-root have no effect on this signature", "leave them out")
+    # Before a token goes to Fulcio and before a password is asked for: the configuration may be wrong.
+    ref = Reference.parse(reference)
+    registry = access.registry(ref, mirrored=False)
     if identity_token:
         signer = _by_identity(identity_token, fulcio_url or PUBLIC_FULCIO, rekor_url or PUBLIC_REKOR, trusted_root)
     else:
         signer = _by_key(key, rekor_url, trusted_root)
-    registry, pinned = access.pinned(reference, mirrored=False)
+    pinned = ref.pinned(registry.resolve(ref))
     signed = signing.sign(registry, pinned, signer)
     stored = {form.value: location for form, location in signed.stored.items()}
     result = {"digest": signed.digest, "signature": {"form": signed.form, "stored": stored}}

@@ -41,7 +41,7 @@ class ByteCounter:
 
 @dataclass(slots=True)
 class StreamHasher:
-    """Hashes and counts the bytes of a stream while another consumer reads it."""
+    """Hashes and counts the bytes of a stream, for a consumer that reads it or without one."""
 
     size: int = 0
     _hash: "_Hash" = field(default_factory=hashlib.sha256)

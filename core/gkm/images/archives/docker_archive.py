@@ -171,5 +171,6 @@ def _member(name: str, content: Descriptor, parts: Iterable[bytes]) -> Iterator[
     yield member.tobuf(tarfile.PAX_FORMAT)
     written = StreamHasher()
     yield from written.through(parts)
-    check_blob(written.descriptor(), content, name)
+    if written.descriptor().digest != content.digest:
+        raise GKMError(Reason.DIGEST_MISMATCH, f"{name} changed while it was written")
     yield bytes(-content.size % BLOCK)

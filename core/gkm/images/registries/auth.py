@@ -109,14 +109,15 @@ class Authorizer:
     Other credentials need an Authorizer of their own: the token of one tenant must never serve another.
     """
 
-    def __init__(self, transport: Transport, credentials: Credentials) -> None:
-        self._transport = transport
+    def __init__(self, credentials: Credentials) -> None:
         self._credentials = credentials
         self._secrets: LRUCache[str, AuthSecret] = LRUCache(_MAX_TOKENS)
 
     @contextmanager
-    def send(self, request: HttpRequest, repository: str, actions: str, deadline: float) -> Iterator[BaseHTTPResponse]:
-        """Send a request, with a token if the registry demands one.
+    def send(
+        self, transport: Transport, request: HttpRequest, repository: str, actions: str, deadline: float
+    ) -> Iterator[BaseHTTPResponse]:
+        """Send a request through the registry's transport, with a token if the registry demands one.
 
         Raises:
             GKMError: as Transport.send; NOT_ALLOWED when the token server is not configured; UNAUTHORIZED when no login
@@ -125,53 +126,56 @@ class Authorizer:
         scope = f"repository:{repository}:{actions}"
         known = self._secrets.get(scope)
         secret = known.value if known and time.monotonic() < known.expires else ""
-        with self._transport.send(replace(request, secret=secret), deadline) as response:
+        with transport.send(replace(request, secret=secret), deadline) as response:
             if response.status != UNAUTHORIZED:
                 yield response
                 return
             challenge = Challenge.parse(response.headers.get("WWW-Authenticate", ""))
-        for answer in self._answers(challenge, repository, scope, deadline) if challenge else ():
-            with self._transport.send(replace(request, secret=answer.value), deadline) as response:
+        for answer in self._answers(transport, challenge, repository, scope, deadline) if challenge else ():
+            with transport.send(replace(request, secret=answer.value), deadline) as response:
                 if response.status not in (UNAUTHORIZED, FORBIDDEN):
                     self._secrets.put(scope, answer)
                     yield response
                     return
         raise GKMError(
             Reason.UNAUTHORIZED,
-            f"registry {self._transport.registry} denies access to {repository}",
+            f"registry {transport.registry} denies access to {repository}",
             Remedy.LOG_IN,
-            self._transport.registry,
+            transport.registry,
         )
 
-    def _answers(self, challenge: Challenge, repository: str, scope: str, deadline: float) -> Iterator[AuthSecret]:
+    def _answers(
+        self, transport: Transport, challenge: Challenge, repository: str, scope: str, deadline: float
+    ) -> Iterator[AuthSecret]:
         """Yield one possible answer for each matching login; each is made on demand.
 
         As in Kubernetes, a client with logins does not try anonymous access.
         """
-        logins: list[Login] = list(dict.fromkeys(self._credentials.logins(self._transport.registry, repository)))
+        logins: list[Login] = list(dict.fromkeys(self._credentials.logins(transport.registry, repository)))
         for login in logins[:MAX_LOGINS] or [Login()]:
             if not challenge.bearer:
                 if login.basic:
                     yield AuthSecret(login.basic, time.monotonic() + BASIC_SECONDS)
-            elif secret := self._token(challenge, login, scope, deadline):
+            elif secret := _token(transport, challenge, login, scope, deadline):
                 yield secret
 
-    def _token(self, challenge: Challenge, login: Login, scope: str, deadline: float) -> AuthSecret | None:
-        """Return a token for the scope; None if the token server refuses the login."""
-        if not self._transport.may_send_credentials(challenge.realm):
-            raise GKMError(
-                Reason.NOT_ALLOWED,
-                f"registry {self._transport.registry} demands a token from {_display_host(challenge.realm)!r}, "
-                "a host that is not configured for it",
-                Remedy.ADD_AUTH_HOST,
-                self._transport.registry,
-            )
-        with self._transport.send(_token_request(challenge, login, scope), deadline) as response:
-            if response.status in _REFUSALS:
-                return None
-            if response.status != OK:
-                raise self._transport.unavailable(f"its token server answers {response.status}")
-            return _token_in(response, deadline)
+
+def _token(transport: Transport, challenge: Challenge, login: Login, scope: str, deadline: float) -> AuthSecret | None:
+    """Return a token for the scope; None if the token server refuses the login."""
+    if not transport.may_send_credentials(challenge.realm):
+        raise GKMError(
+            Reason.NOT_ALLOWED,
+            f"registry {transport.registry} demands a token from {_display_host(challenge.realm)!r}, "
+            "a host that is not configured for it",
+            Remedy.ADD_AUTH_HOST,
+            transport.registry,
+        )
+    with transport.send(_token_request(challenge, login, scope), deadline) as response:
+        if response.status in _REFUSALS:
+            return None
+        if response.status != OK:
+            raise transport.unavailable(f"its token server answers {response.status}")
+        return _token_in(response, deadline)
 
 
 def _token_request(challenge: Challenge, login: Login, scope: str) -> HttpRequest:

@@ -104,8 +104,8 @@ class RegistryHosts:
         self, host: str, repository: str, request: HttpRequest, actions: str, deadline: float
     ) -> AbstractContextManager[BaseHTTPResponse]:
         """Send a request with the credentials for a host; raises as Authorizer.send does."""
-        authorizer = self._authorizers.get_or_create(host, lambda: Authorizer(self._transport(host), self._credentials))
-        return authorizer.send(request, repository, actions, deadline)
+        authorizer = self._authorizers.get_or_create(host, lambda: Authorizer(self._credentials))
+        return authorizer.send(self._transport(host), request, repository, actions, deadline)
 
     def _transport(self, host: str) -> Transport:
         return self._transports.get_or_create(host, lambda: Transport(self._config, host, limits=self.limits))

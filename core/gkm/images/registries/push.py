@@ -93,7 +93,8 @@ def _store(registry: Registry, ref: Reference, blob: LocalBlob, counter: ByteCou
         retry_after = ""
         try:
             with registry.send(ref.registry, ref.repository, request, _ACTIONS, deadline) as response:
-                retry_after = response.headers.get("Retry-After", "")
+                if response.status in RETRYABLE_STATUSES:
+                    retry_after = response.headers.get("Retry-After", "")
                 if response.status != _CREATED:
                     raise _refusal(ref, response.status)
                 read_body(response, MAX_RESPONSE_BYTES, deadline)

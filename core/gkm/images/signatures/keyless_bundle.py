@@ -8,7 +8,6 @@ name the actual signer.
 """
 
 import re
-from functools import lru_cache
 
 from cryptography import x509
 from sigstore.models import Bundle
@@ -17,6 +16,7 @@ from sigstore.verify import Verifier
 
 from gkm.api.errors import GKMError, Reason
 from gkm.api.signers import Signer
+from gkm.hoststate.lru import LRUCache
 from gkm.images.signatures import certificates, periods
 from gkm.images.signatures.certificates import Untrusted
 from gkm.images.signatures.signature_formats import IN_TOTO, Signature
@@ -40,7 +40,7 @@ def signer(signature: Signature, root: TrustedRootFile) -> Signer:
         Untrusted: the bundle is not valid.
         GKMError: SIGNATURE_INVALID if sigstore-python cannot use the trusted root.
     """
-    verifier = _verifier(root)
+    verifier = _VERIFIERS.get_or_create(root, lambda: _verifier_of(root))
     try:
         bundle = Bundle.from_json(signature.bundle)
         payload_type, payload = verifier.verify_dsse(bundle, _AnyHolder())
@@ -57,8 +57,10 @@ def signer(signature: Signature, root: TrustedRootFile) -> Signer:
     return holder
 
 
-@lru_cache(MAX_CACHED)
-def _verifier(root: TrustedRootFile) -> Verifier:
+_VERIFIERS: LRUCache[TrustedRootFile, Verifier] = LRUCache(MAX_CACHED)
+
+
+def _verifier_of(root: TrustedRootFile) -> Verifier:
     try:
         return Verifier(trusted_root=SigstoreRoot.from_file(root.path))
     except Exception as error:

@@ -12,6 +12,7 @@ from pathlib import Path
 from gkm.api.policies import is_pem
 from gkm.hoststate import files
 from gkm.hoststate.files import UnreadableState
+from gkm.hoststate.lru import LRUCache
 from gkm.images.signatures import keys, trusted_root
 from gkm.images.signatures.keys import PublicKey
 from gkm.images.signatures.trusted_root import MAX_ROOT_BYTES, TrustedRoot
@@ -43,7 +44,7 @@ def root(path: str) -> TrustedRootFile:
     Raises:
         GKMError: SIGNATURE_INVALID.
     """
-    return _root(path, _cache_stamp(path))
+    return _ROOTS.get_or_create((path, _cache_stamp(path)), lambda: _read_root(path))
 
 
 @lru_cache(MAX_CACHED)
@@ -51,8 +52,11 @@ def _key(key: str, _stamp: object) -> PublicKey:
     return keys.load(key)
 
 
-@lru_cache(MAX_CACHED)
-def _root(path: str, _stamp: object) -> TrustedRootFile:
+_ROOTS: LRUCache[tuple[str, object], TrustedRootFile] = LRUCache(MAX_CACHED)
+"""One thread reads a root while others wait: each object has verifiers of its own."""
+
+
+def _read_root(path: str) -> TrustedRootFile:
     raw = keys.read_file(path, "trusted root", MAX_ROOT_BYTES)
     return TrustedRootFile(path, trusted_root.parse(raw, f"trusted root {path!r}"))
 

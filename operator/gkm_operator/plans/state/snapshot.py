@@ -31,7 +31,7 @@ class ClusterSnapshot:
     def current(self, run: WatchedRun) -> PlanRecord | None:
         """Return the newest plan of a run; plans of an earlier Run of its name do not count."""
         own = [plan for plan in self.plans.get(run.key, ()) if plan.owner == run.metadata.uid]
-        return own[-1] if own else None
+        return max(own, key=lambda plan: plan.number, default=None)
 
     def live(self) -> dict[RunKey, tuple[PlanRecord, int]]:
         """Return the plans that have not expired, each with the priority of its run."""
