@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # One order, so that two runs can be compared; SEED=default shuffles anew.
 SEED ?= 1
 PYTEST := $(BIN)/python -m pytest --randomly-seed=$(SEED)
-XDIST ?= -n 4
+XDIST ?= -n 6
 # Tests with partners wait more than they compute. Each worker has a cluster, one of them the node
 # of this machine (tests/support/host/workers.py).
 SLOW_XDIST ?= -n 3 --dist loadscope --no-loadscope-reorder
