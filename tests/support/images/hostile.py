@@ -5,12 +5,13 @@ disk.
 """
 
 from support.images.hostile_contents import CONFLICTS, KINDS, NAMES, SIZES
-from support.images.hostile_registries import BYTES, CLAIMS, MANIFESTS, PLACES, WEAK
+from support.images.hostile_networks import NETWORKS
+from support.images.hostile_registries import BYTES, CLAIMS, MANIFESTS, PLACES
 from support.images.hostile_row import MAX_BYTES, Row
 
 __all__ = ("CVES", "MAX_BYTES", "ROWS", "Row")
 
-ROWS = (*MANIFESTS, *BYTES, *PLACES, *SIZES, *NAMES, *KINDS, *CONFLICTS, *CLAIMS, *WEAK)
+ROWS = (*MANIFESTS, *BYTES, *PLACES, *SIZES, *NAMES, *KINDS, *CONFLICTS, *CLAIMS, *NETWORKS)
 CVES = frozenset(
     {
         "CVE-2026-48978",

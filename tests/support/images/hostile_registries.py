@@ -280,25 +280,3 @@ CLAIMS = (
         "index 0 of a tree that it is not in", 8, zeroed, Reason.SIGNATURE_INVALID, "checkpoint is that of another tree"
     ),
 )
-WEAK = (
-    Row("silence before the answer", 2, spoilt(blob(faults.stalled)), AWAY, "did not answer in time"),
-    Row(
-        "silence in the middle",
-        2,
-        spoilt(blob(faults.stalled, 100), blob(faults.status, 500)),
-        AWAY,
-        "the registry",
-        parts=True,
-    ),
-    Row("a byte at a time", 2, spoilt(blob(faults.dripping, 1, 0.2)), AWAY, "too slowly", parts=True),
-    Row(
-        "a header a byte at a time",
-        2,
-        spoilt(lambda s: faults.Fault(s.layers[0], drip_headers=(1, 0.1))),
-        AWAY,
-        "registry",
-    ),
-    Row("429 for a minute", 2, spoilt(blob(faults.status, 429, headers={"Retry-After": "60"})), AWAY, "answers 429"),
-    Row("429 for ever", 2, spoilt(blob(faults.status, 429)), AWAY, "answers 429"),
-    Row("resets always", 2, spoilt(blob(faults.reset, 0)), AWAY, "broke"),
-)

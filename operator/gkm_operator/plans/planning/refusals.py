@@ -9,8 +9,8 @@ from gkm.api.grammar import agree, count_of
 from gkm.packing.inventory_of import Usable
 from gkm.packing.unusable import none_usable
 from gkm.packing.values import Level, Refusal
+from gkm.topology import labels
 from gkm.topology.eligibility import Exclusion
-from gkm.topology.labels import flavor as normalized
 from gkm.topology.quarantine import QuarantineReason
 from gkm.topology.survey import TopologySurvey
 
@@ -51,7 +51,7 @@ def unfit(refusal: Refusal, usable: Usable, survey: TopologySurvey, flavored: Ma
 
     `refusal` explains the usable nodes. Without any, the exclusions of the other nodes do.
     """
-    wanted = normalized(flavor)
+    wanted = labels.flavor(flavor)
     quarantined = [entry for entry in usable.quarantined if flavored.get(entry.node) == wanted]
     excluded = Counter(entry.why for entry in usable.excluded if entry.why not in _NEVER_USABLE)
     unused: Counter[Exclusion | QuarantineReason] = Counter(entry.why for entry in quarantined)
