@@ -3,16 +3,23 @@
 All of these spend their time outside the interpreter's lock, so they use several cores (bench/bench_pull.py).
 """
 
-from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TypeVar
+from queue import Queue
+from threading import Event, Thread
+from typing import Final, TypeVar
 
 T = TypeVar("T")
 
-PIECES_AHEAD = 4
+QUEUE_DEPTH = 4
 """The number of pieces that are produced in advance: of decompressed data, 4 MiB."""
+
+
+class _End:
+    """The end of the pieces; `error` is the exception that ended them, if any."""
+
+    def __init__(self, error: BaseException | None) -> None:
+        self.error: Final = error
 
 
 @contextmanager
@@ -21,15 +28,38 @@ def prefetched(parts: Iterable[T]) -> Iterator[Iterator[T]]:
 
     When the block ends, for any reason, the thread stops and has ended.
     """
-    source = iter(parts)
-    thread = ThreadPoolExecutor(1, "gkm-ahead")
+    queue: Queue[T | _End] = Queue(QUEUE_DEPTH)
+    stop = Event()
+    thread = Thread(target=_produce, args=(parts, queue, stop), name="gkm-ahead", daemon=True)
+    thread.start()
     try:
-        yield _in_order(thread, source, deque(thread.submit(next, source, None) for _ in range(PIECES_AHEAD)))
+        yield _consume(queue)
     finally:
-        thread.shutdown(cancel_futures=True)
+        stop.set()
+        while thread.is_alive():  # it may wait for space in the queue
+            _drain(queue)
+            thread.join(0.01)
 
 
-def _in_order(thread: ThreadPoolExecutor, source: Iterator[T], ahead: deque[Future[T | None]]) -> Iterator[T]:
-    while (piece := ahead.popleft().result()) is not None:
-        ahead.append(thread.submit(next, source, None))
+def _produce(parts: Iterable[T], queue: "Queue[T | _End]", stop: Event) -> None:
+    error: BaseException | None = None
+    try:
+        for part in parts:
+            if stop.is_set():
+                return
+            queue.put(part)
+    except BaseException as raised:  # noqa: BLE001 -- the consumer of the pieces raises it
+        error = raised
+    queue.put(_End(error))
+
+
+def _consume(queue: "Queue[T | _End]") -> Iterator[T]:
+    while not isinstance(piece := queue.get(), _End):
         yield piece
+    if piece.error is not None:
+        raise piece.error
+
+
+def _drain(queue: "Queue[T | _End]") -> None:
+    while not queue.empty():
+        queue.get()

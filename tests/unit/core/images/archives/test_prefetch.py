@@ -4,14 +4,14 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from gkm.images.archives.prefetch import PIECES_AHEAD, prefetched
+from gkm.images.archives.prefetch import QUEUE_DEPTH, prefetched
 
 
 def threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("gkm-ahead")]
+    return [thread.name for thread in threading.enumerate() if thread.name == "gkm-ahead"]
 
 
-@pytest.mark.parametrize("count", [0, 1, PIECES_AHEAD, 10 * PIECES_AHEAD])
+@pytest.mark.parametrize("count", [0, 1, QUEUE_DEPTH, 10 * QUEUE_DEPTH])
 def test_prefetched_pieces_arrive_unchanged_and_in_order(count: int) -> None:
     pieces = [bytes([number]) for number in range(count)]
     with prefetched(iter(pieces)) as taken:
@@ -48,7 +48,7 @@ def test_a_consumer_that_stops_early_stops_the_producer() -> None:
     assert made == after
 
 
-def test_the_producer_waits_for_the_consumer() -> None:
+def test_the_producer_waits_for_space_in_the_queue() -> None:
     made = threading.Semaphore(0)
 
     def counted() -> Iterator[bytes]:
@@ -57,7 +57,7 @@ def test_the_producer_waits_for_the_consumer() -> None:
             yield b"x"
 
     with prefetched(counted()) as taken:
-        for _ in range(PIECES_AHEAD):
+        for _ in range(QUEUE_DEPTH + 1):  # those in the queue, and one that waits for space
             assert made.acquire(timeout=10)
         assert not made.acquire(timeout=0.2)
         assert len(list(taken)) == 100
