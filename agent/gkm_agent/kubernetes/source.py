@@ -149,14 +149,14 @@ def wanted_of(cache: Cache) -> WantedCache | None:
         ref,
         cache.spec.image,
         digest,
-        _hold_of(cache) if digest is None else None,
+        _pull_hold(cache) if digest is None else None,
         selected=bool(cache.spec.node_selector),
         pull_secrets=pull_secrets(cache),
         uid=cache.metadata.uid,
     )
 
 
-def _hold_of(cache: Cache) -> PullHold:
+def _pull_hold(cache: Cache) -> PullHold:
     condition = cache.status.condition("Verified")
     resolved = cache.status.image == cache.spec.image
     # A reference that does not resolve leaves no digest in the status, but the condition may still be current.

@@ -44,7 +44,7 @@ def replace(path: Path, data: bytes, *, durable: bool = True) -> None:
 
 
 @contextmanager
-def held(descriptor: int) -> Iterator[int]:
+def closing(descriptor: int) -> Iterator[int]:
     """Close an open descriptor at the end of the block."""
     try:
         yield descriptor
@@ -54,7 +54,7 @@ def held(descriptor: int) -> Iterator[int]:
 
 def sync_directory(path: Path) -> None:
     """Make the names in a directory durable."""
-    with held(os.open(path, os.O_RDONLY | os.O_DIRECTORY)) as descriptor:
+    with closing(os.open(path, os.O_RDONLY | os.O_DIRECTORY)) as descriptor:
         os.fsync(descriptor)
 
 

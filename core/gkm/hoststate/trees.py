@@ -9,7 +9,7 @@ import secrets
 from contextlib import suppress
 from pathlib import Path
 
-from gkm.hoststate.files import held
+from gkm.hoststate.files import closing
 
 _OPEN_MODE = 0o755
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -34,7 +34,7 @@ def remove(path: Path) -> None:
             raise
         path.unlink(missing_ok=True)
         return
-    with held(top):
+    with closing(top):
         for _ in range(_MAX_PASSES):
             _empty(top, top, 0)
             if _remove_if_empty(path):
@@ -54,7 +54,7 @@ def _empty(descriptor: int, top: int, level: int) -> None:
 
 
 def _remove_directory(name: str, parent: int, top: int, level: int) -> None:
-    with held(os.open(name, _FLAGS, dir_fd=parent)) as descriptor:
+    with closing(os.open(name, _FLAGS, dir_fd=parent)) as descriptor:
         if level > _MAX_OPEN_LEVELS:
             os.fchmod(descriptor, _OPEN_MODE)  # otherwise only root may move it
             os.rename(name, f".deep-{secrets.token_hex(8)}", src_dir_fd=parent, dst_dir_fd=top)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from gkm.hoststate.files import held
+from gkm.hoststate.files import closing
 
 MAX_DEPTH: Final = 14
 """Below the top: an image holds paths of 15 names (gkm.images.archives.member_names), and a capture becomes an image.
@@ -57,7 +57,7 @@ def copy_changes(mount: int, lowers: Sequence[int], destination: Path, max_bytes
         OSError: the disk refused.
     """
     copying = _Copier(max_bytes)
-    with held(os.open(".", _DIRECTORY, dir_fd=mount)) as top:
+    with closing(os.open(".", _DIRECTORY, dir_fd=mount)) as top:
         destination.mkdir(0o700)
         with _open_in_each(lowers, ".") as below:
             copying.directory(top, below, destination, 0)
@@ -96,7 +96,7 @@ class _Copier:
         if opened is None:
             self.skipped += 1
             return
-        with held(opened):
+        with closing(opened):
             if kind == stat.S_IFDIR:
                 with _open_in_each(lowers, name) as below:
                     self.directory(opened, below, destination / name, depth + 1)
@@ -135,7 +135,7 @@ def _open_in_each(lowers: Sequence[int], name: str) -> Iterator[Sequence[int]]:
         found = []
         for lower in lowers:
             with suppress(OSError):
-                found.append(stack.enter_context(held(os.open(name, _DIRECTORY, dir_fd=lower))))
+                found.append(stack.enter_context(closing(os.open(name, _DIRECTORY, dir_fd=lower))))
         yield found
 
 

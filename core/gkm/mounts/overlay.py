@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from gkm.hoststate.files import held
+from gkm.hoststate.files import closing
 from gkm.mounts import syscalls
 from gkm.mounts.safe_open import open_directory, proc_fd_path
 
@@ -53,7 +53,7 @@ def mount_private(lowers: Sequence[int], target: int, name: str, *, scratch: Pat
     inodes = max(MIN_INODES, size // BYTES_PER_INODE)
     syscalls.mount(name, str(scratch), "tmpfs", _FLAGS, f"size={size},nr_inodes={inodes},mode=0700")
     try:
-        with held(os.open(scratch, _DIRECTORY)) as layer:
+        with closing(os.open(scratch, _DIRECTORY)) as layer:
             os.mkdir("upper", dir_fd=layer)
             os.chmod("upper", _OPEN_MODE, dir_fd=layer)
             os.mkdir("work", 0o700, dir_fd=layer)

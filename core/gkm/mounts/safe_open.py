@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-from gkm.hoststate.files import held
+from gkm.hoststate.files import closing
 from gkm.mounts import syscalls
 
 _BENEATH = syscalls.RESOLVE_BENEATH | syscalls.RESOLVE_NO_MAGICLINKS
@@ -29,9 +29,9 @@ def open_beneath(root: Path, relative: str, flags: int, resolve: int = 0) -> Ite
     Raises:
         OSError: FileNotFoundError; EXDEV for a path that leads out of `root`.
     """
-    with held(os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)) as top:
+    with closing(os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)) as top:
         descriptor = syscalls.openat2(top, relative, flags, _BENEATH | resolve)
-    with held(descriptor):
+    with closing(descriptor):
         yield descriptor
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from gkm.hoststate.files import held
+from gkm.hoststate.files import closing
 from gkm.mounts import safe_open, syscalls
 
 MAX_STACKED: Final = 64
@@ -51,7 +51,7 @@ class MountTarget:
         Raises:
             OSError: ENOTDIR for a link or a file (O_NOFOLLOW with O_DIRECTORY), ENOENT without the directory.
         """
-        return held(os.open(self.name, _OPEN, dir_fd=self.parent))
+        return closing(os.open(self.name, _OPEN, dir_fd=self.parent))
 
     def is_empty(self) -> bool:
         """Return whether the directory is empty.

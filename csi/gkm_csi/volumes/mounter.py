@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from gkm.hoststate.files import held
+from gkm.hoststate.files import closing
 from gkm.hoststate.layout import Layout
 from gkm.mounts import mountinfo, overlay, safe_open, syscalls, targets
 from gkm.mounts.mountinfo import Mark, MarkedMount, mark_of, marked_mounts
@@ -100,7 +100,7 @@ class Mounter:
         """Implement MountInterface.open_mounted."""
         with targets.open_target(self.kubelet, path) as target, target.open_directory() as point:
             clone = syscalls.open_tree(point)
-        with held(clone):
+        with closing(clone):
             yield clone
 
     def filesystem_usage(self, path: Path) -> os.statvfs_result:

@@ -89,7 +89,7 @@ class PlansController:
         _LOG.info("plans synced")
         self._changed.set()
         while not self._stop.is_set():
-            self._changed.wait(self._reconciler.grace.seconds_left(IDLE_SECONDS))
+            self._changed.wait(self._reconciler.grace.seconds_remaining(IDLE_SECONDS))
             if self._stop.wait(self._calm):
                 return
             self._changed.clear()

@@ -131,7 +131,7 @@ class Authorizer:
                 yield response
                 return
             challenge = Challenge.parse(response.headers.get("WWW-Authenticate", ""))
-        for answer in self._answers(transport, challenge, repository, scope, deadline) if challenge else ():
+        for answer in self._candidate_secrets(transport, challenge, repository, scope, deadline) if challenge else ():
             with transport.send(replace(request, secret=answer.value), deadline) as response:
                 if response.status not in (UNAUTHORIZED, FORBIDDEN):
                     self._secrets.put(scope, answer)
@@ -144,7 +144,7 @@ class Authorizer:
             transport.registry,
         )
 
-    def _answers(
+    def _candidate_secrets(
         self, transport: Transport, challenge: Challenge, repository: str, scope: str, deadline: float
     ) -> Iterator[AuthSecret]:
         """Yield one possible answer for each matching login; each is made on demand.

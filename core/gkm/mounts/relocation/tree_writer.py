@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from gkm.hoststate.files import held
+from gkm.hoststate.files import closing
 from gkm.mounts.relocation import files, triton, vllm
 from gkm.mounts.relocation.mount_path import MountPath
 from gkm.mounts.relocation.rewrite_result import RewriteResult
@@ -53,7 +53,7 @@ def write(content: int, destination: Path, mount_path: MountPath | None, *, is_w
     """
     walk = _Walk(destination, mount_path, is_writable=is_writable)
     walk.make_directory("")
-    with held(os.open(".", _DIRECTORY, dir_fd=content)) as top:
+    with closing(os.open(".", _DIRECTORY, dir_fd=content)) as top:
         walk.directory(top, "")
     return RewriteCounts(walk.rewritten, walk.incomplete)
 
@@ -123,7 +123,7 @@ class _Walk:
                         raise Unrelocatable(f"more than {MAX_REWRITTEN} files of the cache contain paths")
                 elif is_directory:
                     listing.add(listing.directories, entry.name)
-                    with held(os.open(entry.name, _DIRECTORY, dir_fd=descriptor)) as below:
+                    with closing(os.open(entry.name, _DIRECTORY, dir_fd=descriptor)) as below:
                         self.directory(below, _joined(relative, entry.name))
                 else:
                     listing.add(listing.files, entry.name)

@@ -85,7 +85,7 @@ class AdmissionServer:
         self._address = address
         self._certificate = ServerCertificate(certificate, key)
         self.ready = Event()
-        self._limiter = ConnectionLimiter(CONNECTIONS, MAX_HELD_BYTES, lambda slot: self._large.leave(slot))  # noqa: PLW0108 -- set below
+        self._limiter = ConnectionLimiter(CONNECTIONS, MAX_HELD_BYTES, self._leave_large)
         self._large = LargeBodies(LIMIT, self._limiter.evict)
         self._pool = ThreadPool(THREADS, WAITING)
         self._throttled_log = ThrottledLog(_LOG)
@@ -102,6 +102,10 @@ class AdmissionServer:
     def alive(self) -> bool:
         """Return whether the event loop has run within the last HUNG_SECONDS. Thread-safe; does not wait."""
         return time.monotonic() - self._last_heartbeat < HUNG_SECONDS
+
+    def _leave_large(self, slot: ConnectionSlot) -> None:
+        # The limiter and the large bodies refer to each other, and the limiter is made first.
+        self._large.leave(slot)
 
     def start(self) -> None:
         """Listen, and serve in threads. The caller sets `ready`.

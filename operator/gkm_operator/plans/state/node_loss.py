@@ -142,7 +142,7 @@ class GracePeriod:
         for uid in self._since.keys() - set(uids):
             del self._since[uid]
 
-    def seconds_left(self, at_most: float) -> float:
+    def seconds_remaining(self, at_most: float) -> float:
         """Return the seconds until the grace period of the next problem ends, `at_most` without any."""
         now = self._clock()
         waits = (since + self._seconds - now for nodes in self._since.values() for since in nodes.values())

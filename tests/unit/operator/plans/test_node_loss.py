@@ -114,10 +114,10 @@ def test_a_problem_is_confirmed_after_the_grace_period_and_a_permanent_one_at_on
     assert grace.confirmed("r", found) == {"b": PERMANENT}
     now = 29.0
     assert grace.confirmed("r", found) == {"b": PERMANENT}
-    assert grace.seconds_left(99.0) == 1.0
+    assert grace.seconds_remaining(99.0) == 1.0
     now = 30.0
     assert grace.confirmed("r", found) == found
-    assert grace.seconds_left(99.0) == 99.0
+    assert grace.seconds_remaining(99.0) == 99.0
 
 
 def test_a_node_that_recovers_starts_a_new_grace_period() -> None:
@@ -137,7 +137,7 @@ def test_deleted_runs_are_forgotten() -> None:
     grace = GracePeriod(30.0, lambda: 0.0)
     grace.confirmed("r", {"a": PASSING})
     grace.retain_only({"s"})
-    assert grace.seconds_left(99.0) == 99.0
+    assert grace.seconds_remaining(99.0) == 99.0
 
 
 TOTALS = {f"d{domain}-n{number}": 8 for domain in range(2) for number in range(2)}
