@@ -9,6 +9,7 @@ from msgspec import Meta, Struct, field
 from gkm.api import documents
 from gkm.api.config_errors import explained
 from gkm.api.fabric_settings import Fabric
+from gkm.api.network_settings import Grove, Network
 from gkm.api.policies import Identity, Policy, Verification
 from gkm.api.topology_settings import Packing, Topology
 
@@ -17,7 +18,9 @@ __all__ = (
     "Config",
     "ConfigInvalid",
     "Fabric",
+    "Grove",
     "Identity",
+    "Network",
     "Packing",
     "Policy",
     "Registries",
@@ -114,6 +117,8 @@ class Config(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     capture: Capture = field(default_factory=Capture)
     topology: Topology = field(default_factory=Topology)
     packing: Packing = field(default_factory=Packing)
+    network: Network = field(default_factory=Network)
+    grove: Grove = field(default_factory=Grove)
 
 
 def load(path: Path | None) -> Config:

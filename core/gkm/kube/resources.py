@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
+from gkm.api import computedomains, grove, resource_claims
 from gkm.api.caches import ClusterGKMCache, GKMCache
 from gkm.api.meta import API_VERSION
 from gkm.api.nodes import ClusterGKMCacheNode, GKMCacheNode
@@ -54,6 +55,28 @@ CLUSTERGKMCACHENODES = Resource(
 )
 RUNS = Resource(API_VERSION, "Run", "runs", namespaced=True, type=Run)
 PLACEMENTPLANS = Resource(API_VERSION, "PlacementPlan", "placementplans", namespaced=True, type=PlacementPlan)
+
+COMPUTEDOMAINS = Resource(
+    computedomains.API_VERSION,
+    computedomains.KIND,
+    "computedomains",
+    namespaced=True,
+    type=computedomains.ComputeDomain,
+)
+PODCLIQUESETS = Resource(
+    grove.API_VERSION, "PodCliqueSet", "podcliquesets", namespaced=True, type=grove.PodCliqueSet
+)
+PODCLIQUES = Resource(grove.API_VERSION, "PodClique", "podcliques", namespaced=True, type=grove.PodClique)
+CLAIM_TEMPLATES = Resource(
+    resource_claims.API_VERSION,
+    "ResourceClaimTemplate",
+    "resourceclaimtemplates",
+    namespaced=True,
+    type=resource_claims.ResourceClaimTemplate,
+)
+CLAIMS = Resource(
+    resource_claims.API_VERSION, "ResourceClaim", "resourceclaims", namespaced=True, type=resource_claims.ResourceClaim
+)
 
 Json = dict[str, Any]
 NODES: Resource[Json] = Resource("v1", "Node", "nodes", namespaced=False, type=Json)

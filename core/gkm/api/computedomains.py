@@ -1,0 +1,80 @@
+"""ComputeDomain (resource.nvidia.com/v1beta1), reduced to the fields that GKM reads.
+
+`spec.channel.resourceClaimTemplate.name` is the field of every release of NVIDIA's driver; Grove's design document
+prints `resourceClaimTemplateName`, which no release has (docs/differences.md).
+"""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct, field
+
+from gkm.api.mnnvl_metadata import WRITER, WRITER_LABEL, MnnvlMetadata
+
+API_VERSION = "resource.nvidia.com/v1beta1"
+KIND = "ComputeDomain"
+DEFINITION = "computedomains.resource.nvidia.com"
+"""The name of the CustomResourceDefinition."""
+CHANNEL_CLASS = "compute-domain-default-channel.nvidia.com"
+"""The device class of a workload's channel to its ComputeDomain."""
+
+
+class TemplateName(Struct, frozen=True, gc=False):
+    """The name of the ResourceClaimTemplate that NVIDIA's controller makes for the workload."""
+
+    name: str = ""
+
+
+class Channel(Struct, frozen=True, rename="camel", gc=False):
+    """How pods join the domain."""
+
+    resource_claim_template: TemplateName = TemplateName()
+
+
+class ComputeDomainSpec(Struct, frozen=True, gc=False):
+    """The spec; immutable."""
+
+    channel: Channel = Channel()
+
+
+class DomainNode(Struct, frozen=True, gc=False):
+    """A node that joined. A node without a fabric has the clique "" and the index -1."""
+
+    name: str
+    clique_id: str = field(default="", name="cliqueID")
+    index: int = 0
+    status: str = ""
+
+    @property
+    def isolated(self) -> bool:
+        """Return whether the node has no NVLink connection to the others."""
+        return not self.clique_id or self.index < 0
+
+    @property
+    def ready(self) -> bool:
+        """Return whether its IMEX daemon is ready, on a fabric."""
+        return self.status == "Ready" and not self.isolated
+
+
+class ComputeDomainStatus(Struct, frozen=True):
+    """The status. Its `status` says Ready as soon as the domain exists (numNodes 0), so GKM counts `nodes` instead."""
+
+    status: str = ""
+    nodes: Annotated[tuple[DomainNode, ...], Meta(max_length=4096)] | None = None
+
+
+class ComputeDomain(Struct, frozen=True):
+    """A ComputeDomain. NVIDIA's controller tears it down once it is terminating, whatever its finalizers."""
+
+    metadata: MnnvlMetadata
+    spec: ComputeDomainSpec = ComputeDomainSpec()
+    status: ComputeDomainStatus = ComputeDomainStatus()
+
+    @property
+    def template(self) -> str:
+        """Return the name of its ResourceClaimTemplate."""
+        return self.spec.channel.resource_claim_template.name
+
+    @property
+    def written_by_gkm(self) -> bool:
+        """Return whether GKM made it."""
+        return self.metadata.label(WRITER_LABEL) == WRITER

@@ -1,0 +1,111 @@
+"""Labels, annotations and finalizers of ComputeDomains and of the workloads that use them, and metadata with only them.
+
+The values follow Grove's code where its design document differs (docs/differences.md).
+"""
+
+from msgspec import Struct, structs
+
+FINALIZER = "grove.io/computedomain-finalizer"
+DOMAIN_LABEL = "gkm.io/compute-domain"
+"""On a pod or PodClique: the name of its ComputeDomain. On a ComputeDomain: GKM made it for that label."""
+WRITER_LABEL = "gkm.io/written-by"
+WRITER = "gkm"
+"""On every ComputeDomain that GKM made: Grove's own operator writes the same names and all other labels."""
+PODS_USING = "gkm.io/pods-using"
+"""Annotation of a ComputeDomain and of its ResourceClaimTemplate: the number of pods that use it, as a decimal."""
+USED_BY = "gkm.io/used-by"
+"""Annotation beside PODS_USING: the names of some of these pods, for messages."""
+MNNVL_READY = "gkm.io/mnnvl-ready"
+"""Annotation of a ComputeDomain: the condition MNNVLReady as JSON."""
+
+NODE_LABEL = "resource.nvidia.com/computeDomain"
+"""NVIDIA's kubelet plugin sets it on a node: the uid of the one ComputeDomain that has its IMEX channel."""
+
+AUTO_MNNVL = "grove.io/auto-mnnvl"
+"""Annotation of the older dialect: enabled or disabled."""
+MNNVL_GROUP = "grove.io/mnnvl-group"
+"""Annotation of the newer dialect: a group, or none; also a label of the group's ComputeDomains."""
+
+PART_OF = "app.kubernetes.io/part-of"
+MANAGED_BY = "app.kubernetes.io/managed-by"
+COMPONENT = "app.kubernetes.io/component"
+OBJECT_NAME = "app.kubernetes.io/name"
+REPLICA_INDEX = "grove.io/podcliqueset-replica-index"
+SCALING_GROUP = "grove.io/podcliquescalinggroup"
+SCALING_GROUP_INDEX = "grove.io/podcliquescalinggroup-replica-index"
+PODCLIQUE = "grove.io/podclique"
+GROVE_OPERATOR = "grove-operator"
+DOMAIN_COMPONENT = "pcs-computedomain"
+
+_LABELS = frozenset(
+    {
+        COMPONENT,
+        DOMAIN_LABEL,
+        MANAGED_BY,
+        MNNVL_GROUP,
+        PART_OF,
+        PODCLIQUE,
+        REPLICA_INDEX,
+        SCALING_GROUP,
+        SCALING_GROUP_INDEX,
+        WRITER_LABEL,
+    }
+)
+_ANNOTATIONS = frozenset({AUTO_MNNVL, MNNVL_GROUP, MNNVL_READY, PODS_USING, USED_BY})
+
+
+class Owner(Struct, frozen=True, rename="camel", gc=False):
+    """An owner reference."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+    controller: bool = False
+
+
+class MnnvlMetadata(Struct, frozen=True, rename="camel"):
+    """Metadata with only the labels and annotations that GKM reads: a cluster has thousands of these objects."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: str = ""
+    deletion_timestamp: str | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    finalizers: tuple[str, ...] | None = None
+    owner_references: tuple[Owner, ...] | None = None
+
+    def __post_init__(self) -> None:
+        structs.force_setattr(self, "labels", _only(_LABELS, self.labels))
+        structs.force_setattr(self, "annotations", mnnvl_annotations(self.annotations))
+
+    def label(self, key: str) -> str:
+        """Return a label; "" without it."""
+        return (self.labels or {}).get(key, "")
+
+    def annotation(self, key: str) -> str | None:
+        """Return an annotation; None without it, because an empty one is an error of the user."""
+        return (self.annotations or {}).get(key)
+
+    @property
+    def terminating(self) -> bool:
+        """Return whether the object is being deleted."""
+        return self.deletion_timestamp is not None
+
+    @property
+    def controller(self) -> Owner | None:
+        """Return the owner that controls this object."""
+        return next((owner for owner in self.owner_references or () if owner.controller), None)
+
+
+def mnnvl_annotations(annotations: dict[str, str] | None) -> dict[str, str] | None:
+    """Return the annotations that GKM reads; None without any."""
+    return _only(_ANNOTATIONS, annotations)
+
+
+def _only(keys: frozenset[str], found: dict[str, str] | None) -> dict[str, str] | None:
+    return {key: value for key, value in (found or {}).items() if key in keys} or None

@@ -1,0 +1,48 @@
+"""The section `network` of the configuration: ComputeDomains for workloads on multi-node NVLink (MNNVL)."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct, field
+
+from gkm.api.topology_settings import LabelKey
+
+# Kubernetes, "Extended resources": a qualified name. A trailing `*` matches every name with the prefix.
+_RESOURCE = r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9_.-]{0,61})?\*?\Z"
+_NAME = r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?\Z"
+
+ResourceGlob = Annotated[str, Meta(max_length=317, pattern=_RESOURCE)]
+ObjectName = Annotated[str, Meta(max_length=253, pattern=_NAME)]
+
+
+def _gpu_resources() -> list[ResourceGlob]:
+    return ["nvidia.com/gpu", "nvidia.com/mig-*"]
+
+
+def _gpu_device_classes() -> list[ObjectName]:
+    return ["gpu.nvidia.com", "mig.nvidia.com"]
+
+
+class Network(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """Enrolment of workloads in ComputeDomains.
+
+    `auto_mnnvl_enabled` gates enrolment only: the domains of enrolled workloads are scaled, protected and released
+    whatever it is. `mnnvl_dialect` decides about a PodCliqueSet without annotations: `auto-mnnvl` enrols it when it
+    requests GPUs, `mnnvl-group` does not. A container requests GPUs by a resource in `gpu_resources`, or by a claim of a
+    device class in `gpu_device_classes`. `placement` adds an affinity to one value of the node label `placement_label`
+    for all pods of a domain. `grove_cluster_role` is the ClusterRole of the installed Grove operator, which shows
+    whether Grove itself writes ComputeDomains.
+    """
+
+    auto_mnnvl_enabled: bool = field(default=False, name="autoMNNVLEnabled")
+    mnnvl_dialect: Literal["auto-mnnvl", "mnnvl-group"] = "auto-mnnvl"
+    gpu_resources: Annotated[list[ResourceGlob], Meta(max_length=32)] = field(default_factory=_gpu_resources)
+    gpu_device_classes: Annotated[list[ObjectName], Meta(max_length=32)] = field(default_factory=_gpu_device_classes)
+    placement: Literal["none", "preferred", "required"] = "none"
+    placement_label: LabelKey = "gkm.io/fabric-domain"
+    grove_cluster_role: ObjectName = "grove-operator"
+
+
+class Grove(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """The built-in controllers of PodCliqueSets, for clusters without the Grove operator."""
+
+    built_in_controllers: bool = False

@@ -1,0 +1,72 @@
+"""Which containers of a pod specification request GPUs: by a resource, or by a claim of a device class."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from gkm.api.network_settings import Network
+from gkm.api.pod_specs import Container, PodClaim, PodSpec, Quantities
+
+DeviceClasses = Callable[[PodClaim], Iterable[str]]
+"""Returns the device classes that a claim of a pod requests; none for a claim that is not known."""
+
+
+def no_device_classes(_claim: PodClaim) -> Iterable[str]:
+    """Return no device class."""
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerPlace:
+    """The place of a container in a pod specification."""
+
+    field: str
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class GPURequests:
+    """The rule of one configuration."""
+
+    settings: Network
+
+    def containers(self, spec: PodSpec, classes: DeviceClasses = no_device_classes) -> list[ContainerPlace]:
+        """Return the places of the containers and init containers that request GPUs."""
+        gpu_claims = frozenset(self._gpu_claims(spec, classes))
+        return [
+            ContainerPlace(field, index)
+            for field, index, container in spec.each_container()
+            if self._requests_resource(container) or gpu_claims.intersection(_claims(container))
+        ]
+
+    def any(self, spec: PodSpec, classes: DeviceClasses = no_device_classes) -> bool:
+        """Return whether a container requests GPUs."""
+        return bool(self.containers(spec, classes))
+
+    def _requests_resource(self, container: Container) -> bool:
+        resources = container.resources
+        if resources is None:
+            return False
+        return any(self._is_gpu(quantities) for quantities in (resources.limits, resources.requests) if quantities)
+
+    def _is_gpu(self, quantities: Quantities) -> bool:
+        return any(
+            _is_positive(quantity) and any(fnmatchcase(name, glob) for glob in self.settings.gpu_resources)
+            for name, quantity in quantities.items()
+        )
+
+    def _gpu_claims(self, spec: PodSpec, classes: DeviceClasses) -> Iterator[str]:
+        for claim in spec.claims:
+            if not set(self.settings.gpu_device_classes).isdisjoint(classes(claim)):
+                yield claim.name
+
+
+def _claims(container: Container) -> Iterator[str]:
+    for claim in (container.resources.claims or ()) if container.resources else ():
+        yield claim.name
+
+
+def _is_positive(quantity: str | float) -> bool:
+    """Return whether a quantity has a digit other than 0 before its exponent or suffix, and no minus sign."""
+    number = str(quantity).lower().partition("e")[0]
+    return not number.startswith("-") and any(digit in "123456789" for digit in number)
