@@ -63,9 +63,7 @@ COMPUTEDOMAINS = Resource(
     namespaced=True,
     type=computedomains.ComputeDomain,
 )
-PODCLIQUESETS = Resource(
-    grove.API_VERSION, "PodCliqueSet", "podcliquesets", namespaced=True, type=grove.PodCliqueSet
-)
+PODCLIQUESETS = Resource(grove.API_VERSION, "PodCliqueSet", "podcliquesets", namespaced=True, type=grove.PodCliqueSet)
 PODCLIQUES = Resource(grove.API_VERSION, "PodClique", "podcliques", namespaced=True, type=grove.PodClique)
 CLAIM_TEMPLATES = Resource(
     resource_claims.API_VERSION,

@@ -90,7 +90,7 @@ def _contradictions(pod_clique_set: PodCliqueSet) -> Iterator[str]:
     if auto == DISABLED:
         for place, annotations in pod_clique_set.annotations_by_place():
             if (group := annotations.get(MNNVL_GROUP, NONE)) != NONE:
-                yield f"{AUTO_MNNVL}: {DISABLED} contradicts {MNNVL_GROUP}: {_shown(group)} of {place}; keep one of them"
+                yield f"{AUTO_MNNVL}: {DISABLED} contradicts {MNNVL_GROUP}: {_shown(group)} of {place}; keep one"
 
 
 def update_problems(old: PodCliqueSet, new: PodCliqueSet) -> Iterator[str]:

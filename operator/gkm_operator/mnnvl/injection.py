@@ -63,4 +63,6 @@ def _container_operations(spec: PodSpec, place: ContainerPlace, at: str) -> Iter
 
 def _append(path: str, value: object, is_new: bool) -> Operation:  # noqa: FBT001 -- one private caller's fact
     """Return the operation that appends to a list, which is absent or null if it `is_new`."""
-    return {"op": "add", "path": path, "value": [value]} if is_new else {"op": "add", "path": f"{path}/-", "value": value}
+    return (
+        {"op": "add", "path": path, "value": [value]} if is_new else {"op": "add", "path": f"{path}/-", "value": value}
+    )

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gkm.api.grove import PodClique, PodCliqueSet
-from gkm.api.mnnvl_metadata import PART_OF, REPLICA_INDEX, SCALING_GROUP, SCALING_GROUP_INDEX, AUTO_MNNVL
+from gkm.api.mnnvl_metadata import AUTO_MNNVL, PART_OF, REPLICA_INDEX, SCALING_GROUP, SCALING_GROUP_INDEX
 
 from gkm_operator.mnnvl import dialect
 from gkm_operator.mnnvl.gpu_requests import DeviceClasses, GPURequests, no_device_classes
