@@ -1,5 +1,6 @@
 """The ComputeDomains that a PodCliqueSet requires, and the template that a PodClique was made from."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -11,6 +12,7 @@ from gkm_operator.mnnvl.gpu_requests import DeviceClasses, GPURequests, no_devic
 
 MAX_DOMAINS = 10_000
 """Domains of one set: 200,000 pods at 18 nodes each. A set that requires more is refused at its creation."""
+_INDEX = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -54,14 +56,19 @@ def domain_of(pod_clique_set: PodCliqueSet, pod_clique: PodClique) -> DomainKey 
     The template is found by the exact name: a suffix would take `gpu-worker` for `worker`.
     """
     metadata = pod_clique.metadata
-    if metadata.label(PART_OF) != pod_clique_set.metadata.name or not metadata.label(REPLICA_INDEX).isdecimal():
+    replica = replica_index(metadata.label(REPLICA_INDEX))
+    if metadata.label(PART_OF) != pod_clique_set.metadata.name or replica is None:
         return None
-    replica = int(metadata.label(REPLICA_INDEX))
     for prefix in _prefixes(pod_clique_set.metadata.name, replica, pod_clique):
         if metadata.name.startswith(prefix):
             group = dialect.group_of(pod_clique_set, metadata.name.removeprefix(prefix))
             return None if group is None else DomainKey(replica, group)
     return None
+
+
+def replica_index(label: str) -> int | None:
+    """Return the index that a label states; None if it is not the one text of an index."""
+    return int(label) if _INDEX.fullmatch(label) else None
 
 
 def _prefixes(name: str, replica: int, pod_clique: PodClique) -> Iterator[str]:
