@@ -1,7 +1,7 @@
 """PodCliqueSet, PodClique and PodCliqueScalingGroup (grove.io/v1alpha1), reduced to the fields that GKM reads."""
 
-from collections.abc import Iterator
-from typing import Annotated
+from collections.abc import Iterator, Mapping
+from typing import Annotated, NamedTuple
 
 from msgspec import Meta, Struct, structs
 
@@ -49,6 +49,14 @@ class ScalingGroupTemplate(Struct, frozen=True, rename="camel"):
         structs.force_setattr(self, "annotations", mnnvl_annotations(self.annotations))
 
 
+class Part(NamedTuple):
+    """A part of a set that may have annotations: the set itself, a clique or a scaling group."""
+
+    kind: str
+    name: str
+    annotations: Mapping[str, str]
+
+
 class SetTemplate(Struct, frozen=True, rename="camel"):
     """The template of one replica of a set."""
 
@@ -84,17 +92,26 @@ class PodCliqueSet(Struct, frozen=True):
         """Return the number of replicas; 0 without one, as the kind defines."""
         return self.spec.replicas or 0
 
-    def scaling_group_of(self, clique: str) -> ScalingGroupTemplate | None:
-        """Return the scaling group that a clique template belongs to."""
-        return next((group for group in self.scaling_groups if clique in group.clique_names), None)
+    def memberships(self) -> Iterator[tuple[CliqueTemplate, ScalingGroupTemplate | None]]:
+        """Yield each clique template with its scaling group; None for a standalone clique.
 
-    def annotations_by_place(self) -> Iterator[tuple[str, dict[str, str]]]:
-        """Yield (place, annotations) of the set, its cliques and its scaling groups; the set comes first."""
-        yield "the PodCliqueSet", self.metadata.annotations or {}
-        for clique in self.cliques:
-            yield f"clique {clique.name!r}", clique.annotations or {}
+        A template that several scaling groups list is yielded with each, although Grove's webhook refuses that.
+        """
+        by_clique: dict[str, list[ScalingGroupTemplate]] = {}
         for group in self.scaling_groups:
-            yield f"scaling group {group.name!r}", group.annotations or {}
+            for name in set(group.clique_names):
+                by_clique.setdefault(name, []).append(group)
+        for clique in self.cliques:
+            for scaling_group in by_clique.get(clique.name) or (None,):
+                yield clique, scaling_group
+
+    def parts(self) -> Iterator[Part]:
+        """Yield the set, its cliques and its scaling groups, in this order."""
+        yield Part("PodCliqueSet", "", self.metadata.annotations or {})
+        for clique in self.cliques:
+            yield Part("clique", clique.name, clique.annotations or {})
+        for group in self.scaling_groups:
+            yield Part("scaling group", group.name, group.annotations or {})
 
 
 class PodClique(Struct, frozen=True):

@@ -6,9 +6,9 @@ withdraws. So `auto-mnnvl: enabled` acts like a group without a name on the set.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from gkm.api.grove import PodCliqueSet
+from gkm.api.grove import CliqueTemplate, Part, PodCliqueSet, ScalingGroupTemplate
 from gkm.api.mnnvl_metadata import AUTO_MNNVL, MNNVL_GROUP
 
 ENABLED, DISABLED, NONE = "enabled", "disabled", "none"
@@ -16,21 +16,21 @@ WHOLE_SET = ""
 """The group of a domain that belongs to a whole replica (auto-mnnvl)."""
 
 MAX_GROUP_LENGTH = 63
+MAX_SET_NAME = 63
+"""Kubernetes limits the values of labels; Grove's own limit is 45, with the names of cliques and scaling groups."""
+_SHOWN = 80
+_AGAIN = "delete the PodCliqueSet and create it again"
 _GROUP = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", re.ASCII)
 
 
-def group_of(pod_clique_set: PodCliqueSet, clique: str) -> str | None:
-    """Return the group of the clique template with exactly this name; None if it is in no domain.
+def group_of(
+    pod_clique_set: PodCliqueSet, clique: CliqueTemplate | None, scaling_group: ScalingGroupTemplate | None
+) -> str | None:
+    """Return the group of a clique template in a scaling group, or in none; None if it is in no domain.
 
-    A template that the set does not have inherits the annotations of the set.
+    A template that the set does not have any more (None) inherits the annotations above it.
     """
-    template = next((found for found in pod_clique_set.cliques if found.name == clique), None)
-    scaling_group = pod_clique_set.scaling_group_of(clique)
-    layers = (
-        template.annotations if template else None,
-        scaling_group.annotations if scaling_group else None,
-        pod_clique_set.metadata.annotations,
-    )
+    layers = (part.annotations for part in (clique, scaling_group, pod_clique_set.metadata) if part)
     named = nearest_group(layers)
     if named is None:
         return WHOLE_SET if pod_clique_set.metadata.annotation(AUTO_MNNVL) == ENABLED else None
@@ -42,36 +42,49 @@ def nearest_group(layers: Iterable[Mapping[str, str] | None]) -> str | None:
     return next((layer[MNNVL_GROUP] for layer in layers if layer and MNNVL_GROUP in layer), None)
 
 
-def speaks_groups(pod_clique_set: PodCliqueSet) -> bool:
+def names_groups(pod_clique_set: PodCliqueSet) -> bool:
     """Return whether any part of the set has the annotation mnnvl-group."""
-    return any(MNNVL_GROUP in annotations for _, annotations in pod_clique_set.annotations_by_place())
+    return any(MNNVL_GROUP in part.annotations for part in pod_clique_set.parts())
 
 
 def enrols(pod_clique_set: PodCliqueSet) -> bool:
     """Return whether an annotation requests a domain."""
-    return pod_clique_set.metadata.annotation(AUTO_MNNVL) == ENABLED or any(
-        annotations.get(MNNVL_GROUP, NONE) != NONE for _, annotations in pod_clique_set.annotations_by_place()
-    )
+    return any(map(_enrols, pod_clique_set.parts()))
 
 
 def creation_problems(pod_clique_set: PodCliqueSet, *, enabled: bool) -> Iterator[str]:
     """Yield the reasons to refuse a new set; invalid values come first. `enabled` is the switch of the feature."""
-    yield from _invalid_values(pod_clique_set)
-    if not enabled and enrols(pod_clique_set):
+    yield from _problems(pod_clique_set, tuple(pod_clique_set.parts()), enabled=enabled)
+    if len(pod_clique_set.metadata.name) > MAX_SET_NAME and enrols(pod_clique_set):
         yield (
-            "MNNVL is not enabled in this cluster: remove the annotation, or let an administrator set "
-            "network.autoMNNVLEnabled"
+            f"the name of a PodCliqueSet with ComputeDomains has at most {MAX_SET_NAME} characters, because a label "
+            f"contains it; shorten it, or opt out with {AUTO_MNNVL}: {DISABLED}"
         )
-    yield from _contradictions(pod_clique_set)
 
 
-def _invalid_values(pod_clique_set: PodCliqueSet) -> Iterator[str]:
-    auto = pod_clique_set.metadata.annotation(AUTO_MNNVL)
-    if auto is not None and auto not in {ENABLED, DISABLED}:
-        yield f'{AUTO_MNNVL} of the PodCliqueSet must be "{ENABLED}" or "{DISABLED}", not {_shown(auto)}'
-    for place, annotations in pod_clique_set.annotations_by_place():
-        if (problem := invalid_group(annotations.get(MNNVL_GROUP, NONE))) is not None:
-            yield f"{MNNVL_GROUP} of {place} {problem}"
+def update_problems(old: PodCliqueSet, new: PodCliqueSet, *, enabled: bool) -> Iterator[str]:
+    """Yield the reasons to refuse an update: the annotations that it adds, removes or changes. All are immutable.
+
+    Parts are paired by kind and name. A part that the update adds follows the rules of creation; a part that has been
+    there follows none, because an update by a controller must not fail for what the user wrote long ago.
+    """
+    before = {(part.kind, part.name): part.annotations for part in old.parts()}
+    added = []
+    for part in new.parts():
+        if (annotations := before.get((part.kind, part.name))) is None:
+            added.append(part)
+            continue
+        for key in _keys(part):
+            was, now = annotations.get(key), part.annotations.get(key)
+            if was == now:
+                continue
+            if was is None:
+                yield f"{key} of {shown_part(part)} cannot be added to an existing PodCliqueSet; {_AGAIN}"
+            elif now is None:
+                yield f"{key} of {shown_part(part)} cannot be removed; {_AGAIN}"
+            else:
+                yield f"{key} of {shown_part(part)} is immutable: it is {_shown(was)}; {_AGAIN}"
+    yield from _problems(new, added, enabled=enabled)
 
 
 def invalid_group(group: str) -> str | None:
@@ -83,31 +96,53 @@ def invalid_group(group: str) -> str | None:
     return None
 
 
-def _contradictions(pod_clique_set: PodCliqueSet) -> Iterator[str]:
+def _problems(pod_clique_set: PodCliqueSet, parts: Sequence[Part], *, enabled: bool) -> Iterator[str]:
+    for part in parts:
+        yield from _invalid_values(part)
+    if not enabled and any(map(_enrols, parts)):
+        yield (
+            "MNNVL is not enabled in this cluster: remove the annotation, or let an administrator set "
+            "network.autoMNNVLEnabled"
+        )
     auto = pod_clique_set.metadata.annotation(AUTO_MNNVL)
-    if auto == ENABLED and pod_clique_set.metadata.annotation(MNNVL_GROUP) == NONE:
-        yield f"{AUTO_MNNVL}: {ENABLED} contradicts {MNNVL_GROUP}: {NONE} of the same PodCliqueSet; keep one of them"
-    if auto == DISABLED:
-        for place, annotations in pod_clique_set.annotations_by_place():
-            if (group := annotations.get(MNNVL_GROUP, NONE)) != NONE:
-                yield f"{AUTO_MNNVL}: {DISABLED} contradicts {MNNVL_GROUP}: {_shown(group)} of {place}; keep one"
+    for part in parts:
+        group = part.annotations.get(MNNVL_GROUP)
+        if group is None:
+            continue
+        if (auto == ENABLED and group == NONE and _is_set(part)) or (auto == DISABLED and group != NONE):
+            yield (
+                f"{AUTO_MNNVL}: {auto} of the PodCliqueSet contradicts {MNNVL_GROUP}: {_shown(group)} of "
+                f"{shown_part(part)}; remove one of them"
+            )
 
 
-def update_problems(old: PodCliqueSet, new: PodCliqueSet) -> Iterator[str]:
-    """Yield the annotations that an update adds, removes or changes: all are immutable. Parts are paired by name."""
-    before, after = dict(old.annotations_by_place()), dict(new.annotations_by_place())
-    for place in before.keys() & after.keys():
-        for key in (AUTO_MNNVL, MNNVL_GROUP):
-            was, now = before[place].get(key), after[place].get(key)
-            if was == now:
-                continue
-            if was is None:
-                yield f"{key} of {place} cannot be added to an existing PodCliqueSet; delete and create it again"
-            elif now is None:
-                yield f"{key} of {place} cannot be removed; delete the PodCliqueSet and create it again"
-            else:
-                yield f"{key} of {place} is immutable: it is {_shown(was)}"
+def _invalid_values(part: Part) -> Iterator[str]:
+    auto = part.annotations.get(AUTO_MNNVL)
+    if auto is not None and _is_set(part) and auto not in {ENABLED, DISABLED}:
+        yield f'{AUTO_MNNVL} of the PodCliqueSet must be "{ENABLED}" or "{DISABLED}", not {_shown(auto)}'
+    if (problem := invalid_group(part.annotations.get(MNNVL_GROUP, NONE))) is not None:
+        yield f"{MNNVL_GROUP} of {shown_part(part)} {problem}"
+
+
+def _enrols(part: Part) -> bool:
+    return part.annotations.get(MNNVL_GROUP, NONE) != NONE or (
+        _is_set(part) and part.annotations.get(AUTO_MNNVL) == ENABLED
+    )
+
+
+def _keys(part: Part) -> tuple[str, ...]:
+    """Return the annotations that count on a part: auto-mnnvl is one of the whole set."""
+    return (AUTO_MNNVL, MNNVL_GROUP) if _is_set(part) else (MNNVL_GROUP,)
+
+
+def _is_set(part: Part) -> bool:
+    return part.kind == "PodCliqueSet"
+
+
+def shown_part(part: Part) -> str:
+    """Return a part as messages show it: escaped, and short."""
+    return f"{part.kind} {_shown(part.name)}" if part.name else f"the {part.kind}"
 
 
 def _shown(value: str) -> str:
-    return repr(value[:80])
+    return repr(value[:_SHOWN])

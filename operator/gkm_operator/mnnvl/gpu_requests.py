@@ -1,9 +1,9 @@
 """Which containers of a pod specification request GPUs: by a resource, or by a claim of a device class."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from fnmatch import fnmatchcase
+from dataclasses import dataclass, field
 
+from gkm.api.grove import PodCliqueSet
 from gkm.api.network_settings import Network
 from gkm.api.pod_specs import Container, PodClaim, PodSpec, Quantities
 
@@ -29,6 +29,14 @@ class GPURequests:
     """The rule of one configuration."""
 
     settings: Network
+    _names: frozenset[str] = field(init=False)
+    _prefixes: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Split the resources into names and prefixes: a hostile pod may have 100,000 resources."""
+        resources = self.settings.gpu_resources
+        object.__setattr__(self, "_names", frozenset(resources))
+        object.__setattr__(self, "_prefixes", tuple(glob[:-1] for glob in resources if glob.endswith("*")))
 
     def containers(self, spec: PodSpec, classes: DeviceClasses = no_device_classes) -> list[ContainerPlace]:
         """Return the places of the containers and init containers that request GPUs."""
@@ -43,6 +51,10 @@ class GPURequests:
         """Return whether a container requests GPUs."""
         return bool(self.containers(spec, classes))
 
+    def in_any_clique(self, pod_clique_set: PodCliqueSet, classes: DeviceClasses = no_device_classes) -> bool:
+        """Return whether a container of a clique template requests GPUs."""
+        return any(self.any(clique.spec.pod_spec, classes) for clique in pod_clique_set.cliques)
+
     def _requests_resource(self, container: Container) -> bool:
         resources = container.resources
         if resources is None:
@@ -51,7 +63,7 @@ class GPURequests:
 
     def _is_gpu(self, quantities: Quantities) -> bool:
         return any(
-            _is_positive(quantity) and any(fnmatchcase(name, glob) for glob in self.settings.gpu_resources)
+            (name in self._names or name.startswith(self._prefixes)) and _is_positive(quantity)
             for name, quantity in quantities.items()
         )
 

@@ -1,7 +1,6 @@
 """The ComputeDomains that a PodCliqueSet requires, and the template that a PodClique was made from."""
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gkm.api.grove import PodClique, PodCliqueSet
@@ -11,7 +10,7 @@ from gkm_operator.mnnvl import dialect
 from gkm_operator.mnnvl.gpu_requests import DeviceClasses, GPURequests, no_device_classes
 
 MAX_DOMAINS = 10_000
-"""Domains of one set: 200,000 pods at 18 nodes each. A set that requires more is refused at its creation."""
+"""Domains of one set: 180,000 nodes at 18 in each. A set that requires more is refused (`limit_problem`)."""
 _INDEX = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
 
 
@@ -30,50 +29,68 @@ def required_groups(
 
     auto-mnnvl alone decides without the GPUs: its annotation is set only where GPUs are requested (seed 000).
     """
+    with_gpus = {clique.name for clique in pod_clique_set.cliques if gpus.any(clique.spec.pod_spec, classes)}
     found = {
-        group
-        for clique in pod_clique_set.cliques
-        if (group := dialect.group_of(pod_clique_set, clique.name)) is not None
-        and gpus.any(clique.spec.pod_spec, classes)
+        dialect.group_of(pod_clique_set, clique, scaling_group)
+        for clique, scaling_group in pod_clique_set.memberships()
+        if clique.name in with_gpus
     }
-    if pod_clique_set.metadata.annotation(AUTO_MNNVL) == dialect.ENABLED and not dialect.speaks_groups(pod_clique_set):
+    if pod_clique_set.metadata.annotation(AUTO_MNNVL) == dialect.ENABLED and not dialect.names_groups(pod_clique_set):
         found.add(dialect.WHOLE_SET)
-    return frozenset(found)
+    return frozenset(group for group in found if group is not None)
 
 
 def required_domains(
     pod_clique_set: PodCliqueSet, gpus: GPURequests, classes: DeviceClasses = no_device_classes
 ) -> frozenset[DomainKey]:
-    """Return one domain for each replica and group; at most MAX_DOMAINS."""
-    groups = sorted(required_groups(pod_clique_set, gpus, classes))
+    """Return one domain for each replica and group.
+
+    Beyond MAX_DOMAINS the last replicas have none, and `limit_problem` says so: HPA may scale a set past admission.
+    """
+    groups = required_groups(pod_clique_set, gpus, classes)
     replicas = min(pod_clique_set.replicas, MAX_DOMAINS // max(len(groups), 1))
     return frozenset(DomainKey(replica, group) for replica in range(replicas) for group in groups)
+
+
+def limit_problem(
+    pod_clique_set: PodCliqueSet, gpus: GPURequests, classes: DeviceClasses = no_device_classes
+) -> str | None:
+    """Return why a set requires too many domains, None if it does not: for an event, and to refuse a new set.
+
+    Refuse an update only if the old set had no such problem: an update by a controller must not fail.
+    """
+    groups, replicas = len(required_groups(pod_clique_set, gpus, classes)), pod_clique_set.replicas
+    if groups * replicas <= MAX_DOMAINS:
+        return None
+    return (
+        f"{replicas} replicas with {groups} MNNVL groups require {groups * replicas} ComputeDomains, and the limit of "
+        f"a PodCliqueSet is {MAX_DOMAINS}: use at most {MAX_DOMAINS // groups} replicas, or several PodCliqueSets"
+    )
 
 
 def domain_of(pod_clique_set: PodCliqueSet, pod_clique: PodClique) -> DomainKey | None:
     """Return the domain that a PodClique of the set belongs to; None if it belongs to none.
 
-    The template is found by the exact name: a suffix would take `gpu-worker` for `worker`.
+    The set may not require it: no template in the group requests GPUs, or the replica was scaled in. The template is
+    found by the exact name: a suffix would take `gpu-worker` for `worker`.
     """
     metadata = pod_clique.metadata
     replica = replica_index(metadata.label(REPLICA_INDEX))
     if metadata.label(PART_OF) != pod_clique_set.metadata.name or replica is None:
         return None
-    for prefix in _prefixes(pod_clique_set.metadata.name, replica, pod_clique):
-        if metadata.name.startswith(prefix):
-            group = dialect.group_of(pod_clique_set, metadata.name.removeprefix(prefix))
-            return None if group is None else DomainKey(replica, group)
-    return None
+    start = f"{pod_clique_set.metadata.name}-{replica}-"
+    scaling_group = None
+    if in_group := metadata.label(SCALING_GROUP):
+        scaling_group = next((found for found in pod_clique_set.scaling_groups if start + found.name == in_group), None)
+        start = f"{in_group}-{metadata.label(SCALING_GROUP_INDEX)}-"
+    if not metadata.name.startswith(start):
+        return None
+    name = metadata.name.removeprefix(start)
+    clique = next((found for found in pod_clique_set.cliques if found.name == name), None)
+    group = dialect.group_of(pod_clique_set, clique, scaling_group)
+    return None if group is None else DomainKey(replica, group)
 
 
 def replica_index(label: str) -> int | None:
     """Return the index that a label states; None if it is not the one text of an index."""
     return int(label) if _INDEX.fullmatch(label) else None
-
-
-def _prefixes(name: str, replica: int, pod_clique: PodClique) -> Iterator[str]:
-    scaling_group = pod_clique.metadata.label(SCALING_GROUP)
-    if scaling_group:
-        yield f"{scaling_group}-{pod_clique.metadata.label(SCALING_GROUP_INDEX)}-"
-    else:
-        yield f"{name}-{replica}-"
