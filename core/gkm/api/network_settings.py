@@ -7,11 +7,15 @@ from msgspec import Meta, Struct, field
 from gkm.api.topology_settings import LabelKey
 
 # Kubernetes, "Extended resources": a qualified name. A trailing `*` matches every name with the prefix.
-_RESOURCE = r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9_.-]{0,61})?\*?\Z"
+_RESOURCE = r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9*])?\Z"
 _NAME = r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?\Z"
+
+# RBAC allows any path segment; Grove's chart writes `grove:system:grove-operator`.
+_ROLE = r"^[A-Za-z0-9][A-Za-z0-9:._-]{0,252}\Z"
 
 ResourceGlob = Annotated[str, Meta(max_length=317, pattern=_RESOURCE)]
 ObjectName = Annotated[str, Meta(max_length=253, pattern=_NAME)]
+RoleName = Annotated[str, Meta(max_length=253, pattern=_ROLE)]
 
 
 def _gpu_resources() -> list[ResourceGlob]:
@@ -39,7 +43,12 @@ class Network(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     gpu_device_classes: Annotated[list[ObjectName], Meta(max_length=32)] = field(default_factory=_gpu_device_classes)
     placement: Literal["none", "preferred", "required"] = "none"
     placement_label: LabelKey = "gkm.io/fabric-domain"
-    grove_cluster_role: ObjectName = "grove-operator"
+    grove_cluster_role: RoleName = "grove:system:grove-operator"
+
+    def __post_init__(self) -> None:
+        """Refuse a configuration in which no container can request GPUs."""
+        if not self.gpu_resources and not self.gpu_device_classes:
+            raise ValueError("gpuResources and gpuDeviceClasses are both empty; name one GPU resource or device class")
 
 
 class Grove(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):

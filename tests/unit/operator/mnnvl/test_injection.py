@@ -57,10 +57,17 @@ def test_resources_are_configurable() -> None:
     assert not gpus.any(a_pod_spec(containers=[container("main", 1)]))
 
 
-def test_no_resources_and_no_classes_find_no_gpus() -> None:
-    gpus = GPURequests(Network(gpu_resources=[], gpu_device_classes=[]))
-    pod = pod_with(container("main", 8), claiming("other", "gpu"), claims={"gpu": "gpu-template"})
-    assert not gpus.any(a_pod_spec(**pod), device_classes)
+@table(
+    "settings, found",
+    [
+        ("no resources", Network(gpu_resources=[]), [1]),
+        ("no classes", Network(gpu_device_classes=[]), [0]),
+        ("both", Network(), [0, 1]),
+    ],
+)
+def test_resources_and_device_classes_count_on_their_own(settings: Network, found: list[int]) -> None:
+    pod = a_pod_spec(**pod_with(container("main", 8), claiming("other", "gpu"), claims={"gpu": "gpu-template"}))
+    assert [place.index for place in GPURequests(settings).containers(pod, device_classes)] == found
 
 
 @table(
