@@ -108,4 +108,5 @@ def mnnvl_annotations(annotations: dict[str, str] | None) -> dict[str, str] | No
 
 
 def _only(keys: frozenset[str], found: dict[str, str] | None) -> dict[str, str] | None:
-    return {key: value for key, value in (found or {}).items() if key in keys} or None
+    """Return the values of some keys. The keys are those of GKM, so that all objects share their text."""
+    return {key: found[key] for key in keys if key in found} or None if found else None

@@ -1,6 +1,6 @@
-"""An index of watched objects by a key other than their name, updated by changes."""
+"""An index of watched objects by keys other than their name, updated by changes."""
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from threading import Lock
 from typing import Generic, TypeVar
 
@@ -11,12 +11,12 @@ T = TypeVar("T")
 class Index(Generic[K, T]):
     """Objects by key, after client-go's Indexer. A reflector feeds it with changes.
 
-    `key` returns the index key of an object, `identity` distinguishes objects of one key. Both must depend on the
-    object alone. Thread-safe; an object takes two dict entries, and a key is removed with its last object.
+    `keys` returns the index keys of an object, `identity` distinguishes objects of one key. Both must depend on the
+    object alone. Thread-safe; a key is removed with its last object.
     """
 
-    def __init__(self, key: Callable[[T], K], identity: Callable[[T], Hashable]) -> None:
-        self._key = key
+    def __init__(self, keys: Callable[[T], Iterable[K]], identity: Callable[[T], Hashable]) -> None:
+        self._keys = keys
         self._identity = identity
         self._objects: dict[K, dict[Hashable, T]] = {}
         self._lock = Lock()
@@ -27,7 +27,8 @@ class Index(Generic[K, T]):
             if old is not None:
                 self._remove(old)
             if new is not None:
-                self._objects.setdefault(self._key(new), {})[self._identity(new)] = new
+                for key in self._keys(new):
+                    self._objects.setdefault(key, {})[self._identity(new)] = new
 
     def get(self, key: K) -> tuple[T, ...]:
         """Return the objects of a key, in no particular order."""
@@ -39,8 +40,8 @@ class Index(Generic[K, T]):
         return len(self._objects)
 
     def _remove(self, old: T) -> None:
-        key = self._key(old)
-        objects = self._objects.get(key, {})
-        objects.pop(self._identity(old), None)
-        if not objects:
-            self._objects.pop(key, None)
+        for key in self._keys(old):
+            objects = self._objects.get(key, {})
+            objects.pop(self._identity(old), None)
+            if not objects:
+                self._objects.pop(key, None)

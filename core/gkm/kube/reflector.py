@@ -30,8 +30,9 @@ class Reflector(Generic[T]):
     long as the server requests. `on_change` should be quick, and put a key on a WorkQueue. The reflector logs an
     exception of it and does not repeat the event: a bad event must not be retried for ever.
 
-    An object that cannot be decoded stays as it was last decoded, and `unreadable` names it. `synced` is set after
-    `on_change` got the first complete list.
+    An object that `retain` rejects is not stored, and looks deleted: a cluster has 100,000 pods, and a controller may
+    need few of them. An object that cannot be decoded stays as it was last decoded, and `unreadable` names it. `synced`
+    is set after `on_change` got the first complete list.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class Reflector(Generic[T]):
         on_change: OnChange[T],
         *,
         selector: ListSelector = EVERYTHING,
+        retain: Callable[[T], bool] = lambda _value: True,
         backoff: Backoff = Backoff(),  # noqa: B008 -- a frozen value
     ) -> None:
         self.resource = resource
@@ -53,6 +55,7 @@ class Reflector(Generic[T]):
         self._api = api
         self._on_change = on_change
         self._selector = selector
+        self._retain = retain
         self._backoff = backoff
         self._entries: dict[Key, ObjectEntry[T]] = {}
         self._version = ""
@@ -162,6 +165,9 @@ class Reflector(Generic[T]):
         self._version = event.resource_version
 
     def _upsert(self, entry: ObjectEntry[T]) -> None:
+        if not self._retain(entry.value):
+            self._delete(entry.key)
+            return
         old = self._entries.get(entry.key)
         self._entries[entry.key] = entry
         self.unreadable -= {entry.key}

@@ -18,7 +18,7 @@ class Fleet:
 
     def __init__(self) -> None:
         self._reports: Index[str, NodeObject] = Index(
-            lambda report: report.metadata.name, lambda report: report.metadata.namespace
+            lambda report: (report.metadata.name,), lambda report: report.metadata.namespace
         )
         self._liveness = LivenessTracker()
         self._totals: dict[CacheKey, CacheTotals] = {}

@@ -111,7 +111,9 @@ class LivenessTracker:
     def __init__(self) -> None:
         self.nodes: dict[str, bool] = {}
         """Whether a Node is Ready; a name without an entry is a Node that does not exist."""
-        self.agents: Index[str, AgentPod] = Index(lambda agent: agent.spec.node_name, lambda agent: agent.metadata.name)
+        self.agents: Index[str, AgentPod] = Index(
+            lambda agent: (agent.spec.node_name,), lambda agent: agent.metadata.name
+        )
         self.deployed = False
         """Whether the agents' DaemonSet exists; without it the Node alone decides."""
 

@@ -16,7 +16,7 @@ class Pod(NamedTuple):
 
 
 def by_node() -> Index[str, Pod]:
-    return Index(lambda pod: pod.node, lambda pod: pod.name)
+    return Index(lambda pod: (pod.node,), lambda pod: pod.name)
 
 
 def test_objects_are_found_by_their_key() -> None:
@@ -38,6 +38,16 @@ def test_a_changed_object_replaces_its_old_version_under_any_key() -> None:
     assert index.get("near") == (after,)
     index.change(after, moved)
     assert (index.get("near"), index.get("far")) == ((), (moved,))
+
+
+def test_an_object_with_several_keys_is_found_by_each_and_leaves_all() -> None:
+    index: Index[str, Pod] = Index(lambda pod: pod.node.split(), lambda pod: pod.name)
+    both, neither = Pod("one", "near far"), Pod("two", "")
+    index.change(None, both)
+    index.change(None, neither)
+    assert (index.get("near"), index.get("far"), len(index)) == ((both,), (both,), 2)
+    index.change(both, Pod("one", "far"))
+    assert (index.get("near"), index.get("far"), len(index)) == ((), (Pod("one", "far"),), 1)
 
 
 def test_a_key_is_removed_with_its_last_object() -> None:

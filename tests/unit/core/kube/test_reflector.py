@@ -69,6 +69,31 @@ def calls(api: FakeApi, verb: str) -> int:
     return sum(1 for called, _, _ in list(api.calls) if called == verb)
 
 
+def test_an_object_that_is_not_retained_looks_deleted(api: FakeApi, reports: Reports) -> None:
+    api.create(GKMCACHES, cache("x"))
+    api.create(GKMCACHES, cache("y", "unwanted"))
+    reflector = Reflector(api, GKMCACHES, reports, retain=lambda found: found.spec.image != "unwanted", backoff=SOON)
+    reflector.start()
+    try:
+        assert reflector.synced.wait(10)
+        assert [found.metadata.name for found in reflector.values()] == ["x"]
+        changed(api, "x", "unwanted")
+        changed(api, "y", "two")
+        until(lambda: len(reports.changes) == 3, "both changes")
+        assert reports.changes == [("x", None, "one"), ("x", "one", None), ("y", None, "two")]
+        assert (reflector.get("x", "a"), [found.metadata.name for found in reflector.values()]) == (None, ["y"])
+        changed(api, "y", "unwanted")
+        api.forget_history()
+        api.cut()
+        until(lambda: len(reports.changes) == 4, "the rejected object to go")
+        api.delete(GKMCACHES, "y", "a")
+        api.create(GKMCACHES, cache("z"))
+        until(lambda: reflector.get("z", "a") is not None, "the new object")
+    finally:
+        reflector.close()
+    assert reports.changes[3:] == [("y", "two", None), ("z", None, "one")]
+
+
 def test_existing_objects_are_reported_and_then_changes(
     api: FakeApi, reports: Reports, reflector: Reflector[GKMCache]
 ) -> None:

@@ -1,0 +1,174 @@
+"""The pods that matter to ComputeDomains: those with claims or our label, and those that use GPUs of a node.
+
+A cluster has 100,000 pods. Each is reduced to the fields that decide when it is decoded, other pods are not stored, and
+equal values of several pods are stored once. Must never write to the API server.
+"""
+
+from functools import lru_cache
+from sys import intern
+from typing import TypeVar
+
+from gkm.api.mnnvl_metadata import DOMAIN_LABEL, MnnvlMetadata
+from gkm.api.pod_specs import PodClaim, PodSpec
+from gkm.kube.api import Api, Key
+from gkm.kube.index import Index
+from gkm.kube.reflector import OnChange, Reflector
+from gkm.kube.resources import Resource
+from msgspec import Struct, structs
+
+from gkm_operator.mnnvl.gpu_requests import GPURequests
+
+T = TypeVar("T")
+
+_TERMINAL_PHASES = ("Succeeded", "Failed")
+
+
+@lru_cache(maxsize=1 << 12)  # the replicas of one workload have equal owners and claims
+def _deduplicated(value: T) -> T:
+    """Return the first equal value, so that later ones need not be stored."""
+    return value
+
+
+class PodMetadata(MnnvlMetadata, frozen=True, gc=False):
+    """The metadata of a pod, without annotations, finalizers and versions."""
+
+    def __post_init__(self) -> None:
+        MnnvlMetadata.__post_init__(self)
+        labels = {key: intern(value) for key, value in self.labels.items()} if self.labels else None
+        for name, value in (
+            ("namespace", intern(self.namespace)),
+            ("creation_timestamp", intern(self.creation_timestamp)),
+            ("labels", labels),
+            ("owner_references", _deduplicated(self.owner_references)),
+            ("resource_version", ""),
+            ("annotations", None),
+            ("finalizers", None),
+        ):
+            structs.force_setattr(self, name, value)
+
+
+class PlacedSpec(PodSpec, frozen=True):
+    """The specification of a pod, with its node."""
+
+    node_name: str = ""
+
+
+class PodStatus(Struct, frozen=True, rename="camel", gc=False):
+    """The phase of a pod, and when its kubelet accepted it."""
+
+    phase: str = ""
+    start_time: str = ""
+
+
+_NO_SPEC, _NO_STATUS = PlacedSpec(), PodStatus()
+
+
+class DomainPod(Struct, frozen=True, gc=False):
+    """A pod. `spec` and `status` are empty once it is decoded.
+
+    `node` is "" until it is scheduled, and `started` until its kubelet accepted it. `requests_gpus` counts resources
+    only: whether one of its `claims` is for GPUs depends on another object (gkm_operator.mnnvl.gpu_requests).
+    """
+
+    metadata: PodMetadata
+    spec: PlacedSpec = _NO_SPEC
+    status: PodStatus = _NO_STATUS
+    node: str = ""
+    started: str = ""
+    ended: bool = False
+    requests_gpus: bool = False
+    claims: tuple[PodClaim, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, value in (
+            ("node", intern(self.spec.node_name)),
+            ("started", intern(self.status.start_time)),
+            ("ended", self.status.phase in _TERMINAL_PHASES),
+            ("claims", _deduplicated(self.spec.claims)),
+            ("spec", _NO_SPEC),
+            ("status", _NO_STATUS),
+        ):
+            structs.force_setattr(self, name, value)
+
+    @property
+    def key(self) -> Key:
+        """Return namespace and name."""
+        return self.metadata.namespace, self.metadata.name
+
+    @property
+    def templates(self) -> frozenset[str]:
+        """Return the names of the ResourceClaimTemplates that it references."""
+        named = (claim.resource_claim_template_name for claim in self.claims)
+        return frozenset(name for name in named if name)
+
+    @property
+    def domain(self) -> str:
+        """Return the ComputeDomain that its label names, "" without one."""
+        return self.metadata.label(DOMAIN_LABEL)
+
+
+def pods(gpus: GPURequests) -> Resource[DomainPod]:
+    """Return the kind Pod as `DomainPod`, for one rule of GPU requests."""
+
+    class Pod(DomainPod, frozen=True, gc=False):
+        def __post_init__(self) -> None:
+            structs.force_setattr(self, "requests_gpus", gpus.any(self.spec))
+            DomainPod.__post_init__(self)
+
+    return Resource("v1", "Pod", "pods", namespaced=True, type=Pod)
+
+
+def matters(pod: DomainPod) -> bool:
+    """Return whether a pod is stored: it has not ended, and has claims, our label, or GPUs of a node.
+
+    A terminating pod has not ended.
+    """
+    return not pod.ended and bool(pod.claims or pod.domain or (pod.requests_gpus and pod.node))
+
+
+class DomainPods:
+    """All living pods that matter, indexed. Thread-safe; `changed` is called after an index has a change."""
+
+    def __init__(self, api: Api, gpus: GPURequests, changed: OnChange[DomainPod]) -> None:
+        self.reflector = Reflector(api, pods(gpus), self.change, retain=matters)
+        self._changed = changed
+        self._by_template: Index[Key, DomainPod] = Index(_template_keys, _key)
+        self._by_label: Index[Key, DomainPod] = Index(_label_keys, _key)
+        self._by_node: Index[str, DomainPod] = Index(_node_keys, _key)
+
+    def change(self, old: DomainPod | None, new: DomainPod | None) -> None:
+        """Apply a change of a pod; ignore one of fields that are not stored."""
+        if old == new:
+            return
+        self._by_template.change(old, new)
+        self._by_label.change(old, new)
+        self._by_node.change(old, new)
+        self._changed(old, new)
+
+    def using(self, namespace: str, template: str) -> tuple[DomainPod, ...]:
+        """Return the living pods of a namespace that reference a ResourceClaimTemplate, in no order."""
+        return self._by_template.get((namespace, template))
+
+    def labelled(self, namespace: str, domain: str) -> tuple[DomainPod, ...]:
+        """Return the living pods of a namespace whose label names a ComputeDomain, in no order."""
+        return self._by_label.get((namespace, domain))
+
+    def on_node(self, node: str) -> tuple[DomainPod, ...]:
+        """Return the stored pods of a node, in no order."""
+        return self._by_node.get(node)
+
+
+def _key(pod: DomainPod) -> Key:
+    return pod.key
+
+
+def _template_keys(pod: DomainPod) -> list[Key]:
+    return [(pod.metadata.namespace, template) for template in pod.templates]
+
+
+def _label_keys(pod: DomainPod) -> list[Key]:
+    return [(pod.metadata.namespace, pod.domain)] if pod.domain else []
+
+
+def _node_keys(pod: DomainPod) -> list[str]:
+    return [pod.node] if pod.node else []
