@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Event
+from typing import TYPE_CHECKING, Any
 
 from gkm.api import config as config_file
 from gkm.api import msgspec_warmup
@@ -18,6 +19,9 @@ from gkm.api.config import Config, ConfigInvalid
 from gkm.hoststate import logs
 from gkm.hoststate.command_line import Parser, print_line
 from gkm.probes import addresses
+
+if TYPE_CHECKING:
+    from gkm_operator.admission.certificates.webhook_ca import WebhookConfiguration
 
 _LOG = logging.getLogger(__name__)
 
@@ -127,7 +131,16 @@ def add_admission_flags(parser: Parser) -> None:
     parser.add_flag(
         "--tls-names", "names and addresses in that certificate, separated by commas", default=SERVICE_NAMES
     )
-    parser.add_flag("--webhook-configuration", "ValidatingWebhookConfiguration that receives the CA", metavar="NAME")
+    parser.add_flag(
+        "--webhook-configuration",
+        "webhook configuration that receives the CA: NAME, validating/NAME or mutating/NAME; may be repeated",
+        metavar="NAME",
+        action=_Extend,
+        type=_webhook_configurations,
+    )
+    parser.add_flag(
+        "--domains", "on: review workloads for ComputeDomains (deploy/components/domains)", default="off", type=_switch
+    )
     parser.add_flag("--budget", "seconds for one image", default="3", type=_budget)
 
 
@@ -142,6 +155,36 @@ def _admission_problem(arguments: argparse.Namespace) -> str:
     if arguments.self_signed and not arguments.webhook_configuration:
         return "--self-signed needs --webhook-configuration: the API server must learn of every renewed CA"
     return ""
+
+
+class _Extend(argparse.Action):
+    """Collects a repeated flag in a list; the variable in the environment counts only without the flag."""
+
+    def __call__(
+        self,
+        _parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,  # noqa: ANN401 -- argparse's
+        _option: str | None = None,
+    ) -> None:
+        """Add a value."""
+        found = getattr(namespace, self.dest)
+        setattr(namespace, self.dest, (found if isinstance(found, tuple) else ()) + values)
+
+
+def _webhook_configurations(text: str) -> "tuple[WebhookConfiguration, ...]":
+    from gkm_operator.admission.certificates.webhook_ca import WebhookConfiguration  # noqa: PLC0415 -- as in _command
+
+    try:
+        return tuple(WebhookConfiguration.parse(each) for each in text.split(","))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _switch(text: str) -> bool:
+    if text not in {"on", "off"}:
+        raise argparse.ArgumentTypeError("on or off")
+    return text == "on"
 
 
 def _budget(text: str) -> float:

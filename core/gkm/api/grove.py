@@ -7,6 +7,7 @@ from msgspec import Meta, Struct, structs
 
 from gkm.api.mnnvl_metadata import MnnvlMetadata, mnnvl_annotations
 from gkm.api.pod_specs import PodSpec
+from gkm.api.resource_claims import TemplateSpec
 
 API_VERSION = "grove.io/v1alpha1"
 GROUP = "grove.io"
@@ -49,12 +50,11 @@ class ScalingGroupTemplate(Struct, frozen=True, rename="camel"):
         structs.force_setattr(self, "annotations", mnnvl_annotations(self.annotations))
 
 
-class Part(NamedTuple):
-    """A part of a set that may have annotations: the set itself, a clique or a scaling group."""
+class InlineClaimTemplate(Struct, frozen=True, rename="camel"):
+    """A template from which Grove makes claims that pods of the set share."""
 
-    kind: str
-    name: str
-    annotations: Mapping[str, str]
+    name: str = ""
+    template_spec: TemplateSpec = TemplateSpec()
 
 
 class SetTemplate(Struct, frozen=True, rename="camel"):
@@ -62,6 +62,7 @@ class SetTemplate(Struct, frozen=True, rename="camel"):
 
     cliques: Annotated[tuple[CliqueTemplate, ...], Meta(max_length=1024)] | None = None
     pod_clique_scaling_groups: Annotated[tuple[ScalingGroupTemplate, ...], Meta(max_length=1024)] | None = None
+    resource_claim_templates: Annotated[tuple[InlineClaimTemplate, ...], Meta(max_length=256)] | None = None
 
 
 class SetSpec(Struct, frozen=True):

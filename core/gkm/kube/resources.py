@@ -86,3 +86,10 @@ VALIDATING_WEBHOOKS: Resource[Json] = Resource(
     namespaced=False,
     type=Json,
 )
+MUTATING_WEBHOOKS: Resource[Json] = Resource(
+    "admissionregistration.k8s.io/v1",
+    "MutatingWebhookConfiguration",
+    "mutatingwebhookconfigurations",
+    namespaced=False,
+    type=Json,
+)

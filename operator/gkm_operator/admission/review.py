@@ -1,7 +1,9 @@
 """AdmissionReview v1 (k8s.io/api/admission/v1), reduced to the fields in use: decodes hostile bytes."""
 
+import base64
 import textwrap
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
 
 import msgspec
 from gkm.api.meta import GROUP
@@ -15,6 +17,9 @@ CACHE_KINDS = frozenset({"GKMCache", "ClusterGKMCache"})
 MAX_WARNING, MAX_WARNING_LINES = 250, 4
 """The API server may cut warnings at 256 characters (KEP-1693): a longer one continues in another line."""
 
+MAX_WARNINGS = 8
+"""The API server drops warnings beyond 4096 characters together (k8s.io/apiserver, endpoints/filters/warning.go)."""
+
 Word = Annotated[str, Meta(max_length=253)]
 """The longest name that Kubernetes allows. Megabytes would stay in memory as long as a registry is slow, and go to the
 log."""
@@ -22,6 +27,10 @@ log."""
 
 class ReviewInvalid(ValueError):
     """The body is not a valid AdmissionReview; the message names the place."""
+
+
+class ReviewBusy(Exception):
+    """Too much is under review; the message names what."""
 
 
 class GroupVersionKind(Struct, frozen=True):
@@ -102,11 +111,12 @@ class _Review(Struct, rename="camel"):
 
 
 class ReviewResponse(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The response: a refusal has a message, an admission may have warnings."""
+    """The response: a refusal has a message, an admission may have warnings and a JSON patch (RFC 6902)."""
 
     allowed: bool
     message: str = ""
     warnings: tuple[str, ...] = ()
+    patch: Sequence[Mapping[str, Any]] = ()
 
 
 def parse(body: bytes | bytearray) -> ReviewRequest:
@@ -131,8 +141,10 @@ def encode(uid: str, response: ReviewResponse) -> bytes:
     answer: dict[str, object] = {"uid": uid, "allowed": response.allowed}
     if not response.allowed:
         answer["status"] = {"code": 403, "reason": "Forbidden", "message": escape(response.message)}
+    elif response.patch:
+        answer |= {"patchType": "JSONPatch", "patch": base64.b64encode(msgspec.json.encode(response.patch)).decode()}
     if response.warnings:
-        answer["warnings"] = [line for text in response.warnings for line in _lines(text)]
+        answer["warnings"] = [line for text in response.warnings[:MAX_WARNINGS] for line in _lines(text)]
     return msgspec.json.encode({"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": answer})
 
 

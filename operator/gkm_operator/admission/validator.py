@@ -2,6 +2,8 @@
 
 import logging
 import time
+from collections.abc import Callable
+from typing import Protocol
 
 from gkm.api.config import Registries
 from gkm.api.errors import GKMError, Reason
@@ -12,7 +14,7 @@ from gkm.images.signatures.verify import Verdict
 
 from gkm_operator import metrics
 from gkm_operator.admission import decision
-from gkm_operator.admission.review import ReviewRequest, ReviewResponse
+from gkm_operator.admission.review import ReviewRequest, ReviewResponse, encode, parse
 from gkm_operator.admission.singleflight import NotInTime, Overloaded, SingleFlight
 from gkm_operator.images import ImageChecker
 
@@ -27,6 +29,26 @@ THREADS = 16
 WAITING = 64
 """Requests that may wait for a check at once, half of them for one registry or namespace at most; a server with more
 threads answers the others."""
+
+
+class Validator(Protocol):
+    """Decides about caches."""
+
+    def review(self, request: ReviewRequest) -> ReviewResponse:
+        """Return the response."""
+
+
+class CacheReviewer:
+    """A reviewer of the server (https.server.Reviewer) for caches."""
+
+    def __init__(self, validator: Validator) -> None:
+        self._validator = validator
+
+    def review(self, take: Callable[[], bytes | bytearray], decoded: Callable[[], object]) -> bytes:
+        """See https.server.Reviewer."""
+        request = parse(take())
+        decoded()
+        return encode(request.uid, self._validator.review(request))
 
 
 class ImageValidator:

@@ -5,15 +5,15 @@ import json
 import logging
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Lock
 
-from gkm_operator.admission.https.server import AdmissionServer, Validator
+from gkm_operator.admission.https.server import AdmissionServer, Reviewer
 from gkm_operator.admission.review import ReviewRequest, ReviewResponse
-from gkm_operator.admission.validator import ImageValidator
+from gkm_operator.admission.validator import CacheReviewer, ImageValidator, Validator
 from support.operator.images import DIGEST, GOOD, FakeImages
 from support.operator.issued import IssuedFiles, issue
 from support.operator.reviews import IMAGE, review
@@ -62,10 +62,18 @@ def image_validator() -> ImageValidator:
     return ImageValidator(FakeImages({IMAGE: DIGEST}, {DIGEST: GOOD}), "enforce")
 
 
+def reviewers(validator: Validator | None = None) -> dict[str, Reviewer]:
+    """Return the reviewer of caches by its path."""
+    return {"/validate": CacheReviewer(validator or image_validator())}
+
+
 @contextmanager
-def serving(directory: Path, validator: Validator | None = None) -> Iterator[Webhook]:
+def serving(
+    directory: Path, validator: Validator | None = None, more: Mapping[str, Reviewer] | None = None
+) -> Iterator[Webhook]:
     issued = issue(directory / "tls", ["127.0.0.1", "gkm-admission.gkm-system.svc"])
-    server = AdmissionServer(validator or image_validator(), ("127.0.0.1", 0), issued.certificate, issued.key)
+    served = reviewers(validator) | dict(more or {})
+    server = AdmissionServer(served, ("127.0.0.1", 0), issued.certificate, issued.key)
     server.start()
     try:
         yield Webhook(server, issued)

@@ -14,7 +14,9 @@ from gkm.api import config
 from gkm.api.config import ConfigInvalid
 from gkm.hoststate.command_line import Parser
 from gkm.hoststate.logs import JsonFormatter
+from gkm.kube.resources import MUTATING_WEBHOOKS
 from gkm.probes import addresses
+from gkm_operator.admission.certificates.webhook_ca import WebhookConfiguration
 from gkm_operator.health import HealthServer
 from gkm_operator.main import add_admission_flags
 from support.operator.deployment import ROOT, manifests, operator_command
@@ -72,6 +74,8 @@ def test_the_arguments_that_ship_are_understood() -> None:
         (("admission", "--self-signed=d", "--tls-cert=x", "--tls-key=y"), "use either --tls-cert"),
         (("admission", "--tls-cert=x", "--tls-key=y", "--webhook-configuration=w"), "needs --self-signed"),
         (("admission", "--self-signed=d"), "needs --webhook-configuration"),
+        (("admission", "--self-signed=d", "--webhook-configuration=role/w"), "mutating/NAME"),
+        (("admission", "--self-signed=d", "--domains=yes"), "on or off"),
         (("admission", "--self-signed=d", "--budget=60"), "between 0 and 8"),
         (("admission", "--self-signed=d", "--listen=nowhere"), "is not host:port"),
     ],
@@ -109,6 +113,16 @@ def test_a_flag_wins_over_its_twin(monkeypatch: pytest.MonkeyPatch) -> None:
     add_admission_flags(parser)
     assert parser.parse_args([]).listen == ("", 1)  # every address, of both families
     assert parser.parse_args(["--listen=[::1]:2"]).listen == ("::1", 2)
+
+
+def test_a_repeated_configuration_is_added_and_replaces_those_of_the_twin(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GKM_WEBHOOK_CONFIGURATION", "x,mutating/y")
+    parser = Parser()
+    add_admission_flags(parser)
+    both = (WebhookConfiguration("x"), WebhookConfiguration("y", MUTATING_WEBHOOKS))
+    flags = ["--webhook-configuration=mutating/y", "--webhook-configuration=z"]
+    assert parser.parse_args([]).webhook_configuration == both
+    assert parser.parse_args(flags).webhook_configuration == (both[1], WebhookConfiguration("z"))
 
 
 @pytest.mark.parametrize("text", ["", "host", "host:", "host:x", "host:70000"])

@@ -18,7 +18,7 @@ from gkm.kube.errors import ApiError
 
 from gkm_operator.admission.certificates import issue
 from gkm_operator.admission.certificates.issue import CertificatePair
-from gkm_operator.admission.certificates.webhook_ca import trust
+from gkm_operator.admission.certificates.webhook_ca import WebhookConfiguration, trust
 
 _LOG = logging.getLogger(__name__)
 
@@ -91,7 +91,13 @@ class Rotation:
         """When the CA of the next pair was first in the bundle, by the monotonic clock."""
         issue.write(directory, self._serving)
 
-    def run(self, api: Api, configuration: str, stop: Event, trusted: Callable[[], object]) -> None:
+    def run(
+        self,
+        api: Api,
+        configurations: Sequence[WebhookConfiguration],
+        stop: Event,
+        trusted: Callable[[], object],
+    ) -> None:
         """Check periodically until `stop`; call `trusted` once, when the API server trusts the serving CA.
 
         Never raises for errors of the API server or the disk: the process goes on serving, and checks again.
@@ -99,12 +105,12 @@ class Rotation:
         last_error, reported = "", False
         while True:
             try:
-                self.check(api, configuration)
+                self.check(api, configurations)
             except (ApiError, OSError) as error:
                 pause = self._times.retry_seconds
                 if str(error) != last_error:
                     last_error = str(error)
-                    _LOG.warning("CA not trusted", extra=fields(configuration=configuration, why=last_error))
+                    _LOG.warning("CA not trusted", extra=fields(why=last_error))
             else:
                 pause, last_error = self._times.check_seconds, ""
                 if not reported:
@@ -113,7 +119,7 @@ class Rotation:
             if stop.wait(pause):
                 return
 
-    def check(self, api: Api, configuration: str) -> None:
+    def check(self, api: Api, configurations: Sequence[WebhookConfiguration]) -> None:
         """Ensure that our CAs are trusted, issue a pair when one is due, and serve it when that is safe.
 
         Raises:
@@ -124,9 +130,9 @@ class Rotation:
         if is_due(self._next or self._serving, self._times, now):
             self._next, self._next_trusted = self._make(), None
         if self._next is None:
-            trust(api, configuration, [self._serving.authority], now)
+            _trust_all(api, configurations, [self._serving.authority], now)
             return
-        found = trust(api, configuration, [self._next.authority, self._serving.authority], now)
+        found = _trust_all(api, configurations, [self._next.authority, self._serving.authority], now)
         if self._next_trusted is None:
             self._next_trusted = self._elapsed()
         waited = self._elapsed() - self._next_trusted
@@ -137,3 +143,22 @@ class Rotation:
 
     def _make(self) -> CertificatePair:
         return issue.make(self._names, self._now(), self._times.valid)
+
+
+def _trust_all(
+    api: Api, configurations: Sequence[WebhookConfiguration], authorities: Sequence[bytes], now: datetime
+) -> bool:
+    """Put CAs into all configurations, also into those after one that fails; return whether they were in all.
+
+    Raises:
+        ApiError: the first error.
+    """
+    found, errors = True, []
+    for configuration in configurations:
+        try:
+            found = trust(api, configuration, authorities, now) and found
+        except ApiError as error:
+            errors.append(error)
+    if errors:
+        raise errors[0]
+    return found

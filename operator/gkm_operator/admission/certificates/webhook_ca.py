@@ -1,4 +1,4 @@
-"""The caBundle of the webhook configuration: which CAs it holds, and writing it.
+"""The caBundle of webhook configurations: which CAs they hold, and writing them.
 
 Every replica adds its own CAs to the bundle of every webhook. Merging a bundle is a pure function of bytes. The write
 carries the resource version of the read, so concurrent writers lose nothing.
@@ -8,13 +8,14 @@ import base64
 import binascii
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from gkm.kube.api import Api
 from gkm.kube.errors import ApiError
-from gkm.kube.resources import VALIDATING_WEBHOOKS, Json
+from gkm.kube.resources import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Json, Resource
 
 from gkm_operator.admission.certificates.issue import CLOCKS_DIFFER
 
@@ -32,8 +33,27 @@ than eight replicas."""
 _CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----\r?\n[A-Za-z0-9+/=\r\n]{1,8192}-----END CERTIFICATE-----")
 
 
-def trust(api: Api, configuration: str, authorities: Sequence[bytes], now: datetime) -> bool:
-    """Put CAs into the caBundle of every webhook of a ValidatingWebhookConfiguration; return whether they were there.
+_KINDS = {"validating": VALIDATING_WEBHOOKS, "mutating": MUTATING_WEBHOOKS}
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookConfiguration:
+    """A ValidatingWebhookConfiguration or a MutatingWebhookConfiguration."""
+
+    name: str
+    resource: Resource[Json] = VALIDATING_WEBHOOKS
+
+    @classmethod
+    def parse(cls, text: str) -> "WebhookConfiguration":
+        """Return the configuration that `NAME`, `validating/NAME` or `mutating/NAME` denotes; raise ValueError."""
+        kind, _, name = text.rpartition("/")
+        if not name or (kind or "validating") not in _KINDS:
+            raise ValueError(f"{text!r} is not NAME, validating/NAME or mutating/NAME")
+        return cls(name, _KINDS[kind or "validating"])
+
+
+def trust(api: Api, configuration: WebhookConfiguration, authorities: Sequence[bytes], now: datetime) -> bool:
+    """Put CAs into the caBundle of every webhook of a configuration; return whether they were there.
 
     A patch replaces the list of webhooks as a whole. It carries the version that was read, so it never overwrites a
     change that another replica or an administrator made in between.
@@ -42,11 +62,11 @@ def trust(api: Api, configuration: str, authorities: Sequence[bytes], now: datet
         ApiError: the configuration does not exist, or another writer changes it again and again.
     """
     for tries in range(1, MAX_TRIES + 1):
-        patch = trust_patch(api.get(VALIDATING_WEBHOOKS, configuration), authorities, now)
+        patch = trust_patch(api.get(configuration.resource, configuration.name), authorities, now)
         if patch is None:
             return True
         try:
-            api.merge(VALIDATING_WEBHOOKS, configuration, patch)
+            api.merge(configuration.resource, configuration.name, patch)
         except ApiError as error:
             if not error.conflict or tries == MAX_TRIES:
                 raise

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
@@ -28,7 +28,7 @@ from gkm_operator.admission.https.large_bodies import LIMIT, LargeBodies
 from gkm_operator.admission.https.session import HttpSession, SessionContext
 from gkm_operator.admission.https.thread_pool import PoolFull, ThreadPool
 from gkm_operator.admission.https.throttled_log import ThrottledLog
-from gkm_operator.admission.review import ReviewInvalid, ReviewRequest, ReviewResponse, encode, parse
+from gkm_operator.admission.review import ReviewBusy, ReviewInvalid
 
 _LOG = logging.getLogger(__name__)
 
@@ -65,23 +65,33 @@ _FULL_SECONDS = 0.1
 _OK = Page(b"ok\n")
 
 
-class Validator(Protocol):
-    """Reviews requests, in several threads at once, within the webhook's timeout."""
+class Reviewer(Protocol):
+    """Reviews the requests of one path, in several threads at once, within the webhook's timeout."""
 
-    def review(self, request: ReviewRequest) -> ReviewResponse:
-        """Return the response."""
+    def review(self, take: Callable[[], bytes | bytearray], decoded: Callable[[], object]) -> bytes:
+        """Return the AdmissionReview that responds to a body.
+
+        `take` returns the body, and drops it elsewhere. Call `decoded` once the body is not in memory any more: its
+        bytes then no longer count.
+
+        Raises:
+            ReviewInvalid: the body is not an AdmissionReview for this path; the API server gets 400.
+            ReviewBusy: too much is under review; the API server gets 503, and sends the request again.
+        """
 
 
 class AdmissionServer:
-    """Serves /validate, /healthz and /readyz over TLS until `close`. /readyz reports whether `ready` is set."""
+    """Serves reviewers by path, /healthz and /readyz over TLS until `close`. /readyz reports whether `ready` is set."""
 
-    def __init__(self, validator: Validator, address: tuple[str, int], certificate: Path, key: Path) -> None:
+    def __init__(
+        self, reviewers: Mapping[str, Reviewer], address: tuple[str, int], certificate: Path, key: Path
+    ) -> None:
         """Read the certificate.
 
         Raises:
             OSError: a file cannot be read, or (ssl.SSLError) certificate and key do not match.
         """
-        self._validator = validator
+        self._reviewers = reviewers
         self._address = address
         self._certificate = ServerCertificate(certificate, key)
         self.ready = Event()
@@ -189,26 +199,27 @@ class AdmissionServer:
             session.add_done_callback(self._sessions.discard)
 
     async def _respond(self, http_request: HttpRequest, slot: ConnectionSlot) -> Page:
-        if http_request.path == "/validate":
-            return await self._review(http_request, slot)
+        if (reviewer := self._reviewers.get(http_request.path)) is not None:
+            return await self._review(reviewer, http_request, slot)
         if http_request.path not in {"/healthz", "/readyz"}:
-            return error_page(HTTPStatus.NOT_FOUND, "the paths are /validate, /healthz and /readyz")
+            paths = ", ".join(self._reviewers)
+            return error_page(HTTPStatus.NOT_FOUND, f"the paths are {paths}, /healthz and /readyz")
         if http_request.method not in {"GET", "HEAD"}:
             return error_page(HTTPStatus.METHOD_NOT_ALLOWED, "use GET")
         if http_request.path == "/readyz" and not self.ready.is_set():
             return error_page(HTTPStatus.SERVICE_UNAVAILABLE, "not ready: the server starts or stops")
         return _OK
 
-    async def _review(self, http_request: HttpRequest, slot: ConnectionSlot) -> Page:
+    async def _review(self, reviewer: Reviewer, http_request: HttpRequest, slot: ConnectionSlot) -> Page:
         if http_request.method != "POST":
             return error_page(HTTPStatus.METHOD_NOT_ALLOWED, "use POST with an AdmissionReview")
         loop = asyncio.get_running_loop()
-        parsed = partial(loop.call_soon_threadsafe, self._limiter.release_bytes, slot)
+        decoded = partial(loop.call_soon_threadsafe, self._limiter.release_bytes, slot)
         slot.enter(SessionStage.IN_REVIEW, loop.time())
         try:
             async with asyncio.timeout(REVIEW_SECONDS):
                 response = await asyncio.wrap_future(
-                    self._pool.run(lambda: self._review_in_thread(http_request, parsed))
+                    self._pool.run(lambda: _review_in_thread(reviewer, http_request, decoded))
                 )
         except (PoolFull, TimeoutError) as error:
             reason = str(error) or f"not reviewed within {REVIEW_SECONDS:g} s"
@@ -217,16 +228,19 @@ class AdmissionServer:
         except Exception:  # noqa: BLE001 -- a defect in one review fails only that request
             _LOG.exception("review failed", extra=fields(path=http_request.path))
             return error_page(HTTPStatus.INTERNAL_SERVER_ERROR, "the review of this request failed; see the log")
-        if response.status is HTTPStatus.BAD_REQUEST:
-            self._throttled_log.warning("bad request", why=response.body.decode().strip())
+        if response.status is not HTTPStatus.OK:
+            event = "bad request" if response.status is HTTPStatus.BAD_REQUEST else "review failed"
+            self._throttled_log.warning(event, why=response.body.decode().strip())
         return response
 
-    def _review_in_thread(self, http_request: HttpRequest, parsed: Callable[[], object]) -> Page:
-        try:
-            request = parse(http_request.take())
-        except ReviewInvalid as error:
-            # Not raised to the event loop: its traceback would keep the body in memory as long as the future.
-            return error_page(HTTPStatus.BAD_REQUEST, str(error))
-        finally:
-            parsed()
-        return Page(encode(request.uid, self._validator.review(request)), content_type="application/json")
+
+def _review_in_thread(reviewer: Reviewer, http_request: HttpRequest, decoded: Callable[[], object]) -> Page:
+    try:
+        return Page(reviewer.review(http_request.take, decoded), content_type="application/json")
+    # Not raised to the event loop: their tracebacks would keep the body in memory as long as the future.
+    except ReviewInvalid as error:
+        return error_page(HTTPStatus.BAD_REQUEST, str(error))
+    except ReviewBusy as error:
+        return error_page(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+    finally:
+        decoded()

@@ -8,9 +8,10 @@ from threading import Event, Thread
 import pytest
 from cryptography import x509
 from gkm.kube.errors import ApiError
-from gkm.kube.resources import VALIDATING_WEBHOOKS
+from gkm.kube.resources import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from gkm_operator.admission.certificates.issue import CERTIFICATE, make
 from gkm_operator.admission.certificates.rotation import Rotation, RotationTimes
+from gkm_operator.admission.certificates.webhook_ca import WebhookConfiguration
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.host.waiting import until
@@ -36,7 +37,7 @@ class Site:
     def look(self, later: timedelta = timedelta(0), *, seconds: float = 0.0) -> None:
         self.now += later
         self.elapsed += seconds
-        self.rotation.check(self.api, NAME)
+        self.rotation.check(self.api, [WebhookConfiguration(NAME)])
 
     @property
     def served(self) -> x509.Certificate:
@@ -153,6 +154,31 @@ def test_a_disk_that_is_full_leaves_the_old_pair_and_is_tried_again(
     assert site.accepted()
 
 
+def test_a_missing_configuration_does_not_keep_the_ca_from_the_others(site: Site) -> None:
+    missing = WebhookConfiguration("missing", MUTATING_WEBHOOKS)
+    with pytest.raises(ApiError, match="missing"):
+        site.rotation.check(site.api, [missing, WebhookConfiguration(NAME)])
+    assert len(trusted(site.api)) == 1
+
+
+def test_a_new_pair_does_not_serve_before_all_configurations_have_its_ca(site: Site) -> None:
+    other = WebhookConfiguration(NAME, MUTATING_WEBHOOKS)
+    both = [WebhookConfiguration(NAME), other]
+    site.api.create(MUTATING_WEBHOOKS, a_configuration("") | {"kind": MUTATING_WEBHOOKS.kind})
+    site.rotation.check(site.api, both)
+    first = site.served
+    site.now += 60 * DAY
+    site.rotation.check(site.api, both)
+    site.elapsed += 300
+    # Applied anew, as by a person who knows no CA.
+    site.api.delete(MUTATING_WEBHOOKS, NAME)
+    site.api.create(MUTATING_WEBHOOKS, a_configuration("") | {"kind": MUTATING_WEBHOOKS.kind})
+    site.rotation.check(site.api, both)
+    assert site.served == first
+    site.rotation.check(site.api, both)
+    assert site.served != first
+
+
 JUMPS = st.lists(st.integers(-40000, 40000).map(lambda days: days * DAY / 10), max_size=12)
 
 
@@ -189,7 +215,7 @@ def test_an_early_clock_of_one_replica_removes_other_cas_for_one_check_only(tmp_
 def test_checks_go_on_whatever_the_api_server_answers(tmp_path: Path) -> None:
     api, stop, told = FakeApi(), Event(), list[str]()
     rotation = Rotation(tmp_path, ["x"], RotationTimes(check_seconds=0.01, retry_seconds=0.01))
-    keeper = Thread(target=rotation.run, args=(api, NAME, stop, lambda: told.append("trusted")))
+    keeper = Thread(target=rotation.run, args=(api, [WebhookConfiguration(NAME)], stop, lambda: told.append("trusted")))
 
     def looks_on(what: str) -> None:
         looks = len(api.calls)

@@ -29,11 +29,11 @@ from support.operator.webhook import (
     BlockingValidator,
     Webhook,
     exchange,
-    image_validator,
     is_disconnected,
     is_reviewed,
     post,
     read_to_end,
+    reviewers,
     serving,
 )
 
@@ -209,14 +209,14 @@ def test_closing_is_idempotent_and_safe_before_the_start(tmp_path: Path) -> None
     with serving(tmp_path) as site:
         site.server.close()
         site.server.close()
-        unstarted = AdmissionServer(image_validator(), ("127.0.0.1", 0), site.issued.certificate, site.issued.key)
+        unstarted = AdmissionServer(reviewers(), ("127.0.0.1", 0), site.issued.certificate, site.issued.key)
         unstarted.close()
         assert unstarted.port == 0
 
 
 def test_the_port_is_in_use_until_the_server_closes(site: Webhook) -> None:
     address = ("127.0.0.1", site.server.port)
-    again = AdmissionServer(image_validator(), address, site.issued.certificate, site.issued.key)
+    again = AdmissionServer(reviewers(), address, site.issued.certificate, site.issued.key)
     with pytest.raises(OSError, match=r"in use"):
         again.start()
     site.server.close()
@@ -225,7 +225,7 @@ def test_the_port_is_in_use_until_the_server_closes(site: Webhook) -> None:
 
 
 def test_without_a_host_every_address_is_served(site: Webhook) -> None:
-    server = AdmissionServer(image_validator(), ("", 0), site.issued.certificate, site.issued.key)
+    server = AdmissionServer(reviewers(), ("", 0), site.issued.certificate, site.issued.key)
     server.start()
     try:
         assert Webhook(server, site.issued).ask("GET", "/healthz")[0] == 200
@@ -258,6 +258,7 @@ def command_running(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
     arguments = argparse.Namespace(
         budget=3.0,
         self_signed="",
+        domains=False,
         tls_cert=str(issued.certificate),
         tls_key=str(issued.key),
         listen=("127.0.0.1", 0),

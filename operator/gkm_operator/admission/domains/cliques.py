@@ -1,0 +1,131 @@
+"""Decisions about PodCliques and PodCliqueScalingGroups of enrolled sets.
+
+No clique before all domains: both are refused until every ComputeDomain of the set exists. A PodClique gets the claim
+of its domain at every write, because Grove replaces the specification of a standalone clique at each sync.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from gkm.api.grove import PodCliqueSet
+from gkm.api.mnnvl_metadata import AUTO_MNNVL, DOMAIN_LABEL, MNNVL_GROUP, REPLICA_INDEX, MnnvlMetadata
+from gkm.api.network_settings import Network
+
+from gkm_operator.admission.domains.patches import add_entries
+from gkm_operator.admission.domains.placement import place
+from gkm_operator.admission.domains.requests import Request, ReviewedClique, ReviewedScalingGroup
+from gkm_operator.admission.domains.set_domains import JoinableDomain, SetDomains, SetDomainsReader
+from gkm_operator.admission.domains.view import View
+from gkm_operator.admission.review import ReviewResponse
+from gkm_operator.mnnvl import dialect
+from gkm_operator.mnnvl.gpu_requests import DeviceClasses, GPURequests
+from gkm_operator.mnnvl.injection import inject
+from gkm_operator.mnnvl.naming import domain_name
+from gkm_operator.mnnvl.required import DomainKey, domain_of
+
+ADMITTED = ReviewResponse(allowed=True)
+_SHOWN_DOMAINS = 3
+
+
+class CliqueReview:
+    """Decides about PodCliques."""
+
+    def __init__(self, view: View, settings: Network) -> None:
+        self._view = view
+        self._settings = settings
+        self._gpus = GPURequests(settings)
+        self._domains = SetDomainsReader(view, self._gpus)
+
+    def decide(self, request: Request[ReviewedClique]) -> ReviewResponse:
+        """Return the response; raise ViewUnavailable if the cluster cannot be read."""
+        clique = request.object
+        classes = self._view.device_classes(request.namespace)
+
+        def is_required(found: SetDomains) -> bool:
+            key = domain_of(found.pod_clique_set, clique)
+            return key is None or key in found.required or not self._gpus.any(clique.spec.pod_spec, classes)
+
+        found = self._domains.read(request.namespace, clique.metadata, classes, is_required)
+        if found is None:
+            return ADMITTED
+        if refusal := _refusal(found):
+            return refusal
+        key = domain_of(found.pod_clique_set, clique)
+        if key is None or key not in found.joinable:
+            return ADMITTED if key is None or is_required(found) else _not_part(found, key)
+        return self._inject(clique, found.joinable[key], classes)
+
+    def _inject(self, clique: ReviewedClique, domain: JoinableDomain, classes: DeviceClasses) -> ReviewResponse:
+        spec, metadata, at = clique.spec.pod_spec, clique.metadata, "/spec/podSpec"
+        if not self._gpus.any(spec, classes):
+            return ADMITTED
+        injection = inject(spec, domain.template, at, self._gpus, classes)
+        if injection.skipped:
+            warning = f"pods of {metadata.name} join no ComputeDomain of GKM: {injection.skipped}"
+            return ReviewResponse(allowed=True, warnings=(warning,))
+        label = {} if metadata.label(DOMAIN_LABEL) == domain.name else {DOMAIN_LABEL: domain.name}
+        labelled = add_entries("/metadata/labels", label, exists=metadata.has_labels)
+        placed = place(spec, domain.name, at, self._settings)
+        return ReviewResponse(allowed=True, patch=(*injection.operations, *labelled, *placed))
+
+
+class ScalingGroupReview:
+    """Decides about PodCliqueScalingGroups: the same refusal, and the annotations of the set or its template."""
+
+    def __init__(self, view: View, settings: Network) -> None:
+        self._view = view
+        self._domains = SetDomainsReader(view, GPURequests(settings))
+
+    def decide(self, request: Request[ReviewedScalingGroup]) -> ReviewResponse:
+        """Return the response; raise ViewUnavailable if the cluster cannot be read."""
+        metadata = request.object.metadata
+        if metadata.terminating or self._view.grove_manages_domains:
+            return ADMITTED
+        owner = self._domains.set_of(request.namespace, metadata)
+        if owner is None:
+            return ADMITTED
+        classes = self._view.device_classes(request.namespace)
+        found = self._domains.read(request.namespace, metadata, classes)
+        if found is not None and (refusal := _refusal(found)):
+            return refusal
+        missing = {key: value for key, value in _inherited(owner, metadata) if metadata.annotation(key) is None}
+        patch = tuple(add_entries("/metadata/annotations", missing, exists=metadata.has_annotations))
+        return ReviewResponse(allowed=True, patch=patch)
+
+
+def _inherited(owner: PodCliqueSet, metadata: MnnvlMetadata) -> Iterator[tuple[str, str]]:
+    """Yield the annotations that a scaling group inherits; its template is found by the exact name."""
+    prefix = f"{owner.metadata.name}-{metadata.label(REPLICA_INDEX)}-"
+    name = metadata.name.removeprefix(prefix)
+    template = next((group for group in owner.scaling_groups if group.name == name), None)
+    group = dialect.nearest_group((template.annotations if template else None, owner.metadata.annotations))
+    for key, value in ((AUTO_MNNVL, owner.metadata.annotation(AUTO_MNNVL)), (MNNVL_GROUP, group)):
+        if value is not None:
+            yield key, value
+
+
+def _refusal(found: SetDomains) -> ReviewResponse | None:
+    if found.difference.complete:
+        return None
+    name = found.pod_clique_set.metadata.name
+    missing = [domain_name(name, key.replica, key.group) for key in found.difference.create]
+    lost = [domain.name for domain in found.difference.lost]
+    causes = [f"{what} {_listed(names)}" for what, names in (("without", missing), ("with deleted", lost)) if names]
+    message = (
+        f"PodCliqueSet {name} is {' and '.join(causes)} of its {len(found.required)} ComputeDomains; GKM creates them, "
+        "and its operator repeats this request. If this lasts, see the events of the PodCliqueSet"
+    )
+    return ReviewResponse(allowed=False, message=message)
+
+
+def _not_part(found: SetDomains, key: DomainKey) -> ReviewResponse:
+    owner = found.pod_clique_set
+    message = (
+        f"PodCliqueSet {owner.metadata.name} with {owner.replicas} replicas requires no ComputeDomain "
+        f"{domain_name(owner.metadata.name, key.replica, key.group)} for this PodClique; it was scaled or changed since"
+    )
+    return ReviewResponse(allowed=False, message=message)
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _SHOWN_DOMAINS
+    return ", ".join(names[:_SHOWN_DOMAINS]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,134 @@
+"""Compares what a PodCliqueSet needs with the free nodes of the cluster, for warnings. Pure; must never refuse.
+
+Each pod of a domain takes a whole node, because a node has one IMEX channel. Free nodes change at any moment, so a
+result is advice.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from gkm.api.domain_capacity import Capacity, NodePool
+from gkm.api.grove import CliqueTemplate, PodCliqueSet
+from gkm.api.pod_specs import PodSpec
+
+from gkm_operator.mnnvl import dialect
+from gkm_operator.mnnvl.gpu_requests import DeviceClasses, GPURequests
+
+_SHOWN_PRODUCTS = 4
+_PARTIAL = "mig-"
+"""Start of the resource names of NVIDIA's device plugin for a part of a GPU."""
+_WHOLE = re.compile(r"[0-9]{1,6}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What the domains of one group of a set need: `nodes` whole nodes in one clique for each of `domains` domains.
+
+    `gpus` has the GPUs of one pod of each clique template; 0 if resources do not show it.
+    """
+
+    group: str
+    domains: int
+    nodes: int
+    gpus: Mapping[str, int]
+
+
+def needs(pod_clique_set: PodCliqueSet, gpus: GPURequests, classes: DeviceClasses) -> list[Need]:
+    """Return the needs of all groups of a set, in the order of their names."""
+    members: dict[str, list[CliqueTemplate]] = {}
+    for clique in pod_clique_set.cliques:
+        group = dialect.group_of(pod_clique_set, clique.name)
+        if group is not None and gpus.any(clique.spec.pod_spec, classes):
+            members.setdefault(group, []).append(clique)
+    return [
+        Need(
+            group,
+            pod_clique_set.replicas,
+            sum(_pods(pod_clique_set, clique) for clique in cliques),
+            {clique.name: _gpus(clique.spec.pod_spec, gpus) for clique in cliques},
+        )
+        for group, cliques in sorted(members.items())
+    ]
+
+
+def warnings(wanted: Iterable[Need], before: Iterable[Need], capacity: Capacity, *, one_clique: bool) -> Iterator[str]:
+    """Yield what may keep a set from its domains.
+
+    `before` are the needs of the same set before an update: their nodes are taken already. `one_clique` means that an
+    affinity holds the pods of a domain in one clique.
+    """
+    had = {need.group: need for need in before}
+    for need in wanted:
+        old = had.get(need.group)
+        if need == old:
+            continue
+        new_domains = need.domains - (old.domains if old else 0)
+        if new_domains > 0:
+            yield from _too_few(need, new_domains, capacity)
+            if need.nodes > 1:
+                yield from _mixed(need, capacity, one_clique=one_clique)
+        yield from _shared_nodes(need, capacity)
+
+
+def _too_few(need: Need, domains: int, capacity: Capacity) -> Iterator[str]:
+    what = f"{_name(need)} needs {need.nodes} whole nodes in one clique"
+    largest = max(capacity.cliques, key=lambda clique: clique.free, default=None)
+    if largest is None:
+        yield f"{what}; no node has an NVLink clique"
+    elif largest.free < need.nodes:
+        yield f"{what}; the largest free clique has {largest.free} (clique {largest.name} with {largest.nodes} nodes)"
+    elif (room := sum(clique.free // need.nodes for clique in capacity.cliques)) < domains:
+        yield f"{what}; there is room for {room} of {domains} replicas"
+
+
+def _mixed(need: Need, capacity: Capacity, *, one_clique: bool) -> Iterator[str]:
+    # With the affinity, a domain spans two products only in a clique that has no pool large enough.
+    large = [clique.pools for clique in capacity.cliques if clique.free >= need.nodes]
+    pools = [pool for clique in capacity.cliques for pool in clique.pools]
+    if one_clique:
+        spans = bool(large) and all(max(pool.free for pool in each) < need.nodes for each in large)
+        pools = [pool for each in large for pool in each]
+    else:
+        spans = True
+        if bare := sum(pool.free for pool in capacity.without_fabric):
+            yield f"{_name(need)} may get nodes without an NVLink fabric: {bare} of them are free; select nodes"
+    products = sorted({pool.product for pool in pools if pool.free and pool.product})
+    if spans and len(products) > 1:
+        shown = ", ".join(products[:_SHOWN_PRODUCTS])
+        yield f"{_name(need)} may span {len(products)} GPU products ({shown}); select nodes of one"
+
+
+def _shared_nodes(need: Need, capacity: Capacity) -> Iterator[str]:
+    sizes: list[NodePool] = [pool for clique in capacity.cliques for pool in clique.pools if pool.gpus_per_node]
+    whole = min((pool.gpus_per_node for pool in sizes), default=0)
+    for clique, gpus in need.gpus.items():
+        if 0 < gpus < whole:
+            yield (
+                f"a pod of clique {clique[:80]!r} requests {gpus} of the {whole} GPUs of a node, and takes the node: "
+                "a node has one IMEX channel"
+            )
+
+
+def _name(need: Need) -> str:
+    return f"group {need.group!r} of a replica" if need.group else "a replica"
+
+
+def _pods(pod_clique_set: PodCliqueSet, clique: CliqueTemplate) -> int:
+    scaling_group = pod_clique_set.scaling_group_of(clique.name)
+    copies = 1 if scaling_group is None or scaling_group.replicas is None else scaling_group.replicas
+    return clique.replicas * copies
+
+
+def _gpus(spec: PodSpec, gpus: GPURequests) -> int:
+    """Return the whole GPUs of the containers of a pod; 0 if a part of a GPU, or a claim, may add some."""
+    total = 0
+    for container in spec.containers or ():
+        resources = container.resources
+        for name, quantity in {**(resources.requests or {}), **(resources.limits or {})}.items() if resources else ():
+            if any(fnmatchcase(name, glob) for glob in gpus.settings.gpu_resources):
+                if name.rpartition("/")[2].startswith(_PARTIAL) or not _WHOLE.fullmatch(str(quantity)):
+                    return 0
+                total += int(quantity)
+    return 0 if spec.claims else total

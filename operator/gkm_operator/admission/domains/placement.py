@@ -1,0 +1,62 @@
+"""Adds the affinity that puts the pods of a ComputeDomain into one fabric domain. Pure; appends to the user's terms."""
+
+from typing import Any
+
+from gkm.api.mnnvl_metadata import DOMAIN_LABEL
+from gkm.api.network_settings import Network
+
+from gkm_operator.admission.domains.requests import AffinityTerm, Operation, PodAffinity, ReviewedPodSpec
+
+REQUIRED, PREFERRED = (
+    "requiredDuringSchedulingIgnoredDuringExecution",
+    "preferredDuringSchedulingIgnoredDuringExecution",
+)
+_LARGEST_WEIGHT = 100
+
+
+def place(spec: ReviewedPodSpec, domain: str, at: str, settings: Network) -> list[Operation]:
+    """Return the patch that adds the affinity to the pods with the label of a domain; nothing if it is there.
+
+    `at` is the JSON pointer of the pod specification. The scheduler lets the first pod of a required affinity pass,
+    because the pod matches its own term.
+    """
+    if settings.placement == "none":
+        return []
+    term: dict[str, Any] = {
+        "labelSelector": {"matchLabels": {DOMAIN_LABEL: domain}},
+        "topologyKey": settings.placement_label,
+    }
+    pods = spec.affinity.pod_affinity if spec.affinity else None
+    if settings.placement == "required":
+        name, entry, is_new = REQUIRED, term, pods is None or pods.required is None
+    else:
+        name, entry = PREFERRED, {"weight": _LARGEST_WEIGHT, "podAffinityTerm": term}
+        is_new = pods is None or pods.preferred is None
+    if any(_is_ours(found, domain, settings) for found in _terms(pods)):
+        return []
+    if spec.affinity is None:
+        return [_add(f"{at}/affinity", {"podAffinity": {name: [entry]}})]
+    if pods is None:
+        return [_add(f"{at}/affinity/podAffinity", {name: [entry]})]
+    if is_new:
+        return [_add(f"{at}/affinity/podAffinity/{name}", [entry])]
+    return [_add(f"{at}/affinity/podAffinity/{name}/-", entry)]
+
+
+def _terms(pods: PodAffinity | None) -> list[AffinityTerm]:
+    if pods is None:
+        return []
+    return [*(pods.required or ()), *(each.pod_affinity_term for each in pods.preferred or ())]
+
+
+def _is_ours(term: AffinityTerm, domain: str, settings: Network) -> bool:
+    selector = term.label_selector
+    return (
+        term.topology_key == settings.placement_label
+        and selector is not None
+        and (selector.match_labels or {}).get(DOMAIN_LABEL) == domain
+    )
+
+
+def _add(path: str, value: object) -> Operation:
+    return {"op": "add", "path": path, "value": value}

@@ -1,0 +1,75 @@
+"""Decisions about pods with the label gkm.io/compute-domain, of any workload kind. Must never refuse a pod."""
+
+import re
+
+from gkm.api.mnnvl_metadata import DOMAIN_LABEL
+from gkm.api.network_settings import Network
+from gkm.api.pod_specs import PodClaim
+
+from gkm_operator.admission.domains.placement import place
+from gkm_operator.admission.domains.requests import Request, ReviewedPod
+from gkm_operator.admission.domains.view import View, ViewUnavailable
+from gkm_operator.admission.review import ReviewResponse
+from gkm_operator.mnnvl.gpu_requests import DeviceClasses, GPURequests
+from gkm_operator.mnnvl.injection import inject
+from gkm_operator.mnnvl.naming import MAX_NAME_LENGTH
+
+ADMITTED = ReviewResponse(allowed=True)
+# RFC 1123, section 2.1, as Kubernetes applies it to names of objects (a DNS subdomain).
+_NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*", re.ASCII)
+
+
+class PodReview:
+    """Adds the claim of the ComputeDomain that the label names, where GPUs are requested."""
+
+    def __init__(self, view: View, settings: Network) -> None:
+        self._view = view
+        self._settings = settings
+        self._gpus = GPURequests(settings)
+
+    def decide(self, request: Request[ReviewedPod]) -> ReviewResponse:
+        """Return the response."""
+        pod = request.object
+        name = pod.metadata.label(DOMAIN_LABEL)
+        if request.old is not None or not name:
+            return ADMITTED
+        if len(name) > MAX_NAME_LENGTH or not _NAME.fullmatch(name):
+            return _warned(f"{DOMAIN_LABEL} is {name[:80]!r}, which no ComputeDomain can have as its name")
+        unread: list[str] = []
+        classes = _tolerant(self._view.device_classes(request.namespace), unread)
+        if not self._gpus.any(pod.spec, classes):
+            return _warned(*unread)
+        template = self._template(request.namespace, name)
+        if not template:
+            return _warned(f"no ComputeDomain {name} exists, and GKM makes none: network.autoMNNVLEnabled is off")
+        injection = inject(pod.spec, template, "/spec", self._gpus, classes)
+        if injection.skipped:
+            return _warned(f"the pod does not join ComputeDomain {name}: {injection.skipped}")
+        placed = place(pod.spec, name, "/spec", self._settings)
+        return ReviewResponse(allowed=True, warnings=tuple(unread), patch=(*injection.operations, *placed))
+
+    def _template(self, namespace: str, name: str) -> str:
+        """Return the name of the claim template; "" if there will be none. GKM names its own as their domains."""
+        try:
+            found = self._view.compute_domain(namespace, name)
+        except ViewUnavailable:
+            return name
+        if found is None:
+            return name if self._settings.auto_mnnvl_enabled else ""
+        return found.template or name
+
+
+def _tolerant(classes: DeviceClasses, unread: list[str]) -> DeviceClasses:
+    def found(claim: PodClaim) -> tuple[str, ...]:
+        try:
+            return tuple(classes(claim))
+        except ViewUnavailable as error:
+            if not unread:
+                unread.append(f"GKM did not see whether claim {claim.name[:80]!r} requests GPUs: {error}")
+            return ()
+
+    return found
+
+
+def _warned(*warnings: str) -> ReviewResponse:
+    return ReviewResponse(allowed=True, warnings=warnings)

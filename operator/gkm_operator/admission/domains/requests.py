@@ -1,0 +1,179 @@
+"""Admission requests about workloads: decodes hostile bytes into the few fields that the decisions read.
+
+An object that cannot be read is refused as an object, with the place of the fault. Must never be given more bytes than
+a `ByteBudget` allows: a dictionary takes 25 times the bytes of its text.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Generic, TypeVar
+
+import msgspec
+from gkm.api.grove import CliqueSpec, PodClique, PodCliqueSet
+from gkm.api.mnnvl_metadata import MnnvlMetadata
+from gkm.api.pod_specs import PodSpec
+from msgspec import Meta, Raw, Struct, field, structs
+
+from gkm_operator.admission.review import API_VERSION, GroupVersionKind, ReviewInvalid, Word
+
+T = TypeVar("T")
+_NULL = Raw(b"null")
+_UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+
+Operation = Mapping[str, Any]
+"""An operation of a JSON patch (RFC 6902)."""
+
+
+class ObjectInvalid(ValueError):
+    """The object of a request cannot be read; the message names the place."""
+
+
+class ReviewedMetadata(MnnvlMetadata, frozen=True):
+    """Metadata with what a patch must know: whether there are labels and annotations, also others than those read."""
+
+    has_labels: bool = False
+    has_annotations: bool = False
+
+    def __post_init__(self) -> None:
+        structs.force_setattr(self, "has_labels", self.labels is not None)
+        structs.force_setattr(self, "has_annotations", self.annotations is not None)
+        MnnvlMetadata.__post_init__(self)
+
+
+class LabelSelector(Struct, frozen=True, rename="camel"):
+    """A label selector."""
+
+    match_labels: dict[str, str] | None = None
+
+
+class AffinityTerm(Struct, frozen=True, rename="camel"):
+    """A term of a pod affinity."""
+
+    topology_key: str = ""
+    label_selector: LabelSelector | None = None
+
+
+class WeightedTerm(Struct, frozen=True, rename="camel"):
+    """A preferred term of a pod affinity."""
+
+    pod_affinity_term: AffinityTerm = AffinityTerm()
+
+
+class PodAffinity(Struct, frozen=True):
+    """Required and preferred terms."""
+
+    required: tuple[AffinityTerm, ...] | None = field(
+        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    preferred: tuple[WeightedTerm, ...] | None = field(
+        default=None, name="preferredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class Affinity(Struct, frozen=True, rename="camel"):
+    """The affinity of a pod."""
+
+    pod_affinity: PodAffinity | None = None
+
+
+class ReviewedPodSpec(PodSpec, frozen=True):
+    """A pod specification with its affinity."""
+
+    affinity: Affinity | None = None
+
+
+class ReviewedCliqueSpec(CliqueSpec, frozen=True):
+    """The specification of a PodClique."""
+
+    pod_spec: ReviewedPodSpec = ReviewedPodSpec()
+
+
+class ReviewedSet(PodCliqueSet, frozen=True):
+    """A PodCliqueSet."""
+
+    metadata: ReviewedMetadata
+
+
+class ReviewedClique(PodClique, frozen=True):
+    """A PodClique."""
+
+    metadata: ReviewedMetadata
+    spec: ReviewedCliqueSpec = ReviewedCliqueSpec()
+
+
+class ReviewedScalingGroup(Struct, frozen=True):
+    """A PodCliqueScalingGroup."""
+
+    metadata: ReviewedMetadata
+
+
+class ReviewedPod(Struct, frozen=True):
+    """A pod."""
+
+    metadata: ReviewedMetadata
+    spec: ReviewedPodSpec = ReviewedPodSpec()
+
+
+class Envelope(Struct, frozen=True, rename="camel"):
+    """An AdmissionRequest whose objects are not decoded yet."""
+
+    uid: Annotated[str, Meta(min_length=1, max_length=128)]
+    kind: GroupVersionKind
+    operation: Word
+    name: Word = ""
+    namespace: Word = ""
+    sub_resource: Word = ""
+    dry_run: bool | None = None
+    object: Raw = _NULL
+    old_object: Raw = _NULL
+
+
+class _Review(Struct, rename="camel"):
+    api_version: str
+    kind: str
+    request: Envelope
+
+
+@dataclass(frozen=True, slots=True)
+class Request(Generic[T]):
+    """A request to create or update an object; `old` is None at its creation."""
+
+    namespace: str
+    object: T
+    old: T | None = None
+
+
+def open_envelope(body: bytes | bytearray, group: str, kind: str) -> Envelope:
+    """Return the request in an AdmissionReview.
+
+    Raises:
+        ReviewInvalid: the body is not an AdmissionReview for this kind.
+    """
+    try:
+        review = msgspec.json.decode(body, type=_Review)
+    except _UNDECODABLE as error:
+        raise ReviewInvalid(f"not an AdmissionReview: {str(error)[:200]}") from error
+    if (review.api_version, review.kind) != (API_VERSION, "AdmissionReview"):
+        raise ReviewInvalid(f"not an AdmissionReview of {API_VERSION}")
+    if (review.request.kind.group, review.request.kind.kind) != (group, kind):
+        raise ReviewInvalid(f"this path reviews {kind} only")
+    return review.request
+
+
+def decode(envelope: Envelope, kind: type[T]) -> Request[T]:
+    """Return the request with its objects.
+
+    Raises:
+        ObjectInvalid: an object is missing or cannot be read.
+    """
+    found = _decode(envelope.object, kind)
+    if found is None:
+        raise ObjectInvalid(f"{envelope.operation} without an object")
+    return Request(envelope.namespace, found, _decode(envelope.old_object, kind))
+
+
+def _decode(raw: Raw, kind: type[T]) -> T | None:
+    try:
+        return msgspec.json.decode(raw, type=kind | None)
+    except _UNDECODABLE as error:
+        raise ObjectInvalid(str(error)[:200]) from error

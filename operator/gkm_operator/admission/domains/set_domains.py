@@ -1,0 +1,92 @@
+"""Reads the enrolled set that an object belongs to, and the ComputeDomains of that set, from the view."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from gkm.api.grove import GROUP, PodCliqueSet
+from gkm.api.mnnvl_metadata import PART_OF, REPLICA_INDEX, MnnvlMetadata
+
+from gkm_operator.admission.domains.view import View, ViewUnavailable
+from gkm_operator.mnnvl import dialect
+from gkm_operator.mnnvl.difference import Difference, difference, existing
+from gkm_operator.mnnvl.gpu_requests import DeviceClasses, GPURequests
+from gkm_operator.mnnvl.required import DomainKey, replica_index, required_domains
+
+
+@dataclass(frozen=True, slots=True)
+class JoinableDomain:
+    """A ComputeDomain that is not being deleted: its name, and that of its ResourceClaimTemplate."""
+
+    name: str
+    template: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetDomains:
+    """An enrolled set and its domains. `joinable` has also those of replicas that the set does not require any more."""
+
+    pod_clique_set: PodCliqueSet
+    required: frozenset[DomainKey]
+    difference: Difference
+    joinable: Mapping[DomainKey, JoinableDomain]
+
+
+class SetDomainsReader:
+    """Reads the domains of sets, as GKM manages them."""
+
+    def __init__(self, view: View, gpus: GPURequests) -> None:
+        self._view = view
+        self._gpus = gpus
+
+    def set_of(self, namespace: str, metadata: MnnvlMetadata, *, again: bool = False) -> PodCliqueSet | None:
+        """Return the set that an object belongs to, by its owner or its label; raise ViewUnavailable."""
+        owner = metadata.controller
+        if owner is not None and (owner.kind, owner.api_version.partition("/")[0]) == ("PodCliqueSet", GROUP):
+            return self._view.pod_clique_set(namespace, owner.name, owner.uid, again=again)
+        name = metadata.label(PART_OF)
+        return self._view.pod_clique_set(namespace, name, again=again) if name else None
+
+    def read(
+        self,
+        namespace: str,
+        metadata: MnnvlMetadata,
+        classes: DeviceClasses,
+        is_required: Callable[[SetDomains], bool] = lambda _found: True,
+    ) -> SetDomains | None:
+        """Return the domains of the enrolled set that an object belongs to; None if GKM has no part in it.
+
+        A watch may lag behind Grove's. So the set is read again if the object belongs to a replica that the set seems
+        not to have, or if `is_required` returns False.
+
+        Raises:
+            ViewUnavailable: the cluster cannot be read.
+        """
+        if metadata.terminating:
+            return None
+        found = self._observe(self.set_of(namespace, metadata), classes)
+        if found is None:
+            return None
+        replica = replica_index(metadata.label(REPLICA_INDEX))
+        if (replica is None or replica < found.pod_clique_set.replicas) and is_required(found):
+            return found
+        return self._observe(self.set_of(namespace, metadata, again=True), classes)
+
+    def _observe(self, owner: PodCliqueSet | None, classes: DeviceClasses) -> SetDomains | None:
+        """Return the domains of a set; None if it is not enrolled, or another operator writes its domains."""
+        if owner is None or not dialect.enrols(owner):
+            return None
+        grove_manages = self._view.grove_manages_domains
+        if grove_manages is None:
+            raise ViewUnavailable("the ConfigMap gkm-domains is not read yet")
+        owned = self._view.domains_of(owner)
+        if grove_manages or any(not domain.written_by_gkm for domain in owned):
+            return None
+        required = required_domains(owner, self._gpus, classes)
+        compared = difference(required, map(existing, owned))
+        templates = {domain.metadata.name: domain.template for domain in owned}
+        joinable = {
+            domain.key: JoinableDomain(domain.name, templates[domain.name])
+            for domain in (*compared.release, *compared.present.values())
+            if domain.key is not None and not domain.terminating
+        }
+        return SetDomains(owner, required, compared, joinable)

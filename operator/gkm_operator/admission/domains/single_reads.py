@@ -1,0 +1,65 @@
+"""Reads single objects from the API server: a bounded number at a time, each for all who need it, and remembers them.
+
+A slow API server must not occupy the threads that review, nor a namespace those of others (docs/decisions/0006).
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from gkm.hoststate.lru import LRUCache
+from gkm.kube.api import Api
+from gkm.kube.errors import ApiError
+from gkm.kube.resources import Resource
+
+from gkm_operator.admission.domains.view import ViewUnavailable
+from gkm_operator.admission.singleflight import Overloaded, SingleFlight
+
+T = TypeVar("T")
+
+READ_SECONDS = 2.0
+"""For one object. The API server waits ten seconds for the whole review."""
+THREADS, WAITING = 8, 32
+MAX_OBJECTS = 4096
+ABSENT_SECONDS = 1.0
+"""For how long an object counts as absent."""
+
+_Key = tuple[str, str, str]
+
+
+class SingleReads:
+    """Reads by kind, namespace and name. Thread-safe."""
+
+    def __init__(self, api: Api, clock: Callable[[], float] = time.monotonic) -> None:
+        self._api = api
+        self._clock = clock
+        self._flights: SingleFlight[Any] = SingleFlight(THREADS, READ_SECONDS, WAITING)
+        self._found: LRUCache[_Key, tuple[float, Any]] = LRUCache(MAX_OBJECTS)
+
+    def get(self, resource: Resource[T], namespace: str, name: str, seconds: float) -> T | None:
+        """Return an object that was read within the last `seconds`; None if it does not exist.
+
+        Raises:
+            ViewUnavailable: the API server does not answer in time, or too many reads are under way.
+        """
+        key = (resource.plural, namespace, name)
+        remembered = self._found.get(key)
+        if remembered is not None and self._clock() < remembered[0] + (seconds if remembered[1] else ABSENT_SECONDS):
+            value: T | None = remembered[1]
+            return value
+        started = self._clock()
+        try:
+            value = self._flights.run(key, (namespace,), lambda: self._read(resource, namespace, name))
+        except (ApiError, Overloaded) as error:
+            cause = "the API server does not answer in time" if isinstance(error, Overloaded) else str(error)
+            raise ViewUnavailable(f"{resource.kind} {name} cannot be read: {cause}") from error
+        self._found.put(key, (started, value))
+        return value
+
+    def _read(self, resource: Resource[T], namespace: str, name: str) -> T | None:
+        try:
+            return self._api.get(resource, name, namespace)
+        except ApiError as error:
+            if error.not_found:
+                return None
+            raise

@@ -1,0 +1,51 @@
+"""What the reviews read of the cluster, as a Protocol; `cluster_view.ClusterView` implements it."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from gkm.api.computedomains import ComputeDomain
+from gkm.api.domain_capacity import Capacity
+from gkm.api.grove import PodCliqueSet
+
+from gkm_operator.mnnvl.gpu_requests import DeviceClasses
+
+
+class ViewUnavailable(Exception):
+    """The cluster cannot be read now; the message tells why, and a later retry can succeed."""
+
+
+class View(Protocol):
+    """The cluster. Every method is thread-safe, and bounded to a few seconds."""
+
+    @property
+    def grove_manages_domains(self) -> bool | None:
+        """Return whether the installed Grove operator writes ComputeDomains; None while that is unknown."""
+
+    @property
+    def capacity(self) -> Capacity | None:
+        """Return the capacity for domains; None while that is unknown."""
+
+    def pod_clique_set(self, namespace: str, name: str, uid: str = "", *, again: bool = False) -> PodCliqueSet | None:
+        """Return a set as last observed; None if it does not exist.
+
+        A set that was not observed yet, or has another uid, or `again`, is read from the API server.
+
+        Raises:
+            ViewUnavailable: the API server does not answer.
+        """
+
+    def domains_of(self, pod_clique_set: PodCliqueSet) -> Sequence[ComputeDomain]:
+        """Return the ComputeDomains that a set owns, as last observed.
+
+        Raises:
+            ViewUnavailable: the first list is not complete.
+        """
+
+    def compute_domain(self, namespace: str, name: str) -> ComputeDomain | None:
+        """Return a ComputeDomain as last observed; None if it does not exist. Raises as `domains_of` does."""
+
+    def device_classes(self, namespace: str) -> DeviceClasses:
+        """Return the function that returns the device classes of a claim, for one review.
+
+        It raises ViewUnavailable if the API server does not answer. A claim that does not exist has none.
+        """
