@@ -7,9 +7,8 @@ the webhook admits with a warning: nodes pull nothing before the controller has 
 from gkm.api.errors import GKMError, Reason
 from gkm.images.signatures.verify import Verdict
 
-from gkm_operator.admission.review import ReviewRequest, ReviewResponse
+from gkm_operator.admission.review import ADMITTED, ReviewRequest, ReviewResponse
 
-ADMITTED = ReviewResponse(allowed=True)
 _CHECKED_OPERATIONS = frozenset({"CREATE", "UPDATE"})
 
 _REFUSED_ALWAYS = frozenset({Reason.INVALID_REFERENCE, Reason.NOT_ALLOWED})

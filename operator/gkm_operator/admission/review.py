@@ -119,6 +119,9 @@ class ReviewResponse(Struct, frozen=True, rename="camel", omit_defaults=True):
     patch: Sequence[Mapping[str, Any]] = ()
 
 
+ADMITTED = ReviewResponse(allowed=True)
+
+
 def parse(body: bytes | bytearray) -> ReviewRequest:
     """Return the request in an AdmissionReview.
 

@@ -52,8 +52,14 @@ class GPURequests:
         return bool(self.containers(spec, classes))
 
     def in_any_clique(self, pod_clique_set: PodCliqueSet, classes: DeviceClasses = no_device_classes) -> bool:
-        """Return whether a container of a clique template requests GPUs."""
-        return any(self.any(clique.spec.pod_spec, classes) for clique in pod_clique_set.cliques)
+        """Return whether a container of a clique template requests GPUs, or a claim template of the set does.
+
+        Grove makes claims from the templates of a set, and adds them to its PodCliques.
+        """
+        return any(
+            not set(self.settings.gpu_device_classes).isdisjoint(template.template_spec.spec.device_classes())
+            for template in pod_clique_set.spec.template.resource_claim_templates or ()
+        ) or any(self.any(clique.spec.pod_spec, classes) for clique in pod_clique_set.cliques)
 
     def _requests_resource(self, container: Container) -> bool:
         resources = container.resources

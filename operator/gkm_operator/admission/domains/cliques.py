@@ -4,10 +4,9 @@ No clique before all domains: both are refused until every ComputeDomain of the 
 of its domain at every write, because Grove replaces the specification of a standalone clique at each sync.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from gkm.api.grove import PodCliqueSet
-from gkm.api.mnnvl_metadata import AUTO_MNNVL, DOMAIN_LABEL, MNNVL_GROUP, REPLICA_INDEX, MnnvlMetadata
+from gkm.api.mnnvl_metadata import DOMAIN_LABEL, REPLICA_INDEX
 from gkm.api.network_settings import Network
 
 from gkm_operator.admission.domains.patches import add_entries
@@ -15,14 +14,13 @@ from gkm_operator.admission.domains.placement import place
 from gkm_operator.admission.domains.requests import Request, ReviewedClique, ReviewedScalingGroup
 from gkm_operator.admission.domains.set_domains import JoinableDomain, SetDomains, SetDomainsReader
 from gkm_operator.admission.domains.view import View
-from gkm_operator.admission.review import ReviewResponse
-from gkm_operator.mnnvl import dialect
+from gkm_operator.admission.review import ADMITTED, ReviewResponse
+from gkm_operator.mnnvl import enrolment
 from gkm_operator.mnnvl.gpu_requests import DeviceClasses, GPURequests
 from gkm_operator.mnnvl.injection import inject
 from gkm_operator.mnnvl.naming import domain_name
 from gkm_operator.mnnvl.required import DomainKey, domain_of
 
-ADMITTED = ReviewResponse(allowed=True)
 _SHOWN_DOMAINS = 3
 
 
@@ -87,28 +85,19 @@ class ScalingGroupReview:
         found = self._domains.read(request.namespace, metadata, classes)
         if found is not None and (refusal := _refusal(found)):
             return refusal
-        missing = {key: value for key, value in _inherited(owner, metadata) if metadata.annotation(key) is None}
+        template = metadata.name.removeprefix(f"{owner.metadata.name}-{metadata.label(REPLICA_INDEX)}-")
+        inherited = enrolment.scaling_group_annotations(owner, template)
+        missing = {key: value for key, value in inherited.items() if metadata.annotation(key) is None}
         patch = tuple(add_entries("/metadata/annotations", missing, exists=metadata.has_annotations))
         return ReviewResponse(allowed=True, patch=patch)
 
 
-def _inherited(owner: PodCliqueSet, metadata: MnnvlMetadata) -> Iterator[tuple[str, str]]:
-    """Yield the annotations that a scaling group inherits; its template is found by the exact name."""
-    prefix = f"{owner.metadata.name}-{metadata.label(REPLICA_INDEX)}-"
-    name = metadata.name.removeprefix(prefix)
-    template = next((group for group in owner.scaling_groups if group.name == name), None)
-    group = dialect.nearest_group((template.annotations if template else None, owner.metadata.annotations))
-    for key, value in ((AUTO_MNNVL, owner.metadata.annotation(AUTO_MNNVL)), (MNNVL_GROUP, group)):
-        if value is not None:
-            yield key, value
-
-
 def _refusal(found: SetDomains) -> ReviewResponse | None:
-    if found.difference.complete:
-        return None
     name = found.pod_clique_set.metadata.name
     missing = [domain_name(name, key.replica, key.group) for key in found.difference.create]
-    lost = [domain.name for domain in found.difference.lost]
+    lost = [domain.name for domain in found.difference.lost if domain.name not in found.foreign]
+    if not missing and not lost:
+        return None
     causes = [f"{what} {_listed(names)}" for what, names in (("without", missing), ("with deleted", lost)) if names]
     message = (
         f"PodCliqueSet {name} is {' and '.join(causes)} of its {len(found.required)} ComputeDomains; GKM creates them, "

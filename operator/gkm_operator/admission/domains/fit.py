@@ -37,17 +37,18 @@ class Need:
 
 def needs(pod_clique_set: PodCliqueSet, gpus: GPURequests, classes: DeviceClasses) -> list[Need]:
     """Return the needs of all groups of a set, in the order of their names."""
-    members: dict[str, list[CliqueTemplate]] = {}
-    for clique in pod_clique_set.cliques:
-        group = dialect.group_of(pod_clique_set, clique.name)
+    members: dict[str, list[tuple[CliqueTemplate, int]]] = {}
+    for clique, scaling_group in pod_clique_set.memberships():
+        group = dialect.group_of(pod_clique_set, clique, scaling_group)
         if group is not None and gpus.any(clique.spec.pod_spec, classes):
-            members.setdefault(group, []).append(clique)
+            copies = 1 if scaling_group is None or scaling_group.replicas is None else scaling_group.replicas
+            members.setdefault(group, []).append((clique, clique.replicas * copies))
     return [
         Need(
             group,
             pod_clique_set.replicas,
-            sum(_pods(pod_clique_set, clique) for clique in cliques),
-            {clique.name: _gpus(clique.spec.pod_spec, gpus) for clique in cliques},
+            sum(pods for _, pods in cliques),
+            {clique.name: _gpus(clique.spec.pod_spec, gpus) for clique, _ in cliques},
         )
         for group, cliques in sorted(members.items())
     ]
@@ -113,12 +114,6 @@ def _shared_nodes(need: Need, capacity: Capacity) -> Iterator[str]:
 
 def _name(need: Need) -> str:
     return f"group {need.group!r} of a replica" if need.group else "a replica"
-
-
-def _pods(pod_clique_set: PodCliqueSet, clique: CliqueTemplate) -> int:
-    scaling_group = pod_clique_set.scaling_group_of(clique.name)
-    copies = 1 if scaling_group is None or scaling_group.replicas is None else scaling_group.replicas
-    return clique.replicas * copies
 
 
 def _gpus(spec: PodSpec, gpus: GPURequests) -> int:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from gkm_operator.admission.domains.requests import Operation
+from gkm_operator.mnnvl.injection import Operation
 
 
 def add_entries(at: str, values: Mapping[str, str], *, exists: bool) -> Iterator[Operation]:

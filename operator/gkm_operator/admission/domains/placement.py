@@ -5,7 +5,8 @@ from typing import Any
 from gkm.api.mnnvl_metadata import DOMAIN_LABEL
 from gkm.api.network_settings import Network
 
-from gkm_operator.admission.domains.requests import AffinityTerm, Operation, PodAffinity, ReviewedPodSpec
+from gkm_operator.admission.domains.requests import AffinityTerm, PodAffinity, ReviewedPodSpec
+from gkm_operator.mnnvl.injection import Operation
 
 REQUIRED, PREFERRED = (
     "requiredDuringSchedulingIgnoredDuringExecution",

@@ -9,12 +9,11 @@ from gkm.api.pod_specs import PodClaim
 from gkm_operator.admission.domains.placement import place
 from gkm_operator.admission.domains.requests import Request, ReviewedPod
 from gkm_operator.admission.domains.view import View, ViewUnavailable
-from gkm_operator.admission.review import ReviewResponse
+from gkm_operator.admission.review import ADMITTED, ReviewResponse
 from gkm_operator.mnnvl.gpu_requests import DeviceClasses, GPURequests
 from gkm_operator.mnnvl.injection import inject
 from gkm_operator.mnnvl.naming import MAX_NAME_LENGTH
 
-ADMITTED = ReviewResponse(allowed=True)
 # RFC 1123, section 2.1, as Kubernetes applies it to names of objects (a DNS subdomain).
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*", re.ASCII)
 
@@ -31,7 +30,7 @@ class PodReview:
         """Return the response."""
         pod = request.object
         name = pod.metadata.label(DOMAIN_LABEL)
-        if request.old is not None or not name:
+        if request.operation != "CREATE" or not name:
             return ADMITTED
         if len(name) > MAX_NAME_LENGTH or not _NAME.fullmatch(name):
             return _warned(f"{DOMAIN_LABEL} is {name[:80]!r}, which no ComputeDomain can have as its name")

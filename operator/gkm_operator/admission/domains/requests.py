@@ -4,9 +4,8 @@ An object that cannot be read is refused as an object, with the place of the fau
 a `ByteBudget` allows: a dictionary takes 25 times the bytes of its text.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Generic, TypeVar
 
 import msgspec
 from gkm.api.grove import CliqueSpec, PodClique, PodCliqueSet
@@ -19,9 +18,6 @@ from gkm_operator.admission.review import API_VERSION, GroupVersionKind, ReviewI
 T = TypeVar("T")
 _NULL = Raw(b"null")
 _UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-
-Operation = Mapping[str, Any]
-"""An operation of a JSON patch (RFC 6902)."""
 
 
 class ObjectInvalid(ValueError):
@@ -138,6 +134,7 @@ class _Review(Struct, rename="camel"):
 class Request(Generic[T]):
     """A request to create or update an object; `old` is None at its creation."""
 
+    operation: str
     namespace: str
     object: T
     old: T | None = None
@@ -169,7 +166,7 @@ def decode(envelope: Envelope, kind: type[T]) -> Request[T]:
     found = _decode(envelope.object, kind)
     if found is None:
         raise ObjectInvalid(f"{envelope.operation} without an object")
-    return Request(envelope.namespace, found, _decode(envelope.old_object, kind))
+    return Request(envelope.operation, envelope.namespace, found, _decode(envelope.old_object, kind))
 
 
 def _decode(raw: Raw, kind: type[T]) -> T | None:

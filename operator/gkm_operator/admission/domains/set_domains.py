@@ -23,12 +23,17 @@ class JoinableDomain:
 
 @dataclass(frozen=True, slots=True)
 class SetDomains:
-    """An enrolled set and its domains. `joinable` has also those of replicas that the set does not require any more."""
+    """An enrolled set and its domains.
+
+    `joinable` are those that GKM wrote, also for replicas that the set does not require any more. `foreign` are the
+    names of those that another operator wrote: they count as present, and that operator injects their claims.
+    """
 
     pod_clique_set: PodCliqueSet
     required: frozenset[DomainKey]
     difference: Difference
     joinable: Mapping[DomainKey, JoinableDomain]
+    foreign: frozenset[str]
 
 
 class SetDomainsReader:
@@ -72,21 +77,21 @@ class SetDomainsReader:
         return self._observe(self.set_of(namespace, metadata, again=True), classes)
 
     def _observe(self, owner: PodCliqueSet | None, classes: DeviceClasses) -> SetDomains | None:
-        """Return the domains of a set; None if it is not enrolled, or another operator writes its domains."""
+        """Return the domains of a set; None if it is not enrolled, or Grove itself manages its domains."""
         if owner is None or not dialect.enrols(owner):
             return None
         grove_manages = self._view.grove_manages_domains
         if grove_manages is None:
             raise ViewUnavailable("the ConfigMap gkm-domains is not read yet")
-        owned = self._view.domains_of(owner)
-        if grove_manages or any(not domain.written_by_gkm for domain in owned):
+        if grove_manages:
             return None
+        owned = {domain.metadata.name: domain for domain in self._view.domains_of(owner)}
         required = required_domains(owner, self._gpus, classes)
-        compared = difference(required, map(existing, owned))
-        templates = {domain.metadata.name: domain.template for domain in owned}
+        compared = difference(required, map(existing, owned.values()))
         joinable = {
-            domain.key: JoinableDomain(domain.name, templates[domain.name])
+            domain.key: JoinableDomain(domain.name, owned[domain.name].template)
             for domain in (*compared.release, *compared.present.values())
-            if domain.key is not None and not domain.terminating
+            if domain.key is not None and not domain.terminating and owned[domain.name].written_by_gkm
         }
-        return SetDomains(owner, required, compared, joinable)
+        foreign = frozenset(name for name, domain in owned.items() if not domain.written_by_gkm)
+        return SetDomains(owner, required, compared, joinable, foreign)
