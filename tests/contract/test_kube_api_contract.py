@@ -129,6 +129,39 @@ def test_a_write_that_changes_nothing_keeps_the_version(api: Api, wiped: str) ->
     assert first.metadata.resource_version == second.metadata.resource_version
 
 
+def test_a_delete_of_another_uid_is_a_conflict_and_deletes_nothing(api: Api, wiped: str) -> None:
+    gone = api.create(GKMCACHES, a_cache(wiped)).metadata.uid
+    api.delete(GKMCACHES, wiped, "default", uid=gone)
+    second = api.create(GKMCACHES, a_cache(wiped)).metadata.uid
+    with pytest.raises(ApiError) as caught:
+        api.delete(GKMCACHES, wiped, "default", uid=gone)
+    assert (caught.value.conflict, caught.value.reason) == (True, "Conflict")
+    assert api.get(GKMCACHES, wiped, "default").metadata.uid == second
+    api.delete(GKMCACHES, wiped, "default", uid=second)
+    with pytest.raises(ApiError) as caught:
+        api.get(GKMCACHES, wiped, "default")
+    assert caught.value.not_found
+
+
+def test_an_object_with_a_finalizer_goes_when_the_last_one_is_removed(api: Api, wiped: str) -> None:
+    version = next(iter(api.list_pages(GKMCACHES))).resource_version
+    api.create(GKMCACHES, a_cache(wiped, finalizers=["test.gkm.io/a", "test.gkm.io/b"]))
+    api.delete(GKMCACHES, wiped, "default")
+    api.delete(GKMCACHES, wiped, "default")
+    assert api.get(GKMCACHES, wiped, "default").metadata.deletion_timestamp
+    with pytest.raises(ApiError) as caught:
+        api.create(GKMCACHES, a_cache(wiped))
+    assert caught.value.conflict
+    api.merge(GKMCACHES, wiped, {"metadata": {"finalizers": ["test.gkm.io/b"]}}, "default")
+    assert api.merge(GKMCACHES, wiped, {"metadata": {"finalizers": None}}, "default").metadata.deletion_timestamp
+    with pytest.raises(ApiError) as caught:
+        api.get(GKMCACHES, wiped, "default")
+    assert caught.value.not_found
+    watch = api.watch(GKMCACHES, version, ListSelector(fields=f"metadata.name={wiped}"))
+    changes = [change for change, _ in _first(watch, 4)]
+    assert changes == [Change.ADDED, Change.MODIFIED, Change.MODIFIED, Change.DELETED]
+
+
 def test_a_list_comes_in_pages_of_one_version(api: Api, wiped: str) -> None:
     names = [f"{wiped}-{number}" for number in range(5)]
     for name in names:

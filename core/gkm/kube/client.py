@@ -158,9 +158,11 @@ class HttpApi:
         path = resource.path(plain["metadata"].get("namespace"))
         return self._object(resource, _Request("create", "POST", path, {}, msgspec.json.encode(plain)))
 
-    def delete(self, resource: Resource[Any], name: str, namespace: str | None = None) -> None:
+    def delete(self, resource: Resource[Any], name: str, namespace: str | None = None, *, uid: str = "") -> None:
         """Delete an object."""
-        self._request_body(_Request("delete", "DELETE", resource.path(namespace, name), {}))
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
+        body = msgspec.json.encode(options) if uid else None
+        self._request_body(_Request("delete", "DELETE", resource.path(namespace, name), {}, body))
 
     def _object(self, resource: Resource[T], request: _Request) -> T:
         return decoding.single_object(resource, self._request_body(request))

@@ -24,6 +24,8 @@ class FakeApi:
     def __init__(self) -> None:
         self.calls: list[tuple[str, str, str]] = []
         self.fault: Callable[[str, str], ApiError | None] = lambda _verb, _plural: None
+        self.served: set[tuple[str, str]] | None = None
+        """The served kinds as (apiVersion, plural); None for every kind."""
         self._objects: dict[Key, Json] = {}
         self._applied: dict[tuple[Key, str, str], Json] = {}
         self._history: list[tuple[int, str, Change, Json]] = []
@@ -89,7 +91,7 @@ class FakeApi:
             wanted.pop("kind", None)
             mine = (key, field_manager, subresource)
             new = copy.deepcopy(old) if old else {"apiVersion": resource.api_version, "kind": resource.kind}
-            _remove(new, self._applied.get(mine, {}), wanted)
+            _take_back(new, self._applied.get(mine, {}), wanted)
             _merge(new, wanted)
             self._applied[mine] = wanted
             return _typed(resource, self._store(resource, key, old, new))
@@ -113,17 +115,22 @@ class FakeApi:
             if key in self._objects:
                 raise ApiError(409, "AlreadyExists", f"{resource.plural} {name!r} already exists")
             new.pop("status", None)
+            new["metadata"].pop("deletionTimestamp", None)
             return _typed(resource, self._store(resource, key, None, new))
 
-    def delete(self, resource: Resource[Any], name: str, namespace: str | None = None) -> None:
+    def delete(self, resource: Resource[Any], name: str, namespace: str | None = None, *, uid: str = "") -> None:
         with self._lock:
             self._called("delete", resource, name)
             old = self._found(resource, namespace, name)
+            if uid and uid != old["metadata"]["uid"]:
+                raise ApiError(409, "Conflict", f"the UID in the precondition ({uid}) is not that of the object")
             key = _key(resource, namespace, name)
-            del self._objects[key]
-            for mine in [mine for mine in self._applied if mine[0] == key]:
-                del self._applied[mine]
-            self._record(resource, Change.DELETED, old)
+            if not old["metadata"].get("finalizers"):
+                self._remove(resource, key, old)
+            elif "deletionTimestamp" not in old["metadata"]:
+                new = copy.deepcopy(old)
+                new["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+                self._store(resource, key, old, new)
 
     # what tests do to it
 
@@ -154,6 +161,9 @@ class FakeApi:
         self.calls.append((verb, resource.plural, detail))
         if error := self.fault(verb, resource.plural):
             raise error
+        if self.served is not None and (resource.api_version, resource.plural) not in self.served:
+            # As the real API, which has no metav1.Status for a path that it does not serve.
+            raise ApiError(404, "", "404 page not found")
 
     def _remembered(self, version: int, otherwise: str) -> None:
         if version < self._forgotten:
@@ -174,9 +184,18 @@ class FakeApi:
             meta["generation"] = 1
         elif old.get("spec") != new.get("spec"):
             meta["generation"] = old["metadata"]["generation"] + 1
+        if "deletionTimestamp" in meta and not meta.get("finalizers"):
+            self._remove(resource, key, new)
+            return new
         self._objects[key] = new
         self._record(resource, Change.MODIFIED if old else Change.ADDED, new)
         return new
+
+    def _remove(self, resource: Resource[Any], key: Key, value: Json) -> None:
+        del self._objects[key]
+        for mine in [mine for mine in self._applied if mine[0] == key]:
+            del self._applied[mine]
+        self._record(resource, Change.DELETED, value)
 
     def _record(self, resource: Resource[Any], change: Change, value: Json) -> None:
         self._version += 1
@@ -271,11 +290,11 @@ def _merge(target: Json, patch: Mapping[str, Any]) -> Json:
     return target
 
 
-def _remove(target: Json, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+def _take_back(target: Json, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     for name, value in before.items():
         if isinstance(value, dict) and isinstance(target.get(name), dict):
             inner = now.get(name)
-            _remove(target[name], value, inner if isinstance(inner, dict) else {})
+            _take_back(target[name], value, inner if isinstance(inner, dict) else {})
             if name not in now and not target[name]:
                 del target[name]
         elif name not in now:

@@ -101,5 +101,5 @@ class Process:
         found: T = self._write(lambda: self._api.create(resource, value))
         return found
 
-    def delete(self, resource: Resource[Any], name: str, namespace: str | None = None) -> None:
-        self._write(lambda: self._api.delete(resource, name, namespace))
+    def delete(self, resource: Resource[Any], name: str, namespace: str | None = None, *, uid: str = "") -> None:
+        self._write(lambda: self._api.delete(resource, name, namespace, uid=uid))
