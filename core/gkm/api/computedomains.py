@@ -8,7 +8,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct, field
 
-from gkm.api.mnnvl_metadata import WRITER, WRITER_LABEL, MnnvlMetadata
+from gkm.api.mnnvl_metadata import PODS_USING, WRITER, WRITER_LABEL, MnnvlMetadata
 
 API_VERSION = "resource.nvidia.com/v1beta1"
 KIND = "ComputeDomain"
@@ -78,3 +78,8 @@ class ComputeDomain(Struct, frozen=True):
     def written_by_gkm(self) -> bool:
         """Return whether GKM made it."""
         return self.metadata.label(WRITER_LABEL) == WRITER
+
+    @property
+    def in_use(self) -> bool:
+        """Return whether its mark states that pods use it, as the admission policies read the mark."""
+        return self.metadata.annotation(PODS_USING) not in (None, "0")

@@ -19,7 +19,7 @@ MNNVL_READY = "gkm.io/mnnvl-ready"
 """Annotation of a ComputeDomain: the condition MNNVLReady as JSON."""
 
 NODE_LABEL = "resource.nvidia.com/computeDomain"
-"""NVIDIA's kubelet plugin sets it on a node: the uid of the one ComputeDomain that has its IMEX channel."""
+"""The uid of a ComputeDomain: on a node, of the one that has its IMEX channel; on a claim template, of its maker's."""
 
 AUTO_MNNVL = "grove.io/auto-mnnvl"
 """Annotation of the older dialect: enabled or disabled."""
@@ -43,6 +43,7 @@ _LABELS = frozenset(
         DOMAIN_LABEL,
         MANAGED_BY,
         MNNVL_GROUP,
+        NODE_LABEL,
         PART_OF,
         PODCLIQUE,
         REPLICA_INDEX,

@@ -1,0 +1,137 @@
+"""The controller of ComputeDomains: threads, queue and metrics around the reconciler.
+
+One thread looks at the API server now and then: whether ComputeDomains are installed, and whether Grove manages them.
+The watches and the queue start when they are found for the first time; without them, nothing is done and the other
+controllers of the process go on.
+"""
+
+import logging
+import time
+from threading import Event, Thread
+
+from gkm.api.config import Config
+from gkm.hoststate.logs import fields
+from gkm.hoststate.pacing import Backoff
+from gkm.kube.api import Api
+from gkm.kube.errors import ApiError
+from gkm.kube.events import Recorder
+from gkm.kube.workqueue import WorkQueue
+
+from gkm_operator import metrics
+from gkm_operator.computedomains.objects import Workload
+from gkm_operator.computedomains.presence import Presence, look
+from gkm_operator.computedomains.reconciler import WorkloadReconciler
+from gkm_operator.computedomains.watcher import DomainWatcher
+from gkm_operator.mnnvl.gpu_requests import GPURequests
+
+_LOG = logging.getLogger(__name__)
+
+NAME = "computedomains"
+WORKERS = 4
+LOOK_SECONDS = 30.0
+"""The interval of looks at the API server: four requests each."""
+LEAST_LOOK_SECONDS = 5.0
+_POLL_SECONDS = 0.05
+BACKOFF = Backoff(0.5, 60.0)
+REPORTER = "gkm.io/computedomains"
+
+
+class DomainsController:
+    """Runs in the leader only. All of its state is rebuilt from lists."""
+
+    def __init__(
+        self,
+        api: Api,
+        config: Config,
+        *,
+        instance: str = "",
+        look_seconds: float = LOOK_SECONDS,
+        backoff: Backoff = BACKOFF,
+    ) -> None:
+        self._api = api
+        self._settings = config.network
+        self._look_seconds = look_seconds
+        self._backoff = backoff
+        self._stop = Event()
+        self._look_now = Event()
+        self.queue: WorkQueue[Workload] = WorkQueue(
+            NAME,
+            self._reconcile,
+            workers=WORKERS,
+            backoff=backoff,
+            group=lambda workload: workload.namespace,  # a namespace of thousands delays no other
+            observe=metrics.reconcile_recorder(NAME),
+        )
+        self.watcher = DomainWatcher(api, GPURequests(config.network))
+        self._reconciler = WorkloadReconciler(
+            api, self.watcher, Recorder(api, REPORTER, instance or NAME), config.network, self.queue.add
+        )
+        self._working = False
+        self._thread = Thread(target=self._work, name=NAME, daemon=True)
+        metrics.QUEUE_DEPTH.labels(NAME).set_function(self.queue.__len__)
+
+    @property
+    def presence(self) -> Presence:
+        """Return what the last look found."""
+        return self._reconciler.presence
+
+    def work(self) -> None:
+        """Start, and return at once, whatever the API server does."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop within a few seconds."""
+        self._stop.set()
+        self._look_now.set()
+        self.queue.close(3.0)
+        if self._thread.ident is not None:
+            self._thread.join(1.0)
+        self.watcher.close(1.0)
+
+    def _reconcile(self, workload: Workload) -> None:
+        try:
+            self._reconciler.reconcile(workload)
+        except ApiError as error:
+            if error.not_found:
+                self._look_now.set()  # the kind may be gone
+            raise
+
+    def _work(self) -> None:
+        failures = 0
+        while not self._stop.is_set():
+            self._look_now.clear()
+            try:
+                found = look(self._api, self._settings.grove_cluster_role, self.presence)
+            except ApiError as error:
+                failures += 1
+                _LOG.warning("API server not available", extra=fields(failures=failures, why=str(error)))
+                self._stop.wait(self._backoff.pause(failures, error.retry_after))
+                continue
+            failures = 0
+            self._apply(found)
+            # A burst of failed reconciles that ask for a look gets one.
+            self._stop.wait(min(LEAST_LOOK_SECONDS, self._look_seconds))
+            self._look_now.wait(self._look_seconds)
+
+    def _apply(self, found: Presence) -> None:
+        """Use what a look found; the queue starts once, when every list is complete."""
+        if found is not self.presence:
+            log_fields = fields(available=found.available, grove=found.grove_manages, why=found.message)
+            _LOG.log(logging.INFO if found.available else logging.WARNING, "ComputeDomains checked", extra=log_fields)
+            self._reconciler.presence = found
+            self._reconciler.enqueue_all()
+        if not found.available:
+            return
+        self.watcher.start(sets=found.sets)
+        if not self._working and self._wait_for_lists():
+            self._working = True
+            _LOG.info("computedomains synced", extra=fields(domains=len(self.watcher.domains.values())))
+            self.queue.start()
+
+    def _wait_for_lists(self) -> bool:
+        """Wait until every list is complete, at most until the next look; return whether they are."""
+        deadline = time.monotonic() + self._look_seconds
+        while not self.watcher.synced and time.monotonic() < deadline:
+            if self._stop.wait(_POLL_SECONDS):
+                return False
+        return self.watcher.synced

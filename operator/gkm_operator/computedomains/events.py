@@ -1,0 +1,75 @@
+"""The Events about ComputeDomains, on the PodCliqueSet or the workload that has them. Pure.
+
+Reasons and texts of the first four are those of Grove's design document.
+"""
+
+from gkm.api import grove
+from gkm.api.grove import PodCliqueSet
+from gkm.api.mnnvl_metadata import Owner
+from gkm.kube.events import EventBody, Regarding
+from gkm.kube.resources import PODCLIQUESETS
+
+CREATE, DELETE, ENROL = "Create", "Delete", "Enrol"
+FAILED = "ComputeDomainFailed"
+
+
+def created(name: str) -> EventBody:
+    """Return the event for a new domain."""
+    return EventBody("Normal", "ComputeDomainCreated", CREATE, f"ComputeDomain {name} created")
+
+
+def not_created(purpose: str, error: str) -> EventBody:
+    """Return the event for a failed creation."""
+    return EventBody("Warning", FAILED, CREATE, f"Failed to create ComputeDomain for {purpose}: {error}")
+
+
+def deleted(name: str) -> EventBody:
+    """Return the event for a released domain."""
+    return EventBody("Normal", "ComputeDomainDeleted", DELETE, f"ComputeDomain {name} deleted")
+
+
+def not_deleted(name: str, error: str) -> EventBody:
+    """Return the event for a failed release."""
+    return EventBody("Warning", FAILED, DELETE, f"Failed to delete ComputeDomain {name}: {error}")
+
+
+def lost(name: str) -> EventBody:
+    """Return the event for a required domain that somebody deleted."""
+    note = f"ComputeDomain {name} was deleted while it is required; GKM creates it again once it is gone"
+    return EventBody("Warning", "ComputeDomainLost", CREATE, note)
+
+
+def not_ours(name: str) -> EventBody:
+    """Return the event for a domain of the set that another operator wrote."""
+    note = f"another operator wrote ComputeDomain {name}: pods use it, and GKM neither repairs nor deletes it"
+    return EventBody("Normal", "ComputeDomainNotOurs", CREATE, note)
+
+
+def unavailable(why: str) -> EventBody:
+    """Return the event for an enrolled set while GKM cannot manage ComputeDomains."""
+    return EventBody("Warning", "DomainsUnavailable", ENROL, why)
+
+
+def grove_manages(cluster_role: str) -> EventBody:
+    """Return the event for an enrolled set whose domains the Grove operator writes."""
+    note = (
+        f"the Grove operator manages ComputeDomains (ClusterRole {cluster_role} may create them), so GKM writes none "
+        "for PodCliqueSets; switch off one of the two"
+    )
+    return EventBody("Normal", "GroveManagesDomains", ENROL, note)
+
+
+def too_many(problem: str) -> EventBody:
+    """Return the event for a set that requires more domains than GKM creates."""
+    return EventBody("Warning", FAILED, CREATE, problem)
+
+
+def of_set(pod_clique_set: PodCliqueSet) -> Regarding:
+    """Return the reference to a set."""
+    metadata = pod_clique_set.metadata
+    return Regarding(grove.API_VERSION, PODCLIQUESETS.kind, metadata.name, metadata.namespace, metadata.uid)
+
+
+def of_owner(owner: Owner, namespace: str) -> Regarding:
+    """Return the reference to the root of a workload."""
+    return Regarding(owner.api_version, owner.kind, owner.name, namespace, owner.uid)

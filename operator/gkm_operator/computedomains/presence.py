@@ -1,0 +1,124 @@
+"""Whether this controller can work: the kinds are served, the rights are granted, and Grove leaves the work to GKM."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gkm.api import computedomains
+from gkm.api.domain_capacity import DOMAINS_AVAILABLE, GROVE_MANAGES_DOMAINS
+from gkm.api.meta import FALSE, TRUE, Condition, timestamp
+from gkm.kube.api import Api
+from gkm.kube.errors import ApiError
+from gkm.kube.resources import CLAIM_TEMPLATES, COMPUTEDOMAINS, PODCLIQUESETS, Resource
+from msgspec import Struct
+
+_FORBIDDEN = 403
+_ANY = "*"
+
+
+class Rule(Struct, frozen=True, rename="camel"):
+    """A rule of a ClusterRole."""
+
+    verbs: tuple[str, ...] = ()
+    api_groups: tuple[str, ...] | None = None
+    resources: tuple[str, ...] | None = None
+
+    def allows(self, verb: str, group: str, resource: str) -> bool:
+        """Return whether the rule allows a verb on the objects of a resource."""
+        wanted = ((self.verbs, verb), (self.api_groups, group), (self.resources, resource))
+        return all(not {_ANY, name}.isdisjoint(names or ()) for names, name in wanted)
+
+
+class ClusterRole(Struct, frozen=True):
+    """A ClusterRole."""
+
+    rules: tuple[Rule, ...] | None = None
+
+
+CLUSTER_ROLES: Resource[ClusterRole] = Resource(
+    "rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", namespaced=False, type=ClusterRole
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Presence:
+    """What was found; `since` is the time of the last change. `sets` is whether PodCliqueSets are served."""
+
+    available: bool = False
+    sets: bool = False
+    grove_manages: bool = False
+    reason: str = "NotChecked"
+    message: str = "the controllers have not checked the API server yet"
+    since: str = ""
+
+    def conditions(self) -> tuple[Condition, ...]:
+        """Return the conditions of the ConfigMap gkm-domains."""
+        found = Condition(DOMAINS_AVAILABLE, TRUE if self.available else FALSE, self.reason, self.message, self.since)
+        by = "GroveMayCreateDomains" if self.grove_manages else "GKMCreatesDomains"
+        return found, Condition(GROVE_MANAGES_DOMAINS, TRUE if self.grove_manages else FALSE, by, "", self.since)
+
+
+def look(api: Api, grove_cluster_role: str, before: Presence) -> Presence:
+    """Return the presence now; `before` itself if nothing has changed.
+
+    Raises:
+        ApiError: the API server does not respond, or not now.
+    """
+    try:
+        found = _look(api, grove_cluster_role)
+    except ApiError as error:
+        if error.status != _FORBIDDEN:
+            raise
+        found = Presence(reason="RightsMissing", message=f"{error.message}: apply deploy/components/domains")
+    return before if replace(found, since=before.since) == before else replace(found, since=timestamp())
+
+
+def missing_kind(api: Api) -> str:
+    """Return what the API server lacks for ComputeDomains, "" for nothing.
+
+    Raises:
+        ApiError: the API server does not respond, or refuses.
+    """
+    if not is_served(api, COMPUTEDOMAINS):
+        return f"ComputeDomain CRD ({computedomains.DEFINITION}, version v1beta1) is not installed"
+    if not is_served(api, CLAIM_TEMPLATES):
+        return f"{CLAIM_TEMPLATES.plural} of {CLAIM_TEMPLATES.api_version} are not served"
+    return ""
+
+
+def is_served(api: Api, resource: Resource[Any]) -> bool:
+    """Return whether the API server has a kind, in the version that GKM uses.
+
+    Raises:
+        ApiError: the API server does not respond, or refuses.
+    """
+    try:
+        next(iter(api.list_pages(resource, limit=1)))
+    except ApiError as error:
+        if error.not_found:
+            return False
+        raise
+    return True
+
+
+def _look(api: Api, grove_cluster_role: str) -> Presence:
+    if lacks := missing_kind(api):
+        return Presence(reason="KindMissing", message=f"{lacks}: install NVIDIA's DRA driver")
+    return Presence(
+        available=True,
+        sets=is_served(api, PODCLIQUESETS),
+        grove_manages=_grove_creates(api, grove_cluster_role),
+        reason="Available",
+        message="",
+    )
+
+
+def _grove_creates(api: Api, cluster_role: str) -> bool:
+    """Return whether Grove's operator may create ComputeDomains: its chart grants that with its own switch only."""
+    try:
+        rules = api.get(CLUSTER_ROLES, cluster_role).rules
+    except ApiError as error:
+        if error.not_found:
+            return False
+        raise
+    group = computedomains.API_VERSION.partition("/")[0]
+    return any(rule.allows("create", group, COMPUTEDOMAINS.plural) for rule in rules or ())

@@ -1,0 +1,128 @@
+"""Watches PodCliqueSets, ComputeDomains, ResourceClaimTemplates and pods, with the indexes that the controller needs.
+
+Must never write to the API server.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from gkm.api.computedomains import ComputeDomain
+from gkm.api.grove import PodCliqueSet
+from gkm.api.pod_specs import PodClaim
+from gkm.api.resource_claims import ResourceClaimTemplate
+from gkm.kube.api import Api, Key
+from gkm.kube.index import Index
+from gkm.kube.reflector import OnChange, Reflector
+from gkm.kube.resources import CLAIM_TEMPLATES, COMPUTEDOMAINS, PODCLIQUESETS
+
+from gkm_operator.computedomains.objects import Workload, workload_of
+from gkm_operator.computedomains.pods import DomainPod, DomainPods
+from gkm_operator.mnnvl.gpu_requests import DeviceClasses, GPURequests
+
+
+class DomainWatcher:
+    """Four reflectors. Thread-safe; the callbacks get each change after the indexes have it.
+
+    Add callbacks before `start`. The sets are watched only where their kind is installed.
+    """
+
+    def __init__(self, api: Api, gpus: GPURequests) -> None:
+        self.set_changed: list[OnChange[PodCliqueSet]] = []
+        self.domain_changed: list[OnChange[ComputeDomain]] = []
+        self.template_changed: list[OnChange[ResourceClaimTemplate]] = []
+        self.pod_changed: list[OnChange[DomainPod]] = []
+        self._by_workload: Index[Workload, ComputeDomain] = Index(_workloads, _uid)
+        self._by_owner: Index[str, ComputeDomain] = Index(_controllers, _uid)
+        self._by_template: Index[Key, ComputeDomain] = Index(_templates, _uid)
+        self.sets = Reflector(api, PODCLIQUESETS, self._set)
+        self.domains = Reflector(api, COMPUTEDOMAINS, self._domain)
+        self.templates = Reflector(api, CLAIM_TEMPLATES, self._template)
+        self.pods = DomainPods(api, gpus, self._pod)
+        self._started: list[Reflector[Any]] = []
+
+    @property
+    def synced(self) -> bool:
+        """Return whether every started watch has listed once."""
+        return bool(self._started) and all(reflector.synced.is_set() for reflector in self._started)
+
+    def start(self, *, sets: bool) -> None:
+        """Start the watches that have not started; that of PodCliqueSets only if `sets`."""
+        for reflector in (self.templates, self.domains, self.pods.reflector, *((self.sets,) if sets else ())):
+            if reflector not in self._started:
+                self._started.append(reflector)
+                reflector.start()
+
+    def close(self, seconds: float) -> None:
+        """Stop the watches."""
+        for reflector in self._started:
+            reflector.close(seconds)
+
+    def pod_clique_set(self, namespace: str, name: str) -> PodCliqueSet | None:
+        """Return a set as last observed."""
+        return self.sets.get(name, namespace)
+
+    def domain(self, namespace: str, name: str) -> ComputeDomain | None:
+        """Return a domain as last observed."""
+        return self.domains.get(name, namespace)
+
+    def template(self, namespace: str, name: str) -> ResourceClaimTemplate | None:
+        """Return a claim template as last observed."""
+        return self.templates.get(name, namespace)
+
+    def domains_of(self, workload: Workload) -> tuple[ComputeDomain, ...]:
+        """Return the domains of a workload, those of earlier sets of the same name included, in no order."""
+        return self._by_workload.get(workload)
+
+    def domains_of_set(self, uid: str) -> tuple[ComputeDomain, ...]:
+        """Return the domains that a set controls, by its uid, in no order."""
+        return self._by_owner.get(uid)
+
+    def domains_with_template(self, namespace: str, template: str) -> tuple[ComputeDomain, ...]:
+        """Return the domains whose claim template has a name, in no order."""
+        return self._by_template.get((namespace, template))
+
+    def device_classes(self, namespace: str, unknown: Iterable[str] = ()) -> DeviceClasses:
+        """Return the function that finds the device classes of a pod's claim; `unknown` are those of other claims."""
+
+        def classes(claim: PodClaim) -> Iterable[str]:
+            template = self.template(namespace, claim.resource_claim_template_name or "")
+            return unknown if template is None else template.device_classes()
+
+        return classes
+
+    def _set(self, old: PodCliqueSet | None, new: PodCliqueSet | None) -> None:
+        _call(self.set_changed, old, new)
+
+    def _domain(self, old: ComputeDomain | None, new: ComputeDomain | None) -> None:
+        for index in (self._by_workload, self._by_owner, self._by_template):
+            index.change(old, new)
+        _call(self.domain_changed, old, new)
+
+    def _pod(self, old: DomainPod | None, new: DomainPod | None) -> None:
+        _call(self.pod_changed, old, new)
+
+    def _template(self, old: ResourceClaimTemplate | None, new: ResourceClaimTemplate | None) -> None:
+        _call(self.template_changed, old, new)
+
+
+def _call(callbacks: Iterable[Callable[[Any, Any], None]], old: object, new: object) -> None:
+    for callback in callbacks:
+        callback(old, new)
+
+
+def _uid(domain: ComputeDomain) -> str:
+    return domain.metadata.uid
+
+
+def _workloads(domain: ComputeDomain) -> list[Workload]:
+    workload = workload_of(domain)
+    return [] if workload is None else [workload]
+
+
+def _controllers(domain: ComputeDomain) -> list[str]:
+    controller = domain.metadata.controller
+    return [] if controller is None else [controller.uid]
+
+
+def _templates(domain: ComputeDomain) -> list[Key]:
+    return [(domain.metadata.namespace, domain.template)]

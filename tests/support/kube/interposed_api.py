@@ -1,0 +1,86 @@
+"""An API between a process and another API: a test decides about every request, before and after it is answered."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+from gkm.kube.api import EVERYTHING, PAGE_LIMIT, Api, ListPage, ListSelector, Object, Watch
+from gkm.kube.errors import ApiError
+from gkm.kube.resources import Resource
+
+T = TypeVar("T")
+Around = Callable[[str, str, Callable[[], Any]], Any]
+"""Called with verb, plural and the function that sends the request; returns the answer."""
+
+
+class Killed(BaseException):
+    """The process that sent a request is no more."""
+
+
+class InterposedApi:
+    """`around` gets every request but watches."""
+
+    def __init__(self, api: Api, around: Around) -> None:
+        self._api = api
+        self._around = around
+
+    def get(self, resource: Resource[T], name: str, namespace: str | None = None) -> T:
+        found: T = self._around("get", resource.plural, lambda: self._api.get(resource, name, namespace))
+        return found
+
+    def list_pages(
+        self, resource: Resource[T], selector: ListSelector = EVERYTHING, limit: int = PAGE_LIMIT
+    ) -> Iterator[ListPage[T]]:
+        yield from self._around("list", resource.plural, lambda: list(self._api.list_pages(resource, selector, limit)))
+
+    def watch(self, resource: Resource[T], resource_version: str, selector: ListSelector = EVERYTHING) -> Watch[T]:
+        return self._api.watch(resource, resource_version, selector)
+
+    def apply(self, resource: Resource[T], value: Object, *, field_manager: str, subresource: str = "") -> T:
+        def send() -> T:
+            return self._api.apply(resource, value, field_manager=field_manager, subresource=subresource)
+
+        found: T = self._around("apply", resource.plural, send)
+        return found
+
+    def merge(self, resource: Resource[T], name: str, patch: Object, namespace: str | None = None) -> T:
+        found: T = self._around("merge", resource.plural, lambda: self._api.merge(resource, name, patch, namespace))
+        return found
+
+    def create(self, resource: Resource[T], value: Object) -> T:
+        found: T = self._around("create", resource.plural, lambda: self._api.create(resource, value))
+        return found
+
+    def delete(self, resource: Resource[Any], name: str, namespace: str | None = None, *, uid: str = "") -> None:
+        self._around("delete", resource.plural, lambda: self._api.delete(resource, name, namespace, uid=uid))
+
+
+def killed_at(step: int, *, after: bool) -> Around:
+    """Kill the process at its request with this number, from 0, before it is sent or after it is answered."""
+    count = iter(range(1 << 30))
+
+    def around(_verb: str, _plural: str, send: Callable[[], Any]) -> Any:  # noqa: ANN401 -- any answer
+        number = next(count)
+        if number > step or (number == step and not after):
+            raise Killed
+        answer = send()
+        if number == step:
+            raise Killed
+        return answer
+
+    return around
+
+
+def failing_at(step: int, *, after: bool) -> Around:
+    """Fail the request with this number, once: it never arrives, or its answer is lost."""
+    count = iter(range(1 << 30))
+
+    def around(_verb: str, _plural: str, send: Callable[[], Any]) -> Any:  # noqa: ANN401 -- any answer
+        fails = next(count) == step
+        if fails and not after:
+            raise ApiError(500, "InternalError", "it did not arrive")
+        answer = send()
+        if fails:
+            raise ApiError(504, "Timeout", "the answer was lost")
+        return answer
+
+    return around
