@@ -1,0 +1,181 @@
+"""The view: missing kinds, single reads and what is remembered of them, and objects as they are stored."""
+
+import json
+from threading import Event, Thread
+
+import msgspec
+import pytest
+from gkm.api.domain_capacity import GROVE_MANAGES_DOMAINS, Capacity
+from gkm.api.grove import PodCliqueSet
+from gkm.api.mnnvl_metadata import AUTO_MNNVL
+from gkm.api.pod_specs import PodClaim
+from gkm.kube.errors import ApiError
+from gkm.kube.resources import CLAIM_TEMPLATES
+from gkm_operator.admission.domains import single_reads
+from gkm_operator.admission.domains.cluster_view import CLAIM_SECONDS, ClusterView
+from gkm_operator.admission.domains.single_reads import ABSENT_SECONDS, SingleReads
+from gkm_operator.admission.domains.thin_objects import ThinDomain, ThinSet
+from gkm_operator.admission.domains.view import ViewUnavailable
+from gkm_operator.mnnvl.required import DomainKey, domain_of, required_domains
+from support.grove.objects import NAMESPACE, claim_template, clique, container, pod_clique_set, scaling_group
+from support.grove.typed import GPUS, a_pod_clique, device_classes
+from support.kube.fake_api import FakeApi
+from support.operator.workloads import DOMAINS, SETS, SYSTEM, Workloads
+
+ENABLED = {AUTO_MNNVL: "enabled"}
+
+
+def gets(api: FakeApi) -> list[str]:
+    return [name for verb, _, name in api.calls if verb == "get"]
+
+
+def test_while_a_kind_is_missing_the_view_waits_and_the_others_are_read() -> None:
+    site = Workloads()
+    site.api.served = {("v1", "configmaps")}
+    site.publish(None, GROVE_MANAGES_DOMAINS)
+    with site.watching():
+        site.until(lambda: site.view.grove_manages_domains, "the ConfigMap")
+        with pytest.raises(ViewUnavailable, match="not read yet"):
+            site.view.compute_domain(NAMESPACE, "x")
+        # Its clients get "not found" for every object of such a kind.
+        assert site.view.pod_clique_set(NAMESPACE, "x") is None
+        site.api.served = None
+        site.create_set(pod_clique_set(annotations=ENABLED), DomainKey(0, ""))
+        site.until(site.view._domains.synced.is_set, "the kind to be there")
+        site.until(lambda: site.view.compute_domain(NAMESPACE, "test-pcs-0"), "the domain")
+
+
+def test_the_view_follows_the_config_map() -> None:
+    site = Workloads()
+    assert site.view.grove_manages_domains is None
+    with site.watching():
+        site.until(lambda: site.view.grove_manages_domains is False, "it is known that there is none")
+        site.publish(Capacity(), GROVE_MANAGES_DOMAINS)
+        site.until(lambda: site.view.grove_manages_domains, "the condition")
+        assert site.view.capacity == Capacity()
+
+
+def test_domains_are_those_that_the_set_owns() -> None:
+    site = Workloads()
+    one = site.create_set(pod_clique_set("one", annotations=ENABLED), DomainKey(0, ""))
+    two = site.create_set(pod_clique_set("two", annotations=ENABLED), DomainKey(0, ""), DomainKey(1, ""))
+    site.observe()
+    assert [domain.metadata.name for domain in site.view.domains_of(one)] == ["one-0"]
+    site.api.delete(DOMAINS, "two-1", NAMESPACE)
+    site.api.merge(DOMAINS, "two-1", {"metadata": {"finalizers": None}}, NAMESPACE)
+    site.observe()
+    assert [domain.metadata.name for domain in site.view.domains_of(two)] == ["two-0"]
+
+
+def test_a_set_that_the_watch_shows_is_not_read() -> None:
+    site = Workloads()
+    made = site.create_set(pod_clique_set(annotations=ENABLED))
+    site.observe()
+    assert site.view.pod_clique_set(NAMESPACE, "test-pcs", made.metadata.uid)
+    assert gets(site.api) == []
+    assert site.view.pod_clique_set(NAMESPACE, "test-pcs", "another")
+    assert site.view.pod_clique_set(NAMESPACE, "test-pcs", again=True)
+    assert gets(site.api) == ["test-pcs", "test-pcs"]
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_what_was_read_is_remembered_for_a_time_and_an_absent_object_for_a_moment() -> None:
+    api, clock = FakeApi(), Clock()
+    reads = SingleReads(api, clock)
+
+    def read() -> bool:
+        return reads.get(CLAIM_TEMPLATES, NAMESPACE, "t", CLAIM_SECONDS) is not None
+
+    assert [read(), read()] == [False, False]
+    api.create(CLAIM_TEMPLATES, claim_template("t", "gpu.nvidia.com"))
+    clock.now += ABSENT_SECONDS
+    assert [read(), read()] == [True, True]
+    assert len(gets(api)) == 2
+    clock.now += CLAIM_SECONDS
+    api.fault = lambda _verb, _plural: ApiError(500, "InternalError", "x")
+    with pytest.raises(ViewUnavailable, match="ResourceClaimTemplate t cannot be read: InternalError: x"):
+        read()
+
+
+def test_a_silent_api_server_occupies_few_threads_and_no_review_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(single_reads, "READ_SECONDS", 0.2)
+    silent, api = Event(), FakeApi()
+
+    def wait(_verb: str, _plural: str) -> None:
+        silent.wait(30)
+
+    api.fault = wait
+    reads = SingleReads(api)
+    errors: list[str] = []
+
+    def read(name: str) -> None:
+        try:
+            reads.get(CLAIM_TEMPLATES, NAMESPACE, name, CLAIM_SECONDS)
+        except ViewUnavailable as error:
+            errors.append(str(error))
+
+    threads = [Thread(target=read, args=(f"t{number}",)) for number in range(40)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    silent.set()
+    assert len(errors) == 40
+    assert all("does not answer in time" in error for error in errors)
+    assert len(gets(api)) <= single_reads.THREADS
+
+
+def test_many_claims_of_one_review_are_read_within_its_time() -> None:
+    clock = Clock()
+    classes = ClusterView(FakeApi(), FakeApi(), SYSTEM, clock).device_classes(NAMESPACE)
+    assert list(classes(PodClaim("a", "template"))) == []
+    clock.now += 5
+    with pytest.raises(ViewUnavailable, match="takes too long"):
+        list(classes(PodClaim("b", "another")))
+
+
+SET = pod_clique_set(
+    "big",
+    clique("a", 4, containers=[container("main", 4), container("cpu"), {"name": "bare"}], nodeSelector={"x": "y"}),
+    clique("b", 0),
+    scaling_groups=[scaling_group("sg", "a", replicas=2)],
+    annotations=ENABLED | {"other": "x"},
+    replicas=3,
+)
+
+
+def test_a_stored_set_answers_as_the_whole_one() -> None:
+    text = json.dumps(SET)
+    thin, whole = msgspec.json.decode(text, type=ThinSet), msgspec.json.decode(text, type=PodCliqueSet)
+    assert required_domains(thin, GPUS, device_classes) == required_domains(whole, GPUS, device_classes)
+    for name, in_group in (("a", "sg"), ("b", "")):
+        made = a_pod_clique("big", "1", name, in_group)
+        assert domain_of(thin, made) == domain_of(whole, made)
+    stored = thin.cliques[0].spec.pod_spec.containers or ()
+    assert [one.resources.limits for one in stored if one.resources] == [{"nvidia.com/gpu": "4"}, None]
+
+
+def test_equal_templates_are_stored_once_and_sets_that_are_not_enrolled_without() -> None:
+    other = json.dumps(SET | {"metadata": {**SET["metadata"], "name": "other"}})
+    first, second = (msgspec.json.decode(text, type=ThinSet) for text in (json.dumps(SET), other))
+    assert first.spec.template is second.spec.template
+    plain = json.dumps(SET | {"metadata": {"name": "plain"}})
+    assert msgspec.json.decode(plain, type=ThinSet).cliques == ()
+
+
+def test_a_stored_domain_has_no_status() -> None:
+    site = Workloads()
+    site.create_set(pod_clique_set(annotations=ENABLED), DomainKey(0, ""))
+    made = site.api.get(DOMAINS, "test-pcs-0", NAMESPACE)
+    nodes = [{"name": f"n{number}", "cliqueID": "a.1", "status": "Ready"} for number in range(18)]
+    thin = msgspec.convert(made | {"status": {"status": "Ready", "nodes": nodes}}, ThinDomain)
+    assert thin.status.nodes is None
+    assert (thin.template, thin.written_by_gkm) == ("test-pcs-0", True)
+    assert thin.owner == site.api.get(SETS, "test-pcs", NAMESPACE)["metadata"]["uid"]

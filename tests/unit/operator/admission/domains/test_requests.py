@@ -1,0 +1,149 @@
+"""Decoding of requests about workloads, and the limit on the bytes under review."""
+
+import json
+from threading import Event, Thread
+
+import pytest
+from gkm_operator import metrics
+from gkm_operator.admission.domains.byte_budget import ByteBudget
+from gkm_operator.admission.review import ReviewBusy, ReviewInvalid
+from support.grove.objects import NAMESPACE, Json, clique, pod_clique_set
+from support.grove.tables import table
+from support.host.waiting import until
+from support.operator.workloads import KINDS, Workloads, review, workloads
+
+STRICT = [path for path in KINDS if path != "/pods"]
+
+
+def asked(path: str, body: bytes) -> Json:
+    site = workloads()
+    response: Json = json.loads(site.reviewers[path].review(lambda: body, lambda: None))["response"]
+    return response
+
+
+@pytest.mark.parametrize("path", KINDS)
+@table(
+    "body",
+    [
+        ("empty", b""),
+        ("no JSON", b"{"),
+        ("a list", b"[]"),
+        ("no request", b"{}"),
+        ("bytes that are no text", b"\xff"),
+        ("deeply nested", b'{"request":' + b"[" * 100_000),
+        ("another version", review("/pods", {}).replace(b"admission.k8s.io/v1", b"admission.k8s.io/v1beta1")),
+        ("another kind", review("/pods", {}).replace(b'"Pod"', b'"Node"')),
+        ("without a uid", review("/pods", {}).replace(b'"u-1"', b'""')),
+    ],
+)
+def test_a_body_that_is_no_review_is_refused_with_a_reason(path: str, body: bytes) -> None:
+    with pytest.raises(ReviewInvalid, match=r"."):
+        asked(path, body)
+
+
+METADATA = {"name": "x", "namespace": NAMESPACE}
+
+
+@pytest.mark.parametrize("path", KINDS)
+@table(
+    "reviewed, place",
+    [
+        ("labels of another type", {"metadata": {**METADATA, "labels": []}}, "$.metadata.labels"),
+        ("a label of another type", {"metadata": {**METADATA, "labels": {"a": 1}}}, "$.metadata.labels"),
+        ("no metadata", {"spec": {}}, "`metadata`"),
+        ("no object", None, "without an object"),
+    ],
+)
+def test_an_object_that_cannot_be_read_is_refused_with_its_place_and_a_pod_is_admitted(
+    path: str, reviewed: Json | None, place: str
+) -> None:
+    response = asked(path, review(path, reviewed))
+    message = " ".join(response.get("warnings", ())) if path == "/pods" else response["status"]["message"]
+    assert response["allowed"] == (path == "/pods")
+    assert place in message
+    assert "cannot be read" in message
+
+
+@table(
+    "template, place",
+    [
+        ("too many cliques", {"cliques": [clique(f"c{number}") for number in range(1025)]}, "length <= 1024"),
+        ("too many containers", {"cliques": [clique("c", containers=[{"name": "x"}] * 5000)]}, "length <= 4096"),
+        ("too many claims", {"cliques": [clique("c", resourceClaims=[{"name": "x"}] * 257)]}, "length <= 256"),
+        ("a negative number", {"cliques": [clique("c", replicas=-1)]}, ">= 0"),
+    ],
+)
+def test_a_set_beyond_the_limits_is_refused(template: Json, place: str) -> None:
+    given = pod_clique_set()
+    given["spec"]["template"] = template
+    for path in ("/podcliquesets/default", "/podcliquesets/validate"):
+        response = asked(path, review(path, given))
+        assert not response["allowed"]
+        assert place in response["status"]["message"]
+
+
+def test_foreign_text_in_a_message_is_printable_and_short() -> None:
+    given = pod_clique_set(annotations={"grove.io/mnnvl-group": "\u202e\x1b" + "x" * 100_000})
+    message = asked("/podcliquesets/validate", review("/podcliquesets/validate", given))["status"]["message"]
+    assert message.isprintable()
+    assert len(message) < 300
+
+
+@pytest.mark.parametrize("path", KINDS)
+def test_a_deletion_and_a_subresource_are_admitted_unread(path: str) -> None:
+    assert asked(path, review(path, None, {"metadata": {"labels": 1}}, operation="DELETE"))["allowed"]
+    assert asked(path, review(path, {"metadata": {"labels": 1}}, subResource="status"))["allowed"]
+
+
+def test_a_review_is_counted_by_its_kind_and_result() -> None:
+    def count(result: str) -> float:
+        labels = {"kind": "PodCliqueSet", "result": result}
+        return metrics.REGISTRY.get_sample_value("gkm_admission_seconds_count", labels) or 0.0
+
+    before = {result: count(result) for result in ("admitted", "refused")}
+    site = Workloads()
+    site.review("/podcliquesets/validate", pod_clique_set())
+    site.review("/podcliquesets/validate", pod_clique_set(annotations={"grove.io/auto-mnnvl": "x"}))
+    assert {result: count(result) - before[result] for result in before} == {"admitted": 1.0, "refused": 1.0}
+
+
+def test_bytes_beyond_the_budget_wait_for_others_and_not_for_long() -> None:
+    budget, entered, leave = ByteBudget(100, seconds=30.0), Event(), Event()
+    order: list[str] = []
+
+    def hold() -> None:
+        with budget.reserve(60):
+            entered.set()
+            leave.wait(30)
+            order.append("left")
+
+    def follow() -> None:
+        with budget.reserve(60):
+            order.append("entered")
+
+    holder, follower = Thread(target=hold), Thread(target=follow)
+    holder.start()
+    assert entered.wait(30)
+    with budget.reserve(40):
+        follower.start()
+        until(lambda: budget._released._waiters, "it waits")  # type: ignore[attr-defined] # of the standard library
+        leave.set()
+        holder.join(30)
+    follower.join(30)
+    assert order == ["left", "entered"]
+
+
+def test_a_request_that_finds_no_room_is_busy_and_a_large_one_passes_alone() -> None:
+    budget = ByteBudget(100, seconds=0.01)
+    with budget.reserve(500), pytest.raises(ReviewBusy, match="too many large requests"), budget.reserve(1):
+        pass
+    with budget.reserve(100):
+        pass
+
+
+def test_an_error_in_a_review_releases_its_bytes() -> None:
+    budget = ByteBudget(100, seconds=0.01)
+    with pytest.raises(ZeroDivisionError), budget.reserve(100):
+        _ = 1 // 0
+    with budget.reserve(100):
+        pass

@@ -1,0 +1,158 @@
+"""Reviews of PodCliqueSets beyond Grove's tables: claims, the dialect, another operator, limits, warnings, failures."""
+
+import pytest
+from gkm.api.domain_capacity import GROVE_MANAGES_DOMAINS, Capacity, CliqueCapacity, NodePool
+from gkm.api.mnnvl_metadata import AUTO_MNNVL, MNNVL_GROUP
+from gkm.api.network_settings import Network
+from gkm.kube.errors import ApiError
+from support.grove.objects import NAMESPACE, Json, claim_template, clique, container, pod_clique_set
+from support.grove.tables import table
+from support.operator.workloads import OFF, ON, workloads
+
+DEFAULT, VALIDATE = "/podcliquesets/default", "/podcliquesets/validate"
+ENABLED = {AUTO_MNNVL: "enabled"}
+CLAIMED = clique(
+    "worker",
+    containers=[{"name": "main", "resources": {"claims": [{"name": "gpus"}]}}],
+    resourceClaims=[{"name": "gpus", "resourceClaimTemplateName": "gpus"}],
+)
+PART = container("part", 1, "nvidia.com/mig-1g.5gb")
+
+
+def with_inline(device_class: str) -> Json:
+    made = pod_clique_set("inline", clique("worker", 0))
+    template = claim_template("shared", device_class)
+    made["spec"]["template"]["resourceClaimTemplates"] = [{"name": "shared", "templateSpec": template["spec"]}]
+    return made
+
+
+@table(
+    "given, added",
+    [
+        ("a claim of a GPU class", pod_clique_set("c", CLAIMED), True),
+        ("an inline claim template of a GPU class", with_inline("gpu.nvidia.com"), True),
+        ("an inline claim template of another class", with_inline("nic.example"), False),
+        ("a part of a GPU", pod_clique_set("m", clique("w", containers=[PART])), True),
+        ("a group on a clique", pod_clique_set("g", clique("w", annotations={MNNVL_GROUP: "x"})), False),
+        ("none on the set", pod_clique_set("n", annotations={MNNVL_GROUP: "none"}), False),
+        ("other annotations", pod_clique_set("o", annotations={"a": "b"}), True),
+    ],
+)  # fmt: skip
+def test_a_new_set_is_enrolled_when_it_requests_gpus_and_has_decided_nothing(given: Json, *, added: bool) -> None:
+    site = workloads(claim_template("gpus", "gpu.nvidia.com"))
+    found = site.review(DEFAULT, given)
+    assert found.allowed
+    assert found.annotations == (given["metadata"].get("annotations") or {}) | (ENABLED if added else {})
+
+
+def test_under_the_dialect_of_groups_no_set_is_enrolled_by_default() -> None:
+    site = workloads(settings=Network(auto_mnnvl_enabled=True, mnnvl_dialect="mnnvl-group"))
+    assert not site.review(DEFAULT, pod_clique_set()).changed
+
+
+def test_a_set_whose_claim_template_does_not_exist_is_not_enrolled() -> None:
+    assert not workloads().review(DEFAULT, pod_clique_set("c", CLAIMED)).changed
+
+
+def test_a_set_is_refused_while_it_cannot_be_seen_whether_its_claim_requests_gpus() -> None:
+    site = workloads()
+    site.api.fault = lambda verb, _: ApiError(0, "Unreachable", "away") if verb == "get" else None
+    found = site.review(DEFAULT, pod_clique_set("c", CLAIMED))
+    assert not found.allowed
+    assert "ResourceClaimTemplate gpus cannot be read" in found.message
+    assert "try again" in found.message
+    assert site.review(DEFAULT, pod_clique_set()).changed
+
+
+def test_where_grove_manages_domains_its_own_switch_decides() -> None:
+    site = workloads(settings=OFF)
+    assert "not enabled" in site.review(VALIDATE, pod_clique_set(annotations=ENABLED)).message
+    site.publish(None, GROVE_MANAGES_DOMAINS)
+    site.observe()
+    assert site.review(VALIDATE, pod_clique_set(annotations=ENABLED)).allowed
+    assert not site.review(DEFAULT, pod_clique_set()).changed
+
+
+def test_a_set_that_is_being_deleted_passes() -> None:
+    going = pod_clique_set(annotations=ENABLED)
+    going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert workloads().review(VALIDATE, going, pod_clique_set()).allowed
+
+
+def test_a_set_of_too_many_domains_is_refused_and_an_old_one_stays_editable() -> None:
+    site = workloads()
+    large, larger = (pod_clique_set(annotations=ENABLED, replicas=count) for count in (10_001, 10_002))
+    assert "10001 ComputeDomains, and the limit of a PodCliqueSet is 10000" in site.review(VALIDATE, large).message
+    assert not site.review(VALIDATE, large, pod_clique_set(annotations=ENABLED)).allowed
+    assert site.review(VALIDATE, larger, large).allowed
+    assert site.review(VALIDATE, pod_clique_set(annotations=ENABLED, replicas=10_000)).allowed
+
+
+def test_many_problems_are_listed_up_to_a_number() -> None:
+    cliques = [clique(f"c{number}", annotations={MNNVL_GROUP: "X"}) for number in range(50)]
+    message = workloads().review(VALIDATE, pod_clique_set("many", *cliques)).message
+    assert message.count("DNS-1123") == 4
+    assert message.endswith("and 46 more")
+
+
+OWN_CLAIM = clique("own", resourceClaims=[{"name": "mnnvl-claim", "resourceClaimTemplateName": "mine"}])
+OWN_CHANNEL = clique("channel", resourceClaims=[{"name": "imex", "resourceClaimTemplateName": "mine"}])
+
+
+@pytest.mark.parametrize("given", [OWN_CLAIM, OWN_CHANNEL], ids=lambda given: str(given["name"]))
+def test_a_clique_that_gets_no_claim_because_of_its_own_is_warned_of(given: Json) -> None:
+    site = workloads(claim_template("mine", "compute-domain-default-channel.nvidia.com"))
+    found = site.review(VALIDATE, pod_clique_set("own", given, annotations=ENABLED))
+    assert found.allowed
+    assert f"pods of clique '{given['name']}' join no ComputeDomain of GKM" in found.warnings
+
+
+def test_what_the_cluster_lacks_is_a_warning_and_never_a_refusal() -> None:
+    site = workloads()
+    four = pod_clique_set("four", clique("worker", replicas=4), annotations=ENABLED)
+    assert site.review(VALIDATE, four).warnings == ""
+    site.publish(Capacity((CliqueCapacity("a.1", (NodePool("GB200", 4, 18, 2),)),)))
+    site.observe()
+    found = site.review(VALIDATE, four)
+    assert found.allowed
+    assert (
+        "needs 4 whole nodes in one clique; the largest free clique has 2 (clique a.1 with 18 nodes)" in found.warnings
+    )
+    assert site.review(VALIDATE, four, four).warnings == ""
+
+
+def test_an_update_is_compared_with_what_the_set_has_already() -> None:
+    site = workloads()
+    site.publish(Capacity((CliqueCapacity("a.1", (NodePool("GB200", 4, 18, 4),)),)))
+    site.observe()
+    one, two, three = (
+        pod_clique_set("n", clique("worker", 4, replicas=4), annotations=ENABLED, replicas=count) for count in (1, 2, 3)
+    )
+    assert site.review(VALIDATE, two, one).warnings == ""
+    assert "room for 1 of 2 replicas" in site.review(VALIDATE, three, one).warnings
+    assert site.review(VALIDATE, one, three).warnings == ""
+
+
+def test_a_set_is_admitted_with_a_warning_when_what_it_needs_cannot_be_seen() -> None:
+    site = workloads()
+    site.api.fault = lambda verb, _: ApiError(0, "Unreachable", "away") if verb == "get" else None
+    found = site.review(VALIDATE, pod_clique_set("c", CLAIMED, annotations=ENABLED))
+    assert found.allowed
+    assert "did not check" in found.warnings
+
+
+@pytest.mark.parametrize("text", ["{", '{"cliques": 1}'])
+def test_an_unreadable_capacity_is_none(text: str) -> None:
+    site = workloads(settings=ON)
+    site.publish(Capacity((CliqueCapacity("a.1", ()),)))
+    site.api._objects["configmaps", "gkm-system", "gkm-domains"]["data"]["capacity"] = text
+    site.observe()
+    assert site.view.capacity is None
+    assert site.review(VALIDATE, pod_clique_set(annotations=ENABLED)).warnings == ""
+
+
+def test_the_namespace_of_a_claim_template_is_that_of_the_request() -> None:
+    site = workloads(claim_template("gpus", "gpu.nvidia.com", namespace="other"))
+    assert not site.review(DEFAULT, pod_clique_set("c", CLAIMED)).changed
+    assert site.review(DEFAULT, pod_clique_set("c", CLAIMED), namespace="other").changed
+    assert NAMESPACE != "other"
