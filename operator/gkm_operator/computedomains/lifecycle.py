@@ -120,8 +120,8 @@ class DomainWriter:
             if desired.is_met_by(found):
                 return None
         raise NamesTaken(
-            f"{' and '.join(desired.names)} belong to other ComputeDomains or ResourceClaimTemplates of namespace "
-            f"{desired.workload.namespace}; delete or rename those"
+            f"other ComputeDomains or ResourceClaimTemplates of namespace {desired.workload.namespace} have the name "
+            f"{' and '.join(desired.names)}; delete or rename them"
         )
 
     def _is_taken(self, desired: DesiredDomain, name: str) -> bool:

@@ -47,7 +47,8 @@ def plan(pod_clique_set: PodCliqueSet | None, required: Required, domains: Itera
     uid = pod_clique_set.metadata.uid if pod_clique_set is not None else ""
     own = {domain.metadata.uid: domain for domain in domains if _controlled_by(domain, uid)}
     found = difference(required.certainly, map(existing, own.values()))
-    excess = [own[found.uid] for found in found.release if found.key not in required.possibly]
+    undecided = required.possibly - required.certainly
+    excess = [own[domain.uid] for domain in found.release if domain.key not in undecided]
     former = [domain for domain in domains if domain.metadata.uid not in own]
     orphaned = [domain for domain in former if not domain.metadata.owner_references and domain.in_use]
     return SetPlan(

@@ -3,7 +3,7 @@
 Nothing runs by itself: a test lets a process observe the API and reconcile what it then has to do.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gkm.api.network_settings import Network
@@ -19,7 +19,7 @@ from gkm_operator.computedomains.watcher import DomainWatcher
 from gkm_operator.mnnvl.gpu_requests import GPURequests
 from support.grove.objects import NAMESPACE, claim_template, clique, pod_clique_set
 from support.kube.fake_api import FakeApi
-from support.operator.plans import PODS, everything
+from support.operator.plans import PODS, everything, gpu_pod
 
 AUTO, GROUP = "grove.io/auto-mnnvl", "grove.io/mnnvl-group"
 ENROLLED = {AUTO: "enabled"}
@@ -38,15 +38,17 @@ SETS, DOMAINS, TEMPLATES = raw(PODCLIQUESETS), raw(COMPUTEDOMAINS), raw(CLAIM_TE
 
 
 class Process:
-    """One leader: its caches, and the workloads that it has to reconcile."""
+    """One leader: its caches of `api`, and the workloads that it has to reconcile; `sends` gets its other requests."""
 
-    def __init__(self, api: Api, network: Network | None = None, presence: Presence | None = None) -> None:
+    def __init__(
+        self, api: Api, network: Network | None = None, presence: Presence | None = None, sends: Api | None = None
+    ) -> None:
         settings = network or Network()
         self.keys = set[Workload]()
         self.watcher = DomainWatcher(api, GPURequests(settings))
-        recorder = Recorder(api, "gkm.io/computedomains", "test")
+        recorder = Recorder(sends or api, "gkm.io/computedomains", "test")
         self.reconciler = WorkloadReconciler(
-            api, self.watcher, recorder, settings, lambda workload, _after: self.keys.add(workload)
+            sends or api, self.watcher, recorder, settings, lambda workload, _after: self.keys.add(workload)
         )
         self.reconciler.presence = presence or Presence(available=True, sets=True)
 
@@ -149,6 +151,33 @@ class World:
     def domains(self) -> list[str]:
         """The names of all ComputeDomains."""
         return sorted(domain["metadata"]["name"] for domain in everything(self.api, DOMAINS))
+
+    def pod(
+        self,
+        name: str,
+        label: str,
+        gpus: int = 8,
+        owners: Sequence[Json] = (),
+        labels: Mapping[str, str] | None = None,
+    ) -> str:
+        """Create a pod that names a ComputeDomain by the label; return its uid."""
+        made = gpu_pod(name, "", gpus, namespace=NAMESPACE)
+        made["metadata"]["labels"] = {"gkm.io/compute-domain": label} | dict(labels or {})
+        made["metadata"]["ownerReferences"] = list(owners)
+        return str(self.api.create(PODS, made)["metadata"]["uid"])
+
+    def controller(self, kind: str, name: str, above: Sequence[Json] = ()) -> Json:
+        """Create an object that controls pods, such as "batch/v1 Job"; return the reference to it."""
+        resource = self.kind(kind)
+        head = {"apiVersion": resource.api_version, "kind": resource.kind}
+        meta = {"name": name, "namespace": NAMESPACE, "ownerReferences": list(above)}
+        made = self.api.create(resource, head | {"metadata": meta})
+        return head | {"name": name, "uid": made["metadata"]["uid"], "controller": True}
+
+    def kind(self, words: str) -> Resource[Json]:
+        """The kind of an "apiVersion Kind"."""
+        version, _, kind = words.partition(" ")
+        return Resource(version, kind, f"{kind.lower()}s", namespaced=True, type=Json)
 
     def made(self) -> list[Json]:
         """The ComputeDomains that GKM made."""

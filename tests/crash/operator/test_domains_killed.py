@@ -1,0 +1,185 @@
+"""The controller of ComputeDomains is killed at each of its requests, or each fails: a new one, or the same, finishes.
+
+Nothing leaks, nothing required is missing, and no finalizer stays for ever.
+"""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+from gkm.kube.errors import ApiError
+from support.grove.objects import NAMESPACE, compute_domain
+from support.kube.interposed_api import Around, InterposedApi, Killed, failing_at, killed_at
+from support.operator.domains import DOMAINS, NVIDIA, OURS, SETS, TEMPLATES, Process, World, grouped
+from support.operator.plans import PODS, everything
+
+Change = Callable[[World], object]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What was there, what changes, and the domains that GKM has to have in the end, by number where names may vary."""
+
+    before: Change
+    change: Change
+    after: int
+
+
+def nothing(_world: World) -> None:
+    """An empty cluster."""
+
+
+def job(world: World) -> None:
+    owner = world.controller("batch/v1 Job", "job")
+    for number in range(2):
+        world.pod(f"job-{number}", "train", owners=[owner])
+
+
+def second_job(world: World) -> None:
+    world.pod("late-0", "train", owners=[world.controller("batch/v1 Job", "late")])
+
+
+def job_goes(world: World) -> None:
+    world.api.delete(world.kind("batch/v1 Job"), "job", NAMESPACE)
+
+
+def lose(world: World) -> None:
+    world.api.delete(DOMAINS, "test-pcs-1", NAMESPACE)
+
+
+def orphan(world: World) -> None:
+    """`kubectl delete --cascade=orphan`."""
+    for domain in world.domains():
+        world.api.merge(DOMAINS, domain, {"metadata": {"ownerReferences": None}}, NAMESPACE)
+    world.delete_set()
+
+
+def taken(world: World) -> None:
+    world.api.create(DOMAINS, compute_domain("test-pcs-1"))
+
+
+def again(world: World) -> None:
+    world.delete_set()
+    world.create_set(replicas=2)
+
+
+SCENARIOS = {
+    "created": Scenario(nothing, lambda world: world.create_set(replicas=2), 2),
+    "created with groups": Scenario(
+        nothing, lambda world: world.create_set("s", *grouped("a", "b"), annotations={}, replicas=2), 4
+    ),
+    "created beside a foreign name": Scenario(taken, lambda world: world.create_set(replicas=2), 2),
+    "scaled out": Scenario(lambda world: world.create_set(), lambda world: world.scale(3), 3),
+    "scaled in": Scenario(lambda world: world.create_set(replicas=3), lambda world: world.scale(1), 1),
+    "scaled to zero": Scenario(lambda world: world.create_set(replicas=2), lambda world: world.scale(0), 0),
+    "set deleted": Scenario(lambda world: world.create_set(replicas=2), lambda world: world.delete_set(), 0),
+    "set created again": Scenario(lambda world: world.create_set(replicas=2), again, 2),
+    "set orphans its domains": Scenario(lambda world: world.create_set(replicas=2), orphan, 0),
+    "lost": Scenario(lambda world: world.create_set(replicas=2), lose, 2),
+    "label": Scenario(nothing, job, 1),
+    "label of a second workload": Scenario(job, second_job, 1),
+    "labelled workload deleted": Scenario(job, job_goes, 0),
+}
+
+
+def prepared(scenario: Scenario) -> World:
+    world = World()
+    scenario.before(world)
+    world.settle(Process(world.api))
+    for domain in world.made():
+        world.use(domain["metadata"]["name"], 1)
+    world.settle(Process(world.api))
+    scenario.change(world)
+    for domain in everything(world.api, DOMAINS):
+        unused = {"metadata": {"annotations": {"gkm.io/pods-using": "0"}}}
+        if not domain["metadata"].get("ownerReferences"):
+            world.api.merge(DOMAINS, domain["metadata"]["name"], unused, NAMESPACE)
+    return world
+
+
+def run_with(world: World, around: Around) -> None:
+    """Let a process with such requests run until it is killed or done."""
+    process = Process(world.api, sends=InterposedApi(world.api, around))
+    try:
+        world.settle(process)
+    except Killed:
+        return
+
+
+def check(world: World, scenario: Scenario) -> None:
+    made = world.made()
+    assert len(made) == scenario.after, world.domains()
+    for domain in made:
+        meta = domain["metadata"]
+        assert "deletionTimestamp" not in meta
+        assert sorted(meta["finalizers"]) == sorted([OURS, NVIDIA])
+        assert meta["ownerReferences"]
+    templates = [one["metadata"]["labels"].get(NVIDIA) for one in everything(world.api, TEMPLATES)]
+    assert sorted(templates) == sorted(one["metadata"]["uid"] for one in everything(world.api, DOMAINS))
+
+
+def requests_of(scenario: Scenario) -> int:
+    """The number of requests of a process that nothing disturbs."""
+    count = 0
+
+    def around(_verb: str, _plural: str, send: Callable[[], object]) -> object:
+        nonlocal count
+        count += 1
+        return send()
+
+    world = prepared(scenario)
+    run_with(world, around)
+    check(world, scenario)
+    return count
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_a_process_killed_at_any_request_is_finished_by_the_next(name: str, *, after: bool) -> None:
+    scenario = SCENARIOS[name]
+    steps = requests_of(scenario)
+    assert steps > 0
+    for step in range(steps):
+        world = prepared(scenario)
+        run_with(world, killed_at(step, after=after))
+        world.settle(Process(world.api))
+        check(world, scenario)
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("after", [False, True], ids=["unsent", "unanswered"])
+def test_a_request_that_fails_is_made_up_for(name: str, *, after: bool) -> None:
+    scenario = SCENARIOS[name]
+    for step in range(requests_of(scenario)):
+        world = prepared(scenario)
+        run_with(world, failing_at(step, after=after))
+        check(world, scenario)
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_two_leaders_at_once_whose_caches_lag_converge(name: str) -> None:
+    scenario = SCENARIOS[name]
+    for seed in range(12):
+        chance = random.Random(seed)
+        world = prepared(scenario)
+
+        def around(_verb: str, _plural: str, send: Callable[[], object], chance: random.Random = chance) -> object:
+            if chance.random() < 0.15:
+                raise ApiError(409, "Conflict", "the object has been modified")
+            answer = send()
+            if chance.random() < 0.15:
+                raise ApiError(504, "Timeout", "the answer was lost")
+            return answer
+
+        leaders = [Process(world.api, sends=InterposedApi(world.api, around)) for _ in range(2)]
+        for leader in leaders:
+            leader.observe()
+        for _ in range(40):
+            leader = chance.choice(leaders)
+            leader.observe(*chance.sample([kind.plural for kind in (SETS, DOMAINS, TEMPLATES, PODS)], 2))
+            leader.work()
+            if chance.random() < 0.5:
+                world.act()
+        world.settle(*(Process(world.api) for _ in range(2)))
+        check(world, scenario)

@@ -1,0 +1,220 @@
+"""ComputeDomains that pods name by a label: created for them, owned by their workloads, never taken from a user."""
+
+from dataclasses import replace
+
+import pytest
+from gkm.kube.errors import ApiError
+from gkm_operator.computedomains import labels
+from gkm_operator.computedomains.presence import Presence
+from support.grove.objects import NAMESPACE, claim_template, compute_domain
+from support.operator.domains import DOMAINS, NVIDIA, OURS, TEMPLATES, Process, World
+from support.operator.plans import PODS
+
+JOB = "batch/v1 Job"
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.fixture
+def process(world: World) -> Process:
+    return Process(world.api)
+
+
+def owners(world: World, name: str = "train") -> list[tuple[str, str]]:
+    return [(owner["kind"], owner["name"]) for owner in world.domain(name)["metadata"]["ownerReferences"]]
+
+
+def test_the_first_pod_with_the_label_gets_a_domain_owned_by_its_job(world: World, process: Process) -> None:
+    job = world.controller(JOB, "job")
+    world.pod("job-0", "train", owners=[job])
+    process.observe()
+    process.work()
+    found = world.domain("train")
+    assert found["spec"] == {"numNodes": 0, "channel": {"resourceClaimTemplate": {"name": "train"}}}
+    meta = found["metadata"]
+    assert meta["labels"]["gkm.io/compute-domain"] == "train"
+    assert meta["labels"]["gkm.io/written-by"] == "gkm"
+    assert not any(key.startswith(("app.kubernetes.io/managed-by", "grove.io/")) for key in meta["labels"])
+    assert meta["finalizers"] == [OURS]
+    assert meta["ownerReferences"] == [{key: value for key, value in job.items() if key != "controller"}]
+    assert world.events() == [("job", "Normal", "ComputeDomainCreated", "ComputeDomain train created")]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "more"), [(0, {}), (8, {"grove.io/podclique": "my-pcs-0-worker"})], ids=["no GPU", "a pod of Grove"]
+)
+def test_other_pods_get_none(world: World, process: Process, gpus: int, more: dict[str, str]) -> None:
+    world.pod("p", "train", gpus, labels=more)
+    world.settle(process)
+    assert world.domains() == []
+
+
+def test_a_pod_that_claims_gpus_by_a_template_gets_one(world: World, process: Process) -> None:
+    world.api.create(TEMPLATES, claim_template("gpus", "gpu.nvidia.com"))
+    world.pod("p", "train", 0)
+    claims = [{"name": "gpus", "resourceClaimTemplateName": "gpus"}]
+    world.api.merge(PODS, "p", {"spec": {"resourceClaims": claims}}, NAMESPACE)
+    world.settle(process)
+    assert world.domains() == ["train"]
+
+
+def test_workloads_that_come_later_become_owners(world: World, process: Process) -> None:
+    first = world.controller(JOB, "first")
+    world.pod("first-0", "train", owners=[first])
+    world.settle(process)
+    world.pod("bare", "train")
+    world.pod("second-0", "train", owners=[world.controller(JOB, "second")])
+    world.settle(process)
+    assert owners(world) == [("Job", "first"), ("Job", "second"), ("Pod", "bare")]
+    world.api.delete(world.kind(JOB), "first", NAMESPACE)
+    world.settle(process)
+    assert owners(world) == [("Job", "second"), ("Pod", "bare")]
+
+
+def test_the_domain_goes_with_its_last_workload(world: World, process: Process) -> None:
+    world.pod("job-0", "train", owners=[world.controller(JOB, "job")])
+    world.settle(process)
+    world.use("train", 1)
+    world.api.delete(world.kind(JOB), "job", NAMESPACE)
+    world.settle(process)
+    assert world.domains() == []
+    assert [event[2] for event in world.events()] == ["ComputeDomainCreated"]
+
+
+def test_the_domain_stays_while_its_workload_has_no_pods(world: World, process: Process) -> None:
+    world.pod("set-0", "train", owners=[world.controller("apps/v1 StatefulSet", "set")])
+    world.settle(process)
+    uid = world.domain("train")["metadata"]["uid"]
+    world.api.delete(PODS, "set-0", NAMESPACE)
+    world.settle(process)
+    assert world.domain("train")["metadata"]["uid"] == uid
+
+
+def test_a_lost_domain_is_created_again(world: World, process: Process) -> None:
+    world.pod("job-0", "train", owners=[world.controller(JOB, "job")])
+    world.settle(process)
+    uid = world.domain("train")["metadata"]["uid"]
+    world.api.delete(DOMAINS, "train", NAMESPACE)
+    world.settle(process)
+    assert world.domain("train")["metadata"]["uid"] != uid
+    assert ("job", "Warning", "ComputeDomainLost") in [event[:3] for event in world.events()]
+
+
+def test_a_domain_of_the_user_is_used_as_it_is(world: World, process: Process) -> None:
+    made = world.api.create(DOMAINS, compute_domain("train"))
+    world.nvidia_runs = False
+    world.pod("job-0", "train", owners=[world.controller(JOB, "job")])
+    world.settle(process)
+    world.api.delete(PODS, "job-0", NAMESPACE)
+    world.settle(process)
+    assert world.domain("train") == made
+    assert world.events() == []
+
+
+def test_the_domain_of_a_set_is_not_changed_by_a_label(world: World, process: Process) -> None:
+    world.create_set()
+    world.settle(process)
+    before = world.domain("test-pcs-0")
+    world.pod("guest", "test-pcs-0")
+    world.settle(process)
+    assert world.domain("test-pcs-0") == before
+
+
+def test_a_claim_template_of_that_name_is_reported(world: World, process: Process) -> None:
+    world.api.create(TEMPLATES, claim_template("train", "example.com"))
+    world.pod("p", "train")
+    process.observe()
+    assert len(process.work()) == 1
+    assert world.domains() == []
+    ((name, kind, reason, note),) = world.events()
+    assert (name, kind, reason) == ("p", "Warning", "ComputeDomainFailed")
+    assert note == (
+        "Failed to create ComputeDomain for label gkm.io/compute-domain: train: other ComputeDomains or "
+        "ResourceClaimTemplates of namespace team have the name train; delete or rename them"
+    )
+
+
+def test_an_orphaned_domain_goes_once_unused(world: World, process: Process) -> None:
+    world.pod("job-0", "train", owners=[world.controller(JOB, "job")])
+    world.settle(process)
+    world.use("train", 1)
+    world.api.merge(DOMAINS, "train", {"metadata": {"ownerReferences": None}}, NAMESPACE)
+    world.api.merge(PODS, "job-0", {"metadata": {"ownerReferences": None, "labels": None}}, NAMESPACE)
+    world.settle(process)
+    assert world.domains() == ["train"]
+    world.use("train", 0)
+    world.settle(process)
+    assert world.domains() == []
+
+
+def test_at_most_256_workloads_own_a_domain(world: World, process: Process) -> None:
+    for number in range(labels.MAX_OWNERS + 10):
+        world.pod(f"p{number:03}", "train")
+    world.settle(process)
+    assert len(owners(world)) == labels.MAX_OWNERS
+    world.pod("one-more", "train")
+    world.settle(process)
+    assert len(owners(world)) == labels.MAX_OWNERS
+
+
+def test_pods_that_go_with_their_job_get_no_new_domain(world: World, process: Process) -> None:
+    """The garbage collector deletes the domain and the pods in any order."""
+    world.pod("job-0", "train", owners=[world.controller(JOB, "job")])
+    world.settle(process)
+    world.nvidia_runs = False
+    world.api.delete(world.kind(JOB), "job", NAMESPACE)
+    world.api.merge(DOMAINS, "train", {"metadata": {"finalizers": None}}, NAMESPACE)
+    world.api.delete(DOMAINS, "train", NAMESPACE)
+    process.observe()
+    assert process.work() == []
+    assert world.domains() == []
+
+
+def test_a_pod_that_terminates_or_has_ended_gets_none(world: World, process: Process) -> None:
+    world.pod("ended", "train")
+    ended = {"metadata": {"name": "ended", "namespace": NAMESPACE}, "status": {"phase": "Succeeded"}}
+    world.api.apply(PODS, ended, field_manager="test", subresource="status")
+    world.pod("going", "train")
+    world.api.merge(PODS, "going", {"metadata": {"finalizers": ["batch.kubernetes.io/job-tracking"]}}, NAMESPACE)
+    world.api.delete(PODS, "going", NAMESPACE)
+    world.settle(process)
+    assert world.domains() == []
+
+
+def test_where_grove_manages_domains_labels_work(world: World) -> None:
+    process = Process(world.api, presence=replace(Presence(available=True, sets=True), grove_manages=True))
+    world.pod("p", "train")
+    world.settle(process)
+    assert world.domains() == ["train"]
+
+
+def test_a_second_reconcile_sends_no_request(world: World, process: Process) -> None:
+    world.pod("job-0", "train", owners=[world.controller(JOB, "job")])
+    world.settle(process)
+    process.observe()
+    process.reconciler.enqueue_all()
+    process.work()
+    before = len(world.api.calls)
+    process.reconciler.enqueue_all()
+    assert process.work() == []
+    assert world.api.calls[before:] == []
+
+
+def test_a_passing_error_about_a_controller_is_retried(world: World, process: Process) -> None:
+    world.pod("job-0", "train", owners=[world.controller(JOB, "job")])
+    process.observe()
+    world.api.fault = lambda verb, plural: ApiError(500, "", "") if (verb, plural) == ("get", "jobs") else None
+    assert len(process.work()) == 1
+    world.api.fault = lambda _verb, _plural: None
+    world.settle(process)
+    assert owners(world) == [("Job", "job")]
+
+
+def test_the_template_of_the_domain_is_its_own(world: World, process: Process) -> None:
+    world.pod("p", "train")
+    world.settle(process)
+    template = world.api.get(TEMPLATES, "train", NAMESPACE)
+    assert template["metadata"]["labels"][NVIDIA] == world.domain("train")["metadata"]["uid"]

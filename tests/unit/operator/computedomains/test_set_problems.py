@@ -1,0 +1,344 @@
+"""ComputeDomains of PodCliqueSets when something is wrong: failures, other writers, missing kinds, stale watches."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from gkm.kube.errors import ApiError
+from gkm.kube.resources import EVENTS, Json
+from gkm_operator.computedomains.presence import Presence
+from support.grove.objects import NAMESPACE, claim_template, clique, compute_domain, container
+from support.operator.domains import AUTO, DOMAINS, GROUP, NVIDIA, OURS, SETS, TEMPLATES, Process, World, grouped
+from support.operator.plans import PODS
+
+AVAILABLE = Presence(available=True, sets=True)
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.fixture
+def process(world: World) -> Process:
+    return Process(world.api)
+
+
+def refusing(verb: str, name: str, status: int = 403) -> Callable[[World], None]:
+    """Let the API refuse one verb on one ComputeDomain."""
+
+    def install(world: World) -> None:
+        send = getattr(world.api, verb)
+
+        def refused(resource: object, value: object, *words: object, **more: object) -> object:
+            found = value["metadata"]["name"] if isinstance(value, dict) else value
+            if resource is not SETS and getattr(resource, "plural", "") == "computedomains" and found == name:
+                raise ApiError(status, "Forbidden", "exceeded quota")
+            return send(resource, value, *words, **more)
+
+        setattr(world.api, verb, refused)
+
+    return install
+
+
+def test_each_domain_has_an_event_on_its_set(world: World, process: Process) -> None:
+    world.create_set("my-pcs", replicas=2)
+    world.settle(process)
+    world.scale(1, "my-pcs")
+    world.settle(process)
+    assert world.events() == [
+        ("my-pcs", "Normal", "ComputeDomainCreated", "ComputeDomain my-pcs-0 created"),
+        ("my-pcs", "Normal", "ComputeDomainCreated", "ComputeDomain my-pcs-1 created"),
+        ("my-pcs", "Normal", "ComputeDomainDeleted", "ComputeDomain my-pcs-1 deleted"),
+    ]
+
+
+def test_a_failed_creation_is_reported_and_retried_and_the_others_are_tried(world: World, process: Process) -> None:
+    world.create_set("my-pcs", replicas=4)
+    refusing("create", "my-pcs-2")(world)
+    process.observe()
+    (error,) = process.work()
+    assert isinstance(error, ApiError)
+    assert world.domains() == ["my-pcs-0", "my-pcs-1", "my-pcs-3"]
+    note = "Failed to create ComputeDomain for replica 2: exceeded quota"
+    assert ("my-pcs", "Warning", "ComputeDomainFailed", note) in world.events()
+    assert [key.name for key in process.keys] == ["my-pcs"]
+    assert process.reconciler.sets.missing == {next(iter(process.keys)): 4}
+
+
+def test_the_group_of_a_failed_domain_is_named(world: World, process: Process) -> None:
+    world.create_set("my-pcs", *grouped("workers"), annotations={})
+    refusing("create", "my-pcs-0-workers")(world)
+    process.observe()
+    process.work()
+    (event,) = world.events()
+    assert event[3] == "Failed to create ComputeDomain for group workers of replica 0: exceeded quota"
+
+
+def test_a_failure_that_lasts_does_not_flood_the_set_with_events(world: World, process: Process) -> None:
+    world.create_set()
+    count = iter(range(1000))
+    world.api.fault = lambda verb, plural: (
+        ApiError(403, "Forbidden", f"request {next(count)}") if (verb, plural) == ("create", "computedomains") else None
+    )
+    for _ in range(100):
+        process.observe()
+        process.work()
+    assert len(world.events()) == 25
+
+
+def test_while_the_api_server_is_away_only_one_request_is_tried(world: World, process: Process) -> None:
+    world.create_set(replicas=100)
+    process.observe()
+    world.api.calls.clear()
+    world.api.fault = lambda _verb, _plural: ApiError(0, "Unreachable", "away")
+    assert len(process.work()) == 1
+    assert world.api.calls == [("create", "computedomains", "test-pcs-0")]
+
+
+def test_a_failed_deletion_is_reported_and_retried(world: World, process: Process) -> None:
+    world.create_set("my-pcs", replicas=2)
+    world.settle(process)
+    refusing("delete", "my-pcs-1")(world)
+    world.scale(1, "my-pcs")
+    process.observe()
+    assert len(process.work()) == 1
+    note = "Failed to delete ComputeDomain my-pcs-1: exceeded quota"
+    assert ("my-pcs", "Warning", "ComputeDomainFailed", note) in world.events()
+
+
+def grove_domain(uid: str, index: int = 0, **meta: object) -> Json:
+    """A ComputeDomain that Grove's operator wrote."""
+    labels = {
+        "app.kubernetes.io/managed-by": "grove-operator",
+        "app.kubernetes.io/part-of": "test-pcs",
+        "grove.io/podcliqueset-replica-index": str(index),
+    }
+    made = compute_domain(f"test-pcs-{index}", labels=labels)
+    owner = {"apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet", "name": "test-pcs", "uid": uid}
+    made["metadata"] |= {"ownerReferences": [owner | {"controller": True}], "finalizers": [OURS], **meta}
+    return made
+
+
+def test_domains_that_grove_wrote_are_used_and_left_alone(world: World, process: Process) -> None:
+    uid = world.create_set(replicas=2)
+    for index in range(2):
+        world.api.create(DOMAINS, grove_domain(uid, index))
+    world.scale(1)
+    for _ in range(3):
+        process.observe()
+        process.reconciler.enqueue_all()
+        assert process.work() == []
+    assert world.writes()[-1][:2] == ("merge", "podcliquesets")
+    assert [event[2] for event in world.events()] == ["ComputeDomainNotOurs"] * 2
+    assert len([call for call in world.api.calls if call[:2] == ("create", "events")]) == 2
+
+
+def test_what_is_missing_beside_domains_of_grove_is_created(world: World, process: Process) -> None:
+    uid = world.create_set(replicas=2)
+    world.api.create(DOMAINS, grove_domain(uid))
+    world.settle(process)
+    assert world.domains() == ["test-pcs-0", "test-pcs-1"]
+    assert [domain["metadata"]["name"] for domain in world.made()] == ["test-pcs-1"]
+
+
+def test_where_grove_manages_domains_nothing_is_written_for_sets(world: World) -> None:
+    process = Process(world.api)
+    world.create_set("ours", replicas=2)
+    world.settle(process)
+    world.create_set("enrolled")
+    world.create_set("other", annotations={})
+    world.scale(1, "ours")
+    process.reconciler.presence = replace(AVAILABLE, grove_manages=True, since="2026-01-01T00:00:00Z")
+    before = world.writes()
+    for _ in range(3):
+        process.observe()
+        process.reconciler.enqueue_all()
+        assert process.work() == []
+    assert world.writes() == before
+    assert [event[:3] for event in world.events() if event[2] == "GroveManagesDomains"] == [
+        ("enrolled", "Normal", "GroveManagesDomains"),
+        ("ours", "Normal", "GroveManagesDomains"),
+    ]
+    world.delete_set("ours")
+    world.settle(process)
+    assert world.domains() == []
+
+
+def test_without_the_kind_each_enrolled_set_gets_a_warning_and_work_goes_on_when_it_is_back(world: World) -> None:
+    process = Process(world.api, presence=Presence(message="the CRD is not installed", since="now"))
+    world.create_set("enrolled")
+    world.create_set("other", annotations={AUTO: "disabled"})
+    for _ in range(2):
+        process.observe()
+        process.reconciler.enqueue_all()
+        assert process.work() == []
+    assert world.events() == [("enrolled", "Warning", "DomainsUnavailable", "the CRD is not installed")]
+    assert world.domains() == []
+    process.reconciler.presence = AVAILABLE
+    process.reconciler.enqueue_all()
+    world.settle(process)
+    assert world.domains() == ["enrolled-0"]
+
+
+def test_a_watch_of_sets_that_lags_releases_nothing(world: World, process: Process) -> None:
+    """Another leader saw the set, or its new replicas, before this one, and created the domains."""
+    world.create_set(replicas=1)
+    world.settle(process)
+    world.scale(3)
+    world.create_set("new")
+    world.settle(Process(world.api))
+    process.observe("computedomains")
+    assert process.work() == []
+    assert world.domains() == ["new-0", "test-pcs-0", "test-pcs-1", "test-pcs-2"]
+
+
+def test_a_watch_of_domains_that_lags_creates_nothing_twice(world: World, process: Process) -> None:
+    world.create_set(replicas=2)
+    process.observe()
+    world.settle(Process(world.api))
+    before = world.events()
+    assert process.work() == []
+    assert world.domains() == ["test-pcs-0", "test-pcs-1"]
+    assert world.events() == before
+
+
+def test_the_domains_of_a_set_that_cannot_be_read_stay(world: World, process: Process) -> None:
+    world.create_set(replicas=2)
+    world.settle(process)
+    world.api.merge(SETS, "test-pcs", {"spec": {"replicas": "many"}}, NAMESPACE)
+    late = Process(world.api)
+    late.observe()
+    assert [str(error) for error in late.work()] == ["PodCliqueSet team/test-pcs cannot be read"]
+    assert world.domains() == ["test-pcs-0", "test-pcs-1"]
+
+
+def test_without_the_kind_podcliqueset_used_domains_stay_and_others_go(world: World, process: Process) -> None:
+    world.create_set(replicas=2)
+    world.settle(process)
+    world.use("test-pcs-1", 4)
+    world.api.served = {(kind.api_version, kind.plural) for kind in (DOMAINS, TEMPLATES, PODS, EVENTS)}
+    late = Process(world.api)
+    late.observe("computedomains", "resourceclaimtemplates")
+    assert late.work() == []
+    world.act()
+    assert world.domains() == ["test-pcs-1"]
+    world.use("test-pcs-1", 0)
+    late.observe("computedomains")
+    assert late.work() == []
+    world.act()
+    assert world.domains() == []
+
+
+def test_orphaned_domains_stay_while_pods_use_them(world: World, process: Process) -> None:
+    world.create_set()
+    world.settle(process)
+    world.use("test-pcs-0", 1)
+    world.api.merge(DOMAINS, "test-pcs-0", {"metadata": {"ownerReferences": None}}, NAMESPACE)
+    world.delete_set()
+    world.settle(process)
+    assert world.domains() == ["test-pcs-0"]
+    world.use("test-pcs-0", 0)
+    world.settle(process)
+    assert world.domains() == []
+
+
+def by_claim(template: str) -> Json:
+    """A clique of a group whose GPUs come by a claim template."""
+    resources = {"claims": [{"name": "gpus"}]}
+    spec = {"containers": [container("main") | {"resources": resources}]}
+    made = clique("worker", annotations={GROUP: "workers"})
+    made["spec"]["podSpec"] = spec | {"resourceClaims": [{"name": "gpus", "resourceClaimTemplateName": template}]}
+    return made
+
+
+def test_a_claim_template_for_gpus_makes_a_group_require_its_domain(world: World, process: Process) -> None:
+    world.create_set("s", by_claim("gpus"), annotations={})
+    world.settle(process)
+    assert world.domains() == []
+    world.api.create(TEMPLATES, claim_template("gpus", "gpu.nvidia.com"))
+    world.settle(process)
+    assert world.domains() == ["s-0-workers"]
+
+
+def test_a_domain_stays_when_a_claim_template_that_decided_is_deleted(world: World, process: Process) -> None:
+    world.api.create(TEMPLATES, claim_template("gpus", "gpu.nvidia.com"))
+    world.create_set("s", by_claim("gpus"), annotations={}, replicas=2)
+    world.settle(process)
+    world.api.delete(TEMPLATES, "gpus", NAMESPACE)
+    world.settle(process)
+    assert world.domains() == ["s-0-workers", "s-1-workers"]
+    world.scale(1, "s")
+    world.settle(process)
+    assert world.domains() == ["s-0-workers"]
+
+
+def test_a_domain_of_the_same_name_that_came_meanwhile_is_not_deleted(world: World, process: Process) -> None:
+    world.create_set()
+    world.settle(process)
+    world.scale(0)
+    process.observe()
+    world.api.merge(DOMAINS, "test-pcs-0", {"metadata": {"finalizers": None}}, NAMESPACE)
+    world.api.delete(DOMAINS, "test-pcs-0", NAMESPACE)
+    world.api.create(DOMAINS, compute_domain("test-pcs-0"))
+    world.settle(process)
+    assert world.domains() == ["test-pcs-0"]
+
+
+def test_a_finalizer_that_another_controller_adds_meanwhile_is_not_lost(world: World, process: Process) -> None:
+    world.create_set()
+    process.observe()
+    process.work()
+    process.observe()
+    world.scale(0)
+    process.observe("podcliquesets")
+    world.api.merge(DOMAINS, "test-pcs-0", {"metadata": {"finalizers": [OURS, NVIDIA]}}, NAMESPACE)
+    (error,) = process.work()
+    assert isinstance(error, ApiError)
+    assert error.conflict
+    assert world.domain("test-pcs-0")["metadata"]["finalizers"] == [OURS, NVIDIA]
+    assert [event[2] for event in world.events()] == ["ComputeDomainCreated"]
+    world.settle(process)
+    assert world.domains() == []
+
+
+def test_marks_go_before_the_finalizer_and_that_before_the_domain(world: World, process: Process) -> None:
+    world.create_set()
+    world.settle(process)
+    world.use("test-pcs-0", 3)
+    world.scale(0)
+    process.observe()
+    seen: list[tuple[str, str, bool, list[str]]] = []
+    world.api.fault = lambda verb, plural: seen.append((verb, plural, *state(world)))
+    assert process.work() == []
+    assert [step for step in seen if step[0] in {"merge", "delete"}] == [
+        ("merge", "resourceclaimtemplates", True, [OURS, NVIDIA]),
+        ("merge", "computedomains", True, [OURS, NVIDIA]),
+        ("delete", "computedomains", False, [NVIDIA]),
+    ]
+
+
+def state(world: World) -> tuple[bool, list[str]]:
+    meta = world.api._objects["computedomains", NAMESPACE, "test-pcs-0"]["metadata"]
+    return "gkm.io/pods-using" in meta["annotations"], list(meta["finalizers"])
+
+
+def test_a_set_that_requires_too_many_domains_says_so(
+    world: World, process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gkm_operator.mnnvl.required.MAX_DOMAINS", 2)
+    world.create_set(replicas=3)
+    world.settle(process)
+    assert world.domains() == ["test-pcs-0", "test-pcs-1"]
+    assert any("the limit of a PodCliqueSet is 2" in event[3] for event in world.events())
+
+
+def test_of_two_domains_for_one_replica_the_younger_is_released(world: World, process: Process) -> None:
+    """Two leaders saw different names taken."""
+    world.create_set()
+    world.settle(process)
+    second = world.domain("test-pcs-0")["metadata"]
+    kept = {key: second[key] for key in ("labels", "ownerReferences", "finalizers", "namespace")}
+    world.api.create(DOMAINS, compute_domain("test-pcs-0-copy") | {"metadata": kept | {"name": "test-pcs-0-copy"}})
+    world.settle(process)
+    assert world.domains() == ["test-pcs-0"]
