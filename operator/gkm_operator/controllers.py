@@ -1,4 +1,4 @@
-"""The command `gkm-operator controllers`: runs the controllers of caches and of Runs until a signal stops it."""
+"""The command `gkm-operator controllers`: caches, Runs and ComputeDomains, until a signal stops it."""
 
 import argparse
 from threading import Event
@@ -12,6 +12,7 @@ from gkm.kube.secrets import KubeSecrets, own_namespace
 from gkm_operator import metrics
 from gkm_operator.caches.controller import CachesController
 from gkm_operator.caches.verification.recheck import RecheckSchedule
+from gkm_operator.computedomains.controller import DomainsController
 from gkm_operator.health import HealthServer
 from gkm_operator.images import CheckedImages
 from gkm_operator.plans.controller import PlansController
@@ -30,7 +31,8 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
     """Reconcile until `stop`; return the exit code.
 
     Raises:
-        KindsMissing, KindsForeign, RightsMissing: the installation is incomplete (gkm_operator.preconditions.check).
+        KindsMissing, KindsForeign, MNNVLMissing, RightsMissing: the installation is incomplete
+            (gkm_operator.preconditions.check).
         LeadershipEnded: another replica may lead now.
     """
     api = connect(arguments.kubeconfig, arguments.context, metrics.api_answered)
@@ -49,19 +51,23 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
         schedule=RecheckSchedule.of(config.verification),
         nodes=(flavors.nodes(config.topology.labels.flavor), plans.see_node),
     )
+    domains = DomainsController(api, config, instance=arguments.identity)
     health = HealthServer(arguments.health, lambda: caches.synced)
     # Before the first request to the API server: while that is away, a restart by kubelet would not help.
     health.start()
     try:
-        there = check.wait(api, (own_namespace(), arguments.lease), stop)
+        lease = own_namespace(), arguments.lease
+        there = check.wait(api, lease, stop, mnnvl_enabled=config.network.auto_mnnvl_enabled)
         # Every replica watches caches, so that a new leader has their state already; only the leader writes.
         if there and caches.watch(stop) and elector.acquire(stop):
             caches.work()
             plans.work()
+            domains.work()
             _lead(elector, stop)
     finally:
         # First the controller that could assign the same nodes twice.
         plans.close()
+        domains.close()
         caches.close()
         elector.release()
         health.close()

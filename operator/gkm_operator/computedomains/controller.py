@@ -31,6 +31,8 @@ WORKERS = 4
 LOOK_SECONDS = 30.0
 """The interval of looks at the API server: four requests each."""
 LEAST_LOOK_SECONDS = 5.0
+LONGEST_ABSENCE_SECONDS = 120.0
+"""The longest interval while ComputeDomains are not installed: most clusters never have them."""
 _POLL_SECONDS = 0.05
 BACKOFF = Backoff(0.5, 60.0)
 REPORTER = "gkm.io/computedomains"
@@ -52,6 +54,7 @@ class DomainsController:
         self._settings = config.network
         self._look_seconds = look_seconds
         self._backoff = backoff
+        self._absence = Backoff(look_seconds, max(LONGEST_ABSENCE_SECONDS, look_seconds))
         self._stop = Event()
         self._look_now = Event()
         self.queue: WorkQueue[Workload] = WorkQueue(
@@ -97,21 +100,25 @@ class DomainsController:
             raise
 
     def _work(self) -> None:
-        failures = 0
+        failures = misses = 0
         while not self._stop.is_set():
             self._look_now.clear()
             try:
                 found = look(self._api, self._settings.grove_cluster_role, self.presence)
+                self._apply(found)
             except ApiError as error:
                 failures += 1
                 _LOG.warning("API server not available", extra=fields(failures=failures, why=str(error)))
                 self._stop.wait(self._backoff.pause(failures, error.retry_after))
                 continue
-            failures = 0
-            self._apply(found)
+            except Exception:  # noqa: BLE001 -- the thread must survive, for nothing would restart it
+                _LOG.exception("look failed")
+                found = Presence()
+            failures, misses = 0, 0 if found.available else misses + 1
             # A burst of failed reconciles that ask for a look gets one.
             self._stop.wait(min(LEAST_LOOK_SECONDS, self._look_seconds))
-            self._look_now.wait(self._look_seconds)
+            if self._working or not found.available:
+                self._look_now.wait(self._absence.pause(misses) if misses else self._look_seconds)
 
     def _apply(self, found: Presence) -> None:
         """Use what a look found; the queue starts once, when every list is complete."""

@@ -24,6 +24,7 @@ from gkm.kube.resources import (
 )
 
 from gkm_operator.caches.nodes.liveness import AGENT_SETS, AGENTS, NODES, agent_set
+from gkm_operator.computedomains import presence
 from gkm_operator.preconditions.crds import DEFINITIONS, foreign
 
 _LOG = logging.getLogger(__name__)
@@ -48,20 +49,28 @@ class KindsForeign(RuntimeError):
     """The API server has kinds of the same names from another product."""
 
 
+class MNNVLMissing(RuntimeError):
+    """MNNVL is enabled, and the API server lacks a kind that it needs."""
+
+
 class RightsMissing(RuntimeError):
     """The API server denies a request; the message names the missing rule."""
 
 
-def wait(api: Api, lease: tuple[str, str], stop: Event, backoff: Backoff = BACKOFF) -> bool:
+def wait(
+    api: Api, lease: tuple[str, str], stop: Event, backoff: Backoff = BACKOFF, *, mnnvl_enabled: bool = False
+) -> bool:
     """Return True when all checks pass, False when `stop` is set first. `lease` is the leader's (namespace, name).
 
     Raises:
-        KindsMissing, KindsForeign, RightsMissing: as `check`.
+        KindsMissing, KindsForeign, MNNVLMissing, RightsMissing: as `check` and `check_mnnvl`.
     """
     failures = 0
     while not stop.is_set():
         try:
             check(api, lease)
+            if mnnvl_enabled:
+                check_mnnvl(api)
         except ApiError as error:
             failures += 1
             _LOG.warning("API server not available", extra=fields(failures=failures, why=str(error)))
@@ -102,6 +111,27 @@ def check(api: Api, lease: tuple[str, str]) -> None:
                 f"{error.message}: apply deploy/base/controllers.yaml, which has the rule, and bind it to this account"
             ) from error
         raise
+
+
+def check_mnnvl(api: Api) -> None:
+    """Check that ComputeDomains are installed and can be listed: a cluster where MNNVL is enabled has them.
+
+    Raises:
+        MNNVLMissing: a kind, or the version that GKM uses, is not served.
+        RightsMissing: a request was denied.
+        ApiError: the API server does not respond, or not now.
+    """
+    try:
+        missing = presence.missing_kind(api)
+    except ApiError as error:
+        if error.status == _FORBIDDEN:
+            raise RightsMissing(f"{error.message}: apply deploy/components/domains, which has the rule") from error
+        raise
+    if missing:
+        raise MNNVLMissing(
+            f"MNNVL preflight check failed: MNNVL is enabled but {missing}; install NVIDIA's DRA driver, or set "
+            "network.autoMNNVLEnabled to false"
+        )
 
 
 def _read(api: Api, lease: tuple[str, str]) -> None:

@@ -1,0 +1,95 @@
+"""The controller with its threads, against an API in memory: it starts when it can, and goes on when it can again."""
+
+from collections.abc import Iterator
+
+import pytest
+from gkm.api.config import Config
+from gkm.hoststate.pacing import Backoff
+from gkm.kube.errors import ApiError
+from gkm_operator import metrics
+from gkm_operator.computedomains.controller import DomainsController
+from support.host.waiting import until
+from support.operator.domains import World
+
+SOON = Backoff(0.001, 0.002)
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.fixture
+def controller(world: World) -> Iterator[DomainsController]:
+    made = DomainsController(world.api, Config(), look_seconds=0.01, backoff=SOON)
+    yield made
+    made.close()
+
+
+def test_domains_follow_a_set(world: World, controller: DomainsController) -> None:
+    controller.work()
+    world.create_set(replicas=2)
+    until(lambda: world.domains() == ["test-pcs-0", "test-pcs-1"], "both domains")
+    world.scale(0)
+    until(lambda: world.domains() == [], "no domain")
+    page = metrics.page().body.decode()
+    assert 'gkm_reconcile_seconds_count{controller="computedomains",result="done"}' in page
+    assert 'gkm_queue_depth{controller="computedomains"}' in page
+
+
+def test_it_waits_for_the_kinds_and_starts_when_they_come(world: World, controller: DomainsController) -> None:
+    world.create_set()
+    absent = {"computedomains"}
+    world.api.fault = lambda _, plural: ApiError(404, "", "404 page not found") if plural in absent else None
+    controller.work()
+    until(lambda: controller.presence.reason == "KindMissing", "it has looked")
+    assert [call for call in world.api.calls if call[0] == "watch"] == []
+    absent.clear()
+    until(lambda: world.domains() == ["test-pcs-0"], "the domain")
+
+
+def test_it_waits_for_rights(world: World, controller: DomainsController) -> None:
+    world.create_set()
+    denied = {"resourceclaimtemplates"}
+    world.api.fault = lambda _, plural: ApiError(403, "Forbidden", "denied") if plural in denied else None
+    controller.work()
+    until(lambda: controller.presence.reason == "RightsMissing", "it has looked")
+    denied.clear()
+    until(lambda: world.domains() == ["test-pcs-0"], "the domain")
+
+
+def test_without_podcliquesets_labels_work_and_sets_do_when_they_come(
+    world: World, controller: DomainsController
+) -> None:
+    absent = {"podcliquesets"}
+    world.api.fault = lambda _, plural: ApiError(404, "", "404 page not found") if plural in absent else None
+    controller.work()
+    world.pod("p", "train")
+    until(lambda: world.domains() == ["train"], "the domain of the label")
+    absent.clear()
+    world.create_set()
+    until(lambda: world.domains() == ["test-pcs-0", "train"], "the domain of the set")
+
+
+def test_a_kind_that_is_removed_later_is_reported_and_work_goes_on_when_it_is_back(
+    world: World, controller: DomainsController
+) -> None:
+    controller.work()
+    world.create_set("first")
+    until(lambda: world.domains() == ["first-0"], "the domain")
+    absent = {"computedomains"}
+    world.api.fault = lambda _, plural: ApiError(404, "", "404 page not found") if plural in absent else None
+    until(lambda: not controller.presence.available, "it has looked")
+    world.create_set("second")
+    until(lambda: ("second", "DomainsUnavailable") in [(one[0], one[2]) for one in world.events()], "an event")
+    until(lambda: ("first", "DomainsUnavailable") in [(one[0], one[2]) for one in world.events()], "an event")
+    absent.clear()
+    until(lambda: world.domains() == ["first-0", "second-0"], "both domains")
+
+
+def test_a_stop_ends_it_while_the_api_server_is_away(world: World, controller: DomainsController) -> None:
+    world.api.fault = lambda _verb, _plural: ApiError(0, "Unreachable", "away")
+    controller.work()
+    until(lambda: len(world.api.calls) > 2, "it has tried")
+    controller.close()
+    assert not controller._thread.is_alive()
