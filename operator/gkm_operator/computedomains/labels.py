@@ -48,13 +48,15 @@ class LabelReconciler:
         present = domain.metadata.owner_references or ()
         if domain.metadata.terminating:
             is_lost = bool(pods and present)
-            self._writer.let_go(domain, events.of_owner(present[0], workload.namespace) if is_lost else None)
+            if not (is_lost and self._watcher.serves(domain)):
+                regarding = events.of_owner(present[0], workload.namespace) if is_lost else None
+                self._writer.release(domain, regarding, lost=True)
         elif pods:
             known = {owner.uid for owner in present}
             more = [owner for owner in self._owners.of(pods) if owner.uid not in known]
             if more := more[: max(MAX_OWNERS - len(known), 0)]:
                 self._writer.add_owners(domain, more)
-        elif not present and not domain.in_use:
+        elif not present:
             self._writer.release(domain, None)
 
     def _joins(self, pod: DomainPod) -> bool:

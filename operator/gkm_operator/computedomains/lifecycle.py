@@ -1,19 +1,18 @@
-"""Creates, releases and lets go of single ComputeDomains, with the events about it: the same for sets and for labels.
+"""Creates and releases single ComputeDomains, with the events about it: the same for sets and for labels.
 
 Every step tolerates a second operator and a kill before or after it: the next reconcile sees what was done.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 from gkm.api.computedomains import ComputeDomain
-from gkm.api.mnnvl_metadata import NODE_LABEL, Owner
+from gkm.api.mnnvl_metadata import NODE_LABEL, MnnvlMetadata, Owner
 from gkm.hoststate.lru import LRUCache
 from gkm.kube.api import Api
 from gkm.kube.errors import NO_RESPONSE, ApiError
 from gkm.kube.events import EventBody, Recorder, Regarding
-from gkm.kube.resources import CLAIM_TEMPLATES, COMPUTEDOMAINS, Resource
+from gkm.kube.resources import COMPUTEDOMAINS
 from gkm.kube.workqueue import Retry
 
 from gkm_operator.caches.throttling import EventBudget
@@ -58,38 +57,35 @@ class DomainWriter:
         if made is not None:
             self._recorder.emit(regarding, events.created(made.metadata.name), made.metadata.uid)
 
-    def release(self, domain: ComputeDomain, regarding: Regarding | None) -> None:
-        """Remove the marks, then Grove's finalizer, then the domain itself; `regarding` None sends no event.
+    def release(self, domain: ComputeDomain, regarding: Regarding | None, *, lost: bool = False) -> None:
+        """Remove Grove's finalizer, then the domain, unless it is being deleted; `regarding` None sends no event.
+
+        Marks stay: while pods use the domain, the mark of its claim template delays NVIDIA's teardown. `lost` is for
+        a domain that is required and that somebody else deleted.
 
         Raises:
             ApiError: a step failed; an event says so, except for a domain that has changed meanwhile.
         """
+        metadata = domain.metadata
         try:
-            self._release(domain)
+            changed = self._remove_finalizer(domain)
+            if not metadata.terminating:
+                self._delete(metadata)
         except ApiError as error:
             if regarding is not None and not error.conflict:
-                self.warn(regarding, events.not_deleted(domain.metadata.name, _reason(error)), error)
+                self.warn(regarding, events.not_deleted(metadata.name, _reason(error)), error)
             raise
-        if regarding is not None and not domain.metadata.terminating:
-            self._recorder.emit(regarding, events.deleted(domain.metadata.name), domain.metadata.uid)
+        if regarding is not None and (changed or not metadata.terminating):
+            body = events.lost(metadata.name) if lost else events.deleted(metadata.name)
+            self._recorder.emit(regarding, body, metadata.uid)
 
-    def let_go(self, domain: ComputeDomain, regarding: Regarding | None) -> None:
-        """Remove Grove's finalizer from a domain that is being deleted and is required: NVIDIA has torn it down.
-
-        Raises:
-            ApiError: it was not removed.
-        """
-        change = objects.without_finalizer(domain.metadata)
-        if change and self._patch(COMPUTEDOMAINS, domain, change) and regarding is not None:
-            self._recorder.emit(regarding, events.lost(domain.metadata.name), domain.metadata.uid)
-
-    def add_owners(self, domain: ComputeDomain, owners: list[Owner]) -> None:
+    def add_owners(self, domain: ComputeDomain, owners: Sequence[Owner]) -> None:
         """Add owners to a domain.
 
         Raises:
             ApiError: they were not added.
         """
-        self._patch(COMPUTEDOMAINS, domain, objects.with_owners(domain.metadata, owners))
+        self._patch(domain.metadata, objects.with_owners(domain.metadata, owners))
 
     def emit(self, regarding: Regarding, body: EventBody, occasion: str) -> None:
         """Send an event about a state that lasts, once for an occasion."""
@@ -147,15 +143,14 @@ class DomainWriter:
         ):
             raise Retry(f"a former ComputeDomain {holder.metadata.name} is not gone yet")
 
-    def _release(self, domain: ComputeDomain) -> None:
-        metadata = domain.metadata
-        template = self._watcher.template(metadata.namespace, domain.template)
-        if template is not None and template.metadata.label(NODE_LABEL) == metadata.uid:
-            self._patch(CLAIM_TEMPLATES, template, objects.without_marks(template.metadata))
-        # One write, so that no moment has the finalizer of a domain without its marks.
-        changes = objects.without_finalizer(metadata) | objects.without_marks(metadata)
-        if not self._patch(COMPUTEDOMAINS, domain, changes) or metadata.terminating:
-            return
+    def _remove_finalizer(self, domain: ComputeDomain) -> bool:
+        """Return whether the finalizer was there."""
+        change = objects.without_finalizer(domain.metadata)
+        if change:
+            self._patch(domain.metadata, change)
+        return bool(change)
+
+    def _delete(self, metadata: MnnvlMetadata) -> None:
         try:
             self._api.delete(COMPUTEDOMAINS, metadata.name, metadata.namespace, uid=metadata.uid)
         except ApiError as error:
@@ -163,16 +158,12 @@ class DomainWriter:
             if not error.not_found and not error.conflict:
                 raise
 
-    def _patch(self, resource: Resource[Any], value: Any, metadata: Json) -> bool:  # noqa: ANN401 -- either kind
-        """Change the metadata of an object; return whether it exists. No change is no request."""
-        if metadata:
-            try:
-                self._api.merge(resource, value.metadata.name, {"metadata": metadata}, value.metadata.namespace)
-            except ApiError as error:
-                if not error.not_found:
-                    raise
-                return False
-        return True
+    def _patch(self, metadata: MnnvlMetadata, change: Json) -> None:
+        try:
+            self._api.merge(COMPUTEDOMAINS, metadata.name, {"metadata": change}, metadata.namespace)
+        except ApiError as error:
+            if not error.not_found:
+                raise
 
 
 def _reason(error: Exception) -> str:

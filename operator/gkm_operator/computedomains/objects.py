@@ -24,7 +24,6 @@ from gkm.api.mnnvl_metadata import (
     PART_OF,
     PODS_USING,
     REPLICA_INDEX,
-    USED_BY,
     WRITER,
     WRITER_LABEL,
     MnnvlMetadata,
@@ -37,7 +36,6 @@ from gkm_operator.mnnvl.naming import alternative_name, domain_name
 from gkm_operator.mnnvl.required import DomainKey
 
 Json = dict[str, Any]
-MARKS = (PODS_USING, USED_BY)
 
 
 class WorkloadKind(StrEnum):
@@ -146,12 +144,6 @@ def owner_json(owner: Owner) -> Json:
     """Return an owner reference; only a controller blocks its foreground deletion, as in Grove."""
     controls = {"controller": True, "blockOwnerDeletion": True} if owner.controller else {}
     return {"apiVersion": owner.api_version, "kind": owner.kind, "name": owner.name, "uid": owner.uid, **controls}
-
-
-def without_marks(metadata: MnnvlMetadata) -> Json:
-    """Return the metadata of a patch that removes the marks; {} if there are none."""
-    present = [key for key in MARKS if metadata.annotation(key) is not None]
-    return {"annotations": dict.fromkeys(present)} if present else {}
 
 
 def without_finalizer(metadata: MnnvlMetadata) -> Json:

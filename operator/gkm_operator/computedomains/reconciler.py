@@ -79,9 +79,18 @@ class WorkloadReconciler:
                 self._enqueue(workload, 0.0 if going else CALM_SECONDS)
 
     def _template_changed(self, old: ResourceClaimTemplate | None, new: ResourceClaimTemplate | None) -> None:
-        """Schedule the sets of the namespace if the template requests GPUs: their groups may depend on it."""
+        """Schedule what depends on a claim template.
+
+        Without its template, a domain that is being deleted does not work any more. The groups of the namespace's sets
+        may depend on a template that requests GPUs.
+        """
         template = new or old
-        if template is None or self._gpu_classes.isdisjoint(template.device_classes()):
+        if template is None:
+            return
+        if new is None:
+            for domain in self._watcher.domains_with_template(template.metadata.namespace, template.metadata.name):
+                self._domain_changed(None, domain)
+        if self._gpu_classes.isdisjoint(template.device_classes()):
             return
         for pod_clique_set in self._watcher.sets.values():
             if pod_clique_set.metadata.namespace == template.metadata.namespace:

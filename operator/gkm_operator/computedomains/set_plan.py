@@ -1,6 +1,6 @@
 """What to do about the ComputeDomains of one PodCliqueSet: create, let go, release. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from gkm.api.computedomains import ComputeDomain
@@ -28,21 +28,28 @@ NOTHING = Required()
 
 @dataclass(frozen=True, slots=True)
 class SetPlan:
-    """The actions for a set; `pod_clique_set` is None if it does not exist."""
+    """The actions for a set; `pod_clique_set` is None if it does not exist.
+
+    `lost` are required domains that are being deleted and do not work any more.
+    """
 
     pod_clique_set: PodCliqueSet | None
     create: tuple[DesiredDomain, ...] = ()
-    let_go: tuple[ComputeDomain, ...] = ()
+    lost: tuple[ComputeDomain, ...] = ()
     release: tuple[ComputeDomain, ...] = ()
     not_ours: tuple[ComputeDomain, ...] = ()
 
 
-def plan(pod_clique_set: PodCliqueSet | None, required: Required, domains: Iterable[ComputeDomain]) -> SetPlan:
+def plan(
+    pod_clique_set: PodCliqueSet | None,
+    required: Required,
+    domains: Collection[ComputeDomain],
+    serves: Callable[[ComputeDomain], bool],
+) -> SetPlan:
     """Return the actions for a set and the domains of its name.
 
-    Domains of an earlier set of the same name are released. A domain without any owner was orphaned on purpose
-    (`kubectl delete --cascade=orphan`), as its pods were: it is released when no pod uses it any more. A domain that
-    another operator wrote counts as present, and nothing is done to it.
+    Domains of an earlier set of the same name, and those without an owner, are released. A domain that another
+    operator wrote counts as present, and nothing is done to it. `serves` returns whether a domain works for its pods.
     """
     uid = pod_clique_set.metadata.uid if pod_clique_set is not None else ""
     own = {domain.metadata.uid: domain for domain in domains if _controlled_by(domain, uid)}
@@ -50,12 +57,12 @@ def plan(pod_clique_set: PodCliqueSet | None, required: Required, domains: Itera
     undecided = required.possibly - required.certainly
     excess = [own[domain.uid] for domain in found.release if domain.key not in undecided]
     former = [domain for domain in domains if domain.metadata.uid not in own]
-    orphaned = [domain for domain in former if not domain.metadata.owner_references and domain.in_use]
+    lost = [own[domain.uid] for domain in found.lost]
     return SetPlan(
         pod_clique_set,
         () if pod_clique_set is None else tuple(of_set(pod_clique_set, key) for key in found.create),
-        tuple(domain for domain in (own[lost.uid] for lost in found.lost) if domain.written_by_gkm),
-        tuple(domain for domain in (*excess, *former) if domain.written_by_gkm and domain not in orphaned),
+        tuple(domain for domain in lost if domain.written_by_gkm and not serves(domain)),
+        tuple(domain for domain in (*excess, *former) if domain.written_by_gkm),
         tuple(domain for domain in own.values() if not domain.written_by_gkm),
     )
 

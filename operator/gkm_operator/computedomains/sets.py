@@ -62,7 +62,7 @@ class SetReconciler:
         if pod_clique_set is not None:
             regarding = events.of_set(pod_clique_set)
             self._report_problems(found, pod_clique_set, regarding)
-        actions = [partial(self._writer.let_go, domain, regarding) for domain in found.let_go]
+        actions = [partial(self._writer.release, domain, regarding, lost=True) for domain in found.lost]
         actions += [partial(self._writer.release, domain, regarding) for domain in found.release]
         if regarding is not None and found.create:
             self.missing[workload] = len(found.create)
@@ -93,7 +93,7 @@ class SetReconciler:
                 required_domains(pod_clique_set, self._gpus, known),
                 required_domains(pod_clique_set, self._gpus, assumed),
             )
-        return plan(pod_clique_set, required, self._watcher.domains_of(workload))
+        return plan(pod_clique_set, required, self._watcher.domains_of(workload), self._watcher.serves)
 
     def _plan_live(self, workload: Workload) -> SetPlan:
         """Return the plan for the set as the API server has it now.

@@ -8,6 +8,7 @@ from typing import Any
 
 from gkm.api.computedomains import ComputeDomain
 from gkm.api.grove import PodCliqueSet
+from gkm.api.mnnvl_metadata import NODE_LABEL
 from gkm.api.pod_specs import PodClaim
 from gkm.api.resource_claims import ResourceClaimTemplate
 from gkm.kube.api import Api, Key
@@ -80,6 +81,14 @@ class DomainWatcher:
     def domains_with_template(self, namespace: str, template: str) -> tuple[ComputeDomain, ...]:
         """Return the domains whose claim template has a name, in no order."""
         return self._by_template.get((namespace, template))
+
+    def serves(self, domain: ComputeDomain) -> bool:
+        """Return whether a domain works for pods that use it, though it may be terminating.
+
+        NVIDIA's controller deletes the claim template first, and the admission policy refuses that while pods use it.
+        """
+        template = self.template(domain.metadata.namespace, domain.template)
+        return domain.in_use and template is not None and template.metadata.label(NODE_LABEL) == domain.metadata.uid
 
     def device_classes(self, namespace: str, unknown: Iterable[str] = ()) -> DeviceClasses:
         """Return the function that finds the device classes of a pod's claim; `unknown` are those of other claims."""

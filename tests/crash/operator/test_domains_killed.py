@@ -5,6 +5,7 @@ Nothing leaks, nothing required is missing, and no finalizer stays for ever.
 
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 import pytest
@@ -91,20 +92,30 @@ def prepared(scenario: Scenario) -> World:
         world.use(domain["metadata"]["name"], 1)
     world.settle(Process(world.api))
     scenario.change(world)
-    for domain in everything(world.api, DOMAINS):
-        unused = {"metadata": {"annotations": {"gkm.io/pods-using": "0"}}}
-        if not domain["metadata"].get("ownerReferences"):
-            world.api.merge(DOMAINS, domain["metadata"]["name"], unused, NAMESPACE)
     return world
 
 
 def run_with(world: World, around: Around) -> None:
     """Let a process with such requests run until it is killed or done."""
     process = Process(world.api, sends=InterposedApi(world.api, around))
-    try:
+    with suppress(Killed):
         world.settle(process)
-    except Killed:
-        return
+        pods_end(world)
+        world.settle(process)
+
+
+def finish(world: World, *processes: Process) -> None:
+    """Let new processes do the rest."""
+    world.settle(*processes)
+    pods_end(world)
+    world.settle(*processes)
+
+
+def pods_end(world: World) -> None:
+    """The pods of domains that are being deleted end."""
+    for domain in everything(world.api, DOMAINS):
+        if "deletionTimestamp" in domain["metadata"]:
+            world.use(domain["metadata"]["name"], 0)
 
 
 def check(world: World, scenario: Scenario) -> None:
@@ -143,7 +154,7 @@ def test_a_process_killed_at_any_request_is_finished_by_the_next(name: str, *, a
     for step in range(steps):
         world = prepared(scenario)
         run_with(world, killed_at(step, after=after))
-        world.settle(Process(world.api))
+        finish(world, Process(world.api))
         check(world, scenario)
 
 
@@ -181,5 +192,5 @@ def test_two_leaders_at_once_whose_caches_lag_converge(name: str) -> None:
             leader.work()
             if chance.random() < 0.5:
                 world.act()
-        world.settle(*(Process(world.api) for _ in range(2)))
+        finish(world, *(Process(world.api) for _ in range(2)))
         check(world, scenario)

@@ -80,6 +80,9 @@ def test_the_domain_goes_with_its_last_workload(world: World, process: Process) 
     world.use("train", 1)
     world.api.delete(world.kind(JOB), "job", NAMESPACE)
     world.settle(process)
+    assert world.domain("train")["metadata"]["finalizers"] == [NVIDIA]
+    world.use("train", 0)
+    world.settle(process)
     assert world.domains() == []
     assert [event[2] for event in world.events()] == ["ComputeDomainCreated"]
 
@@ -137,17 +140,26 @@ def test_a_claim_template_of_that_name_is_reported(world: World, process: Proces
     )
 
 
-def test_an_orphaned_domain_goes_once_unused(world: World, process: Process) -> None:
+def test_an_orphaned_domain_goes(world: World, process: Process) -> None:
     world.pod("job-0", "train", owners=[world.controller(JOB, "job")])
     world.settle(process)
-    world.use("train", 1)
     world.api.merge(DOMAINS, "train", {"metadata": {"ownerReferences": None}}, NAMESPACE)
     world.api.merge(PODS, "job-0", {"metadata": {"ownerReferences": None, "labels": None}}, NAMESPACE)
     world.settle(process)
-    assert world.domains() == ["train"]
+    assert world.domains() == []
+
+
+def test_a_deleted_domain_works_until_its_pods_have_ended(world: World, process: Process) -> None:
+    world.pod("job-0", "train", owners=[world.controller(JOB, "job")])
+    world.settle(process)
+    world.use("train", 1)
+    world.api.delete(DOMAINS, "train", NAMESPACE)
+    world.settle(process)
+    old = world.domain("train")["metadata"]
+    assert old["finalizers"] == [OURS, NVIDIA]
     world.use("train", 0)
     world.settle(process)
-    assert world.domains() == []
+    assert world.domain("train")["metadata"]["uid"] != old["uid"]
 
 
 def test_at_most_256_workloads_own_a_domain(world: World, process: Process) -> None:

@@ -230,14 +230,15 @@ def test_without_the_kind_podcliqueset_used_domains_stay_and_others_go(world: Wo
     assert world.domains() == []
 
 
-def test_orphaned_domains_stay_while_pods_use_them(world: World, process: Process) -> None:
+def test_orphaned_domains_work_until_their_pods_have_ended(world: World, process: Process) -> None:
+    """`kubectl delete --cascade=orphan`: the pods run on."""
     world.create_set()
     world.settle(process)
     world.use("test-pcs-0", 1)
     world.api.merge(DOMAINS, "test-pcs-0", {"metadata": {"ownerReferences": None}}, NAMESPACE)
     world.delete_set()
     world.settle(process)
-    assert world.domains() == ["test-pcs-0"]
+    assert world.domain("test-pcs-0")["metadata"]["finalizers"] == [NVIDIA]
     world.use("test-pcs-0", 0)
     world.settle(process)
     assert world.domains() == []
@@ -302,25 +303,22 @@ def test_a_finalizer_that_another_controller_adds_meanwhile_is_not_lost(world: W
     assert world.domains() == []
 
 
-def test_marks_go_before_the_finalizer_and_that_before_the_domain(world: World, process: Process) -> None:
+def test_the_finalizer_goes_before_the_domain(world: World, process: Process) -> None:
     world.create_set()
     world.settle(process)
-    world.use("test-pcs-0", 3)
     world.scale(0)
     process.observe()
-    seen: list[tuple[str, str, bool, list[str]]] = []
-    world.api.fault = lambda verb, plural: seen.append((verb, plural, *state(world)))
+    seen: list[tuple[str, str, list[str]]] = []
+    world.api.fault = lambda verb, plural: seen.append((verb, plural, finalizers(world)))
     assert process.work() == []
     assert [step for step in seen if step[0] in {"merge", "delete"}] == [
-        ("merge", "resourceclaimtemplates", True, [OURS, NVIDIA]),
-        ("merge", "computedomains", True, [OURS, NVIDIA]),
-        ("delete", "computedomains", False, [NVIDIA]),
+        ("merge", "computedomains", [OURS, NVIDIA]),
+        ("delete", "computedomains", [NVIDIA]),
     ]
 
 
-def state(world: World) -> tuple[bool, list[str]]:
-    meta = world.api._objects["computedomains", NAMESPACE, "test-pcs-0"]["metadata"]
-    return "gkm.io/pods-using" in meta["annotations"], list(meta["finalizers"])
+def finalizers(world: World) -> list[str]:
+    return list(world.api._objects["computedomains", NAMESPACE, "test-pcs-0"]["metadata"]["finalizers"])
 
 
 def test_a_set_that_requires_too_many_domains_says_so(

@@ -9,6 +9,7 @@ from support.operator.domains import (
     AUTO,
     DOMAINS,
     GROUP,
+    MARK,
     NVIDIA,
     OURS,
     SETS,
@@ -124,11 +125,31 @@ def test_a_second_reconcile_writes_nothing(world: World, process: Process) -> No
 def test_domains_go_with_their_set(world: World, process: Process) -> None:
     world.create_set(replicas=3)
     world.settle(process)
-    world.use("test-pcs-0", 2)
     world.delete_set()
     world.settle(process)
     assert world.domains() == []
     assert everything(world.api, TEMPLATES) == []
+
+
+@pytest.mark.parametrize("change", ["deleted", "scaled in"])
+def test_a_used_domain_that_is_not_required_works_until_its_pods_have_ended(
+    world: World, process: Process, change: str
+) -> None:
+    world.create_set()
+    world.settle(process)
+    world.use("test-pcs-0", 2)
+    world.settle(process)
+    if change == "deleted":
+        world.delete_set()
+    else:
+        world.scale(0)
+    world.settle(process)
+    meta = world.domain("test-pcs-0")["metadata"]
+    assert (meta["finalizers"], "deletionTimestamp" in meta, meta["annotations"][MARK]) == ([NVIDIA], True, "2")
+    assert [one["metadata"]["name"] for one in everything(world.api, TEMPLATES)] == ["test-pcs-0"]
+    world.use("test-pcs-0", 0)
+    world.settle(process)
+    assert world.domains() == []
 
 
 def test_domains_of_a_set_that_lingers_are_released(world: World, process: Process) -> None:
@@ -162,6 +183,34 @@ def test_a_lost_domain_is_created_again_under_its_name(world: World, process: Pr
     assert world.domains() == ["test-pcs-0"]
     assert world.domain("test-pcs-0")["metadata"]["uid"] != old
     assert ("test-pcs", "Warning", "ComputeDomainLost") in [event[:3] for event in world.events()]
+
+
+def test_a_required_domain_that_is_deleted_works_until_its_pods_have_ended(world: World, process: Process) -> None:
+    """The administrator switched the policy off: the mark on the claim template still delays NVIDIA's teardown."""
+    world.create_set()
+    world.settle(process)
+    world.use("test-pcs-0", 2)
+    world.api.delete(DOMAINS, "test-pcs-0", NAMESPACE)
+    world.settle(process)
+    old = world.domain("test-pcs-0")["metadata"]
+    assert old["finalizers"] == [OURS, NVIDIA]
+    world.use("test-pcs-0", 0)
+    world.settle(process)
+    new = world.domain("test-pcs-0")["metadata"]
+    assert new["uid"] != old["uid"]
+    assert "deletionTimestamp" not in new
+
+
+def test_a_used_domain_whose_template_is_gone_is_lost_at_once(world: World, process: Process) -> None:
+    world.create_set()
+    world.settle(process)
+    world.use("test-pcs-0", 2)
+    world.nvidia_runs = False
+    world.api.delete(DOMAINS, "test-pcs-0", NAMESPACE)
+    world.settle(process)
+    world.api.delete(TEMPLATES, "test-pcs-0", NAMESPACE)
+    world.settle(process)
+    assert world.domain("test-pcs-0")["metadata"]["finalizers"] == [NVIDIA]
 
 
 def test_a_lost_domain_stays_while_nvidias_controller_has_not_torn_it_down(world: World, process: Process) -> None:
