@@ -66,6 +66,12 @@ TOPOLOGY_NODES: Final = Gauge(
     ["state"],
     registry=REGISTRY,
 )
+COMPUTEDOMAINS: Final = Gauge(
+    "gkm_computedomains",
+    "ComputeDomains by the condition MNNVLReady: ready, notReady, waiting (for pods) or lost (pods must restart).",
+    ["state"],
+    registry=REGISTRY,
+)
 LEADS: Final = Gauge("gkm_leader", "Whether this replica is the leader: 1 or 0.", registry=REGISTRY)
 
 

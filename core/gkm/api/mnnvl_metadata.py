@@ -19,7 +19,8 @@ MNNVL_READY = "gkm.io/mnnvl-ready"
 """Annotation of a ComputeDomain: the condition MNNVLReady as JSON."""
 
 NODE_LABEL = "resource.nvidia.com/computeDomain"
-"""The uid of a ComputeDomain: on a node, of the one that has its IMEX channel; on a claim template, of its maker's."""
+"""On a node, from NVIDIA's kubelet plugin: the uid of the ComputeDomain that has its IMEX channel. On what NVIDIA's
+controller makes for a ComputeDomain: the uid of that."""
 
 AUTO_MNNVL = "grove.io/auto-mnnvl"
 """Annotation of the older dialect: enabled or disabled."""

@@ -4,6 +4,7 @@ A cluster has 100,000 pods. Each is reduced to the fields that decide when it is
 equal values of several pods are stored once. Must never write to the API server.
 """
 
+from collections.abc import Iterable
 from functools import lru_cache
 from sys import intern
 from typing import TypeVar
@@ -98,8 +99,7 @@ class DomainPod(Struct, frozen=True, gc=False):
     @property
     def templates(self) -> frozenset[str]:
         """Return the names of the ResourceClaimTemplates that it references."""
-        named = (claim.resource_claim_template_name for claim in self.claims)
-        return frozenset(name for name in named if name)
+        return claim_templates(self.claims)
 
     @property
     def domain(self) -> str:
@@ -116,6 +116,11 @@ def pods(gpus: GPURequests) -> Resource[DomainPod]:
             DomainPod.__post_init__(self)
 
     return Resource("v1", "Pod", "pods", namespaced=True, type=Pod)
+
+
+def claim_templates(claims: Iterable[PodClaim]) -> frozenset[str]:
+    """Return the names of the ResourceClaimTemplates that claims reference."""
+    return frozenset(claim.resource_claim_template_name or "" for claim in claims) - {""}
 
 
 def matters(pod: DomainPod) -> bool:

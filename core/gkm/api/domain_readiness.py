@@ -1,0 +1,70 @@
+"""The condition MNNVLReady of a ComputeDomain, which the controllers write as the annotation `gkm.io/mnnvl-ready`.
+
+NVIDIA's `status.status` says Ready as soon as a domain exists, so GKM has a condition of its own.
+"""
+
+from enum import StrEnum
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct, field
+
+from gkm.api.meta import Condition, Count
+
+MNNVL_READY_TYPE = "MNNVLReady"
+MAX_NAMES, MAX_CLIQUES = 16, 64
+"""Isolated nodes and cliques in the annotation; the counts and the message cover all."""
+_MAX_TEXT = 1 << 16
+
+_Name = Annotated[str, Meta(max_length=253)]
+
+
+class ReadyReason(StrEnum):
+    """Reasons of MNNVLReady; if several apply, the first in this order counts."""
+
+    DOMAIN_LOST = "DomainLost"
+    TEMPLATE_MISSING = "TemplateMissing"
+    WAITING_FOR_PODS = "WaitingForPods"
+    CLAIM_MISSING = "ClaimMissing"
+    NODE_TAKEN = "NodeTaken"
+    NODES_ISOLATED = "NodesIsolated"
+    SEVERAL_CLIQUES = "SeveralCliques"
+    PODS_PENDING = "PodsPending"
+    NODES_NOT_READY = "NodesNotReady"
+    ALL_NODES_READY = "AllNodesReady"
+
+
+class CliqueMembers(Struct, frozen=True):
+    """The nodes of a domain in one NVLink clique."""
+
+    joined: Count
+    ready: Count
+
+
+class MNNVLReadiness(Condition, frozen=True, rename="camel"):
+    """The condition, with the nodes that it counts: one for each pod, because a node has one IMEX channel."""
+
+    expected: Count = 0
+    """Pods that the workload should have."""
+    joined: Count = 0
+    """Nodes with a pod of the workload whose IMEX daemon is in the domain."""
+    ready: Count = 0
+    """Joined nodes whose IMEX daemon is ready, on a fabric."""
+    isolated: Annotated[tuple[_Name, ...], Meta(max_length=MAX_NAMES)] = ()
+    """Joined nodes without a fabric."""
+    cliques: Annotated[dict[_Name, CliqueMembers], Meta(max_length=MAX_CLIQUES)] = field(default_factory=dict)
+    """Joined nodes by NVLink clique, the largest first."""
+
+    def text(self) -> str:
+        """Return the annotation."""
+        return msgspec.json.encode(self).decode()
+
+
+def parse_readiness(text: str | None) -> MNNVLReadiness | None:
+    """Return the readiness in an annotation; None without one, or if anyone else wrote an invalid one."""
+    if text is None or len(text) > _MAX_TEXT:
+        return None
+    try:
+        return msgspec.json.decode(text, type=MNNVLReadiness)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None

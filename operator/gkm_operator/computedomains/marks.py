@@ -1,0 +1,66 @@
+"""The mark of a ComputeDomain and of its claim template: how many living pods use it, and which. Pure.
+
+ValidatingAdmissionPolicies refuse to delete an object whose mark is not 0.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from gkm.api.mnnvl_metadata import NODE_LABEL, PODS_USING, USED_BY, MnnvlMetadata
+from gkm.kube.resources import CLAIM_TEMPLATES, COMPUTEDOMAINS, Resource
+
+from gkm_operator.computedomains.observed_domain import ObservedDomain
+from gkm_operator.computedomains.pods import DomainPod
+
+MAX_USERS = 5
+"""Names of pods in USED_BY."""
+
+Annotations = Mapping[str, str | None]
+"""Annotations to write; None removes one."""
+Target = tuple[Resource[Any], MnnvlMetadata]
+"""An object that carries annotations."""
+
+
+def mark(pods: Iterable[DomainPod]) -> Annotations:
+    """Return the mark for the living pods that use an object; terminating pods count until they are gone."""
+    names = sorted(pod.metadata.name for pod in pods)
+    more = len(names) - MAX_USERS
+    text = ", ".join(names[:MAX_USERS]) + (f" and {more} more" if more > 0 else "")
+    return {PODS_USING: str(len(names)), USED_BY: text or None}
+
+
+def must_protect(metadata: MnnvlMetadata, wanted: Annotations) -> bool:
+    """Return whether pods use an object that is not protected yet: such a mark must not wait."""
+    return is_used(wanted.get(PODS_USING)) and not is_used(metadata.annotation(PODS_USING))
+
+
+def is_used(count: str | None) -> bool:
+    """Return whether the value of PODS_USING is a positive number."""
+    return count is not None and count.isascii() and count.isdecimal() and count.strip("0") != ""
+
+
+def targets(observed: ObservedDomain) -> Iterator[Target]:
+    """Yield the objects that carry the mark of a domain, without those that are being deleted."""
+    domain, template = observed.domain.metadata, observed.template
+    if not domain.terminating:
+        yield COMPUTEDOMAINS, domain
+    if template is not None and template.metadata.label(NODE_LABEL) == domain.uid and not template.metadata.terminating:
+        yield CLAIM_TEMPLATES, template.metadata
+
+
+def patches(
+    observed: ObservedDomain, marks: Annotations, condition: Annotations
+) -> Iterator[tuple[Target, Annotations]]:
+    """Yield the annotations that are out of date. Only the domain has the condition, also while it is being deleted.
+
+    A template without a mark is as good as one with the mark 0, and costs no request.
+    """
+    domain = observed.domain.metadata
+    if domain.terminating and condition:
+        yield (COMPUTEDOMAINS, domain), condition
+    for resource, metadata in targets(observed):
+        wanted = {**marks, **condition} if metadata is domain else marks
+        needless = metadata is not domain and metadata.annotation(PODS_USING) is None and not is_used(marks[PODS_USING])
+        out_of_date = {key: value for key, value in wanted.items() if metadata.annotation(key) != value}
+        if out_of_date and not needless:
+            yield (resource, metadata), out_of_date

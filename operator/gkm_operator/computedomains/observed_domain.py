@@ -1,0 +1,66 @@
+"""A ComputeDomain with all that the watches show of it. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gkm.api.computedomains import ComputeDomain, DomainNode
+from gkm.api.mnnvl_metadata import FINALIZER
+from gkm.api.resource_claims import ResourceClaimTemplate
+
+from gkm_operator.computedomains.pods import DomainPod
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedDomain:
+    """`template` is the claim template with the name that the domain gives, whoever made it."""
+
+    domain: ComputeDomain
+    pods: Sequence[DomainPod] = ()
+    """The living pods that use its claim template."""
+    unclaimed: Sequence[DomainPod] = ()
+    """The living pods that have its label, request GPUs, and do not use its claim template."""
+    replicas: int | None = None
+    """The pods that its PodCliques should have, None without a PodClique."""
+    template: ResourceClaimTemplate | None = None
+    taken: Mapping[str, str] = field(default_factory=dict)
+    """The nodes of its pods that another ComputeDomain holds, each with the name of that one."""
+
+    @property
+    def expected(self) -> int:
+        """Return the number of pods, and so of nodes, that the domain should have."""
+        return len(self.pods) + len(self.unclaimed) if self.replicas is None else self.replicas
+
+    @property
+    def nodes(self) -> frozenset[str]:
+        """Return the nodes of its pods."""
+        return frozenset(pod.node for pod in self.pods if pod.node)
+
+    @property
+    def members(self) -> list[DomainNode]:
+        """Return the joined nodes that have one of its pods; others are on their way out."""
+        nodes = self.nodes
+        return [node for node in self.domain.status.nodes or () if node.name in nodes]
+
+    @property
+    def lost(self) -> bool:
+        """Return whether it was deleted while pods use it; without our finalizer, GKM itself released it."""
+        meta = self.domain.metadata
+        released = self.domain.written_by_gkm and FINALIZER not in (meta.finalizers or ())
+        return meta.terminating and bool(self.pods) and not released
+
+    @property
+    def stale(self) -> list[DomainPod]:
+        """Return the pods that started before the domain was created: they have channels of a lost one.
+
+        The clock of a node may be slow, so a pod counts only if it was created before as well, by the API server's
+        clock, and if its node has not joined.
+        """
+        created, joined = self.domain.metadata.creation_timestamp, {node.name for node in self.members}
+        return [
+            pod
+            for pod in self.pods
+            if pod.metadata.creation_timestamp < created
+            and "" < pod.started < created
+            and pod.node not in joined
+            and not pod.metadata.terminating
+        ]

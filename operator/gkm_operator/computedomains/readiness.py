@@ -1,0 +1,151 @@
+"""Decides the condition MNNVLReady of a ComputeDomain: the first cause that holds is its reason. Pure.
+
+The order of causes: one that makes others meaningless precedes them, and one that a person must repair precedes those
+that pass by themselves.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+
+from gkm.api.computedomains import DomainNode
+from gkm.api.domain_readiness import (
+    MAX_CLIQUES,
+    MAX_NAMES,
+    MNNVL_READY_TYPE,
+    CliqueMembers,
+    MNNVLReadiness,
+    ReadyReason,
+)
+from gkm.api.meta import FALSE, TRUE
+from gkm.api.mnnvl_metadata import NODE_LABEL
+from gkm.hoststate.escaping import escape
+
+from gkm_operator.computedomains.observed_domain import ObservedDomain
+from gkm_operator.computedomains.pods import DomainPod
+
+_SHOWN = 5
+"""Names in a message."""
+_LONGEST_CLIQUE = 63
+"""NVIDIA's identifiers have 47 characters, and are values of labels."""
+
+Cause = tuple[ReadyReason, str]
+
+
+def readiness(observed: ObservedDomain, old: MNNVLReadiness | None, now: str) -> MNNVLReadiness:
+    """Return the condition; `now` is the time of its transition if its status differs from that of the old one."""
+    reason, message = next(_causes(observed))
+    status = TRUE if reason is ReadyReason.ALL_NODES_READY else FALSE
+    members = observed.members
+    return MNNVLReadiness(
+        type=MNNVL_READY_TYPE,
+        status=status,
+        reason=reason,
+        message=message + _shared_nodes(observed),
+        last_transition_time=old.last_transition_time if old and old.status == status and _is_time(old) else now,
+        expected=observed.expected,
+        joined=len(members),
+        ready=sum(node.ready for node in members),
+        isolated=tuple(sorted(node.name for node in members if node.isolated)[:MAX_NAMES]),
+        cliques=_cliques(members),
+    )
+
+
+def _causes(observed: ObservedDomain) -> Iterator[Cause]:
+    """Yield the causes that hold, the most important first, and at last that all is well."""
+    yield from _lost(observed)
+    yield from _template_missing(observed)
+    if not observed.expected and not observed.pods:
+        yield ReadyReason.WAITING_FOR_PODS, "no pod uses the domain yet"
+    if pods := observed.unclaimed:
+        why = "because the webhook of GKM was away, or they have a channel of their own"
+        yield ReadyReason.CLAIM_MISSING, f"{_pods(pods)} with its label got no claim, {why}: create them again"
+    yield from _misplaced(observed)
+    yield from _incomplete(observed)
+    yield ReadyReason.ALL_NODES_READY, f"{_count(len(observed.nodes), 'node')} joined and ready"
+
+
+def _lost(observed: ObservedDomain) -> Iterator[Cause]:
+    if observed.domain.metadata.terminating:
+        again = "it loses its nodes, and its pods must restart once it exists again"
+        yield ReadyReason.DOMAIN_LOST, f"the ComputeDomain was deleted while {_pods(observed.pods)} used it: {again}"
+    if stale := observed.stale:
+        created = observed.domain.metadata.creation_timestamp
+        why = f"started before this ComputeDomain was created ({created}), in one that was lost"
+        yield ReadyReason.DOMAIN_LOST, f"{_pods(stale)} {why}: delete them, so that they start again"
+
+
+def _template_missing(observed: ObservedDomain) -> Iterator[Cause]:
+    name = f"the ResourceClaimTemplate {escape(observed.domain.template)}"
+    if observed.template is None:
+        yield ReadyReason.TEMPLATE_MISSING, f"{name} does not exist: check NVIDIA's compute-domain-controller"
+    elif (owner := observed.template.metadata.label(NODE_LABEL)) != observed.domain.metadata.uid:
+        other = f"the ComputeDomain with the uid {escape(owner)}" if owner else "no ComputeDomain"
+        yield (
+            ReadyReason.TEMPLATE_MISSING,
+            f"{name} belongs to {other}: delete it, so that NVIDIA's controller makes it",
+        )
+
+
+def _misplaced(observed: ObservedDomain) -> Iterator[Cause]:
+    """Yield which nodes can never join as they are."""
+    if taken := observed.taken:
+        others = (f"{node} to {escape(taken[node])}" for node in taken)
+        why = "of its pods belong to another ComputeDomain, and a node has one IMEX channel"
+        yield ReadyReason.NODE_TAKEN, f"{_count(len(taken), 'node')} {why}: {_names(others)}"
+    members = observed.members
+    if isolated := [node.name for node in members if node.isolated]:
+        count = f"{len(isolated)} of {_count(len(members), 'joined node')}"
+        yield ReadyReason.NODES_ISOLATED, f"{count} have no NVLink fabric: {_names(map(escape, isolated))}"
+    if len(cliques := _cliques(members)) > 1:
+        sizes = (f"{escape(name)} ({_count(clique.joined, 'node')})" for name, clique in cliques.items())
+        yield ReadyReason.SEVERAL_CLIQUES, f"there is no NVLink between the cliques of its nodes: {_names(sizes)}"
+
+
+def _incomplete(observed: ObservedDomain) -> Iterator[Cause]:
+    """Yield what usually passes by itself."""
+    wanted = max(observed.expected, len(observed.pods))
+    waiting = [pod for pod in observed.pods if not pod.node]
+    if (placed := len(observed.pods) - len(waiting)) < wanted:
+        pending = f"; pending: {_names(pod.metadata.name for pod in waiting)}" if waiting else ""
+        yield ReadyReason.PODS_PENDING, f"{placed} of {_count(wanted, 'pod')} run on a node{pending}"
+    ready = {node.name for node in observed.members if node.ready}
+    if absent := observed.nodes - ready:
+        count = f"{len(absent)} of {_count(len(observed.nodes), 'node')}"
+        yield ReadyReason.NODES_NOT_READY, f"{count} have no ready IMEX daemon: {_names(absent)}"
+
+
+def _shared_nodes(observed: ObservedDomain) -> str:
+    """Return a warning about nodes with several pods, or nothing."""
+    pods = Counter(pod.node for pod in observed.pods if pod.node)
+    shared = [node for node, count in pods.items() if count > 1]
+    return f". Several of its pods share one IMEX channel, of {_names(shared)}" if shared else ""
+
+
+def _cliques(members: Sequence[DomainNode]) -> dict[str, CliqueMembers]:
+    joined = Counter(node.clique_id[:_LONGEST_CLIQUE] for node in members if not node.isolated)
+    ready = Counter(node.clique_id[:_LONGEST_CLIQUE] for node in members if node.ready)
+    largest = sorted(joined, key=lambda name: (-joined[name], name))[:MAX_CLIQUES]
+    return {name: CliqueMembers(joined[name], ready[name]) for name in largest}
+
+
+def _is_time(condition: MNNVLReadiness) -> bool:
+    try:
+        return datetime.fromisoformat(condition.last_transition_time).tzinfo is not None
+    except ValueError:
+        return False
+
+
+def _pods(pods: Sequence[DomainPod]) -> str:
+    return f"{_count(len(pods), 'pod')} ({_names(pod.metadata.name for pod in pods)})"
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}{'' if number == 1 else 's'}"
+
+
+def _names(names: Iterable[str]) -> str:
+    """Return some names in alphabetical order, so that equal facts give equal messages."""
+    listed = sorted(names)
+    more = len(listed) - _SHOWN
+    return ", ".join(listed[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

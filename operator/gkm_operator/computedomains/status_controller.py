@@ -1,0 +1,167 @@
+"""Marks ComputeDomains and their claim templates as used, and writes the condition MNNVLReady and the capacity.
+
+The controller of ComputeDomains starts it, and passes it every change of a ComputeDomain: whoever wrote that, it is
+marked and gets a condition. A mark that protects is written at once, everything else is paced (write_pacing).
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gkm.api.computedomains import ComputeDomain
+from gkm.api.config import Config
+from gkm.api.domain_readiness import MNNVLReadiness, parse_readiness
+from gkm.api.meta import Condition, timestamp
+from gkm.api.mnnvl_metadata import MNNVL_READY, MnnvlMetadata
+from gkm.hoststate.pacing import Backoff
+from gkm.kube.api import Api, Key
+from gkm.kube.errors import ApiError
+from gkm.kube.events import Recorder
+from gkm.kube.resources import Resource
+from gkm.kube.workqueue import WorkQueue
+
+from gkm_operator import metrics
+from gkm_operator.caches.throttling import EventBudget
+from gkm_operator.computedomains import readiness_events
+from gkm_operator.computedomains.capacity_report import CapacityReport
+from gkm_operator.computedomains.domain_states import DomainStates, state
+from gkm_operator.computedomains.marks import Annotations, mark, must_protect, patches, targets
+from gkm_operator.computedomains.observed_domain import ObservedDomain
+from gkm_operator.computedomains.observer import DomainObserver, DomainSource
+from gkm_operator.computedomains.readiness import readiness
+from gkm_operator.computedomains.write_pacing import WritePacing
+
+NAME = "domain-status"
+WORKERS = 4
+SETTLE_SECONDS = 0.5
+"""The delay after a change that may wait, so that one reconcile handles the changes that come with it."""
+
+
+class DomainStatusController:
+    """`leads` returns whether this process may write; `conditions` the conditions of the whole feature."""
+
+    def __init__(
+        self,
+        api: Api,
+        config: Config,
+        domains: DomainSource,
+        *,
+        namespace: str,
+        instance: str,
+        conditions: Callable[[], Sequence[Condition]] = tuple,
+        leads: Callable[[], bool] = lambda: True,
+        pacing: WritePacing | None = None,
+        now: Callable[[], str] = timestamp,
+    ) -> None:
+        self._api = api
+        self._leads = leads
+        self._pacing = pacing or WritePacing()
+        self._now = now
+        self._recorder = Recorder(api, "gkm.io/computedomains", instance)
+        self._event_budget = EventBudget()
+        self._states = DomainStates()
+        self._observer = DomainObserver(api, config, domains, self._domain_affected, self.capacity_changed)
+        self._capacity = CapacityReport(
+            api, namespace, capacity=self._observer.capacity, conditions=conditions, leads=leads
+        )
+        self._queue: WorkQueue[Key] = WorkQueue(
+            NAME,
+            self.reconcile,
+            workers=WORKERS,
+            backoff=Backoff(0.5, 60.0),
+            group=lambda key: key[0],
+            observe=metrics.reconcile_recorder(NAME),
+        )
+        metrics.QUEUE_DEPTH.labels(NAME).set_function(self._queue.__len__)
+
+    @property
+    def observer(self) -> DomainObserver:
+        """Return the watches, which the other half of the controller reads too."""
+        return self._observer
+
+    @property
+    def synced(self) -> bool:
+        """Return whether every watch has listed once."""
+        return self._observer.synced
+
+    def watch(self, *, grove: bool) -> None:
+        """Start the watches; that of PodCliques only if their kind is installed (`grove`)."""
+        self._observer.start(grove=grove)
+
+    def work(self) -> None:
+        """Start to write. Every list, also that of ComputeDomains, must be complete: half a list is a falling mark."""
+        self._queue.start()
+        self._capacity.start()
+
+    def close(self) -> None:
+        """Stop within a few seconds."""
+        self._queue.close(3.0)
+        self._capacity.close(1.0)
+        self._observer.close(1.0)
+
+    def domain_changed(self, old: ComputeDomain | None, new: ComputeDomain | None) -> None:
+        """Apply a change of a ComputeDomain."""
+        self._observer.domain_changed(old, new)
+
+    def capacity_changed(self) -> None:
+        """Write the ConfigMap soon: the capacity or a condition of the feature may have changed."""
+        self._capacity.changed()
+
+    def reconcile(self, key: Key) -> float | None:
+        """Write what is out of date; return the seconds until the rest may be written.
+
+        Raises:
+            ApiError: the API server refused a write.
+        """
+        observed = self._observer.observe(key)
+        if observed is None:
+            self._pacing.forget(key)
+            self._states.record(key, "")
+            return None
+        if not self._leads():
+            return None
+        marks = mark(observed.pods)
+        self._protect(key, observed, marks)
+        domain = observed.domain
+        old = parse_readiness(domain.metadata.annotation(MNNVL_READY))
+        new = readiness(observed, old, self._now())
+        if domain.metadata.terminating and not observed.lost:
+            self._states.record(key, "")
+            return None
+        self._states.record(key, state(new))
+        condition = {} if new == old else {MNNVL_READY: new.text()}
+        out_of_date = list(patches(observed, marks, condition))
+        if not out_of_date:
+            return None
+        if (wait := self._pacing.seconds(key)) > 0:
+            return wait
+        for (resource, metadata), annotations in out_of_date:
+            self._write(resource, metadata, annotations)
+        self._pacing.wrote(key)
+        if new != old:
+            self._emit(domain, old, new)
+        return None
+
+    def _protect(self, key: Key, observed: ObservedDomain, marks: Annotations) -> None:
+        """Mark what pods use since a moment ago; nothing else of it is written."""
+        for resource, metadata in targets(observed):
+            if must_protect(metadata, marks) and self._pacing.may_protect(key, metadata.uid):
+                self._write(resource, metadata, marks)
+                self._pacing.protected(key, metadata.uid)
+
+    def _write(self, resource: Resource[Any], metadata: MnnvlMetadata, annotations: Annotations) -> None:
+        # With its uid, so that an object that was created again under this name is not marked for the old one.
+        patch = {"metadata": {"uid": metadata.uid, "annotations": dict(annotations)}}
+        try:
+            self._api.merge(resource, metadata.name, patch, metadata.namespace)
+        except ApiError as error:
+            # Deleted, or created again: the watch delivers that.
+            if not (error.not_found or error.conflict):
+                raise
+
+    def _emit(self, domain: ComputeDomain, old: MNNVLReadiness | None, new: MNNVLReadiness) -> None:
+        body = readiness_events.event_of(domain, old, new)
+        if body is not None and self._event_budget.spend(domain.metadata.uid):
+            self._recorder.emit(readiness_events.regarding(domain), body, new.last_transition_time)
+
+    def _domain_affected(self, key: Key, urgent: bool) -> None:  # noqa: FBT001 -- the observer's callback
+        self._queue.add(key, 0.0 if urgent else SETTLE_SECONDS)
