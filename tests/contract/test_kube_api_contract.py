@@ -99,6 +99,19 @@ def test_a_merge_with_an_old_version_is_a_conflict(api: Api, wiped: str) -> None
     assert caught.value.conflict
 
 
+def test_a_merge_for_another_uid_is_invalid(api: Api, wiped: str) -> None:
+    former = api.create(GKMCACHES, a_cache(wiped)).metadata.uid
+    api.delete(GKMCACHES, wiped, "default")
+    present = api.create(GKMCACHES, a_cache(wiped)).metadata.uid
+    patch = {"metadata": {"uid": former, "labels": {"a": "1"}}}
+    with pytest.raises(ApiError) as caught:
+        api.merge(GKMCACHES, wiped, patch, "default")
+    assert (caught.value.status, caught.value.reason) == (422, "Invalid")
+    assert api.get(GKMCACHES, wiped, "default").metadata.labels == {}
+    patch["metadata"]["uid"] = present
+    assert api.merge(GKMCACHES, wiped, patch, "default").metadata.labels == {"a": "1"}
+
+
 @pytest.mark.parametrize("subresource", ["", "status"])
 def test_an_apply_of_what_was_made_of_an_old_version_is_a_conflict(api: Api, wiped: str, subresource: str) -> None:
     version = api.create(GKMCACHES, a_cache(wiped)).metadata.resource_version

@@ -12,6 +12,7 @@ from gkm.kube.resources import CLAIM_TEMPLATES, COMPUTEDOMAINS, Resource
 from gkm_operator.computedomains.observed_domain import ObservedDomain
 from gkm_operator.computedomains.pods import DomainPod
 
+UNUSED = "0"
 MAX_USERS = 5
 """Names of pods in USED_BY."""
 
@@ -35,8 +36,8 @@ def must_protect(metadata: MnnvlMetadata, wanted: Annotations) -> bool:
 
 
 def is_used(count: str | None) -> bool:
-    """Return whether the value of PODS_USING is a positive number."""
-    return count is not None and count.isascii() and count.isdecimal() and count.strip("0") != ""
+    """Return whether a value of PODS_USING protects an object, as the policies read it."""
+    return count not in (None, UNUSED)
 
 
 def targets(observed: ObservedDomain) -> Iterator[Target]:

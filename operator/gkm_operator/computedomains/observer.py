@@ -1,10 +1,10 @@
-"""Watches pods, nodes, claim templates and PodCliques, and composes what is known of a ComputeDomain from them.
+"""Watches pods, nodes and PodCliques, and composes what is known of a ComputeDomain.
 
-ComputeDomains come from the reflector of the controller that creates them. Every change is passed on as the key of a
-domain that it may affect. Must never write to the API server.
+ComputeDomains and claim templates come from the watches of the other half of the controller. Every change is passed on
+as the key of a domain that it may affect. Must never write to the API server.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from gkm.api.computedomains import ComputeDomain
@@ -16,7 +16,6 @@ from gkm.api.resource_claims import ResourceClaimTemplate
 from gkm.kube.api import Api, Key
 from gkm.kube.index import Index
 from gkm.kube.reflector import Reflector
-from gkm.kube.resources import CLAIM_TEMPLATES
 
 from gkm_operator.computedomains.capacity import capacity
 from gkm_operator.computedomains.cliques import CLAIMING_CLIQUES, ClaimingClique
@@ -27,14 +26,20 @@ from gkm_operator.mnnvl.gpu_requests import GPURequests
 
 
 class DomainSource(Protocol):
-    """The ComputeDomains as last observed: a Reflector is one."""
+    """The ComputeDomains and ResourceClaimTemplates as last observed. Thread-safe."""
 
-    def get(self, name: str, namespace: str = "") -> ComputeDomain | None:
-        """Return a ComputeDomain; None without it."""
+    def domain(self, namespace: str, name: str) -> ComputeDomain | None:
+        """Return a domain."""
+
+    def template(self, namespace: str, name: str) -> ResourceClaimTemplate | None:
+        """Return a claim template."""
+
+    def domains_with_template(self, namespace: str, template: str) -> Sequence[ComputeDomain]:
+        """Return the domains whose claim template has a name."""
 
 
 class DomainObserver:
-    """Thread-safe. `domain_changed` must get every change of a ComputeDomain.
+    """Thread-safe. `domain_changed` and `template_changed` must get every change, after `source` has it.
 
     `changed` is called with the key of a domain, and whether it may have its first pod: its mark must not wait.
     `capacity_changed` is called when the capacity may have changed.
@@ -44,24 +49,26 @@ class DomainObserver:
         self,
         api: Api,
         config: Config,
-        domains: DomainSource,
+        source: DomainSource,
         changed: Callable[[Key, bool], None],
         capacity_changed: Callable[[], None],
     ) -> None:
-        self._domains = domains
+        self._source = source
         self._changed = changed
         self._capacity_changed = capacity_changed
         self._gpu_classes = frozenset(config.network.gpu_device_classes)
-        self._by_template: Index[Key, ComputeDomain] = Index(lambda domain: [_template_key(domain)], _key)
         self._by_uid: Index[str, ComputeDomain] = Index(lambda domain: [domain.metadata.uid], _key)
         self._cliques_by_template: Index[Key, ClaimingClique] = Index(
             lambda clique: clique.template_keys, lambda clique: clique.key
         )
-        self.pods = DomainPods(api, GPURequests(config.network), self._pod_changed)
+        self.pods = DomainPods(api, GPURequests(config.network))
+        self.pods.changed.append(self._pod_changed)
         self._nodes = Reflector(api, fabric_nodes(config.topology), self._node_changed, retain=has_gpus)
-        self._templates = Reflector(api, CLAIM_TEMPLATES, self._template_changed)
         self._cliques = Reflector(
-            api, CLAIMING_CLIQUES, self._clique_changed, retain=lambda clique: bool(clique.templates)
+            api,
+            CLAIMING_CLIQUES,
+            self._clique_changed,
+            retain=lambda clique: bool(clique.templates) and not clique.metadata.terminating,
         )
         self._started: list[Reflector[Any]] = []
 
@@ -71,10 +78,11 @@ class DomainObserver:
         return bool(self._started) and all(reflector.synced.is_set() for reflector in self._started)
 
     def start(self, *, grove: bool) -> None:
-        """Start the watches; that of PodCliques only if their kind is installed (`grove`)."""
-        self._started = [self.pods.reflector, self._nodes, self._templates, *([self._cliques] if grove else [])]
-        for reflector in self._started:
-            reflector.start()
+        """Start the watches that are not started; that of PodCliques only if their kind is installed (`grove`)."""
+        for reflector in (self.pods.reflector, self._nodes, *((self._cliques,) if grove else ())):
+            if reflector not in self._started:
+                self._started.append(reflector)
+                reflector.start()
 
     def close(self, seconds: float) -> None:
         """Stop the watches."""
@@ -84,19 +92,18 @@ class DomainObserver:
     def observe(self, key: Key) -> ObservedDomain | None:
         """Return what is known of a ComputeDomain; None if it does not exist."""
         namespace, name = key
-        domain = self._domains.get(name, namespace)
+        domain = self._source.domain(namespace, name)
         if domain is None:
             return None
-        template = _template_key(domain)
-        pods = self.pods.using(*template)
+        pods = self.pods.using(namespace, domain.template)
         labelled = self.pods.labelled(namespace, name)
-        cliques = [clique for clique in self._cliques_by_template.get(template) if not clique.metadata.terminating]
+        cliques = self._cliques_by_template.get((namespace, domain.template))
         return ObservedDomain(
             domain=domain,
             pods=pods,
             unclaimed=[pod for pod in labelled if pod.requests_gpus and domain.template not in pod.templates],
             replicas=sum(clique.replicas for clique in cliques) if cliques else None,
-            template=self._templates.get(domain.template, namespace),
+            template=self._source.template(namespace, domain.template),
             taken=dict(self._taken(domain, {pod.node for pod in pods})),
         )
 
@@ -106,11 +113,19 @@ class DomainObserver:
 
     def domain_changed(self, old: ComputeDomain | None, new: ComputeDomain | None) -> None:
         """Apply a change of a ComputeDomain."""
-        self._by_template.change(old, new)
         self._by_uid.change(old, new)
         for domain in (old, new):
             if domain is not None:
                 self._changed(_key(domain), old is None)
+
+    def template_changed(self, old: ResourceClaimTemplate | None, new: ResourceClaimTemplate | None) -> None:
+        """Apply a change of a claim template."""
+        template = old or new
+        if template is not None:
+            # NVIDIA's controller made it just now, and pods may wait for it: its mark must not wait.
+            self._affect_users([(template.metadata.namespace, template.metadata.name)], urgent=old is None)
+            if not template.metadata.label(NODE_LABEL):
+                self._capacity_changed()
 
     def _taken(self, domain: ComputeDomain, nodes: Iterable[str]) -> Iterable[tuple[str, str]]:
         """Yield the nodes that another ComputeDomain holds, with its name."""
@@ -129,22 +144,22 @@ class DomainObserver:
     def _may_be_gpu(self, namespace: str, claim: PodClaim) -> bool:
         """Return whether a claim is for GPUs; a claim whose device classes are unknown may be."""
         name = claim.resource_claim_template_name
-        template = self._templates.get(name, namespace) if name else None
+        template = self._source.template(namespace, name) if name else None
         return template is None or not self._gpu_classes.isdisjoint(template.device_classes())
 
-    def _changed_templates(self, keys: Iterable[Key], *, urgent: bool) -> None:
-        for key in keys:
-            for domain in self._by_template.get(key):
+    def _affect_users(self, templates: Iterable[Key], *, urgent: bool) -> None:
+        """Pass on the domains that have one of these claim templates."""
+        for template in templates:
+            for domain in self._source.domains_with_template(*template):
                 self._changed(_key(domain), urgent)
 
     def _pod_changed(self, old: DomainPod | None, new: DomainPod | None) -> None:
         for pod in (old, new):
             if pod is None:
                 continue
-            namespace = pod.metadata.namespace
-            self._changed_templates([(namespace, template) for template in pod.templates], urgent=old is None)
+            self._affect_users(pod.template_keys, urgent=old is None)
             if pod.domain:
-                self._changed((namespace, pod.domain), False)  # noqa: FBT003 -- the mark counts claims, not labels
+                self._changed((pod.metadata.namespace, pod.domain), False)  # noqa: FBT003 -- marks count claims only
             if pod.node:
                 self._capacity_changed()
 
@@ -156,28 +171,14 @@ class DomainObserver:
         node = old or new
         if node is not None and (old is None or new is None or old.held_by != new.held_by):
             for pod in self.pods.on_node(node.name):
-                namespace = pod.metadata.namespace
-                self._changed_templates([(namespace, template) for template in pod.templates], urgent=False)
-
-    def _template_changed(self, old: ResourceClaimTemplate | None, new: ResourceClaimTemplate | None) -> None:
-        template = old or new
-        if template is not None:
-            key = (template.metadata.namespace, template.metadata.name)
-            # NVIDIA's controller made it just now, and pods may wait for it: its mark must not wait.
-            self._changed_templates([key], urgent=old is None)
-            if not template.metadata.label(NODE_LABEL):
-                self._capacity_changed()
+                self._affect_users(pod.template_keys, urgent=False)
 
     def _clique_changed(self, old: ClaimingClique | None, new: ClaimingClique | None) -> None:
         self._cliques_by_template.change(old, new)
         for clique in (old, new):
             if clique is not None:
-                self._changed_templates(clique.template_keys, urgent=False)
+                self._affect_users(clique.template_keys, urgent=False)
 
 
 def _key(domain: ComputeDomain) -> Key:
     return domain.metadata.namespace, domain.metadata.name
-
-
-def _template_key(domain: ComputeDomain) -> Key:
-    return domain.metadata.namespace, domain.template

@@ -102,6 +102,11 @@ class DomainPod(Struct, frozen=True, gc=False):
         return claim_templates(self.claims)
 
     @property
+    def template_keys(self) -> list[Key]:
+        """Return namespace and name of these templates."""
+        return [(self.metadata.namespace, template) for template in self.templates]
+
+    @property
     def domain(self) -> str:
         """Return the ComputeDomain that its label names, "" without one."""
         return self.metadata.label(DOMAIN_LABEL)
@@ -132,23 +137,27 @@ def matters(pod: DomainPod) -> bool:
 
 
 class DomainPods:
-    """All living pods that matter, indexed. Thread-safe; `changed` is called after an index has a change."""
+    """All living pods that matter, indexed. Thread-safe.
 
-    def __init__(self, api: Api, gpus: GPURequests, changed: OnChange[DomainPod]) -> None:
+    The callbacks in `changed` get each change after the indexes have it; add them before the start.
+    """
+
+    def __init__(self, api: Api, gpus: GPURequests) -> None:
+        self.changed: list[OnChange[DomainPod]] = []
         self.reflector = Reflector(api, pods(gpus), self.change, retain=matters)
-        self._changed = changed
-        self._by_template: Index[Key, DomainPod] = Index(_template_keys, _key)
+        self._by_template: Index[Key, DomainPod] = Index(lambda pod: pod.template_keys, _key)
         self._by_label: Index[Key, DomainPod] = Index(_label_keys, _key)
-        self._by_node: Index[str, DomainPod] = Index(_node_keys, _key)
+        self._by_node: Index[str, DomainPod] = Index(lambda pod: [pod.node] if pod.node else [], _key)
 
     def change(self, old: DomainPod | None, new: DomainPod | None) -> None:
         """Apply a change of a pod; ignore one of fields that are not stored."""
         if old == new:
             return
-        self._by_template.change(old, new)
-        self._by_label.change(old, new)
+        for index in (self._by_template, self._by_label):
+            index.change(old, new)
         self._by_node.change(old, new)
-        self._changed(old, new)
+        for callback in self.changed:
+            callback(old, new)
 
     def using(self, namespace: str, template: str) -> tuple[DomainPod, ...]:
         """Return the living pods of a namespace that reference a ResourceClaimTemplate, in no order."""
@@ -167,13 +176,5 @@ def _key(pod: DomainPod) -> Key:
     return pod.key
 
 
-def _template_keys(pod: DomainPod) -> list[Key]:
-    return [(pod.metadata.namespace, template) for template in pod.templates]
-
-
 def _label_keys(pod: DomainPod) -> list[Key]:
     return [(pod.metadata.namespace, pod.domain)] if pod.domain else []
-
-
-def _node_keys(pod: DomainPod) -> list[str]:
-    return [pod.node] if pod.node else []

@@ -1,7 +1,8 @@
 """Marks ComputeDomains and their claim templates as used, and writes the condition MNNVLReady and the capacity.
 
-The controller of ComputeDomains starts it, and passes it every change of a ComputeDomain: whoever wrote that, it is
-marked and gets a condition. A mark that protects is written at once, everything else is paced (write_pacing).
+The controller of ComputeDomains starts it, and passes it every change of a ComputeDomain and of a claim template. Every
+domain of the cluster is marked and gets a condition, whoever made it. A mark that protects is written at once,
+everything else is paced (write_pacing).
 """
 
 from collections.abc import Callable, Sequence
@@ -37,13 +38,16 @@ SETTLE_SECONDS = 0.5
 
 
 class DomainStatusController:
-    """`leads` returns whether this process may write; `conditions` the conditions of the whole feature."""
+    """`source` has the ComputeDomains and claim templates, and `observer.pods` the pods, which both halves read.
+
+    `leads` returns whether this process may write; `conditions` the conditions of the whole feature.
+    """
 
     def __init__(
         self,
         api: Api,
         config: Config,
-        domains: DomainSource,
+        source: DomainSource,
         *,
         namespace: str,
         instance: str,
@@ -59,9 +63,9 @@ class DomainStatusController:
         self._recorder = Recorder(api, "gkm.io/computedomains", instance)
         self._event_budget = EventBudget()
         self._states = DomainStates()
-        self._observer = DomainObserver(api, config, domains, self._domain_affected, self.capacity_changed)
+        self.observer = DomainObserver(api, config, source, self._domain_affected, self.capacity_changed)
         self._capacity = CapacityReport(
-            api, namespace, capacity=self._observer.capacity, conditions=conditions, leads=leads
+            api, namespace, capacity=self.observer.capacity, conditions=conditions, leads=leads
         )
         self._queue: WorkQueue[Key] = WorkQueue(
             NAME,
@@ -74,18 +78,13 @@ class DomainStatusController:
         metrics.QUEUE_DEPTH.labels(NAME).set_function(self._queue.__len__)
 
     @property
-    def observer(self) -> DomainObserver:
-        """Return the watches, which the other half of the controller reads too."""
-        return self._observer
-
-    @property
     def synced(self) -> bool:
         """Return whether every watch has listed once."""
-        return self._observer.synced
+        return self.observer.synced
 
     def watch(self, *, grove: bool) -> None:
-        """Start the watches; that of PodCliques only if their kind is installed (`grove`)."""
-        self._observer.start(grove=grove)
+        """Start the watches that are not started; that of PodCliques only if their kind is installed (`grove`)."""
+        self.observer.start(grove=grove)
 
     def work(self) -> None:
         """Start to write. Every list, also that of ComputeDomains, must be complete: half a list is a falling mark."""
@@ -96,11 +95,7 @@ class DomainStatusController:
         """Stop within a few seconds."""
         self._queue.close(3.0)
         self._capacity.close(1.0)
-        self._observer.close(1.0)
-
-    def domain_changed(self, old: ComputeDomain | None, new: ComputeDomain | None) -> None:
-        """Apply a change of a ComputeDomain."""
-        self._observer.domain_changed(old, new)
+        self.observer.close(1.0)
 
     def capacity_changed(self) -> None:
         """Write the ConfigMap soon: the capacity or a condition of the feature may have changed."""
@@ -112,7 +107,7 @@ class DomainStatusController:
         Raises:
             ApiError: the API server refused a write.
         """
-        observed = self._observer.observe(key)
+        observed = self.observer.observe(key)
         if observed is None:
             self._pacing.forget(key)
             self._states.record(key, "")
@@ -149,13 +144,12 @@ class DomainStatusController:
                 self._pacing.protected(key, metadata.uid)
 
     def _write(self, resource: Resource[Any], metadata: MnnvlMetadata, annotations: Annotations) -> None:
-        # With its uid, so that an object that was created again under this name is not marked for the old one.
+        # With its uid: the API server refuses the patch for an object that was created again under this name.
         patch = {"metadata": {"uid": metadata.uid, "annotations": dict(annotations)}}
         try:
             self._api.merge(resource, metadata.name, patch, metadata.namespace)
         except ApiError as error:
-            # Deleted, or created again: the watch delivers that.
-            if not (error.not_found or error.conflict):
+            if not error.not_found:
                 raise
 
     def _emit(self, domain: ComputeDomain, old: MNNVLReadiness | None, new: MNNVLReadiness) -> None:

@@ -103,6 +103,9 @@ class FakeApi:
             plain: Json = json.loads(json.dumps(decoding.plain(patch)))
             _precondition(plain.get("metadata", {}).pop("resourceVersion", None), old)
             new = copy.deepcopy(old)
+            uid = old["metadata"]["uid"]
+            if plain.get("metadata", {}).get("uid", uid) != uid:
+                raise ApiError(422, "Invalid", "metadata.uid: field is immutable")
             part = {p: plain[p] for p in plain if p != "status"}
             return _typed(resource, self._store(resource, _key(resource, namespace, name), old, _merge(new, part)))
 

@@ -60,7 +60,8 @@ def test_pods_that_matter(fields: dict[str, Any], expected: bool) -> None:  # no
 def test_the_indexes_follow_the_pods_of_the_cluster() -> None:
     api = FakeApi()
     seen: list[tuple[bool, bool]] = []
-    watched = DomainPods(api, GPUS, lambda old, new: seen.append((old is not None, new is not None)))
+    watched = DomainPods(api, GPUS)
+    watched.changed.append(lambda old, new: seen.append((old is not None, new is not None)))
     watched.reflector._backoff = Backoff(0.001, 0.002)
     api.create(RAW, pod("a", template="t", domain="d"))
     api.create(RAW, pod("other", gpus=0))
