@@ -14,14 +14,15 @@ from typer.exceptions import TyperException
 
 from gkm_cli import disks, node
 from gkm_cli.cache.commands import app as cache
+from gkm_cli.doctor import command as doctor
 from gkm_cli.option_groups import with_groups
-from gkm_cli.output import EXIT_NEGATIVE, PROGRAM, NegativeResult, PlanningFailed, UsageError, line
-from gkm_cli.plan.command import EXAMPLE, plan
+from gkm_cli.output import EXIT_NEGATIVE, PROGRAM, CommandFailed, NegativeResult, UsageError, line
+from gkm_cli.plan import command as plan
 
 app = typer.Typer(
     name="gkm",
     help="Build, sign, verify and inspect GPU kernel caches as images; show the GPUs of this machine; "
-    "plan where runs of many GPUs go.",
+    "plan where runs of many GPUs go; find faults in a cluster.",
     no_args_is_help=True,
     invoke_without_command=True,
     pretty_exceptions_enable=False,
@@ -42,7 +43,8 @@ def gkm(context: typer.Context, *, version: VersionOption = False) -> None:
 
 app.add_typer(cache, name="cache")
 app.add_typer(node.app, name="node")
-app.command(epilog=EXAMPLE)(with_groups(plan))
+app.command(epilog=plan.EXAMPLE)(with_groups(plan.plan))
+app.command(epilog=doctor.EXAMPLE)(with_groups(doctor.doctor))
 
 FAILURE, USAGE_ERROR = 1, 2
 INTERRUPTED = 130
@@ -79,7 +81,7 @@ def main() -> None:
         _exit_with_usage_error(error)
     except GKMError as error:
         _exit(_gkm_error(error), USAGE_ERROR if error.reason is Reason.INVALID_REFERENCE else FAILURE)
-    except (ConfigInvalid, PlanningFailed) as error:
+    except (ConfigInvalid, CommandFailed) as error:
         _exit(error, FAILURE)
     except BrokenPipeError:  # the reader has closed the pipe; typer exits in the same way
         _discard()

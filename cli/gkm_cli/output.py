@@ -25,7 +25,7 @@ def _program(started_as: str) -> str:
 PROGRAM: Final = _program(sys.argv[0] if sys.argv else "")
 """The program's name in help texts: `gkm`, or `kubectl gkm` when kubectl runs it as its plugin."""
 EXIT_NEGATIVE = 3
-"""Exit code when the answer is "no": not verified, not compatible."""
+"""Exit code when the answer is "no": not verified, not compatible, not healthy."""
 
 
 class Output(StrEnum):
@@ -52,8 +52,8 @@ class NegativeResult(Exception):
     """The command ran, and the answer is "no"."""
 
 
-class PlanningFailed(Exception):
-    """`gkm plan` found no answer for a valid question; the message says why, and how to continue."""
+class CommandFailed(Exception):
+    """A command with valid arguments has no result; the message says why, and how to continue."""
 
 
 class UsageError(Exception):

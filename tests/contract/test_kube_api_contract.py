@@ -192,6 +192,8 @@ def test_a_list_and_a_watch_take_selectors(api: Api, wiped: str) -> None:
     by_label = ListSelector(labels=f"{wiped}=yes")
     by_name = ListSelector(namespace="default", fields=f"metadata.name={wiped}-b")
     assert [e.name for page in api.list_pages(GKMCACHES, by_label) for e in page.entries] == [f"{wiped}-a"]
+    has_label = ListSelector(labels=wiped)
+    assert [e.name for page in api.list_pages(GKMCACHES, has_label) for e in page.entries] == [f"{wiped}-a"]
     assert [e.name for page in api.list_pages(GKMCACHES, by_name) for e in page.entries] == [f"{wiped}-b"]
     version = next(iter(api.list_pages(GKMCACHES))).resource_version
     watch = api.watch(GKMCACHES, version, by_name)

@@ -1,6 +1,6 @@
 """The command `gkm plan`, which imports numpy and its users only when it runs."""
 
-from gkm_cli.output import PROGRAM, PlanningFailed
+from gkm_cli.output import PROGRAM, CommandFailed
 from gkm_cli.plan.options import PlanOptions
 
 EXAMPLE = f"Example: kubectl get nodes -o json | {PROGRAM} plan --nodes - --pods pods.json --run llama.yaml"
@@ -11,7 +11,7 @@ def plan(options: PlanOptions) -> None:
     try:
         from gkm_cli.plan.planning import print_plan  # noqa: PLC0415 -- numpy would slow down every other command
     except ModuleNotFoundError as error:
-        raise PlanningFailed(
+        raise CommandFailed(
             f"{error.name} is not installed; install GKM with its extra: pip install '.[cli]'"
         ) from error
 

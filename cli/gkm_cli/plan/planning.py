@@ -38,7 +38,7 @@ def print_plan(options: PlanOptions) -> None:
         ConfigInvalid: the configuration cannot be used.
         NegativeResult: a run does not fit.
         OSError: a file cannot be read.
-        PlanningFailed: a run and the nodes together are too large for an exact solution.
+        CommandFailed: a run and the nodes together are too large for an exact solution.
         UsageError: a file does not hold what its option needs.
     """
     single = (options.config, options.previous_plan, options.what_if)

@@ -17,7 +17,7 @@ from gkm.packing.unusable import none_usable
 from gkm.packing.values import Fix, Node, Plan, Refusal, Share
 from gkm.topology.quarantine import Quarantined
 
-from gkm_cli.output import PlanningFailed
+from gkm_cli.output import CommandFailed
 from gkm_cli.plan.options import PlanOptions
 from gkm_cli.plan.runs import ParsedRun
 from gkm_cli.plan.snapshot import ClusterSnapshot, shares
@@ -71,7 +71,7 @@ def decide(
     """Return which runs fit together, and what `extra`, one more run, changes.
 
     Raises:
-        PlanningFailed: a run and the nodes together are too large for an exact solution.
+        CommandFailed: a run and the nodes together are too large for an exact solution.
     """
     runs_by_name = {run.qualified_name: run for run in (*runs, *([extra] if extra else []))}
     usable = _usable(runs_by_name.values(), snapshot)
@@ -92,7 +92,7 @@ def decide(
             _refused(runs_by_name[one.name], one, usable[one.name], batch, options) for one in batch.rejected
         )
     except (TooLargeError, InvalidInventoryError, InvalidBatchError, InvalidPlanError) as error:
-        raise PlanningFailed(f"the runs cannot be planned: {error}") from error
+        raise CommandFailed(f"the runs cannot be planned: {error}") from error
     name = extra.qualified_name if extra else ""
     return BatchDecision(runs_by_name, batch, refused, usable, inventory, fragmentation(remaining, mix), changed, name)
 

@@ -15,7 +15,7 @@ from gkm.packing.self_check import InvalidPlanError
 from gkm.packing.unusable import none_usable
 from gkm.packing.values import Fix, Plan, Refusal
 
-from gkm_cli.output import PlanningFailed
+from gkm_cli.output import CommandFailed
 from gkm_cli.plan.runs import ParsedRun
 from gkm_cli.plan.snapshot import ClusterSnapshot
 
@@ -51,7 +51,7 @@ def decide(
     """Return the result for a run; `previous` is its present plan.
 
     Raises:
-        PlanningFailed: the run and the nodes together are too large for an exact solution.
+        CommandFailed: the run and the nodes together are too large for an exact solution.
     """
     usable = snapshot.usable(run.demand)
     try:
@@ -63,7 +63,7 @@ def decide(
         remaining = fragmentation(inventory, mix, outcome) if isinstance(outcome, Plan) else None
         explanation = explain(inventory, outcome, run.request) if explains else None
     except (TooLargeError, InvalidInventoryError, InvalidPlanError) as error:
-        raise PlanningFailed(f"run {run.qualified_name} cannot be planned: {error}") from error
+        raise CommandFailed(f"run {run.qualified_name} cannot be planned: {error}") from error
     return RunDecision(run, usable, inventory, outcome, explanation, remaining, replanned)
 
 

@@ -10,9 +10,10 @@ from msgspec import Meta, Struct, field
 
 from gkm.api.mnnvl_metadata import PODS_USING, WRITER, WRITER_LABEL, MnnvlMetadata
 
-API_VERSION = "resource.nvidia.com/v1beta1"
+GROUP = "resource.nvidia.com"
+API_VERSION = f"{GROUP}/v1beta1"
 KIND = "ComputeDomain"
-DEFINITION = "computedomains.resource.nvidia.com"
+DEFINITION = f"computedomains.{GROUP}"
 """The name of the CustomResourceDefinition."""
 CHANNEL_CLASS = "compute-domain-default-channel.nvidia.com"
 """The device class of a workload's channel to its ComputeDomain."""

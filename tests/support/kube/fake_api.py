@@ -271,12 +271,13 @@ def _precondition(version: str | None, old: Json | None) -> None:
 
 
 def _selected(resource: Resource[Any], selector: ListSelector, key: Key, value: Json) -> bool:
-    labels = dict(pair.split("=") for pair in selector.labels.split(",") if pair)
+    wanted = [pair.partition("=") for pair in selector.labels.split(",") if pair]
+    labels = value["metadata"].get("labels") or {}
     fields = dict(pair.split("=") for pair in selector.fields.split(",") if pair)
     return (
         key[0] == resource.plural
         and selector.namespace in ("", key[1])
-        and labels.items() <= value["metadata"].get("labels", {}).items()
+        and all(name in labels and (not equals or labels[name] == label) for name, equals, label in wanted)
         and fields.get("metadata.name", key[2]) == key[2]
     )
 

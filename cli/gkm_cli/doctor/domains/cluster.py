@@ -1,0 +1,101 @@
+"""The installation that ComputeDomains need: the kind, the API of claims, and one operator that makes them."""
+
+from collections.abc import Iterator
+
+from gkm.api.cluster_roles import ClusterRole
+from gkm.api.computedomains import API_VERSION, DEFINITION, GROUP
+from gkm.api.config import ConfigInvalid, parse
+from gkm.api.network_settings import Network
+from gkm.api.resource_claims import API_VERSION as CLAIMS_VERSION
+from gkm.kube.resources import Json, Resource
+
+from gkm_cli.doctor.domains.listed import COLLECTIONS, at, items_at
+from gkm_cli.doctor.findings import Finding, NotChecked, Severity, named
+from gkm_cli.doctor.reader import DEFINITIONS, ClusterReader, NotServed
+
+CONFIG_MAP, NAMESPACE, KEY = "gkm-config", "gkm-system", "config.yaml"
+"""Where deploy/base puts the configuration."""
+CONFIG_MAPS: Resource[Json] = Resource("v1", "ConfigMap", "configmaps", namespaced=True, type=Json)
+CLUSTER_ROLES = Resource(
+    "rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", namespaced=False, type=ClusterRole
+)
+_VERSION = API_VERSION.partition("/")[2]
+_OBJECT = named("CustomResourceDefinition", "", DEFINITION)
+_UPGRADE = "install NVIDIA's DRA driver v0.4.0 or later, and apply the CRDs of its chart, which Helm does not upgrade"
+
+
+def version(reader: ClusterReader) -> Iterator[Finding]:
+    """Check the definition and the API of claims; without the definition, whether GKM needs it."""
+    definition = reader.get(DEFINITIONS, DEFINITION)
+    if definition is None:
+        if _network(reader).auto_mnnvl_enabled:
+            why = "network.autoMNNVLEnabled is on in gkm-config, and GKM's controllers do not start without it"
+            yield _problem("it is not installed", why)
+        return
+    yield from definition_findings(definition)
+    try:
+        reader.list(COLLECTIONS["templates"])
+    except NotServed:
+        why = "GKM and NVIDIA's driver use claims of this version"
+        hint = "upgrade Kubernetes to 1.34 or later, or enable this version in the API server"
+        yield Finding(Severity.PROBLEM, f"API {CLAIMS_VERSION}", "the API server does not serve it", why, hint)
+
+
+def definition_findings(definition: object) -> Iterator[Finding]:
+    """Yield what a CustomResourceDefinition of any shape lacks."""
+    found = next((one for one in items_at(definition, "spec", "versions") if at(one, "name") == _VERSION), None)
+    spec = at(found, "schema", "openAPIV3Schema", "properties", "spec")
+    template = at(spec, "properties", "channel", "properties", "resourceClaimTemplate", "properties", "name")
+    minimum = at(spec, "properties", "numNodes", "minimum")
+    if at(found, "served") is not True:
+        yield _problem(f"the API server does not serve {_VERSION}", "GKM and Grove use no other version")
+    elif template is None:
+        field = "spec.channel.resourceClaimTemplate.name"
+        yield _problem(f"it has no {field}", "GKM and Grove write this field, and the API server would drop it")
+    if isinstance(minimum, int | float) and minimum > 0:
+        yield _problem(f"numNodes must be at least {minimum}", "GKM and Grove write 0, because pods come and go")
+    if "numNodes" in items_at(spec, "required"):
+        why = "releases v25.x of NVIDIA's driver require it; later ones have the default 0"
+        detail = "numNodes is required: a ComputeDomain without it is refused"
+        yield Finding(Severity.WARNING, _OBJECT, detail, why, _UPGRADE)
+    if len(stored := items_at(definition, "status", "storedVersions")) > 1:
+        yield Finding(
+            Severity.WARNING,
+            _OBJECT,
+            f"objects may be stored in several versions: {', '.join(map(str, stored))}",
+            "an upgrade that drops one of them makes these objects unreadable",
+            "kubectl get computedomains -A -o json | kubectl replace -f - writes each of them again; then remove the "
+            "old version from status.storedVersions",
+        )
+
+
+def switch(reader: ClusterReader) -> Iterator[Finding]:
+    """Check that not both GKM and the installed Grove operator make ComputeDomains for PodCliqueSets."""
+    network = _network(reader)
+    role = reader.get(CLUSTER_ROLES, network.grove_cluster_role) if network.auto_mnnvl_enabled else None
+    if role is not None and role.allows("create", GROUP, "computedomains"):
+        yield Finding(
+            Severity.PROBLEM,
+            named("ClusterRole", "", network.grove_cluster_role),
+            "GKM's network.autoMNNVLEnabled is on, and this role lets Grove create ComputeDomains, too",
+            "Grove's own feature wins: GKM makes no ComputeDomain for a PodCliqueSet",
+            "switch one of them off: config.network.autoMNNVLEnabled of Grove, or network.autoMNNVLEnabled of GKM",
+        )
+
+
+def _problem(detail: str, why: str) -> Finding:
+    return Finding(Severity.PROBLEM, _OBJECT, detail, why, _UPGRADE)
+
+
+def _network(reader: ClusterReader) -> Network:
+    """Return the section `network` of the configuration; its defaults if GKM is not installed.
+
+    Raises:
+        NotChecked: the configuration cannot be read or used.
+    """
+    text = at(reader.get(CONFIG_MAPS, CONFIG_MAP, NAMESPACE), "data", KEY)
+    try:
+        return parse(text if isinstance(text, str) else "").network
+    except ConfigInvalid as error:
+        where = f"ConfigMap {NAMESPACE}/{CONFIG_MAP}: {error}"
+        raise NotChecked(where, "gkm-operator --check-config --config FILE lists all mistakes in it") from error

@@ -1,0 +1,120 @@
+"""The lists that the checks of ComputeDomains decide on, with objects reduced to the fields that decide."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar
+
+from gkm.api import computedomains
+from gkm.api.computedomains import ComputeDomain
+from gkm.api.mnnvl_metadata import NODE_LABEL, MnnvlMetadata
+from gkm.api.pod_specs import PodClaim
+from gkm.api.resource_claims import ResourceClaimTemplate
+from gkm.kube import resources
+from gkm.kube.api import Key
+from gkm.kube.resources import Resource
+from msgspec import Struct
+
+from gkm_cli.doctor.findings import Finding, Severity, named
+from gkm_cli.doctor.reader import Collection
+
+T = TypeVar("T")
+SET_DEFINITION = "podcliquesets.grove.io"
+
+
+class NamedObject(Struct, frozen=True):
+    """Any object of which only the metadata matters."""
+
+    metadata: MnnvlMetadata
+
+
+class Claim(NamedObject, frozen=True):
+    """A ResourceClaim. Its other fields are any JSON: the configuration in it is opaque to Kubernetes."""
+
+    spec: Any = None
+    status: Any = None
+
+
+class _ClaimReference(Struct, frozen=True, rename="camel"):
+    name: str
+    resource_claim_name: str | None = None
+
+
+class _PodSpec(Struct, frozen=True, rename="camel"):
+    resource_claims: tuple[PodClaim, ...] | None = None
+
+
+class _PodStatus(Struct, frozen=True, rename="camel"):
+    phase: str = ""
+    resource_claim_statuses: tuple[_ClaimReference, ...] | None = None
+
+
+class Pod(NamedObject, frozen=True):
+    """A pod. A cluster has 100,000 of them, so only its claims and its phase are decoded."""
+
+    spec: _PodSpec = _PodSpec()
+    status: _PodStatus = _PodStatus()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listed:
+    """The lists that one check requested; the others are empty. `namespace` is "" if they are of all namespaces."""
+
+    cutoff: str
+    namespace: str = ""
+    domains: Sequence[ComputeDomain] = ()
+    sets: Sequence[NamedObject] = ()
+    pods: Sequence[Pod] = ()
+    templates: Sequence[ResourceClaimTemplate] = ()
+    claims: Sequence[Claim] = ()
+    nodes: Sequence[NamedObject] = ()
+
+    def settled(self, metadata: MnnvlMetadata) -> bool:
+        """Return whether an object is older than the cutoff."""
+        return metadata.creation_timestamp <= self.cutoff
+
+    @cached_property
+    def domain_names(self) -> dict[str, str]:
+        """Return the name of each ComputeDomain by its uid."""
+        return {domain.metadata.uid: domain.metadata.name for domain in self.domains}
+
+
+def key(metadata: MnnvlMetadata) -> Key:
+    """Return namespace and name."""
+    return metadata.namespace, metadata.name
+
+
+def problem(kind: str, metadata: MnnvlMetadata, detail: str, why: str, hint: str) -> Finding:
+    """Return a problem of an object."""
+    return Finding(Severity.PROBLEM, named(kind, *key(metadata)), detail, why, hint)
+
+
+def at(value: Any, *path: str) -> Any:  # noqa: ANN401 -- JSON
+    """Return the value at a path in JSON of any shape, None if there is none."""
+    for step in path:
+        if not isinstance(value, dict):
+            return None
+        value = value.get(step)
+    return value
+
+
+def items_at(value: object, *path: str) -> list[Any]:
+    """Return the list at a path, an empty one if there is none."""
+    found = at(value, *path)
+    return found if isinstance(found, list) else []
+
+
+def _as(resource: Resource[Any], kind: type[T]) -> Resource[T]:
+    """Return a resource whose objects are decoded as another type."""
+    return Resource(resource.api_version, resource.kind, resource.plural, resource.namespaced, kind)
+
+
+COLLECTIONS: dict[str, Collection[Any]] = {
+    "domains": Collection(resources.COMPUTEDOMAINS, computedomains.DEFINITION),
+    "sets": Collection(_as(resources.PODCLIQUESETS, NamedObject), SET_DEFINITION),
+    "pods": Collection(Resource("v1", "Pod", "pods", namespaced=True, type=Pod)),
+    "templates": Collection(resources.CLAIM_TEMPLATES, computedomains.DEFINITION),
+    "claims": Collection(_as(resources.CLAIMS, Claim), computedomains.DEFINITION),
+    "nodes": Collection(_as(resources.NODES, NamedObject), labels=NODE_LABEL),
+}
+"""The collections by the fields of `Listed`."""

@@ -1,0 +1,31 @@
+"""ClusterRole (rbac.authorization.k8s.io/v1), reduced to what it allows."""
+
+from msgspec import Struct
+
+_ANY = "*"
+
+
+class PolicyRule(Struct, frozen=True, rename="camel"):
+    """A rule; it allows only the named objects if it has `resource_names`."""
+
+    verbs: tuple[str, ...] | None = None
+    api_groups: tuple[str, ...] | None = None
+    resources: tuple[str, ...] | None = None
+    resource_names: tuple[str, ...] | None = None
+
+    def allows(self, verb: str, group: str, resource: str) -> bool:
+        """Return whether it allows a verb on all objects of a resource."""
+        return not self.resource_names and all(
+            _ANY in (allowed or ()) or value in (allowed or ())
+            for allowed, value in ((self.verbs, verb), (self.api_groups, group), (self.resources, resource))
+        )
+
+
+class ClusterRole(Struct, frozen=True):
+    """A role. The API server fills in the rules of an aggregated one."""
+
+    rules: tuple[PolicyRule, ...] | None = None
+
+    def allows(self, verb: str, group: str, resource: str) -> bool:
+        """Return whether one of its rules allows a verb on all objects of a resource."""
+        return any(rule.allows(verb, group, resource) for rule in self.rules or ())
