@@ -88,7 +88,7 @@ def claims(listed: Listed) -> Iterator[Finding]:
 def waiting_pods(listed: Listed) -> Iterator[Finding]:
     """Yield the missing templates of ComputeDomains that Pending pods refer to."""
     existing = {key(template.metadata) for template in listed.templates}
-    domains = {(domain.metadata.namespace, domain.template): domain.metadata.name for domain in listed.domains}
+    domains = {(domain.metadata.namespace, domain.template): domain.metadata for domain in listed.domains}
     waiting: dict[tuple[str, str], list[str]] = defaultdict(list)
     for pod in listed.pods:
         metadata = pod.metadata
@@ -101,12 +101,17 @@ def waiting_pods(listed: Listed) -> Iterator[Finding]:
             if wanted[1] and wanted not in existing and claim.name not in made and is_of_domain:
                 waiting[wanted].append(metadata.name)
     for wanted, names in sorted(waiting.items()):
-        if domain := domains.get(wanted):
-            why = f"NVIDIA's compute-domain-controller has not made it for the ComputeDomain {domain}"
-            hint = "check that it runs, and read its log"
-        else:
+        domain = domains.get(wanted)
+        hint = "see the other findings about this namespace; delete the pods once their ComputeDomain exists"
+        if domain is None:
             why = "no ComputeDomain of the namespace has a template of this name"
-            hint = "see the other findings about this namespace; delete the pods once their ComputeDomain exists"
+        elif domain.terminating:
+            why = (
+                f"the ComputeDomain {domain.name} is Terminating, and NVIDIA's controller removes its template at once"
+            )
+        else:
+            why = f"NVIDIA's compute-domain-controller has not made it for the ComputeDomain {domain.name}"
+            hint = "check that it runs, and read its log"
         detail = f"it does not exist, and pods wait for it: {some(names)}"
         yield Finding(Severity.PROBLEM, named(_TEMPLATE, *wanted), detail, why, hint)
 

@@ -155,6 +155,12 @@ def test_pods_whose_domain_is_gone_are_found_by_claim_or_label(made: Json) -> No
     assert "no ComputeDomain of the namespace" in found.why
 
 
+def test_the_template_of_a_terminating_domain_does_not_come() -> None:
+    terminating = stored(compute_domain("llama-0"), deletionTimestamp=OLD)
+    (found,) = claims.waiting_pods(listed(pods=[stored(pod("p", "llama-0"))], domains=[terminating]))
+    assert "the ComputeDomain llama-0 is Terminating" in found.why
+
+
 def _with_claim() -> Json:
     made = pod("p", "llama-0")
     made["status"]["resourceClaimStatuses"] = [{"name": "mnnvl-claim", "resourceClaimName": "p-mnnvl-claim-x"}]

@@ -1,11 +1,13 @@
 """The command without a cluster, and its output."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from gkm_cli.doctor.diagnosis import CHECKS
 from gkm_cli.doctor.findings import Finding, Severity, command, some
 from gkm_cli.doctor.report import MAX_ROWS, as_list, print_results
 from gkm_cli.doctor.runner import Result
@@ -13,6 +15,7 @@ from gkm_cli.output import Output, show
 from support.cli.command import gkm
 from support.host import ports
 
+PAGE = Path(__file__).parents[4] / "docs" / "reference" / "doctor.md"
 HOSTILE = "\x1b[2J\u202e\r\n\x07" + "n" * 3000
 
 
@@ -143,6 +146,13 @@ def test_hostile_names_reach_no_terminal(capsys: pytest.CaptureFixture[str], out
 
 def test_a_hostile_name_adds_no_word_to_a_command() -> None:
     assert command("kubectl", "delete", "x; rm -rf /", "$(id)") == "kubectl delete 'x; rm -rf /' '$(id)'"
+
+
+def test_the_page_describes_every_check_and_no_other() -> None:
+    page = PAGE.read_text()
+    assert re.findall(r"^\| `(\w+/[\w-]+)` \|", page, re.MULTILINE) == [check.name for check in CHECKS]
+    (wide,) = re.findall(r"^(.*) need the whole cluster\.$", page, re.MULTILINE)
+    assert re.findall(r"`([^`]+)`", wide) == [check.name for check in CHECKS if check.cluster_wide]
 
 
 def test_some_names_are_sorted_and_counted() -> None:
