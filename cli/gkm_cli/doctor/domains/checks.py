@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from gkm_cli.doctor.domains import claims, cluster, compute_domains
+from gkm_cli.doctor.domains import claims, cluster, compute_domains, readiness
 from gkm_cli.doctor.domains.listed import COLLECTIONS, Listed
 from gkm_cli.doctor.findings import Finding
 from gkm_cli.doctor.reader import ClusterReader
@@ -52,7 +52,7 @@ CHECKS = (
         "domains/terminating",
         "no ComputeDomain is stuck in deletion",
         compute_domains.terminating,
-        ("domains", "sets"),
+        ("domains", "sets", "templates"),
     ),
     ListCheck(
         "domains/orphans",
@@ -60,7 +60,7 @@ CHECKS = (
         compute_domains.orphans,
         ("domains", "sets", "pods"),
     ),
-    ListCheck("domains/readiness", "no ComputeDomain reports a fault", compute_domains.readiness, ("domains",)),
+    ListCheck("domains/readiness", "no ComputeDomain reports a fault", readiness.findings, ("domains",)),
     ListCheck(
         "domains/claim-templates",
         "every claim template has its ComputeDomain",

@@ -106,9 +106,7 @@ def waiting_pods(listed: Listed) -> Iterator[Finding]:
         if domain is None:
             why = "no ComputeDomain of the namespace has a template of this name"
         elif domain.terminating:
-            why = (
-                f"the ComputeDomain {domain.name} is Terminating, and NVIDIA's controller removes its template at once"
-            )
+            why = f"the ComputeDomain {domain.name} is Terminating, and its template is gone"
         else:
             why = f"NVIDIA's compute-domain-controller has not made it for the ComputeDomain {domain.name}"
             hint = "check that it runs, and read its log"

@@ -1,64 +1,50 @@
-"""ComputeDomains: deletion, owners, readiness, and the node labels that name them. Pure."""
+"""ComputeDomains: deletion, owners, and the node labels that name them. Pure."""
 
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
 
-import msgspec
 from gkm.api.computedomains import ComputeDomain
 from gkm.api.grove import GROUP
-from gkm.api.meta import FALSE, TRUE
 from gkm.api.mnnvl_metadata import (
     DOMAIN_LABEL,
     FINALIZER,
     GROVE_OPERATOR,
     MANAGED_BY,
-    MNNVL_READY,
     NODE_LABEL,
     PART_OF,
+    PODS_USING,
+    USED_BY,
+    MnnvlMetadata,
     Owner,
 )
 from gkm.kube.api import Key
-from gkm.kube.errors import UNDECODABLE
-from msgspec import Struct
 
-from gkm_cli.doctor.domains.listed import Listed, key, problem
+from gkm_cli.doctor.domains.listed import CHECK_CONTROLLERS, Listed, key, problem
 from gkm_cli.doctor.findings import Finding, Severity, command, named, some
 
 _KIND = "ComputeDomain"
-_CHECK_CONTROLLERS = "check that gkm-controllers run and that one leads"
-_UNUSED = "WaitingForPods"
-_MAY_PASS = ("NodesNotReady", "PodsPending")
-_NEXT_STEPS = MappingProxyType(
-    {
-        "DomainLost": "restart the pods that started before its deletion",
-        "TemplateMissing": "check that NVIDIA's compute-domain-controller runs; see also domains/template-names",
-        "NodeTaken": "one ComputeDomain at a time has the channel of a node: let the other one end, or use other nodes",
-        "NodesIsolated": "check the NVLink fabric of these nodes: kubectl get nodefabrics",
-        "SeveralCliques": "place the pods in one NVLink domain: network.placement in gkm-config, or an affinity",
-        "PodsPending": "kubectl describe pod shows why they are not scheduled",
-    }
-)
-
-
-class _Ready(Struct):
-    status: str
-    reason: str = ""
-    message: str = ""
 
 
 def terminating(listed: Listed) -> Iterator[Finding]:
     """Yield the domains that have been Terminating since before the cutoff.
 
-    NVIDIA's controller tears a domain down at its deletionTimestamp, whatever finalizers it has: it has no NVLink.
+    NVIDIA's controller tears a domain down at its deletionTimestamp, whatever finalizers it has. Only the mark on its
+    claim template stops that: such a domain works until its pods have ended.
     """
     sets = _sets(listed)
+    marked = {found.metadata.label(NODE_LABEL): found.metadata for found in listed.templates if _in_use(found.metadata)}
     for domain in listed.domains:
         metadata = domain.metadata
         if metadata.deletion_timestamp is not None and metadata.deletion_timestamp <= listed.cutoff:
             finalizers = some(metadata.finalizers or ()) or "none"
             detail = f"Terminating since {metadata.deletion_timestamp}; finalizers: {finalizers}"
+            if (mark := marked.get(metadata.uid)) is not None:
+                users = mark.annotation(USED_BY) or f"{mark.annotation(PODS_USING)} pods"
+                why = f"it works until the pods that use it have ended: {users}"
+                hint = "let these pods end, or delete them; GKM then makes a new one if its workload needs it"
+                yield Finding(Severity.WARNING, named(_KIND, *key(metadata)), detail, why, hint)
+                continue
             yield problem(_KIND, metadata, detail, *_deletion_step(domain, set_exists=_has_set(domain, sets)))
 
 
@@ -78,29 +64,8 @@ def orphans(listed: Listed) -> Iterator[Finding]:
         if missing:
             delete = command("kubectl", "delete", "computedomain", metadata.name, "-n", metadata.namespace)
             # Grove removes its finalizer only while its own switch is on (grove-07, W2).
-            hint = _CHECK_CONTROLLERS if domain.written_by_gkm else f"{delete}, then run gkm doctor again"
+            hint = CHECK_CONTROLLERS if domain.written_by_gkm else f"{delete}, then run gkm doctor again"
             yield problem(_KIND, metadata, "its workload is gone", missing, hint)
-
-
-def readiness(listed: Listed) -> Iterator[Finding]:
-    """Yield the domains whose condition MNNVLReady is not True, except those that no pod uses."""
-    for domain in listed.domains:
-        metadata = domain.metadata
-        text = metadata.annotation(MNNVL_READY)
-        if text is None or metadata.terminating or not listed.settled(metadata):
-            continue
-        what = named(_KIND, *key(metadata))
-        try:
-            ready = msgspec.json.decode(text, type=_Ready)
-        except UNDECODABLE:
-            detail = f"its annotation {MNNVL_READY} cannot be read"
-            yield Finding(Severity.WARNING, what, detail, "", f"{_CHECK_CONTROLLERS}: they write it")
-            continue
-        if ready.status != TRUE and (ready.status, ready.reason) != (FALSE, _UNUSED):
-            severity = Severity.WARNING if ready.reason in _MAY_PASS else Severity.PROBLEM
-            daemons = command("kubectl", "get", "pods", "-A", "-l", f"{NODE_LABEL}={metadata.uid}")
-            hint = _NEXT_STEPS.get(ready.reason, f"look at its IMEX daemons: {daemons}")
-            yield Finding(severity, what, f"MNNVLReady is {ready.status}, {ready.reason}", ready.message, hint)
 
 
 def node_labels(listed: Listed) -> Iterator[Finding]:
@@ -125,7 +90,7 @@ def _deletion_step(domain: ComputeDomain, *, set_exists: bool) -> tuple[str, str
     finalizers = domain.metadata.finalizers or ()
     if FINALIZER in finalizers:
         if domain.written_by_gkm:
-            return "GKM's controllers have not removed their finalizer", _CHECK_CONTROLLERS
+            return "GKM's controllers have not removed their finalizer", CHECK_CONTROLLERS
         if set_exists:
             # Grove counts it as existing, and never creates it again (grove-07, W1).
             why = f"Grove's finalizer holds it: the pods of the PodCliqueSet {_set_name(domain)} have lost NVLink"
@@ -141,6 +106,11 @@ def _without_finalizer(domain: ComputeDomain) -> str:
     rest = [finalizer for finalizer in domain.metadata.finalizers or () if finalizer != FINALIZER]
     patch = json.dumps({"metadata": {"finalizers": rest}})
     return command("kubectl", "patch", "computedomain", name, "-n", namespace, "--type=merge", "-p", patch)
+
+
+def _in_use(template: MnnvlMetadata) -> bool:
+    """Return whether the mark of the controllers says that pods use it."""
+    return template.annotation(PODS_USING) not in (None, "0")
 
 
 def _sets(listed: Listed) -> dict[Key, str]:

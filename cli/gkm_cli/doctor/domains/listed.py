@@ -19,6 +19,7 @@ from gkm_cli.doctor.findings import Finding, Severity, named
 from gkm_cli.doctor.reader import Collection
 
 T = TypeVar("T")
+CHECK_CONTROLLERS = "check that gkm-controllers run and that one leads"
 SET_DEFINITION = "podcliquesets.grove.io"
 
 

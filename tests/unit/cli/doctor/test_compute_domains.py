@@ -4,9 +4,9 @@ import json
 from typing import Any
 
 import pytest
-from gkm_cli.doctor.domains import compute_domains
+from gkm_cli.doctor.domains import compute_domains, readiness
 from support.cli.doctor_lists import CUTOFF, NVIDIA_LABEL, OLD, SET_LABELS, YOUNG, brief, listed, owner, pod, stored
-from support.grove.objects import compute_domain, pod_clique_set
+from support.grove.objects import claim_template, compute_domain, pod_clique_set
 
 Json = dict[str, Any]
 GROVE, NVIDIA = "grove.io/computedomain-finalizer", NVIDIA_LABEL
@@ -50,6 +50,28 @@ def test_the_command_removes_only_the_finalizer_of_grove() -> None:
     (found,) = compute_domains.terminating(listed(domains=[stuck]))
     patch = found.hint.partition("-p ")[2].strip("'")
     assert json.loads(patch) == {"metadata": {"finalizers": ["example.com/a", NVIDIA]}}
+
+
+@pytest.mark.parametrize(
+    ("marks", "uid", "severity"),
+    [
+        ({"gkm.io/pods-using": "2", "gkm.io/used-by": "team/a, team/b"}, "uid-of-llama-0", "warning"),
+        ({"gkm.io/pods-using": "2"}, "uid-of-llama-0", "warning"),
+        ({"gkm.io/pods-using": "0"}, "uid-of-llama-0", "problem"),
+        ({}, "uid-of-llama-0", "problem"),
+        ({"gkm.io/pods-using": "2"}, "another", "problem"),
+    ],
+    ids=["used", "used, without names", "unused", "no mark", "template of another domain"],
+)
+def test_a_terminating_domain_that_still_serves_its_pods_is_a_warning(
+    marks: dict[str, str], uid: str, severity: str
+) -> None:
+    stuck = domain(labels=SET_LABELS | OURS, finalizers=[NVIDIA], deletionTimestamp=OLD)
+    template = stored(claim_template("llama-0", "channel", labels={NVIDIA_LABEL: uid}), annotations=marks)
+    (found,) = compute_domains.terminating(listed(domains=[stuck], templates=[template]))
+    assert brief([found]) == [(severity, DOMAIN)]
+    if severity == "warning":
+        assert marks.get("gkm.io/used-by", "2 pods") in found.why
 
 
 @pytest.mark.parametrize("deleted", [None, YOUNG])
@@ -111,13 +133,14 @@ def ready(status: str, reason: str, message: str = "m") -> Json:
         ("NodeTaken", "problem", "channel of a node"),
         ("NodesIsolated", "problem", "nodefabrics"),
         ("SeveralCliques", "problem", "network.placement"),
+        ("DomainTerminating", "warning", "let its pods end"),
         ("PodsPending", "warning", "kubectl describe pod"),
         ("NodesNotReady", "warning", "kubectl get pods -A -l resource.nvidia.com/computeDomain=uid-of-llama-0"),
         ("ReasonOfALaterRelease", "problem", "IMEX daemons"),
     ],
 )
 def test_a_condition_that_is_false_is_reported_with_reason_and_message(reason: str, severity: str, hint: str) -> None:
-    (found,) = compute_domains.readiness(listed(domains=[ready("False", reason, "2 of 4 nodes")]))
+    (found,) = readiness.findings(listed(domains=[ready("False", reason, "2 of 4 nodes")]))
     assert (brief([found]), found.why) == ([(severity, DOMAIN)], "2 of 4 nodes")
     assert reason in found.detail
     assert hint in found.hint
@@ -135,14 +158,20 @@ def test_a_condition_that_is_false_is_reported_with_reason_and_message(reason: s
     ids=["true", "no pods yet", "no condition", "young"],
 )
 def test_a_domain_that_is_ready_unused_or_young_gives_no_finding(made: Json) -> None:
-    assert list(compute_domains.readiness(listed(domains=[made]))) == []
+    assert list(readiness.findings(listed(domains=[made]))) == []
+
+
+def test_the_condition_of_a_terminating_domain_counts() -> None:
+    lost = ready("False", "DomainLost")
+    lost["metadata"]["deletionTimestamp"] = YOUNG
+    assert brief(list(readiness.findings(listed(domains=[lost])))) == [("problem", DOMAIN)]
 
 
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", "null", '{"status": 1}', '{"reason": "X"}', "[" * 100_000, '{"status": "\\ud800"}']
 )
 def test_an_annotation_that_is_no_condition_is_a_warning(text: str) -> None:
-    found = list(compute_domains.readiness(listed(domains=[domain(annotations={"gkm.io/mnnvl-ready": text})])))
+    found = list(readiness.findings(listed(domains=[domain(annotations={"gkm.io/mnnvl-ready": text})])))
     assert brief(found) == [("warning", DOMAIN)]
 
 
