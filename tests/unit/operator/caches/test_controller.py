@@ -153,8 +153,8 @@ def test_a_deleted_cache_is_forgotten(site: Site) -> None:
 
 
 def test_a_cache_in_deletion_is_not_resolved(site: Site) -> None:
-    meta = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
-    site.api.create(GKMCACHES, cache("x", IMAGE, "a", **meta))
+    site.api.create(GKMCACHES, cache("x", IMAGE, "a", finalizers=["test/hold"]))
+    site.api.delete(GKMCACHES, "x", "a")
     site.run()
     site.quiet()
     assert site.images.asked == []
