@@ -23,7 +23,7 @@ def default_annotation(
         and settings.mnnvl_dialect == "auto-mnnvl"
         and pod_clique_set.metadata.annotation(AUTO_MNNVL) is None
         and not dialect.names_groups(pod_clique_set)
-        and gpus.in_any_clique(pod_clique_set, classes)
+        and bool(gpus.cliques(pod_clique_set, classes))
     )
     return dialect.ENABLED if enrols else None
 
@@ -49,5 +49,5 @@ def warnings(
     for part in pod_clique_set.parts():
         if part.name and AUTO_MNNVL in part.annotations:
             yield f"{AUTO_MNNVL} has no effect on {dialect.shown_part(part)}; use {MNNVL_GROUP}"
-    if dialect.enrols(pod_clique_set) and not gpus.in_any_clique(pod_clique_set, classes):
+    if dialect.enrols(pod_clique_set) and not gpus.cliques(pod_clique_set, classes):
         yield "no container of the PodCliqueSet requests GPUs, so no pod joins a ComputeDomain"

@@ -51,15 +51,19 @@ class GPURequests:
         """Return whether a container requests GPUs."""
         return bool(self.containers(spec, classes))
 
-    def in_any_clique(self, pod_clique_set: PodCliqueSet, classes: DeviceClasses = no_device_classes) -> bool:
-        """Return whether a container of a clique template requests GPUs, or a claim template of the set does.
+    def cliques(self, pod_clique_set: PodCliqueSet, classes: DeviceClasses = no_device_classes) -> frozenset[str]:
+        """Return the names of the clique templates whose pods request GPUs.
 
-        Grove makes claims from the templates of a set, and adds them to its PodCliques.
+        These are all templates if a claim template of the set requests GPUs: Grove makes claims from it, and adds them
+        to the PodCliques that share them.
         """
-        return any(
-            not set(self.settings.gpu_device_classes).isdisjoint(template.template_spec.spec.device_classes())
+        shared = any(
+            self._is_gpu_class(template.template_spec.spec.device_classes())
             for template in pod_clique_set.spec.template.resource_claim_templates or ()
-        ) or any(self.any(clique.spec.pod_spec, classes) for clique in pod_clique_set.cliques)
+        )
+        return frozenset(
+            clique.name for clique in pod_clique_set.cliques if shared or self.any(clique.spec.pod_spec, classes)
+        )
 
     def _requests_resource(self, container: Container) -> bool:
         resources = container.resources
@@ -75,8 +79,11 @@ class GPURequests:
 
     def _gpu_claims(self, spec: PodSpec, classes: DeviceClasses) -> Iterator[str]:
         for claim in spec.claims:
-            if not set(self.settings.gpu_device_classes).isdisjoint(classes(claim)):
+            if self._is_gpu_class(classes(claim)):
                 yield claim.name
+
+    def _is_gpu_class(self, classes: Iterable[str]) -> bool:
+        return not set(self.settings.gpu_device_classes).isdisjoint(classes)
 
 
 def _claims(container: Container) -> Iterator[str]:

@@ -29,7 +29,7 @@ def required_groups(
 
     auto-mnnvl alone decides without the GPUs: its annotation is set only where GPUs are requested (seed 000).
     """
-    with_gpus = {clique.name for clique in pod_clique_set.cliques if gpus.any(clique.spec.pod_spec, classes)}
+    with_gpus = gpus.cliques(pod_clique_set, classes)
     found = {
         dialect.group_of(pod_clique_set, clique, scaling_group)
         for clique, scaling_group in pod_clique_set.memberships()

@@ -167,7 +167,7 @@ def test_p1_e_gpu_detection(pod: Json | None, found: bool) -> None:  # noqa: FBT
 def test_p1_e_gpu_detection_in_sets(cliques: list[Json], found: bool) -> None:  # noqa: FBT001 -- a row
     metadata = {"name": "test-pcs"}
     given = msgspec.convert({"metadata": metadata, "spec": {"template": {"cliques": cliques}}}, PodCliqueSet)
-    assert GPUS.in_any_clique(given) is found
+    assert bool(GPUS.cliques(given)) is found
 
 
 @table(
