@@ -44,9 +44,16 @@ def auto(value: str | None, **others: str) -> dict[str, str]:
         ("feature disabled + no GPU -> no annotation", "CREATE", OFF, 0, None, None),
         ("update: legacy PCS without annotation + feature enabled + GPU -> NOT added", "UPDATE", ON, 8, None, None),
         ("update: legacy PCS without annotation + feature disabled + GPU -> NOT added", "UPDATE", OFF, 8, None, None),
-        ("update: existing enabled annotation + feature enabled -> preserved", "UPDATE", ON, 8, "enabled", "enabled"),
         (
-            "update: existing disabled annotation + feature enabled -> preserved",
+            "update: PCS with existing enabled annotation + feature enabled -> preserved",
+            "UPDATE",
+            ON,
+            8,
+            "enabled",
+            "enabled",
+        ),
+        (
+            "update: PCS with existing disabled annotation + feature enabled -> preserved",
             "UPDATE",
             ON,
             8,
