@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from gkm.api.computedomains import ComputeDomain
 from gkm.api.mnnvl_metadata import NODE_LABEL, MnnvlMetadata, Owner
 from gkm.hoststate.lru import LRUCache
-from gkm.kube.api import Api
+from gkm.kube.api import Api, ListSelector
 from gkm.kube.errors import NO_RESPONSE, ApiError
 from gkm.kube.events import EventBody, Recorder, Regarding
 from gkm.kube.resources import COMPUTEDOMAINS
@@ -111,7 +111,7 @@ class DomainWriter:
                 if error.reason != "AlreadyExists":
                     raise
             # The watch lags behind this or another leader's write.
-            found = self._api.get(COMPUTEDOMAINS, name, desired.workload.namespace)
+            found = self._find(desired.workload.namespace, name)
             self._check_dying(desired, found)
             if desired.is_met_by(found):
                 return None
@@ -119,6 +119,18 @@ class DomainWriter:
             f"other ComputeDomains or ResourceClaimTemplates of namespace {desired.workload.namespace} have the name "
             f"{' and '.join(desired.names)}; delete or rename them"
         )
+
+    def _find(self, namespace: str, name: str) -> ComputeDomain:
+        """Return a domain as it is now.
+
+        Raises:
+            Retry: it went meanwhile, or it cannot be decoded.
+        """
+        selector = ListSelector(namespace, fields=f"metadata.name={name}")
+        for page in self._api.list_pages(COMPUTEDOMAINS, selector, limit=1):
+            for entry in page.entries:
+                return entry.value
+        raise Retry(f"ComputeDomain {namespace}/{name} exists and cannot be read")
 
     def _is_taken(self, desired: DesiredDomain, name: str) -> bool:
         """Return whether a name belongs to another domain, or to a claim template that NVIDIA's controller cannot make.

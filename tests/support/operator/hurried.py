@@ -20,11 +20,15 @@ LEASE = LeaseTiming(duration=5.0, deadline=4.0, retry=0.5)
 LEASE_PATIENCE_SECONDS = 1.0
 CHECK_SECONDS = 1.0
 """Between two looks at the webhook's CAs."""
+LOOK_SECONDS = 1.0
+"""Between two looks whether ComputeDomains are installed, and whether Grove manages them."""
 
 if __name__ == "__main__":
     with ExitStack() as stack:
         stack.enter_context(patch.object(controllers, "Elector", partial(Elector, timing=LEASE)))
         stack.enter_context(patch.object(controllers, "LEASE_PATIENCE_SECONDS", LEASE_PATIENCE_SECONDS))
+        domains = partial(controllers.DomainsController, look_seconds=LOOK_SECONDS)
+        stack.enter_context(patch.object(controllers, "DomainsController", domains))
         times = replace(SHIPPED, check_seconds=CHECK_SECONDS)
         stack.enter_context(patch.object(admission, "run", partial(admission.run, times=times)))
         sys.exit(main())
