@@ -68,7 +68,7 @@ TOPOLOGY_NODES: Final = Gauge(
 )
 COMPUTEDOMAINS: Final = Gauge(
     "gkm_computedomains",
-    "ComputeDomains by the condition MNNVLReady: ready, notReady, waiting (for pods) or lost (pods must restart).",
+    "ComputeDomains by MNNVLReady: ready, notReady, waiting (for pods), terminating (still used), lost.",
     ["state"],
     registry=REGISTRY,
 )

@@ -23,8 +23,9 @@ class ReadyReason(StrEnum):
     """Reasons of MNNVLReady; if several apply, the first in this order counts."""
 
     DOMAIN_LOST = "DomainLost"
-    TEMPLATE_MISSING = "TemplateMissing"
+    DOMAIN_TERMINATING = "DomainTerminating"
     WAITING_FOR_PODS = "WaitingForPods"
+    TEMPLATE_MISSING = "TemplateMissing"
     CLAIM_MISSING = "ClaimMissing"
     NODE_TAKEN = "NodeTaken"
     NODES_ISOLATED = "NodesIsolated"

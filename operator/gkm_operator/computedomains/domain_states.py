@@ -9,7 +9,11 @@ from gkm.kube.api import Key
 
 from gkm_operator import metrics
 
-_STATES = {ReadyReason.DOMAIN_LOST.value: "lost", ReadyReason.WAITING_FOR_PODS.value: "waiting"}
+_STATES = {
+    ReadyReason.DOMAIN_LOST.value: "lost",
+    ReadyReason.DOMAIN_TERMINATING.value: "terminating",
+    ReadyReason.WAITING_FOR_PODS.value: "waiting",
+}
 
 
 def state(condition: MNNVLReadiness) -> str:

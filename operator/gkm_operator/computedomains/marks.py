@@ -6,7 +6,7 @@ ValidatingAdmissionPolicies refuse to delete an object whose mark is not 0.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from gkm.api.mnnvl_metadata import NODE_LABEL, PODS_USING, USED_BY, MnnvlMetadata
+from gkm.api.mnnvl_metadata import PODS_USING, USED_BY, MnnvlMetadata
 from gkm.kube.resources import CLAIM_TEMPLATES, COMPUTEDOMAINS, Resource
 
 from gkm_operator.computedomains.observed_domain import ObservedDomain
@@ -41,27 +41,23 @@ def is_used(count: str | None) -> bool:
 
 
 def targets(observed: ObservedDomain) -> Iterator[Target]:
-    """Yield the objects that carry the mark of a domain, without those that are being deleted."""
-    domain, template = observed.domain.metadata, observed.template
-    if not domain.terminating:
-        yield COMPUTEDOMAINS, domain
-    if template is not None and template.metadata.label(NODE_LABEL) == domain.uid and not template.metadata.terminating:
-        yield CLAIM_TEMPLATES, template.metadata
+    """Yield the objects that carry the mark of a domain.
 
-
-def patches(
-    observed: ObservedDomain, marks: Annotations, condition: Annotations
-) -> Iterator[tuple[Target, Annotations]]:
-    """Yield the annotations that are out of date. Only the domain has the condition, also while it is being deleted.
-
-    A template without a mark is as good as one with the mark 0, and costs no request.
+    The claim template precedes: while its mark is not 0, NVIDIA's controller cannot tear a deleted domain down, and an
+    update of the domain is what makes it try again.
     """
-    domain = observed.domain.metadata
-    if domain.terminating and condition:
-        yield (COMPUTEDOMAINS, domain), condition
-    for resource, metadata in targets(observed):
-        wanted = {**marks, **condition} if metadata is domain else marks
-        needless = metadata is not domain and metadata.annotation(PODS_USING) is None and not is_used(marks[PODS_USING])
-        out_of_date = {key: value for key, value in wanted.items() if metadata.annotation(key) != value}
-        if out_of_date and not needless:
-            yield (resource, metadata), out_of_date
+    if observed.template is not None and observed.serves:
+        yield CLAIM_TEMPLATES, observed.template.metadata
+    yield COMPUTEDOMAINS, observed.domain.metadata
+
+
+def patch(target: Target, marks: Annotations, condition: Annotations) -> Annotations:
+    """Return the annotations of an object that are out of date; only the domain has the condition.
+
+    A claim template without a mark is as good as one with the mark 0, and costs no request.
+    """
+    resource, metadata = target
+    if resource is CLAIM_TEMPLATES and metadata.annotation(PODS_USING) is None and not is_used(marks[PODS_USING]):
+        return {}
+    wanted = {**marks, **condition} if resource is COMPUTEDOMAINS else marks
+    return {key: value for key, value in wanted.items() if metadata.annotation(key) != value}

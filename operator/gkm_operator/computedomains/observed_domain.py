@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gkm.api.computedomains import ComputeDomain, DomainNode
-from gkm.api.mnnvl_metadata import FINALIZER
+from gkm.api.mnnvl_metadata import FINALIZER, NODE_LABEL
 from gkm.api.resource_claims import ResourceClaimTemplate
 
 from gkm_operator.computedomains.pods import DomainPod
@@ -42,11 +42,17 @@ class ObservedDomain:
         return [node for node in self.domain.status.nodes or () if node.name in nodes]
 
     @property
-    def lost(self) -> bool:
-        """Return whether it was deleted while pods use it; without our finalizer, GKM itself released it."""
+    def serves(self) -> bool:
+        """Return whether its claim template is its own: a used one also outlives the deletion of the domain."""
+        template = self.template
+        return template is not None and template.metadata.label(NODE_LABEL) == self.domain.metadata.uid
+
+    @property
+    def is_leaving(self) -> bool:
+        """Return whether it is being deleted as it should be: no pod uses it, or GKM released it."""
         meta = self.domain.metadata
         released = self.domain.written_by_gkm and FINALIZER not in (meta.finalizers or ())
-        return meta.terminating and bool(self.pods) and not released
+        return meta.terminating and (released or not self.pods)
 
     @property
     def stale(self) -> list[DomainPod]:

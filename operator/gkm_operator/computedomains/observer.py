@@ -107,6 +107,12 @@ class DomainObserver:
             taken=dict(self._taken(domain, {pod.node for pod in pods})),
         )
 
+    def orphan(self, namespace: str, name: str) -> ResourceClaimTemplate | None:
+        """Return a claim template if the ComputeDomain that it was made for does not exist any more."""
+        template = self._source.template(namespace, name)
+        uid = template.metadata.label(NODE_LABEL) if template else ""
+        return template if uid and not self._by_uid.get(uid) else None
+
     def capacity(self) -> Capacity:
         """Return the whole free nodes."""
         return capacity(self._nodes.values(), self._is_busy)
@@ -122,8 +128,10 @@ class DomainObserver:
         """Apply a change of a claim template."""
         template = old or new
         if template is not None:
+            key = (template.metadata.namespace, template.metadata.name)
             # NVIDIA's controller made it just now, and pods may wait for it: its mark must not wait.
-            self._affect_users([(template.metadata.namespace, template.metadata.name)], urgent=old is None)
+            self._affect_users([key], urgent=old is None)
+            self._changed(key, False)  # noqa: FBT003 -- it may be an orphan, which belongs to no domain
             if not template.metadata.label(NODE_LABEL):
                 self._capacity_changed()
 

@@ -30,11 +30,23 @@ _LONGEST_CLIQUE = 63
 """NVIDIA's identifiers have 47 characters, and are values of labels."""
 
 Cause = tuple[ReadyReason, str]
+_UNUSED: Cause = (ReadyReason.WAITING_FOR_PODS, "no pod uses the domain")
 
 
-def readiness(observed: ObservedDomain, old: MNNVLReadiness | None, now: str) -> MNNVLReadiness:
-    """Return the condition; `now` is the time of its transition if its status differs from that of the old one."""
-    reason, message = next(_causes(observed))
+def at_birth(now: str) -> MNNVLReadiness:
+    """Return the condition of a domain that no pod uses, for its CREATE: a later write would cost a request."""
+    reason, message = _UNUSED
+    return MNNVLReadiness(type=MNNVL_READY_TYPE, status=FALSE, reason=reason, message=message, last_transition_time=now)
+
+
+def readiness(
+    observed: ObservedDomain, old: MNNVLReadiness | None, now: str, *, is_new: bool = False
+) -> MNNVLReadiness:
+    """Return the condition; `now` is the time of its transition if its status differs from that of the old one.
+
+    NVIDIA's controller needs a moment for the claim template of a domain that `is_new`.
+    """
+    reason, message = next(_causes(observed, is_new=is_new))
     status = TRUE if reason is ReadyReason.ALL_NODES_READY else FALSE
     members = observed.members
     return MNNVLReadiness(
@@ -51,12 +63,13 @@ def readiness(observed: ObservedDomain, old: MNNVLReadiness | None, now: str) ->
     )
 
 
-def _causes(observed: ObservedDomain) -> Iterator[Cause]:
+def _causes(observed: ObservedDomain, *, is_new: bool) -> Iterator[Cause]:
     """Yield the causes that hold, the most important first, and at last that all is well."""
     yield from _lost(observed)
-    yield from _template_missing(observed)
     if not observed.expected and not observed.pods:
-        yield ReadyReason.WAITING_FOR_PODS, "no pod uses the domain yet"
+        yield _UNUSED
+    if observed.template is not None or not is_new:
+        yield from _template_missing(observed)
     if pods := observed.unclaimed:
         why = "because the webhook of GKM was away, or they have a channel of their own"
         yield ReadyReason.CLAIM_MISSING, f"{_pods(pods)} with its label got no claim, {why}: create them again"
@@ -66,20 +79,25 @@ def _causes(observed: ObservedDomain) -> Iterator[Cause]:
 
 
 def _lost(observed: ObservedDomain) -> Iterator[Cause]:
-    if observed.domain.metadata.terminating:
-        again = "it loses its nodes, and its pods must restart once it exists again"
-        yield ReadyReason.DOMAIN_LOST, f"the ComputeDomain was deleted while {_pods(observed.pods)} used it: {again}"
+    deleted = f"the ComputeDomain was deleted while {_pods(observed.pods)} used it"
+    if observed.domain.metadata.terminating and not observed.serves:
+        again = "its pods must restart once it exists again"
+        yield ReadyReason.DOMAIN_LOST, f"{deleted}, and NVIDIA's controller removes its nodes: {again}"
     if stale := observed.stale:
         created = observed.domain.metadata.creation_timestamp
         why = f"started before this ComputeDomain was created ({created}), in one that was lost"
         yield ReadyReason.DOMAIN_LOST, f"{_pods(stale)} {why}: delete them, so that they start again"
+    if observed.domain.metadata.terminating:
+        again = "it works until they have ended, and is created again then if it is required"
+        yield ReadyReason.DOMAIN_TERMINATING, f"{deleted}: {again}"
 
 
 def _template_missing(observed: ObservedDomain) -> Iterator[Cause]:
     name = f"the ResourceClaimTemplate {escape(observed.domain.template)}"
     if observed.template is None:
         yield ReadyReason.TEMPLATE_MISSING, f"{name} does not exist: check NVIDIA's compute-domain-controller"
-    elif (owner := observed.template.metadata.label(NODE_LABEL)) != observed.domain.metadata.uid:
+    elif not observed.serves:
+        owner = observed.template.metadata.label(NODE_LABEL)
         other = f"the ComputeDomain with the uid {escape(owner)}" if owner else "no ComputeDomain"
         yield (
             ReadyReason.TEMPLATE_MISSING,

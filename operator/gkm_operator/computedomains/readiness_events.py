@@ -12,6 +12,7 @@ ACTION = "ObserveDomain"
 FAILURES = frozenset(
     {
         ReadyReason.DOMAIN_LOST,
+        ReadyReason.DOMAIN_TERMINATING,
         ReadyReason.TEMPLATE_MISSING,
         ReadyReason.CLAIM_MISSING,
         ReadyReason.NODE_TAKEN,

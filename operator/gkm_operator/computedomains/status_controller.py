@@ -5,19 +5,19 @@ domain of the cluster is marked and gets a condition, whoever made it. A mark th
 everything else is paced (write_pacing).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from gkm.api.computedomains import ComputeDomain
 from gkm.api.config import Config
-from gkm.api.domain_readiness import MNNVLReadiness, parse_readiness
+from gkm.api.domain_readiness import MNNVLReadiness, ReadyReason, parse_readiness
 from gkm.api.meta import Condition, timestamp
-from gkm.api.mnnvl_metadata import MNNVL_READY, MnnvlMetadata
+from gkm.api.mnnvl_metadata import MNNVL_READY, PODS_USING, MnnvlMetadata
 from gkm.hoststate.pacing import Backoff
 from gkm.kube.api import Api, Key
 from gkm.kube.errors import ApiError
 from gkm.kube.events import Recorder
-from gkm.kube.resources import Resource
+from gkm.kube.resources import CLAIM_TEMPLATES, Resource
 from gkm.kube.workqueue import WorkQueue
 
 from gkm_operator import metrics
@@ -25,7 +25,7 @@ from gkm_operator.caches.throttling import EventBudget
 from gkm_operator.computedomains import readiness_events
 from gkm_operator.computedomains.capacity_report import CapacityReport
 from gkm_operator.computedomains.domain_states import DomainStates, state
-from gkm_operator.computedomains.marks import Annotations, mark, must_protect, patches, targets
+from gkm_operator.computedomains.marks import Annotations, Target, is_used, mark, must_protect, patch, targets
 from gkm_operator.computedomains.observed_domain import ObservedDomain
 from gkm_operator.computedomains.observer import DomainObserver, DomainSource
 from gkm_operator.computedomains.readiness import readiness
@@ -33,8 +33,12 @@ from gkm_operator.computedomains.write_pacing import WritePacing
 
 NAME = "domain-status"
 WORKERS = 4
+TEMPLATE_SECONDS = 30.0
+"""The time that NVIDIA's controller has for the claim template of a new domain before it counts as missing."""
 SETTLE_SECONDS = 0.5
 """The delay after a change that may wait, so that one reconcile handles the changes that come with it."""
+
+Patch = tuple[Target, Annotations]
 
 
 class DomainStatusController:
@@ -111,43 +115,52 @@ class DomainStatusController:
         if observed is None:
             self._pacing.forget(key)
             self._states.record(key, "")
+            self._unmark_orphan(key)
             return None
         if not self._leads():
             return None
+        self._unmark_orphan((key[0], observed.domain.template))
+        old = parse_readiness(observed.domain.metadata.annotation(MNNVL_READY))
+        new, again = self._condition(key, observed, old)
+        self._states.record(key, "" if observed.is_leaving else state(new))
         marks = mark(observed.pods)
-        self._protect(key, observed, marks)
-        domain = observed.domain
-        old = parse_readiness(domain.metadata.annotation(MNNVL_READY))
-        new = readiness(observed, old, self._now())
-        if domain.metadata.terminating and not observed.lost:
-            self._states.record(key, "")
-            return None
-        self._states.record(key, state(new))
-        condition = {} if new == old else {MNNVL_READY: new.text()}
-        out_of_date = list(patches(observed, marks, condition))
-        if not out_of_date:
-            return None
-        if (wait := self._pacing.seconds(key)) > 0:
-            return wait
-        for (resource, metadata), annotations in out_of_date:
+        condition = {} if new == old or observed.is_leaving else {MNNVL_READY: new.text()}
+        patches = [(target, found) for target in targets(observed) if (found := patch(target, marks, condition))]
+        if not patches:
+            return again
+        unprotected = {meta.uid for (_, meta), _ in patches if must_protect(meta, marks)}
+        if urgent := self._pacing.unprotected(key, unprotected):
+            patches = [(target, found) for target, found in patches if target[1].uid in urgent]
+            again = 0.0  # for the rest, which is paced
+        elif (wait := self._pacing.seconds(key, figures_only=_figures_only(patches, old, new))) > 0:
+            return wait if again is None else min(wait, again)
+        for (resource, metadata), annotations in patches:
             self._write(resource, metadata, annotations)
-        self._pacing.wrote(key)
-        if new != old:
-            self._emit(domain, old, new)
-        return None
+        self._pacing.wrote(key, urgent)
+        if any(MNNVL_READY in annotations for _, annotations in patches):
+            self._emit(observed.domain, old, new)
+        return again
 
-    def _protect(self, key: Key, observed: ObservedDomain, marks: Annotations) -> None:
-        """Mark what pods use since a moment ago; nothing else of it is written."""
-        for resource, metadata in targets(observed):
-            if must_protect(metadata, marks) and self._pacing.may_protect(key, metadata.uid):
-                self._write(resource, metadata, marks)
-                self._pacing.protected(key, metadata.uid)
+    def _condition(
+        self, key: Key, observed: ObservedDomain, old: MNNVLReadiness | None
+    ) -> tuple[MNNVLReadiness, float | None]:
+        """Return the condition, and the seconds until it may change without a change of an object."""
+        patience = TEMPLATE_SECONDS - self._pacing.age(key)
+        is_new = patience > 0 and (old is None or old.reason != ReadyReason.TEMPLATE_MISSING)
+        new = readiness(observed, old, self._now(), is_new=is_new)
+        return new, patience if is_new and observed.template is None and observed.expected else None
+
+    def _unmark_orphan(self, template: Key) -> None:
+        """Let NVIDIA's controller remove a marked claim template whose domain is gone: no pod can join that one."""
+        orphan = self.observer.orphan(*template) if self._leads() else None
+        if orphan is not None and is_used(orphan.metadata.annotation(PODS_USING)):
+            self._write(CLAIM_TEMPLATES, orphan.metadata, mark(()))
 
     def _write(self, resource: Resource[Any], metadata: MnnvlMetadata, annotations: Annotations) -> None:
         # With its uid: the API server refuses the patch for an object that was created again under this name.
-        patch = {"metadata": {"uid": metadata.uid, "annotations": dict(annotations)}}
+        change = {"metadata": {"uid": metadata.uid, "annotations": dict(annotations)}}
         try:
-            self._api.merge(resource, metadata.name, patch, metadata.namespace)
+            self._api.merge(resource, metadata.name, change, metadata.namespace)
         except ApiError as error:
             if not error.not_found:
                 raise
@@ -159,3 +172,11 @@ class DomainStatusController:
 
     def _domain_affected(self, key: Key, urgent: bool) -> None:  # noqa: FBT001 -- the observer's callback
         self._queue.add(key, 0.0 if urgent else SETTLE_SECONDS)
+
+
+def _figures_only(patches: Iterable[Patch], old: MNNVLReadiness | None, new: MNNVLReadiness) -> bool:
+    """Return whether neither the reason changes, nor whether pods use an object."""
+    if old is None or (old.status, old.reason) != (new.status, new.reason):
+        return False
+    marks = ((meta.annotation(PODS_USING), found[PODS_USING]) for (_, meta), found in patches if PODS_USING in found)
+    return all(is_used(before) == is_used(after) for before, after in marks)

@@ -54,7 +54,17 @@ class StatusScene:
     def __init__(self, *, template: bool = True, **metadata: Any) -> None:  # noqa: ANN401 -- JSON
         self.api = FakeApi()
         self.seconds = 1000.0
+        self.leads = True
         self.source = Source(self.api)
+        self._version = 0
+        self.restart()
+        self.put_domain(domain_json(**metadata))
+        if template:
+            self.api.create(RAW_TEMPLATES, template_json())
+
+    def restart(self) -> None:
+        """Let a new leader start, without what the old one remembered; its watch of pods is still empty."""
+        self._seen: ComputeDomain | None = None
         self.status = DomainStatusController(
             self.api,
             Config(),
@@ -66,11 +76,6 @@ class StatusScene:
             pacing=WritePacing(clock=lambda: self.seconds),
             now=lambda: f"2026-02-01T00:{int(self.seconds) // 60 % 60:02}:{int(self.seconds) % 60:02}Z",
         )
-        self.leads = True
-        self._version = 0
-        self.put_domain(domain_json(**metadata))
-        if template:
-            self.api.create(RAW_TEMPLATES, template_json())
 
     def conditions(self) -> Sequence[Condition]:
         return ()
@@ -97,6 +102,10 @@ class StatusScene:
     def reconcile(self, after: float = 0.0) -> float | None:
         """Pass some time and reconcile the domain."""
         self.seconds += after
+        domain = self.source.domain(NAMESPACE, NAME)
+        if domain != self._seen:
+            self.status.observer._by_uid.change(self._seen, domain)
+            self._seen = domain
         return self.status.reconcile((NAMESPACE, NAME))
 
     def mark(self, resource: Resource[Json] = RAW_DOMAINS) -> tuple[str | None, str | None]:

@@ -103,16 +103,31 @@ def test_a_cause_that_does_not_pass_is_a_warning_once() -> None:
     assert (reason(scene), notes(scene)) == ("NodesIsolated", [("Warning", "MNNVLNotReady")])
 
 
-def test_a_missing_template_is_a_warning_only_if_pods_need_it() -> None:
+def test_a_template_that_pods_wait_for_is_missing_after_half_a_minute() -> None:
+    """NVIDIA's controller needs a moment for it, and no change of an object reports that it does not come."""
     scene = StatusScene(template=False)
     scene.reconcile()
     scene.reconcile(after=2.0)
-    assert (reason(scene), notes(scene)) == ("TemplateMissing", [])
+    assert reason(scene) == "WaitingForPods"
+    scene.put(used("a"))
+    scene.reconcile()
+    assert (reason(scene), notes(scene)) == ("PodsPending", [])
+    assert scene.reconcile() == 28.0
+    scene.reconcile(after=28.0)
+    assert (reason(scene), notes(scene)) == ("TemplateMissing", [("Warning", "MNNVLNotReady")])
+
+
+def test_a_new_leader_does_not_forget_that_the_template_is_missing() -> None:
     scene = StatusScene(template=False)
     scene.put(used("a"))
     scene.reconcile()
+    scene.reconcile(after=30.0)
+    assert reason(scene) == "TemplateMissing"
+    scene.restart()
+    scene.put(used("a"))
+    scene.reconcile()
     scene.reconcile(after=2.0)
-    assert (reason(scene), notes(scene)) == ("TemplateMissing", [("Warning", "MNNVLNotReady")])
+    assert reason(scene) == "TemplateMissing"
 
 
 @pytest.mark.parametrize(("owners", "kind"), [([OWNER], "PodCliqueSet"), ([], "ComputeDomain")])
@@ -125,12 +140,14 @@ def test_a_lost_domain_says_so_and_its_successor_names_the_pods_to_restart() -> 
     scene = ready_scene(finalizers=["someone"])
     scene.change_domain(metadata={"deletionTimestamp": "2026-01-03T00:00:00Z"})
     scene.reconcile(after=2.0)
+    assert (reason(scene), notes(scene)[-1]) == ("DomainTerminating", ("Warning", "MNNVLNotReady"))
+    scene.api.delete(RAW_TEMPLATES, NAME, "team")
+    scene.reconcile(after=2.0)
     assert (reason(scene), notes(scene)[-1]) == ("DomainLost", ("Warning", "MNNVLNotReady"))
     scene.change_domain(metadata={"finalizers": []})
     assert scene.condition() is None
     assert scene.reconcile() is None
     scene.put_domain(domain_json(uid="second", created="2026-01-03T00:00:01Z"))
-    scene.api.delete(RAW_TEMPLATES, NAME, "team")
     scene.api.create(RAW_TEMPLATES, template_json(uid="second"))
     scene.reconcile()
     assert scene.mark() == scene.mark(RAW_TEMPLATES) == ("1", "a")
@@ -142,15 +159,15 @@ def test_a_lost_domain_says_so_and_its_successor_names_the_pods_to_restart() -> 
     assert reason(scene) == "AllNodesReady"
 
 
-def test_a_domain_that_gkm_releases_is_left_alone() -> None:
+def test_a_domain_that_gkm_released_is_marked_for_its_last_pods_and_no_more() -> None:
     labels = {"gkm.io/written-by": "gkm"}
     scene = StatusScene(labels=labels, finalizers=["resource.nvidia.com/computeDomain"])
     scene.put(used("a"))
     scene.change_domain(metadata={"deletionTimestamp": "2026-01-03T00:00:00Z"})
     scene.reconcile()
     scene.reconcile(after=2.0)
-    assert [plural for plural in scene.writes() if plural == "computedomains"] == []
-    assert scene.events() == []
+    assert scene.mark() == ("1", "a")
+    assert (scene.condition(), scene.events()) == (None, [])
 
 
 def test_a_refused_write_is_retried_and_then_says_what_is_true_by_then() -> None:
@@ -169,6 +186,7 @@ def test_a_domain_that_vanishes_before_the_write_is_no_error() -> None:
     scene = StatusScene()
     scene.put(used("a"))
     scene.api.fault = lambda verb, _: ApiError(404, "NotFound", "gone") if verb == "merge" else None
+    assert scene.reconcile() == 0.0
     assert scene.reconcile() == 2.0
 
 
@@ -197,7 +215,7 @@ class Site:
 
     def __init__(self) -> None:
         self.api = FakeApi()
-        pacing = WritePacing(interval=0.05)
+        pacing = WritePacing(interval=0.05, figures=0.05)
         self.status = DomainStatusController(
             self.api, Config(), Source(self.api), namespace="gkm-system", instance="test", pacing=pacing
         )
@@ -234,6 +252,7 @@ class Site:
 @pytest.fixture
 def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     monkeypatch.setattr("gkm_operator.computedomains.status_controller.SETTLE_SECONDS", 0.01)
+    monkeypatch.setattr("gkm_operator.computedomains.status_controller.TEMPLATE_SECONDS", 0.01)
     made = Site()
     yield made
     made.close()
@@ -254,10 +273,10 @@ def test_every_watch_moves_the_condition_on(site: Site) -> None:
         (lambda: site.store(PODCLIQUES, clique_json("workers", 1)), "NodesNotReady"),
         (lambda: site.store(RAW_DOMAINS, domain_json(NAME, joined("n1"))), "AllNodesReady"),
         (lambda: site.api.delete(PODCLIQUES, "workers", "team"), "AllNodesReady"),
-        (lambda: site.api.delete(PODS, "a", "team"), "WaitingForPods"),
         (lambda: site.api.delete(RAW_TEMPLATES, NAME, "team"), "TemplateMissing"),
+        (lambda: site.api.delete(PODS, "a", "team"), "WaitingForPods"),
     ]
-    site.until("TemplateMissing")
+    site.until("WaitingForPods")
     for step, reached in steps:
         step()
         site.until(reached)

@@ -7,9 +7,9 @@ import pytest
 from gkm_operator.computedomains.marks import is_used, mark
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.grove.observed import Json, template_json, user
+from support.grove.observed import Json, domain_json, template_json, user
 from support.grove.pods import pod
-from support.operator.domain_status import NAME, RAW_TEMPLATES, StatusScene
+from support.operator.domain_status import NAME, RAW_DOMAINS, RAW_TEMPLATES, StatusScene
 
 
 def used(name: str, **fields: object) -> Json:
@@ -36,42 +36,50 @@ def test_a_mark_reads_as_the_policies_read_it(value: str | None, protects: bool)
     assert is_used(value) is protects
 
 
-def test_the_first_pod_marks_domain_and_template_at_once() -> None:
+BOTH = ["resourceclaimtemplates", "computedomains"]
+"""The order of writes: what NVIDIA's controller must delete precedes the update that makes it try again."""
+
+
+def test_the_first_pod_marks_template_and_domain_at_once() -> None:
     scene = StatusScene()
     scene.reconcile()
     assert scene.writes() == []  # the interval of a new domain has begun
     scene.put(used("a"))
-    assert scene.reconcile() == 2.0  # the condition follows
+    scene.reconcile()
     assert scene.mark() == scene.mark(RAW_TEMPLATES) == ("1", "a")
-    assert scene.writes() == ["computedomains", "resourceclaimtemplates"]
+    assert scene.writes() == BOTH
+    assert scene.reconcile(after=2.0) is None
+    assert scene.writes() == []
 
 
-def test_further_pods_and_falling_marks_wait_for_the_interval() -> None:
+def test_a_change_of_figures_waits_longer_than_the_last_pod() -> None:
     scene = StatusScene()
     scene.put(used("a"))
     scene.reconcile()
-    scene.reconcile(after=2.0)
     scene.writes()
     scene.put(used("b"), used("c"))
-    assert scene.reconcile() == 2.0
+    assert scene.reconcile() == 15.0
     scene.remove(used("a"))
-    assert scene.reconcile(after=1.5) == 0.5
+    assert scene.reconcile(after=14.5) == 0.5
     assert (scene.mark(), scene.writes()) == (("1", "a"), [])
     assert scene.reconcile(after=0.5) is None
-    assert (scene.mark(), scene.mark(RAW_TEMPLATES)) == (("2", "b, c"), ("2", "b, c"))
-    assert scene.writes() == ["computedomains", "resourceclaimtemplates"]
+    assert scene.mark() == scene.mark(RAW_TEMPLATES) == ("2", "b, c")
+    assert scene.writes() == BOTH
+    scene.remove(used("b"), used("c"))
+    assert scene.reconcile() == 2.0
+    assert scene.reconcile(after=2.0) is None
+    assert (scene.mark(), scene.writes()) == (("0", None), BOTH)
 
 
 def test_a_fall_and_a_rise_in_one_interval_is_no_write() -> None:
     scene = StatusScene()
     scene.put(used("a"))
     scene.reconcile()
-    scene.reconcile(after=2.0)
     scene.writes()
     scene.remove(used("a"))
-    scene.reconcile(after=0.1)
+    assert scene.reconcile(after=0.5) == 1.5
     scene.put(used("a"))
-    assert scene.reconcile(after=2.0) is None
+    assert scene.reconcile(after=1.5) is None
     assert scene.writes() == []
 
 
@@ -79,7 +87,6 @@ def test_nothing_is_written_without_a_change() -> None:
     scene = StatusScene()
     scene.put(used("a"))
     scene.reconcile()
-    scene.reconcile(after=2.0)
     scene.writes()
     assert [scene.reconcile(after=10.0) for _ in range(5)] == [None] * 5
     assert scene.writes() == []
@@ -99,7 +106,7 @@ def test_the_last_pod_takes_the_names_with_it() -> None:
     scene.reconcile()
     scene.reconcile(after=2.0)
     scene.put(used("a", terminating=True))
-    scene.reconcile(after=2.0)
+    scene.reconcile(after=15.0)
     assert scene.mark() == ("1", "a")  # it runs until it is gone
     scene.remove(used("a"))
     scene.reconcile(after=2.0)
@@ -124,15 +131,32 @@ def test_a_template_of_another_owner_is_never_marked() -> None:
     assert (scene.mark(), scene.mark(RAW_TEMPLATES)) == (("1", "a"), (None, None))
 
 
-def test_an_object_that_is_being_deleted_is_not_marked() -> None:
-    scene = StatusScene(deletionTimestamp="2026-02-01T00:00:00Z", finalizers=["someone"])
+def test_the_marks_of_a_deleted_domain_fall_with_its_last_pod() -> None:
+    """NVIDIA's controller waits for that: its teardown begins with the template, and an update makes it try again."""
+    scene = StatusScene()
     scene.put(used("a"))
     scene.reconcile()
+    scene.change_domain(metadata={"deletionTimestamp": "2026-02-01T00:00:00Z", "finalizers": ["someone"]})
     scene.reconcile(after=2.0)
-    assert scene.mark() == (None, None)
-    condition = scene.condition()
-    assert condition is not None
-    assert condition.reason == "DomainLost"
+    assert scene.mark() == scene.mark(RAW_TEMPLATES) == ("1", "a")
+    scene.writes()
+    scene.remove(used("a"))
+    scene.reconcile(after=2.0)
+    assert scene.mark() == scene.mark(RAW_TEMPLATES) == ("0", None)
+    assert scene.writes() == BOTH
+
+
+@pytest.mark.parametrize("recreated", [True, False])
+def test_the_mark_of_a_template_whose_domain_is_gone_is_taken_back(recreated: bool) -> None:  # noqa: FBT001
+    """Nothing can join that domain any more, and NVIDIA's controller has to replace the template."""
+    scene = StatusScene()
+    scene.put(used("a"))
+    scene.reconcile()
+    scene.api.delete(RAW_DOMAINS, NAME, "team")
+    if recreated:
+        scene.put_domain(domain_json(uid="second"))
+    scene.reconcile()
+    assert scene.mark(RAW_TEMPLATES) == ("0", None)
 
 
 def test_a_mark_that_someone_removed_is_written_again() -> None:
@@ -199,7 +223,7 @@ def test_after_any_history_of_pods_the_mark_is_the_number_of_living_ones(history
                 assert is_used(scene.mark()[0])
                 assert is_used(scene.mark(RAW_TEMPLATES)[0])
     scene.reconcile()
-    scene.reconcile(after=2.0)
+    scene.reconcile(after=15.0)
     assert scene.mark() == (str(len(living)), ", ".join(sorted(living)) or None)
     assert scene.mark(RAW_TEMPLATES)[0] in ({str(len(living))} if living else {None, "0"})
 

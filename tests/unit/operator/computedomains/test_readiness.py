@@ -14,7 +14,7 @@ from gkm.api.domain_readiness import (
 )
 from gkm_operator.computedomains.observed_domain import ObservedDomain
 from gkm_operator.computedomains.pods import DomainPod
-from gkm_operator.computedomains.readiness import readiness
+from gkm_operator.computedomains.readiness import at_birth, readiness
 from support.grove.observed import CLIQUE, Json, domain, joined, template, user
 
 NOW, LATER = "2026-02-01T00:00:00Z", "2026-02-01T01:00:00Z"
@@ -38,20 +38,34 @@ DELETED = domain("training", joined("n1"), deletionTimestamp=NOW)
 RECREATED = domain("training", created="2026-01-02T00:00:00Z")
 
 CASES: list[tuple[ReadyReason, ObservedDomain, str]] = [
-    (ReadyReason.DOMAIN_LOST, observed(placed("n1"), domain=DELETED), "was deleted while 1 pod (pod-n1) used it"),
+    (
+        ReadyReason.DOMAIN_LOST,
+        observed(placed("n1"), domain=DELETED, template=None),
+        "was deleted while 1 pod (pod-n1) used it, and NVIDIA's controller removes its nodes",
+    ),
+    (
+        ReadyReason.DOMAIN_TERMINATING,
+        observed(placed("n1"), domain=DELETED),
+        "was deleted while 1 pod (pod-n1) used it: it works until they have ended",
+    ),
     (
         ReadyReason.DOMAIN_LOST,
         observed(placed("n1", "n2"), domain=RECREATED),
         "2 pods (pod-n1, pod-n2) started before this ComputeDomain was created (2026-01-02T00:00:00Z)",
     ),
-    (ReadyReason.TEMPLATE_MISSING, observed(template=None), "ResourceClaimTemplate training does not exist"),
-    (ReadyReason.TEMPLATE_MISSING, observed(template=template(uid="")), "training belongs to no ComputeDomain"),
     (
         ReadyReason.TEMPLATE_MISSING,
-        observed(template=template(uid="of-another")),
+        observed([user("a")], template=None),
+        "ResourceClaimTemplate training does not exist",
+    ),
+    (ReadyReason.TEMPLATE_MISSING, observed(replicas=1, template=template(uid="")), "belongs to no ComputeDomain"),
+    (
+        ReadyReason.TEMPLATE_MISSING,
+        observed([user("a")], template=template(uid="of-another")),
         "training belongs to the ComputeDomain with the uid of-another",
     ),
-    (ReadyReason.WAITING_FOR_PODS, observed(), "no pod uses the domain yet"),
+    (ReadyReason.WAITING_FOR_PODS, observed(), "no pod uses the domain"),
+    (ReadyReason.WAITING_FOR_PODS, observed(template=None), "no pod uses the domain"),
     (
         ReadyReason.CLAIM_MISSING,
         observed(placed("n1"), joined("n1"), unclaimed=[user("late", "n2", template="")]),
@@ -114,8 +128,10 @@ def test_a_repaired_cause_uncovers_the_next_in_the_documented_order() -> None:
             "training", joined("n1", clique=OTHER_CLIQUE), joined("n2", clique="", index=-1), deletionTimestamp=NOW
         ),
     )
+    alive = domain("training", joined("n1", clique=OTHER_CLIQUE), joined("n2", clique="", index=-1))
     repairs: list[dict[str, object]] = [
-        {"domain": domain("training", joined("n1", clique=OTHER_CLIQUE), joined("n2", clique="", index=-1))},
+        {"template": template()},
+        {"domain": alive, "template": None},
         {"template": template()},
         {"unclaimed": []},
         {"taken": {}},
@@ -199,7 +215,19 @@ def test_pods_that_need_not_restart(pod: DomainPod, why: str) -> None:
 )
 def test_a_domain_that_gkm_releases_is_not_lost(metadata: Json, pods: list[DomainPod], lost: bool) -> None:  # noqa: FBT001
     deleted = domain("training", deletionTimestamp=NOW, **metadata)
-    assert observed(pods, domain=deleted).lost is lost
+    assert observed(pods, domain=deleted).is_leaving is not lost
+    assert not observed(pods, domain=domain("training", **metadata)).is_leaving
+
+
+def test_a_new_domain_waits_for_its_template_as_its_pods_do() -> None:
+    new = observed([user("a")], template=None)
+    assert readiness(new, None, NOW, is_new=True).reason == ReadyReason.PODS_PENDING
+    foreign = observed([user("a")], template=template(uid=""))
+    assert readiness(foreign, None, NOW, is_new=True).reason == ReadyReason.TEMPLATE_MISSING
+
+
+def test_the_condition_at_birth_is_that_of_an_unused_domain() -> None:
+    assert decided(observed(template=None)) == at_birth(NOW)
 
 
 def test_the_time_of_a_transition_changes_with_the_status_only() -> None:
