@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 
 from gkm.api.computedomains import ComputeDomain
+from gkm.api.meta import timestamp
 from gkm.api.mnnvl_metadata import NODE_LABEL, MnnvlMetadata, Owner
 from gkm.hoststate.lru import LRUCache
 from gkm.kube.api import Api, ListSelector
@@ -106,7 +107,7 @@ class DomainWriter:
             if self._is_taken(desired, name):
                 continue
             try:
-                return self._api.create(COMPUTEDOMAINS, desired.manifest(name))
+                return self._api.create(COMPUTEDOMAINS, desired.manifest(name, timestamp()))
             except ApiError as error:
                 if error.reason != "AlreadyExists":
                     raise

@@ -20,6 +20,7 @@ from gkm.api.mnnvl_metadata import (
     GROVE_OPERATOR,
     MANAGED_BY,
     MNNVL_GROUP,
+    MNNVL_READY,
     OBJECT_NAME,
     PART_OF,
     PODS_USING,
@@ -31,6 +32,7 @@ from gkm.api.mnnvl_metadata import (
 )
 from gkm.kube.resources import PODCLIQUESETS
 
+from gkm_operator.computedomains.readiness import at_birth
 from gkm_operator.mnnvl.difference import existing
 from gkm_operator.mnnvl.naming import alternative_name, domain_name
 from gkm_operator.mnnvl.required import DomainKey
@@ -76,13 +78,13 @@ class DesiredDomain:
         is_own = controller is not None and any(controller.uid == owner.uid for owner in self.owners)
         return is_own and existing(domain).key == self.key
 
-    def manifest(self, name: str) -> Json:
-        """Return the object; no pod uses it yet."""
+    def manifest(self, name: str, now: str) -> Json:
+        """Return the object; it states already that no pod uses it, which costs no further write."""
         metadata = {
             "name": name,
             "namespace": self.workload.namespace,
             "labels": {**self.labels, OBJECT_NAME: name, WRITER_LABEL: WRITER},
-            "annotations": {PODS_USING: "0"},
+            "annotations": {PODS_USING: "0", MNNVL_READY: at_birth(now).text()},
             "finalizers": [FINALIZER],
             "ownerReferences": [owner_json(owner) for owner in self.owners],
         }

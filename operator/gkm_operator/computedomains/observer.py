@@ -11,7 +11,6 @@ from gkm.api.computedomains import ComputeDomain
 from gkm.api.config import Config
 from gkm.api.domain_capacity import Capacity
 from gkm.api.mnnvl_metadata import NODE_LABEL
-from gkm.api.pod_specs import PodClaim
 from gkm.api.resource_claims import ResourceClaimTemplate
 from gkm.kube.api import Api, Key
 from gkm.kube.index import Index
@@ -22,7 +21,7 @@ from gkm_operator.computedomains.cliques import CLAIMING_CLIQUES, ClaimingClique
 from gkm_operator.computedomains.nodes import FabricNode, fabric_nodes, has_gpus
 from gkm_operator.computedomains.observed_domain import ObservedDomain
 from gkm_operator.computedomains.pods import DomainPod, DomainPods
-from gkm_operator.mnnvl.gpu_requests import GPURequests
+from gkm_operator.mnnvl.gpu_requests import DeviceClasses, GPURequests
 
 
 class DomainSource(Protocol):
@@ -36,6 +35,9 @@ class DomainSource(Protocol):
 
     def domains_with_template(self, namespace: str, template: str) -> Sequence[ComputeDomain]:
         """Return the domains whose claim template has a name."""
+
+    def device_classes(self, namespace: str, unknown: Iterable[str] = ()) -> DeviceClasses:
+        """Return the function that finds the device classes of a pod's claim; `unknown` are those of other claims."""
 
 
 class DomainObserver:
@@ -144,16 +146,12 @@ class DomainObserver:
                 yield name, "/".join(_key(holder)) if holder else f"one that does not exist (uid {node.held_by})"
 
     def _is_busy(self, node: str) -> bool:
-        return any(pod.requests_gpus or self._claims_gpus(pod) for pod in self.pods.on_node(node))
-
-    def _claims_gpus(self, pod: DomainPod) -> bool:
-        return any(self._may_be_gpu(pod.metadata.namespace, claim) for claim in pod.claims)
-
-    def _may_be_gpu(self, namespace: str, claim: PodClaim) -> bool:
-        """Return whether a claim is for GPUs; a claim whose device classes are unknown may be."""
-        name = claim.resource_claim_template_name
-        template = self._source.template(namespace, name) if name else None
-        return template is None or not self._gpu_classes.isdisjoint(template.device_classes())
+        """Return whether a pod on a node requests GPUs; a claim with unknown device classes counts as one for GPUs."""
+        for pod in self.pods.on_node(node):
+            classes = self._source.device_classes(pod.metadata.namespace, unknown=self._gpu_classes)
+            if pod.requests_gpus or any(not self._gpu_classes.isdisjoint(classes(claim)) for claim in pod.claims):
+                return True
+        return False
 
     def _affect_users(self, templates: Iterable[Key], *, urgent: bool) -> None:
         """Pass on the domains that have one of these claim templates."""

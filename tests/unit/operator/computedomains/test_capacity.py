@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
-from gkm.api.config import Config
 from gkm.api.domain_capacity import Capacity, CliqueCapacity, NodePool, parse_capacity, parse_conditions
 from gkm.api.meta import Condition
 from gkm.kube.errors import ApiError
@@ -13,13 +12,13 @@ from gkm.kube.resources import NODES, Json, Resource
 from gkm_operator.computedomains.capacity import MAX_TEXT, capacity, capacity_text
 from gkm_operator.computedomains.capacity_report import INTERVAL_SECONDS, CapacityReport
 from gkm_operator.computedomains.nodes import has_gpus
-from gkm_operator.computedomains.status_controller import DomainStatusController
 from support.grove.objects import claim_template
 from support.grove.observed import CLIQUE, node, node_json
 from support.grove.pods import pod
 from support.host.waiting import until
 from support.kube.fake_api import FakeApi
-from support.operator.domain_status import RAW_TEMPLATES, Source
+from support.operator.domain_status import status_controller
+from support.operator.domains import TEMPLATES
 
 OTHER = CLIQUE.removesuffix("1") + "2"
 PODS: Resource[Json] = Resource("v1", "Pod", "pods", namespaced=True, type=dict)
@@ -97,19 +96,17 @@ class Site:
     def __init__(self) -> None:
         self.api = FakeApi()
         self.said: Sequence[Condition] = ()
-        self.status = DomainStatusController(
-            self.api,
-            Config(),
-            Source(self.api),
-            namespace="gkm-system",
-            instance="test",
-            conditions=lambda: self.said,
-        )
+        self.watcher, self.status = status_controller(self.api, conditions=lambda: self.said)
 
     def start(self) -> None:
+        self.watcher.start(sets=False)
         self.status.watch(grove=False)
-        until(lambda: self.status.synced, "the lists")
+        until(lambda: self.watcher.synced and self.status.synced, "the lists")
         self.status.work()
+
+    def close(self) -> None:
+        self.status.close()
+        self.watcher.close(1.0)
 
     def capacity(self) -> Capacity | None:
         written = self.api._objects.get(("configmaps", "gkm-system", "gkm-domains"))
@@ -126,7 +123,7 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     monkeypatch.setattr("gkm_operator.computedomains.capacity_report.CALM_SECONDS", 0.01)
     made = Site()
     yield made
-    made.status.close()
+    made.close()
 
 
 def test_the_capacity_follows_nodes_and_pods(site: Site) -> None:
@@ -137,8 +134,8 @@ def test_the_capacity_follows_nodes_and_pods(site: Site) -> None:
     until(lambda: site.free() == 4, "all nodes to be free")
     site.api.create(PODS, pod("gpus", node="n1"))
     site.api.create(PODS, pod("no-gpus", 0, node="n2"))
-    site.api.create(RAW_TEMPLATES, claim_template("by-dra", "gpu.nvidia.com"))
-    site.api.create(RAW_TEMPLATES, claim_template("network", "nic.example.com"))
+    site.api.create(TEMPLATES, claim_template("by-dra", "gpu.nvidia.com"))
+    site.api.create(TEMPLATES, claim_template("network", "nic.example.com"))
     site.api.create(PODS, pod("dra", 0, node="n3", template="by-dra"))
     site.api.create(PODS, pod("nic", 0, node="n4", template="network"))
     until(lambda: site.free() == 2, "the GPUs of two nodes to be in use")

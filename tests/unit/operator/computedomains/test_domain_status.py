@@ -4,13 +4,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from gkm.api.config import Config
-from gkm.hoststate.pacing import Backoff
 from gkm.kube.errors import ApiError
-from gkm.kube.reflector import Reflector
-from gkm.kube.resources import CLAIM_TEMPLATES, COMPUTEDOMAINS, NODES, PODCLIQUES, Json, Resource
+from gkm.kube.resources import NODES, PODCLIQUES, Json, Resource
 from gkm_operator import metrics
-from gkm_operator.computedomains.status_controller import DomainStatusController
+from gkm_operator.computedomains.readiness import at_birth
 from gkm_operator.computedomains.write_pacing import WritePacing
 from support.grove.observed import (
     CLIQUE,
@@ -24,7 +21,8 @@ from support.grove.observed import (
 from support.grove.pods import pod
 from support.host.waiting import until
 from support.kube.fake_api import FakeApi
-from support.operator.domain_status import RAW_DOMAINS, RAW_TEMPLATES, Source, StatusScene
+from support.operator.domain_status import StatusScene, status_controller
+from support.operator.domains import DOMAINS, TEMPLATES
 
 PODS: Resource[Json] = Resource("v1", "Pod", "pods", namespaced=True, type=dict)
 OWNER = {"apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet", "name": "set", "uid": "u", "controller": True}
@@ -59,6 +57,13 @@ def test_the_condition_is_an_annotation_with_its_figures() -> None:
     assert condition is not None
     assert (condition.type, condition.status, condition.reason) == ("MNNVLReady", "True", "AllNodesReady")
     assert (condition.expected, condition.joined, condition.ready, list(condition.cliques)) == (1, 1, 1, [CLIQUE])
+
+
+def test_a_domain_that_gkm_created_needs_no_write_until_a_pod_uses_it() -> None:
+    annotations = {"gkm.io/pods-using": "0", "gkm.io/mnnvl-ready": at_birth("2026-01-01T00:00:00Z").text()}
+    scene = StatusScene(annotations=annotations)
+    assert [scene.reconcile(after=seconds) for seconds in (0.0, 2.0, 15.0, 60.0)] == [None] * 4
+    assert scene.writes() == []
 
 
 def test_the_start_of_a_domain_is_one_normal_event() -> None:
@@ -141,16 +146,16 @@ def test_a_lost_domain_says_so_and_its_successor_names_the_pods_to_restart() -> 
     scene.change_domain(metadata={"deletionTimestamp": "2026-01-03T00:00:00Z"})
     scene.reconcile(after=2.0)
     assert (reason(scene), notes(scene)[-1]) == ("DomainTerminating", ("Warning", "MNNVLNotReady"))
-    scene.api.delete(RAW_TEMPLATES, NAME, "team")
+    scene.api.delete(TEMPLATES, NAME, "team")
     scene.reconcile(after=2.0)
     assert (reason(scene), notes(scene)[-1]) == ("DomainLost", ("Warning", "MNNVLNotReady"))
     scene.change_domain(metadata={"finalizers": []})
     assert scene.condition() is None
     assert scene.reconcile() is None
     scene.put_domain(domain_json(uid="second", created="2026-01-03T00:00:01Z"))
-    scene.api.create(RAW_TEMPLATES, template_json(uid="second"))
+    scene.api.create(TEMPLATES, template_json(uid="second"))
     scene.reconcile()
-    assert scene.mark() == scene.mark(RAW_TEMPLATES) == ("1", "a")
+    assert scene.mark() == scene.mark(TEMPLATES) == ("1", "a")
     scene.reconcile(after=2.0)
     assert reason(scene) == "DomainLost"
     scene.put(used("a", "n1", created="2026-01-03T00:01:00Z", started="2026-01-03T00:01:01Z"))
@@ -205,7 +210,7 @@ def test_the_metric_counts_domains_by_state() -> None:
     scene.remove(used("a"))
     scene.reconcile()
     assert states() == {"waiting": 1}
-    scene.api.delete(RAW_DOMAINS, NAME, "team")
+    scene.api.delete(DOMAINS, NAME, "team")
     scene.reconcile()
     assert states() == {}
 
@@ -215,33 +220,24 @@ class Site:
 
     def __init__(self) -> None:
         self.api = FakeApi()
-        pacing = WritePacing(interval=0.05, figures=0.05)
-        self.status = DomainStatusController(
-            self.api, Config(), Source(self.api), namespace="gkm-system", instance="test", pacing=pacing
-        )
-        observer, soon = self.status.observer, Backoff(0.001, 0.002)
-        self._domains = Reflector(self.api, COMPUTEDOMAINS, observer.domain_changed, backoff=soon)
-        self._templates = Reflector(self.api, CLAIM_TEMPLATES, observer.template_changed, backoff=soon)
+        self.watcher, self.status = status_controller(self.api, pacing=WritePacing(interval=0.05, figures=0.05))
 
     def start(self) -> None:
-        for reflector in (self._domains, self._templates):
-            reflector.start()
+        self.watcher.start(sets=False)
         self.status.watch(grove=True)
-        until(lambda: self.status.synced, "the lists")
+        until(lambda: self.watcher.synced and self.status.synced, "the lists")
         self.status.work()
 
     def close(self) -> None:
         self.status.close()
-        for reflector in (self._domains, self._templates):
-            reflector.close()
+        self.watcher.close(1.0)
 
-    def reason(self, name: str = NAME) -> str:
-        found = Source(self.api).domain("team", name)
-        text = found.metadata.annotation("gkm.io/mnnvl-ready") if found else None
-        return str(text and text.partition('"reason":"')[2].partition('"')[0])
+    def annotation(self, key: str) -> str:
+        found = self.api._objects.get(("computedomains", "team", NAME))
+        return str(found["metadata"].get("annotations", {}).get(key, "")) if found else ""
 
     def until(self, reason: str) -> None:
-        until(lambda: self.reason() == reason, f"the reason {reason}")
+        until(lambda: f'"reason":"{reason}"' in self.annotation("gkm.io/mnnvl-ready"), f"the reason {reason}")
 
     def store(self, resource: Resource[Any], value: Json) -> None:
         namespace = value["metadata"].get("namespace", "")
@@ -260,10 +256,10 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
 
 def test_every_watch_moves_the_condition_on(site: Site) -> None:
     """From the creation of a domain to its readiness, by one object after the other."""
-    site.store(RAW_DOMAINS, domain_json())
+    site.store(DOMAINS, domain_json())
     site.start()
     steps: list[tuple[Callable[[], object], str]] = [
-        (lambda: site.store(RAW_TEMPLATES, template_json()), "WaitingForPods"),
+        (lambda: site.store(TEMPLATES, template_json()), "WaitingForPods"),
         (lambda: site.store(PODCLIQUES, clique_json("workers", 2)), "PodsPending"),
         (lambda: site.store(PODS, pod("late", 8, domain=NAME)), "ClaimMissing"),
         (lambda: site.api.delete(PODS, "late", "team"), "PodsPending"),
@@ -271,9 +267,9 @@ def test_every_watch_moves_the_condition_on(site: Site) -> None:
         (lambda: site.store(PODS, used("a", "n1")), "NodeTaken"),
         (lambda: site.store(NODES, node_json("n1")), "PodsPending"),
         (lambda: site.store(PODCLIQUES, clique_json("workers", 1)), "NodesNotReady"),
-        (lambda: site.store(RAW_DOMAINS, domain_json(NAME, joined("n1"))), "AllNodesReady"),
+        (lambda: site.store(DOMAINS, domain_json(NAME, joined("n1"))), "AllNodesReady"),
         (lambda: site.api.delete(PODCLIQUES, "workers", "team"), "AllNodesReady"),
-        (lambda: site.api.delete(RAW_TEMPLATES, NAME, "team"), "TemplateMissing"),
+        (lambda: site.api.delete(TEMPLATES, NAME, "team"), "TemplateMissing"),
         (lambda: site.api.delete(PODS, "a", "team"), "WaitingForPods"),
     ]
     site.until("WaitingForPods")
@@ -283,13 +279,9 @@ def test_every_watch_moves_the_condition_on(site: Site) -> None:
 
 
 def test_a_new_leader_marks_what_pods_use_before_it_started(site: Site) -> None:
-    site.store(RAW_DOMAINS, domain_json())
-    site.store(RAW_TEMPLATES, template_json())
+    site.store(DOMAINS, domain_json())
+    site.store(TEMPLATES, template_json())
     site.store(PODS, used("a"))
     site.start()
-    until(
-        lambda: (found := Source(site.api).domain("team", NAME)) and found.metadata.annotation("gkm.io/pods-using"), ""
-    )
-    found = Source(site.api).domain("team", NAME)
-    assert found is not None
-    assert found.metadata.annotation("gkm.io/pods-using") == "1"
+    until(lambda: site.annotation("gkm.io/pods-using"), "a mark")
+    assert site.annotation("gkm.io/pods-using") == "1"

@@ -7,9 +7,10 @@ import pytest
 from gkm_operator.computedomains.marks import is_used, mark
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.grove.observed import Json, domain_json, template_json, user
+from support.grove.observed import NAME, Json, domain_json, template_json, user
 from support.grove.pods import pod
-from support.operator.domain_status import NAME, RAW_DOMAINS, RAW_TEMPLATES, StatusScene
+from support.operator.domain_status import StatusScene
+from support.operator.domains import DOMAINS, TEMPLATES
 
 
 def used(name: str, **fields: object) -> Json:
@@ -46,7 +47,7 @@ def test_the_first_pod_marks_template_and_domain_at_once() -> None:
     assert scene.writes() == []  # the interval of a new domain has begun
     scene.put(used("a"))
     scene.reconcile()
-    assert scene.mark() == scene.mark(RAW_TEMPLATES) == ("1", "a")
+    assert scene.mark() == scene.mark(TEMPLATES) == ("1", "a")
     assert scene.writes() == BOTH
     assert scene.reconcile(after=2.0) is None
     assert scene.writes() == []
@@ -63,7 +64,7 @@ def test_a_change_of_figures_waits_longer_than_the_last_pod() -> None:
     assert scene.reconcile(after=14.5) == 0.5
     assert (scene.mark(), scene.writes()) == (("1", "a"), [])
     assert scene.reconcile(after=0.5) is None
-    assert scene.mark() == scene.mark(RAW_TEMPLATES) == ("2", "b, c")
+    assert scene.mark() == scene.mark(TEMPLATES) == ("2", "b, c")
     assert scene.writes() == BOTH
     scene.remove(used("b"), used("c"))
     assert scene.reconcile() == 2.0
@@ -96,7 +97,7 @@ def test_an_unused_domain_is_marked_with_its_condition_and_its_template_is_not()
     scene = StatusScene()
     assert scene.reconcile() == 2.0
     assert scene.reconcile(after=2.0) is None
-    assert (scene.mark(), scene.mark(RAW_TEMPLATES)) == (("0", None), (None, None))
+    assert (scene.mark(), scene.mark(TEMPLATES)) == (("0", None), (None, None))
     assert scene.writes() == ["computedomains"]
 
 
@@ -110,25 +111,25 @@ def test_the_last_pod_takes_the_names_with_it() -> None:
     assert scene.mark() == ("1", "a")  # it runs until it is gone
     scene.remove(used("a"))
     scene.reconcile(after=2.0)
-    assert scene.mark() == scene.mark(RAW_TEMPLATES) == ("0", None)
+    assert scene.mark() == scene.mark(TEMPLATES) == ("0", None)
 
 
 def test_a_template_that_appears_while_pods_wait_is_marked_at_once() -> None:
     scene = StatusScene(template=False)
     scene.put(used("a"))
     scene.reconcile()
-    scene.api.create(RAW_TEMPLATES, template_json())
+    scene.api.create(TEMPLATES, template_json())
     scene.reconcile(after=0.1)
-    assert scene.mark(RAW_TEMPLATES) == ("1", "a")
+    assert scene.mark(TEMPLATES) == ("1", "a")
 
 
 def test_a_template_of_another_owner_is_never_marked() -> None:
     scene = StatusScene(template=False)
-    scene.api.create(RAW_TEMPLATES, template_json(uid="of-another"))
+    scene.api.create(TEMPLATES, template_json(uid="of-another"))
     scene.put(used("a"))
     scene.reconcile()
     scene.reconcile(after=2.0)
-    assert (scene.mark(), scene.mark(RAW_TEMPLATES)) == (("1", "a"), (None, None))
+    assert (scene.mark(), scene.mark(TEMPLATES)) == (("1", "a"), (None, None))
 
 
 def test_the_marks_of_a_deleted_domain_fall_with_its_last_pod() -> None:
@@ -138,11 +139,11 @@ def test_the_marks_of_a_deleted_domain_fall_with_its_last_pod() -> None:
     scene.reconcile()
     scene.change_domain(metadata={"deletionTimestamp": "2026-02-01T00:00:00Z", "finalizers": ["someone"]})
     scene.reconcile(after=2.0)
-    assert scene.mark() == scene.mark(RAW_TEMPLATES) == ("1", "a")
+    assert scene.mark() == scene.mark(TEMPLATES) == ("1", "a")
     scene.writes()
     scene.remove(used("a"))
     scene.reconcile(after=2.0)
-    assert scene.mark() == scene.mark(RAW_TEMPLATES) == ("0", None)
+    assert scene.mark() == scene.mark(TEMPLATES) == ("0", None)
     assert scene.writes() == BOTH
 
 
@@ -152,11 +153,11 @@ def test_the_mark_of_a_template_whose_domain_is_gone_is_taken_back(recreated: bo
     scene = StatusScene()
     scene.put(used("a"))
     scene.reconcile()
-    scene.api.delete(RAW_DOMAINS, NAME, "team")
+    scene.api.delete(DOMAINS, NAME, "team")
     if recreated:
         scene.put_domain(domain_json(uid="second"))
     scene.reconcile()
-    assert scene.mark(RAW_TEMPLATES) == ("0", None)
+    assert scene.mark(TEMPLATES) == ("0", None)
 
 
 def test_a_mark_that_someone_removed_is_written_again() -> None:
@@ -221,11 +222,11 @@ def test_after_any_history_of_pods_the_mark_is_the_number_of_living_ones(history
             if living:
                 # Protection comes first, whatever else waits.
                 assert is_used(scene.mark()[0])
-                assert is_used(scene.mark(RAW_TEMPLATES)[0])
+                assert is_used(scene.mark(TEMPLATES)[0])
     scene.reconcile()
     scene.reconcile(after=15.0)
     assert scene.mark() == (str(len(living)), ", ".join(sorted(living)) or None)
-    assert scene.mark(RAW_TEMPLATES)[0] in ({str(len(living))} if living else {None, "0"})
+    assert scene.mark(TEMPLATES)[0] in ({str(len(living))} if living else {None, "0"})
 
 
 @settings(max_examples=100, deadline=None)
