@@ -14,6 +14,7 @@ from gkm.kube.leases import LeaseTiming
 from gkm_operator import controllers
 from gkm_operator.admission import command as admission
 from gkm_operator.admission.certificates.rotation import SHIPPED
+from gkm_operator.computedomains.controller import DomainsController
 from gkm_operator.main import main
 
 LEASE = LeaseTiming(duration=5.0, deadline=4.0, retry=0.5)
@@ -27,7 +28,7 @@ if __name__ == "__main__":
     with ExitStack() as stack:
         stack.enter_context(patch.object(controllers, "Elector", partial(Elector, timing=LEASE)))
         stack.enter_context(patch.object(controllers, "LEASE_PATIENCE_SECONDS", LEASE_PATIENCE_SECONDS))
-        domains = partial(controllers.DomainsController, look_seconds=LOOK_SECONDS)
+        domains = partial(DomainsController, look_seconds=LOOK_SECONDS)
         stack.enter_context(patch.object(controllers, "DomainsController", domains))
         times = replace(SHIPPED, check_seconds=CHECK_SECONDS)
         stack.enter_context(patch.object(admission, "run", partial(admission.run, times=times)))
