@@ -1,5 +1,6 @@
 """A registry with signed and unsigned images, the configuration that trusts the key, and the operator as a process."""
 
+import copy
 import json
 import sys
 from collections.abc import Iterator, Mapping
@@ -109,6 +110,25 @@ def deployed(cluster: Cluster) -> None:
 
 def manifests() -> list[dict[str, Any]]:
     """Return every object of deploy/base."""
-    base = ROOT / "deploy" / "base"
-    names = yaml.safe_load((base / "kustomization.yaml").read_text(encoding="utf-8"))["resources"]
-    return [document for name in names for document in yaml.safe_load_all((base / name).read_text(encoding="utf-8"))]
+    return _resources(ROOT / "deploy" / "base")
+
+
+def component(name: str) -> list[dict[str, Any]]:
+    """Return every object that a component of deploy/components adds."""
+    return _resources(ROOT / "deploy" / "components" / name)
+
+
+def called_here(configuration: dict[str, Any], port: int, *conditions: dict[str, str]) -> dict[str, Any]:
+    """Return a webhook configuration that calls this machine instead of the Service, under further conditions."""
+    found = copy.deepcopy(configuration)
+    for hook in found["webhooks"]:
+        path = hook["clientConfig"]["service"]["path"]
+        hook["clientConfig"] = {"url": f"https://127.0.0.1:{port}{path}"}
+        hook["matchConditions"] = [*hook.get("matchConditions", ()), *conditions]
+    return found
+
+
+def _resources(directory: Path) -> list[dict[str, Any]]:
+    names = yaml.safe_load((directory / "kustomization.yaml").read_text(encoding="utf-8"))["resources"]
+    texts = ((directory / name).read_text(encoding="utf-8") for name in names)
+    return [document for text in texts for document in yaml.safe_load_all(text)]

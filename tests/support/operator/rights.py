@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 from support.cluster.audit import Request
-from support.operator.deployment import ROOT, manifests
+from support.operator.deployment import ROOT, component, manifests
 
 SYSTEM = "gkm-system"
 PREFIX = f"system:serviceaccount:{SYSTEM}:"
@@ -65,5 +65,8 @@ def sample() -> list[Json]:
 
 
 BASE = sorted(granted(manifests()))
-RIGHTS = sorted([*BASE, *granted(sample())])
-"""Those of deploy/base, and what the sample opens besides."""
+DOMAINS = sorted(granted(component("domains")))
+SHIPPED = sorted([*BASE, *DOMAINS])
+"""Those of deploy/base and of the component domains."""
+RIGHTS = sorted([*SHIPPED, *granted(sample())])
+"""The same, and what the sample opens besides."""

@@ -65,9 +65,7 @@ class WorkloadReviewer(Generic[T]):
             logging.DEBUG if result == "admitted" and not response.patch else logging.INFO,
             "admitted" if response.allowed else "refused",
             extra=fields(
-                kind=self.kind,
-                namespace=envelope.namespace,
-                name=envelope.name,
+                object=f"{self.kind} {envelope.namespace}/{envelope.name}",
                 operation=envelope.operation,
                 dryRun=envelope.dry_run or None,
                 patched=bool(response.patch) or None,

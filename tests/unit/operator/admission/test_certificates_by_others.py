@@ -17,6 +17,7 @@ from support.host import pages, ports
 from support.host.processes import Process
 from support.host.waiting import until
 from support.operator.deployment import ROOT, operator, operator_command
+from support.operator.workloads import KINDS
 
 NAMESPACE = "gkm-system"
 Object = dict[str, Any]
@@ -117,14 +118,20 @@ def test_unusable_files_end_the_process_with_one_line(tmp_path: Path) -> None:
         assert f"{certificate} with {key}" in told["why"]
 
 
+def render(cluster: Cluster, directory: Path, *components: str) -> list[Object]:
+    """Return what a kustomization of an administrator's own comes to."""
+    deploy = os.path.relpath(ROOT / "deploy", directory)
+    overlay = {
+        "resources": [f"{deploy}/base"],
+        "components": [f"{deploy}/components/{component}" for component in components],
+    }
+    (directory / "kustomization.yaml").write_text(yaml.safe_dump(overlay), encoding="utf-8")
+    return list(yaml.safe_load_all(cluster.kubectl("kustomize", str(directory))))
+
+
 @pytest.fixture(scope="module")
 def rendered(gkm_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> list[Object]:
-    """What a kustomization of an administrator's own comes to."""
-    directory = tmp_path_factory.mktemp("overlay")
-    where = {name: os.path.relpath(ROOT / "deploy" / name, directory) for name in ("base", "components/cert-manager")}
-    overlay = {"resources": [where["base"]], "components": [where["components/cert-manager"]]}
-    (directory / "kustomization.yaml").write_text(yaml.safe_dump(overlay), encoding="utf-8")
-    return list(yaml.safe_load_all(gkm_cluster.kubectl("kustomize", str(directory))))
+    return render(gkm_cluster, tmp_path_factory.mktemp("overlay"), "cert-manager")
 
 
 def _one(found: list[Object], kind: str, name: str) -> Object:
@@ -184,6 +191,11 @@ def test_with_cert_manager_nothing_else_changes_and_the_webhook_has_no_rights(
     assert names(rendered) - names(base) == added
     assert names(base) - names(rendered) == {("ClusterRole", "gkm-admission"), ("ClusterRoleBinding", "gkm-admission")}
     changed = {("Deployment", "gkm-admission"), ("ValidatingWebhookConfiguration", "gkm-caches")}
+    changed |= {("ServiceAccount", "gkm-admission")}
+    assert _one(rendered, "ServiceAccount", "gkm-admission")["automountServiceAccountToken"] is False
+    assert (
+        "automountServiceAccountToken" not in _one(rendered, "Deployment", "gkm-admission")["spec"]["template"]["spec"]
+    )
     for each in rendered:
         key = (each["kind"], each["metadata"]["name"])
         if key not in added:
@@ -203,3 +215,46 @@ def test_the_cert_manager_component_has_valid_arguments_and_manifests(
     text = "\n---\n".join(json.dumps(each) for each in ours)
     said = gkm_cluster.kubectl("apply", "--server-side", "--dry-run=server", "--filename=-", input=text)
     assert len(said.splitlines()) == len(ours)
+
+
+CONFIGURATIONS = {
+    ("ValidatingWebhookConfiguration", "gkm-caches"),
+    ("ValidatingWebhookConfiguration", "gkm-domains"),
+    ("MutatingWebhookConfiguration", "gkm-domains"),
+}
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("components", [("domains",), ("domains", "cert-manager")], ids="-".join)
+def test_with_domains_every_configuration_gets_a_ca_and_the_pod_its_token(
+    gkm_cluster: Cluster, tmp_path: Path, components: tuple[str, ...]
+) -> None:
+    found = render(gkm_cluster, tmp_path, *components)
+    shipped = {(each["kind"], each["metadata"]["name"]) for each in found if "webhooks" in each}
+    assert shipped == CONFIGURATIONS
+    injected = {each for each in CONFIGURATIONS if "annotations" in _one(found, *each)["metadata"]}
+    pod = _in_our_namespace(found, "Deployment", "gkm-admission")["template"]["spec"]
+    (container,) = pod["containers"]
+    own = [word for word in container["args"] if word.startswith("--webhook-configuration=")]
+    by_cert_manager = "cert-manager" in components
+    assert injected == (CONFIGURATIONS if by_cert_manager else set())
+    assert len(own) == (0 if by_cert_manager else 3)
+    assert pod["automountServiceAccountToken"] is True
+    assert {"name": "GKM_DOMAINS", "value": "on"} in container["env"]
+    writes_ca = ("ClusterRole", "gkm-admission-domains-ca") in {
+        (each["kind"], each["metadata"]["name"]) for each in found
+    }
+    assert writes_ca == (not by_cert_manager)
+    words = [word for word in container["args"] if not word.startswith("--config=")]
+    process = Process.start("admission", operator_command(*words, "--check-config"), tmp_path / "log")
+    assert until(lambda: process.popen.poll() is not None, "it ends")
+    assert process.popen.returncode == 0, process.tail()
+
+
+@pytest.mark.peers
+def test_every_webhook_of_domains_calls_a_path_that_is_served(gkm_cluster: Cluster, tmp_path: Path) -> None:
+    found = render(gkm_cluster, tmp_path, "domains")
+    hooks = [hook for each in found if each["metadata"]["name"] == "gkm-domains" for hook in each.get("webhooks", ())]
+    assert sorted(hook["clientConfig"]["service"]["path"] for hook in hooks) == sorted(KINDS)
+    policies = {hook["clientConfig"]["service"]["path"]: hook["failurePolicy"] for hook in hooks}
+    assert {path for path, policy in policies.items() if policy == "Ignore"} == {"/pods"}

@@ -1,6 +1,7 @@
 """Decoding of requests about workloads, and the limit on the bytes under review."""
 
 import json
+import logging
 from threading import Event, Thread
 
 import pytest
@@ -105,6 +106,21 @@ def test_a_review_is_counted_by_its_kind_and_result() -> None:
     site.review("/podcliquesets/validate", pod_clique_set())
     site.review("/podcliquesets/validate", pod_clique_set(annotations={"grove.io/auto-mnnvl": "x"}))
     assert {result: count(result) - before[result] for result in before} == {"admitted": 1.0, "refused": 1.0}
+
+
+def test_a_review_is_logged_with_its_object_and_result(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    site = workloads()
+    site.review("/podcliquesets/validate", pod_clique_set(annotations={"grove.io/auto-mnnvl": "x"}))
+    site.review("/podcliquesets/validate", pod_clique_set("cpu", clique("worker", 0)))
+    refused, admitted = (record for record in caplog.records if "gkm_operator" in record.name)
+    assert (refused.levelname, refused.message, vars(refused)["object"]) == (
+        "INFO",
+        "refused",
+        f"PodCliqueSet {NAMESPACE}/test-pcs",
+    )
+    assert "must be" in vars(refused)["why"]
+    assert (admitted.levelname, admitted.message) == ("DEBUG", "admitted")
 
 
 def test_bytes_beyond_the_budget_wait_for_others_and_not_for_long() -> None:
