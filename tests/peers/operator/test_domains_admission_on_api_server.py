@@ -89,7 +89,7 @@ class Site:
 
     def create_domain(self, owner: PodCliqueSet, replica: int) -> None:
         desired = of_set(owner, DomainKey(replica, ""))
-        self.api.create(DOMAINS, desired.manifest(desired.names[0]))
+        self.api.create(DOMAINS, desired.manifest(desired.names[0], "2026-01-01T00:00:00Z"))
 
     def create_clique(self, name: str, of: str, replica: int = 0, **metadata: object) -> Json:
         return self.api.create(CLIQUES, a_clique(name, of, replica, **metadata))

@@ -136,7 +136,7 @@ class Workloads:
         found = msgspec.convert(self.api.create(SETS, made), PodCliqueSet)
         for key in keys:
             desired = of_set(found, key)
-            self.api.create(DOMAINS, desired.manifest(desired.names[0]))
+            self.api.create(DOMAINS, desired.manifest(desired.names[0], "2026-01-01T00:00:00Z"))
         return found
 
     def publish(self, capacity: Capacity | None = None, *conditions: str) -> None:

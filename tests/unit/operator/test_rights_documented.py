@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 from support.cluster.audit import Request
-from support.operator.deployment import ROOT, manifests
+from support.operator.deployment import ROOT, component, manifests
 from support.operator.rights import PREFIX, SHIPPED, Right
 
+ALL = [*manifests(), *component("domains")]
 PAGE = (ROOT / "docs" / "reference" / "rights.md").read_text(encoding="utf-8")
 
 
@@ -36,14 +37,14 @@ def test_the_page_has_every_right_once_and_no_other() -> None:
 
 
 def test_the_page_has_every_policy() -> None:
-    shipped = {found["metadata"]["name"] for found in manifests() if found["kind"] == "ValidatingAdmissionPolicy"}
+    shipped = {found["metadata"]["name"] for found in ALL if found["kind"] == "ValidatingAdmissionPolicy"}
     assert shipped <= {cells[0].strip("`") for cells in rows(2)}
     assert shipped
 
 
 def test_every_policy_is_bound_and_denies() -> None:
-    bound = [found["spec"] for found in manifests() if found["kind"] == "ValidatingAdmissionPolicyBinding"]
-    shipped = sorted(found["metadata"]["name"] for found in manifests() if found["kind"] == "ValidatingAdmissionPolicy")
+    bound = [found["spec"] for found in ALL if found["kind"] == "ValidatingAdmissionPolicyBinding"]
+    shipped = sorted(found["metadata"]["name"] for found in ALL if found["kind"] == "ValidatingAdmissionPolicy")
     assert sorted(spec["policyName"] for spec in bound) == shipped
     assert all(spec["validationActions"] == ["Deny"] for spec in bound)
 
