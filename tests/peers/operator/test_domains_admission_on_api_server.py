@@ -89,7 +89,10 @@ class Site:
 
     def create_domain(self, owner: PodCliqueSet, replica: int) -> None:
         desired = of_set(owner, DomainKey(replica, ""))
-        self.api.create(DOMAINS, desired.manifest(desired.names[0], "2026-01-01T00:00:00Z"))
+        made = desired.manifest(desired.names[0], "2026-01-01T00:00:00Z")
+        # Only the controllers may write the mark (deploy/components/domains/policies.yaml).
+        made["metadata"].pop("annotations")
+        self.api.create(DOMAINS, made)
 
     def create_clique(self, name: str, of: str, replica: int = 0, **metadata: object) -> Json:
         return self.api.create(CLIQUES, a_clique(name, of, replica, **metadata))

@@ -6,6 +6,7 @@ from functools import partial
 from itertools import count
 
 import pytest
+from gkm.api.network_settings import Network
 from support.cluster.cluster import KubectlFailed
 from support.cluster.gkm_objects import namespace
 from support.grove.objects import compute_domain, pod_clique_set
@@ -26,7 +27,7 @@ from support.peers import require
 
 pytestmark = pytest.mark.peers
 FORBIDDEN = 403
-GROVE_ROLE = "grove-operator"
+GROVE_ROLE = Network().grove_cluster_role
 
 
 @pytest.fixture(scope="module")

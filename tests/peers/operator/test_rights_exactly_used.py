@@ -10,8 +10,11 @@ from gkm.kube.client import connect
 from gkm.kube.resources import NODES
 from gkm_operator.plans.reconciler import KEPT_PLANS
 from support.cluster.audit import Request
+from support.grove.objects import clique, pod_clique_set
 from support.operator.accounts import Accounts, accounts
 from support.operator.deployment import manifests
+from support.operator.domain_cluster import DomainCluster, object_of, workloads_of_every_kind
+from support.operator.domains import ENROLLED
 from support.operator.nodes import put
 from support.operator.plans import gpu_node, run
 from support.operator.rights import RIGHTS, SYSTEM, Right
@@ -85,6 +88,7 @@ def a_life(place: Accounts) -> None:
     until(partial(seen.is_ready, "llama", TEAM), "the agent to come back")
 
     a_run(place)
+    domains(place)
 
     place.configure_webhook()
     until(place.is_judged, "the CA to be put back", 120)
@@ -110,6 +114,23 @@ def a_run(place: Accounts) -> None:
     until(lambda: not cluster.exists("placementplan", "llama-1", TEAM), "the oldest plan to go")
     cluster.kubectl("delete", "run", "llama", "--namespace", TEAM)
     cluster.kubectl("delete", "node", GPU_NODE)
+
+
+def domains(place: Accounts) -> None:
+    """ComputeDomains of sets and of labels, and PodCliques whose set and claims admission has to read."""
+    team = DomainCluster(place.cluster, place.audit, place.machine.root, place.stack)
+    owners = workloads_of_every_kind(place.cluster, TEAM)
+    claims = [{"name": "a", "resourceClaimTemplateName": "none"}, {"name": "b", "resourceClaimName": "none"}]
+    cliques = [clique("worker", resourceClaims=claims)]
+    place.cluster.apply(pod_clique_set("pcs", *cliques, namespace=TEAM, annotations=ENROLLED))
+    team.until_names(TEAM, "pcs-0", *owners)
+    team.make_template("pcs-0", TEAM)
+    team.use("pcs-0", TEAM)
+    labels = {"app.kubernetes.io/part-of": "unknown", "grove.io/podcliqueset-replica-index": "0"}
+    unknown = object_of("grove.io/v1alpha1", "PodClique", "unknown-0-worker", TEAM, labels=labels)
+    place.cluster.apply(unknown | {"spec": clique("worker")["spec"]})
+    place.cluster.kubectl("scale", "podcliqueset", "pcs", "--replicas=0", "--namespace", TEAM)
+    team.until_names(TEAM, *owners)
 
 
 def test_no_request_of_a_process_was_refused(asked: list[Request]) -> None:

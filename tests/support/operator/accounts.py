@@ -23,7 +23,8 @@ from support.cluster.gkm_objects import cache, namespace
 from support.fakes import nvml_library
 from support.host import ports
 from support.host.processes import Process
-from support.operator.deployment import HURRIED, MAIN, ROOT, manifests
+from support.operator.deployment import HURRIED, MAIN, ROOT, called_here, component, manifests
+from support.operator.domain_cluster import install_kinds
 from support.operator.rights import SYSTEM, sample
 from support.operator.seen import NODE, TEAM, Seen
 from support.peers import build as peers
@@ -32,6 +33,7 @@ from support.registry.server import Registry
 SECRET, WEBHOOKS = "registry", "gkm-caches"
 WEBHOOK_KIND = "ValidatingWebhookConfiguration"
 NOT_RUN_HERE = frozenset({"Deployment", "DaemonSet", "Service", "PodDisruptionBudget", WEBHOOK_KIND})
+DOMAIN_WEBHOOKS = ("mutating", "validating")
 SURVEYED = ROOT / "tests" / "data" / "fabric" / "ibnetdiscover-40-switches.out"
 Json = dict[str, Any]
 
@@ -61,13 +63,15 @@ class Accounts:
         return self.machine.root / "token"
 
     def install(self) -> None:
-        """Apply crds/, deploy/base and the sample; the webhook is called on this machine."""
+        """Apply crds/, deploy/base, the component domains and the sample; webhooks are called on this machine."""
         self.cluster.apply(ROOT / "crds")
-        self.cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "--filename", str(ROOT / "crds"))
+        install_kinds(self.cluster)
         spaces, documents = [namespace(name) for name in (SYSTEM, TEAM)], [*manifests(), *sample()]
         found = [document for document in documents if document["kind"] not in NOT_RUN_HERE]
         self.cluster.apply([*spaces, *found, self._pull_secret()])
         self.configure_webhook()
+        domains = component("domains")
+        self.cluster.apply([called_here(one, self.webhook_port) if "webhooks" in one else one for one in domains])
 
     def configure_webhook(self) -> None:
         """Apply the webhook configuration as a person does, who knows no CA."""
@@ -112,8 +116,9 @@ class Accounts:
         account = self._account("gkm-admission")
         listen = (f"--listen=127.0.0.1:{self.webhook_port}", f"--health=127.0.0.1:{ports.free()}")
         tls = ("--self-signed", self.machine.root / "tls", "--tls-names=127.0.0.1")
-        configured = f"--webhook-configuration={WEBHOOKS}"
-        words = ("admission", "--kubeconfig", account, *listen, *tls, configured)
+        configured = [f"--webhook-configuration={WEBHOOKS}"]
+        configured += [f"--webhook-configuration={kind}/gkm-domains" for kind in DOMAIN_WEBHOOKS]
+        words: list[str | Path] = ["admission", "--kubeconfig", account, *listen, *tls, *configured, "--domains=on"]
         # It looks for its CA in the configuration once a minute; a life is not to wait for that.
         process = self._run("admission", HURRIED, *words)
         process.ready(self.is_judged, "the API server asks it")
@@ -172,11 +177,12 @@ def accounts(directory: Path) -> Iterator[Accounts]:
 
 
 def _configure(machine: Machine) -> None:
-    """Switch on what writes to the API besides: labels of caches, and the survey of a subnet by a stand-in."""
+    """Switch on what writes to the API besides: labels of caches, ComputeDomains, and a survey by a stand-in."""
     program = machine.root / "ibnetdiscover"
     program.write_text(f"#!/bin/sh\ncat {SURVEYED}\n")
     program.chmod(0o755)
     path = machine.root / "config.yaml"
     config = yaml.safe_load(path.read_text())
     config["fabric"] = {"cacheLabels": True, "ibnetdiscover": {"nodes": [NODE], "command": str(program)}}
+    config["network"] = {"autoMNNVLEnabled": True}
     path.write_text(yaml.safe_dump(config))

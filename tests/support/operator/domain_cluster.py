@@ -5,7 +5,6 @@ and Deployments are those of kube-controller-manager; no pod is scheduled.
 """
 
 import itertools
-import json
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -46,8 +45,7 @@ class DomainCluster:
 
     def install(self) -> None:
         deployed(self.cluster)
-        self.cluster.apply([*kinds.ALL, *(any_kind(*other) for other in OTHERS)])
-        self.cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+        install_kinds(self.cluster)
         self.cluster.apply([document for name in FILES for document in documents(name)])
         self.cluster.apply(
             [namespace("nvidia-dra"), account("compute-domain-controller", "nvidia-dra"), *nvidia_rights()]
@@ -83,7 +81,7 @@ class DomainCluster:
         """Make the claim template of a domain, as NVIDIA's controller does."""
         labels = {UID_LABEL: self.domain(name, space)["uid"]}
         made = claim_template(name, CHANNEL, namespace=space, labels=labels)
-        self.cluster.kubectl("create", "-f", "-", input=json.dumps(made), kubeconfig=self.nvidia)
+        self.cluster.apply(made)
 
     @property
     def nvidia(self) -> Path:
@@ -124,6 +122,12 @@ def domain_cluster(directory: Path) -> Iterator[DomainCluster]:
         made = DomainCluster(Cluster(directory, control_plane), control_plane.audit, directory, stack)
         made.install()
         yield made
+
+
+def install_kinds(cluster: Cluster) -> None:
+    """Define the kinds of Grove, of ComputeDomains, and of workloads that own some; wait for all definitions."""
+    cluster.apply([*kinds.ALL, *(any_kind(*other) for other in OTHERS)])
+    cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
 
 
 def documents(name: str) -> list[Json]:

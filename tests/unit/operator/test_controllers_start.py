@@ -97,9 +97,9 @@ class Bare:
     directory: Path
     numbers: "count[int]"
 
-    def ended(self, kubeconfig: Path) -> Json:
+    def ended(self, kubeconfig: Path, *more: str) -> Json:
         """Run the controllers to their end, which is a failure; return the last line of their log."""
-        words = controllers(kubeconfig, f"127.0.0.1:{ports.free()}")
+        words = (*controllers(kubeconfig, f"127.0.0.1:{ports.free()}"), *more)
         with operator(self.directory / str(next(self.numbers)), *words) as process:
             assert process.popen.wait(60) == 1
             told: Json = json.loads(log_text(process).splitlines()[-1])
@@ -144,6 +144,14 @@ def test_the_controllers_end_with_a_line_that_names_the_missing_kinds(bare: Bare
     assert "apply deploy/base/controllers.yaml" in told["why"]
 
     deployed(bare.cluster)
+    config = bare.directory / "mnnvl.yaml"
+    config.write_text("network: {autoMNNVLEnabled: true}\n", encoding="utf-8")
+    told = bare.ended(admin, f"--config={config}")
+    assert told["error"] == "MNNVLMissing"
+    assert told["why"].startswith(
+        "MNNVL preflight check failed: MNNVL is enabled but ComputeDomain CRD (computedomains."
+    )
+
     bare.cluster.kubectl("delete", "rolebinding", "gkm-controllers-lease", "--namespace", "gkm-system")
     told = bare.ended(bare.cluster.kubeconfig_for(CONTROLLERS))
     assert 'cannot get resource "leases"' in told["why"]
