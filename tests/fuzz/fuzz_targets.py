@@ -86,6 +86,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "ibnetdiscover": fuzz_fabric.topology,
     "webhook-http": fuzz_webhook.http,
     "review": fuzz_webhook.review,
+    "workload": fuzz_webhook.workload,
     "docker-config": fuzz_credentials.configuration,
     "credential-helper": fuzz_credentials.helper,
     "docker-archive": fuzz_archives.docker_archive,
@@ -103,7 +104,7 @@ MUTATORS: dict[str, Callable[[Blind], Mutator]] = {
     "docker-archive": of_tar,
     "quantity": of_quantities,
     "kube-list": of_laid_out_json,
-    **dict.fromkeys(("lldp", "review", "docker-config", "credential-helper", "oci-layout"), of_json),
+    **dict.fromkeys(("lldp", "review", "workload", "docker-config", "credential-helper", "oci-layout"), of_json),
     **dict.fromkeys(
         ("manifest", "labels", "signature", "keyless", "log-entry", "trusted-root", "triton-group", "vllm-index"),
         of_json,

@@ -1,15 +1,20 @@
 """What a client of the webhook sends, once TLS stands: requests over the wire, and the review in one."""
 
 import asyncio
+import base64
 import json
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import h11
 from gkm.api.errors import GKMError, Reason
 from gkm.probes.messages import Page
 from gkm_operator.admission import decision
+from gkm_operator.admission.domains.reviewer import WorkloadReviewer
 from gkm_operator.admission.https.http1 import MAX_BODY_BYTES, SPARE, BadRequest, HttpConnection
 from gkm_operator.admission.review import MAX_WARNING, MAX_WARNING_LINES, ReviewInvalid, encode, parse
+from support.grove.json_patch import patched
+from support.operator.workloads import enrolled_set
 
 MAX_REQUESTS = 20
 
@@ -112,3 +117,32 @@ def review(data: bytes) -> None:
         assert answer.allowed or len(response["status"]["message"]) < 1000
         assert len(response.get("warnings", ())) <= MAX_WARNING_LINES
         assert all(len(line) <= MAX_WARNING and "\n" not in line for line in response.get("warnings", ()))
+
+
+_WORKLOADS = enrolled_set()
+
+
+def workload(data: bytes) -> None:
+    """A review of a workload is refused in a line; or its patch fits the object, and the patched one needs no other."""
+    for reviewer in _WORKLOADS.reviewers.values():
+        try:
+            response = _reviewed(reviewer, data)
+        except ReviewInvalid as error:
+            assert len(str(error)) < 400
+            continue
+        message = response.get("status", {}).get("message", "")
+        assert message.isprintable()
+        assert len(message) < 2000
+        if "patch" in response:
+            try:
+                body = json.loads(data.decode(errors="replace"), strict=False)
+            except (ValueError, RecursionError):
+                continue  # values that no type has are skipped, not checked
+            operations = json.loads(base64.b64decode(response["patch"]))
+            body["request"]["object"] = patched(body["request"]["object"], operations)
+            again = _reviewed(reviewer, json.dumps(body).encode())
+            assert (again["allowed"], again.get("patch")) == (True, None)
+
+
+def _reviewed(reviewer: WorkloadReviewer[Any], data: bytes) -> Any:  # noqa: ANN401 -- JSON
+    return json.loads(reviewer.review(lambda: data, lambda: None))["response"]

@@ -69,6 +69,13 @@ MEASURED = {
     "core/gkm/kube/decoding.py": {"list page", "watch event", "GKMCache of the library"},
     "core/gkm/kube/errors.py": {"refusal"},
     "core/gkm/topology/lists.py": {"nodes offline", "one node offline", "one pod offline"},
+    "core/gkm/api/domain_capacity.py": {"capacity"},
+    "operator/gkm_operator/admission/domains/requests.py": {
+        "ReviewedSet",
+        "ReviewedClique",
+        "ReviewedScalingGroup",
+        "ReviewedPod",
+    },
     "operator/gkm_operator/admission/review.py": {"admission review"},
     "operator/gkm_operator/plans/state/objects.py": {"Pod of the controllers"},
 }

@@ -5,7 +5,7 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from gkm.api import config
+from gkm.api import config, domain_capacity
 from gkm.api.caches import GKMCache
 from gkm.gpus import inventory
 from gkm.gpus.values import Inventory
@@ -31,12 +31,15 @@ from gkm_agent.standalone.manifests import manifests_in
 from gkm_cli import helper_programs
 from gkm_cli.cache import gpu_files
 from gkm_operator.admission import review
+from gkm_operator.admission.domains import requests as workloads
+from gkm_operator.admission.domains import thin_objects
 from gkm_operator.admission.https import http1
 from gkm_operator.caches.nodes import liveness as presence
 from gkm_operator.caches.nodes import reports as contributions
 from gkm_operator.plans.state import objects
 from gkm_operator.plans.write import flavors
 from gkm_operator.preconditions import crds as kinds
+from msgspec import Raw
 
 MIB = 1 << 20
 OBJECT_BYTES = 3 * MIB // 2
@@ -76,6 +79,15 @@ def _object(resource: Resource[Any], of: str) -> Decoder:
         OBJECT_BYTES,
         factor=OBJECT_FACTOR,
     )
+
+
+def _reviewed(kind: type[Any]) -> Decoder:
+    def decode(text: bytes) -> object:
+        of_any = review.GroupVersionKind("", "", "")
+        return workloads.decode(workloads.Envelope("u", of_any, "CREATE", object=Raw(text)), kind)
+
+    # A budget limits the bytes under review (gkm_operator.admission.domains.byte_budget).
+    return Decoder(kind.__name__, decode, kind, http1.MAX_BODY_BYTES, factor=OBJECT_FACTOR)
 
 
 def _file(text: bytes) -> Any:  # noqa: ANN401 -- gkm.images.build.contents.Entry, of which no file is needed here
@@ -164,6 +176,32 @@ KUBE = (
     ),
     *(_object(resource, "the agent") for resource in (kube_fabric.NODEFABRICS, OWN_NODE)),
     Decoder("admission review", review.parse, review._Review, http1.MAX_BODY_BYTES),
+    *(
+        _object(resource, "admission")
+        for resource in (thin_objects.SETS, thin_objects.DOMAINS, thin_objects.CONFIG_MAPS)
+    ),
+    Decoder(
+        "envelope of a workload",
+        lambda text: workloads.open_envelope(text, "", "Pod"),
+        workloads._Review,
+        http1.MAX_BODY_BYTES,
+    ),
+    *(
+        _reviewed(kind)
+        for kind in (
+            workloads.ReviewedSet,
+            workloads.ReviewedClique,
+            workloads.ReviewedScalingGroup,
+            workloads.ReviewedPod,
+        )
+    ),
+    Decoder(
+        "capacity",
+        lambda text: domain_capacity.parse_capacity(text.decode()),
+        domain_capacity.Capacity,
+        domain_capacity.MAX_BYTES,
+        factor=OBJECT_FACTOR,
+    ),
 )
 HOSTS = (
     Decoder("lldpcli", lambda text: lldp.decode(text, lambda _: True), lldp._Document, neighbors.MAX_BYTES),

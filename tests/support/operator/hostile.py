@@ -6,6 +6,8 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from gkm_operator.admission.https.http1 import MAX_BODY_BYTES
+from support.operator import workloads
 from support.operator.reviews import review
 from support.operator.webhook import REVIEW, post
 
@@ -17,14 +19,50 @@ VALUES: tuple[Any, ...] = (
 )  # fmt: skip
 
 
-def bodies(seed: int) -> Iterator[bytes]:
-    """Yield bodies without end: reviews gone wrong in one way or several."""
+REVIEWS = {"/validate": REVIEW} | {
+    path: workloads.review(path, found) for path, found in workloads.reviewed_objects().items()
+}
+"""A review that is admitted, by path."""
+
+
+def bodies(seed: int) -> Iterator[tuple[str, bytes]]:
+    """Yield paths and bodies without end: reviews gone wrong in one way or several."""
     rng = random.Random(seed)
     while True:
-        body = REVIEW
+        path = rng.choice(list(REVIEWS))
+        body = REVIEWS[path]
         for change in rng.choices(_BODY_CHANGES, k=rng.choice((1, 1, 1, 2, 3))):
             body = change(rng, body)
-        yield body
+        yield path, body
+
+
+_METADATA, _CONTAINERS = '"metadata": {', '"containers": ['
+FILLINGS = (
+    (_METADATA, '"labels": {', '"a%d":"",', '"z":""}, '),
+    (_METADATA, '"annotations": {', '"grove.io/%d":"",', '"z":""}, '),
+    (
+        _METADATA,
+        '"ownerReferences": [',
+        '{"apiVersion":"","kind":"","name":"%d","uid":""},',
+        '{"apiVersion":"","kind":"","name":"","uid":""}], ',
+    ),
+    (_METADATA, '"finalizers": [', '"",', '""], '),
+    (_METADATA, '"managedFields": [', "{},", "{}], "),
+    (_CONTAINERS, "", "{},", ""),
+    (_CONTAINERS, "", '{"resources":{"limits":{"a":""}}},', ""),
+    (_CONTAINERS, '{"resources":{"limits":{', '"a%d":1,', '"z":1}}},'),
+    (_CONTAINERS, '{"resources":{"claims":[', '{"name":""},', '{"name":""}]}},'),
+    (_CONTAINERS, "", "[[[[[[[[[[],", ""),
+)
+
+
+def large_workloads(path: str) -> Iterator[bytes]:
+    """Yield reviews of the largest size, filled with many small values in the places that are decoded."""
+    whole = REVIEWS[path].decode()
+    for place, before, item, after in FILLINGS:
+        count = (MAX_BODY_BYTES - len(whole) - len(before) - len(after)) // (len(item) + 5 * item.count("%d"))
+        filling = "".join(item % number if "%d" in item else item for number in range(count))
+        yield whole.replace(place, f"{place}{before}{filling}{after}", 1).encode()[:MAX_BODY_BYTES]
 
 
 def wires(seed: int) -> Iterator[bytes]:
@@ -54,10 +92,15 @@ def _path(rng: random.Random, tree: Any) -> tuple[Any, Any]:  # noqa: ANN401 -- 
         tree = below
 
 
-def _field(rng: random.Random, _: bytes) -> bytes:
-    tree = review(
-        dryRun=rng.choice((None, True)), oldObject={"spec": {"image": "x", "imagePullSecrets": [{"name": 1}]}}
-    )
+def _field(rng: random.Random, body: bytes) -> bytes:
+    try:
+        tree = json.loads(body)
+    except (ValueError, RecursionError):
+        tree = None
+    if body == REVIEW or not isinstance(tree, dict) or not tree:
+        tree = review(
+            dryRun=rng.choice((None, True)), oldObject={"spec": {"image": "x", "imagePullSecrets": [{"name": 1}]}}
+        )
     for _change in range(rng.randrange(1, 4)):
         container, key = _path(rng, tree)
         if rng.random() < 0.3:
@@ -71,7 +114,14 @@ def _deep(rng: random.Random, _: bytes) -> bytes:
     depth = rng.choice((10, 900, 1100, 100_000))
     opened, closed = rng.choice(((b"[", b"]"), (b'{"a":', b"}")))
     where = rng.choice(
-        (b'"spec": {"zz": ', b'"spec": {"imagePullSecrets": ', b'"metadata": {"labels": ', b'"request": ')
+        (
+            b'"spec": {"zz": ',
+            b'"spec": {"imagePullSecrets": ',
+            b'"metadata": {"labels": ',
+            b'"request": ',
+            b'"spec": {"podSpec": {"containers": ',
+            b'"spec": {"template": {"cliques": ',
+        )
     )
     return b'{"request": {"object": {' + where + opened * depth + b"1" + closed * depth + b"}}}}"
 

@@ -11,6 +11,7 @@ from gkm_operator.admission.validator import ImageValidator
 from support.operator.images import DIGEST, GOOD, OTHER, FakeImages
 from support.operator.reviews import IMAGE
 from support.operator.webhook import serving
+from support.operator.workloads import enrolled_set
 
 UNSIGNED_IMAGE = "registry.test/team/unsigned:1"
 
@@ -19,7 +20,7 @@ def main() -> None:
     directory = Path(sys.argv[1])
     logs.configure()
     validator = ImageValidator(FakeImages({IMAGE: DIGEST, UNSIGNED_IMAGE: OTHER}, {DIGEST: GOOD}), "enforce")
-    with serving(directory, validator) as webhook:
+    with serving(directory, validator, enrolled_set().reviewers) as webhook:
         files.replace(directory / "port", str(webhook.server.port).encode())
         sys.stdin.read()
 

@@ -11,14 +11,16 @@ import msgspec
 from gkm.api import domain_capacity
 from gkm.api.domain_capacity import Capacity
 from gkm.api.grove import PodCliqueSet
+from gkm.api.mnnvl_metadata import AUTO_MNNVL, DOMAIN_LABEL, PART_OF, REPLICA_INDEX
 from gkm.api.network_settings import Network
 from gkm.kube.resources import CLAIM_TEMPLATES, CLAIMS, COMPUTEDOMAINS, PODCLIQUESETS, Json, Resource
 from gkm_operator.admission.domains.cluster_view import ClusterView
 from gkm_operator.admission.domains.reviewer import WorkloadReviewer, reviewers
 from gkm_operator.computedomains.objects import of_set
+from gkm_operator.mnnvl import dialect
 from gkm_operator.mnnvl.required import DomainKey
 from support.grove.json_patch import patched
-from support.grove.objects import NAMESPACE
+from support.grove.objects import NAMESPACE, container, pod_clique_set
 from support.host.waiting import until
 from support.kube.fake_api import FakeApi
 
@@ -179,3 +181,27 @@ def workloads(*objects: Json, settings: Network = ON) -> Workloads:
     made.put(*objects)
     made.observe()
     return made
+
+
+def enrolled_set(name: str = "coyote") -> Workloads:
+    """Return a cluster with one enrolled set, whose only domain exists."""
+    made = Workloads()
+    annotations = {AUTO_MNNVL: dialect.ENABLED}
+    made.create_set(pod_clique_set(name, annotations=annotations), DomainKey(0, dialect.WHOLE_SET))
+    made.observe()
+    return made
+
+
+def reviewed_objects(of: str = "coyote") -> dict[str, Json]:
+    """Return an object of each kind by its path, as it passes; those of Grove belong to a set."""
+    labels = {PART_OF: of, REPLICA_INDEX: "0"}
+    pod_spec = {"containers": [container("main", 8), container("side")]}
+    member = {"namespace": NAMESPACE, "labels": labels}
+    found = pod_clique_set("another", annotations={AUTO_MNNVL: dialect.ENABLED})
+    return {
+        "/podcliquesets/default": pod_clique_set("another"),
+        "/podcliquesets/validate": found,
+        "/podcliques": {"metadata": {"name": f"{of}-0-worker", **member}, "spec": {"podSpec": pod_spec}},
+        "/podcliquescalinggroups": {"metadata": {"name": f"{of}-0-sg", **member}, "spec": {"replicas": 1}},
+        "/pods": {"metadata": {"generateName": "x-", "labels": {DOMAIN_LABEL: f"{of}-0"}}, "spec": pod_spec},
+    }

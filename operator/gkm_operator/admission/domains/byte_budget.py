@@ -1,6 +1,6 @@
 """A limit on the bytes of all requests that are decoded and decided at one time.
 
-The server bounds the bytes of bodies; decoded, these take up to 25 times as much, as long as their review lasts.
+The server bounds the bytes of bodies; decoded, these take up to 20 times as much, as long as their review lasts.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """Admission requests about workloads: decodes hostile bytes into the few fields that the decisions read.
 
 An object that cannot be read is refused as an object, with the place of the fault. Must never be given more bytes than
-a `ByteBudget` allows: a dictionary takes 25 times the bytes of its text.
+a `ByteBudget` allows: a list of objects takes up to 20 times the bytes of its text.
 """
 
 from dataclasses import dataclass
