@@ -20,19 +20,22 @@ from gkm.kube.errors import ApiError
 from gkm.kube.resources import Resource
 from gkm_operator.computedomains.objects import of_set
 from gkm_operator.mnnvl.required import DomainKey
+from support.cluster.audit import Audit
 from support.cluster.cluster import Cluster
-from support.grove import kinds
+from support.cluster.gkm_objects import namespace
 from support.grove.objects import Json, claim_template, clique, container, pod_clique_set
 from support.host import pages, ports
 from support.host.processes import Process
-from support.operator.deployment import called_here, component, operator
+from support.kube.our_kinds import CONTROLLERS
+from support.operator.deployment import called_here, operator
+from support.operator.domain_cluster import documents, domain_cluster
+from support.operator.rights import granted
 from support.operator.workloads import CONFIG_MAPS, DOMAINS, SETS
 from support.peers import build as peers
 
 pytestmark = pytest.mark.peers
 NAMESPACE, SYSTEM = "domains-admission", "gkm-system"
 ENABLED = {AUTO_MNNVL: "enabled"}
-WEBHOOKS = ("mutatingwebhookconfiguration", "validatingwebhookconfiguration")
 CLIQUES: Resource[Json] = Resource("grove.io/v1alpha1", "PodClique", "podcliques", namespaced=True, type=Json)
 GROUPS: Resource[Json] = Resource(
     "grove.io/v1alpha1", "PodCliqueScalingGroup", "podcliquescalinggroups", namespaced=True, type=Json
@@ -40,8 +43,10 @@ GROUPS: Resource[Json] = Resource(
 TEMPLATES: Resource[Json] = Resource(
     "resource.k8s.io/v1", "ResourceClaimTemplate", "resourceclaimtemplates", namespaced=True, type=Json
 )
+CLAIMS: Resource[Json] = Resource("resource.k8s.io/v1", "ResourceClaim", "resourceclaims", namespaced=True, type=Json)
 PODS: Resource[Json] = Resource("v1", "Pod", "pods", namespaced=True, type=Json)
-OURS = {"name": "ours", "expression": f"request.namespace == '{NAMESPACE}'"}
+ACCOUNT = f"system:serviceaccount:{SYSTEM}:gkm-admission"
+FORBIDDEN = 403
 CLAIM = [{"name": "mnnvl-claim"}]
 
 
@@ -51,6 +56,7 @@ class Site:
 
     cluster: Cluster
     api: Api
+    audit: Audit
     stack: ExitStack
     directory: Path
     port: int = field(default_factory=ports.free)
@@ -71,7 +77,7 @@ class Site:
             "--webhook-configuration=mutating/gkm-domains",
             "--webhook-configuration=validating/gkm-domains",
             "--domains=on",
-            f"--kubeconfig={self.cluster.kubeconfig_for(f'system:serviceaccount:{SYSTEM}:gkm-admission')}",
+            f"--kubeconfig={self.cluster.kubeconfig_for(ACCOUNT)}",
         )
         self.process = self.stack.enter_context(operator(self.directory, *arguments))
         self.process.ready(lambda: pages.fetch(self.health, "readyz")[0] == 200, "it serves")
@@ -89,10 +95,9 @@ class Site:
 
     def create_domain(self, owner: PodCliqueSet, replica: int) -> None:
         desired = of_set(owner, DomainKey(replica, ""))
-        made = desired.manifest(desired.names[0], "2026-01-01T00:00:00Z")
-        # Only the controllers may write the mark (deploy/components/domains/policies.yaml).
-        made["metadata"].pop("annotations")
-        self.api.create(DOMAINS, made)
+        connect(str(self.cluster.kubeconfig_for(CONTROLLERS))).create(
+            DOMAINS, desired.manifest(desired.names[0], "2026-01-01T00:00:00Z")
+        )
 
     def create_clique(self, name: str, of: str, replica: int = 0, **metadata: object) -> Json:
         return self.api.create(CLIQUES, a_clique(name, of, replica, **metadata))
@@ -126,21 +131,15 @@ def a_clique(name: str, of: str, replica: int = 0, **metadata: object) -> Json:
 
 
 @pytest.fixture(scope="module")
-def site(gkm_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    cluster, directory = gkm_cluster, tmp_path_factory.mktemp("admission")
-    cluster.apply(kinds.ALL)
-    names = [f"crd/{one['metadata']['name']}" for one in kinds.ALL]
-    cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", *names)
-    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
-    cluster.until(lambda: cluster.exists("serviceaccount", "default", NAMESPACE), "its account")
-    with ExitStack() as stack:
-        made = Site(cluster, connect(str(cluster.kubeconfig)), stack, directory)
-        shipped = component("domains")
-        cluster.apply([called_here(each, made.port, OURS) if "webhooks" in each else each for each in shipped])
-        for kind in WEBHOOKS:
-            stack.callback(cluster.kubectl, "delete", kind, "gkm-domains", "--ignore-not-found")
-        stack.callback(cluster.kubectl, "delete", "namespace", NAMESPACE, "--wait=false")
-        stack.callback(cluster.kubectl, "delete", "configmap", "gkm-domains", "-n", SYSTEM, "--ignore-not-found")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    directory = tmp_path_factory.mktemp("admission")
+    with domain_cluster(tmp_path_factory.mktemp("domains")) as place, ExitStack() as stack:
+        cluster = place.cluster
+        cluster.apply(namespace(NAMESPACE))
+        cluster.until(lambda: cluster.exists("serviceaccount", "default", NAMESPACE), "its account")
+        made = Site(cluster, connect(str(cluster.kubeconfig)), place.audit, stack, directory)
+        shipped = documents("webhooks.yaml")
+        cluster.apply([*documents("admission-rights.yaml"), *(called_here(each, made.port) for each in shipped)])
         made.start()
         yield made
 
@@ -276,3 +275,18 @@ def outage(site: Site) -> None:
     site.cluster.kubectl("delete", "podclique", "outage-0-worker", "--namespace", NAMESPACE, "--wait=false")
     site.api.merge(CLIQUES, "outage-0-worker", {"metadata": {"finalizers": None}}, NAMESPACE)
     site.cluster.kubectl("delete", "podcliqueset", "outage", "--namespace", NAMESPACE)
+
+
+def test_the_rights_of_the_component_are_those_that_admission_uses(site: Site) -> None:
+    devices = claim_template("seen", "gpu.nvidia.com", namespace=NAMESPACE)
+    site.api.create(TEMPLATES, devices)
+    site.api.create(CLAIMS, devices | {"kind": CLAIMS.kind, "spec": devices["spec"]["spec"]})
+    claims = [{"name": "a", "resourceClaimTemplateName": "seen"}, {"name": "b", "resourceClaimName": "seen"}]
+    site.create_set("audited", clique("worker", resourceClaims=claims))
+    # A set that no watch has shown is read.
+    site.create_clique("worker", "no-such-set")
+    asked = [one for one in site.audit.requests() if one.user == ACCOUNT]
+    assert [one for one in asked if one.code == FORBIDDEN] == []
+    rights = list(granted(documents("admission-rights.yaml")))
+    assert [right for right in rights if not any(map(right.covers, asked))] == []
+    assert [one for one in asked if not any(right.covers(one) for right in rights)] == []

@@ -38,9 +38,10 @@ class Need:
 def needs(pod_clique_set: PodCliqueSet, gpus: GPURequests, classes: DeviceClasses) -> list[Need]:
     """Return the needs of all groups of a set, in the order of their names."""
     members: dict[str, list[tuple[CliqueTemplate, int]]] = {}
+    with_gpus = gpus.cliques(pod_clique_set, classes)
     for clique, scaling_group in pod_clique_set.memberships():
         group = dialect.group_of(pod_clique_set, clique, scaling_group)
-        if group is not None and gpus.any(clique.spec.pod_spec, classes):
+        if group is not None and clique.name in with_gpus:
             copies = 1 if scaling_group is None or scaling_group.replicas is None else scaling_group.replicas
             members.setdefault(group, []).append((clique, clique.replicas * copies))
     return [

@@ -35,7 +35,7 @@ class ThinSet(PodCliqueSet, frozen=True):
         template = SetTemplate()
         if dialect.enrols(self):
             cliques = tuple(_thin_clique(clique) for clique in self.cliques)
-            template = SetTemplate(cliques, self.spec.template.pod_clique_scaling_groups)
+            template = structs.replace(self.spec.template, cliques=cliques)
         structs.force_setattr(self, "metadata", _identity(metadata, labels=None, annotations=metadata.annotations))
         structs.force_setattr(self, "spec", SetSpec(self.spec.replicas, _shared(template)))
 

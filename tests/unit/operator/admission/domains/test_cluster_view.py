@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from gkm.api.domain_capacity import GROVE_MANAGES_DOMAINS, Capacity
 from gkm.api.grove import PodCliqueSet
-from gkm.api.mnnvl_metadata import AUTO_MNNVL
+from gkm.api.mnnvl_metadata import AUTO_MNNVL, MNNVL_GROUP
 from gkm.api.pod_specs import PodClaim
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import CLAIM_TEMPLATES
@@ -17,7 +17,7 @@ from gkm_operator.admission.domains.single_reads import ABSENT_SECONDS, SingleRe
 from gkm_operator.admission.domains.thin_objects import ThinDomain, ThinSet
 from gkm_operator.admission.domains.view import ViewUnavailable
 from gkm_operator.mnnvl.required import DomainKey, domain_of, required_domains
-from support.grove.objects import NAMESPACE, claim_template, clique, container, pod_clique_set, scaling_group
+from support.grove.objects import NAMESPACE, Json, claim_template, clique, container, pod_clique_set, scaling_group
 from support.grove.typed import GPUS, a_pod_clique, device_classes
 from support.kube.fake_api import FakeApi
 from support.operator.workloads import DOMAINS, SETS, SYSTEM, Workloads
@@ -151,13 +151,26 @@ SET = pod_clique_set(
 )
 
 
-def test_a_stored_set_answers_as_the_whole_one() -> None:
-    text = json.dumps(SET)
+def with_inline_claims() -> Json:
+    made = pod_clique_set("big", clique("a", 0, annotations={MNNVL_GROUP: "x"}), clique("b", 0))
+    template = {"name": "shared", "templateSpec": claim_template("shared", "gpu.nvidia.com")["spec"]}
+    made["spec"]["template"]["resourceClaimTemplates"] = [template]
+    return made
+
+
+@pytest.mark.parametrize("given", [SET, with_inline_claims()], ids=["resources", "claims of the set"])
+def test_a_stored_set_answers_as_the_whole_one(given: Json) -> None:
+    text = json.dumps(given)
     thin, whole = msgspec.json.decode(text, type=ThinSet), msgspec.json.decode(text, type=PodCliqueSet)
     assert required_domains(thin, GPUS, device_classes) == required_domains(whole, GPUS, device_classes)
     for name, in_group in (("a", "sg"), ("b", "")):
         made = a_pod_clique("big", "1", name, in_group)
         assert domain_of(thin, made) == domain_of(whole, made)
+    assert required_domains(thin, GPUS, device_classes)
+
+
+def test_a_stored_set_has_what_shows_gpus_and_no_more() -> None:
+    thin = msgspec.json.decode(json.dumps(SET), type=ThinSet)
     stored = thin.cliques[0].spec.pod_spec.containers or ()
     assert [one.resources.limits for one in stored if one.resources] == [{"nvidia.com/gpu": "4"}, None]
 
