@@ -9,6 +9,7 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
+from gkm.api.domain_readiness import ReadyReason
 from gkm.api.errors import Reason
 from gkm.gpus import fabric, preflight
 from gkm.hoststate.pointers import CacheState
@@ -93,6 +94,7 @@ def test_the_reasons_of_a_gpu_are_in_one_table() -> None:
         ("Fabric", lambda: {*Health, *fabric._PROBLEMS.values(), *fabric._CONFIGURATIONS.values()}),
         ("Runs", lambda: set(PlannedReason)),
         ("Condition Live of a plan", lambda: of_conditions(PLANS / "write" / "status.py")),
+        ("Condition MNNVLReady of a ComputeDomain", lambda: set(ReadyReason)),
         ("CSI answers", lambda: {code.value for code in Code}),
     ],
 )
@@ -115,6 +117,7 @@ def test_every_table_of_reasons_is_compared_with_the_code() -> None:
         "Fabric",
         "Runs",
         "Condition Live of a plan",
+        "Condition MNNVLReady of a ComputeDomain",
         "CSI answers",
         WORDS,
     }
@@ -142,7 +145,7 @@ def names_of(row: Row) -> set[str]:
     """Return the forms of a reason in a test: its value in objects, or its name in the code."""
     if row.table == WORDS:
         return {row.reason, row.where.strip("`")}
-    members = {member.name for member in chain(Reason, CacheState, Health, Code) if member.value == row.reason}
+    members = {member.name for member in chain(Reason, CacheState, Health, ReadyReason, Code) if member.value == row.reason}
     return {row.reason, *members}
 
 
