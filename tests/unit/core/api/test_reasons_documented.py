@@ -145,7 +145,8 @@ def names_of(row: Row) -> set[str]:
     """Return the forms of a reason in a test: its value in objects, or its name in the code."""
     if row.table == WORDS:
         return {row.reason, row.where.strip("`")}
-    members = {member.name for member in chain(Reason, CacheState, Health, ReadyReason, Code) if member.value == row.reason}
+    all_members = chain(Reason, CacheState, Health, ReadyReason, Code)
+    members = {member.name for member in all_members if member.value == row.reason}
     return {row.reason, *members}
 
 
