@@ -130,10 +130,8 @@ class DomainObserver:
         """Apply a change of a claim template."""
         template = old or new
         if template is not None:
-            key = (template.metadata.namespace, template.metadata.name)
             # NVIDIA's controller made it just now, and pods may wait for it: its mark must not wait.
-            self._affect_users([key], urgent=old is None)
-            self._changed(key, False)  # noqa: FBT003 -- it may be an orphan, which belongs to no domain
+            self._affect_users([(template.metadata.namespace, template.metadata.name)], urgent=old is None)
             if not template.metadata.label(NODE_LABEL):
                 self._capacity_changed()
 
@@ -154,10 +152,11 @@ class DomainObserver:
         return False
 
     def _affect_users(self, templates: Iterable[Key], *, urgent: bool) -> None:
-        """Pass on the domains that have one of these claim templates."""
+        """Pass on the domains that have one of these claim templates, or the template itself: it may be an orphan."""
         for template in templates:
-            for domain in self._source.domains_with_template(*template):
-                self._changed(_key(domain), urgent)
+            domains = self._source.domains_with_template(*template)
+            for key in {_key(domain) for domain in domains} or {template}:
+                self._changed(key, urgent)
 
     def _pod_changed(self, old: DomainPod | None, new: DomainPod | None) -> None:
         for pod in (old, new):

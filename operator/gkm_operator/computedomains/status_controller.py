@@ -115,7 +115,8 @@ class DomainStatusController:
         if observed is None:
             self._pacing.forget(key)
             self._states.record(key, "")
-            self._unmark_orphan(key)
+            if not self.observer.pods.using(*key):
+                self._unmark_orphan(key)
             return None
         if not self._leads():
             return None
@@ -151,7 +152,10 @@ class DomainStatusController:
         return new, patience if is_new and observed.template is None and observed.expected else None
 
     def _unmark_orphan(self, template: Key) -> None:
-        """Let NVIDIA's controller remove a marked claim template whose domain is gone: no pod can join that one."""
+        """Let NVIDIA's controller remove a marked claim template of a domain that is gone.
+
+        Its running pods end first, unless a new domain waits for the name.
+        """
         orphan = self.observer.orphan(*template) if self._leads() else None
         if orphan is not None and is_used(orphan.metadata.annotation(PODS_USING)):
             self._write(CLAIM_TEMPLATES, orphan.metadata, mark(()))

@@ -278,6 +278,21 @@ def test_every_watch_moves_the_condition_on(site: Site) -> None:
         site.until(reached)
 
 
+def test_the_last_pod_of_a_domain_that_is_gone_takes_the_mark_with_it(site: Site) -> None:
+    orphan = template_json()
+    orphan["metadata"]["annotations"] = {"gkm.io/pods-using": "1"}
+    site.store(TEMPLATES, orphan)
+    site.store(PODS, used("a"))
+    site.start()
+    site.api.delete(PODS, "a", "team")
+
+    def marks() -> str:
+        found = site.api._objects["resourceclaimtemplates", "team", NAME]
+        return str(found["metadata"]["annotations"]["gkm.io/pods-using"])
+
+    until(lambda: marks() == "0", "the mark to fall")
+
+
 def test_a_new_leader_marks_what_pods_use_before_it_started(site: Site) -> None:
     site.store(DOMAINS, domain_json())
     site.store(TEMPLATES, template_json())

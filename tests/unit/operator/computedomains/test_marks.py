@@ -147,15 +147,25 @@ def test_the_marks_of_a_deleted_domain_fall_with_its_last_pod() -> None:
     assert scene.writes() == BOTH
 
 
-@pytest.mark.parametrize("recreated", [True, False])
-def test_the_mark_of_a_template_whose_domain_is_gone_is_taken_back(recreated: bool) -> None:  # noqa: FBT001
-    """Nothing can join that domain any more, and NVIDIA's controller has to replace the template."""
+def test_a_template_whose_domain_is_gone_is_marked_until_its_pods_have_ended() -> None:
     scene = StatusScene()
     scene.put(used("a"))
     scene.reconcile()
     scene.api.delete(DOMAINS, NAME, "team")
-    if recreated:
-        scene.put_domain(domain_json(uid="second"))
+    scene.reconcile()
+    assert scene.mark(TEMPLATES) == ("1", "a")
+    scene.remove(used("a"))
+    scene.reconcile()
+    assert scene.mark(TEMPLATES) == ("0", None)
+
+
+def test_a_template_whose_domain_is_gone_gives_way_to_a_new_domain_of_its_name() -> None:
+    """Nothing can join the old one, and NVIDIA's controller has to make a template for the new one."""
+    scene = StatusScene()
+    scene.put(used("a"))
+    scene.reconcile()
+    scene.api.delete(DOMAINS, NAME, "team")
+    scene.put_domain(domain_json(uid="second"))
     scene.reconcile()
     assert scene.mark(TEMPLATES) == ("0", None)
 
