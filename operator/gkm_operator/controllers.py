@@ -1,4 +1,4 @@
-"""The command `gkm-operator controllers`: caches, Runs and ComputeDomains, until a signal stops it."""
+"""The command `gkm-operator controllers`: runs all controllers until a signal stops it."""
 
 import argparse
 from threading import Event
@@ -12,7 +12,7 @@ from gkm.kube.secrets import KubeSecrets, own_namespace
 from gkm_operator import metrics
 from gkm_operator.caches.controller import CachesController
 from gkm_operator.caches.verification.recheck import RecheckSchedule
-from gkm_operator.computedomains.controller import DomainsController
+from gkm_operator.cliques.controller import CliquesController
 from gkm_operator.health import HealthServer
 from gkm_operator.images import CheckedImages
 from gkm_operator.plans.controller import PlansController
@@ -31,8 +31,8 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
     """Reconcile until `stop`; return the exit code.
 
     Raises:
-        KindsMissing, KindsForeign, MNNVLMissing, RightsMissing: the installation is incomplete
-            (gkm_operator.preconditions.check).
+        KindsMissing, KindsForeign, RightsMissing: the installation is incomplete (gkm_operator.preconditions.check).
+        GroveOperatorPresent, BuiltInControllersBlocked: the built-in controllers of PodCliqueSets must not run.
         LeadershipEnded: another replica may lead now.
     """
     api = connect(arguments.kubeconfig, arguments.context, metrics.api_answered)
@@ -51,23 +51,22 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
         schedule=RecheckSchedule.of(config.verification),
         nodes=(flavors.nodes(config.topology.labels.flavor), plans.see_node),
     )
-    domains = DomainsController(api, config, instance=arguments.identity)
+    cliques = CliquesController(api, config, leads=lambda: elector.is_leader, instance=arguments.identity)
     health = HealthServer(arguments.health, lambda: caches.synced)
     # Before the first request to the API server: while that is away, a restart by kubelet would not help.
     health.start()
     try:
-        lease = own_namespace(), arguments.lease
-        there = check.wait(api, lease, stop, mnnvl_enabled=config.network.auto_mnnvl_enabled)
+        there = check.wait(api, (own_namespace(), arguments.lease), stop, also=[cliques.check])
         # Every replica watches caches, so that a new leader has their state already; only the leader writes.
         if there and caches.watch(stop) and elector.acquire(stop):
             caches.work()
             plans.work()
-            domains.work()
+            cliques.work()
             _lead(elector, stop)
     finally:
         # First the controller that could assign the same nodes twice.
         plans.close()
-        domains.close()
+        cliques.close()
         caches.close()
         elector.release()
         health.close()

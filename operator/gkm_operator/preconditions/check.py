@@ -5,6 +5,7 @@ visibly. The controllers wait out passing errors, such as an unavailable API ser
 """
 
 import logging
+from collections.abc import Callable, Iterable
 from threading import Event
 from typing import Any
 
@@ -58,19 +59,25 @@ class RightsMissing(RuntimeError):
 
 
 def wait(
-    api: Api, lease: tuple[str, str], stop: Event, backoff: Backoff = BACKOFF, *, mnnvl_enabled: bool = False
+    api: Api,
+    lease: tuple[str, str],
+    stop: Event,
+    backoff: Backoff = BACKOFF,
+    also: Iterable[Callable[[], None]] = (),
 ) -> bool:
     """Return True when all checks pass, False when `stop` is set first. `lease` is the leader's (namespace, name).
 
+    `also` are further checks.
+
     Raises:
-        KindsMissing, KindsForeign, MNNVLMissing, RightsMissing: as `check` and `check_mnnvl`.
+        KindsMissing, KindsForeign, RightsMissing: as `check`, and what those of `also` raise.
     """
     failures = 0
     while not stop.is_set():
         try:
             check(api, lease)
-            if mnnvl_enabled:
-                check_mnnvl(api)
+            for further in also:
+                further()
         except ApiError as error:
             failures += 1
             _LOG.warning("API server not available", extra=fields(failures=failures, why=str(error)))
