@@ -14,7 +14,7 @@ from gkm.api.config import Config
 from gkm.api.mnnvl_metadata import GROVE_OPERATOR, MANAGED_BY
 from gkm.hoststate.logs import fields
 from gkm.hoststate.pacing import Backoff
-from gkm.kube.api import Api, ListSelector
+from gkm.kube.api import Api, Key, ListSelector
 from gkm.kube.events import Recorder
 from gkm.kube.index import Index
 from gkm.kube.reflector import Reflector
@@ -81,7 +81,7 @@ class CliquesController:
         self._calm = calm
         recorder = Recorder(api, "gkm.io/cliques", instance or FIELD_MANAGER)
         self._writer = ChildWriter(api, recorder, self._check_may_write)
-        self._children: Index[str, Child] = Index(_owner_uids, lambda child: (type(child), child.metadata.name))
+        self._children: Index[Key, Child] = Index(_owners, lambda child: (type(child), child.metadata.name))
         self._grove = [
             Reflector(api, resource, self._grove_changed, selector=selector)
             for resource, selector in grove_operator.traces(config.network.grove_cluster_role)
@@ -141,7 +141,7 @@ class CliquesController:
                 note = "The built-in controllers write nothing: the Grove operator is installed"
                 self._writer.warn(parent, "BuiltInControllersStopped", note)
             return None
-        observed = self._children.get(parent.metadata.uid)
+        observed = self._children.get((key.namespace, parent.metadata.uid))
         # The status first: it is about what exists, whatever is refused after it.
         self._writer.write_status(parent, status_of(parent, observed))
         found = self._difference(parent, observed)
@@ -152,12 +152,13 @@ class CliquesController:
         if isinstance(parent, PodCliqueSet):
             return difference(of_set(parent), observed)
         owner = parent.metadata.controller
-        owning = self._parents[owner.kind].get(owner.name, parent.metadata.namespace) if owner else None
+        reflector = self._parents.get(owner.kind) if owner else None
+        owning = reflector.get(owner.name, parent.metadata.namespace) if owner and reflector else None
         if owner is None or owning is None or owning.metadata.uid != owner.uid:
             return None
         if isinstance(parent, PodClique):
             return pod_difference(parent, (child for child in observed if isinstance(child, Pod)))
-        return difference(of_group(owning, parent), observed)
+        return difference(of_group(owning, parent), observed) if isinstance(owning, PodCliqueSet) else None
 
     def _changed(self, old: Any, new: Any) -> None:  # noqa: ANN401 -- Parent | Child, of one type for one reflector
         value: Parent | Child = new or old
@@ -174,7 +175,7 @@ class CliquesController:
             return
         self.queue.add(key)
         # The template of a scaling group's PodCliques is in the set.
-        for child in self._children.get(metadata.uid) if isinstance(value, PodCliqueSet) else ():
+        for child in self._children.get((metadata.namespace, metadata.uid)) if isinstance(value, PodCliqueSet) else ():
             if isinstance(child, PodCliqueScalingGroup):
                 self.queue.add(ParentKey(GROUPS.kind, metadata.namespace, child.metadata.name))
 
@@ -204,6 +205,7 @@ class CliquesController:
         self.queue.start()
 
 
-def _owner_uids(child: Child) -> tuple[str, ...]:
+def _owners(child: Child) -> Iterable[Key]:
+    """Return the (namespace, uid) of the controller: an object cannot be owned from another namespace."""
     owner = child.metadata.controller
-    return (owner.uid,) if owner else ()
+    return [(child.metadata.namespace, owner.uid)] if owner else []

@@ -34,10 +34,11 @@ def pod_difference(clique: PodClique, pods: Iterable[Pod]) -> Difference:
 
 def _pod(clique: PodClique, name: str, index: int) -> Desired:
     metadata, labels = clique.metadata, clique.metadata.labels
-    service = f"{labels.get(PART_OF)}-{labels.get(REPLICA_INDEX)}"
+    pcs, replica = labels.get(PART_OF, ""), labels.get(REPLICA_INDEX, "")
+    service = f"{pcs}-{replica}"
     variables = {
-        "GROVE_PCS_NAME": labels.get(PART_OF, ""),
-        "GROVE_PCS_INDEX": labels.get(REPLICA_INDEX, ""),
+        "GROVE_PCS_NAME": pcs,
+        "GROVE_PCS_INDEX": replica,
         "GROVE_PCLQ_NAME": metadata.name,
         "GROVE_HEADLESS_SERVICE": f"{service}.{metadata.namespace}.svc.cluster.local",
         "GROVE_PCLQ_POD_INDEX": str(index),

@@ -4,10 +4,12 @@ from typing import Any
 
 import pytest
 from gkm.kube.errors import ApiError
+from gkm.kube.workqueue import Retry
+from gkm_operator.cliques import writer
 from support.grove.driver import CLIQUES, GROUPS, PODS, SERVICES, SETS
 from support.grove.objects import NAMESPACE
 from support.kube.fake_api import FakeApi
-from support.operator.cliques import CLAIM, ON, WEBHOOKS, InjectingApi, Mortal, Stepper, a_set, observed
+from support.operator.cliques import CLAIM, ON, WEBHOOKS, InjectingApi, Mortal, Stepper, a_set, observed, set_key
 
 Json = dict[str, Any]
 
@@ -213,6 +215,41 @@ def test_a_clique_without_a_set_gets_no_pods(api: InjectingApi) -> None:
     assert not [name for name in observed(api, PODS) if name.startswith("loose")]
 
 
+def owned(resource: Any, name: str, owner: Json, spec: Json, namespace: str = NAMESPACE) -> Json:  # noqa: ANN401
+    """An object that names another one as its controller, as any user may."""
+    reference = owner | {"controller": True}
+    labels = {"app.kubernetes.io/managed-by": "grove-operator"}
+    metadata = {"name": name, "namespace": namespace, "labels": labels, "ownerReferences": [reference]}
+    return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata, "spec": spec}
+
+
+def test_owners_that_own_no_cliques_lead_to_no_pods_and_no_defect(api: InjectingApi) -> None:
+    cliques = observed(api, CLIQUES)
+    uid, spec = cliques["set-0-router"]["metadata"]["uid"], cliques["set-0-router"]["spec"]
+    foreign = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "x", "uid": "y"}
+    router = {"apiVersion": "grove.io/v1alpha1", "kind": "PodClique", "name": "set-0-router", "uid": uid}
+    api.create(CLIQUES, owned(CLIQUES, "foreign", foreign, spec))
+    api.create(GROUPS, owned(GROUPS, "odd", router, {"cliqueNames": ["worker"], "replicas": 1}))
+    before = observed(api, PODS)
+    process = Stepper(api)
+    process.observe()
+    process.reconcile()
+    assert observed(api, PODS) == before
+
+
+def test_an_object_of_another_namespace_is_nobodys_child(api: InjectingApi) -> None:
+    metadata = observed(api, CLIQUES)["set-0-router"]["metadata"]
+    router = {"apiVersion": "grove.io/v1alpha1", "kind": "PodClique", "name": "set-0-router", "uid": metadata["uid"]}
+    api.delete(PODS, "set-0-router-0", NAMESPACE)
+    spec = observed(api, PODS)["set-0-router-1"]["spec"]
+    api.create(PODS, owned(PODS, "set-0-router-0", router, spec, namespace="other"))
+    process = Stepper(api)
+    process.observe()
+    process.reconcile()
+    assert api.get(PODS, "set-0-router-0", NAMESPACE)["metadata"]["namespace"] == NAMESPACE
+    assert api.get(PODS, "set-0-router-0", "other")
+
+
 def test_a_name_that_belongs_to_another_object_is_named_and_tried_again() -> None:
     api = FakeApi()
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "set-0", "namespace": NAMESPACE}, "spec": {}}
@@ -224,6 +261,18 @@ def test_a_name_that_belongs_to_another_object_is_named_and_tried_again() -> Non
         process.reconcile()
     assert process.retries[-1] == "Service set-0: services 'set-0' already exists"
     assert len(observed(api, PODS)) == 8
+
+
+def test_a_pass_full_of_taken_names_pauses_as_after_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "MAX_REQUESTS", 1)
+    api = FakeApi()
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "set-0", "namespace": NAMESPACE}, "spec": {}}
+    api.create(SERVICES, service)
+    api.create(SETS, a_set())
+    process = Stepper(api)
+    process.observe()
+    with pytest.raises(Retry, match="already exists"):
+        process.controller.reconcile(set_key())
 
 
 def test_admission_that_refuses_cliques_is_asked_again_and_an_event_says_why() -> None:
