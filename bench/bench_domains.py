@@ -1,0 +1,117 @@
+"""SETS PodCliqueSets of REPLICAS replicas created at once: ComputeDomains for all, their cliques, and nothing left.
+
+`converge_s` is from the first set to the last ComputeDomain, `cliques_s` to the last PodClique; the bench creates these
+as Grove does, and repeats what admission refuses. Then all sets are deleted; `leaked` counts ComputeDomains that are
+left. `requests_per_object` are all requests of the controllers but watches, events included, from the first set to the
+last deletion, for each ComputeDomain. `admission_p99_ms` is a review of a PodClique by the process, over TLS as the API
+server sends it; `clique_p99_ms` the whole request to the API server, three at a time, while domains are made.
+
+The processes share the machine's cores with the API server, etcd, the controller-manager and the bench.
+"""
+
+import os
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from statistics import quantiles
+
+import domains_load
+import domains_place
+from domains_load import DOMAINS, CliqueMaker
+from domains_place import DomainsPlace
+from domains_reviews import review_milliseconds
+from figures import Result
+from fleet_process import memory_mib
+from support.domains.gkm import CONTROLLERS
+from support.host.waiting import until
+
+RUNS = int(os.environ.get("RUNS", "3"))
+SET_COUNT = int(os.environ.get("SETS", "500"))
+REPLICAS = int(os.environ.get("REPLICAS", "8"))
+REQUIRED = SET_COUNT * REPLICAS
+REVIEWS = 2000
+LONGEST_SECONDS = 600.0
+CALM_SECONDS = 5.0
+"""The controllers have finished when they send nothing for so long."""
+
+Row = dict[str, float]
+
+
+def run() -> Result:
+    """Measure; every run begins with an empty cluster."""
+    return Result.of([_once(number) for number in range(1, RUNS + 1)])
+
+
+def _once(number: int) -> Row:
+    with (
+        tempfile.TemporaryDirectory(prefix="gkm-bench-", ignore_cleanup_errors=True) as directory,
+        domains_place.start(Path(directory)) as place,
+    ):
+        row = _measured(place)
+    shown = ", ".join(f"{name} {value:.1f}" for name, value in row.items())
+    sys.stderr.write(f"domains: run {number} of {RUNS}: {shown}\n")
+    return row
+
+
+def _measured(place: DomainsPlace) -> Row:
+    before = _requests(place)
+    began = time.monotonic()
+    sets = domains_load.create_sets(place.api, SET_COUNT, REPLICAS)
+    row = {"sets_s": time.monotonic() - began}
+    maker = CliqueMaker(place.api, sets)
+    with ThreadPoolExecutor(1) as pool:
+        cliques = pool.submit(maker.run, began + LONGEST_SECONDS)
+        _until_domains(place, REQUIRED)
+        row["converge_s"] = time.monotonic() - began
+        cliques.result()
+    row["cliques_s"] = time.monotonic() - began
+    _until_calm(place)
+    row["requests_to_create"] = (_requests(place) - before) / REQUIRED
+    row["refused_cliques"] = float(maker.refusals)
+    row["clique_p99_ms"] = _p99(maker.milliseconds)
+    row["admission_p99_ms"] = _p99(review_milliseconds(place, sets, REVIEWS))
+    began = time.monotonic()
+    domains_load.delete_sets(place.api, sets)
+    _until_domains(place, 0)
+    row["delete_s"] = time.monotonic() - began
+    _until_calm(place)
+    row["leaked"] = float(domains_load.count(place.cluster, DOMAINS))
+    row["requests_per_object"] = (_requests(place) - before) / REQUIRED
+    for name, process in place.gkm.processes.items():
+        row["rss_mib" if name == "controllers" else f"{name}_rss_mib"] = memory_mib(process.pid, "VmHWM")
+    return row
+
+
+def _until_domains(place: DomainsPlace, number: int) -> None:
+    until(
+        lambda: domains_load.count(place.cluster, DOMAINS) == number,
+        f"{number} ComputeDomains",
+        LONGEST_SECONDS,
+        every=0.25,
+    )
+
+
+def _until_calm(place: DomainsPlace) -> None:
+    seen, since = _requests(place), time.monotonic()
+    deadline = since + LONGEST_SECONDS
+    while time.monotonic() - since < CALM_SECONDS:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"the controllers still send requests after {LONGEST_SECONDS:g} s")
+        time.sleep(1.0)
+        if (now := _requests(place)) > seen:
+            since = time.monotonic()
+        seen = now
+
+
+def _requests(place: DomainsPlace) -> int:
+    """Return the number of requests of the controllers so far, without watches and the leader's lease."""
+    return sum(
+        request.user == CONTROLLERS and request.verb != "watch" and request.resource != "leases"
+        for request in place.audit.requests()
+    )
+
+
+def _p99(values: list[float]) -> float:
+    return quantiles(values, n=100)[-1]
