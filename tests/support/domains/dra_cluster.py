@@ -83,9 +83,10 @@ class DraCluster:
         return self.cluster.until(probe, f"pod {name} to run")
 
     def join(self, uid: str, namespace: str) -> list[str]:
-        """Do what the node side does for running pods of a namespace; return their nodes, which have daemons then."""
+        """Do what the node side does for running pods with claims; return their nodes, which have daemons then."""
         pods = self.cluster.objects.every("pods", namespace)
-        nodes = sorted({pod["spec"]["nodeName"] for pod in pods if phase(pod) == "Running"})
+        running = [pod for pod in pods if phase(pod) == "Running" and pod["spec"].get("resourceClaims")]
+        nodes = sorted({pod["spec"]["nodeName"] for pod in running})
         for node in nodes:
             if self.node_label(node) != uid:
                 node_side.prepare(self.cluster, uid, node)
