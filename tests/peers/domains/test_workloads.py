@@ -27,10 +27,10 @@ def workloads(dra: DraCluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
         yield running
 
 
-def create(workloads: Workloads, team: str, replicas: int = 1, **more: object) -> None:
+def create(workloads: Workloads, team: str, replicas: int = 1) -> None:
     """Create a set with a GPU clique of two pods and one without GPUs."""
     cliques = (clique("worker", replicas=2), clique("router", 0))
-    workloads.dra.cluster.apply(pod_clique_set(SET, *cliques, replicas=replicas, namespace=team, **more))
+    workloads.dra.cluster.apply(pod_clique_set(SET, *cliques, replicas=replicas, namespace=team))
 
 
 def claims(found: Json) -> list[str]:
@@ -123,8 +123,11 @@ def test_a_domain_that_was_deleted_in_spite_serves_its_pods_and_is_made_again(wo
     workloads.delete("computedomain", "train-0", team, f"--as={COLLECTOR}")
     workloads.until_condition("train-0", team, "DomainTerminating")
     assert sorted(workloads.dra.daemons(uid)) == nodes
-    workloads.dra.cluster.kubectl("delete", "pods", "--all", "--namespace", team, "--wait=false")
+    # Pods that are replaced join the domain that is there; only without any pod another one can be made.
+    scale = ("scale", "podclique", "train-0-worker", "--namespace", team)
+    workloads.dra.cluster.kubectl(*scale, "--replicas=0")
     workloads.dra.cluster.until(lambda: is_new(workloads, "train-0", team, uid), "another domain of the name")
+    workloads.dra.cluster.kubectl(*scale, "--replicas=2")
     workloads.until_running(team, 3)
     assert FINALIZER in workloads.dra.domain("train-0", team)["metadata"]["finalizers"]
 
