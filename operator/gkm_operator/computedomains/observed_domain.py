@@ -12,7 +12,7 @@ from gkm_operator.computedomains.pods import DomainPod
 
 @dataclass(frozen=True, slots=True)
 class ObservedDomain:
-    """`template` is the claim template with the name that the domain gives, whoever made it."""
+    """`template` is the claim template of the name in the domain's spec; it may belong to another domain."""
 
     domain: ComputeDomain
     pods: Sequence[DomainPod] = ()

@@ -1,7 +1,7 @@
 """Marks ComputeDomains and their claim templates as used, and writes the condition MNNVLReady and the capacity.
 
 The controller of ComputeDomains starts it, and passes it every change of a ComputeDomain and of a claim template. Every
-domain of the cluster is marked and gets a condition, whoever made it. A mark that protects is written at once,
+domain of the cluster is marked and gets a condition, also one of a user. A mark that protects is written at once,
 everything else is paced (write_pacing).
 """
 

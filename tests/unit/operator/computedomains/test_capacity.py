@@ -95,8 +95,8 @@ class Site:
 
     def __init__(self) -> None:
         self.api = FakeApi()
-        self.said: Sequence[Condition] = ()
-        self.watcher, self.status = status_controller(self.api, conditions=lambda: self.said)
+        self.conditions: Sequence[Condition] = ()
+        self.watcher, self.status = status_controller(self.api, conditions=lambda: self.conditions)
 
     def start(self) -> None:
         self.watcher.start(sets=False)
@@ -149,7 +149,7 @@ def test_the_conditions_of_the_feature_are_written_beside(site: Site) -> None:
     site.start()
     until(lambda: site.capacity() == Capacity(), "the first write")
     condition = Condition("DomainsAvailable", "False", "KindMissing", "install it", "2026-01-01T00:00:00Z")
-    site.said = (condition,)
+    site.conditions = (condition,)
     site.status.capacity_changed()
 
     def written() -> bool:
