@@ -15,18 +15,15 @@ from support.kube.our_kinds import CONTROLLERS
 from support.operator import domain_cluster as shapes
 from support.operator.domain_cluster import (
     DomainCluster,
-    documents,
     domain_cluster,
     job,
     replicated,
     workloads_of_every_kind,
 )
 from support.operator.domains import ENROLLED, OURS
-from support.operator.rights import granted
 from support.peers import require
 
 pytestmark = pytest.mark.peers
-FORBIDDEN = 403
 GROVE_ROLE = Network().grove_cluster_role
 
 
@@ -252,12 +249,3 @@ def test_metrics_count_domains_and_reconciles(place: DomainCluster, team: str) -
         'gkm_queue_depth{controller="computedomains"}',
     ):
         assert counted in lines, counted
-
-
-def test_the_rights_of_the_component_are_those_that_the_controllers_use(place: DomainCluster, used: str) -> None:
-    scale(place, used, 0)
-    place.until_names(used, *workloads_of_every_kind(place.cluster, used))
-    asked = [one for one in place.audit.requests() if one.user == CONTROLLERS]
-    assert [one for one in asked if one.code == FORBIDDEN] == []
-    unused = [right for right in granted(documents("controllers.yaml")) if not any(map(right.covers, asked))]
-    assert unused == []
