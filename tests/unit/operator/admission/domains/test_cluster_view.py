@@ -2,6 +2,7 @@
 
 import json
 from threading import Event, Thread
+from typing import Any
 
 import msgspec
 import pytest
@@ -10,7 +11,7 @@ from gkm.api.grove import PodCliqueSet
 from gkm.api.mnnvl_metadata import AUTO_MNNVL, MNNVL_GROUP
 from gkm.api.pod_specs import PodClaim
 from gkm.kube.errors import ApiError
-from gkm.kube.resources import CLAIM_TEMPLATES
+from gkm.kube.resources import CLAIM_TEMPLATES, Resource
 from gkm_operator.admission.domains import single_reads
 from gkm_operator.admission.domains.cluster_view import CLAIM_SECONDS, ClusterView
 from gkm_operator.admission.domains.single_reads import ABSENT_SECONDS, SingleReads
@@ -19,6 +20,7 @@ from gkm_operator.admission.domains.view import ViewUnavailable
 from gkm_operator.mnnvl.required import DomainKey, domain_of, required_domains
 from support.grove.objects import NAMESPACE, Json, claim_template, clique, container, pod_clique_set, scaling_group
 from support.grove.typed import GPUS, a_pod_clique, device_classes
+from support.host.waiting import until
 from support.kube.fake_api import FakeApi
 from support.operator.workloads import DOMAINS, SETS, SYSTEM, Workloads
 
@@ -104,32 +106,40 @@ def test_what_was_read_is_remembered_for_a_time_and_an_absent_object_for_a_momen
         read()
 
 
+class SilentApi(FakeApi):
+    """An API server that answers no read before `answer` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answer = Event()
+
+    def get(self, resource: Resource[Any], name: str, namespace: str | None = None) -> Any:  # noqa: ANN401 -- any type
+        self.calls.append(("get", resource.plural, name))
+        self.answer.wait(10)
+        return super().get(resource, name, namespace)
+
+
 def test_a_silent_api_server_occupies_few_threads_and_no_review_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(single_reads, "READ_SECONDS", 0.2)
-    silent, api = Event(), FakeApi()
-
-    def wait(_verb: str, _plural: str) -> None:
-        silent.wait(30)
-
-    api.fault = wait
+    api = SilentApi()
     reads = SingleReads(api)
     errors: list[str] = []
 
-    def read(name: str) -> None:
+    def read(number: int) -> None:
         try:
-            reads.get(CLAIM_TEMPLATES, NAMESPACE, name, CLAIM_SECONDS)
+            reads.get(CLAIM_TEMPLATES, f"team-{number}", "t", CLAIM_SECONDS)
         except ViewUnavailable as error:
             errors.append(str(error))
 
-    threads = [Thread(target=read, args=(f"t{number}",)) for number in range(40)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    silent.set()
-    assert len(errors) == 40
-    assert all("does not answer in time" in error for error in errors)
-    assert len(gets(api)) <= single_reads.THREADS
+    threads = [Thread(target=read, args=(number,), daemon=True) for number in range(40)]
+    try:
+        for thread in threads:
+            thread.start()
+        until(lambda: len(errors) == 40, "all give up", 8)
+        assert all("does not answer in time" in error for error in errors)
+        assert len(api.calls) == single_reads.THREADS
+    finally:
+        api.answer.set()
 
 
 def test_many_claims_of_one_review_are_read_within_its_time() -> None:

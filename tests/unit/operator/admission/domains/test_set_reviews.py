@@ -70,7 +70,11 @@ def test_where_grove_manages_domains_its_own_switch_decides() -> None:
     site.publish(None, GROVE_MANAGES_DOMAINS)
     site.observe()
     assert site.review(VALIDATE, pod_clique_set(annotations=ENABLED)).allowed
-    assert not site.review(DEFAULT, pod_clique_set()).changed
+    on = workloads()
+    assert on.review(DEFAULT, pod_clique_set()).changed
+    on.publish(None, GROVE_MANAGES_DOMAINS)
+    on.observe()
+    assert not on.review(DEFAULT, pod_clique_set()).changed
 
 
 def test_a_set_that_is_being_deleted_passes() -> None:
