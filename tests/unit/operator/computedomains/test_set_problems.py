@@ -223,6 +223,7 @@ def test_without_the_kind_podcliqueset_used_domains_stay_and_others_go(world: Wo
     assert late.work() == []
     world.act()
     assert world.domains() == ["test-pcs-1"]
+    assert "deletionTimestamp" not in world.domain("test-pcs-1")["metadata"]
     world.use("test-pcs-1", 0)
     late.observe("computedomains")
     assert late.work() == []
@@ -283,6 +284,40 @@ def test_a_domain_of_the_same_name_that_came_meanwhile_is_not_deleted(world: Wor
     world.api.delete(DOMAINS, "test-pcs-0", NAMESPACE)
     world.api.create(DOMAINS, compute_domain("test-pcs-0"))
     world.settle(process)
+    assert world.domains() == ["test-pcs-0"]
+
+
+def test_a_domain_that_replaced_a_half_released_one_is_not_deleted(world: World, process: Process) -> None:
+    """A leader was killed between finalizer and DELETE, and the user was faster than the next one."""
+    world.create_set()
+    world.nvidia_runs = False
+    world.settle(process)
+    world.api.merge(DOMAINS, "test-pcs-0", {"metadata": {"finalizers": None}}, NAMESPACE)
+    world.scale(0)
+    process.observe()
+    world.api.delete(DOMAINS, "test-pcs-0", NAMESPACE)
+    world.api.create(DOMAINS, compute_domain("test-pcs-0"))
+    assert process.work() == []
+    assert world.domains() == ["test-pcs-0"]
+
+
+def test_a_foreign_domain_that_the_watch_has_not_shown_is_left_alone(world: World, process: Process) -> None:
+    world.create_set()
+    process.observe()
+    world.api.create(DOMAINS, compute_domain("test-pcs-0"))
+    assert process.work() == []
+    (made,) = world.made()
+    assert made["metadata"]["name"].startswith("test-pcs-0-")
+
+
+def test_a_former_domain_that_the_watch_has_not_shown_is_waited_for(world: World, process: Process) -> None:
+    world.create_set()
+    world.settle(Process(world.api))
+    world.delete_set()
+    world.create_set()
+    process.observe("podcliquesets")
+    (error,) = process.work()
+    assert str(error) == "a former ComputeDomain test-pcs-0 is not gone yet"
     assert world.domains() == ["test-pcs-0"]
 
 
