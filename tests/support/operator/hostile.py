@@ -65,6 +65,16 @@ def large_workloads(path: str) -> Iterator[bytes]:
         yield whole.replace(place, f"{place}{before}{filling}{after}", 1).encode()[:MAX_BODY_BYTES]
 
 
+def waiting_workload(number: int) -> tuple[str, bytes]:
+    """Return a review of the largest size that is decoded as a whole, and then waits for the API server."""
+    path = "/podcliquesets/default"
+    claims = '"resourceClaims":[{"name":"x","resourceClaimTemplateName":"t%d"}],' % number  # noqa: UP031 -- braces
+    one = f'{{"name":"c","spec":{{"podSpec":{{{claims}"containers":[{"{}," * 4095}{{}}]}}}}}},'
+    before, _, after = REVIEWS[path].decode().partition('"cliques": [')
+    count = (MAX_BODY_BYTES - len(before) - len(after) - 16) // len(one)
+    return path, f'{before}"cliques": [{one * count}{after}'.encode()
+
+
 def wires(seed: int) -> Iterator[bytes]:
     """Yield without end the bytes of clients that completed TLS and send invalid requests."""
     rng = random.Random(seed)

@@ -4,9 +4,11 @@ Writes its port to DIRECTORY/port, its log to standard error, and ends when stan
 """
 
 import sys
+import time
 from pathlib import Path
 
 from gkm.hoststate import files, logs
+from gkm_operator.admission.domains.single_reads import READ_SECONDS
 from gkm_operator.admission.validator import ImageValidator
 from support.operator.images import DIGEST, GOOD, OTHER, FakeImages
 from support.operator.reviews import IMAGE
@@ -16,11 +18,19 @@ from support.operator.workloads import enrolled_set
 UNSIGNED_IMAGE = "registry.test/team/unsigned:1"
 
 
+def _slow_reads(verb: str, _plural: str) -> None:
+    """Let a read of a single object take longer than a review waits."""
+    if verb == "get":
+        time.sleep(READ_SECONDS)
+
+
 def main() -> None:
     directory = Path(sys.argv[1])
     logs.configure()
     validator = ImageValidator(FakeImages({IMAGE: DIGEST, UNSIGNED_IMAGE: OTHER}, {DIGEST: GOOD}), "enforce")
-    with serving(directory, validator, enrolled_set().reviewers) as webhook:
+    workloads = enrolled_set()
+    workloads.api.fault = _slow_reads
+    with serving(directory, validator, workloads.reviewers) as webhook:
         files.replace(directory / "port", str(webhook.server.port).encode())
         sys.stdin.read()
 

@@ -123,6 +123,11 @@ class Envelope(Struct, frozen=True, rename="camel"):
     object: Raw = _NULL
     old_object: Raw = _NULL
 
+    def drop_objects(self) -> None:
+        """Release the body, which the undecoded objects are views of."""
+        structs.force_setattr(self, "object", _NULL)
+        structs.force_setattr(self, "old_object", _NULL)
+
 
 class _Review(Struct, rename="camel"):
     api_version: str
@@ -158,15 +163,18 @@ def open_envelope(body: bytes | bytearray, group: str, kind: str) -> Envelope:
 
 
 def decode(envelope: Envelope, kind: type[T]) -> Request[T]:
-    """Return the request with its objects.
+    """Return the request with its objects, and drop these from the envelope.
 
     Raises:
         ObjectInvalid: an object is missing or cannot be read.
     """
-    found = _decode(envelope.object, kind)
+    try:
+        found, old = _decode(envelope.object, kind), _decode(envelope.old_object, kind)
+    finally:
+        envelope.drop_objects()
     if found is None:
         raise ObjectInvalid(f"{envelope.operation} without an object")
-    return Request(envelope.operation, envelope.namespace, found, _decode(envelope.old_object, kind))
+    return Request(envelope.operation, envelope.namespace, found, old)
 
 
 def _decode(raw: Raw, kind: type[T]) -> T | None:
