@@ -22,6 +22,7 @@ import domains_place
 from domains_load import DOMAINS, CliqueMaker
 from domains_place import DomainsPlace
 from domains_reviews import review_milliseconds
+from domains_templates import templates_made
 from figures import Result
 from fleet_process import memory_mib
 from support.domains.gkm import CONTROLLERS
@@ -48,6 +49,7 @@ def _once(number: int) -> Row:
     with (
         tempfile.TemporaryDirectory(prefix="gkm-bench-", ignore_cleanup_errors=True) as directory,
         domains_place.start(Path(directory)) as place,
+        templates_made(place.api),
     ):
         row = _measured(place)
     shown = ", ".join(f"{name} {value:.1f}" for name, value in row.items())

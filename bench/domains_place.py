@@ -1,6 +1,6 @@
 """A control plane with the kinds of Grove and NVIDIA, GKM's controllers and admission, and an audit log of both.
 
-NVIDIA's own controller does not run: it reconciles ten times a second at most, which is its own measure.
+NVIDIA's own controller does not run: it reconciles ten times a second at most. domains_templates plays its part.
 The kube-controller-manager runs: its garbage collector is what removes the children of deleted sets.
 """
 
