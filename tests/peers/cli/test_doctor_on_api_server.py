@@ -49,7 +49,7 @@ def not_ready() -> Json:
 GROVE_ROLE = {
     "apiVersion": "rbac.authorization.k8s.io/v1",
     "kind": "ClusterRole",
-    "metadata": {"name": "grove-operator"},
+    "metadata": {"name": "grove:system:grove-operator"},
     "rules": [{"apiGroups": ["resource.nvidia.com"], "resources": ["computedomains"], "verbs": ["create"]}],
 }
 ORPHAN = with_metadata(compute_domain("llama-0", labels=SET_LABELS), ownerReferences=[owner("PodCliqueSet", "llama")])
@@ -78,7 +78,10 @@ def test_a_healthy_cluster_has_no_finding(place: Site) -> None:
         ([compute_domain("llama-0"), claim_template("llama-0", CHANNEL)], [("domains/template-names", TEMPLATE)]),
         ([claim("c", "dead")], [("domains/claims", "ResourceClaim team/c")]),
         ([compute_domain("llama-0"), pod("p", "llama-0")], [("domains/pods", TEMPLATE)]),
-        ([config("network: {autoMNNVLEnabled: true}"), GROVE_ROLE], [("domains/switch", "ClusterRole grove-operator")]),
+        (
+            [config("network: {autoMNNVLEnabled: true}"), GROVE_ROLE],
+            [("domains/switch", "ClusterRole grove:system:grove-operator")],
+        ),
     ],
     ids=lambda value: value[0][0] if isinstance(value, list) and isinstance(value[0], tuple) else "",
 )

@@ -86,7 +86,7 @@ def config(text: str) -> Json:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"config.yaml": text}}
 
 
-def role(*rules: Json, name: str = "grove-operator") -> Json:
+def role(*rules: Json, name: str = "grove:system:grove-operator") -> Json:
     return {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name}} | {
         "rules": list(rules)
     }
@@ -118,7 +118,7 @@ DOMAINS = {"apiGroups": ["resource.nvidia.com"], "resources": ["computedomains"]
 )
 def test_both_switches_on_is_a_problem(rule: Json) -> None:
     found = list(cluster.switch(reader(ON, roles=(role({"verbs": ["get"]}, rule),))))
-    assert brief(found) == [("problem", "ClusterRole grove-operator")]
+    assert brief(found) == [("problem", "ClusterRole grove:system:grove-operator")]
 
 
 @pytest.mark.parametrize(
