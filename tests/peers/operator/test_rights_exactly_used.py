@@ -118,7 +118,7 @@ def a_run(place: Accounts) -> None:
 
 def domains(place: Accounts) -> None:
     """ComputeDomains of sets and of labels, and PodCliques whose set and claims admission has to read."""
-    team = DomainCluster(place.cluster, place.machine.root, place.stack)
+    team = DomainCluster(place.cluster, place.audit, place.machine.root, place.stack)
     owners = workloads_of_every_kind(place.cluster, TEAM)
     claims = [{"name": "a", "resourceClaimTemplateName": "none"}, {"name": "b", "resourceClaimName": "none"}]
     cliques = [clique("worker", resourceClaims=claims)]

@@ -1,4 +1,4 @@
-"""A real API server with the kinds of Grove and of ComputeDomains, and GKM's controllers as processes.
+"""A real API server with the kinds of Grove and of ComputeDomains, GKM's controllers as processes, and an audit log.
 
 NVIDIA's controller does not run: `make_template` makes what it would. The garbage collector and the controllers of Jobs
 and Deployments are those of kube-controller-manager; no pod is scheduled.
@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from support.cluster.audit import Audit, AuditedControlPlane
 from support.cluster.cluster import Cluster, KubectlFailed
+from support.cluster.control_plane import Options
 from support.cluster.gkm_objects import namespace
 from support.grove import kinds
 from support.grove.objects import GPU, claim_template
@@ -35,6 +37,7 @@ class DomainCluster:
     """A cluster with the component `domains` for controllers installed, without webhooks."""
 
     cluster: Cluster
+    audit: Audit
     directory: Path
     stack: ExitStack
     health: dict[int, str] = field(default_factory=dict)
@@ -112,8 +115,13 @@ class DomainCluster:
 @contextmanager
 def domain_cluster(directory: Path) -> Iterator[DomainCluster]:
     """Start a control plane with everything installed, and no process of GKM."""
-    with Cluster.start(directory) as cluster, ExitStack() as stack:
-        made = DomainCluster(cluster, directory, stack)
+    with ExitStack() as stack:
+        control_plane = AuditedControlPlane(directory / "control-plane", Options())
+        stack.callback(control_plane.close)
+        control_plane.start()
+        cluster = Cluster(directory, control_plane)
+        cluster.until(lambda: cluster.exists("serviceaccount", "default", "default"), "a service account")
+        made = DomainCluster(cluster, control_plane.audit, directory, stack)
         made.install()
         yield made
 
