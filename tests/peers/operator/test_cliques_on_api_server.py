@@ -14,7 +14,7 @@ from support.grove.installation import install_kinds
 from support.grove.objects import clique, pod_clique_set, scaling_group
 from support.host import ports
 from support.host.processes import Process
-from support.operator.deployment import ROOT, manifests, operator
+from support.operator.deployment import ROOT, manifests, operator, refused_requests
 
 pytestmark = pytest.mark.peers
 NAMESPACE = "cliques"
@@ -89,10 +89,7 @@ def running(prepared: Cluster, tmp_path: Path) -> Iterator[Running]:
         yield Running(prepared, process)
         process.stop()
         assert process.popen.returncode == 0, process.tail()
-        # ComputeDomains are not installed here, and their controller says so.
-        assert not [
-            line for line in log_of(process).splitlines() if "forbidden" in line and "computedomains" not in line
-        ]
+        assert refused_requests(log_of(process)) == []
         assert "handler failed" not in log_of(process)
 
 

@@ -9,7 +9,7 @@ from gkm.kube.resources import CLUSTERGKMCACHENODES, CLUSTERGKMCACHES, GKMCACHEN
 from gkm_operator.caches.nodes.liveness import AGENT_SETS, AGENTS
 from support.cluster.cluster import Cluster
 from support.host import ports
-from support.operator.deployment import SIZE, Shelf, cache, node, operator
+from support.operator.deployment import SIZE, Shelf, cache, node, operator, refused_requests
 from support.operator.nodes import AGENT_SET, SYSTEM, agent_pod, kube_node, put
 from support.registry.faults import status as answering
 
@@ -82,7 +82,7 @@ def running(gkm_cluster: Cluster, images: Shelf, tmp_path_factory: pytest.TempPa
         yield Controlled(gkm_cluster, images)
         process.stop()
         assert process.popen.returncode == 0, process.tail()
-        assert "forbidden" not in log.read_text(encoding="utf-8").lower()
+        assert refused_requests(log.read_text(encoding="utf-8")) == []
 
 
 def test_a_signed_image_is_resolved_and_verified(running: Controlled) -> None:

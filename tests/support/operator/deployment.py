@@ -78,6 +78,11 @@ def operator_command(*arguments: str) -> list[str]:
     return [sys.executable, *MAIN, *arguments]
 
 
+def refused_requests(log: str) -> list[str]:
+    """Return the lines of a log that report a missing right, but for ComputeDomains, whose component is optional."""
+    return [line for line in log.splitlines() if "forbidden" in line.lower() and "ComputeDomains checked" not in line]
+
+
 def cache(name: str, image: str, namespace: str | None = None, **meta: object) -> dict[str, Any]:
     """Return a GKMCache, or without a namespace a ClusterGKMCache."""
     return {

@@ -68,5 +68,5 @@ BASE = sorted(granted(manifests()))
 DOMAINS = sorted(granted(component("domains")))
 SHIPPED = sorted([*BASE, *DOMAINS])
 """Those of deploy/base and of the component domains."""
-RIGHTS = sorted([*BASE, *granted(sample())])
-"""Those of deploy/base, and what the sample opens besides."""
+RIGHTS = sorted([*SHIPPED, *granted(sample())])
+"""The same, and what the sample opens besides."""
