@@ -56,7 +56,7 @@ def needs(pod_clique_set: PodCliqueSet, gpus: GPURequests, classes: DeviceClasse
 
 
 def warnings(wanted: Iterable[Need], before: Iterable[Need], capacity: Capacity, *, one_clique: bool) -> Iterator[str]:
-    """Yield what may keep a set from its domains.
+    """Yield what may prevent a set from getting its domains.
 
     `before` are the needs of the same set before an update: their nodes are taken already. `one_clique` means that an
     affinity holds the pods of a domain in one clique.
@@ -81,8 +81,8 @@ def _too_few(need: Need, domains: int, capacity: Capacity) -> Iterator[str]:
         yield f"{what}; no node has an NVLink clique"
     elif largest.free < need.nodes:
         yield f"{what}; the largest free clique has {largest.free} (clique {largest.name} with {largest.nodes} nodes)"
-    elif (room := sum(clique.free // need.nodes for clique in capacity.cliques)) < domains:
-        yield f"{what}; there is room for {room} of {domains} replicas"
+    elif (enough := sum(clique.free // need.nodes for clique in capacity.cliques)) < domains:
+        yield f"{what}; the free nodes are enough for {enough} of {domains} replicas"
 
 
 def _mixed(need: Need, capacity: Capacity, *, one_clique: bool) -> Iterator[str]:

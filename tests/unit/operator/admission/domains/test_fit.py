@@ -78,14 +78,14 @@ EIGHT_GPUS_A_NODE = CliqueCapacity("a.1", (NodePool("GB200", 8, 18, 18),))
 @table(
     "capacity, expected",
     [
-        ("room for all", Capacity((a_clique("a.1", 8),)), []),
-        ("room in two cliques", Capacity((a_clique("a.1", 4), a_clique("a.2", 5))), []),
+        ("enough for all", Capacity((a_clique("a.1", 8),)), []),
+        ("enough in two cliques", Capacity((a_clique("a.1", 4), a_clique("a.2", 5))), []),
         (
             "the largest clique is too small",
             Capacity((a_clique("a.1", 1), a_clique("a.2", 2))),
             ["needs 4 whole nodes in one clique; the largest free clique has 2 (clique a.2 with 18 nodes)"],
         ),
-        ("room for some replicas", Capacity((a_clique("a.1", 7),)), ["room for 1 of 2 replicas"]),
+        ("enough for some replicas", Capacity((a_clique("a.1", 7),)), ["enough for 1 of 2 replicas"]),
         ("no clique", Capacity(), ["no node has an NVLink clique"]),
         ("two products", Capacity((a_clique("a.1", 9), a_clique("a.2", 0, 9))), ["2 GPU products (GB200, GB300)"]),
         (

@@ -133,7 +133,7 @@ def test_an_update_is_compared_with_what_the_set_has_already() -> None:
         pod_clique_set("n", clique("worker", 4, replicas=4), annotations=ENABLED, replicas=count) for count in (1, 2, 3)
     )
     assert site.review(VALIDATE, two, one).warnings == ""
-    assert "room for 1 of 2 replicas" in site.review(VALIDATE, three, one).warnings
+    assert "enough for 1 of 2 replicas" in site.review(VALIDATE, three, one).warnings
     assert site.review(VALIDATE, one, three).warnings == ""
 
 
