@@ -9,7 +9,6 @@ import pytest
 from gkm.api.network_settings import Network
 from support.cluster.cluster import KubectlFailed
 from support.cluster.gkm_objects import namespace
-from support.grove import kinds
 from support.grove.objects import compute_domain, pod_clique_set
 from support.host import pages
 from support.kube.our_kinds import CONTROLLERS
@@ -226,32 +225,13 @@ def test_where_groves_role_may_create_domains_gkm_writes_none(place: DomainClust
     head = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": GROVE_ROLE}}
     place.cluster.apply(head | {"rules": rules})
     try:
-        place.cluster.until(partial(condition, place, "GroveManagesDomains", "True"), "the condition", 90)
+        place.cluster.until(partial(place.has_condition, "GroveManagesDomains", "True"), "the condition", 90)
         enrolled(place, team, 1)
         place.cluster.until(lambda: "GroveManagesDomains" in [event[0] for event in place.events(team)], "an event")
         assert place.names(team) == []
     finally:
         place.cluster.kubectl("delete", "clusterrole", GROVE_ROLE)
     place.until_names(team, "my-pcs-0", seconds=90)
-
-
-def condition(place: DomainCluster, kind: str, status: str) -> bool:
-    text = place.cluster.objects.get("configmap", "gkm-domains", "gkm-system").get("data", {}).get("conditions", "[]")
-    return (kind, status) in [(one["type"], one["status"]) for one in json.loads(text)]
-
-
-def test_a_kind_that_is_removed_is_reported_and_its_domains_come_back_with_it(place: DomainCluster, team: str) -> None:
-    enrolled(place, team, 2)
-    place.until_names(team, "my-pcs-0", "my-pcs-1")
-    place.cluster.kubectl("delete", "crd", "computedomains.resource.nvidia.com", "--timeout=60s")
-    try:
-        place.cluster.until(partial(condition, place, "DomainsAvailable", "False"), "the condition")
-        place.cluster.until(lambda: "DomainsUnavailable" in [event[0] for event in place.events(team)], "an event")
-        assert pages.fetch(place.health[1], "readyz")[0] == 200
-    finally:
-        place.cluster.apply(kinds.COMPUTE_DOMAIN)
-    place.until_names(team, "my-pcs-0", "my-pcs-1")
-    place.cluster.until(partial(condition, place, "DomainsAvailable", "True"), "the condition")
 
 
 def test_metrics_count_domains_and_reconciles(place: DomainCluster, team: str) -> None:

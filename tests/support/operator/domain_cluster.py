@@ -5,6 +5,7 @@ and Deployments are those of kube-controller-manager; no pod is scheduled.
 """
 
 import itertools
+import json
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -106,6 +107,12 @@ class DomainCluster:
         except KubectlFailed as error:
             return error.stderr
         return ""
+
+    def has_condition(self, kind: str, status: str) -> bool:
+        """Whether the ConfigMap gkm-domains has a condition with this status."""
+        found = self.cluster.objects.get("configmap", "gkm-domains", "gkm-system")
+        conditions = json.loads(found.get("data", {}).get("conditions", "[]"))
+        return (kind, status) in [(one["type"], one["status"]) for one in conditions]
 
     def events(self, space: str) -> list[tuple[str, str]]:
         found = self.cluster.objects.every("events", space)
