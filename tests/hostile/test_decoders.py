@@ -70,6 +70,7 @@ MEASURED = {
     "core/gkm/kube/errors.py": {"refusal"},
     "core/gkm/topology/lists.py": {"nodes offline", "one node offline", "one pod offline"},
     "core/gkm/api/domain_capacity.py": {"capacity"},
+    "core/gkm/api/domain_readiness.py": {"readiness"},
     "operator/gkm_operator/admission/domains/requests.py": {
         "ReviewedSet",
         "ReviewedClique",

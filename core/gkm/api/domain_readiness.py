@@ -14,7 +14,7 @@ from gkm.api.meta import Condition, Count
 MNNVL_READY_TYPE = "MNNVLReady"
 MAX_NAMES, MAX_CLIQUES = 16, 64
 """Isolated nodes and cliques in the annotation; the counts and the message cover all."""
-_MAX_TEXT = 1 << 16
+MAX_TEXT = 1 << 16
 
 _Name = Annotated[str, Meta(max_length=253)]
 
@@ -63,7 +63,7 @@ class MNNVLReadiness(Condition, frozen=True, rename="camel"):
 
 def parse_readiness(text: str | None) -> MNNVLReadiness | None:
     """Return the readiness in an annotation; None without one, or if anyone else wrote an invalid one."""
-    if text is None or len(text) > _MAX_TEXT:
+    if text is None or len(text) > MAX_TEXT:
         return None
     try:
         return msgspec.json.decode(text, type=MNNVLReadiness)

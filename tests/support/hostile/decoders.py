@@ -5,7 +5,7 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from gkm.api import config, domain_capacity
+from gkm.api import config, domain_capacity, domain_readiness
 from gkm.api.caches import GKMCache
 from gkm.gpus import inventory
 from gkm.gpus.values import Inventory
@@ -194,6 +194,13 @@ KUBE = (
             workloads.ReviewedScalingGroup,
             workloads.ReviewedPod,
         )
+    ),
+    Decoder(
+        "readiness",
+        lambda text: domain_readiness.parse_readiness(text.decode()),
+        domain_readiness.MNNVLReadiness,
+        domain_readiness.MAX_TEXT,
+        factor=OBJECT_FACTOR,
     ),
     Decoder(
         "capacity",

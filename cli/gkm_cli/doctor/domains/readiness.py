@@ -1,36 +1,33 @@
 """The condition MNNVLReady of ComputeDomains, which GKM's controllers write as an annotation. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
-import msgspec
+from gkm.api.domain_readiness import ReadyReason, parse_readiness
 from gkm.api.meta import FALSE, TRUE
 from gkm.api.mnnvl_metadata import MNNVL_READY, NODE_LABEL
-from gkm.kube.errors import UNDECODABLE
-from msgspec import Struct
 
 from gkm_cli.doctor.domains.listed import CHECK_CONTROLLERS, Listed, key
 from gkm_cli.doctor.findings import Finding, Severity, command, named
 
-_UNUSED = "WaitingForPods"
-_MAY_PASS = ("DomainTerminating", "NodesNotReady", "PodsPending")
-_NEXT_STEPS = MappingProxyType(
+_MAY_PASS = (ReadyReason.DOMAIN_TERMINATING, ReadyReason.NODES_NOT_READY, ReadyReason.PODS_PENDING)
+_NEXT_STEPS: Mapping[str, str] = MappingProxyType(
     {
-        "DomainLost": "restart the pods that started before its deletion",
-        "DomainTerminating": "let its pods end: it works for them, and GKM makes a new one afterwards",
-        "TemplateMissing": "check that NVIDIA's compute-domain-controller runs; see also domains/template-names",
-        "NodeTaken": "one ComputeDomain at a time has the channel of a node: let the other one end, or use other nodes",
-        "NodesIsolated": "check the NVLink fabric of these nodes: kubectl get nodefabrics",
-        "SeveralCliques": "place the pods in one NVLink domain: network.placement in gkm-config, or an affinity",
-        "PodsPending": "kubectl describe pod shows why they are not scheduled",
+        ReadyReason.DOMAIN_LOST: "restart the pods that started before its deletion",
+        ReadyReason.DOMAIN_TERMINATING: "let its pods end: it works for them, and GKM makes a new one afterwards",
+        ReadyReason.TEMPLATE_MISSING: (
+            "check that NVIDIA's compute-domain-controller runs; see also domains/template-names"
+        ),
+        ReadyReason.NODE_TAKEN: (
+            "one ComputeDomain at a time has the channel of a node: let the other one end, or use other nodes"
+        ),
+        ReadyReason.NODES_ISOLATED: "check the NVLink fabric of these nodes: kubectl get nodefabrics",
+        ReadyReason.SEVERAL_CLIQUES: (
+            "place the pods in one NVLink domain: network.placement in gkm-config, or an affinity"
+        ),
+        ReadyReason.PODS_PENDING: "kubectl describe pod shows why they are not scheduled",
     }
 )
-
-
-class _Ready(Struct):
-    status: str
-    reason: str = ""
-    message: str = ""
 
 
 def findings(listed: Listed) -> Iterator[Finding]:
@@ -41,13 +38,12 @@ def findings(listed: Listed) -> Iterator[Finding]:
         if text is None or not listed.settled(metadata):
             continue
         what = named("ComputeDomain", *key(metadata))
-        try:
-            ready = msgspec.json.decode(text, type=_Ready)
-        except UNDECODABLE:
+        ready = parse_readiness(text)
+        if ready is None:
             detail = f"its annotation {MNNVL_READY} cannot be read"
             yield Finding(Severity.WARNING, what, detail, "", f"{CHECK_CONTROLLERS}: they write it")
             continue
-        if ready.status != TRUE and (ready.status, ready.reason) != (FALSE, _UNUSED):
+        if ready.status != TRUE and (ready.status, ready.reason) != (FALSE, ReadyReason.WAITING_FOR_PODS):
             severity = Severity.WARNING if ready.reason in _MAY_PASS else Severity.PROBLEM
             daemons = command("kubectl", "get", "pods", "-A", "-l", f"{NODE_LABEL}={metadata.uid}")
             hint = _NEXT_STEPS.get(ready.reason, f"look at its IMEX daemons: {daemons}")

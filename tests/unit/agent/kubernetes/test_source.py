@@ -114,8 +114,9 @@ def test_until_it_is_verified_a_cache_is_held(
 
 def test_caches_meant_for_other_nodes_and_deleted_ones_are_not_wanted(api: FakeApi, source: KubernetesSource) -> None:
     leaving = cache("leaving")
-    leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    leaving["metadata"]["finalizers"] = ["test/hold"]
     api.create(GKMCACHES, leaving)
+    api.delete(GKMCACHES, "leaving", leaving["metadata"]["namespace"])
     api.create(GKMCACHES, cache("elsewhere", nodeSelector={"pool": "cpu"}))
     api.create(GKMCACHES, cache("here", nodeSelector={"pool": "gpu"}))
 

@@ -122,6 +122,7 @@ def test_our_domain_for_a_label_without_owner_and_pods_is_an_orphan() -> None:
 
 def ready(status: str, reason: str, message: str = "m") -> Json:
     condition = {"type": "MNNVLReady", "status": status, "reason": reason, "message": message, "expected": 4}
+    condition["lastTransitionTime"] = "2026-01-01T00:00:00Z"
     return domain(annotations={"gkm.io/mnnvl-ready": json.dumps(condition)})
 
 
