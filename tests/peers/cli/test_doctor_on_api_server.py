@@ -41,8 +41,13 @@ def config(text: str) -> Json:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"config.yaml": text}}
 
 
+def condition_of(reason: str, message: str) -> Json:
+    made = {"type": "MNNVLReady", "status": "False", "reason": reason, "message": message}
+    return made | {"lastTransitionTime": "2026-01-01T00:00:00Z"}
+
+
 def not_ready() -> Json:
-    condition = {"type": "MNNVLReady", "status": "False", "reason": "NodesIsolated", "message": "1 of 4 nodes"}
+    condition = condition_of("NodesIsolated", "1 of 4 nodes")
     return with_metadata(compute_domain("llama-0"), annotations={"gkm.io/mnnvl-ready": json.dumps(condition)})
 
 
@@ -226,7 +231,7 @@ def test_the_grace_period_holds_for_new_objects(place: Site) -> None:
 
 
 def test_hostile_texts_stay_on_their_lines(place: Site) -> None:
-    condition = {"status": "False", "reason": "\x1b[2J", "message": "\u202e\r\n" + "x" * 5000}
+    condition = condition_of("\x1b[2J", "\u202e\r\n" + "x" * 5000)
     hostile = with_metadata(compute_domain("llama-0"), annotations={"gkm.io/mnnvl-ready": json.dumps(condition)})
     with place.planted(hostile):
         for output in ("table", "json", "yaml"):
