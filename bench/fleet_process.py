@@ -13,7 +13,7 @@ from support.operator.deployment import operator_command
 
 LONGEST_SECONDS = 300.0
 _TICKS = os.sysconf("SC_CLK_TCK")
-_SYNCED, _LEADS = '"event": "synced"', '"event": "lease acquired"'
+_SYNCED, _LEADS = '"event": "synced"', '"event": "leads"'
 
 
 def cpu_seconds(pid: int) -> float:

@@ -13,6 +13,7 @@ from gkm_operator import metrics
 from gkm_operator.caches.controller import CachesController
 from gkm_operator.caches.verification.recheck import RecheckSchedule
 from gkm_operator.cliques.controller import CliquesController
+from gkm_operator.computedomains.controller import DomainsController
 from gkm_operator.health import HealthServer
 from gkm_operator.images import CheckedImages
 from gkm_operator.plans.controller import PlansController
@@ -31,7 +32,8 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
     """Reconcile until `stop`; return the exit code.
 
     Raises:
-        KindsMissing, KindsForeign, RightsMissing: the installation is incomplete (gkm_operator.preconditions.check).
+        KindsMissing, KindsForeign, MNNVLMissing, RightsMissing: the installation is incomplete
+            (gkm_operator.preconditions.check).
         GroveOperatorPresent, BuiltInControllersBlocked: the built-in controllers of PodCliqueSets must not run.
         LeadershipEnded: another replica may lead now.
     """
@@ -51,22 +53,28 @@ def run(arguments: argparse.Namespace, config: Config, stop: Event) -> int:
         schedule=RecheckSchedule.of(config.verification),
         nodes=(flavors.nodes(config.topology.labels.flavor), plans.see_node),
     )
+    domains = DomainsController(
+        api, config, leads=lambda: elector.is_leader, instance=arguments.identity, namespace=own_namespace()
+    )
     cliques = CliquesController(api, config, leads=lambda: elector.is_leader, instance=arguments.identity)
     health = HealthServer(arguments.health, lambda: caches.synced)
     # Before the first request to the API server: while that is away, a restart by kubelet would not help.
     health.start()
     try:
-        there = check.wait(api, (own_namespace(), arguments.lease), stop, also=[cliques.check])
+        lease, enabled = (own_namespace(), arguments.lease), config.network.auto_mnnvl_enabled
+        there = check.wait(api, lease, stop, mnnvl_enabled=enabled, also=[cliques.check])
         # Every replica watches caches, so that a new leader has their state already; only the leader writes.
         if there and caches.watch(stop) and elector.acquire(stop):
             caches.work()
             plans.work()
+            domains.work()
             cliques.work()
             _lead(elector, stop)
     finally:
         # First the controller that could assign the same nodes twice.
         plans.close()
         cliques.close()
+        domains.close()
         caches.close()
         elector.release()
         health.close()

@@ -68,7 +68,7 @@ TOPOLOGY_NODES: Final = Gauge(
 )
 COMPUTEDOMAINS: Final = Gauge(
     "gkm_computedomains",
-    "ComputeDomains by MNNVLReady: ready, notReady, waiting (for pods), terminating (still used), lost.",
+    "ComputeDomains: ready, notReady, waiting (for pods), terminating (still used), lost; missing: not created yet.",
     ["state"],
     registry=REGISTRY,
 )

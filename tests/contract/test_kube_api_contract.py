@@ -136,19 +136,6 @@ def test_an_apply_to_an_object_that_is_gone_makes_it_anew_but_no_status(api: Api
     assert api.apply(GKMCACHES, late, field_manager="one").metadata.uid != gone.uid
 
 
-def test_a_finalizer_delays_a_deletion_until_it_is_removed(api: Api, wiped: str) -> None:
-    api.create(THIN, a_cache(wiped, finalizers=["test.gkm.io/waits"]))
-    api.delete(THIN, wiped, "default")
-    terminating = api.get(THIN, wiped, "default")["metadata"]
-    assert terminating["deletionTimestamp"]
-    api.delete(THIN, wiped, "default")
-    assert api.get(THIN, wiped, "default")["metadata"]["resourceVersion"] == terminating["resourceVersion"]
-    api.merge(THIN, wiped, {"metadata": {"finalizers": []}}, "default")
-    with pytest.raises(ApiError) as caught:
-        api.get(THIN, wiped, "default")
-    assert caught.value.not_found
-
-
 def test_a_write_that_changes_nothing_keeps_the_version(api: Api, wiped: str) -> None:
     first = api.apply(GKMCACHES, a_cache(wiped), field_manager="one")
     second = api.apply(GKMCACHES, a_cache(wiped), field_manager="one")

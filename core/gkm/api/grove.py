@@ -57,6 +57,14 @@ class InlineClaimTemplate(Struct, frozen=True, rename="camel"):
     template_spec: TemplateSpec = TemplateSpec()
 
 
+class Part(NamedTuple):
+    """A part of a set that may have annotations: the set itself, a clique or a scaling group."""
+
+    kind: str
+    name: str
+    annotations: Mapping[str, str]
+
+
 class SetTemplate(Struct, frozen=True, rename="camel"):
     """The template of one replica of a set."""
 

@@ -19,9 +19,8 @@ MNNVL_READY = "gkm.io/mnnvl-ready"
 """Annotation of a ComputeDomain: the condition MNNVLReady as JSON."""
 
 NODE_LABEL = "resource.nvidia.com/computeDomain"
-"""NVIDIA's kubelet plugin sets it on a node: the uid of the one ComputeDomain that has its IMEX channel.
-
-NVIDIA's controller sets it on the ResourceClaimTemplates that it makes for a ComputeDomain."""
+"""On a node, from NVIDIA's kubelet plugin: the uid of the ComputeDomain that has its IMEX channel. On what NVIDIA's
+controller makes for a ComputeDomain: the uid of that."""
 
 AUTO_MNNVL = "grove.io/auto-mnnvl"
 """Annotation of the older dialect: enabled or disabled."""

@@ -7,22 +7,25 @@ controllers of the process go on.
 
 import logging
 import time
+from collections.abc import Callable, Sequence
 from threading import Event, Thread
 
 from gkm.api.config import Config
+from gkm.api.meta import Condition
 from gkm.hoststate.logs import fields
 from gkm.hoststate.pacing import Backoff
 from gkm.kube.api import Api
 from gkm.kube.errors import ApiError
 from gkm.kube.events import Recorder
+from gkm.kube.secrets import DEFAULT_NAMESPACE
 from gkm.kube.workqueue import WorkQueue
 
 from gkm_operator import metrics
 from gkm_operator.computedomains.objects import Workload
 from gkm_operator.computedomains.presence import Presence, look
 from gkm_operator.computedomains.reconciler import WorkloadReconciler
+from gkm_operator.computedomains.status_controller import DomainStatusController
 from gkm_operator.computedomains.watcher import DomainWatcher
-from gkm_operator.mnnvl.gpu_requests import GPURequests
 
 _LOG = logging.getLogger(__name__)
 
@@ -39,14 +42,16 @@ REPORTER = "gkm.io/computedomains"
 
 
 class DomainsController:
-    """Runs in the leader only. All of its state is rebuilt from lists."""
+    """Runs in the leader only; `leads` returns whether this process is it. All state is rebuilt from lists."""
 
     def __init__(
         self,
         api: Api,
         config: Config,
         *,
+        leads: Callable[[], bool],
         instance: str = "",
+        namespace: str = DEFAULT_NAMESPACE,
         look_seconds: float = LOOK_SECONDS,
         backoff: Backoff = BACKOFF,
     ) -> None:
@@ -65,18 +70,37 @@ class DomainsController:
             group=lambda workload: workload.namespace,  # a namespace of thousands delays no other
             observe=metrics.reconcile_recorder(NAME),
         )
-        self.watcher = DomainWatcher(api, GPURequests(config.network))
-        self._reconciler = WorkloadReconciler(
-            api, self.watcher, Recorder(api, REPORTER, instance or NAME), config.network, self.queue.add
+        self.watcher = DomainWatcher(api)
+        self.status = DomainStatusController(
+            api,
+            config,
+            self.watcher,
+            namespace=namespace,
+            instance=instance or NAME,
+            conditions=self.conditions,
+            leads=leads,
         )
+        observer, recorder = self.status.observer, Recorder(api, REPORTER, instance or NAME)
+        self._reconciler = WorkloadReconciler(
+            api, self.watcher, observer.pods, recorder, settings=config.network, enqueue=self.queue.add
+        )
+        self.watcher.domain_changed.append(observer.domain_changed)
+        self.watcher.template_changed.append(observer.template_changed)
         self._working = False
         self._thread = Thread(target=self._work, name=NAME, daemon=True)
         metrics.QUEUE_DEPTH.labels(NAME).set_function(self.queue.__len__)
+        metrics.COMPUTEDOMAINS.labels("missing").set_function(
+            lambda: sum(self._reconciler.sets.missing.copy().values())
+        )
 
     @property
     def presence(self) -> Presence:
         """Return what the last look found."""
         return self._reconciler.presence
+
+    def conditions(self) -> Sequence[Condition]:
+        """Return the conditions of the whole feature."""
+        return self.presence.conditions()
 
     def work(self) -> None:
         """Start, and return at once, whatever the API server does."""
@@ -89,6 +113,7 @@ class DomainsController:
         self.queue.close(3.0)
         if self._thread.ident is not None:
             self._thread.join(1.0)
+        self.status.close()
         self.watcher.close(1.0)
 
     def _reconcile(self, workload: Workload) -> None:
@@ -127,18 +152,25 @@ class DomainsController:
             _LOG.log(logging.INFO if found.available else logging.WARNING, "ComputeDomains checked", extra=log_fields)
             self._reconciler.presence = found
             self._reconciler.enqueue_all()
+            self.status.capacity_changed()
         if not found.available:
             return
         self.watcher.start(sets=found.sets)
+        self.status.watch(grove=found.sets)
         if not self._working and self._wait_for_lists():
             self._working = True
             _LOG.info("computedomains synced", extra=fields(domains=len(self.watcher.domains.values())))
             self.queue.start()
+            self.status.work()
 
     def _wait_for_lists(self) -> bool:
         """Wait until every list is complete, at most until the next look; return whether they are."""
         deadline = time.monotonic() + self._look_seconds
-        while not self.watcher.synced and time.monotonic() < deadline:
+        while not self._synced and time.monotonic() < deadline:
             if self._stop.wait(_POLL_SECONDS):
                 return False
-        return self.watcher.synced
+        return self._synced
+
+    @property
+    def _synced(self) -> bool:
+        return self.watcher.synced and self.status.synced

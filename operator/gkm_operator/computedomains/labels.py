@@ -12,7 +12,7 @@ from gkm_operator.computedomains import events, objects
 from gkm_operator.computedomains.lifecycle import DomainWriter
 from gkm_operator.computedomains.objects import Workload
 from gkm_operator.computedomains.owners import RootOwners
-from gkm_operator.computedomains.pods import DomainPod
+from gkm_operator.computedomains.pods import DomainPod, DomainPods
 from gkm_operator.computedomains.presence import Presence
 from gkm_operator.computedomains.watcher import DomainWatcher
 
@@ -23,8 +23,11 @@ MAX_OWNERS = 256
 class LabelReconciler:
     """Thread-safe for different labels; remembers nothing that decides."""
 
-    def __init__(self, api: Api, watcher: DomainWatcher, writer: DomainWriter, settings: Network) -> None:
+    def __init__(
+        self, api: Api, watcher: DomainWatcher, pods: DomainPods, writer: DomainWriter, settings: Network
+    ) -> None:
         self._watcher = watcher
+        self._pods = pods
         self._writer = writer
         self._gpu_classes = frozenset(settings.gpu_device_classes)
         self._owners = RootOwners(api)
@@ -40,7 +43,7 @@ class LabelReconciler:
         domain = self._watcher.domain(workload.namespace, workload.name)
         if domain is not None and not (domain.written_by_gkm and domain.metadata.label(DOMAIN_LABEL)):
             return
-        pods = [pod for pod in self._watcher.pods.labelled(workload.namespace, workload.name) if self._joins(pod)]
+        pods = [pod for pod in self._pods.labelled(workload.namespace, workload.name) if self._joins(pod)]
         if domain is None:
             if owners := self._owners.of(pods, fresh=True)[:MAX_OWNERS]:
                 self._writer.create(objects.of_label(workload, owners), events.of_owner(owners[0], workload.namespace))

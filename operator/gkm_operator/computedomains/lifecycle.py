@@ -24,7 +24,6 @@ from gkm_operator.computedomains.watcher import DomainWatcher
 _SERVER_WIDE = frozenset({NO_RESPONSE, 429, 503, 504})
 """Statuses of a server that is away or overloaded: the next request would fail, too."""
 
-
 _MAX_EMITTED = 8192
 """Events of lasting states that are not sent again. Beyond it, the API server refuses a second one by its name."""
 

@@ -16,7 +16,7 @@ from gkm.kube.events import Recorder
 from gkm_operator.computedomains.labels import LabelReconciler
 from gkm_operator.computedomains.lifecycle import DomainWriter
 from gkm_operator.computedomains.objects import Workload, WorkloadKind, workload_of
-from gkm_operator.computedomains.pods import DomainPod
+from gkm_operator.computedomains.pods import DomainPod, DomainPods
 from gkm_operator.computedomains.presence import Presence
 from gkm_operator.computedomains.sets import SetReconciler
 from gkm_operator.computedomains.watcher import DomainWatcher
@@ -32,19 +32,26 @@ class WorkloadReconciler:
     """Thread-safe for different workloads. `presence` is set by the controller."""
 
     def __init__(
-        self, api: Api, watcher: DomainWatcher, recorder: Recorder, settings: Network, enqueue: Enqueue
+        self,
+        api: Api,
+        watcher: DomainWatcher,
+        pods: DomainPods,
+        recorder: Recorder,
+        *,
+        settings: Network,
+        enqueue: Enqueue,
     ) -> None:
         self.presence = Presence()
         writer = DomainWriter(api, watcher, recorder)
         self.sets = SetReconciler(api, watcher, writer, settings)
-        self._labels = LabelReconciler(api, watcher, writer, settings)
+        self._labels = LabelReconciler(api, watcher, pods, writer, settings)
         self._watcher = watcher
         self._enqueue = enqueue
         self._gpu_classes = frozenset(settings.gpu_device_classes)
         watcher.set_changed.append(self._set_changed)
         watcher.domain_changed.append(self._domain_changed)
         watcher.template_changed.append(self._template_changed)
-        watcher.pod_changed.append(self._pod_changed)
+        pods.changed.append(self._pod_changed)
 
     def reconcile(self, workload: Workload) -> None:
         """Do what one workload needs.

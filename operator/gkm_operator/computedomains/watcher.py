@@ -1,4 +1,4 @@
-"""Watches PodCliqueSets, ComputeDomains, ResourceClaimTemplates and pods, with the indexes that the controller needs.
+"""Watches PodCliqueSets, ComputeDomains and ResourceClaimTemplates, with the indexes that the controller needs.
 
 Must never write to the API server.
 """
@@ -17,28 +17,25 @@ from gkm.kube.reflector import OnChange, Reflector
 from gkm.kube.resources import CLAIM_TEMPLATES, COMPUTEDOMAINS, PODCLIQUESETS
 
 from gkm_operator.computedomains.objects import Workload, workload_of
-from gkm_operator.computedomains.pods import DomainPod, DomainPods
-from gkm_operator.mnnvl.gpu_requests import DeviceClasses, GPURequests
+from gkm_operator.mnnvl.gpu_requests import DeviceClasses
 
 
 class DomainWatcher:
-    """Four reflectors. Thread-safe; the callbacks get each change after the indexes have it.
+    """Three reflectors. Thread-safe; the callbacks get each change after the indexes have it.
 
     Add callbacks before `start`. The sets are watched only where their kind is installed.
     """
 
-    def __init__(self, api: Api, gpus: GPURequests) -> None:
+    def __init__(self, api: Api) -> None:
         self.set_changed: list[OnChange[PodCliqueSet]] = []
         self.domain_changed: list[OnChange[ComputeDomain]] = []
         self.template_changed: list[OnChange[ResourceClaimTemplate]] = []
-        self.pod_changed: list[OnChange[DomainPod]] = []
         self._by_workload: Index[Workload, ComputeDomain] = Index(_workloads, _uid)
         self._by_owner: Index[str, ComputeDomain] = Index(_controllers, _uid)
         self._by_template: Index[Key, ComputeDomain] = Index(_templates, _uid)
         self.sets = Reflector(api, PODCLIQUESETS, self._set)
         self.domains = Reflector(api, COMPUTEDOMAINS, self._domain)
         self.templates = Reflector(api, CLAIM_TEMPLATES, self._template)
-        self.pods = DomainPods(api, gpus, self._pod)
         self._started: list[Reflector[Any]] = []
 
     @property
@@ -48,7 +45,7 @@ class DomainWatcher:
 
     def start(self, *, sets: bool) -> None:
         """Start the watches that have not started; that of PodCliqueSets only if `sets`."""
-        for reflector in (self.templates, self.domains, self.pods.reflector, *((self.sets,) if sets else ())):
+        for reflector in (self.templates, self.domains, *((self.sets,) if sets else ())):
             if reflector not in self._started:
                 self._started.append(reflector)
                 reflector.start()
@@ -106,9 +103,6 @@ class DomainWatcher:
         for index in (self._by_workload, self._by_owner, self._by_template):
             index.change(old, new)
         _call(self.domain_changed, old, new)
-
-    def _pod(self, old: DomainPod | None, new: DomainPod | None) -> None:
-        _call(self.pod_changed, old, new)
 
     def _template(self, old: ResourceClaimTemplate | None, new: ResourceClaimTemplate | None) -> None:
         _call(self.template_changed, old, new)

@@ -63,6 +63,8 @@ def wait(
     lease: tuple[str, str],
     stop: Event,
     backoff: Backoff = BACKOFF,
+    *,
+    mnnvl_enabled: bool = False,
     also: Iterable[Callable[[], None]] = (),
 ) -> bool:
     """Return True when all checks pass, False when `stop` is set first. `lease` is the leader's (namespace, name).
@@ -70,12 +72,14 @@ def wait(
     `also` are further checks.
 
     Raises:
-        KindsMissing, KindsForeign, RightsMissing: as `check`, and what those of `also` raise.
+        KindsMissing, KindsForeign, MNNVLMissing, RightsMissing: as `check` and `check_mnnvl`; and what `also` raises.
     """
     failures = 0
     while not stop.is_set():
         try:
             check(api, lease)
+            if mnnvl_enabled:
+                check_mnnvl(api)
             for further in also:
                 further()
         except ApiError as error:

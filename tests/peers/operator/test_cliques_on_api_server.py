@@ -34,10 +34,11 @@ PODS = {
     "set-0-decode-0-worker-0",
     "set-0-decode-0-worker-1",
 }
+ROLE = "grove:system:grove-operator"
 GROVE_ROLE = {
     "apiVersion": "rbac.authorization.k8s.io/v1",
     "kind": "ClusterRole",
-    "metadata": {"name": "grove-operator"},
+    "metadata": {"name": ROLE},
     "rules": [],
 }
 Json = dict[str, Any]
@@ -159,7 +160,7 @@ def test_they_stop_while_the_grove_operator_is_installed(running: Running) -> No
         running.cluster.until(lambda: running.cluster.objects.every("events", NAMESPACE, **words), "an event")
         assert not running.objects("podcliques")
     finally:
-        running.cluster.kubectl("delete", "clusterrole", "grove-operator")
+        running.cluster.kubectl("delete", "clusterrole", ROLE)
     running.until_pods(PODS)
     running.cluster.kubectl("delete", "podcliqueset", "set", "--namespace", NAMESPACE)
     running.cluster.until(lambda: not running.objects("pods"), "the pods to go")
@@ -172,9 +173,9 @@ def test_the_process_ends_at_its_start_beside_the_grove_operator(prepared: Clust
             assert process.popen.wait(60) == 1
             last = json.loads(log_of(process).splitlines()[-1])
     finally:
-        prepared.kubectl("delete", "clusterrole", "grove-operator")
+        prepared.kubectl("delete", "clusterrole", ROLE)
     assert last["error"] == "GroveOperatorPresent"
-    assert "the Grove operator is installed (ClusterRole grove-operator exists): switch it off" in last["why"]
+    assert f"the Grove operator is installed (ClusterRole {ROLE} exists): switch it off" in last["why"]
 
 
 def test_the_process_ends_at_its_start_without_the_component(prepared: Cluster, tmp_path: Path) -> None:

@@ -20,7 +20,6 @@ from gkm.kube.errors import ApiError
 from gkm.kube.resources import Resource
 from gkm_operator.computedomains.objects import of_set
 from gkm_operator.mnnvl.required import DomainKey
-from support.cluster.audit import Audit
 from support.cluster.cluster import Cluster
 from support.cluster.gkm_objects import namespace
 from support.grove.objects import Json, claim_template, clique, container, pod_clique_set
@@ -29,7 +28,6 @@ from support.host.processes import Process
 from support.kube.our_kinds import CONTROLLERS
 from support.operator.deployment import called_here, operator
 from support.operator.domain_cluster import documents, domain_cluster
-from support.operator.rights import granted
 from support.operator.workloads import CONFIG_MAPS, DOMAINS, SETS
 from support.peers import build as peers
 
@@ -43,10 +41,8 @@ GROUPS: Resource[Json] = Resource(
 TEMPLATES: Resource[Json] = Resource(
     "resource.k8s.io/v1", "ResourceClaimTemplate", "resourceclaimtemplates", namespaced=True, type=Json
 )
-CLAIMS: Resource[Json] = Resource("resource.k8s.io/v1", "ResourceClaim", "resourceclaims", namespaced=True, type=Json)
 PODS: Resource[Json] = Resource("v1", "Pod", "pods", namespaced=True, type=Json)
 ACCOUNT = f"system:serviceaccount:{SYSTEM}:gkm-admission"
-FORBIDDEN = 403
 CLAIM = [{"name": "mnnvl-claim"}]
 
 
@@ -56,7 +52,6 @@ class Site:
 
     cluster: Cluster
     api: Api
-    audit: Audit
     stack: ExitStack
     directory: Path
     port: int = field(default_factory=ports.free)
@@ -137,7 +132,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         cluster = place.cluster
         cluster.apply(namespace(NAMESPACE))
         cluster.until(lambda: cluster.exists("serviceaccount", "default", NAMESPACE), "its account")
-        made = Site(cluster, connect(str(cluster.kubeconfig)), place.audit, stack, directory)
+        made = Site(cluster, connect(str(cluster.kubeconfig)), stack, directory)
         shipped = documents("webhooks.yaml")
         cluster.apply([*documents("admission-rights.yaml"), *(called_here(each, made.port) for each in shipped)])
         made.start()
@@ -275,18 +270,3 @@ def outage(site: Site) -> None:
     site.cluster.kubectl("delete", "podclique", "outage-0-worker", "--namespace", NAMESPACE, "--wait=false")
     site.api.merge(CLIQUES, "outage-0-worker", {"metadata": {"finalizers": None}}, NAMESPACE)
     site.cluster.kubectl("delete", "podcliqueset", "outage", "--namespace", NAMESPACE)
-
-
-def test_the_rights_of_the_component_are_those_that_admission_uses(site: Site) -> None:
-    devices = claim_template("seen", "gpu.nvidia.com", namespace=NAMESPACE)
-    site.api.create(TEMPLATES, devices)
-    site.api.create(CLAIMS, devices | {"kind": CLAIMS.kind, "spec": devices["spec"]["spec"]})
-    claims = [{"name": "a", "resourceClaimTemplateName": "seen"}, {"name": "b", "resourceClaimName": "seen"}]
-    site.create_set("audited", clique("worker", resourceClaims=claims))
-    # A set that no watch has shown is read.
-    site.create_clique("worker", "no-such-set")
-    asked = [one for one in site.audit.requests() if one.user == ACCOUNT]
-    assert [one for one in asked if one.code == FORBIDDEN] == []
-    rights = list(granted(documents("admission-rights.yaml")))
-    assert [right for right in rights if not any(map(right.covers, asked))] == []
-    assert [one for one in asked if not any(right.covers(one) for right in rights)] == []

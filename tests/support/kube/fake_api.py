@@ -131,8 +131,9 @@ class FakeApi:
             if not old["metadata"].get("finalizers"):
                 self._remove(resource, key, old)
             elif "deletionTimestamp" not in old["metadata"]:
-                terminating = {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}
-                self._store(resource, key, old, _merge(copy.deepcopy(old), terminating))
+                new = copy.deepcopy(old)
+                new["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+                self._store(resource, key, old, new)
 
     # what tests do to it
 
@@ -151,20 +152,6 @@ class FakeApi:
             self._version += 1
             self._forgotten = self._version
             self._history.clear()
-
-    def collect_garbage(self) -> None:
-        """Delete what only objects own that are gone, as the garbage collector does; finalizers are respected."""
-        while doomed := [entry for entry in self._objects.items() if self._is_garbage(entry[1])]:
-            for (plural, namespace, name), value in doomed:
-                version, kind = value["apiVersion"], value["kind"]
-                resource = Resource(version, kind, plural, namespaced=bool(namespace), type=dict)
-                self.delete(resource, name, namespace)
-
-    def _is_garbage(self, value: Json) -> bool:
-        metadata = value["metadata"]
-        owners = {owner["uid"] for owner in metadata.get("ownerReferences", [])}
-        uids = {one["metadata"]["uid"] for one in self._objects.values()}
-        return bool(owners) and owners.isdisjoint(uids) and "deletionTimestamp" not in metadata
 
     def bookmark(self) -> None:
         """Send a bookmark to every watch."""

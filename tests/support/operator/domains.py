@@ -14,6 +14,7 @@ from gkm.kube.events import Recorder
 from gkm.kube.resources import CLAIM_TEMPLATES, COMPUTEDOMAINS, EVENTS, PODCLIQUESETS, Json, Resource
 from gkm.kube.workqueue import Retry
 from gkm_operator.computedomains.objects import Workload
+from gkm_operator.computedomains.pods import DomainPods
 from gkm_operator.computedomains.presence import Presence
 from gkm_operator.computedomains.reconciler import WorkloadReconciler
 from gkm_operator.computedomains.watcher import DomainWatcher
@@ -47,17 +48,23 @@ class Process:
     ) -> None:
         settings = network or Network()
         self.keys = set[Workload]()
-        self.watcher = DomainWatcher(api, GPURequests(settings))
+        self.watcher = DomainWatcher(api)
+        self.pods = DomainPods(api, GPURequests(settings))
         recorder = Recorder(sends or api, "gkm.io/computedomains", "test")
         self.reconciler = WorkloadReconciler(
-            sends or api, self.watcher, recorder, settings, lambda workload, _after: self.keys.add(workload)
+            sends or api,
+            self.watcher,
+            self.pods,
+            recorder,
+            settings=settings,
+            enqueue=lambda workload, _after: self.keys.add(workload),
         )
         self.reconciler.presence = presence or Presence(available=True, sets=True)
 
     def observe(self, *kinds: str) -> None:
         """List these kinds, by default all."""
         watcher = self.watcher
-        for reflector in (watcher.sets, watcher.domains, watcher.templates, watcher.pods.reflector):
+        for reflector in (watcher.sets, watcher.domains, watcher.templates, self.pods.reflector):
             if not kinds or reflector.resource.plural in kinds:
                 reflector._list()
 

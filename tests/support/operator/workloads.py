@@ -11,7 +11,7 @@ import msgspec
 from gkm.api import domain_capacity
 from gkm.api.domain_capacity import Capacity
 from gkm.api.grove import PodCliqueSet
-from gkm.api.meta import timestamp
+from gkm.api.mnnvl_metadata import AUTO_MNNVL, DOMAIN_LABEL, PART_OF, REPLICA_INDEX
 from gkm.api.network_settings import Network
 from gkm.kube.resources import CLAIM_TEMPLATES, CLAIMS, COMPUTEDOMAINS, PODCLIQUESETS, Json, Resource
 from gkm_operator.admission.domains.cluster_view import ClusterView
@@ -138,7 +138,7 @@ class Workloads:
         found = msgspec.convert(self.api.create(SETS, made), PodCliqueSet)
         for key in keys:
             desired = of_set(found, key)
-            self.api.create(DOMAINS, desired.manifest(desired.names[0], timestamp()))
+            self.api.create(DOMAINS, desired.manifest(desired.names[0], "2026-01-01T00:00:00Z"))
         return found
 
     def publish(self, capacity: Capacity | None = None, *conditions: str) -> None:

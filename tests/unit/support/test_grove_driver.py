@@ -8,6 +8,7 @@ from support.grove.desired import CLIQUE_FINALIZER, GROUP_FINALIZER, SET_FINALIZ
 from support.grove.driver import CLIQUES, GROUPS, PODS, SERVICES, SETS, GroveDriver
 from support.grove.objects import NAMESPACE, clique, pod_clique_set, scaling_group
 from support.kube.fake_api import FakeApi
+from support.kube.garbage import collect_garbage
 
 Json = dict[str, Any]
 CLAIM = [{"name": "mnnvl-claim", "resourceClaimTemplateName": "set-0"}]
@@ -103,7 +104,7 @@ def test_a_changed_template_makes_the_cliques_of_its_scaling_group_anew(api: Fak
     pcs["spec"]["template"]["cliques"][1]["spec"]["podSpec"]["containers"][0]["image"] = "registry.test/app:2"
     api.merge(SETS, "set", {"spec": {"template": {"cliques": pcs["spec"]["template"]["cliques"]}}}, NAMESPACE)
     driver.settle()
-    api.collect_garbage()
+    collect_garbage(api)
     driver.settle()
     after = {one["metadata"]["name"]: one["metadata"]["uid"] for one in driver.every(CLIQUES)}
     assert {name for name, uid in before.items() if after[name] != uid} == {
@@ -118,9 +119,9 @@ def test_replicas_go_out_in_to_zero_and_back(api: FakeApi) -> None:
     for replicas in (3, 1, 0, 2):
         api.merge(SETS, "set", {"spec": {"replicas": replicas}}, NAMESPACE)
         driver.settle()
-        api.collect_garbage()
+        collect_garbage(api)
         driver.settle()
-        api.collect_garbage()
+        collect_garbage(api)
         assert names(driver, GROUPS) == [f"set-{replica}-decode" for replica in range(replicas)]
         assert len(driver.every(CLIQUES)) == 3 * replicas
         assert len(driver.every(PODS)) == 5 * replicas
@@ -164,7 +165,7 @@ def test_a_deleted_set_leaves_nothing(api: FakeApi) -> None:
     assert driver.every(SETS)
     for _ in range(3):
         driver.settle()
-        api.collect_garbage()
+        collect_garbage(api)
     assert [one for kind in (SETS, GROUPS, CLIQUES, PODS, SERVICES) for one in driver.every(kind)] == []
 
 

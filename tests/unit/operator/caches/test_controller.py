@@ -153,7 +153,7 @@ def test_a_deleted_cache_is_forgotten(site: Site) -> None:
 
 
 def test_a_cache_in_deletion_is_not_resolved(site: Site) -> None:
-    site.api.create(GKMCACHES, cache("x", IMAGE, "a", finalizers=["test.example/x"]))
+    site.api.create(GKMCACHES, cache("x", IMAGE, "a", finalizers=["test/hold"]))
     site.api.delete(GKMCACHES, "x", "a")
     site.run()
     site.quiet()

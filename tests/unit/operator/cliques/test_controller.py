@@ -20,7 +20,7 @@ Json = dict[str, Any]
 ROLES: Resource[Json] = Resource(
     "rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", namespaced=False, type=dict
 )
-WEBHOOK, ROLE = "podcliqueset-defaulting-webhook", "grove-operator"
+WEBHOOK, ROLE = "podcliqueset-defaulting-webhook", "grove:system:grove-operator"
 
 
 class Running:

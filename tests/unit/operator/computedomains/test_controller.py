@@ -21,7 +21,7 @@ def world() -> World:
 
 @pytest.fixture
 def controller(world: World) -> Iterator[DomainsController]:
-    made = DomainsController(world.api, Config(), look_seconds=0.01, backoff=SOON)
+    made = DomainsController(world.api, Config(), leads=lambda: True, look_seconds=0.01, backoff=SOON)
     yield made
     made.close()
 

@@ -16,7 +16,7 @@ def world() -> World:
 def roots(world: World, *, fresh: bool = False, finder: RootOwners | None = None) -> list[str]:
     process = Process(world.api)
     process.observe("pods")
-    found = (finder or RootOwners(world.api)).of(process.watcher.pods.labelled("team", "train"), fresh=fresh)
+    found = (finder or RootOwners(world.api)).of(process.pods.labelled("team", "train"), fresh=fresh)
     assert not any(owner.controller for owner in found)
     return [f"{owner.kind} {owner.name}" for owner in found]
 
