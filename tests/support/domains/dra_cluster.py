@@ -42,7 +42,7 @@ class DraCluster:
 
     @contextmanager
     def namespace(self, name: str) -> Iterator[str]:
-        """Make a namespace; at the end delete its pods at once, so that their channels are free."""
+        """Make a namespace; at the end delete its pods and their nodes' labels, so that their channels are free."""
         self.cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         self.cluster.until(lambda: self.cluster.exists("serviceaccount", "default", name), "a service account")
         try:
@@ -51,6 +51,8 @@ class DraCluster:
             self.cluster.kubectl("delete", "pods", "--all", "--namespace", name, "--wait=false")
             self.cluster.kubectl("delete", "namespace", name, "--wait=false")
             self.cluster.until(lambda: not self.cluster.objects.every("pods", name), f"no pod in {name}")
+            for node in filter(self.node_label, self.nodes):
+                node_side.unprepare(self.cluster, node)
 
     def domain(self, name: str, namespace: str) -> Json:
         """Return a ComputeDomain, {} if there is none."""
