@@ -1,10 +1,11 @@
 """SETS PodCliqueSets of REPLICAS replicas created at once: ComputeDomains for all, their cliques, and nothing left.
 
 `converge_s` is from the first set to the last ComputeDomain, `cliques_s` to the last PodClique; the bench creates these
-as Grove does, and repeats what admission refuses. Then all sets are deleted; `leaked` counts ComputeDomains that are
-left. `requests_per_object` are all requests of the controllers but watches, events included, from the first set to the
-last deletion, for each ComputeDomain. `admission_p99_ms` is a review of a PodClique by the process, over TLS as the API
-server sends it; `clique_p99_ms` the whole request to the API server, three at a time, while domains are made.
+as Grove does, and repeats what admission refuses. Then all sets are deleted; `leaked` counts the ComputeDomains that a
+finalizer holds, and the claim templates that a mark holds. `requests_per_object` are all requests of the controllers
+but watches, events included, from the first set to the last deletion, for each ComputeDomain. `admission_p99_ms` is a
+review of a PodClique by the process, over TLS as the API server sends it; `clique_p99_ms` the whole request to the API
+server, three at a time, while domains are made.
 
 The processes share the machine's cores with the API server, etcd, the controller-manager and the bench.
 """
@@ -14,6 +15,7 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from statistics import quantiles
 
@@ -22,7 +24,7 @@ import domains_place
 from domains_load import DOMAINS, CliqueMaker
 from domains_place import DomainsPlace
 from domains_reviews import review_milliseconds
-from domains_templates import templates_made
+from domains_templates import TEMPLATES, templates_made
 from figures import Result
 from fleet_process import memory_mib
 from support.domains.gkm import CONTROLLERS
@@ -34,6 +36,7 @@ REPLICAS = int(os.environ.get("REPLICAS", "8"))
 REQUIRED = SET_COUNT * REPLICAS
 REVIEWS = 2000
 LONGEST_SECONDS = 600.0
+COLLECT_SECONDS = 60.0
 CALM_SECONDS = 5.0
 """The controllers have finished when they send nothing for so long."""
 
@@ -76,14 +79,21 @@ def _measured(place: DomainsPlace) -> Row:
     row["admission_p99_ms"] = _p99(review_milliseconds(place, sets, REVIEWS))
     began = time.monotonic()
     domains_load.delete_sets(place.api, sets)
-    _until_domains(place, 0)
+    with suppress(TimeoutError):
+        _until_domains(place, 0)
     row["delete_s"] = time.monotonic() - began
     _until_calm(place)
-    row["leaked"] = float(domains_load.count(place.cluster, DOMAINS))
+    with suppress(TimeoutError):  # the garbage collector removes them
+        until(lambda: not _left(place), "no claim template", COLLECT_SECONDS, every=0.25)
+    row["leaked"] = float(_left(place))
     row["requests_per_object"] = (_requests(place) - before) / REQUIRED
     for name, process in place.gkm.processes.items():
         row["rss_mib" if name == "controllers" else f"{name}_rss_mib"] = memory_mib(process.pid, "VmHWM")
     return row
+
+
+def _left(place: DomainsPlace) -> int:
+    return sum(domains_load.count(place.cluster, resource) for resource in (DOMAINS, TEMPLATES))
 
 
 def _until_domains(place: DomainsPlace, number: int) -> None:

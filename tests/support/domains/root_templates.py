@@ -14,46 +14,47 @@ from support.peers.missing import Missing
 
 LINK = Path("/templates")
 _LOCKS = Path(tempfile.gettempdir())
-_CHANGE, _USE = _LOCKS / "gkm-test-templates.change", _LOCKS / "gkm-test-templates.use"
-"""Locks: to change the link, held for moments, and to use it, shared by its users."""
 
 
 @contextmanager
-def linked(templates: Path) -> Iterator[None]:
-    """Let /templates lead to a directory until the block ends.
+def linked(templates: Path, link: Path = LINK, locks: Path = _LOCKS) -> Iterator[None]:
+    """Let the link lead to a directory until the block ends.
+
+    `locks` has two files for the link: a lock to change it, held for moments, and one of its users, which they share.
 
     Raises:
         Missing: this user may not make it, or something else is there.
     """
-    with _USE.open("a") as use:
-        with _changing():
-            _link(use.fileno(), templates)
+    change, use_path = (locks / f"gkm-test-{link.name}.{purpose}" for purpose in ("change", "use"))
+    with use_path.open("a") as use:
+        with _changing(change):
+            _link(use.fileno(), templates, link)
             fcntl.flock(use, fcntl.LOCK_SH)
         try:
             yield
         finally:
-            with _changing():
+            with _changing(change):
                 if _is_unused(use.fileno()):
-                    LINK.unlink(missing_ok=True)
+                    link.unlink(missing_ok=True)
 
 
 @contextmanager
-def _changing() -> Iterator[None]:
-    with _CHANGE.open("a") as change:
-        fcntl.flock(change, fcntl.LOCK_EX)
+def _changing(path: Path) -> Iterator[None]:
+    with path.open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
-def _link(use: int, templates: Path) -> None:
-    if _is_unused(use) and LINK.is_symlink():
-        LINK.unlink()
-    if not LINK.exists():
+def _link(use: int, templates: Path, link: Path) -> None:
+    if _is_unused(use) and link.is_symlink():
+        link.unlink()
+    if not link.exists():
         try:
-            LINK.symlink_to(templates)
+            link.symlink_to(templates)
         except OSError as error:
-            raise Missing(f"compute-domain-controller reads {LINK}, which cannot be made here: {error}") from error
-    if not LINK.is_symlink() or LINK.resolve() != templates.resolve():
-        raise Missing(f"compute-domain-controller reads {LINK}, and what is there is not {templates}")
+            raise Missing(f"compute-domain-controller reads {link}, which cannot be made here: {error}") from error
+    if not link.is_symlink() or link.resolve() != templates.resolve():
+        raise Missing(f"compute-domain-controller reads {link}, and what is there is not {templates}")
 
 
 def _is_unused(use: int) -> bool:
