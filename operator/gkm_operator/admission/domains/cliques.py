@@ -1,7 +1,9 @@
 """Decisions about PodCliques and PodCliqueScalingGroups of enrolled sets.
 
-No clique before all domains: both are refused until every ComputeDomain of the set exists. A PodClique gets the claim
-of its domain at every write, because Grove replaces the specification of a standalone clique at each sync.
+No clique before all domains: the CREATE of both is refused until every ComputeDomain of the set exists. A PodClique
+gets the claim of its domain at every write, because Grove replaces the specification of a standalone clique at each
+sync. An UPDATE needs only the clique's own domain, also one that is being deleted: it comes back when its pods have
+ended, and they may end by this very update.
 """
 
 from collections.abc import Sequence
@@ -21,6 +23,7 @@ from gkm_operator.mnnvl.injection import inject
 from gkm_operator.mnnvl.naming import domain_name
 from gkm_operator.mnnvl.required import DomainKey, domain_of
 
+UPDATE = "UPDATE"
 _SHOWN_DOMAINS = 3
 
 
@@ -45,12 +48,14 @@ class CliqueReview:
         found = self._domains.read(request.namespace, clique.metadata, classes, is_required)
         if found is None:
             return ADMITTED
-        if refusal := _refusal(found):
-            return refusal
         key = domain_of(found.pod_clique_set, clique)
-        if key is None or key not in found.joinable:
-            return ADMITTED if key is None or is_required(found) else _not_part(found, key)
-        return self._inject(clique, found.joinable[key], classes)
+        exists = request.operation == UPDATE
+        own = None if key is None else found.joinable.get(key) or (found.leaving.get(key) if exists else None)
+        if not (exists and (own is not None or key is None)) and (refusal := _refusal(found)):
+            return refusal
+        if own is not None:
+            return self._inject(clique, own, classes)
+        return ADMITTED if key is None or is_required(found) else _not_part(found, key)
 
     def _inject(self, clique: ReviewedClique, domain: JoinableDomain, classes: DeviceClasses) -> ReviewResponse:
         spec, metadata, at = clique.spec.pod_spec, clique.metadata, "/spec/podSpec"
@@ -83,7 +88,7 @@ class ScalingGroupReview:
             return ADMITTED
         classes = self._view.device_classes(request.namespace)
         found = self._domains.read(request.namespace, metadata, classes)
-        if found is not None and (refusal := _refusal(found)):
+        if request.operation != UPDATE and found is not None and (refusal := _refusal(found)):
             return refusal
         template = metadata.name.removeprefix(f"{owner.metadata.name}-{metadata.label(REPLICA_INDEX)}-")
         inherited = enrolment.scaling_group_annotations(owner, template)

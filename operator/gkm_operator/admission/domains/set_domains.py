@@ -15,7 +15,7 @@ from gkm_operator.mnnvl.required import DomainKey, replica_index, required_domai
 
 @dataclass(frozen=True, slots=True)
 class JoinableDomain:
-    """A ComputeDomain that is not being deleted: its name, and that of its ResourceClaimTemplate."""
+    """A ComputeDomain: its name, and that of its ResourceClaimTemplate."""
 
     name: str
     template: str
@@ -25,14 +25,17 @@ class JoinableDomain:
 class SetDomains:
     """An enrolled set and its domains.
 
-    `joinable` are those that GKM wrote, also for replicas that the set does not require any more. `foreign` are the
-    names of those that another operator wrote: they count as present, and that operator injects their claims.
+    `joinable` are those that GKM wrote and that are not being deleted, also for replicas that the set does not require
+    any more. `leaving` are those that are being deleted: they serve until their pods have ended, and come back under
+    their names. `foreign` are the names of those that another operator wrote: they count as present, and that operator
+    injects their claims.
     """
 
     pod_clique_set: PodCliqueSet
     required: frozenset[DomainKey]
     difference: Difference
     joinable: Mapping[DomainKey, JoinableDomain]
+    leaving: Mapping[DomainKey, JoinableDomain]
     foreign: frozenset[str]
 
 
@@ -88,10 +91,16 @@ class SetDomainsReader:
         owned = {domain.metadata.name: domain for domain in self._view.domains_of(owner)}
         required = required_domains(owner, self._gpus, classes)
         compared = difference(required, map(existing, owned.values()))
-        joinable = {
-            domain.key: JoinableDomain(domain.name, owned[domain.name].template)
-            for domain in (*compared.release, *compared.present.values())
-            if domain.key is not None and not domain.terminating and owned[domain.name].written_by_gkm
-        }
+        joinable, leaving = (
+            {
+                domain.key: JoinableDomain(domain.name, owned[domain.name].template)
+                for domain in domains
+                if domain.key is not None and domain.terminating == terminating and owned[domain.name].written_by_gkm
+            }
+            for domains, terminating in (
+                ((*compared.release, *compared.present.values()), False),
+                (compared.lost, True),
+            )
+        )
         foreign = frozenset(name for name, domain in owned.items() if not domain.written_by_gkm)
-        return SetDomains(owner, required, compared, joinable, foreign)
+        return SetDomains(owner, required, compared, joinable, leaving, foreign)

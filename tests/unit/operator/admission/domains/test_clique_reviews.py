@@ -51,7 +51,6 @@ def test_an_object_is_refused_until_all_domains_of_its_set_exist(path: str) -> N
     found = site.review(path, an_object(path))
     assert not found.allowed
     assert "without test-pcs-1, test-pcs-2, test-pcs-3 and 2 more of its 6 ComputeDomains" in found.message
-    assert site.review(path, an_object(path), an_object(path)).allowed is False
     made = site.view.pod_clique_set(NAMESPACE, "test-pcs")
     assert made is not None
     site.clear()
@@ -66,6 +65,24 @@ def test_an_object_is_refused_while_a_domain_is_being_deleted(path: str) -> None
     site.api.delete(DOMAINS, "test-pcs-1", NAMESPACE)
     site.observe()
     assert "with deleted test-pcs-1 of its 2" in site.review(path, an_object(path)).message
+
+
+def test_an_existing_clique_needs_its_own_domain_only() -> None:
+    site = a_site(replicas=3, present=2)
+    kept = site.review(CLIQUES, an_object(), an_object())
+    assert (kept.allowed, kept.claims()) == (True, CLAIM)
+    missing = site.review(CLIQUES, an_object(replica=2), an_object(replica=2))
+    assert "without test-pcs-2" in missing.message
+    assert site.review(GROUPS, an_object(GROUPS), an_object(GROUPS)).allowed
+
+
+def test_an_existing_clique_keeps_the_claim_of_a_domain_that_is_being_deleted() -> None:
+    site = a_site()
+    site.api.delete(DOMAINS, "test-pcs-0", NAMESPACE)
+    site.observe()
+    assert not site.review(CLIQUES, an_object()).allowed
+    kept = site.review(CLIQUES, an_object(), an_object())
+    assert (kept.allowed, kept.claims()) == (True, CLAIM)
 
 
 @BOTH
