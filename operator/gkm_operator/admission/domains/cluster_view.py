@@ -16,7 +16,7 @@ from gkm.api.grove import PodCliqueSet
 from gkm.api.meta import TRUE
 from gkm.api.pod_specs import PodClaim
 from gkm.hoststate.logs import fields
-from gkm.kube.api import Api, ListSelector
+from gkm.kube.api import Api, Key, ListSelector
 from gkm.kube.index import Index
 from gkm.kube.reflector import Reflector
 from gkm.kube.resources import CLAIM_TEMPLATES, CLAIMS
@@ -44,7 +44,7 @@ class ClusterView:
         """`reads` has short timeouts; `namespace` is that of the ConfigMap."""
         self._clock = clock
         self._reads = SingleReads(reads, clock)
-        self._by_owner: Index[str, ThinDomain] = Index(_owners, lambda domain: domain.metadata.name)
+        self._by_owner: Index[Key, ThinDomain] = Index(_owners, lambda domain: domain.metadata.name)
         self._sets = Reflector(api, SETS, lambda _old, _new: None)
         self._domains = Reflector(api, DOMAINS, self._by_owner.change)
         selector = ListSelector(namespace, fields=f"metadata.name={domain_capacity.CONFIG_MAP}")
@@ -82,7 +82,8 @@ class ClusterView:
     def domains_of(self, pod_clique_set: PodCliqueSet) -> Sequence[ComputeDomain]:
         """See View."""
         self._require_domains()
-        return self._by_owner.get(pod_clique_set.metadata.uid)
+        metadata = pod_clique_set.metadata
+        return self._by_owner.get((metadata.namespace, metadata.uid))
 
     def compute_domain(self, namespace: str, name: str) -> ComputeDomain | None:
         """See View."""
@@ -130,8 +131,9 @@ class ClusterView:
         return self._sets, self._domains, self._config
 
 
-def _owners(domain: ThinDomain) -> tuple[str, ...]:
-    return (domain.owner,) if domain.owner else ()
+def _owners(domain: ThinDomain) -> tuple[Key, ...]:
+    # A uid alone is no secret: an object of another namespace may name it as its owner.
+    return ((domain.metadata.namespace, domain.owner),) if domain.owner else ()
 
 
 def _parsed(parse: Callable[[str], T], data: dict[str, str], key: str) -> T | None:

@@ -67,6 +67,24 @@ def test_an_object_is_refused_while_a_domain_is_being_deleted(path: str) -> None
     assert "with deleted test-pcs-1 of its 2" in site.review(path, an_object(path)).message
 
 
+def test_a_domain_in_another_namespace_that_names_the_set_as_its_owner_counts_for_nothing() -> None:
+    site = a_site(replicas=1, present=1)
+    ours = site.api.get(DOMAINS, "test-pcs-0", NAMESPACE)
+    other = copy.deepcopy(ours)
+    other["metadata"] |= {"namespace": "other", "finalizers": ["other/hold"]}
+    other["spec"]["channel"]["resourceClaimTemplate"]["name"] = "of-another-tenant"
+    for field in ("uid", "resourceVersion"):
+        del other["metadata"][field]
+    site.api.create(DOMAINS, other)
+    site.observe()
+    found = site.review(CLIQUES, an_object())
+    (claim,) = found.object["spec"]["podSpec"]["resourceClaims"]
+    assert claim["resourceClaimTemplateName"] == "test-pcs-0"
+    site.api.delete(DOMAINS, "test-pcs-0", "other")
+    site.observe()
+    assert site.review(CLIQUES, an_object()).allowed
+
+
 def test_an_existing_clique_needs_its_own_domain_only() -> None:
     site = a_site(replicas=3, present=2)
     kept = site.review(CLIQUES, an_object(), an_object())
