@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 from support.cluster.cluster import Cluster
+from support.cluster.policies import until_policies_hold
 from support.host.processes import Process
 from support.registry.push import Target
 from support.registry.server import Registry
@@ -105,12 +106,13 @@ def node(name: str, caches: Mapping[str, Mapping[str, Any]], namespace: str | No
 
 
 def deployed(cluster: Cluster) -> None:
-    """Put crds/ and what the processes need of deploy/base into a cluster, without the pods; idempotent."""
+    """Put crds/ and what the processes need of deploy/base into a cluster, without pods; wait until it is in force."""
     cluster.apply(ROOT / "crds")
     cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "--filename", str(ROOT / "crds"))
     cluster.apply(ROOT / "deploy" / "base" / "namespace.yaml")
     left_out = {"Namespace", "ValidatingWebhookConfiguration", "Deployment", "DaemonSet"}
     cluster.apply([document for document in manifests() if document["kind"] not in left_out])
+    until_policies_hold(cluster)
 
 
 def manifests() -> list[dict[str, Any]]:

@@ -17,6 +17,7 @@ from support.cluster.audit import Audit, AuditedControlPlane
 from support.cluster.cluster import Cluster, KubectlFailed
 from support.cluster.control_plane import Options
 from support.cluster.gkm_objects import namespace
+from support.cluster.policies import until_policies_hold
 from support.grove import kinds
 from support.grove.objects import GPU, claim_template
 from support.host import ports
@@ -48,6 +49,7 @@ class DomainCluster:
         deployed(self.cluster)
         install_kinds(self.cluster)
         self.cluster.apply([document for name in FILES for document in documents(name)])
+        until_policies_hold(self.cluster)
         self.cluster.apply(
             [namespace("nvidia-dra"), account("compute-domain-controller", "nvidia-dra"), *nvidia_rights()]
         )

@@ -1,0 +1,42 @@
+"""The moment from which an API server enforces the ValidatingAdmissionPolicies that a test applied.
+
+The server takes changed policies up once a second, all at once and after both of its watches (policies, bindings)
+brought them. A probe that is applied last and refuses therefore proves that every earlier policy holds too.
+"""
+
+import itertools
+
+from support.cluster.cluster import Cluster, KubectlFailed
+
+_numbers = itertools.count(1)
+_KINDS = ("validatingadmissionpolicybinding", "validatingadmissionpolicy")
+
+
+def until_policies_hold(cluster: Cluster) -> None:
+    """Wait until the API server enforces every policy that was applied before this call."""
+    name = f"probe-{next(_numbers)}.test.gkm.io"
+    head = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": name}}
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["CREATE"]}
+    spec = {
+        "matchConstraints": {"resourceRules": [rule]},
+        "matchConditions": [{"name": "probe", "expression": f"request.name == '{name}'"}],
+        "validations": [{"expression": "false", "message": name}],
+    }
+    cluster.apply([head | {"kind": "ValidatingAdmissionPolicy", "spec": spec}])
+    binding = {"policyName": name, "validationActions": ["Deny"]}
+    cluster.apply([head | {"kind": "ValidatingAdmissionPolicyBinding", "spec": binding}])
+    try:
+        cluster.until(lambda: _refused(cluster, name), "the policies to hold")
+    finally:
+        for kind in _KINDS:
+            cluster.kubectl("delete", kind, name)
+
+
+def _refused(cluster: Cluster, name: str) -> bool:
+    try:
+        cluster.kubectl("create", "configmap", name, "--namespace=default", "--dry-run=server")
+    except KubectlFailed as failed:
+        if name not in failed.stderr:
+            raise
+        return "ValidatingAdmissionPolicy" in failed.stderr
+    return False
