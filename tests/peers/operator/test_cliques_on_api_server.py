@@ -14,10 +14,12 @@ from support.grove.installation import install_kinds
 from support.grove.objects import clique, pod_clique_set, scaling_group
 from support.host import ports
 from support.host.processes import Process
+from support.kube.our_kinds import CONTROLLERS
 from support.operator.deployment import ROOT, manifests, operator, refused_requests
 
 pytestmark = pytest.mark.peers
 NAMESPACE = "cliques"
+RIGHTS = ROOT / "deploy" / "components" / "cliques" / "rights.yaml"
 KINDS = ("podcliquesets", "podcliquescalinggroups", "podcliques", "services", "pods")
 SET = pod_clique_set(
     "set",
@@ -66,7 +68,7 @@ class Running:
 def controllers(cluster: Cluster, directory: Path) -> tuple[str, ...]:
     config = directory / "config.yaml"
     config.write_text("grove: {builtInControllers: true}", encoding="utf-8")
-    account = cluster.kubeconfig_for("system:serviceaccount:gkm-system:gkm-controllers")
+    account = cluster.kubeconfig_for(CONTROLLERS)
     return "controllers", f"--config={config}", f"--health=127.0.0.1:{ports.free()}", f"--kubeconfig={account}"
 
 
@@ -75,12 +77,23 @@ def log_of(process: Process) -> str:
 
 
 @pytest.fixture(scope="module")
-def prepared(gkm_cluster: Cluster) -> Cluster:
+def prepared(gkm_cluster: Cluster) -> Iterator[Cluster]:
+    """The shared cluster with Grove's kinds and, until this module ends, the rights of the component."""
     install_kinds(gkm_cluster)
-    gkm_cluster.apply(ROOT / "deploy" / "components" / "cliques" / "rights.yaml")
     gkm_cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
     gkm_cluster.until(lambda: gkm_cluster.exists("serviceaccount", "default", NAMESPACE), "a service account")
-    return gkm_cluster
+    gkm_cluster.apply(RIGHTS)
+    gkm_cluster.until(lambda: has_rights(gkm_cluster), "the API server to know the rights")
+    try:
+        yield gkm_cluster
+    finally:
+        gkm_cluster.kubectl("delete", "--filename", str(RIGHTS))
+        gkm_cluster.until(lambda: not has_rights(gkm_cluster), "the API server to forget the rights")
+
+
+def has_rights(cluster: Cluster) -> bool:
+    """Whether the API server gives the controllers a right that deploy/base alone does not give."""
+    return "podcliques" in cluster.kubectl("auth", "can-i", "--list", f"--as={CONTROLLERS}")
 
 
 @pytest.fixture
@@ -185,7 +198,7 @@ def test_the_process_ends_at_its_start_without_the_component(prepared: Cluster, 
             assert process.popen.wait(60) == 1
             last = json.loads(log_of(process).splitlines()[-1])
     finally:
-        prepared.apply(ROOT / "deploy" / "components" / "cliques" / "rights.yaml")
+        prepared.apply(RIGHTS)
     assert last["error"] == "BuiltInControllersBlocked"
     assert "mutatingwebhookconfigurations cannot be listed" in last["why"]
     assert "deploy/components/cliques" in last["why"]
