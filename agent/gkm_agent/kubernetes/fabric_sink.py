@@ -14,7 +14,7 @@ from gkm.api.meta import API_VERSION, timestamp
 from gkm.hoststate.logs import fields
 from gkm.kube.api import Api
 from gkm.kube.errors import NO_RESPONSE, ApiError
-from gkm.kube.resources import Json, Resource
+from gkm.kube.resources import CONFIGMAPS, Resource
 from msgspec import structs
 
 from gkm_agent.fabric.labels import WantedLabels, label_patch
@@ -30,7 +30,6 @@ _LOG = logging.getLogger(__name__)
 NODEFABRICS: Resource[NodeFabric] = Resource(
     API_VERSION, "NodeFabric", "nodefabrics", namespaced=False, type=NodeFabric
 )
-CONFIGMAPS: Resource[Json] = Resource("v1", "ConfigMap", "configmaps", namespaced=True, type=Json)
 
 
 class _Written(NamedTuple):

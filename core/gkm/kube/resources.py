@@ -6,6 +6,7 @@ from urllib.parse import quote
 
 from gkm.api import computedomains, grove, resource_claims
 from gkm.api.caches import ClusterGKMCache, GKMCache
+from gkm.api.cluster_roles import ClusterRole
 from gkm.api.meta import API_VERSION
 from gkm.api.nodes import ClusterGKMCacheNode, GKMCacheNode
 from gkm.api.plans import PlacementPlan
@@ -75,8 +76,12 @@ CLAIM_TEMPLATES = Resource(
 CLAIMS = Resource(
     resource_claims.API_VERSION, "ResourceClaim", "resourceclaims", namespaced=True, type=resource_claims.ResourceClaim
 )
+CLUSTERROLES = Resource(
+    "rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", namespaced=False, type=ClusterRole
+)
 
 Json = dict[str, Any]
+CONFIGMAPS: Resource[Json] = Resource("v1", "ConfigMap", "configmaps", namespaced=True, type=Json)
 NODES: Resource[Json] = Resource("v1", "Node", "nodes", namespaced=False, type=Json)
 EVENTS: Resource[Json] = Resource("events.k8s.io/v1", "Event", "events", namespaced=True, type=Json)
 VALIDATING_WEBHOOKS: Resource[Json] = Resource(

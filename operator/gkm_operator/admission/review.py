@@ -3,7 +3,7 @@
 import base64
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
 from gkm.api.meta import GROUP
@@ -19,6 +19,11 @@ MAX_WARNING, MAX_WARNING_LINES = 250, 4
 
 MAX_WARNINGS = 8
 """The API server drops warnings beyond 4096 characters together (k8s.io/apiserver, endpoints/filters/warning.go)."""
+
+UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""The errors of decoding bytes of any shape."""
+
+R = TypeVar("R", bound="AdmissionRequest")
 
 Word = Annotated[str, Meta(max_length=253)]
 """The longest name that Kubernetes allows. Megabytes would stay in memory as long as a registry is slow, and go to the
@@ -72,8 +77,8 @@ class ReviewedObject(Struct, frozen=True):
     metadata: ReviewedMetadata = ReviewedMetadata()
 
 
-class ReviewRequest(Struct, frozen=True, rename="camel"):
-    """An admission request about a cache. `namespace` is empty for a cluster-wide one."""
+class AdmissionRequest(Struct, frozen=True, rename="camel"):
+    """The fields of every request but its objects. `namespace` is empty for a cluster-wide object."""
 
     uid: Annotated[str, Meta(min_length=1, max_length=128)]
     kind: GroupVersionKind
@@ -82,6 +87,11 @@ class ReviewRequest(Struct, frozen=True, rename="camel"):
     namespace: Word = ""
     sub_resource: Word = ""
     dry_run: bool | None = None
+
+
+class ReviewRequest(AdmissionRequest, frozen=True):
+    """An admission request about a cache."""
+
     object: ReviewedObject | None = None
     old_object: ReviewedObject | None = None
 
@@ -104,10 +114,12 @@ class ReviewRequest(Struct, frozen=True, rename="camel"):
             return None
 
 
-class _Review(Struct, rename="camel"):
+class AdmissionReview(Struct, Generic[R], rename="camel"):
+    """A review of requests of one type."""
+
     api_version: str
     kind: str
-    request: ReviewRequest
+    request: R
 
 
 class ReviewResponse(Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -128,15 +140,25 @@ def parse(body: bytes | bytearray) -> ReviewRequest:
     Raises:
         ReviewInvalid: the body is not an AdmissionReview for our kinds.
     """
-    try:
-        review = msgspec.json.decode(body, type=_Review)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise ReviewInvalid(f"not an AdmissionReview: {str(error)[:200]}") from error
-    if (review.api_version, review.kind) != (API_VERSION, "AdmissionReview"):
-        raise ReviewInvalid(f"not an AdmissionReview of {API_VERSION}")
-    if review.request.kind.group != GROUP or review.request.kind.kind not in CACHE_KINDS:
+    request = open_review(body, AdmissionReview[ReviewRequest])
+    if request.kind.group != GROUP or request.kind.kind not in CACHE_KINDS:
         raise ReviewInvalid("this webhook reviews GKMCache and ClusterGKMCache only")
-    return review.request
+    return request
+
+
+def open_review(body: bytes | bytearray, review: type[AdmissionReview[R]]) -> R:
+    """Return the request in a review of a type.
+
+    Raises:
+        ReviewInvalid: the body is not such an AdmissionReview.
+    """
+    try:
+        found = msgspec.json.decode(body, type=review)
+    except UNDECODABLE as error:
+        raise ReviewInvalid(f"not an AdmissionReview: {str(error)[:200]}") from error
+    if (found.api_version, found.kind) != (API_VERSION, "AdmissionReview"):
+        raise ReviewInvalid(f"not an AdmissionReview of {API_VERSION}")
+    return found.request
 
 
 def encode(uid: str, response: ReviewResponse) -> bytes:

@@ -11,7 +11,7 @@ from gkm.api.domain_capacity import CAPACITY_KEY, CONDITIONS_KEY, CONFIG_MAP, Ca
 from gkm.api.meta import Condition
 from gkm.hoststate.pacing import Backoff, Clock
 from gkm.kube.api import Api
-from gkm.kube.resources import Json, Resource
+from gkm.kube.resources import CONFIGMAPS
 from gkm.kube.workqueue import WorkQueue
 
 from gkm_operator import metrics
@@ -22,8 +22,6 @@ FIELD_MANAGER = "gkm-domains"
 INTERVAL_SECONDS = 5.0
 CALM_SECONDS = 0.5
 """The delay after a change, so that one write covers the changes that come with it."""
-
-CONFIGMAPS: Resource[Json] = Resource("v1", "ConfigMap", "configmaps", namespaced=True, type=Json)
 
 
 class CapacityReport:

@@ -21,6 +21,7 @@ from gkm.kube.secrets import DEFAULT_NAMESPACE
 from gkm.kube.workqueue import WorkQueue
 
 from gkm_operator import metrics
+from gkm_operator.computedomains import events
 from gkm_operator.computedomains.objects import Workload
 from gkm_operator.computedomains.presence import Presence, look
 from gkm_operator.computedomains.reconciler import WorkloadReconciler
@@ -38,7 +39,6 @@ LONGEST_ABSENCE_SECONDS = 120.0
 """The longest interval while ComputeDomains are not installed: most clusters never have them."""
 _POLL_SECONDS = 0.05
 BACKOFF = Backoff(0.5, 60.0)
-REPORTER = "gkm.io/computedomains"
 
 
 class DomainsController:
@@ -80,7 +80,7 @@ class DomainsController:
             conditions=self.conditions,
             leads=leads,
         )
-        observer, recorder = self.status.observer, Recorder(api, REPORTER, instance or NAME)
+        observer, recorder = self.status.observer, Recorder(api, events.REPORTER, instance or NAME)
         self._reconciler = WorkloadReconciler(
             api, self.watcher, observer.pods, recorder, settings=config.network, enqueue=self.queue.add
         )

@@ -11,6 +11,8 @@ from gkm.kube.resources import PODCLIQUESETS
 
 CREATE, DELETE, ENROL = "Create", "Delete", "Enrol"
 FAILED = "ComputeDomainFailed"
+REPORTER = "gkm.io/computedomains"
+"""The reporting controller of every Event about ComputeDomains."""
 
 
 def created(name: str) -> EventBody:
@@ -34,7 +36,7 @@ def not_deleted(name: str, error: str) -> EventBody:
 
 
 def lost(name: str) -> EventBody:
-    """Return the event for a required domain that somebody deleted."""
+    """Return the event for a required domain that another client deleted."""
     note = f"ComputeDomain {name} was deleted while it is required; GKM creates it again once it is gone"
     return EventBody("Warning", "ComputeDomainLost", CREATE, note)
 

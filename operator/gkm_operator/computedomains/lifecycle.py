@@ -61,7 +61,7 @@ class DomainWriter:
         """Remove Grove's finalizer, then the domain, unless it is being deleted; `regarding` None sends no event.
 
         Marks stay: while pods use the domain, the mark of its claim template delays NVIDIA's teardown. `lost` is for
-        a domain that is required and that somebody else deleted.
+        a domain that is required and that another client deleted.
 
         Raises:
             ApiError: a step failed; an event says so, except for a domain that has changed meanwhile.

@@ -4,8 +4,8 @@ ComputeDomains and claim templates come from the watches of the other half of th
 as the key of a domain that it may affect. Must never write to the API server.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from gkm.api.computedomains import ComputeDomain
 from gkm.api.config import Config
@@ -21,23 +21,8 @@ from gkm_operator.computedomains.cliques import CLAIMING_CLIQUES, ClaimingClique
 from gkm_operator.computedomains.nodes import FabricNode, fabric_nodes, has_gpus
 from gkm_operator.computedomains.observed_domain import ObservedDomain
 from gkm_operator.computedomains.pods import DomainPod, DomainPods
-from gkm_operator.mnnvl.gpu_requests import DeviceClasses, GPURequests
-
-
-class DomainSource(Protocol):
-    """The ComputeDomains and ResourceClaimTemplates as last observed. Thread-safe."""
-
-    def domain(self, namespace: str, name: str) -> ComputeDomain | None:
-        """Return a domain."""
-
-    def template(self, namespace: str, name: str) -> ResourceClaimTemplate | None:
-        """Return a claim template."""
-
-    def domains_with_template(self, namespace: str, template: str) -> Sequence[ComputeDomain]:
-        """Return the domains whose claim template has a name."""
-
-    def device_classes(self, namespace: str, unknown: Iterable[str] = ()) -> DeviceClasses:
-        """Return the function that finds the device classes of a pod's claim; `unknown` are those of other claims."""
+from gkm_operator.computedomains.watcher import DomainWatcher
+from gkm_operator.mnnvl.gpu_requests import GPURequests
 
 
 class DomainObserver:
@@ -51,7 +36,7 @@ class DomainObserver:
         self,
         api: Api,
         config: Config,
-        source: DomainSource,
+        source: DomainWatcher,
         changed: Callable[[Key, bool], None],
         capacity_changed: Callable[[], None],
     ) -> None:

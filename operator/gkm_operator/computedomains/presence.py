@@ -8,35 +8,9 @@ from gkm.api.domain_capacity import DOMAINS_AVAILABLE, GROVE_MANAGES_DOMAINS
 from gkm.api.meta import FALSE, TRUE, Condition, timestamp
 from gkm.kube.api import Api
 from gkm.kube.errors import ApiError
-from gkm.kube.resources import CLAIM_TEMPLATES, COMPUTEDOMAINS, PODCLIQUESETS, Resource
-from msgspec import Struct
+from gkm.kube.resources import CLAIM_TEMPLATES, CLUSTERROLES, COMPUTEDOMAINS, PODCLIQUESETS, Resource
 
 _FORBIDDEN = 403
-_ANY = "*"
-
-
-class Rule(Struct, frozen=True, rename="camel"):
-    """A rule of a ClusterRole."""
-
-    verbs: tuple[str, ...] = ()
-    api_groups: tuple[str, ...] | None = None
-    resources: tuple[str, ...] | None = None
-
-    def allows(self, verb: str, group: str, resource: str) -> bool:
-        """Return whether the rule allows a verb on the objects of a resource."""
-        wanted = ((self.verbs, verb), (self.api_groups, group), (self.resources, resource))
-        return all(not {_ANY, name}.isdisjoint(names or ()) for names, name in wanted)
-
-
-class ClusterRole(Struct, frozen=True):
-    """A ClusterRole."""
-
-    rules: tuple[Rule, ...] | None = None
-
-
-CLUSTER_ROLES: Resource[ClusterRole] = Resource(
-    "rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", namespaced=False, type=ClusterRole
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +89,9 @@ def _look(api: Api, grove_cluster_role: str) -> Presence:
 def _grove_creates(api: Api, cluster_role: str) -> bool:
     """Return whether Grove's operator may create ComputeDomains: its chart grants that with its own switch only."""
     try:
-        rules = api.get(CLUSTER_ROLES, cluster_role).rules
+        role = api.get(CLUSTERROLES, cluster_role)
     except ApiError as error:
         if error.not_found:
             return False
         raise
-    group = computedomains.API_VERSION.partition("/")[0]
-    return any(rule.allows("create", group, COMPUTEDOMAINS.plural) for rule in rules or ())
+    return role.allows("create", computedomains.GROUP, COMPUTEDOMAINS.plural)

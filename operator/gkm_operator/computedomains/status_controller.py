@@ -22,13 +22,14 @@ from gkm.kube.workqueue import WorkQueue
 
 from gkm_operator import metrics
 from gkm_operator.caches.throttling import EventBudget
-from gkm_operator.computedomains import readiness_events
+from gkm_operator.computedomains import events, readiness_events
 from gkm_operator.computedomains.capacity_report import CapacityReport
 from gkm_operator.computedomains.domain_states import DomainStates, state
 from gkm_operator.computedomains.marks import Annotations, Target, is_used, mark, must_protect, patch, targets
 from gkm_operator.computedomains.observed_domain import ObservedDomain
-from gkm_operator.computedomains.observer import DomainObserver, DomainSource
+from gkm_operator.computedomains.observer import DomainObserver
 from gkm_operator.computedomains.readiness import readiness
+from gkm_operator.computedomains.watcher import DomainWatcher
 from gkm_operator.computedomains.write_pacing import WritePacing
 
 NAME = "domain-status"
@@ -51,7 +52,7 @@ class DomainStatusController:
         self,
         api: Api,
         config: Config,
-        source: DomainSource,
+        source: DomainWatcher,
         *,
         namespace: str,
         instance: str,
@@ -64,7 +65,7 @@ class DomainStatusController:
         self._leads = leads
         self._pacing = pacing or WritePacing()
         self._now = now
-        self._recorder = Recorder(api, "gkm.io/computedomains", instance)
+        self._recorder = Recorder(api, events.REPORTER, instance)
         self._event_budget = EventBudget()
         self._states = DomainStates()
         self.observer = DomainObserver(api, config, source, self._domain_affected, self.capacity_changed)

@@ -31,7 +31,6 @@ class DomainWatcher:
         self.domain_changed: list[OnChange[ComputeDomain]] = []
         self.template_changed: list[OnChange[ResourceClaimTemplate]] = []
         self._by_workload: Index[Workload, ComputeDomain] = Index(_workloads, _uid)
-        self._by_owner: Index[str, ComputeDomain] = Index(_controllers, _uid)
         self._by_template: Index[Key, ComputeDomain] = Index(_templates, _uid)
         self.sets = Reflector(api, PODCLIQUESETS, self._set)
         self.domains = Reflector(api, COMPUTEDOMAINS, self._domain)
@@ -71,10 +70,6 @@ class DomainWatcher:
         """Return the domains of a workload, those of earlier sets of the same name included, in no order."""
         return self._by_workload.get(workload)
 
-    def domains_of_set(self, uid: str) -> tuple[ComputeDomain, ...]:
-        """Return the domains that a set controls, by its uid, in no order."""
-        return self._by_owner.get(uid)
-
     def domains_with_template(self, namespace: str, template: str) -> tuple[ComputeDomain, ...]:
         """Return the domains whose claim template has a name, in no order."""
         return self._by_template.get((namespace, template))
@@ -100,7 +95,7 @@ class DomainWatcher:
         _call(self.set_changed, old, new)
 
     def _domain(self, old: ComputeDomain | None, new: ComputeDomain | None) -> None:
-        for index in (self._by_workload, self._by_owner, self._by_template):
+        for index in (self._by_workload, self._by_template):
             index.change(old, new)
         _call(self.domain_changed, old, new)
 
@@ -120,11 +115,6 @@ def _uid(domain: ComputeDomain) -> str:
 def _workloads(domain: ComputeDomain) -> list[Workload]:
     workload = workload_of(domain)
     return [] if workload is None else [workload]
-
-
-def _controllers(domain: ComputeDomain) -> list[str]:
-    controller = domain.metadata.controller
-    return [] if controller is None else [controller.uid]
 
 
 def _templates(domain: ComputeDomain) -> list[Key]:

@@ -27,7 +27,7 @@ def required_groups(
 ) -> frozenset[str]:
     """Return the groups of a set that need a domain: those of cliques that request GPUs.
 
-    auto-mnnvl alone decides without the GPUs: its annotation is set only where GPUs are requested (seed 000).
+    auto-mnnvl alone decides without the GPUs: its annotation is set only where GPUs are requested.
     """
     with_gpus = gpus.cliques(pod_clique_set, classes)
     found = {

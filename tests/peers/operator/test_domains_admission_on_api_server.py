@@ -17,7 +17,7 @@ from gkm.api.mnnvl_metadata import AUTO_MNNVL, DOMAIN_LABEL, PART_OF, REPLICA_IN
 from gkm.kube.api import Api
 from gkm.kube.client import connect
 from gkm.kube.errors import ApiError
-from gkm.kube.resources import Resource
+from gkm.kube.resources import CONFIGMAPS, Resource
 from gkm_operator.computedomains.objects import of_set
 from gkm_operator.mnnvl.required import DomainKey
 from support.cluster.cluster import Cluster
@@ -28,7 +28,7 @@ from support.host.processes import Process
 from support.kube.our_kinds import CONTROLLERS
 from support.operator.deployment import called_here, operator
 from support.operator.domain_cluster import documents, domain_cluster
-from support.operator.workloads import CONFIG_MAPS, DOMAINS, SETS
+from support.operator.workloads import DOMAINS, SETS
 from support.peers import build as peers
 
 pytestmark = pytest.mark.peers
@@ -222,7 +222,7 @@ def test_what_the_cluster_lacks_reaches_the_user_as_a_warning(site: Site) -> Non
     capacity = Capacity((CliqueCapacity("a.1", (NodePool("GB200", 8, 18, 2),)),))
     metadata = {"name": "gkm-domains", "namespace": SYSTEM}
     data = {"capacity": msgspec.json.encode(capacity).decode()}
-    site.api.create(CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
+    site.api.create(CONFIGMAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
     wanted = json.dumps(pod_clique_set("large", clique("worker", replicas=4), annotations=ENABLED, namespace=NAMESPACE))
 
     command: list[str | Path] = [

@@ -175,7 +175,7 @@ KUBE = (
         )
     ),
     *(_object(resource, "the agent") for resource in (kube_fabric.NODEFABRICS, OWN_NODE)),
-    Decoder("admission review", review.parse, review._Review, http1.MAX_BODY_BYTES),
+    Decoder("admission review", review.parse, review.AdmissionReview[review.ReviewRequest], http1.MAX_BODY_BYTES),
     *(
         _object(resource, "admission")
         for resource in (thin_objects.SETS, thin_objects.DOMAINS, thin_objects.CONFIG_MAPS)
@@ -183,7 +183,7 @@ KUBE = (
     Decoder(
         "envelope of a workload",
         lambda text: workloads.open_envelope(text, "", "Pod"),
-        workloads._Review,
+        review.AdmissionReview[workloads.Envelope],
         http1.MAX_BODY_BYTES,
     ),
     *(

@@ -4,7 +4,6 @@ import copy
 import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping
-from queue import Queue
 from threading import RLock
 from typing import Any, TypeVar
 
@@ -12,6 +11,7 @@ from gkm.kube import decoding
 from gkm.kube.api import EVERYTHING, PAGE_LIMIT, Change, ListPage, ListSelector, Object, WatchEvent
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import Resource
+from support.kube.fake_watch import FakeWatch, is_selected
 
 T = TypeVar("T")
 Json = dict[str, Any]
@@ -47,7 +47,9 @@ class FakeApi:
     ) -> Iterator[ListPage[T]]:
         with self._lock:
             self._called("list", resource, "")
-            found = [value for key, value in sorted(self._objects.items()) if _selected(resource, selector, key, value)]
+            found = [
+                value for key, value in sorted(self._objects.items()) if is_selected(resource, selector, key, value)
+            ]
             listed = copy.deepcopy(found)
             version = self._version
             metadata = {"resourceVersion": str(version)}
@@ -211,47 +213,6 @@ class FakeApi:
                 running.offer(change, kept)
 
 
-class FakeWatch(Iterator[WatchEvent[T]]):
-    """A watch that is fed by the fake."""
-
-    def __init__(self, resource: Resource[T], selector: ListSelector) -> None:
-        self.resource = resource
-        self._selector = selector
-        self._queue: Queue[WatchEvent[T] | ApiError | None] = Queue()
-
-    def __iter__(self) -> "FakeWatch[T]":
-        return self
-
-    def __next__(self) -> WatchEvent[T]:
-        got = self._queue.get(timeout=30)
-        if isinstance(got, ApiError):
-            raise got
-        if got is None:
-            self._queue.put(None)
-            raise StopIteration
-        return got
-
-    @property
-    def idle(self) -> bool:
-        """Return whether nothing waits to be read."""
-        return self._queue.empty()
-
-    def offer(self, change: Change, value: Json) -> None:
-        meta = value["metadata"]
-        key = (self.resource.plural, meta.get("namespace", ""), meta["name"])
-        if _selected(self.resource, self._selector, key, value):
-            self.put(decoding.event(self.resource, json.dumps({"type": change, "object": value}).encode()))
-
-    def put(self, event: WatchEvent[T]) -> None:
-        self._queue.put(event)
-
-    def fail(self, error: ApiError) -> None:
-        self._queue.put(error)
-
-    def close(self) -> None:
-        self._queue.put(None)
-
-
 def _typed(resource: Resource[T], value: Json) -> T:
     return decoding.single_object(resource, json.dumps(value).encode())
 
@@ -268,18 +229,6 @@ def _precondition(version: str | None, old: Json | None) -> None:
     """Refuse what was made of an older object than the one that is there."""
     if version and old is not None and version != old["metadata"]["resourceVersion"]:
         raise ApiError(409, "Conflict", "the object has been modified")
-
-
-def _selected(resource: Resource[Any], selector: ListSelector, key: Key, value: Json) -> bool:
-    wanted = [pair.partition("=") for pair in selector.labels.split(",") if pair]
-    labels = value["metadata"].get("labels") or {}
-    fields = dict(pair.split("=") for pair in selector.fields.split(",") if pair)
-    return (
-        key[0] == resource.plural
-        and selector.namespace in ("", key[1])
-        and all(name in labels and (not equals or labels[name] == label) for name, equals, label in wanted)
-        and fields.get("metadata.name", key[2]) == key[2]
-    )
 
 
 def _merge(target: Json, patch: Mapping[str, Any]) -> Json:

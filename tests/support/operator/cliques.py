@@ -13,7 +13,8 @@ from gkm_operator.cliques.controller import CliquesController, ParentKey
 from support.grove import desired
 from support.grove.driver import CLIQUES, GROUPS, PODS, SERVICES, SETS
 from support.grove.objects import NAMESPACE, clique, pod_clique_set, scaling_group
-from support.kube.fake_api import FakeApi, FakeWatch, Key
+from support.kube.fake_api import FakeApi, Key
+from support.kube.fake_watch import FakeWatch
 from support.kube.garbage import collect_garbage
 
 T = TypeVar("T")

@@ -7,11 +7,10 @@ from typing import Any
 from gkm.api.config import Config, parse
 from gkm.api.node_names import unfold
 from gkm.kube.api import Api
-from gkm.kube.resources import EVENTS, NODES, PLACEMENTPLANS, RUNS, Json, Resource
+from gkm.kube.resources import CONFIGMAPS, EVENTS, NODES, PLACEMENTPLANS, RUNS, Json, Resource
 from gkm_operator.plans.controller import PlansController
 from gkm_operator.plans.state.node_loss import GracePeriod
 from gkm_operator.plans.state.objects import REPLAN_ANNOTATION
-from gkm_operator.plans.write.flavors import CONFIGMAPS
 from support.host.waiting import until
 from support.kube.fake_api import FakeApi
 from support.operator.nodes import put

@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 from gkm.kube.api import EVERYTHING, PAGE_LIMIT, Api, ListPage, ListSelector, Object
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import NODES, PLACEMENTPLANS, Resource
-from support.kube.fake_api import FakeApi, FakeWatch
+from support.kube.fake_api import FakeApi
+from support.kube.fake_watch import FakeWatch
 from support.operator.plans import RAW_PLANS, RAW_RUNS, claims, everything, newest
 
 T = TypeVar("T")

@@ -13,7 +13,7 @@ from gkm.api.domain_capacity import Capacity
 from gkm.api.grove import PodCliqueSet
 from gkm.api.mnnvl_metadata import AUTO_MNNVL, DOMAIN_LABEL, PART_OF, REPLICA_INDEX
 from gkm.api.network_settings import Network
-from gkm.kube.resources import CLAIM_TEMPLATES, CLAIMS, COMPUTEDOMAINS, PODCLIQUESETS, Json, Resource
+from gkm.kube.resources import CLAIM_TEMPLATES, CLAIMS, COMPUTEDOMAINS, CONFIGMAPS, PODCLIQUESETS, Json, Resource
 from gkm_operator.admission.domains.cluster_view import ClusterView
 from gkm_operator.admission.domains.reviewer import WorkloadReviewer, reviewers
 from gkm_operator.computedomains.objects import of_set
@@ -33,7 +33,6 @@ KINDS = {
     "/podcliquescalinggroups": ("grove.io", "v1alpha1", "PodCliqueScalingGroup"),
     "/pods": ("", "v1", "Pod"),
 }
-CONFIG_MAPS: Resource[Json] = Resource("v1", "ConfigMap", "configmaps", namespaced=True, type=Json)
 
 
 def as_json(resource: Resource[Any]) -> Resource[Json]:
@@ -149,7 +148,7 @@ class Workloads:
         fixed = {"status": "True", "reason": "Test", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}
         data[domain_capacity.CONDITIONS_KEY] = json.dumps([{"type": one, **fixed} for one in conditions])
         metadata = {"name": domain_capacity.CONFIG_MAP, "namespace": SYSTEM}
-        self.api.create(CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
+        self.api.create(CONFIGMAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
 
     def clear(self) -> None:
         """Delete all sets and domains."""

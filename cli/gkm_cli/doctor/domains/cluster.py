@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator
 
-from gkm.api.cluster_roles import ClusterRole
 from gkm.api.computedomains import API_VERSION, DEFINITION, GROUP
 from gkm.api.config import ConfigInvalid, parse
 from gkm.api.network_settings import Network
 from gkm.api.resource_claims import API_VERSION as CLAIMS_VERSION
-from gkm.kube.resources import Json, Resource
+from gkm.kube.resources import CLUSTERROLES, CONFIGMAPS
 
 from gkm_cli.doctor.domains.listed import COLLECTIONS, at, items_at
 from gkm_cli.doctor.findings import Finding, NotChecked, Severity, named
@@ -15,10 +14,6 @@ from gkm_cli.doctor.reader import DEFINITIONS, ClusterReader, NotServed
 
 CONFIG_MAP, NAMESPACE, KEY = "gkm-config", "gkm-system", "config.yaml"
 """Where deploy/base puts the configuration."""
-CONFIG_MAPS: Resource[Json] = Resource("v1", "ConfigMap", "configmaps", namespaced=True, type=Json)
-CLUSTER_ROLES = Resource(
-    "rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", namespaced=False, type=ClusterRole
-)
 _VERSION = API_VERSION.partition("/")[2]
 _OBJECT = named("CustomResourceDefinition", "", DEFINITION)
 _UPGRADE = "install NVIDIA's DRA driver v0.4.0 or later, and apply the CRDs of its chart, which Helm does not upgrade"
@@ -72,7 +67,7 @@ def definition_findings(definition: object) -> Iterator[Finding]:
 def switch(reader: ClusterReader) -> Iterator[Finding]:
     """Check that not both GKM and the installed Grove operator make ComputeDomains for PodCliqueSets."""
     network = _network(reader)
-    role = reader.get(CLUSTER_ROLES, network.grove_cluster_role) if network.auto_mnnvl_enabled else None
+    role = reader.get(CLUSTERROLES, network.grove_cluster_role) if network.auto_mnnvl_enabled else None
     if role is not None and role.allows("create", GROUP, "computedomains"):
         yield Finding(
             Severity.PROBLEM,
@@ -93,7 +88,7 @@ def _network(reader: ClusterReader) -> Network:
     Raises:
         NotChecked: the configuration cannot be read or used.
     """
-    text = at(reader.get(CONFIG_MAPS, CONFIG_MAP, NAMESPACE), "data", KEY)
+    text = at(reader.get(CONFIGMAPS, CONFIG_MAP, NAMESPACE), "data", KEY)
     try:
         return parse(text if isinstance(text, str) else "").network
     except ConfigInvalid as error:

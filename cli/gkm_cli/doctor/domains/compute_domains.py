@@ -63,7 +63,7 @@ def orphans(listed: Listed) -> Iterator[Finding]:
             missing = f"it has no owner, and no pod has the label {DOMAIN_LABEL}: {metadata.name}"
         if missing:
             delete = command("kubectl", "delete", "computedomain", metadata.name, "-n", metadata.namespace)
-            # Grove removes its finalizer only while its own switch is on (grove-07, W2).
+            # Grove removes its finalizer only while its own switch is on.
             hint = CHECK_CONTROLLERS if domain.written_by_gkm else f"{delete}, then run gkm doctor again"
             yield problem(_KIND, metadata, "its workload is gone", missing, hint)
 
@@ -92,7 +92,7 @@ def _deletion_step(domain: ComputeDomain, *, set_exists: bool) -> tuple[str, str
         if domain.written_by_gkm:
             return "GKM's controllers have not removed their finalizer", CHECK_CONTROLLERS
         if set_exists:
-            # Grove counts it as existing, and never creates it again (grove-07, W1).
+            # Grove counts it as existing, and never creates it again.
             why = f"Grove's finalizer holds it: the pods of the PodCliqueSet {_set_name(domain)} have lost NVLink"
             return why, f"{_without_finalizer(domain)}, then restart these pods"
         return f"Grove's finalizer stayed, and the PodCliqueSet {_set_name(domain)} is gone", _without_finalizer(domain)

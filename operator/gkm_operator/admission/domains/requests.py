@@ -5,19 +5,24 @@ a `ByteBudget` allows: a list of objects takes up to 20 times the bytes of its t
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 from gkm.api.grove import CliqueSpec, PodClique, PodCliqueSet
 from gkm.api.mnnvl_metadata import MnnvlMetadata
 from gkm.api.pod_specs import PodSpec
-from msgspec import Meta, Raw, Struct, field, structs
+from msgspec import Raw, Struct, field, structs
 
-from gkm_operator.admission.review import API_VERSION, GroupVersionKind, ReviewInvalid, Word
+from gkm_operator.admission.review import (
+    UNDECODABLE,
+    AdmissionRequest,
+    AdmissionReview,
+    ReviewInvalid,
+    open_review,
+)
 
 T = TypeVar("T")
 _NULL = Raw(b"null")
-_UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class ObjectInvalid(ValueError):
@@ -110,16 +115,9 @@ class ReviewedPod(Struct, frozen=True):
     spec: ReviewedPodSpec = ReviewedPodSpec()
 
 
-class Envelope(Struct, frozen=True, rename="camel"):
-    """An AdmissionRequest whose objects are not decoded yet."""
+class Envelope(AdmissionRequest, frozen=True):
+    """A request whose objects are not decoded yet."""
 
-    uid: Annotated[str, Meta(min_length=1, max_length=128)]
-    kind: GroupVersionKind
-    operation: Word
-    name: Word = ""
-    namespace: Word = ""
-    sub_resource: Word = ""
-    dry_run: bool | None = None
     object: Raw = _NULL
     old_object: Raw = _NULL
 
@@ -127,12 +125,6 @@ class Envelope(Struct, frozen=True, rename="camel"):
         """Release the body, which the undecoded objects are views of."""
         structs.force_setattr(self, "object", _NULL)
         structs.force_setattr(self, "old_object", _NULL)
-
-
-class _Review(Struct, rename="camel"):
-    api_version: str
-    kind: str
-    request: Envelope
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,15 +143,10 @@ def open_envelope(body: bytes | bytearray, group: str, kind: str) -> Envelope:
     Raises:
         ReviewInvalid: the body is not an AdmissionReview for this kind.
     """
-    try:
-        review = msgspec.json.decode(body, type=_Review)
-    except _UNDECODABLE as error:
-        raise ReviewInvalid(f"not an AdmissionReview: {str(error)[:200]}") from error
-    if (review.api_version, review.kind) != (API_VERSION, "AdmissionReview"):
-        raise ReviewInvalid(f"not an AdmissionReview of {API_VERSION}")
-    if (review.request.kind.group, review.request.kind.kind) != (group, kind):
+    request = open_review(body, AdmissionReview[Envelope])
+    if (request.kind.group, request.kind.kind) != (group, kind):
         raise ReviewInvalid(f"this path reviews {kind} only")
-    return review.request
+    return request
 
 
 def decode(envelope: Envelope, kind: type[T]) -> Request[T]:
@@ -180,5 +167,5 @@ def decode(envelope: Envelope, kind: type[T]) -> Request[T]:
 def _decode(raw: Raw, kind: type[T]) -> T | None:
     try:
         return msgspec.json.decode(raw, type=kind | None)
-    except _UNDECODABLE as error:
+    except UNDECODABLE as error:
         raise ObjectInvalid(str(error)[:200]) from error

@@ -11,7 +11,7 @@ from threading import Lock
 from gkm.hoststate.logs import fields
 from gkm.kube.api import Api
 from gkm.kube.errors import ApiError
-from gkm.kube.resources import Json, Resource
+from gkm.kube.resources import CONFIGMAPS, Resource
 from gkm.topology.labels import named_flavor
 from msgspec import structs
 
@@ -22,7 +22,6 @@ _LOG = logging.getLogger(__name__)
 
 NAME = "gkm-flavors"
 MAX_FLAVORS = 1000
-CONFIGMAPS: Resource[Json] = Resource("v1", "ConfigMap", "configmaps", namespaced=True, type=Json)
 
 
 class FlavoredMeta(NodeMeta, frozen=True, gc=False):

@@ -10,10 +10,10 @@ from gkm.api.fabrics import NodeFabricStatus
 from gkm.api.meta import ObjectMeta
 from gkm.hoststate.pacing import Backoff
 from gkm.kube.errors import ApiError
-from gkm.kube.resources import NODES, Json, Resource
+from gkm.kube.resources import CONFIGMAPS, NODES, Json, Resource
 from gkm_agent.fabric.report import FabricReport
 from gkm_agent.interfaces import NotWritten
-from gkm_agent.kubernetes.fabric_sink import CONFIGMAPS, NODEFABRICS, KubernetesFabricSink
+from gkm_agent.kubernetes.fabric_sink import NODEFABRICS, KubernetesFabricSink
 from gkm_agent.kubernetes.source import NodeView
 from gkm_agent.report import publisher as module
 from gkm_agent.report.objects import without_conditions

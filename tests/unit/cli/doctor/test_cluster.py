@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from gkm.api.cluster_roles import ClusterRole
 from gkm.kube.errors import ApiError
+from gkm.kube.resources import CLUSTERROLES, CONFIGMAPS
 from gkm_cli.doctor.domains import cluster
 from gkm_cli.doctor.findings import NotChecked
 from gkm_cli.doctor.reader import DEFINITIONS, ClusterReader
@@ -95,9 +96,9 @@ def role(*rules: Json, name: str = "grove:system:grove-operator") -> Json:
 def reader(*configs: str, roles: tuple[Json, ...] = (), definition: Json | None = None) -> ClusterReader:
     api = FakeApi()
     for text in configs:
-        api.create(cluster.CONFIG_MAPS, config(text))
+        api.create(CONFIGMAPS, config(text))
     for one in roles:
-        api.create(cluster.CLUSTER_ROLES, one)
+        api.create(CLUSTERROLES, one)
     if definition:
         api.create(DEFINITIONS, definition)
     return ClusterReader(api, cutoff=CUTOFF)

@@ -13,7 +13,8 @@ from gkm.kube.reflector import Reflector
 from gkm.kube.resources import GKMCACHES, Json, Resource
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.kube.fake_api import FakeApi, FakeWatch
+from support.kube.fake_api import FakeApi
+from support.kube.fake_watch import FakeWatch
 
 THIN: Resource[Json] = Resource("gkm.io/v1alpha1", "GKMCache", "gkmcaches", namespaced=True, type=Json)
 AT_ONCE = Backoff(0.0001, 0.0002)

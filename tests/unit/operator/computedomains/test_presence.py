@@ -7,8 +7,8 @@ import pytest
 from gkm.api import crds
 from gkm.hoststate.pacing import Backoff
 from gkm.kube.errors import ApiError
-from gkm.kube.resources import CLAIM_TEMPLATES, COMPUTEDOMAINS, PODCLIQUESETS, Json
-from gkm_operator.computedomains.presence import CLUSTER_ROLES, Presence, look
+from gkm.kube.resources import CLAIM_TEMPLATES, CLUSTERROLES, COMPUTEDOMAINS, PODCLIQUESETS, Json
+from gkm_operator.computedomains.presence import Presence, look
 from gkm_operator.preconditions import check
 from gkm_operator.preconditions.check import MNNVLMissing, RightsMissing
 from gkm_operator.preconditions.crds import DEFINITIONS
@@ -102,7 +102,7 @@ def role(**rule: Any) -> Json:  # noqa: ANN401 -- JSON
         rule,
     ]
     return {
-        "apiVersion": CLUSTER_ROLES.api_version,
+        "apiVersion": CLUSTERROLES.api_version,
         "kind": "ClusterRole",
         "metadata": {"name": "grove:system:grove-operator"},
     } | {"rules": rules}
@@ -120,7 +120,7 @@ def role(**rule: Any) -> Json:  # noqa: ANN401 -- JSON
 )
 def test_groves_role_shows_whether_grove_manages_domains(rule: Json, *, manages: bool) -> None:
     api = api_with((V1BETA1, "computedomains"))
-    api.create(CLUSTER_ROLES, role(**rule))
+    api.create(CLUSTERROLES, role(**rule))
     found = look(api, "grove:system:grove-operator", Presence())
     assert (found.available, found.sets, found.grove_manages) == (True, True, manages)
     assert [(one.type, one.status) for one in found.conditions()] == [
