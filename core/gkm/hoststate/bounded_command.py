@@ -53,6 +53,7 @@ class BoundedCommand:
     _lock: Lock = field(default_factory=Lock, init=False)
     _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
     """Of the last run: it has ended, unless it runs now or is stuck in the kernel."""
+    _cancelled: bool = field(default=False, init=False)
 
     def run(self, stdin: bytes = b"") -> CommandResult:
         """Run the program with `stdin` as its standard input and return its result, whatever its exit status is.
@@ -63,7 +64,10 @@ class BoundedCommand:
         with self._lock:
             if self._process is not None and self._process.poll() is None:
                 raise RunFailed("still hangs in the kernel since an earlier run")
+            self._cancelled = False
             self._process = process = self._start(piped=bool(stdin))
+            if self._cancelled:
+                self._kill(process)
             try:
                 return self._result(process, stdin, time.monotonic() + self.seconds)
             finally:
@@ -71,6 +75,9 @@ class BoundedCommand:
 
     def cancel(self) -> None:
         """Kill the program that another thread runs; its `run` returns or raises at once."""
+        # Before the process is read: `run` sets the process first and reads this afterwards, so one of the two sees the
+        # other, also when the program runs before Popen has returned.
+        self._cancelled = True
         if self._process is not None:
             self._kill(self._process)
 

@@ -4,6 +4,7 @@ import os
 import subprocess
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
 from gkm.hoststate import bounded_command
@@ -113,6 +114,26 @@ def test_a_run_is_cancelled_from_another_thread(tmp_path: Path) -> None:
     thread.join(20)
     assert [result.code for result in results] == [-9]
     command.cancel()  # without a run it does nothing
+
+
+def test_a_cancel_counts_also_before_the_start_of_the_program_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    command = shell("exec sleep 600", seconds=60)
+
+    class Started(subprocess.Popen[bytes]):
+        def __init__(self, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 -- those of Popen
+            super().__init__(*arguments, **options)
+            command.cancel()  # the program runs, and Popen has not returned to `run`
+
+    monkeypatch.setattr(subprocess, "Popen", Started)
+    assert command.run().code == -9
+    monkeypatch.undo()
+    assert shell("exit 3").run().code == 3
+
+
+def test_a_cancel_does_not_reach_the_next_run() -> None:
+    command = shell("echo ended")
+    command.cancel()
+    assert command.run() == CommandResult(0, b"ended\n", b"")
 
 
 def test_concurrent_runs_wait_for_one_another(tmp_path: Path) -> None:
