@@ -9,7 +9,7 @@ import pytest
 from gkm.api.network_settings import Network
 from support.cluster.cluster import KubectlFailed
 from support.cluster.gkm_objects import namespace
-from support.grove.objects import compute_domain, pod_clique_set
+from support.grove.objects import claim_template, compute_domain, pod_clique_set
 from support.host import pages
 from support.kube.our_kinds import CONTROLLERS
 from support.operator import domain_cluster as shapes
@@ -25,6 +25,7 @@ from support.peers import require
 
 pytestmark = pytest.mark.peers
 GROVE_ROLE = Network().grove_cluster_role
+UNUSED = {shapes.MARK: "0"}
 
 
 @pytest.fixture(scope="module")
@@ -156,16 +157,31 @@ def test_only_the_controllers_change_a_mark(place: DomainCluster, guarded: str, 
     assert "this is admin" in said
 
 
-def test_only_the_controllers_create_a_mark(place: DomainCluster, team: str) -> None:
-    made = compute_domain("mine", namespace=team)
-    for mark in ({shapes.MARK: "0"}, {shapes.MARK: ""}, {"gkm.io/used-by": "x"}):
-        marked = made | {"metadata": made["metadata"] | {"annotations": mark}}
-        with pytest.raises(KubectlFailed, match="writes the annotations"):
-            place.cluster.kubectl("create", "-f", "-", input=json.dumps(marked))
-    place.cluster.kubectl("create", "-f", "-", input=json.dumps(made))
-    place.cluster.kubectl("annotate", "computedomain", "mine", "note=x", "--namespace", team)
-    delete(place, team, "computedomain", "mine")
-    place.until_names(team)
+@pytest.mark.parametrize("kind", ["computedomain", "resourceclaimtemplate"])
+@pytest.mark.parametrize("marks", [{shapes.MARK: "1"}, {shapes.MARK: ""}, {"gkm.io/used-by": "x"}], ids=str)
+def test_only_the_controllers_create_a_mark(
+    place: DomainCluster, guarded: str, kind: str, marks: dict[str, str]
+) -> None:
+    found = place.cluster.get(kind, "my-pcs-0", guarded)
+    metadata = {"name": "restored", "namespace": guarded, "annotations": marks}
+    restored = {key: found[key] for key in ("apiVersion", "kind", "spec")} | {"metadata": metadata}
+    with pytest.raises(KubectlFailed, match="of a new object: leave them out, or restore"):
+        place.cluster.kubectl("create", "--filename=-", input=json.dumps(restored))
+
+
+@pytest.mark.parametrize("kind", ["computedomain", "resourceclaimtemplate"])
+def test_what_is_unused_can_be_restored_from_a_backup_and_replaced(place: DomainCluster, team: str, kind: str) -> None:
+    """No mark and the mark 0 mean the same, so that no manifest needs a mark, and a backup may have it."""
+    made = {
+        "computedomain": compute_domain("mine", namespace=team),
+        "resourceclaimtemplate": claim_template("mine", "gpu.nvidia.com", namespace=team),
+    }[kind]
+    unmarked, marked = ({**made, "metadata": made["metadata"] | {"annotations": notes}} for notes in ({}, UNUSED))
+    place.cluster.kubectl("create", "--filename=-", input=json.dumps(marked))
+    for manifest in (unmarked, marked):
+        place.cluster.kubectl("replace", "--filename=-", input=json.dumps(manifest))
+    delete(place, team, kind, "mine")
+    place.cluster.until(lambda: not place.cluster.exists(kind, "mine", team), "it is gone")
 
 
 def test_a_namespace_with_used_domains_can_be_deleted(place: DomainCluster, used: str) -> None:
