@@ -12,6 +12,7 @@ from gkm_operator.computedomains.watcher import DomainWatcher
 from gkm_operator.computedomains.write_pacing import WritePacing
 from support.grove.objects import NAMESPACE
 from support.grove.observed import NAME, Json, domain_json, read, template_json
+from support.host.waiting import until
 from support.kube.fake_api import FakeApi
 from support.operator.domains import DOMAINS, TEMPLATES
 
@@ -97,3 +98,33 @@ class StatusScene:
         value = read(reflector.resource.type, pod)
         entry = ObjectEntry(value.key[0], value.key[1], str(self._version), value)
         reflector._apply(WatchEvent(change, str(self._version), entry))
+
+
+class RunningStatus:
+    """A controller whose watches and queue run, beside reflectors as the other half of the controller has them."""
+
+    def __init__(self) -> None:
+        self.api = FakeApi()
+        self.watcher, self.status = status_controller(self.api, pacing=WritePacing(interval=0.05, figures=0.05))
+
+    def start(self) -> None:
+        self.watcher.start(sets=False)
+        self.status.watch(grove=True)
+        until(lambda: self.watcher.synced and self.status.synced, "the lists")
+        self.status.work()
+
+    def close(self) -> None:
+        self.status.close()
+        self.watcher.close(1.0)
+
+    def annotation(self, key: str) -> str:
+        found = self.api._objects.get(("computedomains", "team", NAME))
+        return str(found["metadata"].get("annotations", {}).get(key, "")) if found else ""
+
+    def until(self, reason: str) -> None:
+        until(lambda: f'"reason":"{reason}"' in self.annotation("gkm.io/mnnvl-ready"), f"the reason {reason}")
+
+    def store(self, resource: Resource[Any], value: Json) -> None:
+        namespace = value["metadata"].get("namespace", "")
+        key = (resource.plural, namespace, value["metadata"]["name"])
+        self.api._store(resource, key, self.api._objects.get(key), value)

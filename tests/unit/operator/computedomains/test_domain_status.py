@@ -8,7 +8,6 @@ from gkm.kube.errors import ApiError
 from gkm.kube.resources import NODES, PODCLIQUES, Json, Resource
 from gkm_operator import metrics
 from gkm_operator.computedomains.readiness import at_birth
-from gkm_operator.computedomains.write_pacing import WritePacing
 from support.grove.observed import (
     CLIQUE,
     NAME,
@@ -20,8 +19,7 @@ from support.grove.observed import (
 )
 from support.grove.pods import pod
 from support.host.waiting import until
-from support.kube.fake_api import FakeApi
-from support.operator.domain_status import StatusScene, status_controller
+from support.operator.domain_status import RunningStatus, StatusScene
 from support.operator.domains import DOMAINS, TEMPLATES
 
 PODS: Resource[Json] = Resource("v1", "Pod", "pods", namespaced=True, type=dict)
@@ -215,46 +213,16 @@ def test_the_metric_counts_domains_by_state() -> None:
     assert states() == {}
 
 
-class Site:
-    """A controller whose watches and queue run, beside reflectors as the other half of the controller has them."""
-
-    def __init__(self) -> None:
-        self.api = FakeApi()
-        self.watcher, self.status = status_controller(self.api, pacing=WritePacing(interval=0.05, figures=0.05))
-
-    def start(self) -> None:
-        self.watcher.start(sets=False)
-        self.status.watch(grove=True)
-        until(lambda: self.watcher.synced and self.status.synced, "the lists")
-        self.status.work()
-
-    def close(self) -> None:
-        self.status.close()
-        self.watcher.close(1.0)
-
-    def annotation(self, key: str) -> str:
-        found = self.api._objects.get(("computedomains", "team", NAME))
-        return str(found["metadata"].get("annotations", {}).get(key, "")) if found else ""
-
-    def until(self, reason: str) -> None:
-        until(lambda: f'"reason":"{reason}"' in self.annotation("gkm.io/mnnvl-ready"), f"the reason {reason}")
-
-    def store(self, resource: Resource[Any], value: Json) -> None:
-        namespace = value["metadata"].get("namespace", "")
-        key = (resource.plural, namespace, value["metadata"]["name"])
-        self.api._store(resource, key, self.api._objects.get(key), value)
-
-
 @pytest.fixture
-def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningStatus]:
     monkeypatch.setattr("gkm_operator.computedomains.status_controller.SETTLE_SECONDS", 0.01)
     monkeypatch.setattr("gkm_operator.computedomains.status_controller.TEMPLATE_SECONDS", 0.01)
-    made = Site()
+    made = RunningStatus()
     yield made
     made.close()
 
 
-def test_every_watch_moves_the_condition_on(site: Site) -> None:
+def test_every_watch_moves_the_condition_on(site: RunningStatus) -> None:
     """From the creation of a domain to its readiness, by one object after the other."""
     site.store(DOMAINS, domain_json())
     site.start()
@@ -278,7 +246,7 @@ def test_every_watch_moves_the_condition_on(site: Site) -> None:
         site.until(reached)
 
 
-def test_the_last_pod_of_a_domain_that_is_gone_takes_the_mark_with_it(site: Site) -> None:
+def test_the_last_pod_of_a_domain_that_is_gone_takes_the_mark_with_it(site: RunningStatus) -> None:
     orphan = template_json()
     orphan["metadata"]["annotations"] = {"gkm.io/pods-using": "1"}
     site.store(TEMPLATES, orphan)
@@ -293,7 +261,7 @@ def test_the_last_pod_of_a_domain_that_is_gone_takes_the_mark_with_it(site: Site
     until(lambda: marks() == "0", "the mark to fall")
 
 
-def test_a_new_leader_marks_what_pods_use_before_it_started(site: Site) -> None:
+def test_a_new_leader_marks_what_pods_use_before_it_started(site: RunningStatus) -> None:
     site.store(DOMAINS, domain_json())
     site.store(TEMPLATES, template_json())
     site.store(PODS, used("a"))

@@ -8,36 +8,21 @@ from gkm.api.mnnvl_metadata import AUTO_MNNVL, MNNVL_GROUP, PART_OF, REPLICA_IND
 from gkm_operator.mnnvl.required import DomainKey
 from support.grove.objects import NAMESPACE, Json, clique, container, pod_clique_set, scaling_group
 from support.grove.tables import table
-from support.operator.webhook import Webhook, serving
-from support.operator.workloads import OFF, ON, Answer, Workloads, answer, review, workloads
+from support.operator.served_workloads import ServedWorkloads, served_workloads
+from support.operator.workloads import OFF, ON, Answer, review
 
 DEFAULT, VALIDATE = "/podcliquesets/default", "/podcliquesets/validate"
 OTHER = {"other.example/x": "y"}
 Annotations = Mapping[str, str] | None
-
-
-class Site:
-    """A server with a cluster behind it."""
-
-    def __init__(self, behind: Workloads, webhook: Webhook) -> None:
-        self.behind = behind
-        self.webhook = webhook
-
-    def ask(self, path: str, reviewed: Json, old: Json | None = None) -> Answer:
-        status, body = self.webhook.ask("POST", f"{path}?timeout=10s", review(path, reviewed, old))
-        assert status == 200, body
-        return answer(body, reviewed)
+Sites = Mapping[str, ServedWorkloads]
 
 
 @pytest.fixture(scope="module")
-def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Site]]:
+def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sites]:
     with ExitStack() as stack:
-        found = {}
-        for switch, settings in (("on", ON), ("off", OFF)):
-            behind = workloads(settings=settings)
-            served = serving(tmp_path_factory.mktemp(switch), more=behind.reviewers)
-            found[switch] = Site(behind, stack.enter_context(served))
-        yield found
+        by_switch = (("on", ON), ("off", OFF))
+        served = ((switch, served_workloads(tmp_path_factory.mktemp(switch), found)) for switch, found in by_switch)
+        yield {switch: stack.enter_context(one) for switch, one in served}
 
 
 def auto(value: str) -> dict[str, str]:
@@ -74,7 +59,7 @@ def refused(given: Answer, reason: str) -> bool:
     ],
 )
 def test_p1_a_default(
-    sites: Mapping[str, Site],
+    sites: Sites,
     *,
     operation: str,
     switch: str,
@@ -107,7 +92,7 @@ def test_p1_a_default(
         ("invalid, off: the value comes first", auto("invalid"), "off", "must be"),
     ],
 )
-def test_p1_b_creation(sites: Mapping[str, Site], annotation: Annotations, switch: str, reason: str) -> None:
+def test_p1_b_creation(sites: Sites, annotation: Annotations, switch: str, reason: str) -> None:
     assert refused(sites[switch].ask(VALIDATE, a_set(annotation)), reason)
 
 
@@ -124,14 +109,12 @@ def test_p1_b_creation(sites: Mapping[str, Site], annotation: Annotations, switc
         ("another changed", auto("enabled") | {"other": "old"}, auto("enabled") | {"other": "new"}, ""),
     ],
 )
-def test_p1_c_update(sites: Mapping[str, Site], old: Annotations, new: Annotations, reason: str) -> None:
+def test_p1_c_update(sites: Sites, old: Annotations, new: Annotations, reason: str) -> None:
     assert refused(sites["on"].ask(VALIDATE, a_set(new), a_set(old)), reason)
 
 
 @pytest.mark.parametrize("switch", ["on", "off"])
-def test_p1_c_a_legacy_set_is_defaulted_and_validated_without_a_deadlock(
-    sites: Mapping[str, Site], switch: str
-) -> None:
+def test_p1_c_a_legacy_set_is_defaulted_and_validated_without_a_deadlock(sites: Sites, switch: str) -> None:
     legacy = a_set(None)
     defaulted = sites[switch].ask(DEFAULT, legacy, legacy)
     assert not defaulted.changed
@@ -166,9 +149,7 @@ LEVELS = pytest.mark.parametrize("level", ["set", "clique", "scaling group"])
         ("empty", group(""), "on", "must not be empty"),
     ],
 )
-def test_p2_c_creation(
-    sites: Mapping[str, Site], level: str, annotation: Annotations, switch: str, reason: str
-) -> None:
+def test_p2_c_creation(sites: Sites, level: str, annotation: Annotations, switch: str, reason: str) -> None:
     assert refused(sites[switch].ask(VALIDATE, at(level, annotation)), reason)
 
 
@@ -190,7 +171,7 @@ def test_p2_c_creation(
         ),
     ],
 )
-def test_p2_c_several_cliques(sites: Mapping[str, Site], cliques: list[Json], reason: str) -> None:
+def test_p2_c_several_cliques(sites: Sites, cliques: list[Json], reason: str) -> None:
     assert refused(sites["on"].ask(VALIDATE, pod_clique_set("test-pcs", *cliques)), reason)
 
 
@@ -205,12 +186,12 @@ def test_p2_c_several_cliques(sites: Mapping[str, Site], cliques: list[Json], re
         ("another changed", group("a") | OTHER, group("a"), ""),
     ],
 )
-def test_p2_d_update(sites: Mapping[str, Site], level: str, old: Annotations, new: Annotations, reason: str) -> None:
+def test_p2_d_update(sites: Sites, level: str, old: Annotations, new: Annotations, reason: str) -> None:
     assert refused(sites["on"].ask(VALIDATE, at(level, new), at(level, old)), reason)
 
 
 @table("changed, reason", [("unchanged by name", "b", ""), ("one changed by name", "x", "immutable")])
-def test_p2_d_reordered_cliques(sites: Mapping[str, Site], changed: str, reason: str) -> None:
+def test_p2_d_reordered_cliques(sites: Sites, changed: str, reason: str) -> None:
     old = pod_clique_set("p", clique("one", annotations=group("a")), clique("two", annotations=group("b")))
     new = pod_clique_set("p", clique("two", annotations=group(changed)), clique("one", annotations=group("a")))
     assert refused(sites["on"].ask(VALIDATE, new, old), reason)
@@ -257,7 +238,13 @@ IN_INIT = clique("c", containers=[container("cpu")], initContainers=[container("
     ],
 )
 def test_p2_h_injection(
-    sites: Mapping[str, Site], *, annotations: Annotations, template: Json, replica: int, domain: str, claims: list[str]
+    sites: Sites,
+    *,
+    annotations: Annotations,
+    template: Json,
+    replica: int,
+    domain: str,
+    claims: list[str],
 ) -> None:
     site = sites["on"]
     made = pod_clique_set("coyote", template, annotations=annotations, replicas=2)
@@ -288,7 +275,7 @@ def test_p2_h_injection(
     ],
 )
 def test_p2_i_annotations_of_scaling_groups(
-    sites: Mapping[str, Site], on_set: Annotations, on_template: Annotations, expected: Annotations
+    sites: Sites, on_set: Annotations, on_template: Annotations, expected: Annotations
 ) -> None:
     site = sites["on"]
     groups = [scaling_group("sg", "worker", annotations=on_template)]
@@ -307,7 +294,7 @@ def test_p2_i_annotations_of_scaling_groups(
         site.behind.clear()
 
 
-def test_a_path_reviews_its_own_kind_only(sites: Mapping[str, Site]) -> None:
+def test_a_path_reviews_its_own_kind_only(sites: Sites) -> None:
     webhook = sites["on"].webhook
     status, body = webhook.ask("POST", "/pods", review("/podcliques", a_set(None)))
     assert (status, body) == (400, b"this path reviews Pod only\n")
