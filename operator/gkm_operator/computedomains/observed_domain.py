@@ -23,7 +23,7 @@ class ObservedDomain:
     """The pods that its PodCliques should have, None without a PodClique."""
     template: ResourceClaimTemplate | None = None
     taken: Mapping[str, str] = field(default_factory=dict)
-    """The nodes of its pods that another ComputeDomain holds, each with the name of that one."""
+    """The nodes of its pods that another ComputeDomain holds, each with that one as users of the namespace see it."""
 
     @property
     def expected(self) -> int:

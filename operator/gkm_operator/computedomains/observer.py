@@ -121,12 +121,20 @@ class DomainObserver:
                 self._capacity_changed()
 
     def _taken(self, domain: ComputeDomain, nodes: Iterable[str]) -> Iterable[tuple[str, str]]:
-        """Yield the nodes that another ComputeDomain holds, with its name."""
+        """Yield the nodes that another ComputeDomain holds, with its name if it is of the same namespace."""
         for name in nodes:
             node = self._nodes.get(name) if name else None
-            if node is not None and node.held_by not in ("", domain.metadata.uid):
-                holder = next(iter(self._by_uid.get(node.held_by)), None)
-                yield name, "/".join(_key(holder)) if holder else f"one that does not exist (uid {node.held_by})"
+            if node is None or node.held_by in ("", domain.metadata.uid):
+                continue
+            holder = self._holder(node.held_by)
+            if holder is None:
+                yield name, f"one that does not exist (uid {node.held_by})"
+            else:
+                is_visible = holder.metadata.namespace == domain.metadata.namespace
+                yield name, holder.metadata.name if is_visible else "one of another namespace"
+
+    def _holder(self, uid: str) -> ComputeDomain | None:
+        return next(iter(self._by_uid.get(uid)), None)
 
     def _is_busy(self, node: str) -> bool:
         """Return whether a pod on a node requests GPUs; a claim with unknown device classes counts as one for GPUs."""

@@ -108,9 +108,9 @@ def _template_missing(observed: ObservedDomain) -> Iterator[Cause]:
 def _misplaced(observed: ObservedDomain) -> Iterator[Cause]:
     """Yield which nodes can never join as they are."""
     if taken := observed.taken:
-        others = (f"{node} to {escape(taken[node])}" for node in taken)
-        why = "of its pods belong to another ComputeDomain, and a node has one IMEX channel"
-        yield ReadyReason.NODE_TAKEN, f"{_count(len(taken), 'node')} {why}: {_names(others)}"
+        others = (f"{node} ({escape(taken[node])})" for node in taken)
+        count = f"{_count(len(taken), 'node')} of its pods"
+        yield ReadyReason.NODE_TAKEN, f"another ComputeDomain has the IMEX channel of {count}: {_names(others)}"
     members = observed.members
     if isolated := [node.name for node in members if node.isolated]:
         count = f"{len(isolated)} of {_count(len(members), 'joined node')}"

@@ -66,6 +66,17 @@ class Scene:
 
         return self.place.cluster.until(reached, f"the reason {reason}, not {self.condition()}", seconds)
 
+    def until_message(self, part: str) -> None:
+        """Wait until the message of the condition has a part."""
+        found = {"message": ""}
+
+        def reached() -> bool:
+            condition = self.condition()
+            found["message"] = condition.message if condition else ""
+            return part in found["message"]
+
+        self.place.cluster.until(reached, f"the message {part}, not {found}")
+
     def until_marked(self, mark: str) -> None:
         kinds = ("computedomain", "resourceclaimtemplate")
         marks = dict.fromkeys(kinds, "")
@@ -152,13 +163,18 @@ def test_a_domain_that_is_deleted_in_spite_of_its_pods_serves_until_they_end(sce
     scene.api.merge(DOMAINS, "training", {"metadata": {"finalizers": None}}, scene.team)
 
 
-def test_a_pod_on_a_node_of_another_domain_is_named(scene: Scene) -> None:
+def test_a_node_of_another_domain_shows_the_names_of_its_own_namespace_only(scene: Scene) -> None:
     other = Scene(scene.place)
-    held = node_json(FIRST, held_by=other.place.domain("training", other.team)["uid"])
-    put(scene.api, NODES, held)
+    scene.place.cluster.apply(compute_domain("inference", namespace=scene.team))
     scene.place.make_template("training", scene.team)
     scene.pod("a", FIRST)
-    assert f"{FIRST} to {other.team}/training" in scene.until("NodeTaken").message
+    for name, team, shown in (
+        ("training", other.team, "one of another namespace"),
+        ("inference", scene.team, "inference"),
+    ):
+        put(scene.api, NODES, node_json(FIRST, held_by=scene.place.domain(name, team)["uid"]))
+        scene.until_message(f"{FIRST} ({shown})")
+    assert other.team not in scene.until("NodeTaken").message
     put(scene.api, NODES, node_json(FIRST))
     scene.until("NodesNotReady")
 

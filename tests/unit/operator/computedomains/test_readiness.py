@@ -73,8 +73,8 @@ CASES: list[tuple[ReadyReason, ObservedDomain, str]] = [
     ),
     (
         ReadyReason.NODE_TAKEN,
-        observed(placed("n1", "n2"), taken={"n2": "team/other"}),
-        "1 node of its pods belong to another ComputeDomain, and a node has one IMEX channel: n2 to team/other",
+        observed(placed("n1", "n2"), taken={"n2": "one of another namespace"}),
+        "another ComputeDomain has the IMEX channel of 1 node of its pods: n2 (one of another namespace)",
     ),
     (
         ReadyReason.NODES_ISOLATED,
@@ -122,7 +122,7 @@ def test_a_repaired_cause_uncovers_the_next_in_the_documented_order() -> None:
     broken = observed(
         [user("a", "n1"), user("b", "n2"), user("c", "n3"), user("d")],
         unclaimed=[user("late", template="")],
-        taken={"n3": "team/other"},
+        taken={"n3": "other"},
         template=None,
         domain=domain(
             "training", joined("n1", clique=OTHER_CLIQUE), joined("n2", clique="", index=-1), deletionTimestamp=NOW

@@ -1,0 +1,62 @@
+"""What is observed of other objects around a ComputeDomain: whose its nodes and its claim template are, and which pods
+lack its claim.
+"""
+
+from typing import Any
+
+import pytest
+from gkm.api.computedomains import CHANNEL_CLASS
+from gkm.kube.resources import COMPUTEDOMAINS, NODES
+from gkm_operator.computedomains.observed_domain import ObservedDomain
+from support.grove.objects import NAMESPACE, claim_template
+from support.grove.observed import NAME, Json, domain_json, node_json, template_json
+from support.grove.pods import pod
+from support.operator.domain_status import StatusScene
+from support.operator.domains import DOMAINS, TEMPLATES
+
+
+class Surroundings(StatusScene):
+    """The scene with nodes and other ComputeDomains."""
+
+    def put_other(self, name: str, *, namespace: str = NAMESPACE, uid: str = "of-another") -> None:
+        made = domain_json(name, uid=uid)
+        made["metadata"]["namespace"] = namespace
+        made["spec"]["channel"]["resourceClaimTemplate"]["name"] = NAME
+        self.api._store(COMPUTEDOMAINS, ("computedomains", namespace, name), None, made)
+
+    def put_node(self, made: Json) -> None:
+        self.api._store(NODES, ("nodes", "", made["metadata"]["name"]), None, made)
+
+    def observed(self) -> ObservedDomain:
+        self.status.observer._nodes._list()
+        self.reconcile()
+        found = self.status.observer.observe((NAMESPACE, NAME))
+        assert found is not None
+        return found
+
+
+def late(name: str = "late", claim: Json | None = None) -> Json:
+    """A labeled pod that requests GPUs, with a claim of its own if one is given."""
+    made = pod(name, domain=NAME)
+    if claim:
+        made["spec"]["resourceClaims"] = [{"name": "mine"} | claim]
+    return made
+
+
+def unclaimed(scene: Surroundings) -> list[str]:
+    return [found.metadata.name for found in scene.observed().unclaimed]
+
+
+def test_a_node_of_another_domain_shows_its_name_in_its_namespace_only() -> None:
+    """Whoever reads a ComputeDomain may not read those of other namespaces."""
+    scene = Surroundings()
+    for number, uid in enumerate(("ours", "theirs", "of-nothing", "")):
+        scene.put_node(node_json(f"n{number}", held_by=uid))
+        scene.put(pod(f"p{number}", template=NAME, node=f"n{number}"))
+    scene.put_other("inference", uid="ours")
+    scene.put_other("secret-project", uid="theirs", namespace="competitor")
+    assert scene.observed().taken == {
+        "n0": "inference",
+        "n1": "one of another namespace",
+        "n2": "one that does not exist (uid of-nothing)",
+    }
