@@ -18,7 +18,7 @@ class ObservedDomain:
     pods: Sequence[DomainPod] = ()
     """The living pods that use its claim template."""
     unclaimed: Sequence[DomainPod] = ()
-    """The living pods that have its label, request GPUs, and do not use its claim template."""
+    """The living pods that have its label and request GPUs, and that admission should have given its claim."""
     replicas: int | None = None
     """The pods that its PodCliques should have, None without a PodClique."""
     template: ResourceClaimTemplate | None = None

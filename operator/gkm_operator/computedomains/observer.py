@@ -7,7 +7,7 @@ as the key of a domain that it may affect. Must never write to the API server.
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from gkm.api.computedomains import ComputeDomain
+from gkm.api.computedomains import CHANNEL_CLASS, ComputeDomain
 from gkm.api.config import Config
 from gkm.api.domain_capacity import Capacity
 from gkm.api.mnnvl_metadata import NODE_LABEL
@@ -23,6 +23,7 @@ from gkm_operator.computedomains.observed_domain import ObservedDomain
 from gkm_operator.computedomains.pods import DomainPod, DomainPods
 from gkm_operator.computedomains.watcher import DomainWatcher
 from gkm_operator.mnnvl.gpu_requests import GPURequests
+from gkm_operator.mnnvl.injection import own_claim
 
 
 class DomainObserver:
@@ -83,12 +84,11 @@ class DomainObserver:
         if domain is None:
             return None
         pods = self.pods.using(namespace, domain.template)
-        labelled = self.pods.labelled(namespace, name)
         cliques = self._cliques_by_template.get((namespace, domain.template))
         return ObservedDomain(
             domain=domain,
             pods=pods,
-            unclaimed=[pod for pod in labelled if pod.requests_gpus and domain.template not in pod.templates],
+            unclaimed=list(self._unclaimed(domain)),
             replicas=sum(clique.replicas for clique in cliques) if cliques else None,
             template=self._source.template(namespace, domain.template),
             taken=dict(self._taken(domain, {pod.node for pod in pods})),
@@ -115,8 +115,11 @@ class DomainObserver:
         """Apply a change of a claim template."""
         template = old or new
         if template is not None:
+            key = (template.metadata.namespace, template.metadata.name)
             # NVIDIA's controller made it just now, and pods may wait for it: its mark must not wait.
-            self._affect_users([(template.metadata.namespace, template.metadata.name)], urgent=old is None)
+            self._affect_users([key], urgent=old is None)
+            for pod in self.pods.using(*key):
+                self._affect_labelled(pod)
             if not template.metadata.label(NODE_LABEL):
                 self._capacity_changed()
 
@@ -136,6 +139,18 @@ class DomainObserver:
     def _holder(self, uid: str) -> ComputeDomain | None:
         return next(iter(self._by_uid.get(uid)), None)
 
+    def _unclaimed(self, domain: ComputeDomain) -> Iterable[DomainPod]:
+        """Yield the pods with the label that would get the claim if they were created again.
+
+        A claim of the user that cannot be seen counts as a channel: a false alarm would never end.
+        """
+        namespace, name = _key(domain)
+        classes = self._source.device_classes(namespace, unknown=(CHANNEL_CLASS,))
+        for pod in self.pods.labelled(namespace, name):
+            uses = domain.template in pod.templates
+            if pod.requests_gpus and not uses and not own_claim(pod.claims, domain.template, classes):
+                yield pod
+
     def _is_busy(self, node: str) -> bool:
         """Return whether a pod on a node requests GPUs; a claim with unknown device classes counts as one for GPUs."""
         for pod in self.pods.on_node(node):
@@ -151,13 +166,17 @@ class DomainObserver:
             for key in {_key(domain) for domain in domains} or {template}:
                 self._changed(key, urgent)
 
+    def _affect_labelled(self, pod: DomainPod) -> None:
+        """Pass on the domain that the label of a pod names."""
+        if pod.domain:
+            self._changed((pod.metadata.namespace, pod.domain), False)  # noqa: FBT003 -- marks count claims only
+
     def _pod_changed(self, old: DomainPod | None, new: DomainPod | None) -> None:
         for pod in (old, new):
             if pod is None:
                 continue
             self._affect_users(pod.template_keys, urgent=old is None)
-            if pod.domain:
-                self._changed((pod.metadata.namespace, pod.domain), False)  # noqa: FBT003 -- marks count claims only
+            self._affect_labelled(pod)
             if pod.node:
                 self._capacity_changed()
 

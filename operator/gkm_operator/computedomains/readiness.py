@@ -71,7 +71,7 @@ def _causes(observed: ObservedDomain, *, is_new: bool) -> Iterator[Cause]:
     if observed.template is not None or not is_new:
         yield from _template_missing(observed)
     if pods := observed.unclaimed:
-        why = "because the webhook of GKM was away, or they have a channel of their own"
+        why = "because the webhook of GKM did not run or MNNVL was off"
         yield ReadyReason.CLAIM_MISSING, f"{_pods(pods)} with its label got no claim, {why}: create them again"
     yield from _misplaced(observed)
     yield from _incomplete(observed)

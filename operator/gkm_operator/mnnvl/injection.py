@@ -33,13 +33,10 @@ def inject(
     places = gpus.containers(spec, classes)
     if not places:
         return Injection()
-    present = next((claim for claim in spec.claims if claim.name == CLAIM), None)
-    if present is not None and present.resource_claim_template_name != template:
-        return Injection(skipped=f"the pod has a claim {CLAIM!r} of its own")
-    if present is None and (own := _own_channel(spec.claims, classes)):
-        return Injection(skipped=f"its claim {own!r} is a channel to another ComputeDomain")
+    if skipped := own_claim(spec.claims, template, classes):
+        return Injection(skipped=skipped)
     operations: list[Operation] = []
-    if present is None:
+    if _injected(spec.claims) is None:
         claim = {"name": CLAIM, "resourceClaimTemplateName": template}
         operations.append(_append(f"{at}/resourceClaims", claim, spec.resource_claims is None))
     for place in places:
@@ -47,8 +44,19 @@ def inject(
     return Injection(operations)
 
 
-def _own_channel(claims: Iterable[PodClaim], classes: DeviceClasses) -> str:
-    return next((claim.name for claim in claims if CHANNEL_CLASS in classes(claim)), "")
+def own_claim(claims: Sequence[PodClaim], template: str, classes: DeviceClasses = no_device_classes) -> str:
+    """Return why a pod with these claims gets none from GKM, "" if it gets one or has it."""
+    present = _injected(claims)
+    if present is not None:
+        is_ours = present.resource_claim_template_name == template
+        return "" if is_ours else f"the pod has a claim {CLAIM!r} of its own"
+    own = next((claim.name for claim in claims if CHANNEL_CLASS in classes(claim)), "")
+    return f"its claim {own!r} is a channel to another ComputeDomain" if own else ""
+
+
+def _injected(claims: Iterable[PodClaim]) -> PodClaim | None:
+    """Return the claim with the name that GKM gives to its claims."""
+    return next((claim for claim in claims if claim.name == CLAIM), None)
 
 
 def _container_operations(spec: PodSpec, place: ContainerPlace, at: str) -> Iterable[Operation]:

@@ -18,6 +18,7 @@ _NEXT_STEPS: Mapping[str, str] = MappingProxyType(
         ReadyReason.TEMPLATE_MISSING: (
             "check that NVIDIA's compute-domain-controller runs; see also domains/template-names"
         ),
+        ReadyReason.CLAIM_MISSING: "check that gkm-admission runs, then delete these pods: new ones get the claim",
         ReadyReason.NODE_TAKEN: (
             "one ComputeDomain at a time has the channel of a node: let the other one end, or use other nodes"
         ),

@@ -131,6 +131,7 @@ def ready(status: str, reason: str, message: str = "m") -> Json:
     [
         ("DomainLost", "problem", "restart the pods"),
         ("TemplateMissing", "problem", "compute-domain-controller"),
+        ("ClaimMissing", "problem", "gkm-admission"),
         ("NodeTaken", "problem", "channel of a node"),
         ("NodesIsolated", "problem", "nodefabrics"),
         ("SeveralCliques", "problem", "network.placement"),

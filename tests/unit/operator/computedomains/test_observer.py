@@ -60,3 +60,41 @@ def test_a_node_of_another_domain_shows_its_name_in_its_namespace_only() -> None
         "n1": "one of another namespace",
         "n2": "one that does not exist (uid of-nothing)",
     }
+
+
+def test_a_labeled_pod_that_admission_missed_has_no_claim() -> None:
+    scene = Surroundings()
+    scene.put(late())
+    assert unclaimed(scene) == ["late"]
+
+
+@pytest.mark.parametrize(
+    ("claim", "why"),
+    [
+        ({"resourceClaimTemplateName": "theirs"}, "its claim is a channel of another ComputeDomain"),
+        ({"name": "mnnvl-claim", "resourceClaimTemplateName": "gpus"}, "it has a claim of the name that GKM adds"),
+        ({"resourceClaimName": "theirs"}, "its claim may be a channel: GKM reads no single claim"),
+        ({"resourceClaimTemplateName": "not-there-yet"}, "the same"),
+    ],
+)
+def test_a_pod_to_which_admission_adds_no_claim_lacks_none(claim: dict[str, str], why: str) -> None:
+    """Created again it would get none either."""
+    scene = Surroundings()
+    scene.api.create(TEMPLATES, claim_template("theirs", CHANNEL_CLASS))
+    scene.api.create(TEMPLATES, claim_template("gpus", "gpu.nvidia.com"))
+    scene.put(late(claim=claim))
+    assert unclaimed(scene) == [], why
+    scene.put(late("other"))
+    assert unclaimed(scene) == ["other"]
+
+
+def test_a_pod_with_other_devices_lacks_the_claim_as_soon_as_gkm_knows_them() -> None:
+    scene = Surroundings()
+    scene.put(late(claim={"resourceClaimTemplateName": "network"}))
+    assert unclaimed(scene) == []
+    changes: list[Any] = []
+    scene.status.observer._changed = lambda key, _urgent: changes.append(key)
+    scene.api.create(TEMPLATES, claim_template("network", "rdma.example"))
+    scene.watcher.templates._list()
+    assert (NAMESPACE, NAME) in changes
+    assert unclaimed(scene) == ["late"]

@@ -69,7 +69,7 @@ CASES: list[tuple[ReadyReason, ObservedDomain, str]] = [
     (
         ReadyReason.CLAIM_MISSING,
         observed(placed("n1"), joined("n1"), unclaimed=[user("late", "n2", template="")]),
-        "1 pod (late) with its label got no claim",
+        "1 pod (late) with its label got no claim, because the webhook of GKM did not run or MNNVL was off: create",
     ),
     (
         ReadyReason.NODE_TAKEN,
