@@ -22,6 +22,8 @@ class ObservedDomain:
     replicas: int | None = None
     """The pods that its PodCliques should have, None without a PodClique."""
     template: ResourceClaimTemplate | None = None
+    template_owner: str = ""
+    """The other living ComputeDomain of its namespace that the claim template was made for, "" without one."""
     taken: Mapping[str, str] = field(default_factory=dict)
     """The nodes of its pods that another ComputeDomain holds, each with that one as users of the namespace see it."""
 

@@ -84,13 +84,15 @@ class DomainObserver:
         if domain is None:
             return None
         pods = self.pods.using(namespace, domain.template)
+        template = self._source.template(namespace, domain.template)
         cliques = self._cliques_by_template.get((namespace, domain.template))
         return ObservedDomain(
             domain=domain,
             pods=pods,
             unclaimed=list(self._unclaimed(domain)),
             replicas=sum(clique.replicas for clique in cliques) if cliques else None,
-            template=self._source.template(namespace, domain.template),
+            template=template,
+            template_owner=self._template_owner(domain, template),
             taken=dict(self._taken(domain, {pod.node for pod in pods})),
         )
 
@@ -110,6 +112,9 @@ class DomainObserver:
         for domain in (old, new):
             if domain is not None:
                 self._changed(_key(domain), old is None)
+                if old is None or new is None:
+                    # Another domain may name the same claim template.
+                    self._affect_users([(domain.metadata.namespace, domain.template)], urgent=False)
 
     def template_changed(self, old: ResourceClaimTemplate | None, new: ResourceClaimTemplate | None) -> None:
         """Apply a change of a claim template."""
@@ -135,6 +140,13 @@ class DomainObserver:
             else:
                 is_visible = holder.metadata.namespace == domain.metadata.namespace
                 yield name, holder.metadata.name if is_visible else "one of another namespace"
+
+    def _template_owner(self, domain: ComputeDomain, template: ResourceClaimTemplate | None) -> str:
+        """Return the other domain of the namespace that a claim template was made for, "" without one."""
+        holder = self._holder(template.metadata.label(NODE_LABEL)) if template else None
+        if holder is None or holder.metadata.uid == domain.metadata.uid:
+            return ""
+        return holder.metadata.name if holder.metadata.namespace == domain.metadata.namespace else ""
 
     def _holder(self, uid: str) -> ComputeDomain | None:
         return next(iter(self._by_uid.get(uid)), None)

@@ -19,6 +19,7 @@ from gkm.api.domain_readiness import (
 )
 from gkm.api.meta import FALSE, TRUE
 from gkm.api.mnnvl_metadata import NODE_LABEL
+from gkm.api.resource_claims import ResourceClaimTemplate
 from gkm.hoststate.escaping import escape
 
 from gkm_operator.computedomains.observed_domain import ObservedDomain
@@ -97,12 +98,18 @@ def _template_missing(observed: ObservedDomain) -> Iterator[Cause]:
     if observed.template is None:
         yield ReadyReason.TEMPLATE_MISSING, f"{name} does not exist: check NVIDIA's compute-domain-controller"
     elif not observed.serves:
-        owner = observed.template.metadata.label(NODE_LABEL)
-        other = f"the ComputeDomain with the uid {escape(owner)}" if owner else "no ComputeDomain"
-        yield (
-            ReadyReason.TEMPLATE_MISSING,
-            f"{name} belongs to {other}: delete it, so that NVIDIA's controller makes it",
-        )
+        yield ReadyReason.TEMPLATE_MISSING, f"{name} {_not_its_own(observed, observed.template)}"
+
+
+def _not_its_own(observed: ObservedDomain, template: ResourceClaimTemplate) -> str:
+    """Return whose a claim template is, and what to do. The template of a living domain must stay: pods may use it."""
+    if other := observed.template_owner:
+        again = "create one of the two again, with another spec.channel.resourceClaimTemplate.name"
+        return f"belongs to the ComputeDomain {escape(other)}, which names it as well: {again}"
+    uid = template.metadata.label(NODE_LABEL)
+    foreign = f"was made for a ComputeDomain that this namespace does not have (uid {escape(uid)})"
+    whose = foreign if uid else "is not of NVIDIA's controller"
+    return f"{whose}: delete it if nothing uses it, so that NVIDIA's controller makes its own"
 
 
 def _misplaced(observed: ObservedDomain) -> Iterator[Cause]:

@@ -51,13 +51,17 @@ def template_names(listed: Listed) -> Iterator[Finding]:
         uid = template.metadata.label(NODE_LABEL)
         if uid == metadata.uid or (uid and uid not in listed.domain_names):
             continue
-        whose = f"belongs to the ComputeDomain {listed.domain_names[uid]}" if uid else "is not of NVIDIA's controller"
+        whose = "is not of NVIDIA's controller"
+        hint = "use another name in one of the two, or delete the template if nothing uses it"
+        if uid:
+            whose = f"belongs to the ComputeDomain {listed.domain_names[uid]}"
+            hint = "create one of the two ComputeDomains again, with another name of its claim template"
         yield problem(
             _TEMPLATE,
             template.metadata,
             f"the ComputeDomain {metadata.name} needs this name, and the template {whose}",
             "NVIDIA's controller fails with AlreadyExists for ever, and pods get no channel of this domain",
-            "use another name in one of the two, or delete the template if nothing uses it",
+            hint,
         )
 
 

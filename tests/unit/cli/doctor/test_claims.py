@@ -40,15 +40,19 @@ def test_templates_of_daemons_are_judged_only_with_the_domains_of_all_namespaces
 
 
 @pytest.mark.parametrize(
-    ("made", "whose"),
-    [(template(), "is not of NVIDIA's controller"), (template(uid="uid-of-b"), "belongs to the ComputeDomain b")],
+    ("made", "whose", "hint"),
+    [
+        (template(), "is not of NVIDIA's controller", "or delete the template if nothing uses it"),
+        (template(uid="uid-of-b"), "belongs to the ComputeDomain b", "create one of the two ComputeDomains again"),
+    ],
     ids=["a user's", "another domain's"],
 )
-def test_a_template_that_takes_the_name_of_a_domains_template_is_a_problem(made: Json, whose: str) -> None:
+def test_a_template_that_takes_the_name_of_a_domains_template_is_a_problem(made: Json, whose: str, hint: str) -> None:
     other = stored(compute_domain("b"))
     (found,) = claims.template_names(listed(domains=[LLAMA, other], templates=[made]))
     assert brief([found]) == [("problem", TEMPLATE)]
     assert whose in found.detail
+    assert hint in found.hint
 
 
 @pytest.mark.parametrize(

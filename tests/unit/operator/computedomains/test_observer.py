@@ -62,6 +62,36 @@ def test_a_node_of_another_domain_shows_its_name_in_its_namespace_only() -> None
     }
 
 
+def test_a_template_of_another_domain_shows_its_name() -> None:
+    scene = Surroundings(template=False)
+    scene.api.create(TEMPLATES, template_json(uid="of-another"))
+    assert scene.observed().template_owner == ""
+    scene.put_other("inference")
+    assert scene.observed().template_owner == "inference"
+    scene.api.delete(DOMAINS, "inference", NAMESPACE)
+    assert scene.observed().template_owner == ""
+
+
+def test_a_template_that_names_a_domain_of_another_namespace_is_of_none_here() -> None:
+    scene = Surroundings(template=False)
+    scene.put_other("secret-project", namespace="competitor")
+    scene.api.create(TEMPLATES, template_json(uid="of-another"))
+    assert scene.observed().template_owner == ""
+
+
+def test_a_change_of_the_domain_that_has_the_template_moves_the_condition_on() -> None:
+    """No other object changes then."""
+    scene = Surroundings(template=False)
+    scene.api.create(TEMPLATES, template_json(uid="of-another"))
+    scene.put(pod("a", template=NAME))
+    scene.reconcile()
+    changes: list[Any] = []
+    scene.status.observer._changed = lambda key, _urgent: changes.append(key)
+    scene.put_other("inference")
+    scene.watcher.domains._list()
+    assert (NAMESPACE, NAME) in changes
+
+
 def test_a_labeled_pod_that_admission_missed_has_no_claim() -> None:
     scene = Surroundings()
     scene.put(late())

@@ -58,11 +58,20 @@ CASES: list[tuple[ReadyReason, ObservedDomain, str]] = [
         observed([user("a")], template=None),
         "ResourceClaimTemplate training does not exist",
     ),
-    (ReadyReason.TEMPLATE_MISSING, observed(replicas=1, template=template(uid="")), "belongs to no ComputeDomain"),
+    (
+        ReadyReason.TEMPLATE_MISSING,
+        observed(replicas=1, template=template(uid="")),
+        "training is not of NVIDIA's controller: delete it",
+    ),
     (
         ReadyReason.TEMPLATE_MISSING,
         observed([user("a")], template=template(uid="of-another")),
-        "training belongs to the ComputeDomain with the uid of-another",
+        "training was made for a ComputeDomain that this namespace does not have (uid of-another): delete it",
+    ),
+    (
+        ReadyReason.TEMPLATE_MISSING,
+        observed([user("a")], template=template(uid="of-another"), template_owner="inference"),
+        "training belongs to the ComputeDomain inference, which names it as well: create one of the two again",
     ),
     (ReadyReason.WAITING_FOR_PODS, observed(), "no pod uses the domain"),
     (ReadyReason.WAITING_FOR_PODS, observed(template=None), "no pod uses the domain"),
@@ -111,6 +120,12 @@ def test_each_reason_has_its_cause(reason: ReadyReason, found: ObservedDomain, m
         "True" if reason is ReadyReason.ALL_NODES_READY else "False",
     )
     assert message in condition.message
+
+
+def test_nothing_advises_to_delete_the_template_of_a_living_domain() -> None:
+    """Its pods would lose their channels to the next deletion of it."""
+    found = observed([user("a")], template=template(uid="of-another"), template_owner="inference")
+    assert "delete" not in decided(found).message
 
 
 def test_the_table_reaches_every_reason() -> None:
