@@ -138,15 +138,12 @@ class DomainObserver:
             if holder is None:
                 yield name, f"one that does not exist (uid {node.held_by})"
             else:
-                is_visible = holder.metadata.namespace == domain.metadata.namespace
-                yield name, holder.metadata.name if is_visible else "one of another namespace"
+                yield name, _visible_name(holder, domain) or "one of another namespace"
 
     def _template_owner(self, domain: ComputeDomain, template: ResourceClaimTemplate | None) -> str:
-        """Return the other domain of the namespace that a claim template was made for, "" without one."""
+        """Return the domain of the namespace that a claim template was made for, "" without one."""
         holder = self._holder(template.metadata.label(NODE_LABEL)) if template else None
-        if holder is None or holder.metadata.uid == domain.metadata.uid:
-            return ""
-        return holder.metadata.name if holder.metadata.namespace == domain.metadata.namespace else ""
+        return _visible_name(holder, domain) if holder else ""
 
     def _holder(self, uid: str) -> ComputeDomain | None:
         return next(iter(self._by_uid.get(uid)), None)
@@ -211,3 +208,8 @@ class DomainObserver:
 
 def _key(domain: ComputeDomain) -> Key:
     return domain.metadata.namespace, domain.metadata.name
+
+
+def _visible_name(holder: ComputeDomain, domain: ComputeDomain) -> str:
+    """Return the name of a domain in messages about another one, "" if its namespace, and so its tenant, is another."""
+    return holder.metadata.name if holder.metadata.namespace == domain.metadata.namespace else ""

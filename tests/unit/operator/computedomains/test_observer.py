@@ -85,6 +85,7 @@ def test_a_change_of_the_domain_that_has_the_template_moves_the_condition_on() -
     scene.api.create(TEMPLATES, template_json(uid="of-another"))
     scene.put(pod("a", template=NAME))
     scene.reconcile()
+    scene.watcher.domains._list()  # with what was written
     changes: list[Any] = []
     scene.status.observer._changed = lambda key, _urgent: changes.append(key)
     scene.put_other("inference")
@@ -94,7 +95,7 @@ def test_a_change_of_the_domain_that_has_the_template_moves_the_condition_on() -
 
 def test_a_labeled_pod_that_admission_missed_has_no_claim() -> None:
     scene = Surroundings()
-    scene.put(late())
+    scene.put(late(), pod("in-time", domain=NAME, template=NAME))
     assert unclaimed(scene) == ["late"]
 
 
