@@ -47,12 +47,22 @@ class SetDomainsReader:
         self._gpus = gpus
 
     def set_of(self, namespace: str, metadata: MnnvlMetadata, *, again: bool = False) -> PodCliqueSet | None:
-        """Return the set that an object belongs to, by its owner or its label; raise ViewUnavailable."""
-        owner = metadata.controller
-        if owner is not None and (owner.kind, owner.api_version.partition("/")[0]) == ("PodCliqueSet", GROUP):
-            return self._view.pod_clique_set(namespace, owner.name, owner.uid, again=again)
-        name = metadata.label(PART_OF)
-        return self._view.pod_clique_set(namespace, name, again=again) if name else None
+        """Return the set that an object belongs to, by its owner or its label; None if it belongs to none.
+
+        Raises:
+            ViewUnavailable: the set cannot be read, or Grove controls the object and its set is not found. It may be
+                new, and an object that is admitted without it would never get its claim.
+        """
+        owner, name, uid = metadata.controller, metadata.label(PART_OF), ""
+        controlled = owner is not None and owner.api_version.partition("/")[0] == GROUP
+        if owner is not None and controlled and owner.kind == "PodCliqueSet":
+            name, uid = owner.name, owner.uid
+        if not name:
+            return None
+        found = self._view.pod_clique_set(namespace, name, uid, again=again)
+        if controlled and (found is None or uid not in ("", found.metadata.uid)):
+            raise ViewUnavailable(f"its PodCliqueSet {name[:253]} is not found")
+        return found
 
     def read(
         self,
@@ -69,7 +79,7 @@ class SetDomainsReader:
         Raises:
             ViewUnavailable: the cluster cannot be read.
         """
-        if metadata.terminating:
+        if metadata.terminating or self._view.grove_manages_domains:
             return None
         found = self._observe(self.set_of(namespace, metadata), classes)
         if found is None:
@@ -80,14 +90,11 @@ class SetDomainsReader:
         return self._observe(self.set_of(namespace, metadata, again=True), classes)
 
     def _observe(self, owner: PodCliqueSet | None, classes: DeviceClasses) -> SetDomains | None:
-        """Return the domains of a set; None if it is not enrolled, or Grove itself manages its domains."""
+        """Return the domains of a set; None if it is not enrolled."""
         if owner is None or not dialect.enrols(owner):
             return None
-        grove_manages = self._view.grove_manages_domains
-        if grove_manages is None:
+        if self._view.grove_manages_domains is None:
             raise ViewUnavailable("the ConfigMap gkm-domains is not read yet")
-        if grove_manages:
-            return None
         owned = {domain.metadata.name: domain for domain in self._view.domains_of(owner)}
         required = required_domains(owner, self._gpus, classes)
         compared = difference(required, map(existing, owned.values()))

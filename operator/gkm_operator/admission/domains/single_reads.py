@@ -1,6 +1,7 @@
 """Reads single objects from the API server: a bounded number at a time, each for all who need it, and remembers them.
 
-A slow API server must not occupy the threads that review, nor a namespace those of others (docs/decisions/0006).
+A slow API server must not occupy the threads that review, nor a namespace those of others (docs/decisions/0006). An
+absence is never remembered: the object may be created at any moment, and a decision without it would last.
 """
 
 import time
@@ -21,8 +22,6 @@ READ_SECONDS = 2.0
 """For one object. The API server waits ten seconds for the whole review."""
 THREADS, WAITING = 8, 32
 MAX_OBJECTS = 4096
-ABSENT_SECONDS = 1.0
-"""For how long an object counts as absent."""
 
 _Key = tuple[str, str, str]
 
@@ -44,7 +43,7 @@ class SingleReads:
         """
         key = (resource.plural, namespace, name)
         remembered = self._found.get(key)
-        if remembered is not None and self._clock() < remembered[0] + (seconds if remembered[1] else ABSENT_SECONDS):
+        if remembered is not None and self._clock() < remembered[0] + seconds:
             value: T | None = remembered[1]
             return value
         started = self._clock()
@@ -53,7 +52,8 @@ class SingleReads:
         except (ApiError, Overloaded) as error:
             cause = "the API server does not answer in time" if isinstance(error, Overloaded) else str(error)
             raise ViewUnavailable(f"{resource.kind} {name} cannot be read: {cause}") from error
-        self._found.put(key, (started, value))
+        if value is not None:
+            self._found.put(key, (started, value))
         return value
 
     def _read(self, resource: Resource[T], namespace: str, name: str) -> T | None:

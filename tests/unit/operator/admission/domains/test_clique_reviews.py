@@ -7,6 +7,7 @@ from gkm.api.domain_capacity import GROVE_MANAGES_DOMAINS
 from gkm.api.mnnvl_metadata import AUTO_MNNVL, PART_OF
 from gkm.kube.errors import ApiError
 from support.grove.objects import NAMESPACE, pod_clique_set
+from support.grove.tables import table
 from support.operator.enrolled_cliques import CLIQUES, ENABLED, GROUPS, a_site, an_object, keys
 from support.operator.workloads import BY_KIND, DOMAINS, OFF, Workloads, workloads
 
@@ -129,6 +130,35 @@ def test_where_grove_manages_domains_nothing_is_changed(path: str) -> None:
     found = site.review(path, an_object(path))
     assert found.allowed
     assert not found.changed
+
+
+@BOTH
+@table(
+    "kind, version",
+    [
+        ("of its set", "PodCliqueSet", "v1alpha1"),
+        ("of its set in another version", "PodCliqueSet", "v1beta1"),
+        ("of a scaling group", "PodCliqueScalingGroup", "v1alpha1"),
+    ],
+)
+def test_an_object_that_grove_controls_is_refused_until_its_set_is_found(path: str, kind: str, version: str) -> None:
+    site = workloads()
+    owner = {"apiVersion": f"grove.io/{version}", "kind": kind, "name": "test-pcs", "uid": "u", "controller": True}
+    given = an_object(path, owner=owner)
+    found = site.review(path, given)
+    assert not found.allowed
+    assert "PodCliqueSet test-pcs is not found; try again" in found.message
+    made = site.create_set(pod_clique_set(annotations=ENABLED), *keys(1))
+    given["metadata"]["ownerReferences"][0]["uid"] = made.metadata.uid
+    site.view._domains._list()  # the watch of sets lags
+    found = site.review(path, given)
+    assert (found.allowed, found.changed) == (True, True)
+
+
+def test_an_object_of_a_former_set_joins_no_domain_of_its_successor() -> None:
+    owner = {"apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet", "name": "test-pcs", "uid": "former"}
+    found = a_site().review(CLIQUES, an_object(owner=owner | {"controller": True}))
+    assert "PodCliqueSet test-pcs is not found" in found.message
 
 
 def test_kinds_by_name_are_those_of_the_cluster() -> None:

@@ -14,7 +14,7 @@ from gkm.kube.errors import ApiError
 from gkm.kube.resources import CLAIM_TEMPLATES, Resource
 from gkm_operator.admission.domains import single_reads
 from gkm_operator.admission.domains.cluster_view import CLAIM_SECONDS, ClusterView
-from gkm_operator.admission.domains.single_reads import ABSENT_SECONDS, SingleReads
+from gkm_operator.admission.domains.single_reads import SingleReads
 from gkm_operator.admission.domains.thin_objects import ThinDomain, ThinSet
 from gkm_operator.admission.domains.view import ViewUnavailable
 from gkm_operator.mnnvl.required import DomainKey, domain_of, required_domains
@@ -88,7 +88,7 @@ class Clock:
         return self.now
 
 
-def test_what_was_read_is_remembered_for_a_time_and_an_absent_object_for_a_moment() -> None:
+def test_what_was_read_is_remembered_for_a_time_and_an_absence_never() -> None:
     api, clock = FakeApi(), Clock()
     reads = SingleReads(api, clock)
 
@@ -97,9 +97,8 @@ def test_what_was_read_is_remembered_for_a_time_and_an_absent_object_for_a_momen
 
     assert [read(), read()] == [False, False]
     api.create(CLAIM_TEMPLATES, claim_template("t", "gpu.nvidia.com"))
-    clock.now += ABSENT_SECONDS
     assert [read(), read()] == [True, True]
-    assert len(gets(api)) == 2
+    assert len(gets(api)) == 3
     clock.now += CLAIM_SECONDS
     api.fault = lambda _verb, _plural: ApiError(500, "InternalError", "x")
     with pytest.raises(ViewUnavailable, match="ResourceClaimTemplate t cannot be read: InternalError: x"):
