@@ -43,8 +43,10 @@ class SingleFlight(Generic[T]):
         self._under_way: dict[Hashable, Future[T]] = {}
         self._changed = Condition()
 
-    def run(self, key: Hashable, owners: Sequence[str], work: Callable[[], T]) -> T:
+    def run(self, key: Hashable, owners: Sequence[str], work: Callable[[], T], seconds: float | None = None) -> T:
         """Return the result of `work`, or raise its error; join an execution with the same key that is in progress.
+
+        Give up after `seconds`, if these are fewer than those of all callers.
 
         All callers that wait for the same `key` get the same result, an error too: they do not all retry. `owners`
         names, for messages, the accounts that the work is charged to.
@@ -53,12 +55,13 @@ class SingleFlight(Generic[T]):
             NotInTime: the work did not finish in time.
             Overloaded: a quota is exhausted.
         """
-        until = time.monotonic() + self._seconds
+        limit = self._seconds if seconds is None else min(seconds, self._seconds)
+        until = time.monotonic() + limit
         with self._caller_slot(owners):
             future = self._join(key, owners, work, until)
             try:
                 if not wait((future,), _remaining_seconds(until)).done:
-                    raise NotInTime(f"its registry did not answer within {self._seconds:g} s")
+                    raise NotInTime(f"its registry did not answer within {limit:g} s")
                 return future.result()
             finally:
                 # The error refers to this frame, and the future to the error: without `del`, the registry's data would

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 
 from gkm.api.grove import PodCliqueSet
 from gkm.api.network_settings import Network
@@ -39,17 +40,25 @@ class GPURequests:
         object.__setattr__(self, "_prefixes", tuple(glob[:-1] for glob in resources if glob.endswith("*")))
 
     def containers(self, spec: PodSpec, classes: DeviceClasses = no_device_classes) -> list[ContainerPlace]:
-        """Return the places of the containers and init containers that request GPUs."""
-        gpu_claims = frozenset(self._gpu_claims(spec, classes))
-        return [
-            ContainerPlace(field, index)
+        """Return the places of the containers and init containers that request GPUs.
+
+        Looks only at claims that decide: those of containers that request no GPU by a resource.
+        """
+        places = [
+            (ContainerPlace(field, index), () if by_resource else tuple(_claims(container)), by_resource)
             for field, index, container in spec.each_container()
-            if self._requests_resource(container) or gpu_claims.intersection(_claims(container))
+            for by_resource in (self._requests_resource(container),)
         ]
+        deciding = frozenset(chain.from_iterable(claims for _, claims, _ in places))
+        gpu_claims = frozenset(
+            claim.name for claim in spec.claims if claim.name in deciding and self._is_gpu_class(classes(claim))
+        )
+        return [place for place, claims, by_resource in places if by_resource or not gpu_claims.isdisjoint(claims)]
 
     def any(self, spec: PodSpec, classes: DeviceClasses = no_device_classes) -> bool:
-        """Return whether a container requests GPUs."""
-        return bool(self.containers(spec, classes))
+        """Return whether a container requests GPUs; look at no claim if one does by a resource."""
+        by_resource = any(self._requests_resource(container) for _, _, container in spec.each_container())
+        return by_resource or bool(self.containers(spec, classes))
 
     def cliques(self, pod_clique_set: PodCliqueSet, classes: DeviceClasses = no_device_classes) -> frozenset[str]:
         """Return the names of the clique templates whose pods request GPUs.
@@ -76,11 +85,6 @@ class GPURequests:
             (name in self._names or name.startswith(self._prefixes)) and _is_positive(quantity)
             for name, quantity in quantities.items()
         )
-
-    def _gpu_claims(self, spec: PodSpec, classes: DeviceClasses) -> Iterator[str]:
-        for claim in spec.claims:
-            if self._is_gpu_class(classes(claim)):
-                yield claim.name
 
     def _is_gpu_class(self, classes: Iterable[str]) -> bool:
         return not set(self.settings.gpu_device_classes).isdisjoint(classes)

@@ -66,11 +66,12 @@ def large_workloads(path: str) -> Iterator[bytes]:
 
 
 def waiting_workload(number: int) -> tuple[str, bytes]:
-    """Return a review of the largest size that is decoded as a whole, and then waits for the API server."""
+    """Return a review of the largest size that is decoded as a whole and then waits for the API server."""
     path = "/podcliquesets/default"
     claims = '"resourceClaims":[{"name":"x","resourceClaimTemplateName":"t%d"}],' % number  # noqa: UP031 -- braces
     one = f'{{"name":"c","spec":{{"podSpec":{{{claims}"containers":[{"{}," * 4095}{{}}]}}}}}},'
-    before, _, after = REVIEWS[path].decode().partition('"cliques": [')
+    whole = REVIEWS[path].decode().replace('"namespace": "team"', f'"namespace": "team-{number}"')
+    before, _, after = whole.partition('"cliques": [')
     count = (MAX_BODY_BYTES - len(before) - len(after) - 16) // len(one)
     return path, f'{before}"cliques": [{one * count}{after}'.encode()
 

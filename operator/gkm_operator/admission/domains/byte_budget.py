@@ -1,46 +1,48 @@
-"""A limit on the bytes of all requests that are decoded and decided at one time.
+"""A limit on the bytes of requests that are decoded, or that wait for the API server, shared fairly by namespaces."""
 
-The server bounds the bytes of bodies; decoded, these take up to 20 times as much, as long as their review lasts.
-"""
-
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Condition
 
 from gkm_operator.admission.review import ReviewBusy
 
-MAX_BYTES = 4 << 20
-"""One body of the largest size, or 200 of the usual 20 KB."""
 WAIT_SECONDS = 0.5
 """The API server repeats a request after 503; a thread that waits is lacking elsewhere."""
 
 
 class ByteBudget:
-    """At most `limit` bytes at a time, or one larger request. Thread-safe."""
+    """At most `limit` bytes at a time. A namespace gets no more than it leaves to others: half of it when alone.
 
-    def __init__(self, limit: int = MAX_BYTES, seconds: float = WAIT_SECONDS) -> None:
-        self._limit = limit
-        self._seconds = seconds
-        self._used = 0
+    So no number of namespaces takes the last bytes from a usual request, of 20 KB. Thread-safe.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._free = limit
+        self._used: Counter[str] = Counter()
         self._released = Condition()
 
     @contextmanager
-    def reserve(self, size: int) -> Iterator[None]:
-        """Reserve `size` bytes until the block ends.
+    def reserve(self, namespace: str, size: int, seconds: float = WAIT_SECONDS) -> Iterator[None]:
+        """Reserve `size` bytes until the block ends; wait for them for at most `seconds`.
 
         Raises:
             ReviewBusy: other requests have them for too long.
         """
         with self._released:
-            if not self._released.wait_for(lambda: self._fits(size), self._seconds):
+            if not self._released.wait_for(lambda: self._fits(namespace, size), min(seconds, WAIT_SECONDS)):
                 raise ReviewBusy("too many large requests about workloads are under review at once")
-            self._used += size
+            self._free -= size
+            self._used[namespace] += size
         try:
             yield
         finally:
             with self._released:
-                self._used -= size
+                self._free += size
+                self._used[namespace] -= size
+                if not self._used[namespace]:
+                    del self._used[namespace]  # users choose namespaces, so unused ones must not accumulate
                 self._released.notify_all()
 
-    def _fits(self, size: int) -> bool:
-        return self._used == 0 or self._used + size <= self._limit
+    def _fits(self, namespace: str, size: int) -> bool:
+        return self._used[namespace] + size <= self._free - size

@@ -1,4 +1,4 @@
-"""The view of the cluster: watches of PodCliqueSets, ComputeDomains and the ConfigMap gkm-domains, and single reads.
+"""The cluster as all reviews see it: watches of PodCliqueSets, ComputeDomains and the ConfigMap gkm-domains.
 
 The kinds may be missing, or come later: their watches try again with backoff (gkm.kube.reflector), and nothing else in
 the process waits for them. Must never write to the API.
@@ -6,44 +6,34 @@ the process waits for them. Must never write to the API.
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from gkm.api import domain_capacity
-from gkm.api.computedomains import CHANNEL_CLASS, ComputeDomain
+from gkm.api.computedomains import ComputeDomain
 from gkm.api.domain_capacity import Capacity, DomainsConfigMap
 from gkm.api.grove import PodCliqueSet
 from gkm.api.meta import TRUE
-from gkm.api.pod_specs import PodClaim
 from gkm.hoststate.logs import fields
 from gkm.kube.api import Api, Key, ListSelector
 from gkm.kube.index import Index
 from gkm.kube.reflector import Reflector
-from gkm.kube.resources import CLAIM_TEMPLATES, CLAIMS
 
 from gkm_operator.admission.domains.single_reads import SingleReads
 from gkm_operator.admission.domains.thin_objects import CONFIG_MAPS, DOMAINS, SETS, ThinDomain
 from gkm_operator.admission.domains.view import ViewUnavailable
-from gkm_operator.mnnvl.gpu_requests import DeviceClasses
 
 _LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 
-CLAIM_SECONDS = 60.0
-"""How long the device classes of a claim or template are remembered. Both are immutable, but may be made anew."""
-SET_SECONDS = 1.0
-"""The same for a set that the watch has not shown: all its cliques are created within a moment."""
-REVIEW_SECONDS = 4.0
-"""For all reads of one review."""
-
 
 class ClusterView:
-    """`view.View` of an API server."""
+    """What all reviews see; `review_view.ReviewView` is the view of one of them. No method waits for the API server."""
 
     def __init__(self, api: Api, reads: Api, namespace: str, clock: Callable[[], float] = time.monotonic) -> None:
         """`reads` has short timeouts; `namespace` is that of the ConfigMap."""
-        self._clock = clock
-        self._reads = SingleReads(reads, clock)
+        self.clock = clock
+        self.reads = SingleReads(reads, clock)
         self._by_owner: Index[Key, ThinDomain] = Index(_owners, lambda domain: domain.metadata.name)
         self._sets = Reflector(api, SETS, lambda _old, _new: None)
         self._domains = Reflector(api, DOMAINS, self._by_owner.change)
@@ -72,12 +62,9 @@ class ClusterView:
         """See View."""
         return self._capacity
 
-    def pod_clique_set(self, namespace: str, name: str, uid: str = "", *, again: bool = False) -> PodCliqueSet | None:
-        """See View."""
-        observed = None if again else self._sets.get(name, namespace)
-        if observed is not None and uid in ("", observed.metadata.uid):
-            return observed
-        return self._reads.get(SETS, namespace, name, 0.0 if again else SET_SECONDS)
+    def pod_clique_set(self, namespace: str, name: str) -> PodCliqueSet | None:
+        """Return a set as last observed."""
+        return self._sets.get(name, namespace)
 
     def domains_of(self, pod_clique_set: PodCliqueSet) -> Sequence[ComputeDomain]:
         """See View."""
@@ -90,27 +77,7 @@ class ClusterView:
         self._require_domains()
         return self._domains.get(name, namespace)
 
-    def device_classes(self, namespace: str) -> DeviceClasses:
-        """See View."""
-        until = self._clock() + REVIEW_SECONDS
-
-        def classes(claim: PodClaim) -> Iterable[str]:
-            template, name = claim.resource_claim_template_name, claim.resource_claim_name
-            if template and self._is_channel(namespace, template):
-                return (CHANNEL_CLASS,)
-            if self._clock() > until:
-                raise ViewUnavailable("the API server takes too long to show all claims")
-            if template:
-                found = self._reads.get(CLAIM_TEMPLATES, namespace, template, CLAIM_SECONDS)
-                return tuple(found.device_classes()) if found else ()
-            if name:
-                claimed = self._reads.get(CLAIMS, namespace, name, CLAIM_SECONDS)
-                return tuple(claimed.device_classes()) if claimed else ()
-            return ()
-
-        return classes
-
-    def _is_channel(self, namespace: str, template: str) -> bool:
+    def is_channel(self, namespace: str, template: str) -> bool:
         """Return whether a template is that of the ComputeDomain with its name, so that it need not be read."""
         found = self._domains.get(template, namespace)
         return found is not None and found.template == template

@@ -1,7 +1,7 @@
 """Admission requests about workloads: decodes hostile bytes into the few fields that the decisions read.
 
-An object that cannot be read is refused as an object, with the place of the fault. Must never be given more bytes than
-a `ByteBudget` allows: a list of objects takes up to 20 times the bytes of its text.
+An object that cannot be read is refused as an object, with the place of the fault. `decode` must never be given more
+bytes than a `ByteBudget` allows: a list of objects takes up to 20 times the bytes of its text.
 """
 
 from dataclasses import dataclass
@@ -116,15 +116,10 @@ class ReviewedPod(Struct, frozen=True):
 
 
 class Envelope(AdmissionRequest, frozen=True):
-    """A request whose objects are not decoded yet."""
+    """A request whose objects are not decoded: they are views of the body, which stays in memory with them."""
 
     object: Raw = _NULL
     old_object: Raw = _NULL
-
-    def drop_objects(self) -> None:
-        """Release the body, which the undecoded objects are views of."""
-        structs.force_setattr(self, "object", _NULL)
-        structs.force_setattr(self, "old_object", _NULL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,15 +145,12 @@ def open_envelope(body: bytes | bytearray, group: str, kind: str) -> Envelope:
 
 
 def decode(envelope: Envelope, kind: type[T]) -> Request[T]:
-    """Return the request with its objects, and drop these from the envelope.
+    """Return the request with its objects.
 
     Raises:
         ObjectInvalid: an object is missing or cannot be read.
     """
-    try:
-        found, old = _decode(envelope.object, kind), _decode(envelope.old_object, kind)
-    finally:
-        envelope.drop_objects()
+    found, old = _decode(envelope.object, kind), _decode(envelope.old_object, kind)
     if found is None:
         raise ObjectInvalid(f"{envelope.operation} without an object")
     return Request(envelope.operation, envelope.namespace, found, old)

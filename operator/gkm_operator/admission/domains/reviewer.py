@@ -1,9 +1,14 @@
-"""The reviewers of workloads by path: decode a request within a budget, decide, and record the result."""
+"""The reviewers of workloads by path: decode a request within a budget, decide, and record the result.
+
+A review that must read decides in several attempts: what it decoded is dropped before it waits for the API server.
+"""
 
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from gkm.api import grove
@@ -15,14 +20,21 @@ from gkm_operator.admission import decision
 from gkm_operator.admission.domains import requests
 from gkm_operator.admission.domains.byte_budget import ByteBudget
 from gkm_operator.admission.domains.cliques import CliqueReview, ScalingGroupReview
+from gkm_operator.admission.domains.cluster_view import ClusterView
 from gkm_operator.admission.domains.pods import PodReview
 from gkm_operator.admission.domains.requests import Envelope, ObjectInvalid, Request
+from gkm_operator.admission.domains.review_view import ReviewView, Unread
 from gkm_operator.admission.domains.sets import SetDefaults, SetValidation
-from gkm_operator.admission.domains.view import View, ViewUnavailable
+from gkm_operator.admission.domains.view import TooManyClaims, View, ViewUnavailable
 from gkm_operator.admission.review import ReviewResponse, encode
 
 _LOG = logging.getLogger(__name__)
 T = TypeVar("T")
+
+DECODING_BYTES = 8 << 20
+"""Texts that are decoded at one time: one of the largest size, and others of another namespace."""
+WAITING_BYTES = 16 << 20
+"""Texts that wait for the API server, not decoded."""
 
 
 class Decision(Protocol[T]):
@@ -37,6 +49,14 @@ class Decision(Protocol[T]):
 
 
 @dataclass(frozen=True)
+class Budgets:
+    """The bytes that all reviews of workloads share."""
+
+    decoding: ByteBudget = field(default_factory=partial(ByteBudget, DECODING_BYTES))
+    waiting: ByteBudget = field(default_factory=partial(ByteBudget, WAITING_BYTES))
+
+
+@dataclass(frozen=True)
 class WorkloadReviewer(Generic[T]):
     """A reviewer of the server (https.server.Reviewer) for one kind. Thread-safe; without side effects.
 
@@ -46,18 +66,19 @@ class WorkloadReviewer(Generic[T]):
     group: str
     kind: str
     type: type[T]
-    decision: Decision[T]
-    budget: ByteBudget
+    decision: Callable[[View], Decision[T]]
+    cluster: ClusterView
+    budgets: Budgets
     lenient: bool = False
 
     def review(self, take: Callable[[], bytes | bytearray], decoded: Callable[[], object]) -> bytes:
         """See https.server.Reviewer."""
         started = time.monotonic()
         body = take()
-        with self.budget.reserve(len(body)):
-            envelope = requests.open_envelope(body, self.group, self.kind)
-            del body
-            response = self._decide(envelope, decoded)
+        envelope = requests.open_envelope(body, self.group, self.kind)
+        size = len(body)
+        del body
+        response = self._decide(envelope, size, decoded)
         result = decision.result(response, late=False)
         seconds = time.monotonic() - started
         metrics.ADMISSION_SECONDS.labels(self.kind, result).observe(seconds)
@@ -75,17 +96,38 @@ class WorkloadReviewer(Generic[T]):
         )
         return encode(envelope.uid, response)
 
-    def _decide(self, envelope: Envelope, decoded: Callable[[], object]) -> ReviewResponse:
+    def _decide(self, envelope: Envelope, size: int, decoded: Callable[[], object]) -> ReviewResponse:
         if envelope.operation not in {"CREATE", "UPDATE"} or envelope.sub_resource:
             return ReviewResponse(allowed=True)
+        view = ReviewView(self.cluster)
+        with ExitStack() as waiting:
+            waits = False
+            while True:
+                with self.budgets.decoding.reserve(envelope.namespace, size, view.remaining_seconds):
+                    response = self._attempt(envelope, view)
+                if response is not None:
+                    return response
+                if not waits:
+                    waiting.enter_context(
+                        self.budgets.waiting.reserve(envelope.namespace, size, view.remaining_seconds)
+                    )
+                    decoded()  # from now on the body counts here: the server may read others while this one waits
+                    waits = True
+                view.read()
+
+    def _attempt(self, envelope: Envelope, view: ReviewView) -> ReviewResponse | None:
+        """Return the response; None if the view must read first."""
         try:
-            request = requests.decode(envelope, self.type)
-            decoded()
-            return self.decision.decide(request)
+            response = self.decision(view).decide(requests.decode(envelope, self.type))
+        except Unread:
+            return None
         except ObjectInvalid as error:
             return self._undecided(f"this {self.kind} cannot be read: {error}")
+        except TooManyClaims as error:
+            return self._undecided(f"GKM cannot decide about this {self.kind}: {error}")
         except ViewUnavailable as error:
-            return self._undecided(f"GKM cannot decide about this {self.kind} now: {error}; try again")
+            response = self._undecided(f"GKM cannot decide about this {self.kind} now: {error}; try again")
+        return response if view.complete else None
 
     def _undecided(self, why: str) -> ReviewResponse:
         return (
@@ -95,20 +137,19 @@ class WorkloadReviewer(Generic[T]):
         )
 
 
-def reviewers(view: View, settings: Network) -> Mapping[str, WorkloadReviewer[Any]]:
+def reviewers(view: ClusterView, settings: Network) -> Mapping[str, WorkloadReviewer[Any]]:
     """Return the reviewers by path (deploy/components/domains/webhooks.yaml)."""
-    budget = ByteBudget()
+    budgets = Budgets()
 
-    def one(kind: str, object_type: type[T], how: Decision[T]) -> WorkloadReviewer[T]:
-        return WorkloadReviewer(grove.GROUP, kind, object_type, how, budget)
+    def one(kind: str, object_type: type[T], how: Callable[..., Decision[T]]) -> WorkloadReviewer[T]:
+        decide = partial(how, settings=settings)
+        return WorkloadReviewer(grove.GROUP, kind, object_type, decide, view, budgets)
 
-    pods = PodReview(view, settings)
+    pods = partial(PodReview, settings=settings)
     return {
-        "/podcliquesets/default": one("PodCliqueSet", requests.ReviewedSet, SetDefaults(view, settings)),
-        "/podcliquesets/validate": one("PodCliqueSet", requests.ReviewedSet, SetValidation(view, settings)),
-        "/podcliques": one("PodClique", requests.ReviewedClique, CliqueReview(view, settings)),
-        "/podcliquescalinggroups": one(
-            "PodCliqueScalingGroup", requests.ReviewedScalingGroup, ScalingGroupReview(view, settings)
-        ),
-        "/pods": WorkloadReviewer("", "Pod", requests.ReviewedPod, pods, budget, lenient=True),
+        "/podcliquesets/default": one("PodCliqueSet", requests.ReviewedSet, SetDefaults),
+        "/podcliquesets/validate": one("PodCliqueSet", requests.ReviewedSet, SetValidation),
+        "/podcliques": one("PodClique", requests.ReviewedClique, CliqueReview),
+        "/podcliquescalinggroups": one("PodCliqueScalingGroup", requests.ReviewedScalingGroup, ScalingGroupReview),
+        "/pods": WorkloadReviewer("", "Pod", requests.ReviewedPod, pods, view, budgets, lenient=True),
     }

@@ -12,7 +12,7 @@ from gkm.api.network_settings import Network
 from gkm_operator.admission.domains import fit
 from gkm_operator.admission.domains.patches import add_entries
 from gkm_operator.admission.domains.requests import Request, ReviewedSet
-from gkm_operator.admission.domains.view import View, ViewUnavailable
+from gkm_operator.admission.domains.view import TooManyClaims, View, ViewUnavailable
 from gkm_operator.admission.review import ADMITTED, ReviewResponse
 from gkm_operator.mnnvl import dialect, enrolment
 from gkm_operator.mnnvl.gpu_requests import DeviceClasses, GPURequests
@@ -53,7 +53,7 @@ class SetValidation:
         self._gpus = GPURequests(settings)
 
     def decide(self, request: Request[ReviewedSet]) -> ReviewResponse:
-        """Return the response."""
+        """Return the response; raise TooManyClaims if a new set has them."""
         new, old = request.object, request.old
         if new.metadata.terminating:
             return ADMITTED
@@ -71,6 +71,8 @@ class SetValidation:
         try:
             return self._compare(new, old, self._view.device_classes(request.namespace))
         except ViewUnavailable as error:
+            if old is None and isinstance(error, TooManyClaims):
+                raise  # its cliques would be refused later, for the same reason
             return ReviewResponse(allowed=True, warnings=(f"GKM did not check what the ComputeDomains need: {error}",))
 
     def _compare(self, new: PodCliqueSet, old: PodCliqueSet | None, classes: DeviceClasses) -> ReviewResponse:

@@ -19,7 +19,7 @@ from gkm_operator.admission.singleflight import Overloaded, SingleFlight
 T = TypeVar("T")
 
 READ_SECONDS = 2.0
-"""For one object. The API server waits ten seconds for the whole review."""
+"""For one object; a review has more of them (review_view.REVIEW_SECONDS)."""
 THREADS, WAITING = 8, 32
 MAX_OBJECTS = 4096
 
@@ -35,23 +35,28 @@ class SingleReads:
         self._flights: SingleFlight[Any] = SingleFlight(THREADS, READ_SECONDS, WAITING)
         self._found: LRUCache[_Key, tuple[float, Any]] = LRUCache(MAX_OBJECTS)
 
-    def get(self, resource: Resource[T], namespace: str, name: str, seconds: float) -> T | None:
-        """Return an object that was read within the last `seconds`; None if it does not exist.
+    def remembered(self, resource: Resource[T], namespace: str, name: str, seconds: float) -> T | None:
+        """Return an object that was read within the last `seconds`; None without one."""
+        found = self._found.get((resource.plural, namespace, name))
+        if found is None or self._clock() >= found[0] + seconds:
+            return None
+        value: T = found[1]
+        return value
+
+    def get(self, resource: Resource[T], namespace: str, name: str, timeout: float = READ_SECONDS) -> T | None:
+        """Return an object as it is now; None if it does not exist.
 
         Raises:
-            ViewUnavailable: the API server does not answer in time, or too many reads are under way.
+            ViewUnavailable: the API server does not answer within `timeout`, or too many reads are under way.
         """
-        key = (resource.plural, namespace, name)
-        remembered = self._found.get(key)
-        if remembered is not None and self._clock() < remembered[0] + seconds:
-            value: T | None = remembered[1]
-            return value
-        started = self._clock()
+        key, started = (resource.plural, namespace, name), self._clock()
         try:
-            value = self._flights.run(key, (namespace,), lambda: self._read(resource, namespace, name))
+            value: T | None = self._flights.run(
+                key, (namespace,), lambda: self._read(resource, namespace, name), timeout
+            )
         except (ApiError, Overloaded) as error:
             cause = "the API server does not answer in time" if isinstance(error, Overloaded) else str(error)
-            raise ViewUnavailable(f"{resource.kind} {name} cannot be read: {cause}") from error
+            raise ViewUnavailable(f"{resource.kind} {name[:253]} cannot be read: {cause}") from error
         if value is not None:
             self._found.put(key, (started, value))
         return value

@@ -1,4 +1,4 @@
-"""What the reviews read of the cluster, as a Protocol; `cluster_view.ClusterView` implements it."""
+"""What a review reads of the cluster, as a Protocol; `review_view.ReviewView` implements it."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -14,8 +14,12 @@ class ViewUnavailable(Exception):
     """The cluster cannot be read now; the message tells why, and a later retry can succeed."""
 
 
+class TooManyClaims(ViewUnavailable):
+    """The object names more claims than one review reads; the message tells what to do, and no retry succeeds."""
+
+
 class View(Protocol):
-    """The cluster. Every method is thread-safe, and bounded to a few seconds."""
+    """The cluster, for one review."""
 
     @property
     def grove_manages_domains(self) -> bool | None:
@@ -47,5 +51,6 @@ class View(Protocol):
     def device_classes(self, namespace: str) -> DeviceClasses:
         """Return the function that returns the device classes of a claim, for one review.
 
-        It raises ViewUnavailable if the API server does not answer. A claim that does not exist has none.
+        It raises ViewUnavailable if the API server does not answer, TooManyClaims if it was called for too many
+        claims. A claim that does not exist has none.
         """

@@ -2,6 +2,7 @@
 
 import msgspec
 from gkm.api.network_settings import Network
+from gkm.api.pod_specs import PodClaim
 from gkm.api.resource_claims import ResourceClaimTemplate
 from gkm_operator.mnnvl.gpu_requests import GPURequests
 from gkm_operator.mnnvl.injection import inject
@@ -150,3 +151,19 @@ def test_lists_of_claims_may_be_absent_null_or_empty(claims: Json, resources: Js
     made = patched(pod, inject(a_pod_spec(**pod), "test-pcs-0", "", GPUS).operations)
     assert made["resourceClaims"] == [{"name": "mnnvl-claim", "resourceClaimTemplateName": "test-pcs-0"}]
     assert made["containers"][0]["resources"]["claims"] == [{"name": "mnnvl-claim"}]
+
+
+def test_only_claims_that_decide_are_looked_at() -> None:
+    looked: list[str] = []
+
+    def classes(claim: PodClaim) -> tuple[str, ...]:
+        looked.append(claim.name)
+        return ("gpu.nvidia.com",) if claim.name == "gpus" else ()
+
+    claims = {"gpus": "t", "nic": "n", "unused": "u", "beside": "b"}
+    first = container("first", 8, claims=[{"name": "beside"}])
+    spec = a_pod_spec(**pod_with(first, claiming("second", "gpus", "nic"), claims=claims))
+    assert GPUS.any(spec, classes)
+    assert looked == []
+    assert [place.index for place in GPUS.containers(spec, classes)] == [0, 1]
+    assert looked == ["gpus", "nic"]

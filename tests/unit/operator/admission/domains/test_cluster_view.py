@@ -13,10 +13,17 @@ from gkm.api.pod_specs import PodClaim
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import CLAIM_TEMPLATES, Resource
 from gkm_operator.admission.domains import single_reads
-from gkm_operator.admission.domains.cluster_view import CLAIM_SECONDS, ClusterView
+from gkm_operator.admission.domains.cluster_view import ClusterView
+from gkm_operator.admission.domains.review_view import (
+    CLAIM_SECONDS,
+    MAX_CLAIMS,
+    REVIEW_SECONDS,
+    ReviewView,
+    Unread,
+)
 from gkm_operator.admission.domains.single_reads import SingleReads
 from gkm_operator.admission.domains.thin_objects import ThinDomain, ThinSet
-from gkm_operator.admission.domains.view import ViewUnavailable
+from gkm_operator.admission.domains.view import TooManyClaims, ViewUnavailable
 from gkm_operator.mnnvl.required import DomainKey, domain_of, required_domains
 from support.grove.objects import NAMESPACE, Json, claim_template, clique, container, pod_clique_set, scaling_group
 from support.grove.typed import GPUS, a_pod_clique, device_classes
@@ -40,7 +47,7 @@ def test_while_a_kind_is_missing_the_view_waits_and_the_others_are_read() -> Non
         with pytest.raises(ViewUnavailable, match="not read yet"):
             site.view.compute_domain(NAMESPACE, "x")
         # Its clients get "not found" for every object of such a kind.
-        assert site.view.pod_clique_set(NAMESPACE, "x") is None
+        assert site.view.reads.get(SETS, NAMESPACE, "x") is None
         site.api.served = None
         site.create_set(pod_clique_set(annotations=ENABLED), DomainKey(0, ""))
         site.until(site.view._domains.synced.is_set, "the kind to be there")
@@ -73,11 +80,18 @@ def test_a_set_that_the_watch_shows_is_not_read() -> None:
     site = Workloads()
     made = site.create_set(pod_clique_set(annotations=ENABLED))
     site.observe()
-    assert site.view.pod_clique_set(NAMESPACE, "test-pcs", made.metadata.uid)
-    assert gets(site.api) == []
-    assert site.view.pod_clique_set(NAMESPACE, "test-pcs", "another")
-    assert site.view.pod_clique_set(NAMESPACE, "test-pcs", again=True)
+    view = ReviewView(site.view)
+    assert view.pod_clique_set(NAMESPACE, "test-pcs", made.metadata.uid)
+    for other in ({"uid": "another"}, {"again": True}):
+        with pytest.raises(Unread):
+            view.pod_clique_set(NAMESPACE, "test-pcs", **other)
+        assert not view.complete
+        view.read()
+        assert view.complete
     assert gets(site.api) == ["test-pcs", "test-pcs"]
+    assert view.pod_clique_set(NAMESPACE, "test-pcs", "another")
+    assert view.pod_clique_set(NAMESPACE, "test-pcs", again=True)
+    assert len(gets(site.api)) == 2
 
 
 class Clock:
@@ -90,14 +104,18 @@ class Clock:
 
 def test_what_was_read_is_remembered_for_a_time_and_an_absence_never() -> None:
     api, clock = FakeApi(), Clock()
-    reads = SingleReads(api, clock)
+    cluster = ClusterView(api, api, SYSTEM, clock)
 
-    def read() -> bool:
-        return reads.get(CLAIM_TEMPLATES, NAMESPACE, "t", CLAIM_SECONDS) is not None
+    def read() -> list[str]:
+        view = ReviewView(cluster)
+        classes = view.device_classes(NAMESPACE)
+        list(classes(PodClaim("x", "t")))
+        view.read()
+        return list(classes(PodClaim("x", "t")))
 
-    assert [read(), read()] == [False, False]
+    assert [read(), read()] == [[], []]
     api.create(CLAIM_TEMPLATES, claim_template("t", "gpu.nvidia.com"))
-    assert [read(), read()] == [True, True]
+    assert [read(), read()] == [["gpu.nvidia.com"], ["gpu.nvidia.com"]]
     assert len(gets(api)) == 3
     clock.now += CLAIM_SECONDS
     api.fault = lambda _verb, _plural: ApiError(500, "InternalError", "x")
@@ -126,7 +144,7 @@ def test_a_silent_api_server_occupies_few_threads_and_no_review_for_long(monkeyp
 
     def read(number: int) -> None:
         try:
-            reads.get(CLAIM_TEMPLATES, f"team-{number}", "t", CLAIM_SECONDS)
+            reads.get(CLAIM_TEMPLATES, f"team-{number}", "t")
         except ViewUnavailable as error:
             errors.append(str(error))
 
@@ -141,13 +159,62 @@ def test_a_silent_api_server_occupies_few_threads_and_no_review_for_long(monkeyp
         api.answer.set()
 
 
-def test_many_claims_of_one_review_are_read_within_its_time() -> None:
-    clock = Clock()
-    classes = ClusterView(FakeApi(), FakeApi(), SYSTEM, clock).device_classes(NAMESPACE)
-    assert list(classes(PodClaim("a", "template"))) == []
-    clock.now += 5
-    with pytest.raises(ViewUnavailable, match="takes too long"):
-        list(classes(PodClaim("b", "another")))
+def claims(count: int) -> list[PodClaim]:
+    """Return as many claims of templates, and after half of them claims by name."""
+    return [PodClaim("x", f"t{number}") if number % 2 else PodClaim("x", None, f"c{number}") for number in range(count)]
+
+
+def test_all_reads_of_one_review_end_before_its_deadline() -> None:
+    clock, api = Clock(), FakeApi()
+
+    def take_a_second(_verb: str, _plural: str) -> None:
+        clock.now += 1.0
+
+    api.fault = take_a_second
+    view = ReviewView(ClusterView(api, api, SYSTEM, clock))
+    classes = view.device_classes(NAMESPACE)
+    assert [list(classes(one)) for one in claims(10)] == [[]] * 10
+    assert not view.complete
+    view.read()
+    assert clock.now <= 1000.0 + REVIEW_SECONDS
+    assert len(api.calls) < 10
+    with pytest.raises(ViewUnavailable, match="takes too long to show all claims"):
+        [list(classes(one)) for one in claims(10)]
+
+
+def test_the_last_read_of_a_review_gets_the_seconds_that_remain() -> None:
+    clock, api = Clock(), FakeApi()
+    view = ReviewView(cluster := ClusterView(api, api, SYSTEM, clock))
+    given: list[float] = []
+    cluster.reads.get = lambda _resource, _namespace, _name, seconds: given.append(seconds)  # type: ignore[assignment,method-assign,misc]
+    list(view.device_classes(NAMESPACE)(PodClaim("x", "t")))
+    clock.now += REVIEW_SECONDS - 0.25
+    view.read()
+    assert given == [0.25]
+
+
+def test_a_review_reads_at_most_so_many_claims() -> None:
+    api = FakeApi()
+    view = ReviewView(ClusterView(api, api, SYSTEM))
+    classes = view.device_classes(NAMESPACE)
+    for one in claims(MAX_CLAIMS) * 2:
+        list(classes(one))
+    with pytest.raises(TooManyClaims, match="use fewer"):
+        classes(PodClaim("y", "another"))
+    assert view.complete
+    view.read()
+    assert api.calls == []
+
+
+def test_a_set_is_not_looked_for_again_before_the_claims_are_known() -> None:
+    site = Workloads()
+    site.create_set(pod_clique_set(annotations=ENABLED))
+    view = ReviewView(site.view)
+    list(view.device_classes(NAMESPACE)(PodClaim("x", "t")))
+    with pytest.raises(Unread):
+        view.pod_clique_set(NAMESPACE, "test-pcs", again=True)
+    view.read()
+    assert gets(site.api) == ["t"]
 
 
 SET = pod_clique_set(

@@ -2,12 +2,19 @@
 
 import json
 import logging
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import replace
 from threading import Event, Thread
 
 import pytest
 from gkm_operator import metrics
+from gkm_operator.admission.domains import byte_budget, review_view, single_reads
 from gkm_operator.admission.domains.byte_budget import ByteBudget
+from gkm_operator.admission.domains.reviewer import Budgets
 from gkm_operator.admission.review import ReviewBusy, ReviewInvalid
+from hypothesis import given
+from hypothesis import strategies as st
 from support.grove.objects import NAMESPACE, Json, clique, pod_clique_set
 from support.grove.tables import table
 from support.host.waiting import until
@@ -123,24 +130,25 @@ def test_a_review_is_logged_with_its_object_and_result(caplog: pytest.LogCapture
     assert (admitted.levelname, admitted.message) == ("DEBUG", "admitted")
 
 
-def test_bytes_beyond_the_budget_wait_for_others_and_not_for_long() -> None:
-    budget, entered, leave = ByteBudget(100, seconds=30.0), Event(), Event()
+def test_bytes_beyond_the_budget_wait_for_others_and_not_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(byte_budget, "WAIT_SECONDS", 30.0)
+    budget, entered, leave = ByteBudget(200), Event(), Event()
     order: list[str] = []
 
     def hold() -> None:
-        with budget.reserve(60):
+        with budget.reserve("a", 90):
             entered.set()
             leave.wait(30)
             order.append("left")
 
     def follow() -> None:
-        with budget.reserve(60):
+        with budget.reserve("b", 60, 30.0):
             order.append("entered")
 
     holder, follower = Thread(target=hold), Thread(target=follow)
     holder.start()
     assert entered.wait(30)
-    with budget.reserve(40):
+    with budget.reserve("b", 50):
         follower.start()
         until(lambda: budget._released._waiters, "it waits")  # type: ignore[attr-defined] # of the standard library
         leave.set()
@@ -149,17 +157,82 @@ def test_bytes_beyond_the_budget_wait_for_others_and_not_for_long() -> None:
     assert order == ["left", "entered"]
 
 
-def test_a_request_that_finds_no_room_is_busy_and_a_large_one_passes_alone() -> None:
-    budget = ByteBudget(100, seconds=0.01)
-    with budget.reserve(500), pytest.raises(ReviewBusy, match="too many large requests"), budget.reserve(1):
+def test_a_request_that_gets_no_bytes_is_busy() -> None:
+    budget = ByteBudget(100)
+    with budget.reserve("a", 50), pytest.raises(ReviewBusy, match="too many large requests"):
+        budget.reserve("a", 1, 0.0).__enter__()
+    with budget.reserve("a", 50):
         pass
-    with budget.reserve(100):
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcd"), st.integers(1, 200), st.booleans()), max_size=40))
+def test_a_namespace_gets_at_most_half_and_leaves_some_to_every_other(
+    steps: list[tuple[str, int, bool]],
+) -> None:
+    budget, used = ByteBudget(200), Counter[str]()
+    open_ones: list[tuple[ExitStack, str, int]] = []
+    for namespace, size, leaves in steps:
+        if leaves and open_ones:
+            closed, its_namespace, its_size = open_ones.pop()
+            closed.close()
+            used[its_namespace] -= its_size
+        with ExitStack() as stack:
+            free = 200 - used.total()
+            try:
+                stack.enter_context(budget.reserve(namespace, size, 0.0))
+            except ReviewBusy:
+                assert used[namespace] + size > free - size
+                continue
+            used[namespace] += size
+            assert used[namespace] <= 100
+            assert used[namespace] <= 200 - used.total()
+            open_ones.append((stack.pop_all(), namespace, size))
+    for closed, _, _ in open_ones:
+        closed.close()
+    with budget.reserve("z", 100, 0.0):
         pass
 
 
 def test_an_error_in_a_review_releases_its_bytes() -> None:
-    budget = ByteBudget(100, seconds=0.01)
-    with pytest.raises(ZeroDivisionError), budget.reserve(100):
+    budget = ByteBudget(200)
+    with pytest.raises(ZeroDivisionError), budget.reserve("a", 100):
         _ = 1 // 0
-    with budget.reserve(100):
+    with budget.reserve("a", 100):
         pass
+
+
+def test_a_review_that_waits_for_the_api_server_delays_its_own_namespace_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(single_reads, "READ_SECONDS", 30.0)
+    monkeypatch.setattr(review_view, "REVIEW_SECONDS", 30.0)
+    site = workloads()
+    decoding, waiting = ByteBudget(16 << 10), ByteBudget(16 << 10)
+    site.reviewers = {path: replace(one, budgets=Budgets(decoding, waiting)) for path, one in site.reviewers.items()}
+    slow, answer, releases = Event(), Event(), list[str]()
+
+    def silent(verb: str, _: str) -> None:
+        if verb == "get":
+            slow.set()
+            answer.wait(30)
+
+    site.api.fault = silent
+    claimed = [{"name": "gpus", "resourceClaimTemplateName": "t"}]
+    containers = [{"name": "main", "resources": {"claims": [{"name": "gpus"}]}}]
+    reviewed = pod_clique_set("slow", clique("worker", containers=containers, resourceClaims=claimed))
+    reviewed["spec"]["template"]["filling"] = "x" * 5000
+    body = review("/podcliquesets/default", reviewed)
+    responses: list[bytes] = []
+    reviewer = site.reviewers["/podcliquesets/default"]
+    thread = Thread(target=lambda: responses.append(reviewer.review(lambda: body, lambda: releases.append("released"))))
+    thread.start()
+    try:
+        assert slow.wait(30)
+        assert releases == ["released"]
+        with decoding.reserve(NAMESPACE, 8 << 10, 0.0), waiting.reserve("other", 5000, 0.0):
+            pass
+        with pytest.raises(ReviewBusy):
+            waiting.reserve(NAMESPACE, 5000, 0.0).__enter__()
+        assert site.review("/podcliquesets/default", pod_clique_set("quick", namespace="other")).changed
+    finally:
+        answer.set()
+        thread.join(30)
+    assert json.loads(responses[0])["response"]["allowed"]

@@ -5,6 +5,7 @@ from gkm.api.domain_capacity import GROVE_MANAGES_DOMAINS, Capacity, CliqueCapac
 from gkm.api.mnnvl_metadata import AUTO_MNNVL, MNNVL_GROUP
 from gkm.api.network_settings import Network
 from gkm.kube.errors import ApiError
+from gkm_operator.admission.domains.review_view import MAX_CLAIMS
 from support.grove.objects import NAMESPACE, Json, claim_template, clique, container, pod_clique_set
 from support.grove.tables import table
 from support.operator.workloads import OFF, ON, workloads
@@ -160,3 +161,50 @@ def test_the_namespace_of_a_claim_template_is_that_of_the_request() -> None:
     assert not site.review(DEFAULT, pod_clique_set("c", CLAIMED)).changed
     assert site.review(DEFAULT, pod_clique_set("c", CLAIMED), namespace="other").changed
     assert NAMESPACE != "other"
+
+
+def many_claims(count: int, gpus: int = 0) -> Json:
+    names = [f"t{number}" for number in range(count)]
+    cliques = [
+        clique(
+            f"c{at}",
+            containers=[container("main", gpus, claims=[{"name": name} for name in names[at : at + 40]])],
+            resourceClaims=[{"name": name, "resourceClaimTemplateName": name} for name in names[at : at + 40]],
+        )
+        for at in range(0, count, 40)
+    ]
+    return pod_clique_set("many", *cliques)
+
+
+def test_a_set_whose_gpus_only_more_claims_show_than_a_review_reads_is_refused_without_a_read() -> None:
+    site = workloads()
+    found = site.review(DEFAULT, many_claims(MAX_CLAIMS + 1))
+    assert not found.allowed
+    assert "more than 64 ResourceClaims and ResourceClaimTemplates show whether it requests GPUs" in found.message
+    assert "try again" not in found.message
+    assert not [verb for verb, _, _ in site.api.calls if verb == "get"]
+
+
+def test_claims_are_not_read_where_they_decide_nothing() -> None:
+    site = workloads()
+    assert site.review(DEFAULT, many_claims(200, gpus=8)).annotations == ENABLED
+    disabled = many_claims(200)
+    disabled["metadata"]["annotations"] = {AUTO_MNNVL: "disabled"}
+    assert site.review(DEFAULT, disabled).allowed
+    assert site.review(VALIDATE, disabled).allowed
+    unused = many_claims(200)
+    for each in unused["spec"]["template"]["cliques"]:
+        each["spec"]["podSpec"]["containers"] = [container("main")]
+    found = site.review(DEFAULT, unused)
+    assert (found.allowed, found.changed) == (True, False)
+    assert not [verb for verb, _, _ in site.api.calls if verb == "get"]
+
+
+def test_a_new_enrolled_set_with_too_many_claims_is_refused_and_an_old_one_warned() -> None:
+    site = workloads()
+    enrolled = many_claims(MAX_CLAIMS + 1)
+    enrolled["metadata"]["annotations"] = {AUTO_MNNVL: "enabled"}
+    assert "use fewer" in site.review(VALIDATE, enrolled).message
+    found = site.review(VALIDATE, enrolled, enrolled)
+    assert found.allowed
+    assert "use fewer" in found.warnings

@@ -1,0 +1,147 @@
+"""The view of one review. It never waits: what it lacks is noted, and read between two attempts to decide.
+
+A decoded object takes up to 20 times the bytes of its text, so none may be in memory while the API server is slow.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
+
+from gkm.api.computedomains import CHANNEL_CLASS, ComputeDomain
+from gkm.api.domain_capacity import Capacity
+from gkm.api.grove import PodCliqueSet
+from gkm.api.pod_specs import PodClaim
+from gkm.kube.resources import CLAIM_TEMPLATES, CLAIMS, Resource
+
+from gkm_operator.admission.domains.cluster_view import ClusterView
+from gkm_operator.admission.domains.thin_objects import SETS
+from gkm_operator.admission.domains.view import TooManyClaims, ViewUnavailable
+from gkm_operator.mnnvl.gpu_requests import DeviceClasses
+
+T = TypeVar("T")
+
+REVIEW_SECONDS = 3.0
+"""For all that one review waits for. The API server waits five seconds for the review of a pod, ten for others."""
+MAX_CLAIMS = 64
+"""ResourceClaims and ResourceClaimTemplates that one review reads; a pod has a handful."""
+CLAIM_SECONDS = 60.0
+"""How long the device classes of a claim or template are remembered. Both are immutable, but may be made anew."""
+SET_SECONDS = 1.0
+"""The same for a set that the watch has not shown: all its cliques are created within a moment."""
+
+_Key = tuple[Resource[Any], str, str, float]
+
+
+class Unread(Exception):
+    """The decision needs an object that is noted, and not read yet."""
+
+
+class ReviewView:
+    """`view.View` of one review, for one thread."""
+
+    def __init__(self, cluster: ClusterView) -> None:
+        self._cluster = cluster
+        self._until = cluster.clock() + REVIEW_SECONDS
+        self._claims: set[tuple[Resource[Any], str]] = set()
+        self._noted: dict[_Key, None] = {}
+        self._found: dict[_Key, Any] = {}
+        self._failed: dict[_Key, str] = {}
+
+    @property
+    def remaining_seconds(self) -> float:
+        """Return how long the review may still wait."""
+        return max(0.0, self._until - self._cluster.clock())
+
+    @property
+    def complete(self) -> bool:
+        """Return whether the last attempt to decide found all that it looked for."""
+        return not self._noted
+
+    def read(self) -> None:
+        """Read what is noted. A failure is raised by the attempt that needs the object."""
+        for key in self._noted:
+            resource, namespace, name, _ = key
+            if not (remaining := self.remaining_seconds):
+                self._failed[key] = "the API server takes too long to show all claims"
+                continue
+            try:
+                self._found[key] = self._cluster.reads.get(resource, namespace, name, remaining)
+            except ViewUnavailable as error:
+                self._failed[key] = str(error)
+        self._noted.clear()
+
+    @property
+    def grove_manages_domains(self) -> bool | None:
+        """See View."""
+        return self._cluster.grove_manages_domains
+
+    @property
+    def capacity(self) -> Capacity | None:
+        """See View."""
+        return self._cluster.capacity
+
+    def pod_clique_set(self, namespace: str, name: str, uid: str = "", *, again: bool = False) -> PodCliqueSet | None:
+        """See View."""
+        if self._noted:
+            raise Unread  # a set is looked for again because of what claims request, which is not known yet
+        observed = None if again else self._cluster.pod_clique_set(namespace, name)
+        if observed is not None and uid in ("", observed.metadata.uid):
+            return observed
+        return self._get(SETS, namespace, name, 0.0 if again else SET_SECONDS)
+
+    def domains_of(self, pod_clique_set: PodCliqueSet) -> Sequence[ComputeDomain]:
+        """See View."""
+        return self._cluster.domains_of(pod_clique_set)
+
+    def compute_domain(self, namespace: str, name: str) -> ComputeDomain | None:
+        """See View."""
+        return self._cluster.compute_domain(namespace, name)
+
+    def device_classes(self, namespace: str) -> DeviceClasses:
+        """See View."""
+
+        def classes(claim: PodClaim) -> Iterable[str]:
+            template, name = claim.resource_claim_template_name, claim.resource_claim_name
+            if template and self._cluster.is_channel(namespace, template):
+                return (CHANNEL_CLASS,)
+            try:
+                if template:
+                    self._count(CLAIM_TEMPLATES, template)
+                    found = self._get(CLAIM_TEMPLATES, namespace, template, CLAIM_SECONDS)
+                    return tuple(found.device_classes()) if found else ()
+                if name:
+                    self._count(CLAIMS, name)
+                    claimed = self._get(CLAIMS, namespace, name, CLAIM_SECONDS)
+                    return tuple(claimed.device_classes()) if claimed else ()
+            except Unread:
+                pass  # this attempt goes on, so that it notes all claims
+            return ()
+
+        return classes
+
+    def _count(self, resource: Resource[Any], name: str) -> None:
+        self._claims.add((resource, name))
+        if len(self._claims) > MAX_CLAIMS:
+            self._noted.clear()  # no read makes this decidable
+            raise TooManyClaims(
+                f"more than {MAX_CLAIMS} ResourceClaims and ResourceClaimTemplates show whether it requests GPUs; use "
+                "fewer"
+            )
+
+    def _get(self, resource: Resource[T], namespace: str, name: str, seconds: float) -> T | None:
+        """Return an object that this review has read, or that was read within the last `seconds`.
+
+        Raises:
+            Unread: it is noted.
+            ViewUnavailable: it could not be read.
+        """
+        key = (resource, namespace, name, seconds)
+        if key in self._failed:
+            raise ViewUnavailable(self._failed[key])
+        if key not in self._found:
+            remembered = self._cluster.reads.remembered(resource, namespace, name, seconds)
+            if remembered is None:
+                self._noted[key] = None
+                raise Unread
+            self._found[key] = remembered
+        found: T | None = self._found[key]
+        return found
