@@ -2,8 +2,8 @@
 
 No clique before all domains: the CREATE of both is refused until every ComputeDomain of the set exists. A PodClique
 gets the claim of its domain at every write, because Grove replaces the specification of a standalone clique at each
-sync. An UPDATE needs only the clique's own domain, also one that is being deleted: it comes back when its pods have
-ended, and they may end by this very update.
+sync; if claims that do not exist yet decide about that, it waits for them. An UPDATE needs only the clique's own
+domain, also one that is being deleted: it comes back when its pods have ended, and they may end by this very update.
 """
 
 from collections.abc import Sequence
@@ -53,9 +53,14 @@ class CliqueReview:
         own = None if key is None else found.joinable.get(key) or (found.leaving.get(key) if exists else None)
         if not (exists and (own is not None or key is None)) and (refusal := _refusal(found)):
             return refusal
+        if key is None:
+            return ADMITTED
+        # A claim that does not exist yet may be for GPUs: an admitted clique would stay without its ComputeDomain.
+        classes = self._view.device_classes(request.namespace, strict=True)
         if own is not None:
             return self._inject(clique, own, classes)
-        return ADMITTED if key is None or is_required(found) else _not_part(found, key)
+        is_part = key in found.required or not self._gpus.any(clique.spec.pod_spec, classes)
+        return ADMITTED if is_part else _not_part(found, key)
 
     def _inject(self, clique: ReviewedClique, domain: JoinableDomain, classes: DeviceClasses) -> ReviewResponse:
         spec, metadata, at = clique.spec.pod_spec, clique.metadata, "/spec/podSpec"

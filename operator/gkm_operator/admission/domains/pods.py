@@ -35,7 +35,7 @@ class PodReview:
         if len(name) > MAX_NAME_LENGTH or not _NAME.fullmatch(name):
             return _warned(f"{DOMAIN_LABEL} is {name[:80]!r}, which no ComputeDomain can have as its name")
         unread: list[str] = []
-        classes = _tolerant(self._view.device_classes(request.namespace), unread)
+        classes = _tolerant(self._view.device_classes(request.namespace, strict=True), unread)
         if not self._gpus.any(pod.spec, classes):
             return _warned(*unread)
         template = self._template(request.namespace, name)

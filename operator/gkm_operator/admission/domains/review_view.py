@@ -96,7 +96,7 @@ class ReviewView:
         """See View."""
         return self._cluster.compute_domain(namespace, name)
 
-    def device_classes(self, namespace: str) -> DeviceClasses:
+    def device_classes(self, namespace: str, *, strict: bool = False) -> DeviceClasses:
         """See View."""
 
         def classes(claim: PodClaim) -> Iterable[str]:
@@ -105,12 +105,10 @@ class ReviewView:
                 return (CHANNEL_CLASS,)
             try:
                 if template:
-                    self._count(CLAIM_TEMPLATES, template)
-                    found = self._get(CLAIM_TEMPLATES, namespace, template, CLAIM_SECONDS)
+                    found = self._claim(CLAIM_TEMPLATES, namespace, template, strict=strict)
                     return tuple(found.device_classes()) if found else ()
                 if name:
-                    self._count(CLAIMS, name)
-                    claimed = self._get(CLAIMS, namespace, name, CLAIM_SECONDS)
+                    claimed = self._claim(CLAIMS, namespace, name, strict=strict)
                     return tuple(claimed.device_classes()) if claimed else ()
             except Unread:
                 pass  # this attempt goes on, so that it notes all claims
@@ -118,7 +116,7 @@ class ReviewView:
 
         return classes
 
-    def _count(self, resource: Resource[Any], name: str) -> None:
+    def _claim(self, resource: Resource[T], namespace: str, name: str, *, strict: bool) -> T | None:
         self._claims.add((resource, name))
         if len(self._claims) > MAX_CLAIMS:
             self._noted.clear()  # no read makes this decidable
@@ -126,6 +124,11 @@ class ReviewView:
                 f"more than {MAX_CLAIMS} ResourceClaims and ResourceClaimTemplates show whether it requests GPUs; use "
                 "fewer"
             )
+        found = self._get(resource, namespace, name, CLAIM_SECONDS)
+        if found is None and strict:
+            what = "claim template" if resource is CLAIM_TEMPLATES else "ResourceClaim"
+            raise ViewUnavailable(f"{what} {name[:253]} does not exist yet")
+        return found
 
     def _get(self, resource: Resource[T], namespace: str, name: str, seconds: float) -> T | None:
         """Return an object that this review has read, or that was read within the last `seconds`.

@@ -48,9 +48,9 @@ class View(Protocol):
     def compute_domain(self, namespace: str, name: str) -> ComputeDomain | None:
         """Return a ComputeDomain as last observed; None if it does not exist. Raises as `domains_of` does."""
 
-    def device_classes(self, namespace: str) -> DeviceClasses:
+    def device_classes(self, namespace: str, *, strict: bool = False) -> DeviceClasses:
         """Return the function that returns the device classes of a claim, for one review.
 
         It raises ViewUnavailable if the API server does not answer, TooManyClaims if it was called for too many
-        claims. A claim that does not exist has none.
+        claims. A claim that does not exist has none, and is ViewUnavailable too if `strict`.
         """

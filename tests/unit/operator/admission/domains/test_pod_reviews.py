@@ -77,6 +77,14 @@ def test_a_pod_is_admitted_when_its_claims_cannot_be_read() -> None:
     assert not site.review(PODS, a_pod(gpus=0, resourceClaims=other)).changed
 
 
+def test_a_pod_whose_claim_does_not_exist_yet_is_admitted_with_a_warning() -> None:
+    claims = [{"name": "gpus", "resourceClaimTemplateName": "late"}]
+    containers = [{"name": "main", "resources": {"claims": [{"name": "gpus"}]}}]
+    found = workloads().review(PODS, a_pod(containers=containers, resourceClaims=claims))
+    assert (found.allowed, found.changed) == (True, False)
+    assert "claim 'gpus' requests GPUs: claim template late does not exist yet" in found.warnings
+
+
 def test_a_pod_with_a_channel_of_its_own_gets_no_second_one() -> None:
     site = workloads(claim_template("own", "compute-domain-default-channel.nvidia.com"))
     found = site.review(PODS, a_pod(resourceClaims=[{"name": "imex", "resourceClaimTemplateName": "own"}]))

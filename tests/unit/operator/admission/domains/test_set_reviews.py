@@ -208,3 +208,11 @@ def test_a_new_enrolled_set_with_too_many_claims_is_refused_and_an_old_one_warne
     found = site.review(VALIDATE, enrolled, enrolled)
     assert found.allowed
     assert "use fewer" in found.warnings
+
+
+def test_a_set_is_never_refused_for_a_claim_template_that_does_not_exist_yet() -> None:
+    site = workloads()
+    assert site.review(DEFAULT, pod_clique_set("claimed", CLAIMED)).allowed
+    enrolled = pod_clique_set("claimed", CLAIMED, annotations=ENABLED)
+    assert site.review(VALIDATE, enrolled).allowed
+    assert site.review(VALIDATE, enrolled, enrolled).allowed
