@@ -15,6 +15,31 @@ GROUP = "grove.io"
 _Replicas = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
 
+_Names = Annotated[tuple[str, ...], Meta(max_length=2048)]
+
+
+class SharingFilter(Struct, frozen=True, rename="camel"):
+    """The cliques and scaling groups that a shared claim reaches."""
+
+    child_clique_names: _Names | None = None
+    child_scaling_group_names: _Names | None = None
+
+
+class SharedClaim(Struct, frozen=True):
+    """A claim that Grove makes from a template, and adds to every container of the pods that it reaches.
+
+    The template is one of the set with this name, or else an object of `namespace`, "" for that of the set. A claim of
+    a set or a scaling group may have a filter; without, it reaches all of their pods.
+    """
+
+    name: str
+    namespace: str = ""
+    filter: SharingFilter | None = None
+
+
+_Sharing = Annotated[tuple[SharedClaim, ...], Meta(max_length=256)]
+
+
 class CliqueSpec(Struct, frozen=True, rename="camel"):
     """Pods of one kind: `replicas` times `pod_spec`."""
 
@@ -22,12 +47,13 @@ class CliqueSpec(Struct, frozen=True, rename="camel"):
     pod_spec: PodSpec = PodSpec()
 
 
-class CliqueTemplate(Struct, frozen=True):
+class CliqueTemplate(Struct, frozen=True, rename="camel"):
     """A template of PodCliques."""
 
     name: str
     annotations: dict[str, str] | None = None
     spec: CliqueSpec = CliqueSpec()
+    resource_sharing: _Sharing | None = None
 
     def __post_init__(self) -> None:
         structs.force_setattr(self, "annotations", mnnvl_annotations(self.annotations))
@@ -45,13 +71,14 @@ class ScalingGroupTemplate(Struct, frozen=True, rename="camel"):
     clique_names: tuple[str, ...] = ()
     annotations: dict[str, str] | None = None
     replicas: _Replicas | None = None
+    resource_sharing: _Sharing | None = None
 
     def __post_init__(self) -> None:
         structs.force_setattr(self, "annotations", mnnvl_annotations(self.annotations))
 
 
 class InlineClaimTemplate(Struct, frozen=True, rename="camel"):
-    """A template from which Grove makes claims that pods of the set share."""
+    """A template of a set, from which Grove makes claims that its pods share."""
 
     name: str = ""
     template_spec: TemplateSpec = TemplateSpec()
@@ -71,6 +98,7 @@ class SetTemplate(Struct, frozen=True, rename="camel"):
     cliques: Annotated[tuple[CliqueTemplate, ...], Meta(max_length=1024)] | None = None
     pod_clique_scaling_groups: Annotated[tuple[ScalingGroupTemplate, ...], Meta(max_length=1024)] | None = None
     resource_claim_templates: Annotated[tuple[InlineClaimTemplate, ...], Meta(max_length=256)] | None = None
+    resource_sharing: _Sharing | None = None
 
 
 class SetSpec(Struct, frozen=True):
@@ -100,6 +128,14 @@ class PodCliqueSet(Struct, frozen=True):
     def replicas(self) -> int:
         """Return the number of replicas; 0 without one, as the kind defines."""
         return self.spec.replicas or 0
+
+    def shared_claims(self) -> Iterator[SharedClaim]:
+        """Yield the claims that any pods of the set share."""
+        yield from self.spec.template.resource_sharing or ()
+        for group in self.scaling_groups:
+            yield from group.resource_sharing or ()
+        for clique in self.cliques:
+            yield from clique.resource_sharing or ()
 
     def memberships(self) -> Iterator[tuple[CliqueTemplate, ScalingGroupTemplate | None]]:
         """Yield each clique template with its scaling group; None for a standalone clique.

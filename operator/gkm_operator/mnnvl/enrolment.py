@@ -7,6 +7,9 @@ from gkm.api.mnnvl_metadata import AUTO_MNNVL, MNNVL_GROUP
 
 from gkm_operator.mnnvl import dialect
 from gkm_operator.mnnvl.gpu_requests import DeviceClasses, GPURequests, no_device_classes
+from gkm_operator.mnnvl.gpu_sharing import is_elsewhere
+
+_SHOWN = 4
 
 
 def default_annotation(
@@ -49,5 +52,17 @@ def warnings(
     for part in pod_clique_set.parts():
         if part.name and AUTO_MNNVL in part.annotations:
             yield f"{AUTO_MNNVL} has no effect on {dialect.shown_part(part)}; use {MNNVL_GROUP}"
+    yield from unread_sharing(pod_clique_set)
     if dialect.enrols(pod_clique_set) and not gpus.cliques(pod_clique_set, classes):
         yield "no container of the PodCliqueSet requests GPUs, so no pod joins a ComputeDomain"
+
+
+def unread_sharing(pod_clique_set: PodCliqueSet) -> Iterator[str]:
+    """Yield the claims that pods of the set share, and of which it is not known whether they are for GPUs."""
+    namespace = pod_clique_set.metadata.namespace
+    elsewhere = {(one.namespace, one.name) for one in pod_clique_set.shared_claims() if is_elsewhere(one, namespace)}
+    for one in sorted(elsewhere)[:_SHOWN]:
+        yield (
+            f"GKM does not read claim template {one[1][:80]!r} of namespace {one[0][:80]!r} (resourceSharing): pods "
+            "that request GPUs by it alone join no ComputeDomain; use a template of the PodCliqueSet or its namespace"
+        )

@@ -8,6 +8,8 @@ from gkm.api.grove import PodCliqueSet
 from gkm.api.network_settings import Network
 from gkm.api.pod_specs import Container, PodClaim, PodSpec, Quantities
 
+from gkm_operator.mnnvl.gpu_sharing import GPUSharing
+
 DeviceClasses = Callable[[PodClaim], Iterable[str]]
 """Returns the device classes that a claim of a pod requests; none for a claim that is not known."""
 
@@ -60,19 +62,18 @@ class GPURequests:
         by_resource = any(self._requests_resource(container) for _, _, container in spec.each_container())
         return by_resource or bool(self.containers(spec, classes))
 
-    def cliques(self, pod_clique_set: PodCliqueSet, classes: DeviceClasses = no_device_classes) -> frozenset[str]:
-        """Return the names of the clique templates whose pods request GPUs.
+    def sharing(self, pod_clique_set: PodCliqueSet, classes: DeviceClasses = no_device_classes) -> GPUSharing:
+        """Return which pods of a set get claims for GPUs from Grove."""
+        return GPUSharing(pod_clique_set, self._is_gpu_class, classes)
 
-        These are all templates if a claim template of the set requests GPUs: Grove makes claims from it, and adds them
-        to the PodCliques that share them.
-        """
-        shared = any(
-            self._is_gpu_class(template.template_spec.spec.device_classes())
-            for template in pod_clique_set.spec.template.resource_claim_templates or ()
-        )
+    def cliques(self, pod_clique_set: PodCliqueSet, classes: DeviceClasses = no_device_classes) -> frozenset[str]:
+        """Return the names of the clique templates whose pods request GPUs, by themselves or by a shared claim."""
+        sharing = self.sharing(pod_clique_set, classes)
         return frozenset(
-            clique.name for clique in pod_clique_set.cliques if shared or self.any(clique.spec.pod_spec, classes)
-        )
+            clique.name
+            for clique, scaling_group in pod_clique_set.memberships()
+            if sharing.reaches(clique, scaling_group)
+        ).union(clique.name for clique in pod_clique_set.cliques if self.any(clique.spec.pod_spec, classes))
 
     def _requests_resource(self, container: Container) -> bool:
         resources = container.resources

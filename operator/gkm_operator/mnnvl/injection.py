@@ -23,14 +23,21 @@ class Injection:
 
 
 def inject(
-    spec: PodSpec, template: str, at: str, gpus: GPURequests, classes: DeviceClasses = no_device_classes
+    spec: PodSpec,
+    template: str,
+    at: str,
+    gpus: GPURequests,
+    classes: DeviceClasses = no_device_classes,
+    *,
+    everywhere: bool = False,
 ) -> Injection:
-    """Return the patch that adds the claim to the containers that request GPUs.
+    """Return the patch that adds the claim to the containers that request GPUs, or to all of them, `everywhere`.
 
     `template` is the name of the ResourceClaimTemplate, `at` the JSON pointer of the pod specification. A claim of the
     user is never replaced, and a pod with a channel of its own gets no second one: it could not be scheduled.
     """
-    places = gpus.containers(spec, classes)
+    every = [ContainerPlace(field, index) for field, index, _ in spec.each_container()] if everywhere else []
+    places = every or gpus.containers(spec, classes)
     if not places:
         return Injection()
     if skipped := own_claim(spec.claims, template, classes):
@@ -62,8 +69,14 @@ def _injected(claims: Iterable[PodClaim]) -> PodClaim | None:
 def _container_operations(spec: PodSpec, place: ContainerPlace, at: str) -> Iterable[Operation]:
     containers = spec.containers if place.field == "containers" else spec.init_containers
     resources = (containers or ())[place.index].resources
-    # A container without resources requests no GPU, so it has no place here.
-    claims = resources.claims if resources else None
+    if resources is None:
+        yield {
+            "op": "add",
+            "path": f"{at}/{place.field}/{place.index}/resources",
+            "value": {"claims": [{"name": CLAIM}]},
+        }
+        return
+    claims = resources.claims
     if any(claim.name == CLAIM for claim in claims or ()):
         return
     yield _append(f"{at}/{place.field}/{place.index}/resources/claims", {"name": CLAIM}, claims is None)

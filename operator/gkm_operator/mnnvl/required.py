@@ -1,9 +1,10 @@
-"""The ComputeDomains that a PodCliqueSet requires, and the template that a PodClique was made from."""
+"""The ComputeDomains that a PodCliqueSet requires, and the place of a PodClique in it."""
 
 import re
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from gkm.api.grove import PodClique, PodCliqueSet
+from gkm.api.grove import CliqueTemplate, PodClique, PodCliqueSet, ScalingGroupTemplate
 from gkm.api.mnnvl_metadata import AUTO_MNNVL, PART_OF, REPLICA_INDEX, SCALING_GROUP, SCALING_GROUP_INDEX
 
 from gkm_operator.mnnvl import dialect
@@ -68,11 +69,18 @@ def limit_problem(
     )
 
 
-def domain_of(pod_clique_set: PodCliqueSet, pod_clique: PodClique) -> DomainKey | None:
-    """Return the domain that a PodClique of the set belongs to; None if it belongs to none.
+class Membership(NamedTuple):
+    """The place of a PodClique in its set; None for a template that the set does not have any more."""
 
-    The set may not require it: no template in the group requests GPUs, or the replica was scaled in. The template is
-    found by the exact name: a suffix would take `gpu-worker` for `worker`.
+    replica: int
+    clique: CliqueTemplate | None
+    scaling_group: ScalingGroupTemplate | None
+
+
+def membership_of(pod_clique_set: PodCliqueSet, pod_clique: PodClique) -> Membership | None:
+    """Return the place of a PodClique in the set; None if it has none.
+
+    The template is found by the exact name: a suffix would take `gpu-worker` for `worker`.
     """
     metadata = pod_clique.metadata
     replica = replica_index(metadata.label(REPLICA_INDEX))
@@ -86,9 +94,19 @@ def domain_of(pod_clique_set: PodCliqueSet, pod_clique: PodClique) -> DomainKey 
     if not metadata.name.startswith(start):
         return None
     name = metadata.name.removeprefix(start)
-    clique = next((found for found in pod_clique_set.cliques if found.name == name), None)
-    group = dialect.group_of(pod_clique_set, clique, scaling_group)
-    return None if group is None else DomainKey(replica, group)
+    return Membership(
+        replica, next((found for found in pod_clique_set.cliques if found.name == name), None), scaling_group
+    )
+
+
+def domain_of(pod_clique_set: PodCliqueSet, pod_clique: PodClique) -> DomainKey | None:
+    """Return the domain that a PodClique of the set belongs to; None if it belongs to none.
+
+    The set may not require it: no template in the group requests GPUs, or the replica was scaled in.
+    """
+    place = membership_of(pod_clique_set, pod_clique)
+    group = dialect.group_of(pod_clique_set, place.clique, place.scaling_group) if place else None
+    return None if place is None or group is None else DomainKey(place.replica, group)
 
 
 def replica_index(label: str) -> int | None:

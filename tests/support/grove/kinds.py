@@ -32,8 +32,15 @@ _CLIQUE_SPEC = _object(
     startsAfter=_list(_NAME),
     autoScalingConfig=ANYTHING,
 )
+_SHARING = _list(_object(("name", "scope"), name=_NAME, namespace=_NAME, scope={"type": "string"}, filter=ANYTHING))
 _CLIQUE = _object(
-    ("name", "spec"), name=_NAME, labels=_WORDS, annotations=_WORDS, spec=_CLIQUE_SPEC, topologyConstraint=ANYTHING
+    ("name", "spec"),
+    name=_NAME,
+    labels=_WORDS,
+    annotations=_WORDS,
+    spec=_CLIQUE_SPEC,
+    topologyConstraint=ANYTHING,
+    resourceSharing=_SHARING,
 )
 _SCALING_GROUP = _object(
     ("cliqueNames", "name"),
@@ -43,6 +50,7 @@ _SCALING_GROUP = _object(
     replicas=_COUNT | {"default": 1},
     minAvailable=_COUNT | {"default": 1},
     scaleConfig=ANYTHING,
+    resourceSharing=_SHARING,
 )
 _TEMPLATE = _object(
     ("cliques",),
@@ -53,6 +61,7 @@ _TEMPLATE = _object(
     priorityClassName={"type": "string"},
     headlessServiceConfig=ANYTHING,
     resourceClaimTemplates=_list(_object(("name",), name=_NAME, templateSpec=ANYTHING)),
+    resourceSharing=_SHARING,
 )
 _SET_SPEC = _object(("template",), replicas=_COUNT | {"default": 0}, updateStrategy=ANYTHING, template=_TEMPLATE)
 _GROUP_SPEC = _object(("cliqueNames", "replicas"), replicas=_COUNT, minAvailable=_COUNT, cliqueNames=_list(_NAME))

@@ -60,6 +60,24 @@ def pod_clique_set(
     }
 
 
+def shared_claim(name: str = "shared", *, namespace: str = "", **names: Sequence[str]) -> Json:
+    """An entry of `resourceSharing`; `names` are those of its filter, with one."""
+    made: Json = {"name": name, "scope": "AllReplicas"}
+    made |= {"namespace": namespace} if namespace else {}
+    return made | ({"filter": {key: list(found) for key, found in names.items()}} if names else {})
+
+
+def sharing_set(made: Json, device_class: str, *shared: Json, of: str = "") -> Json:
+    """The set with a claim template `shared` of its own, and claims that all pods, or those of a part `of` it share."""
+    template = made["spec"]["template"]
+    spec = claim_template("-", device_class)["spec"]
+    template["resourceClaimTemplates"] = [{"name": "shared", "templateSpec": spec}]
+    parts = [*template["cliques"], *template.get("podCliqueScalingGroups", ())]
+    owner = next(one for one in parts if one["name"] == of) if of else template
+    owner["resourceSharing"] = list(shared)
+    return made
+
+
 def compute_domain(
     name: str, *, namespace: str = NAMESPACE, template: str = "", labels: Mapping[str, str] | None = None
 ) -> Json:

@@ -21,7 +21,7 @@ from gkm_operator.mnnvl import enrolment
 from gkm_operator.mnnvl.gpu_requests import DeviceClasses, GPURequests
 from gkm_operator.mnnvl.injection import inject
 from gkm_operator.mnnvl.naming import domain_name
-from gkm_operator.mnnvl.required import DomainKey, domain_of
+from gkm_operator.mnnvl.required import DomainKey, domain_of, membership_of
 
 UPDATE = "UPDATE"
 _SHOWN_DOMAINS = 3
@@ -43,7 +43,7 @@ class CliqueReview:
 
         def is_required(found: SetDomains) -> bool:
             key = domain_of(found.pod_clique_set, clique)
-            return key is None or key in found.required or not self._gpus.any(clique.spec.pod_spec, classes)
+            return key is None or key in found.required or not self._requests_gpus(clique, found, classes)
 
         found = self._domains.read(request.namespace, clique.metadata, classes, is_required)
         if found is None:
@@ -58,15 +58,26 @@ class CliqueReview:
         # A claim that does not exist yet may be for GPUs: an admitted clique would stay without its ComputeDomain.
         classes = self._view.device_classes(request.namespace, strict=True)
         if own is not None:
-            return self._inject(clique, own, classes)
-        is_part = key in found.required or not self._gpus.any(clique.spec.pod_spec, classes)
+            return self._inject(clique, own, classes, everywhere=self._shares_gpus(clique, found, classes))
+        is_part = key in found.required or not self._requests_gpus(clique, found, classes)
         return ADMITTED if is_part else _not_part(found, key)
 
-    def _inject(self, clique: ReviewedClique, domain: JoinableDomain, classes: DeviceClasses) -> ReviewResponse:
+    def _requests_gpus(self, clique: ReviewedClique, found: SetDomains, classes: DeviceClasses) -> bool:
+        return self._gpus.any(clique.spec.pod_spec, classes) or self._shares_gpus(clique, found, classes)
+
+    def _shares_gpus(self, clique: ReviewedClique, found: SetDomains, classes: DeviceClasses) -> bool:
+        place = membership_of(found.pod_clique_set, clique)
+        if place is None or place.clique is None:
+            return False
+        return self._gpus.sharing(found.pod_clique_set, classes).reaches(place.clique, place.scaling_group)
+
+    def _inject(
+        self, clique: ReviewedClique, domain: JoinableDomain, classes: DeviceClasses, *, everywhere: bool
+    ) -> ReviewResponse:
         spec, metadata, at = clique.spec.pod_spec, clique.metadata, "/spec/podSpec"
-        if not self._gpus.any(spec, classes):
+        if not everywhere and not self._gpus.any(spec, classes):
             return ADMITTED
-        injection = inject(spec, domain.template, at, self._gpus, classes)
+        injection = inject(spec, domain.template, at, self._gpus, classes, everywhere=everywhere)
         if injection.skipped:
             warning = f"pods of {metadata.name} join no ComputeDomain of GKM: {injection.skipped}"
             return ReviewResponse(allowed=True, warnings=(warning,))

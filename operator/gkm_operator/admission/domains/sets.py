@@ -67,7 +67,9 @@ class SetValidation:
             message = "; ".join(problems[:_SHOWN_PROBLEMS]) + (f"; and {more} more" if more > 0 else "")
             return ReviewResponse(allowed=False, message=message)
         if not dialect.enrols(new):
-            return ADMITTED
+            decided = new.metadata.annotation(AUTO_MNNVL) is not None or dialect.names_groups(new)
+            is_new = enabled and old is None and not decided
+            return ReviewResponse(allowed=True, warnings=tuple(enrolment.unread_sharing(new)) if is_new else ())
         try:
             return self._compare(new, old, self._view.device_classes(request.namespace))
         except ViewUnavailable as error:
@@ -83,12 +85,15 @@ class SetValidation:
 
     def _warnings(self, new: PodCliqueSet, old: PodCliqueSet | None, classes: DeviceClasses) -> Iterator[str]:
         yield from enrolment.warnings(new, self._gpus, classes)
+        sharing = self._gpus.sharing(new, classes)
         for clique, scaling_group in new.memberships():
             group = dialect.group_of(new, clique, scaling_group)
             if group is None:
                 continue
             template = domain_name(new.metadata.name, 0, group)
-            if skipped := inject(clique.spec.pod_spec, template, "", self._gpus, classes).skipped:
+            everywhere = sharing.reaches(clique, scaling_group)
+            spec = clique.spec.pod_spec
+            if skipped := inject(spec, template, "", self._gpus, classes, everywhere=everywhere).skipped:
                 yield f"pods of clique {clique.name[:80]!r} join no ComputeDomain of GKM: {skipped}"
         capacity = self._view.capacity
         if capacity is not None:

@@ -79,7 +79,8 @@ def _identity(
 def _thin_clique(clique: CliqueTemplate) -> CliqueTemplate:
     spec = clique.spec.pod_spec
     thin = PodSpec(_thin_containers(spec.containers), _thin_containers(spec.init_containers), spec.resource_claims)
-    return CliqueTemplate(clique.name, clique.annotations, CliqueSpec(clique.spec.replicas, _shared(thin)))
+    reduced = CliqueSpec(clique.spec.replicas, _shared(thin))
+    return CliqueTemplate(clique.name, clique.annotations, reduced, clique.resource_sharing)
 
 
 def _thin_containers(containers: tuple[Container, ...] | None) -> tuple[Container, ...] | None:

@@ -1,8 +1,6 @@
 """Domains that a set requires, the one that a PodClique belongs to, and limits."""
 
-import msgspec
 import pytest
-from gkm.api.grove import PodCliqueSet
 from gkm.api.mnnvl_metadata import AUTO_MNNVL, MNNVL_GROUP, PART_OF, REPLICA_INDEX, SCALING_GROUP, SCALING_GROUP_INDEX
 from gkm_operator.mnnvl.required import (
     MAX_DOMAINS,
@@ -12,7 +10,7 @@ from gkm_operator.mnnvl.required import (
     required_domains,
     required_groups,
 )
-from support.grove.objects import claim_template, clique, pod_clique_set, scaling_group
+from support.grove.objects import clique, scaling_group
 from support.grove.tables import table
 from support.grove.typed import GPUS, a_pod_clique, a_set, labelled_pod_clique
 
@@ -79,16 +77,6 @@ def test_every_pod_clique_with_gpus_belongs_to_a_required_domain() -> None:
 )
 def test_a_pod_clique_with_other_names_or_labels_belongs_to_no_domain(name: str, labels: dict[str, str]) -> None:
     assert domain_of(a_set(annotations=ENABLED), labelled_pod_clique(name, labels)) is None
-
-
-@table("device_class, groups", [("GPUs", "gpu.nvidia.com", {"workers", "all"}), ("others", "nic.example", set())])
-def test_a_claim_template_of_the_set_counts_for_every_clique(device_class: str, groups: set[str]) -> None:
-    document = pod_clique_set(
-        "test-pcs", clique("a", 0, annotations=group("workers")), clique("b", 0), annotations=group("all")
-    )
-    spec = claim_template("-", device_class)["spec"]
-    document["spec"]["template"]["resourceClaimTemplates"] = [{"name": "shared", "templateSpec": spec}]
-    assert required_groups(msgspec.convert(document, PodCliqueSet), GPUS) == groups
 
 
 def test_a_template_that_the_set_has_no_more_inherits() -> None:

@@ -6,7 +6,16 @@ import pytest
 from gkm.api.mnnvl_metadata import AUTO_MNNVL, DOMAIN_LABEL, MNNVL_GROUP, PART_OF, REPLICA_INDEX
 from gkm_operator.computedomains.objects import of_set
 from gkm_operator.mnnvl.required import DomainKey
-from support.grove.objects import NAMESPACE, Json, claim_template, clique, container, pod_clique_set
+from support.grove.objects import (
+    NAMESPACE,
+    Json,
+    claim_template,
+    clique,
+    container,
+    pod_clique_set,
+    shared_claim,
+    sharing_set,
+)
 from support.grove.tables import table
 from support.operator.enrolled_cliques import CLIQUES, ENABLED, GROUPS, a_site, an_object
 from support.operator.workloads import DOMAINS, SETS, Workloads
@@ -201,6 +210,38 @@ def test_a_clique_with_gpus_waits_for_a_claim_that_may_be_a_channel_of_its_own()
 
 def devices(device_class: str) -> Json:
     return {"devices": {"requests": [{"name": "one", "exactly": {"deviceClassName": device_class}}]}}
+
+
+def test_a_clique_whose_pods_share_a_claim_for_gpus_gets_the_claim_in_every_container() -> None:
+    site = Workloads()
+    made = pod_clique_set("test-pcs", clique("worker", 0), clique("router", 0), annotations=ENABLED)
+    sharing_set(made, "gpu.nvidia.com", shared_claim(childCliqueNames=["worker"]))
+    site.create_set(made, DomainKey(0, ""))
+    site.observe()
+    given = an_object()
+    given["spec"]["podSpec"] = {"containers": [container("main"), {"name": "bare", "image": "i", "resources": {}}]}
+    found = site.review(CLIQUES, given)
+    assert found.claims() == {"main": ["mnnvl-claim"], "bare": ["mnnvl-claim"]}
+    assert found.labels[DOMAIN_LABEL] == "test-pcs-0"
+    assert not site.review(CLIQUES, found.object, found.object).changed
+    late = an_object(replica=1)
+    late["spec"]["podSpec"] = given["spec"]["podSpec"]
+    assert "requires no ComputeDomain test-pcs-1" in site.review(CLIQUES, late).message
+    router = an_object(name="router")
+    router["spec"]["podSpec"] = given["spec"]["podSpec"]
+    assert not site.review(CLIQUES, router).changed
+
+
+def test_a_clique_waits_for_the_template_of_a_claim_that_its_pods_share() -> None:
+    site = Workloads()
+    made = pod_clique_set("test-pcs", clique("worker", 0), annotations=ENABLED)
+    site.create_set(sharing_set(made, "nic.example", shared_claim("late"), of="worker"), DomainKey(0, ""))
+    site.observe()
+    given = an_object()
+    given["spec"]["podSpec"] = {"containers": [container("main")]}
+    assert "claim template late does not exist yet" in site.review(CLIQUES, given).message
+    site.put(claim_template("late", "gpu.nvidia.com"))
+    assert site.review(CLIQUES, given).claims() == CLAIM
 
 
 @table(

@@ -25,7 +25,17 @@ from gkm_operator.admission.domains.single_reads import SingleReads
 from gkm_operator.admission.domains.thin_objects import ThinDomain, ThinSet
 from gkm_operator.admission.domains.view import TooManyClaims, ViewUnavailable
 from gkm_operator.mnnvl.required import DomainKey, domain_of, required_domains
-from support.grove.objects import NAMESPACE, Json, claim_template, clique, container, pod_clique_set, scaling_group
+from support.grove.objects import (
+    NAMESPACE,
+    Json,
+    claim_template,
+    clique,
+    container,
+    pod_clique_set,
+    scaling_group,
+    shared_claim,
+    sharing_set,
+)
 from support.grove.typed import GPUS, a_pod_clique, device_classes
 from support.host.waiting import until
 from support.kube.fake_api import FakeApi
@@ -227,14 +237,15 @@ SET = pod_clique_set(
 )
 
 
-def with_inline_claims() -> Json:
-    made = pod_clique_set("big", clique("a", 0, annotations={MNNVL_GROUP: "x"}), clique("b", 0))
-    template = {"name": "shared", "templateSpec": claim_template("shared", "gpu.nvidia.com")["spec"]}
-    made["spec"]["template"]["resourceClaimTemplates"] = [template]
-    return made
+def with_shared_claims(of: str) -> Json:
+    groups = [scaling_group("sg", "a", replicas=2)]
+    made = pod_clique_set("big", clique("a", 0, annotations={MNNVL_GROUP: "x"}), clique("b", 0), scaling_groups=groups)
+    return sharing_set(made, "gpu.nvidia.com", shared_claim(), of=of)
 
 
-@pytest.mark.parametrize("given", [SET, with_inline_claims()], ids=["resources", "claims of the set"])
+@pytest.mark.parametrize(
+    "given", [SET, *map(with_shared_claims, ("", "a", "sg"))], ids=["resources", "set", "clique", "group"]
+)
 def test_a_stored_set_answers_as_the_whole_one(given: Json) -> None:
     text = json.dumps(given)
     thin, whole = msgspec.json.decode(text, type=ThinSet), msgspec.json.decode(text, type=PodCliqueSet)

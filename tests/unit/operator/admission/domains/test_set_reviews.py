@@ -6,7 +6,16 @@ from gkm.api.mnnvl_metadata import AUTO_MNNVL, MNNVL_GROUP
 from gkm.api.network_settings import Network
 from gkm.kube.errors import ApiError
 from gkm_operator.admission.domains.review_view import MAX_CLAIMS
-from support.grove.objects import NAMESPACE, Json, claim_template, clique, container, pod_clique_set
+from support.grove.objects import (
+    NAMESPACE,
+    Json,
+    claim_template,
+    clique,
+    container,
+    pod_clique_set,
+    shared_claim,
+    sharing_set,
+)
 from support.grove.tables import table
 from support.operator.workloads import OFF, ON, workloads
 
@@ -21,10 +30,7 @@ PART = container("part", 1, "nvidia.com/mig-1g.5gb")
 
 
 def with_inline(device_class: str) -> Json:
-    made = pod_clique_set("inline", clique("worker", 0))
-    template = claim_template("shared", device_class)
-    made["spec"]["template"]["resourceClaimTemplates"] = [{"name": "shared", "templateSpec": template["spec"]}]
-    return made
+    return sharing_set(pod_clique_set("inline", clique("worker", 0)), device_class, shared_claim())
 
 
 @table(
@@ -216,3 +222,19 @@ def test_a_set_is_never_refused_for_a_claim_template_that_does_not_exist_yet() -
     enrolled = pod_clique_set("claimed", CLAIMED, annotations=ENABLED)
     assert site.review(VALIDATE, enrolled).allowed
     assert site.review(VALIDATE, enrolled, enrolled).allowed
+
+
+def test_a_set_that_shares_claims_of_another_namespace_is_not_enrolled_and_warned_of() -> None:
+    site = workloads()
+    given = sharing_set(pod_clique_set("set", clique("worker", 0)), "x", shared_claim("t", namespace="other"))
+    assert not site.review(DEFAULT, given).changed
+    found = site.review(VALIDATE, given)
+    assert (found.allowed, "claim template 't' of namespace 'other'" in found.warnings) == (True, True)
+    assert site.review(VALIDATE, given, given).warnings == ""
+    for annotations in ({AUTO_MNNVL: "disabled"}, {MNNVL_GROUP: "none"}):
+        given["metadata"]["annotations"] = annotations
+        assert site.review(VALIDATE, given).warnings == ""
+    given["metadata"]["annotations"] = ENABLED
+    assert "claim template 't' of namespace 'other'" in site.review(VALIDATE, given).warnings
+    del given["metadata"]["annotations"]
+    assert workloads(settings=OFF).review(VALIDATE, given).warnings == ""
