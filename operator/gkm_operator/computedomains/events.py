@@ -43,7 +43,9 @@ def lost(name: str) -> EventBody:
 
 def not_ours(name: str) -> EventBody:
     """Return the event for a domain of the set that another operator wrote."""
-    note = f"another operator wrote ComputeDomain {name}: pods use it, and GKM neither repairs nor deletes it"
+    note = (
+        f"another operator wrote ComputeDomain {name}: GKM adds its claim to pods, and neither repairs nor deletes it"
+    )
     return EventBody("Normal", "ComputeDomainNotOurs", CREATE, note)
 
 

@@ -20,7 +20,7 @@ from gkm_operator.admission.review import ADMITTED, ReviewResponse
 from gkm_operator.mnnvl import enrolment
 from gkm_operator.mnnvl.gpu_requests import DeviceClasses, GPURequests
 from gkm_operator.mnnvl.injection import inject
-from gkm_operator.mnnvl.naming import domain_name
+from gkm_operator.mnnvl.naming import MAX_NAME_LENGTH, domain_name
 from gkm_operator.mnnvl.required import DomainKey, domain_of, membership_of
 
 UPDATE = "UPDATE"
@@ -51,7 +51,7 @@ class CliqueReview:
         key = domain_of(found.pod_clique_set, clique)
         exists = request.operation == UPDATE
         own = None if key is None else found.joinable.get(key) or (found.leaving.get(key) if exists else None)
-        if not (exists and (own is not None or key is None)) and (refusal := _refusal(found)):
+        if not (exists and (own is not None or key is None)) and (refusal := _refusal(found, key)):
             return refusal
         if key is None:
             return ADMITTED
@@ -81,6 +81,8 @@ class CliqueReview:
         if injection.skipped:
             warning = f"pods of {metadata.name} join no ComputeDomain of GKM: {injection.skipped}"
             return ReviewResponse(allowed=True, warnings=(warning,))
+        if len(domain.name) > MAX_NAME_LENGTH:  # a domain of Grove, whose name no label can have
+            return ReviewResponse(allowed=True, patch=tuple(injection.operations))
         label = {} if metadata.label(DOMAIN_LABEL) == domain.name else {DOMAIN_LABEL: domain.name}
         labelled = add_entries("/metadata/labels", label, exists=metadata.has_labels)
         placed = place(spec, domain.name, at, self._settings)
@@ -113,10 +115,11 @@ class ScalingGroupReview:
         return ReviewResponse(allowed=True, patch=patch)
 
 
-def _refusal(found: SetDomains) -> ReviewResponse | None:
+def _refusal(found: SetDomains, key: DomainKey | None = None) -> ReviewResponse | None:
+    """Return the refusal of an object until all domains exist; `key` is its own one."""
     name = found.pod_clique_set.metadata.name
     missing = [domain_name(name, key.replica, key.group) for key in found.difference.create]
-    lost = [domain.name for domain in found.difference.lost if domain.name not in found.foreign]
+    lost = [one.name for one in found.difference.lost if one.key == key or one.name not in found.foreign]
     if not missing and not lost:
         return None
     causes = [f"{what} {_listed(names)}" for what, names in (("without", missing), ("with deleted", lost)) if names]

@@ -25,10 +25,10 @@ class JoinableDomain:
 class SetDomains:
     """An enrolled set and its domains.
 
-    `joinable` are those that GKM wrote and that are not being deleted, also for replicas that the set does not require
-    any more. `leaving` are those that are being deleted: they serve until their pods have ended, and come back under
-    their names. `foreign` are the names of those that another operator wrote: they count as present, and that operator
-    injects their claims.
+    `joinable` are those that are not being deleted, also for replicas that the set does not require any more. `leaving`
+    are those that are being deleted: they serve until their pods have ended, and come back under their names. `foreign`
+    are the names of those that another operator wrote, such as Grove before its own feature was switched off. Pods join
+    them, but GKM may never be able to replace one that is being deleted.
     """
 
     pod_clique_set: PodCliqueSet
@@ -100,9 +100,9 @@ class SetDomainsReader:
         compared = difference(required, map(existing, owned.values()))
         joinable, leaving = (
             {
-                domain.key: JoinableDomain(domain.name, owned[domain.name].template)
+                domain.key: JoinableDomain(domain.name, owned[domain.name].template or domain.name)
                 for domain in domains
-                if domain.key is not None and domain.terminating == terminating and owned[domain.name].written_by_gkm
+                if domain.key is not None and domain.terminating == terminating
             }
             for domains, terminating in (
                 ((*compared.release, *compared.present.values()), False),

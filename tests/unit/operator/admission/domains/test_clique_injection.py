@@ -2,8 +2,12 @@
 
 import copy
 
+import msgspec
 import pytest
+from gkm.api.domain_capacity import GROVE_MANAGES_DOMAINS
+from gkm.api.grove import PodCliqueSet
 from gkm.api.mnnvl_metadata import AUTO_MNNVL, DOMAIN_LABEL, MNNVL_GROUP, PART_OF, REPLICA_INDEX
+from gkm.api.network_settings import Network
 from gkm_operator.computedomains.objects import of_set
 from gkm_operator.mnnvl.required import DomainKey
 from support.grove.objects import (
@@ -93,16 +97,46 @@ def test_a_replica_beyond_the_set_joins_its_domain_as_long_as_that_exists() -> N
     assert "with 1 replicas requires no ComputeDomain test-pcs-2" in found.message
 
 
-def test_a_domain_of_another_operator_counts_as_present_and_gets_no_claim_from_gkm() -> None:
-    site = a_site()
-    site.api.merge(DOMAINS, "test-pcs-0", {"metadata": {"labels": {"gkm.io/written-by": None}}}, NAMESPACE)
+def foreign(site: Workloads, name: str) -> None:
+    """Let a domain be that of another operator, such as Grove before its own feature was switched off."""
+    site.api.merge(DOMAINS, name, {"metadata": {"labels": {"gkm.io/written-by": None}}}, NAMESPACE)
     site.observe()
-    found = site.review(CLIQUES, an_object(replica=0))
-    assert (found.allowed, found.changed) == (True, False)
-    assert site.review(CLIQUES, an_object(replica=1)).claims() == CLAIM
+
+
+def test_a_clique_gets_the_claim_of_a_domain_that_another_operator_wrote() -> None:
+    site = a_site()
+    foreign(site, "test-pcs-0")
+    found = site.review(CLIQUES, an_object())
+    assert (found.claims(), found.templates()) == (CLAIM, {"mnnvl-claim": "test-pcs-0"})
+    assert found.labels[DOMAIN_LABEL] == "test-pcs-0"
+    assert site.review(CLIQUES, an_object(), found.object).object == found.object
+    site.publish(None, GROVE_MANAGES_DOMAINS)
+    site.observe()
+    assert not site.review(CLIQUES, an_object()).changed
+
+
+def test_a_domain_of_another_operator_that_is_being_deleted_delays_only_its_own_new_cliques() -> None:
+    site = a_site()
+    foreign(site, "test-pcs-0")
     site.api.delete(DOMAINS, "test-pcs-0", NAMESPACE)
     site.observe()
     assert site.review(CLIQUES, an_object(replica=1)).claims() == CLAIM
+    assert site.review(GROUPS, an_object(GROUPS)).allowed
+    assert "with deleted test-pcs-0 of its 2" in site.review(CLIQUES, an_object()).message
+    assert site.review(CLIQUES, an_object(), an_object()).claims() == CLAIM
+
+
+def test_a_domain_whose_name_no_label_can_have_gets_its_claim_and_no_label() -> None:
+    site = a_site(replicas=1, present=0, settings=Network(auto_mnnvl_enabled=True, placement="required"))
+    name = "test-pcs-0-" + "x" * 60
+    owner = site.api.get(SETS, "test-pcs", NAMESPACE)
+    made = of_set(msgspec.convert(owner, PodCliqueSet), DomainKey(0, "")).manifest(name, "2026-01-01T00:00:00Z")
+    site.api.create(DOMAINS, made)
+    foreign(site, name)
+    found = site.review(CLIQUES, an_object())
+    assert found.templates() == {"mnnvl-claim": name}
+    assert DOMAIN_LABEL not in found.labels
+    assert "affinity" not in found.object["spec"]["podSpec"]
 
 
 def test_the_template_of_a_domain_under_another_name_is_used() -> None:
