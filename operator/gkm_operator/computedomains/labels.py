@@ -4,11 +4,12 @@ Its owners are the root workloads of the pods, so the garbage collector removes 
 that name which GKM did not make for a label is used as it is.
 """
 
-from gkm.api.mnnvl_metadata import DOMAIN_LABEL, PODCLIQUE
+from gkm.api.mnnvl_metadata import DOMAIN_LABEL
 from gkm.api.network_settings import Network
 from gkm.kube.api import Api
 
 from gkm_operator.computedomains import events, objects
+from gkm_operator.computedomains.grove_pods import joins_domain_of_set
 from gkm_operator.computedomains.lifecycle import DomainWriter
 from gkm_operator.computedomains.objects import Workload
 from gkm_operator.computedomains.owners import RootOwners
@@ -63,8 +64,8 @@ class LabelReconciler:
             self._writer.release(domain, None)
 
     def _joins(self, pod: DomainPod) -> bool:
-        """Return whether a pod needs the domain; the domains of Grove's pods belong to their PodCliqueSet."""
-        if pod.metadata.terminating or pod.metadata.label(PODCLIQUE):
+        """Return whether a pod needs the domain."""
+        if pod.metadata.terminating or joins_domain_of_set(pod, self._watcher):
             return False
         classes = self._watcher.device_classes(pod.metadata.namespace)
         return pod.requests_gpus or any(not self._gpu_classes.isdisjoint(classes(claim)) for claim in pod.claims)

@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 from gkm.api.computedomains import ComputeDomain
 from gkm.api.grove import PodCliqueSet
-from gkm.api.mnnvl_metadata import PODCLIQUE
 from gkm.api.network_settings import Network
 from gkm.api.resource_claims import ResourceClaimTemplate
 from gkm.kube.api import Api
 from gkm.kube.events import Recorder
 
+from gkm_operator.computedomains.grove_pods import joins_domain_of_set
 from gkm_operator.computedomains.labels import LabelReconciler
 from gkm_operator.computedomains.lifecycle import DomainWriter
 from gkm_operator.computedomains.objects import Workload, WorkloadKind, workload_of
@@ -106,7 +106,7 @@ class WorkloadReconciler:
     def _pod_changed(self, old: DomainPod | None, new: DomainPod | None) -> None:
         """Schedule the label of a pod."""
         for pod in (old, new):
-            if pod is not None and pod.domain and not pod.metadata.label(PODCLIQUE):
+            if pod is not None and pod.domain and not joins_domain_of_set(pod, self._watcher):
                 workload = Workload(WorkloadKind.LABEL, pod.metadata.namespace, pod.domain)
                 self._enqueue(workload, 0.0 if old is None else CALM_SECONDS)
 

@@ -9,6 +9,7 @@ from gkm.api.mnnvl_metadata import AUTO_MNNVL, PART_OF, REPLICA_INDEX, SCALING_G
 
 from gkm_operator.mnnvl import dialect
 from gkm_operator.mnnvl.gpu_requests import DeviceClasses, GPURequests, no_device_classes
+from gkm_operator.mnnvl.naming import alternative_name, domain_name
 
 MAX_DOMAINS = 10_000
 """Domains of one set: 180,000 nodes at 18 in each. A set that requires more is refused (`limit_problem`)."""
@@ -66,6 +67,20 @@ def limit_problem(
     return (
         f"{replicas} replicas with {groups} MNNVL groups require {groups * replicas} ComputeDomains, and the limit of "
         f"a PodCliqueSet is {MAX_DOMAINS}: use at most {MAX_DOMAINS // groups} replicas, or several PodCliqueSets"
+    )
+
+
+def names_domain(pod_clique_set: PodCliqueSet, replica: int, name: str) -> bool:
+    """Return whether a domain of a replica of the set may have a name, whether or not the set requires it now."""
+    groups = {
+        dialect.group_of(pod_clique_set, clique, scaling_group)
+        for clique, scaling_group in pod_clique_set.memberships()
+    }
+    return any(
+        name == make(pod_clique_set.metadata.name, replica, group)
+        for group in groups
+        if group is not None
+        for make in (domain_name, alternative_name)
     )
 
 

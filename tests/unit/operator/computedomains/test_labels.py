@@ -5,8 +5,11 @@ from dataclasses import replace
 import pytest
 from gkm.kube.errors import ApiError
 from gkm_operator.computedomains import labels
+from gkm_operator.computedomains.objects import Workload, WorkloadKind
 from gkm_operator.computedomains.presence import Presence
+from gkm_operator.mnnvl.naming import alternative_name, domain_name
 from support.grove.objects import NAMESPACE, claim_template, compute_domain
+from support.grove.tables import table
 from support.operator.domains import DOMAINS, NVIDIA, OURS, TEMPLATES, Process, World
 from support.operator.plans import PODS
 
@@ -43,13 +46,68 @@ def test_the_first_pod_with_the_label_gets_a_domain_owned_by_its_job(world: Worl
     assert world.events() == [("job", "Normal", "ComputeDomainCreated", "ComputeDomain train created")]
 
 
-@pytest.mark.parametrize(
-    ("gpus", "more"), [(0, {}), (8, {"grove.io/podclique": "my-pcs-0-worker"})], ids=["no GPU", "a pod of Grove"]
-)
-def test_other_pods_get_none(world: World, process: Process, gpus: int, more: dict[str, str]) -> None:
-    world.pod("p", "train", gpus, labels=more)
+def test_a_pod_without_gpus_gets_none(world: World, process: Process) -> None:
+    world.pod("p", "train", 0)
     world.settle(process)
     assert world.domains() == []
+
+
+OF_GROVE = {
+    "grove.io/podclique": "test-pcs-0-worker",
+    "app.kubernetes.io/part-of": "test-pcs",
+    "grove.io/podcliqueset-replica-index": "0",
+}
+
+
+@table(
+    "annotations, label",
+    [
+        ("of no set that is shown", None, "test-pcs-0"),
+        ("of a set that is not enrolled", {}, "test-pcs-0"),
+        ("of a set that withdrew", {"grove.io/mnnvl-group": "none"}, "test-pcs-0"),
+        ("another name than that of a domain of its set", {"grove.io/auto-mnnvl": "enabled"}, "train"),
+        ("a name of a domain of another replica", {"grove.io/auto-mnnvl": "enabled"}, "test-pcs-7"),
+        ("a name of another group", {"grove.io/mnnvl-group": "a"}, "test-pcs-0-b"),
+    ],
+)
+def test_a_label_of_the_user_on_a_pod_of_grove_is_one_like_any_other(
+    world: World, process: Process, annotations: dict[str, str] | None, label: str
+) -> None:
+    if annotations is not None:
+        world.create_set(annotations=annotations)
+    world.settle(process)
+    before = world.domains()
+    world.pod("p", label, labels=OF_GROVE)
+    world.settle(process)
+    assert set(world.domains()) - set(before) == {label}
+
+
+@table(
+    "annotations, label",
+    [
+        ("of a replica", {"grove.io/auto-mnnvl": "enabled"}, "test-pcs-0"),
+        ("of a group", {"grove.io/mnnvl-group": "a"}, "test-pcs-0-a"),
+        ("under its other name", {"grove.io/mnnvl-group": "a"}, alternative_name("test-pcs", 0, "a")),
+        ("under a name with a hash", {"grove.io/mnnvl-group": "a" * 60}, domain_name("test-pcs", 0, "a" * 60)),
+    ],
+)
+def test_a_pod_of_grove_makes_no_domain_in_the_place_of_one_of_its_set(
+    world: World, process: Process, annotations: dict[str, str], label: str
+) -> None:
+    world.create_set(annotations=annotations)
+    world.pod("p", label, labels=OF_GROVE)
+    process.observe()
+    assert not [workload for workload in process.keys if workload.kind is WorkloadKind.LABEL]
+    process.reconciler.reconcile(Workload(WorkloadKind.LABEL, NAMESPACE, label))
+    assert world.domains() == []
+
+
+def test_a_pod_of_grove_in_a_domain_of_any_set_is_no_work_for_its_label(world: World, process: Process) -> None:
+    world.create_set()
+    world.settle(process)
+    world.pod("p", "test-pcs-0", labels=OF_GROVE | {"app.kubernetes.io/part-of": "another"})
+    process.observe()
+    assert not [workload for workload in process.keys if workload.kind is WorkloadKind.LABEL]
 
 
 def test_a_pod_that_claims_gpus_by_a_template_gets_one(world: World, process: Process) -> None:

@@ -43,7 +43,7 @@ def a_sharing_set(*shared: Json, of: str = "", device_class: str = GPU) -> PodCl
         ("of the set, a clique of a group", "", (shared_claim(childCliqueNames=["first"]),), {"first"}),
         ("of the set, a group", "", (shared_claim(childScalingGroupNames=["sg"]),), {"first", "second"}),
         ("of the set, both", "", (shared_claim(childCliqueNames=["alone"], childScalingGroupNames=["sg"]),), ALL),
-        ("of the set, nobody it has", "", (shared_claim(childCliqueNames=["another"]),), set()),
+        ("of the set, a clique that it has not", "", (shared_claim(childCliqueNames=["another"]),), set()),
         ("of the set, an empty filter", "", (shared_claim(childCliqueNames=[]),), set()),
         (
             "of the set, twice",
