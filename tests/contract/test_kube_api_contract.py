@@ -142,6 +142,19 @@ def test_a_write_that_changes_nothing_keeps_the_version(api: Api, wiped: str) ->
     assert first.metadata.resource_version == second.metadata.resource_version
 
 
+def test_a_delete_of_another_version_is_a_conflict_and_deletes_nothing(api: Api, wiped: str) -> None:
+    first = api.create(GKMCACHES, a_cache(wiped)).metadata
+    now = api.merge(GKMCACHES, wiped, {"metadata": {"labels": {"a": "1"}}}, "default").metadata
+    with pytest.raises(ApiError) as caught:
+        api.delete(GKMCACHES, wiped, "default", uid=first.uid, resource_version=first.resource_version)
+    assert (caught.value.conflict, caught.value.reason) == (True, "Conflict")
+    assert api.get(GKMCACHES, wiped, "default").metadata.resource_version == now.resource_version
+    api.delete(GKMCACHES, wiped, "default", uid=now.uid, resource_version=now.resource_version)
+    with pytest.raises(ApiError) as caught:
+        api.get(GKMCACHES, wiped, "default")
+    assert caught.value.not_found
+
+
 def test_a_delete_of_another_uid_is_a_conflict_and_deletes_nothing(api: Api, wiped: str) -> None:
     gone = api.create(GKMCACHES, a_cache(wiped)).metadata.uid
     api.delete(GKMCACHES, wiped, "default", uid=gone)

@@ -27,10 +27,10 @@ def _gpu_device_classes() -> list[ObjectName]:
 
 
 class Network(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Enrolment of workloads in ComputeDomains.
+    """Enrollment of workloads in ComputeDomains.
 
-    `auto_mnnvl_enabled` gates enrolment only: the domains of enrolled workloads are scaled, protected and released
-    whatever it is. `mnnvl_dialect` decides about a PodCliqueSet without annotations: `auto-mnnvl` enrols it when it
+    `auto_mnnvl_enabled` gates enrollment only: the domains of enrolled workloads are scaled, protected and released
+    whatever it is. `mnnvl_dialect` decides about a PodCliqueSet without annotations: `auto-mnnvl` enrolls it when it
     requests GPUs, `mnnvl-group` does not. A container requests GPUs by a resource in `gpu_resources`, or by a claim
     of a device class in `gpu_device_classes`. `placement` adds an affinity to one value of the node label
     `placement_label` for all pods of a domain. `grove_cluster_role` is the ClusterRole of the installed Grove

@@ -127,8 +127,18 @@ class Api(Protocol):
     def create(self, resource: Resource[T], value: Object) -> T:
         """Create an object in the namespace of its metadata; raise ApiError 409 (AlreadyExists) if it exists."""
 
-    def delete(self, resource: Resource[Any], name: str, namespace: str | None = None, *, uid: str = "") -> None:
-        """Delete an object; raise ApiError 404 if it does not exist, and 409 if it has another uid than a given one.
+    def delete(
+        self,
+        resource: Resource[Any],
+        name: str,
+        namespace: str | None = None,
+        *,
+        uid: str = "",
+        resource_version: str = "",
+    ) -> None:
+        """Delete an object; raise ApiError 404 if it does not exist, and 409 if it is not the one of `uid`.
+
+        With `resource_version`, the error 409 also comes for an object that has changed since.
 
         An object with finalizers stays, with a deletionTimestamp, until the last of them is removed.
         """

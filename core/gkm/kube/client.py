@@ -158,10 +158,20 @@ class HttpApi:
         path = resource.path(plain["metadata"].get("namespace"))
         return self._object(resource, _Request("create", "POST", path, {}, msgspec.json.encode(plain)))
 
-    def delete(self, resource: Resource[Any], name: str, namespace: str | None = None, *, uid: str = "") -> None:
+    def delete(
+        self,
+        resource: Resource[Any],
+        name: str,
+        namespace: str | None = None,
+        *,
+        uid: str = "",
+        resource_version: str = "",
+    ) -> None:
         """Delete an object."""
-        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
-        body = msgspec.json.encode(options) if uid else None
+        given = {"uid": uid, "resourceVersion": resource_version}
+        preconditions = {name: value for name, value in given.items() if value}
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
+        body = msgspec.json.encode(options) if preconditions else None
         self._request_body(_Request("delete", "DELETE", resource.path(namespace, name), {}, body))
 
     def _object(self, resource: Resource[T], request: _Request) -> T:

@@ -27,11 +27,13 @@ from gkm_operator.computedomains.presence import Presence, look
 from gkm_operator.computedomains.reconciler import WorkloadReconciler
 from gkm_operator.computedomains.status_controller import DomainStatusController
 from gkm_operator.computedomains.watcher import DomainWatcher
+from gkm_operator.computedomains.write_pacing import WritePacing
 
 _LOG = logging.getLogger(__name__)
 
 NAME = "computedomains"
 WORKERS = 4
+PER_NAMESPACE = 2
 LOOK_SECONDS = 30.0
 """The interval of looks at the API server: four requests each."""
 LEAST_LOOK_SECONDS = 5.0
@@ -68,9 +70,11 @@ class DomainsController:
             workers=WORKERS,
             backoff=backoff,
             group=lambda workload: workload.namespace,  # a namespace of thousands delays no other
+            per_group=PER_NAMESPACE,
             observe=metrics.reconcile_recorder(NAME),
         )
         self.watcher = DomainWatcher(api)
+        pacing = WritePacing()  # of both halves: a write costs NVIDIA's controller the same, whoever sends it
         self.status = DomainStatusController(
             api,
             config,
@@ -79,10 +83,18 @@ class DomainsController:
             instance=instance or NAME,
             conditions=self.conditions,
             leads=leads,
+            pacing=pacing,
         )
         observer, recorder = self.status.observer, Recorder(api, events.REPORTER, instance or NAME)
         self._reconciler = WorkloadReconciler(
-            api, self.watcher, observer.pods, recorder, settings=config.network, enqueue=self.queue.add
+            api,
+            self.watcher,
+            observer.pods,
+            recorder,
+            settings=config.network,
+            enqueue=self.queue.add,
+            leads=leads,
+            pacing=pacing,
         )
         self.watcher.domain_changed.append(observer.domain_changed)
         self.watcher.template_changed.append(observer.template_changed)
@@ -116,9 +128,9 @@ class DomainsController:
         self.status.close()
         self.watcher.close(1.0)
 
-    def _reconcile(self, workload: Workload) -> None:
+    def _reconcile(self, workload: Workload) -> float | None:
         try:
-            self._reconciler.reconcile(workload)
+            return self._reconciler.reconcile(workload)
         except ApiError as error:
             if error.not_found:
                 self._look_now.set()  # the kind may be gone

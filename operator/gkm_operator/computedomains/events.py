@@ -3,14 +3,18 @@
 Reasons and texts of the first four are those of Grove's design document.
 """
 
+from collections.abc import Collection
+
 from gkm.api import grove
+from gkm.api.computedomains import ComputeDomain
 from gkm.api.grove import PodCliqueSet
-from gkm.api.mnnvl_metadata import Owner
+from gkm.api.mnnvl_metadata import USED_BY, Owner
 from gkm.kube.events import EventBody, Regarding
 from gkm.kube.resources import PODCLIQUESETS
 
-CREATE, DELETE, ENROL = "Create", "Delete", "Enrol"
+CREATE, DELETE, ENROLL = "Create", "Delete", "Enroll"
 FAILED = "ComputeDomainFailed"
+_SHOWN = 5
 REPORTER = "gkm.io/computedomains"
 """The reporting controller of every Event about ComputeDomains."""
 
@@ -41,6 +45,16 @@ def lost(name: str) -> EventBody:
     return EventBody("Warning", "ComputeDomainLost", CREATE, note)
 
 
+def held(domain: ComputeDomain) -> EventBody:
+    """Return the event for a released domain whose successor gets another name."""
+    name, used_by = domain.metadata.name, domain.metadata.annotation(USED_BY) or "unknown"
+    note = (
+        f"the deleted ComputeDomain {name} cannot go, because pods use it that should have ended: {used_by}. Its "
+        "successor has another name. If their node is dead, delete them with kubectl delete pod --force"
+    )
+    return EventBody("Warning", "ComputeDomainHeld", DELETE, note)
+
+
 def not_ours(name: str) -> EventBody:
     """Return the event for a domain of the set that another operator wrote."""
     note = (
@@ -51,7 +65,7 @@ def not_ours(name: str) -> EventBody:
 
 def unavailable(why: str) -> EventBody:
     """Return the event for an enrolled set while GKM cannot manage ComputeDomains."""
-    return EventBody("Warning", "DomainsUnavailable", ENROL, why)
+    return EventBody("Warning", "DomainsUnavailable", ENROLL, why)
 
 
 def grove_manages(cluster_role: str) -> EventBody:
@@ -60,12 +74,24 @@ def grove_manages(cluster_role: str) -> EventBody:
         f"the Grove operator manages ComputeDomains (ClusterRole {cluster_role} may create them), so GKM writes none "
         "for PodCliqueSets; switch off one of the two"
     )
-    return EventBody("Normal", "GroveManagesDomains", ENROL, note)
+    return EventBody("Normal", "GroveManagesDomains", ENROLL, note)
 
 
 def too_many(problem: str) -> EventBody:
     """Return the event for a set that requires more domains than GKM creates."""
     return EventBody("Warning", FAILED, CREATE, problem)
+
+
+def undecided(unseen: Collection[tuple[str, str]]) -> EventBody:
+    """Return the event for a set whose domains depend on claims, by kind and name, that cannot be seen."""
+    names = [f"{kind} {name}" for kind, name in sorted(unseen)]
+    more = len(names) - _SHOWN
+    listed = ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    note = (
+        f"GKM cannot see whether some cliques request GPUs, and creates no ComputeDomain for them yet: {listed} "
+        f"{'does' if len(names) == 1 else 'do'} not exist, or GKM may not read it; create it"
+    )
+    return EventBody("Warning", "ComputeDomainUndecided", CREATE, note)
 
 
 def of_set(pod_clique_set: PodCliqueSet) -> Regarding:

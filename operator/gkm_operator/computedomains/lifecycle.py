@@ -24,6 +24,9 @@ from gkm_operator.computedomains.watcher import DomainWatcher
 _SERVER_WIDE = frozenset({NO_RESPONSE, 429, 503, 504})
 """Statuses of a server that is away or overloaded: the next request would fail, too."""
 
+_REFUSED = frozenset({403, 422})
+"""Statuses of a quota, a policy or a missing right: they would refuse the next object, too."""
+
 _MAX_EMITTED = 8192
 """Events of lasting states that are not sent again. Beyond it, the API server refuses a second one by its name."""
 
@@ -32,13 +35,30 @@ class NamesTaken(Retry):
     """Every name that a domain may have belongs to another object."""
 
 
-class DomainWriter:
-    """The writes about one domain. Thread-safe for different domains."""
+class NotLeading(Retry):
+    """Another process may lead now, so this one must not write."""
 
-    def __init__(self, api: Api, watcher: DomainWatcher, recorder: Recorder) -> None:
+
+class DomainWriter:
+    """The writes about one domain. Thread-safe for different domains.
+
+    `leads` returns whether this process may write, and is called before every write. Each raises NotLeading if not.
+    `is_abandoned` returns whether only pods that should have ended use a domain.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        watcher: DomainWatcher,
+        recorder: Recorder,
+        leads: Callable[[], bool],
+        is_abandoned: Callable[[ComputeDomain], bool],
+    ) -> None:
         self._api = api
         self._watcher = watcher
         self._recorder = recorder
+        self._leads = leads
+        self._is_abandoned = is_abandoned
         self._warnings = EventBudget()
         self._emitted: LRUCache[tuple[str, str, str], str] = LRUCache(_MAX_EMITTED)
 
@@ -61,21 +81,23 @@ class DomainWriter:
         """Remove Grove's finalizer, then the domain, unless it is being deleted; `regarding` None sends no event.
 
         Marks stay: while pods use the domain, the mark of its claim template delays NVIDIA's teardown. `lost` is for
-        a domain that is required and that another client deleted.
+        a domain that is required and that another client deleted. Both steps have the version that was observed as
+        their precondition: another leader may have seen later that the domain is required, or pods may use it.
 
         Raises:
             ApiError: a step failed; an event says so, except for a domain that has changed meanwhile.
         """
         metadata = domain.metadata
+        change = objects.without_finalizer(metadata)
         try:
-            changed = self._remove_finalizer(domain)
-            if not metadata.terminating:
-                self._delete(metadata)
+            current = self._patch(metadata, change) if change else domain
+            if current is not None and not metadata.terminating:
+                self._delete(current.metadata)
         except ApiError as error:
             if regarding is not None and not error.conflict:
                 self.warn(regarding, events.not_deleted(metadata.name, _reason(error)), error)
             raise
-        if regarding is not None and (changed or not metadata.terminating):
+        if regarding is not None and (change or not metadata.terminating):
             body = events.lost(metadata.name) if lost else events.deleted(metadata.name)
             self._recorder.emit(regarding, body, metadata.uid)
 
@@ -105,6 +127,7 @@ class DomainWriter:
         for name in desired.names:
             if self._is_taken(desired, name):
                 continue
+            self._check_leading()
             try:
                 return self._api.create(COMPUTEDOMAINS, desired.manifest(name, timestamp()))
             except ApiError as error:
@@ -112,7 +135,8 @@ class DomainWriter:
                     raise
             # The watch lags behind this or another leader's write.
             found = self._find(desired.workload.namespace, name)
-            self._check_dying(desired, found)
+            if self._is_former(desired, found):
+                continue
             if desired.is_met_by(found):
                 return None
         raise NamesTaken(
@@ -140,61 +164,83 @@ class DomainWriter:
         namespace = desired.workload.namespace
         holders = [domain for domain in (self._watcher.domain(namespace, name),) if domain is not None]
         holders += self._watcher.domains_with_template(namespace, name)
-        for holder in holders:
-            self._check_dying(desired, holder)
+        if any(self._is_former(desired, holder) for holder in holders):
+            return True
         template = self._watcher.template(namespace, name)
         foreign = template is not None and not template.metadata.label(NODE_LABEL)
         return foreign or not all(map(desired.is_met_by, holders))
 
-    def _check_dying(self, desired: DesiredDomain, holder: ComputeDomain) -> None:
-        """Raise Retry if the name is that of a former domain of the same workload: it is released, or already going."""
-        if (
-            holder.written_by_gkm
-            and objects.workload_of(holder) == desired.workload
-            and (holder.metadata.terminating or not desired.is_met_by(holder))
-        ):
-            raise Retry(f"a former ComputeDomain {holder.metadata.name} is not gone yet")
+    def _is_former(self, desired: DesiredDomain, holder: ComputeDomain) -> bool:
+        """Return whether a former domain of the same workload has a name, and pods on dead nodes hold it.
 
-    def _remove_finalizer(self, domain: ComputeDomain) -> bool:
-        """Return whether the finalizer was there."""
-        change = objects.without_finalizer(domain.metadata)
-        if change:
-            self._patch(domain.metadata, change)
-        return bool(change)
+        Raises:
+            Retry: the former domain goes soon: it is released, or already going.
+        """
+        if (
+            not holder.written_by_gkm
+            or objects.workload_of(holder) != desired.workload
+            or not (holder.metadata.terminating or not desired.is_met_by(holder))
+        ):
+            return False
+        if len(desired.names) > 1 and objects.is_released(holder) and self._is_abandoned(holder):
+            return True
+        raise Retry(f"a former ComputeDomain {holder.metadata.name} is not gone yet")
 
     def _delete(self, metadata: MnnvlMetadata) -> None:
+        self._check_leading()
         try:
-            self._api.delete(COMPUTEDOMAINS, metadata.name, metadata.namespace, uid=metadata.uid)
-        except ApiError as error:
-            # Gone, or another domain has its name: the watch reports both.
-            if not error.not_found and not error.conflict:
-                raise
-
-    def _patch(self, metadata: MnnvlMetadata, change: Json) -> None:
-        try:
-            self._api.merge(COMPUTEDOMAINS, metadata.name, {"metadata": change}, metadata.namespace)
+            self._api.delete(
+                COMPUTEDOMAINS,
+                metadata.name,
+                metadata.namespace,
+                uid=metadata.uid,
+                resource_version=metadata.resource_version,
+            )
         except ApiError as error:
             if not error.not_found:
                 raise
+
+    def _patch(self, metadata: MnnvlMetadata, change: Json) -> ComputeDomain | None:
+        """Return the domain afterwards, None if it is gone."""
+        self._check_leading()
+        try:
+            return self._api.merge(COMPUTEDOMAINS, metadata.name, {"metadata": change}, metadata.namespace)
+        except ApiError as error:
+            if not error.not_found:
+                raise
+            return None
+
+    def _check_leading(self) -> None:
+        if not self._leads():
+            raise NotLeading("this process does not lead any more, and writes no ComputeDomain")
 
 
 def _reason(error: Exception) -> str:
     return error.message if isinstance(error, ApiError) else str(error)
 
 
-def run_all(actions: Iterable[Callable[[], None]]) -> None:
-    """Run all actions, also after one of them failed, unless the API server is away or overloaded.
+def run_all(*kinds: Iterable[Callable[[], None]]) -> None:
+    """Run all actions, also after one of them failed.
+
+    A refusal ends the actions of its kind, and an API server that is away or overloaded, or NotLeading, all of them.
 
     Raises:
         ApiError, Retry: the first error.
     """
     errors: list[ApiError | Retry] = []
-    for action in actions:
-        try:
-            action()
-        except (ApiError, Retry) as error:
-            errors.append(error)
-            if isinstance(error, ApiError) and error.status in _SERVER_WIDE:
+    for actions in kinds:
+        for action in actions:
+            try:
+                action()
+            except NotLeading:
                 raise
+            except Retry as error:
+                errors.append(error)
+            except ApiError as error:
+                errors.append(error)
+                if error.status in _SERVER_WIDE:
+                    raise
+                if error.status in _REFUSED:
+                    break
     if errors:
         raise errors[0]

@@ -106,10 +106,11 @@ def of_set(pod_clique_set: PodCliqueSet, key: DomainKey) -> DesiredDomain:
         COMPONENT: DOMAIN_COMPONENT,
         REPLICA_INDEX: str(key.replica),
     }
-    first, other = (make(metadata.name, key.replica, key.group) for make in (domain_name, alternative_name))
+    where = metadata.name, key.replica, key.group
+    names = domain_name(*where), alternative_name(*where), alternative_name(*where, metadata.uid)
     return DesiredDomain(
         Workload(WorkloadKind.SET, metadata.namespace, metadata.name),
-        (first,) if first == other else (first, other),
+        tuple(dict.fromkeys(names)),
         labels | ({MNNVL_GROUP: key.group} if key.group else {}),
         (Owner(grove.API_VERSION, PODCLIQUESETS.kind, metadata.name, metadata.uid, controller=True),),
         f"group {key.group} of replica {key.replica}" if key.group else f"replica {key.replica}",
@@ -135,6 +136,11 @@ def workload_of(domain: ComputeDomain) -> Workload | None:
         return Workload(WorkloadKind.LABEL, metadata.namespace, metadata.name)
     # `kubectl delete --cascade=orphan` takes the owner away.
     return Workload(WorkloadKind.SET, metadata.namespace, metadata.label(PART_OF))
+
+
+def is_released(domain: ComputeDomain) -> bool:
+    """Return whether nothing is left to do for the deletion of a domain but by others."""
+    return domain.metadata.terminating and FINALIZER not in (domain.metadata.finalizers or ())
 
 
 def is_set(owner: Owner) -> bool:

@@ -124,7 +124,7 @@ class DomainObserver:
             # NVIDIA's controller made it just now, and pods may wait for it: its mark must not wait.
             self._affect_users([key], urgent=old is None)
             for pod in self.pods.using(*key):
-                self._affect_labelled(pod)
+                self._affect_labeled(pod)
             if not template.metadata.label(NODE_LABEL):
                 self._capacity_changed()
 
@@ -155,7 +155,7 @@ class DomainObserver:
         """
         namespace, name = _key(domain)
         classes = self._source.device_classes(namespace, unknown=(CHANNEL_CLASS,))
-        for pod in self.pods.labelled(namespace, name):
+        for pod in self.pods.labeled(namespace, name):
             uses = domain.template in pod.templates
             if pod.requests_gpus and not uses and not own_claim(pod.claims, domain.template, classes):
                 yield pod
@@ -175,7 +175,7 @@ class DomainObserver:
             for key in {_key(domain) for domain in domains} or {template}:
                 self._changed(key, urgent)
 
-    def _affect_labelled(self, pod: DomainPod) -> None:
+    def _affect_labeled(self, pod: DomainPod) -> None:
         """Pass on the domain that the label of a pod names."""
         if pod.domain:
             self._changed((pod.metadata.namespace, pod.domain), False)  # noqa: FBT003 -- marks count claims only
@@ -185,7 +185,7 @@ class DomainObserver:
             if pod is None:
                 continue
             self._affect_users(pod.template_keys, urgent=old is None)
-            self._affect_labelled(pod)
+            self._affect_labeled(pod)
             if pod.node:
                 self._capacity_changed()
 

@@ -56,12 +56,16 @@ class _Controller:
 _UNREADABLE = _Controller(readable=False)
 
 
+_Reference = tuple[str, Owner]
+"""A namespace and the whole reference: users write its parts, so a uid alone may be that of another object."""
+
+
 class RootOwners:
-    """Finds roots. Thread-safe; remembers the controllers of objects, which do not change, by uid."""
+    """Finds roots. Thread-safe; remembers the controllers of objects, which do not change."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
-        self._cache: LRUCache[str, _Controller] = LRUCache(MAX_CACHED)
+        self._cache: LRUCache[_Reference, _Controller] = LRUCache(MAX_CACHED)
 
     def of(self, pods: Iterable[DomainPod], *, fresh: bool = False) -> list[Owner]:
         """Return the roots of pods, each once, in a stable order; none for a pod that goes with its controller.
@@ -71,7 +75,7 @@ class RootOwners:
         Raises:
             ApiError: a controller could not be read, for a passing reason.
         """
-        cache = LRUCache(MAX_CACHED) if fresh else self._cache
+        cache: LRUCache[_Reference, _Controller] = LRUCache(MAX_CACHED) if fresh else self._cache
         found: dict[str, Owner] = {}
         for pod in pods:
             with suppress(_Gone):
@@ -79,15 +83,15 @@ class RootOwners:
                 found[root.uid] = root
         return sorted(found.values(), key=lambda owner: (owner.kind, owner.name, owner.uid))
 
-    def _root(self, pod: MnnvlMetadata, cache: LRUCache[str, _Controller]) -> Owner:
+    def _root(self, pod: MnnvlMetadata, cache: LRUCache[_Reference, _Controller]) -> Owner:
         root, above = Owner("v1", "Pod", pod.name, pod.uid), pod.controller
         for _ in range(MAX_DEPTH):
             if above is None:
                 break
-            controller = cache.get(above.uid)
+            controller = cache.get((pod.namespace, above))
             if controller is None:
                 controller = self._controller_of(above, pod.namespace)
-                cache.put(above.uid, controller)
+                cache.put((pod.namespace, above), controller)
             if not controller.readable:
                 break
             root, above = above, controller.owner

@@ -6,6 +6,7 @@ Must never write to the API server.
 """
 
 from collections.abc import Iterable
+from datetime import datetime
 from functools import lru_cache
 from sys import intern
 from typing import TypeVar
@@ -22,6 +23,7 @@ from gkm_operator.mnnvl.gpu_requests import GPURequests
 
 T = TypeVar("T")
 
+OVERDUE_SECONDS = 60.0
 _TERMINAL_PHASES = ("Succeeded", "Failed")
 
 
@@ -143,6 +145,17 @@ def matters(pod: DomainPod) -> bool:
     return not pod.ended and bool(pod.claims or pod.domain or (pod.requests_gpus and pod.node))
 
 
+def is_overdue(pod: DomainPod, now: datetime) -> bool:
+    """Return whether a pod has not ended long after its grace period: the node is dead, or its kubelet cannot stop it.
+
+    The deletionTimestamp of a pod is the end of its grace period.
+    """
+    try:
+        return (now - datetime.fromisoformat(pod.metadata.deletion_timestamp or "")).total_seconds() >= OVERDUE_SECONDS
+    except (ValueError, TypeError):  # none, or without a time zone
+        return False
+
+
 class DomainPods:
     """All living pods that matter, indexed. Thread-safe.
 
@@ -170,7 +183,7 @@ class DomainPods:
         """Return the living pods of a namespace that reference a ResourceClaimTemplate, in no order."""
         return self._by_template.get((namespace, template))
 
-    def labelled(self, namespace: str, domain: str) -> tuple[DomainPod, ...]:
+    def labeled(self, namespace: str, domain: str) -> tuple[DomainPod, ...]:
         """Return the living pods of a namespace whose label names a ComputeDomain, in no order."""
         return self._by_label.get((namespace, domain))
 

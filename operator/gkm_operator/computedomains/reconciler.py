@@ -3,23 +3,29 @@
 Nothing here is remembered that decides: a new process continues from what the API server has.
 """
 
+import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 from gkm.api.computedomains import ComputeDomain
 from gkm.api.grove import PodCliqueSet
 from gkm.api.network_settings import Network
 from gkm.api.resource_claims import ResourceClaimTemplate
+from gkm.hoststate.pacing import Clock
 from gkm.kube.api import Api
 from gkm.kube.events import Recorder
 
+from gkm_operator.computedomains.claims import ClaimReader
+from gkm_operator.computedomains.creation_pacing import CreationPacing
 from gkm_operator.computedomains.grove_pods import joins_domain_of_set
 from gkm_operator.computedomains.labels import LabelReconciler
 from gkm_operator.computedomains.lifecycle import DomainWriter
 from gkm_operator.computedomains.objects import Workload, WorkloadKind, workload_of
-from gkm_operator.computedomains.pods import DomainPod, DomainPods
+from gkm_operator.computedomains.pods import DomainPod, DomainPods, is_overdue
 from gkm_operator.computedomains.presence import Presence
 from gkm_operator.computedomains.sets import SetReconciler
 from gkm_operator.computedomains.watcher import DomainWatcher
+from gkm_operator.computedomains.write_pacing import WritePacing
 
 CALM_SECONDS = 1.0
 """The delay after a change that may be an effect of this controller's own writes: the watch delivers them meanwhile."""
@@ -40,11 +46,25 @@ class WorkloadReconciler:
         *,
         settings: Network,
         enqueue: Enqueue,
+        leads: Callable[[], bool],
+        pacing: WritePacing,
+        clock: Clock = time.monotonic,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self.presence = Presence()
-        writer = DomainWriter(api, watcher, recorder)
-        self.sets = SetReconciler(api, watcher, writer, settings)
-        self._labels = LabelReconciler(api, watcher, pods, writer, settings)
+
+        def is_abandoned(domain: ComputeDomain) -> bool:
+            users = pods.using(domain.metadata.namespace, domain.template)
+            return bool(users) and all(is_overdue(pod, now()) for pod in users)
+
+        writer = DomainWriter(api, watcher, recorder, leads, is_abandoned)
+        claims, creations = ClaimReader(api, clock), CreationPacing(clock)
+        self.sets = SetReconciler(
+            api, watcher, writer, settings, claims=claims, creations=creations, is_abandoned=is_abandoned
+        )
+        self._labels = LabelReconciler(
+            api, watcher, pods, writer, settings, claims=claims, creations=creations, pacing=pacing, clock=clock
+        )
         self._watcher = watcher
         self._enqueue = enqueue
         self._gpu_classes = frozenset(settings.gpu_device_classes)
@@ -53,14 +73,15 @@ class WorkloadReconciler:
         watcher.template_changed.append(self._template_changed)
         pods.changed.append(self._pod_changed)
 
-    def reconcile(self, workload: Workload) -> None:
-        """Do what one workload needs.
+    def reconcile(self, workload: Workload) -> float | None:
+        """Do what one workload needs; return the seconds until the rest may be done, None without a rest.
 
         Raises:
             ApiError, Retry: something failed, and the workload must be reconciled again.
         """
-        by_kind = {WorkloadKind.SET: self.sets.reconcile, WorkloadKind.LABEL: self._labels.reconcile}
-        by_kind[workload.kind](workload, self.presence)
+        if workload.kind is WorkloadKind.LABEL:
+            return self._labels.reconcile(workload, self.presence)
+        return self.sets.reconcile(workload, self.presence)
 
     def enqueue_all(self) -> None:
         """Schedule every workload: what is known of the cluster as a whole has changed."""

@@ -3,8 +3,10 @@
 The switch of the feature has no say here: a set with the annotation is scaled, repaired and released whatever it is.
 """
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
+from gkm.api.computedomains import ComputeDomain
 from gkm.api.grove import PodCliqueSet
 from gkm.api.network_settings import Network
 from gkm.kube.api import Api, ListSelector
@@ -14,8 +16,11 @@ from gkm.kube.resources import PODCLIQUESETS
 from gkm.kube.workqueue import Retry
 
 from gkm_operator.computedomains import events
+from gkm_operator.computedomains.claims import UNSEEN_SECONDS, ClaimReader, Unseen, any_claim
+from gkm_operator.computedomains.creation_pacing import CreationPacing
 from gkm_operator.computedomains.lifecycle import DomainWriter, run_all
-from gkm_operator.computedomains.objects import Workload
+from gkm_operator.computedomains.objects import DesiredDomain, Workload
+from gkm_operator.computedomains.pods import OVERDUE_SECONDS
 from gkm_operator.computedomains.presence import Presence
 from gkm_operator.computedomains.set_plan import NOTHING, Required, SetPlan, plan, unused_only
 from gkm_operator.computedomains.watcher import DomainWatcher
@@ -23,29 +28,52 @@ from gkm_operator.mnnvl import dialect
 from gkm_operator.mnnvl.gpu_requests import GPURequests
 from gkm_operator.mnnvl.required import limit_problem, required_domains
 
+MAX_ACTIONS = 25
+"""Creations, and releases, of one reconcile: some 50 writes, then it is the turn of others."""
+REST_SECONDS = 1.0
+"""The pause before the rest: the watch delivers the effects of these writes meanwhile."""
+
+_REPORTED = 8
+"""Events of one reconcile about domains that are held."""
+
+Action = Callable[[], None]
+
 
 class SetReconciler:
     """Thread-safe for different sets. Only `missing` is remembered, for a metric."""
 
-    def __init__(self, api: Api, watcher: DomainWatcher, writer: DomainWriter, settings: Network) -> None:
+    def __init__(
+        self,
+        api: Api,
+        watcher: DomainWatcher,
+        writer: DomainWriter,
+        settings: Network,
+        *,
+        claims: ClaimReader,
+        creations: CreationPacing,
+        is_abandoned: Callable[[ComputeDomain], bool],
+    ) -> None:
         self.missing: dict[Workload, int] = {}
         """The number of domains that a set lacks; without those that lack none."""
         self._api = api
         self._watcher = watcher
         self._writer = writer
+        self._claims = claims
+        self._creations = creations
+        self._is_abandoned = is_abandoned
         self._settings = settings
         self._gpus = GPURequests(settings)
 
-    def reconcile(self, workload: Workload, presence: Presence) -> None:
-        """Do what one set needs.
+    def reconcile(self, workload: Workload, presence: Presence) -> float | None:
+        """Do what one set needs; return the seconds until the rest may be done, None without a rest.
 
         Raises:
-            ApiError, Retry: something failed; the other domains of the set were tried.
+            ApiError, Retry: something failed; what else the set needs was tried, unless it would fail, too.
         """
         pod_clique_set = self._watcher.pod_clique_set(workload.namespace, workload.name)
         if not presence.available:
             self._report(pod_clique_set, events.unavailable(presence.message), presence.since)
-            return
+            return None
         found = self._plan(pod_clique_set, workload)
         if found.release:
             # The watch of sets may lag behind another leader's, which made these domains.
@@ -53,47 +81,79 @@ class SetReconciler:
         if presence.grove_manages and found.pod_clique_set is not None:
             body = events.grove_manages(self._settings.grove_cluster_role)
             self._report(found.pod_clique_set, body, presence.since)
-            return
-        self._carry_out(found, workload)
+            return None
+        return self._carry_out(found, workload)
 
-    def _carry_out(self, found: SetPlan, workload: Workload) -> None:
+    def _carry_out(self, found: SetPlan, workload: Workload) -> float | None:
         pod_clique_set, regarding = found.pod_clique_set, None
         self.missing.pop(workload, None)
         if pod_clique_set is not None:
             regarding = events.of_set(pod_clique_set)
             self._report_problems(found, pod_clique_set, regarding)
-        actions = [partial(self._writer.release, domain, regarding, lost=True) for domain in found.lost]
-        actions += [partial(self._writer.release, domain, regarding) for domain in found.release]
+        releases = [partial(self._writer.release, domain, regarding, lost=True) for domain in found.lost]
+        releases += [partial(self._writer.release, domain, regarding) for domain in found.release]
+        waits = [REST_SECONDS] if len(releases) > MAX_ACTIONS else []
+        creations: Iterable[Action] = ()
         if regarding is not None and found.create:
             self.missing[workload] = len(found.create)
-            actions += [partial(self._writer.create, desired, regarding) for desired in found.create]
-        run_all(actions)
-        self.missing.pop(workload, None)
+            creations = self._creations_of(workload, found.create, regarding, waits)
+        run_all(releases[:MAX_ACTIONS], creations)
+        if not waits:
+            self.missing.pop(workload, None)
+        if any_claim(found.unseen):
+            waits.append(UNSEEN_SECONDS)
+        if found.waits:
+            waits.append(OVERDUE_SECONDS)
+        return min(waits, default=None)
+
+    def _creations_of(
+        self, workload: Workload, wanted: Sequence[DesiredDomain], regarding: Regarding, waits: list[float]
+    ) -> Iterator[Action]:
+        """Yield the creations that may be now; append the seconds until the next ones to `waits`."""
+        for number, desired in enumerate(wanted):
+            wait = REST_SECONDS
+            if number < MAX_ACTIONS:
+                wait = self._creations.seconds(workload.namespace, workload, len(wanted) - number)
+            if wait > 0:
+                waits.append(wait)
+                return
+            yield partial(self._writer.create, desired, regarding)
 
     def _report_problems(self, found: SetPlan, pod_clique_set: PodCliqueSet, regarding: Regarding) -> None:
         for domain in found.not_ours:
             self._writer.emit(regarding, events.not_ours(domain.metadata.name), domain.metadata.uid)
+        for domain in sorted(found.held, key=lambda held: held.metadata.name)[:_REPORTED]:
+            self._writer.emit(regarding, events.held(domain), domain.metadata.uid)
+        if found.unseen:
+            self._writer.emit(regarding, events.undecided(found.unseen), str(pod_clique_set.metadata.generation))
         if found.create:
-            classes = self._watcher.device_classes(pod_clique_set.metadata.namespace)
+            classes = self._watcher.device_classes(pod_clique_set.metadata.namespace, claims=self._claims)
             if problem := limit_problem(pod_clique_set, self._gpus, classes):
                 self._writer.emit(regarding, events.too_many(problem), str(pod_clique_set.metadata.generation))
 
     def _report(self, pod_clique_set: PodCliqueSet | None, body: EventBody, occasion: str) -> None:
         """Send an event about an enrolled set."""
-        if pod_clique_set is None or pod_clique_set.metadata.terminating or not dialect.enrols(pod_clique_set):
+        if pod_clique_set is None or pod_clique_set.metadata.terminating or not dialect.enrolls(pod_clique_set):
             return
         self._writer.emit(events.of_set(pod_clique_set), body, occasion)
 
     def _plan(self, pod_clique_set: PodCliqueSet | None, workload: Workload) -> SetPlan:
         required = NOTHING
-        if pod_clique_set is not None and not pod_clique_set.metadata.terminating:
-            known = self._watcher.device_classes(workload.namespace)
-            assumed = self._watcher.device_classes(workload.namespace, self._settings.gpu_device_classes)
-            required = Required(
-                required_domains(pod_clique_set, self._gpus, known),
-                required_domains(pod_clique_set, self._gpus, assumed),
+        # A set that is not enrolled costs no read of a claim.
+        if pod_clique_set is not None and not pod_clique_set.metadata.terminating and dialect.enrolls(pod_clique_set):
+            unseen = set[Unseen]()
+            certainly, possibly = (
+                required_domains(
+                    pod_clique_set,
+                    self._gpus,
+                    self._watcher.device_classes(workload.namespace, unknown, claims=self._claims, unseen=unseen),
+                )
+                for unknown in ((), self._settings.gpu_device_classes)
             )
-        return plan(pod_clique_set, required, self._watcher.domains_of(workload), self._watcher.serves)
+            required = Required(certainly, possibly, frozenset(unseen))
+        return plan(
+            pod_clique_set, required, self._watcher.domains_of(workload), self._watcher.serves, self._is_abandoned
+        )
 
     def _plan_live(self, workload: Workload) -> SetPlan:
         """Return the plan for the set as the API server has it now.

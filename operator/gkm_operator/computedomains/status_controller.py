@@ -34,6 +34,7 @@ from gkm_operator.computedomains.write_pacing import WritePacing
 
 NAME = "domain-status"
 WORKERS = 4
+PER_NAMESPACE = 2
 TEMPLATE_SECONDS = 30.0
 """The time that NVIDIA's controller has for the claim template of a new domain before it counts as missing."""
 SETTLE_SECONDS = 0.5
@@ -78,6 +79,7 @@ class DomainStatusController:
             workers=WORKERS,
             backoff=Backoff(0.5, 60.0),
             group=lambda key: key[0],
+            per_group=PER_NAMESPACE,
             observe=metrics.reconcile_recorder(NAME),
         )
         metrics.QUEUE_DEPTH.labels(NAME).set_function(self._queue.__len__)

@@ -14,8 +14,9 @@ from gkm.api.resource_claims import ResourceClaimTemplate
 from gkm.kube.api import Api, Key
 from gkm.kube.index import Index
 from gkm.kube.reflector import OnChange, Reflector
-from gkm.kube.resources import CLAIM_TEMPLATES, COMPUTEDOMAINS, PODCLIQUESETS
+from gkm.kube.resources import CLAIM_TEMPLATES, CLAIMS, COMPUTEDOMAINS, PODCLIQUESETS
 
+from gkm_operator.computedomains.claims import ClaimReader, Unseen
 from gkm_operator.computedomains.objects import Workload, workload_of
 from gkm_operator.mnnvl.gpu_requests import DeviceClasses
 
@@ -82,12 +83,30 @@ class DomainWatcher:
         template = self.template(domain.metadata.namespace, domain.template)
         return domain.in_use and template is not None and template.metadata.label(NODE_LABEL) == domain.metadata.uid
 
-    def device_classes(self, namespace: str, unknown: Iterable[str] = ()) -> DeviceClasses:
-        """Return the function that finds the device classes of a pod's claim; `unknown` are those of other claims."""
+    def device_classes(
+        self,
+        namespace: str,
+        unknown: Iterable[str] = (),
+        *,
+        claims: ClaimReader | None = None,
+        unseen: set[Unseen] | None = None,
+    ) -> DeviceClasses:
+        """Return the function that finds the device classes of a pod's claim.
+
+        `unknown` are those of a claim that cannot be seen, as is one by name without `claims`; it is added to `unseen`.
+        """
 
         def classes(claim: PodClaim) -> Iterable[str]:
-            template = self.template(namespace, claim.resource_claim_template_name or "")
-            return unknown if template is None else template.device_classes()
+            template, name = claim.resource_claim_template_name, claim.resource_claim_name
+            found: Iterable[str] | None = None
+            if template:
+                made_from = self.template(namespace, template)
+                found = None if made_from is None else made_from.device_classes()
+            elif name and claims is not None:
+                found = claims.device_classes(namespace, name)
+            if found is None and unseen is not None:
+                unseen.add((CLAIM_TEMPLATES.kind, template) if template else (CLAIMS.kind, name or ""))
+            return unknown if found is None else found
 
         return classes
 

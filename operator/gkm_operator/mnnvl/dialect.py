@@ -1,4 +1,4 @@
-"""The annotations that enrol a PodCliqueSet, in both dialects, and the domain that each clique belongs to.
+"""The annotations that enroll a PodCliqueSet, in both dialects, and the domain that each clique belongs to.
 
 `grove.io/auto-mnnvl: enabled` puts the whole set into one domain for each replica. `grove.io/mnnvl-group: NAME`, on the
 set, a scaling group or a clique, puts cliques into the domain of a group; the most specific one counts, and `none`
@@ -47,15 +47,15 @@ def names_groups(pod_clique_set: PodCliqueSet) -> bool:
     return any(MNNVL_GROUP in part.annotations for part in pod_clique_set.parts())
 
 
-def enrols(pod_clique_set: PodCliqueSet) -> bool:
+def enrolls(pod_clique_set: PodCliqueSet) -> bool:
     """Return whether an annotation requests a domain."""
-    return any(map(_enrols, pod_clique_set.parts()))
+    return any(map(_enrolls, pod_clique_set.parts()))
 
 
 def creation_problems(pod_clique_set: PodCliqueSet, *, enabled: bool) -> Iterator[str]:
     """Yield the reasons to refuse a new set; invalid values come first. `enabled` is the switch of the feature."""
     yield from _problems(pod_clique_set, tuple(pod_clique_set.parts()), enabled=enabled)
-    if len(pod_clique_set.metadata.name) > MAX_SET_NAME and enrols(pod_clique_set):
+    if len(pod_clique_set.metadata.name) > MAX_SET_NAME and enrolls(pod_clique_set):
         yield (
             f"the name of a PodCliqueSet with ComputeDomains has at most {MAX_SET_NAME} characters, because a label "
             f"contains it; shorten it, or opt out with {AUTO_MNNVL}: {DISABLED}"
@@ -99,7 +99,7 @@ def invalid_group(group: str) -> str | None:
 def _problems(pod_clique_set: PodCliqueSet, parts: Sequence[Part], *, enabled: bool) -> Iterator[str]:
     for part in parts:
         yield from _invalid_values(part)
-    if not enabled and any(map(_enrols, parts)):
+    if not enabled and any(map(_enrolls, parts)):
         yield (
             "MNNVL is not enabled in this cluster: remove the annotation, or let an administrator set "
             "network.autoMNNVLEnabled"
@@ -124,7 +124,7 @@ def _invalid_values(part: Part) -> Iterator[str]:
         yield f"{MNNVL_GROUP} of {shown_part(part)} {problem}"
 
 
-def _enrols(part: Part) -> bool:
+def _enrolls(part: Part) -> bool:
     return part.annotations.get(MNNVL_GROUP, NONE) != NONE or (
         _is_set(part) and part.annotations.get(AUTO_MNNVL) == ENABLED
     )

@@ -9,11 +9,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 import pytest
+from gkm.kube.api import Api
 from gkm.kube.errors import ApiError
 from support.grove.objects import NAMESPACE, compute_domain
 from support.kube.interposed_api import Around, InterposedApi, Killed, failing_at, killed_at
 from support.operator.domains import DOMAINS, NVIDIA, OURS, SETS, TEMPLATES, Process, World, grouped
-from support.operator.plans import PODS, everything
+from support.operator.plans import PODS, everything, gpu_pod
 
 Change = Callable[[World], object]
 
@@ -65,6 +66,27 @@ def again(world: World) -> None:
     world.create_set(replicas=2)
 
 
+def on_dead_node(world: World) -> None:
+    world.create_set(replicas=2)
+    world.settle(a_process(world))
+    pod = gpu_pod("test-pcs-0-worker", "dead", 8, namespace=NAMESPACE)
+    pod["metadata"]["finalizers"] = ["test/kubelet"]
+    pod["spec"]["resourceClaims"] = [{"name": "mnnvl-claim", "resourceClaimTemplateName": "test-pcs-0"}]
+    world.api.create(PODS, pod)
+
+
+def again_over_dead_node(world: World) -> None:
+    world.api.delete(PODS, "test-pcs-0-worker", NAMESPACE)
+    again(world)
+
+
+def a_process(world: World, sends: Api | None = None) -> Process:
+    """A process to whom every pod that is being deleted is overdue."""
+    made = Process(world.api, sends=sends)
+    made.pass_time(3600.0)
+    return made
+
+
 SCENARIOS = {
     "created": Scenario(nothing, lambda world: world.create_set(replicas=2), 2),
     "created with groups": Scenario(
@@ -76,28 +98,29 @@ SCENARIOS = {
     "scaled to zero": Scenario(lambda world: world.create_set(replicas=2), lambda world: world.scale(0), 0),
     "set deleted": Scenario(lambda world: world.create_set(replicas=2), lambda world: world.delete_set(), 0),
     "set created again": Scenario(lambda world: world.create_set(replicas=2), again, 2),
+    "set created again over a dead node": Scenario(on_dead_node, again_over_dead_node, 2),
     "set orphans its domains": Scenario(lambda world: world.create_set(replicas=2), orphan, 0),
     "lost": Scenario(lambda world: world.create_set(replicas=2), lose, 2),
     "label": Scenario(nothing, job, 1),
     "label of a second workload": Scenario(job, second_job, 1),
-    "labelled workload deleted": Scenario(job, job_goes, 0),
+    "labeled workload deleted": Scenario(job, job_goes, 0),
 }
 
 
 def prepared(scenario: Scenario) -> World:
     world = World()
     scenario.before(world)
-    world.settle(Process(world.api))
+    world.settle(a_process(world))
     for domain in world.made():
         world.use(domain["metadata"]["name"], 1)
-    world.settle(Process(world.api))
+    world.settle(a_process(world))
     scenario.change(world)
     return world
 
 
 def run_with(world: World, around: Around) -> None:
     """Let a process with such requests run until it is killed or done."""
-    process = Process(world.api, sends=InterposedApi(world.api, around))
+    process = a_process(world, InterposedApi(world.api, around))
     with suppress(Killed):
         world.settle(process)
         pods_end(world)
@@ -154,7 +177,7 @@ def test_a_process_killed_at_any_request_is_finished_by_the_next(name: str, *, a
     for step in range(steps):
         world = prepared(scenario)
         run_with(world, killed_at(step, after=after))
-        finish(world, Process(world.api))
+        finish(world, a_process(world))
         check(world, scenario)
 
 
@@ -183,7 +206,7 @@ def test_two_leaders_at_once_whose_caches_lag_converge(name: str) -> None:
                 raise ApiError(504, "Timeout", "the answer was lost")
             return answer
 
-        leaders = [Process(world.api, sends=InterposedApi(world.api, around)) for _ in range(2)]
+        leaders = [a_process(world, InterposedApi(world.api, around)) for _ in range(2)]
         for leader in leaders:
             leader.observe()
         for _ in range(40):
@@ -192,5 +215,5 @@ def test_two_leaders_at_once_whose_caches_lag_converge(name: str) -> None:
             leader.work()
             if chance.random() < 0.5:
                 world.act()
-        finish(world, *(Process(world.api) for _ in range(2)))
+        finish(world, *(a_process(world) for _ in range(2)))
         check(world, scenario)

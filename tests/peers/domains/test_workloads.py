@@ -150,7 +150,7 @@ def test_a_lost_template_is_made_again(workloads: Workloads, team: str) -> None:
     workloads.until_marked("train-0", team, 2)
 
 
-def test_labelled_pods_of_a_job_share_a_domain(workloads: Workloads, team: str) -> None:
+def test_labeled_pods_of_a_job_share_a_domain(workloads: Workloads, team: str) -> None:
     template = {
         "metadata": {"labels": {"gkm.io/compute-domain": "shared"}},
         "spec": {"restartPolicy": "Never", "containers": [container("main", 8)]},

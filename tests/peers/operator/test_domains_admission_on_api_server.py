@@ -211,7 +211,7 @@ def a_pod(name: str, domain: str) -> Json:
 
 
 def test_a_pod_with_the_label_gets_the_claim_of_that_domain(site: Site) -> None:
-    pod = site.api.create(PODS, a_pod("labelled", "job"))
+    pod = site.api.create(PODS, a_pod("labeled", "job"))
     assert pod["spec"]["resourceClaims"] == [{"name": "mnnvl-claim", "resourceClaimTemplateName": "job"}]
     assert [each["resources"].get("claims") for each in pod["spec"]["containers"]] == [CLAIM, None]
     odd = site.api.create(PODS, a_pod("odd", "No_Name"))

@@ -200,7 +200,7 @@ def test_a_used_domain_is_released_when_its_set_is_scaled_in(place: DomainCluste
     place.until_names(used)
 
 
-def test_labelled_workloads_share_a_domain_that_goes_with_the_last(place: DomainCluster, team: str) -> None:
+def test_labeled_workloads_share_a_domain_that_goes_with_the_last(place: DomainCluster, team: str) -> None:
     place.cluster.apply([job("one", "train", team), replicated("Deployment", "two", "train", team)])
     place.until_names(team, "train")
 

@@ -39,10 +39,10 @@ def a_pod_clique(part_of: str, replica: str, clique: str, scaling_group: str = "
     if scaling_group:
         full = f"{part_of}-{replica}-{scaling_group}"
         name, labels = f"{full}-0-{clique}", labels | {SCALING_GROUP: full, SCALING_GROUP_INDEX: "0"}
-    return labelled_pod_clique(name, labels)
+    return labeled_pod_clique(name, labels)
 
 
-def labelled_pod_clique(name: str, labels: Mapping[str, str]) -> PodClique:
+def labeled_pod_clique(name: str, labels: Mapping[str, str]) -> PodClique:
     """A PodClique with any name and labels."""
     return msgspec.convert({"metadata": {"name": name, "namespace": NAMESPACE, "labels": dict(labels)}}, PodClique)
 

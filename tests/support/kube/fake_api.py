@@ -123,12 +123,21 @@ class FakeApi:
             new["metadata"].pop("deletionTimestamp", None)
             return _typed(resource, self._store(resource, key, None, new))
 
-    def delete(self, resource: Resource[Any], name: str, namespace: str | None = None, *, uid: str = "") -> None:
+    def delete(
+        self,
+        resource: Resource[Any],
+        name: str,
+        namespace: str | None = None,
+        *,
+        uid: str = "",
+        resource_version: str = "",
+    ) -> None:
         with self._lock:
             self._called("delete", resource, name)
             old = self._found(resource, namespace, name)
             if uid and uid != old["metadata"]["uid"]:
                 raise ApiError(409, "Conflict", f"the UID in the precondition ({uid}) is not that of the object")
+            _precondition(resource_version, old)
             key = _key(resource, namespace, name)
             if not old["metadata"].get("finalizers"):
                 self._remove(resource, key, old)

@@ -50,8 +50,20 @@ class InterposedApi:
         found: T = self._around("create", resource.plural, lambda: self._api.create(resource, value))
         return found
 
-    def delete(self, resource: Resource[Any], name: str, namespace: str | None = None, *, uid: str = "") -> None:
-        self._around("delete", resource.plural, lambda: self._api.delete(resource, name, namespace, uid=uid))
+    def delete(
+        self,
+        resource: Resource[Any],
+        name: str,
+        namespace: str | None = None,
+        *,
+        uid: str = "",
+        resource_version: str = "",
+    ) -> None:
+        self._around(
+            "delete",
+            resource.plural,
+            lambda: self._api.delete(resource, name, namespace, uid=uid, resource_version=resource_version),
+        )
 
 
 def killed_at(step: int, *, after: bool) -> Around:

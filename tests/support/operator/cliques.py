@@ -99,8 +99,19 @@ class Mortal:
         call = ("create", resource.plural, value["metadata"]["name"])  # type: ignore[index]
         return self._write(call, lambda: self._api.create(resource, value))
 
-    def delete(self, resource: Resource[Any], name: str, namespace: str | None = None, *, uid: str = "") -> None:
-        self._write(("delete", resource.plural, name), lambda: self._api.delete(resource, name, namespace, uid=uid))
+    def delete(
+        self,
+        resource: Resource[Any],
+        name: str,
+        namespace: str | None = None,
+        *,
+        uid: str = "",
+        resource_version: str = "",
+    ) -> None:
+        self._write(
+            ("delete", resource.plural, name),
+            lambda: self._api.delete(resource, name, namespace, uid=uid, resource_version=resource_version),
+        )
 
 
 class Stepper:

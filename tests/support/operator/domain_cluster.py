@@ -191,13 +191,13 @@ def pod_spec(gpus: int = 8) -> Json:
     return {"containers": [{"name": "main", "image": "registry.test/app:1", "resources": resources}]}
 
 
-def labelled(label: str, **more: str) -> Json:
+def labeled(label: str, **more: str) -> Json:
     """A pod template whose pods name a ComputeDomain."""
     return {"metadata": {"labels": {LABEL: label, **more}}, "spec": pod_spec() | {"restartPolicy": "Always"}}
 
 
 def job(name: str, label: str, space: str, **metadata: object) -> Json:
-    template = labelled(label)
+    template = labeled(label)
     template["spec"]["restartPolicy"] = "Never"
     return object_of("batch/v1", "Job", name, space, **metadata) | {"spec": {"template": template, "backoffLimit": 0}}
 
@@ -205,7 +205,7 @@ def job(name: str, label: str, space: str, **metadata: object) -> Json:
 def replicated(kind: str, name: str, label: str, space: str, **metadata: object) -> Json:
     """A Deployment or StatefulSet of one pod."""
     app = {"app": name}
-    spec: Json = {"replicas": 1, "selector": {"matchLabels": app}, "template": labelled(label, **app)}
+    spec: Json = {"replicas": 1, "selector": {"matchLabels": app}, "template": labeled(label, **app)}
     return object_of("apps/v1", kind, name, space, **metadata) | {
         "spec": spec | {"serviceName": name} if kind == "StatefulSet" else spec
     }

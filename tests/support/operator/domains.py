@@ -3,11 +3,13 @@
 Nothing runs by itself: a test lets a process observe the API and reconcile what it then has to do.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from gkm.api.network_settings import Network
+from gkm.kube import resources
 from gkm.kube.api import Api
 from gkm.kube.errors import ApiError
 from gkm.kube.events import Recorder
@@ -18,6 +20,7 @@ from gkm_operator.computedomains.pods import DomainPods
 from gkm_operator.computedomains.presence import Presence
 from gkm_operator.computedomains.reconciler import WorkloadReconciler
 from gkm_operator.computedomains.watcher import DomainWatcher
+from gkm_operator.computedomains.write_pacing import WritePacing
 from gkm_operator.mnnvl.gpu_requests import GPURequests
 from support.grove.objects import NAMESPACE, claim_template, clique, pod_clique_set
 from support.kube.fake_api import FakeApi
@@ -25,6 +28,7 @@ from support.operator.plans import PODS, everything, gpu_pod
 
 AUTO, GROUP = "grove.io/auto-mnnvl", "grove.io/mnnvl-group"
 ENROLLED = {AUTO: "enabled"}
+ON, OFF = Network(auto_mnnvl_enabled=True), Network()
 NVIDIA = "resource.nvidia.com/computeDomain"
 """NVIDIA's finalizer, and its label with the uid of a domain."""
 MARK = "gkm.io/pods-using"
@@ -38,16 +42,29 @@ def raw(resource: Resource[Any]) -> Resource[Json]:
 
 
 SETS, DOMAINS, TEMPLATES = raw(PODCLIQUESETS), raw(COMPUTEDOMAINS), raw(CLAIM_TEMPLATES)
+CLAIMS = raw(resources.CLAIMS)
+
+
+DELETED = datetime(2026, 1, 1, tzinfo=UTC)
+"""When all objects of FakeApi are deleted that have finalizers; the clocks of processes begin then."""
+SOON = 10.0
+"""Seconds that `settle` lets pass for what a process wants to do later."""
 
 
 class Process:
-    """One leader: its caches of `api`, and the workloads that it has to reconcile; `sends` gets its other requests."""
+    """One leader: its caches of `api`, and the workloads that it has to reconcile; `sends` gets its other requests.
+
+    Its clock stands still until a test lets time pass.
+    """
 
     def __init__(
         self, api: Api, network: Network | None = None, presence: Presence | None = None, sends: Api | None = None
     ) -> None:
-        settings = network or Network()
+        settings = network or ON
+        self.leads: Callable[[], bool] = lambda: True
+        self.seconds = 0.0
         self.keys = set[Workload]()
+        self._later: dict[Workload, float] = {}
         self.watcher = DomainWatcher(api)
         self.pods = DomainPods(api, GPURequests(settings))
         recorder = Recorder(sends or api, "gkm.io/computedomains", "test")
@@ -58,8 +75,35 @@ class Process:
             recorder,
             settings=settings,
             enqueue=lambda workload, _after: self.keys.add(workload),
+            leads=self._may_write,
+            pacing=WritePacing(clock=self._clock),
+            clock=self._clock,
+            now=lambda: DELETED + timedelta(seconds=self.seconds),
         )
         self.reconciler.presence = presence or Presence(available=True, sets=True)
+
+    def _may_write(self) -> bool:
+        return self.leads()
+
+    def _clock(self) -> float:
+        return self.seconds
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass; what is due then is reconciled by the next `work`."""
+        self.seconds += seconds
+        due = {key for key, when in self._later.items() if when <= self.seconds}
+        self.keys |= due
+        for key in due:
+            del self._later[key]
+
+    def wait(self, seconds: float) -> bool:
+        """Let time pass until something is due; return False if nothing is within so many seconds."""
+        first = min(self._later.values(), default=float("inf"))
+        if first > self.seconds + seconds:
+            return False
+        self.seconds = max(first, self.seconds)
+        self.pass_time(0.0)
+        return True
 
     def observe(self, *kinds: str) -> None:
         """List these kinds, by default all."""
@@ -74,8 +118,11 @@ class Process:
         errors: list[Exception] = []
         self.keys.clear()
         for key in keys:
+            self._later.pop(key, None)
             try:
-                self.reconciler.reconcile(key)
+                after = self.reconciler.reconcile(key)
+                if after is not None:
+                    self._later[key] = self.seconds + after
             except (ApiError, Retry) as error:
                 self.keys.add(key)
                 errors.append(error)
@@ -117,7 +164,9 @@ class World:
                 process.observe()
                 errors += process.work()
             if self.api._version == before and not any(isinstance(error, ApiError) for error in errors):
-                return
+                waited = [process.wait(SOON) for process in processes]
+                if not any(waited):
+                    return
         raise AssertionError(f"it does not settle: {errors}")
 
     def act(self) -> None:
@@ -171,9 +220,11 @@ class World:
         gpus: int = 8,
         owners: Sequence[Json] = (),
         labels: Mapping[str, str] | None = None,
+        *,
+        namespace: str = NAMESPACE,
     ) -> str:
         """Create a pod that names a ComputeDomain by the label; return its uid."""
-        made = gpu_pod(name, "", gpus, namespace=NAMESPACE)
+        made = gpu_pod(name, "", gpus, namespace=namespace)
         made["metadata"]["labels"] = {"gkm.io/compute-domain": label} | dict(labels or {})
         made["metadata"]["ownerReferences"] = list(owners)
         return str(self.api.create(PODS, made)["metadata"]["uid"])
@@ -193,8 +244,8 @@ class World:
 
     def made(self) -> list[Json]:
         """The ComputeDomains that GKM made."""
-        labelled = ((one, one["metadata"].get("labels", {})) for one in everything(self.api, DOMAINS))
-        return [one for one, labels in labelled if labels.get("gkm.io/written-by") == "gkm"]
+        labeled = ((one, one["metadata"].get("labels", {})) for one in everything(self.api, DOMAINS))
+        return [one for one, labels in labeled if labels.get("gkm.io/written-by") == "gkm"]
 
     def domain(self, name: str) -> Json:
         return self.api.get(DOMAINS, name, NAMESPACE)
@@ -214,3 +265,9 @@ class World:
 def grouped(*groups: str) -> list[Json]:
     """One clique with GPUs for each group."""
     return [clique(f"c-{group}", annotations={GROUP: group}) for group in groups]
+
+
+def resource_claim(name: str, device_class: str) -> Json:
+    """A ResourceClaim that requests one device of a class."""
+    template = claim_template(name, device_class)
+    return template | {"kind": "ResourceClaim", "spec": template["spec"]["spec"]}

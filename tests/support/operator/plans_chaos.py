@@ -102,5 +102,13 @@ class Process:
         found: T = self._write(lambda: self._api.create(resource, value))
         return found
 
-    def delete(self, resource: Resource[Any], name: str, namespace: str | None = None, *, uid: str = "") -> None:
-        self._write(lambda: self._api.delete(resource, name, namespace, uid=uid))
+    def delete(
+        self,
+        resource: Resource[Any],
+        name: str,
+        namespace: str | None = None,
+        *,
+        uid: str = "",
+        resource_version: str = "",
+    ) -> None:
+        self._write(lambda: self._api.delete(resource, name, namespace, uid=uid, resource_version=resource_version))

@@ -51,7 +51,7 @@ def terminating(listed: Listed) -> Iterator[Finding]:
 def orphans(listed: Listed) -> Iterator[Finding]:
     """Yield the domains that Grove or GKM made for a workload that does not exist."""
     sets = _sets(listed)
-    labelled = {(pod.metadata.namespace, pod.metadata.label(DOMAIN_LABEL)) for pod in listed.pods}
+    labeled = {(pod.metadata.namespace, pod.metadata.label(DOMAIN_LABEL)) for pod in listed.pods}
     for domain in listed.domains:
         metadata = domain.metadata
         if metadata.terminating or not listed.settled(metadata):
@@ -59,7 +59,7 @@ def orphans(listed: Listed) -> Iterator[Finding]:
         missing = ""
         if _owning_set(domain) or metadata.label(MANAGED_BY) == GROVE_OPERATOR:
             missing = "" if _has_set(domain, sets) else f"the PodCliqueSet {_set_name(domain)} does not exist"
-        elif domain.written_by_gkm and not metadata.owner_references and key(metadata) not in labelled:
+        elif domain.written_by_gkm and not metadata.owner_references and key(metadata) not in labeled:
             missing = f"it has no owner, and no pod has the label {DOMAIN_LABEL}: {metadata.name}"
         if missing:
             delete = command("kubectl", "delete", "computedomain", metadata.name, "-n", metadata.namespace)

@@ -17,7 +17,7 @@ from gkm_operator.admission.domains.requests import Request, ReviewedClique, Rev
 from gkm_operator.admission.domains.set_domains import JoinableDomain, SetDomains, SetDomainsReader
 from gkm_operator.admission.domains.view import View
 from gkm_operator.admission.review import ADMITTED, ReviewResponse
-from gkm_operator.mnnvl import enrolment
+from gkm_operator.mnnvl import enrollment
 from gkm_operator.mnnvl.gpu_requests import DeviceClasses, GPURequests
 from gkm_operator.mnnvl.injection import inject
 from gkm_operator.mnnvl.naming import MAX_NAME_LENGTH, domain_name
@@ -84,9 +84,9 @@ class CliqueReview:
         if len(domain.name) > MAX_NAME_LENGTH:  # a domain of Grove, whose name no label can have
             return ReviewResponse(allowed=True, patch=tuple(injection.operations))
         label = {} if metadata.label(DOMAIN_LABEL) == domain.name else {DOMAIN_LABEL: domain.name}
-        labelled = add_entries("/metadata/labels", label, exists=metadata.has_labels)
+        labeled = add_entries("/metadata/labels", label, exists=metadata.has_labels)
         placed = place(spec, domain.name, at, self._settings)
-        return ReviewResponse(allowed=True, patch=(*injection.operations, *labelled, *placed))
+        return ReviewResponse(allowed=True, patch=(*injection.operations, *labeled, *placed))
 
 
 class ScalingGroupReview:
@@ -109,7 +109,7 @@ class ScalingGroupReview:
         if request.operation != UPDATE and found is not None and (refusal := _refusal(found)):
             return refusal
         template = metadata.name.removeprefix(f"{owner.metadata.name}-{metadata.label(REPLICA_INDEX)}-")
-        inherited = enrolment.scaling_group_annotations(owner, template)
+        inherited = enrollment.scaling_group_annotations(owner, template)
         missing = {key: value for key, value in inherited.items() if metadata.annotation(key) is None}
         patch = tuple(add_entries("/metadata/annotations", missing, exists=metadata.has_annotations))
         return ReviewResponse(allowed=True, patch=patch)

@@ -91,7 +91,7 @@ class SetDomainsReader:
 
     def _observe(self, owner: PodCliqueSet | None, classes: DeviceClasses) -> SetDomains | None:
         """Return the domains of a set; None if it is not enrolled."""
-        if owner is None or not dialect.enrols(owner):
+        if owner is None or not dialect.enrolls(owner):
             return None
         if self._view.grove_manages_domains is None:
             raise ViewUnavailable("the ConfigMap gkm-domains is not read yet")

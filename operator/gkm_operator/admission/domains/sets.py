@@ -1,4 +1,4 @@
-"""Decisions about PodCliqueSets: the annotation that enrols one by default, and what is refused or warned of.
+"""Decisions about PodCliqueSets: the annotation that enrolls one by default, and what is refused or warned of.
 
 The rules are those of gkm_operator.mnnvl. Warnings must never become refusals: free nodes change at any moment.
 """
@@ -14,7 +14,7 @@ from gkm_operator.admission.domains.patches import add_entries
 from gkm_operator.admission.domains.requests import Request, ReviewedSet
 from gkm_operator.admission.domains.view import TooManyClaims, View, ViewUnavailable
 from gkm_operator.admission.review import ADMITTED, ReviewResponse
-from gkm_operator.mnnvl import dialect, enrolment
+from gkm_operator.mnnvl import dialect, enrollment
 from gkm_operator.mnnvl.gpu_requests import DeviceClasses, GPURequests
 from gkm_operator.mnnvl.injection import inject
 from gkm_operator.mnnvl.naming import domain_name
@@ -33,11 +33,11 @@ class SetDefaults:
     def decide(self, request: Request[ReviewedSet]) -> ReviewResponse:
         """Return the response; raise ViewUnavailable if a claim cannot be read."""
         found = request.object
-        # Where Grove itself manages domains, its own webhook enrols sets.
+        # Where Grove itself manages domains, its own webhook enrolls sets.
         if found.metadata.terminating or self._view.grove_manages_domains:
             return ADMITTED
         classes = self._view.device_classes(request.namespace)
-        value = enrolment.default_annotation(found, self._gpus, classes, operation=request.operation)
+        value = enrollment.default_annotation(found, self._gpus, classes, operation=request.operation)
         if value is None:
             return ADMITTED
         entries = add_entries("/metadata/annotations", {AUTO_MNNVL: value}, exists=found.metadata.has_annotations)
@@ -66,10 +66,10 @@ class SetValidation:
             more = len(problems) - _SHOWN_PROBLEMS
             message = "; ".join(problems[:_SHOWN_PROBLEMS]) + (f"; and {more} more" if more > 0 else "")
             return ReviewResponse(allowed=False, message=message)
-        if not dialect.enrols(new):
+        if not dialect.enrolls(new):
             decided = new.metadata.annotation(AUTO_MNNVL) is not None or dialect.names_groups(new)
             is_new = enabled and old is None and not decided
-            return ReviewResponse(allowed=True, warnings=tuple(enrolment.unread_sharing(new)) if is_new else ())
+            return ReviewResponse(allowed=True, warnings=tuple(enrollment.unread_sharing(new)) if is_new else ())
         try:
             return self._compare(new, old, self._view.device_classes(request.namespace))
         except ViewUnavailable as error:
@@ -84,7 +84,7 @@ class SetValidation:
         return ReviewResponse(allowed=True, warnings=tuple(self._warnings(new, old, classes)))
 
     def _warnings(self, new: PodCliqueSet, old: PodCliqueSet | None, classes: DeviceClasses) -> Iterator[str]:
-        yield from enrolment.warnings(new, self._gpus, classes)
+        yield from enrollment.warnings(new, self._gpus, classes)
         sharing = self._gpus.sharing(new, classes)
         for clique, scaling_group in new.memberships():
             group = dialect.group_of(new, clique, scaling_group)

@@ -33,7 +33,7 @@ class ThinSet(PodCliqueSet, frozen=True):
     def __post_init__(self) -> None:
         metadata = self.metadata
         template = SetTemplate()
-        if dialect.enrols(self):
+        if dialect.enrolls(self):
             cliques = tuple(_thin_clique(clique) for clique in self.cliques)
             template = structs.replace(self.spec.template, cliques=cliques)
         structs.force_setattr(self, "metadata", _identity(metadata, labels=None, annotations=metadata.annotations))

@@ -108,7 +108,7 @@ def test_a_domain_of_grove_without_owner_is_an_orphan_when_no_set_has_the_name_i
         (domain(labels=OURS), {"pods": [stored(pod("p", **{"gkm.io/compute-domain": "llama-0"}))]}),
         (domain(ownerReferences=[owner("PodCliqueSetLike", "llama")]), {}),
     ],
-    ids=["its set", "young", "terminating", "a user's", "of helm", "of a job", "of a labelled pod", "another kind"],
+    ids=["its set", "young", "terminating", "a user's", "of helm", "of a job", "of a labeled pod", "another kind"],
 )
 def test_a_domain_with_a_workload_and_one_of_a_user_is_no_orphan(made: Json, lists: dict[str, Any]) -> None:
     assert list(compute_domains.orphans(listed(domains=[made], **lists))) == []

@@ -1,15 +1,19 @@
 """The controller with its threads, against an API in memory: it starts when it can, and goes on when it can again."""
 
 from collections.abc import Iterator
+from threading import Event
+from typing import Any
 
 import pytest
 from gkm.api.config import Config
 from gkm.hoststate.pacing import Backoff
 from gkm.kube.errors import ApiError
+from gkm.kube.resources import Json, Resource
 from gkm_operator import metrics
 from gkm_operator.computedomains.controller import DomainsController
+from support.grove.objects import NAMESPACE
 from support.host.waiting import until
-from support.operator.domains import World
+from support.operator.domains import ON, World
 
 SOON = Backoff(0.001, 0.002)
 
@@ -21,7 +25,7 @@ def world() -> World:
 
 @pytest.fixture
 def controller(world: World) -> Iterator[DomainsController]:
-    made = DomainsController(world.api, Config(), leads=lambda: True, look_seconds=0.01, backoff=SOON)
+    made = DomainsController(world.api, Config(network=ON), leads=lambda: True, look_seconds=0.01, backoff=SOON)
     yield made
     made.close()
 
@@ -85,6 +89,29 @@ def test_a_kind_that_is_removed_later_is_reported_and_work_goes_on_when_it_is_ba
     until(lambda: ("first", "DomainsUnavailable") in [(one[0], one[2]) for one in world.events()], "an event")
     absent.clear()
     until(lambda: world.domains() == ["first-0", "second-0"], "both domains")
+
+
+def test_a_namespace_whose_requests_hang_delays_no_other(
+    world: World, controller: DomainsController, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release, create, hanging_now = Event(), world.api.create, []
+
+    def hanging(resource: Resource[Any], value: Json) -> object:
+        if resource.plural == "computedomains" and value["metadata"]["namespace"] == NAMESPACE:
+            hanging_now.append(value)
+            release.wait(30.0)
+        return create(resource, value)
+
+    monkeypatch.setattr(world.api, "create", hanging)
+    for number in range(8):
+        world.create_set(f"hangs-{number}")
+    controller.work()
+    try:
+        until(lambda: len(hanging_now) == len(controller.queue._threads) // 2, "half of the workers are busy")
+        world.create_set("other", namespace="other")
+        until(lambda: world.domains() == ["other-0"], "the domain of the other namespace")
+    finally:
+        release.set()
 
 
 def test_a_stop_ends_it_while_the_api_server_is_away(world: World, controller: DomainsController) -> None:

@@ -5,7 +5,9 @@ from gkm.kube.errors import ApiError
 from gkm.kube.resources import Json
 from gkm_operator.computedomains import owners
 from gkm_operator.computedomains.owners import RootOwners
+from support.grove.objects import NAMESPACE
 from support.operator.domains import Process, World
+from support.operator.plans import PODS
 
 
 @pytest.fixture
@@ -13,10 +15,12 @@ def world() -> World:
     return World()
 
 
-def roots(world: World, *, fresh: bool = False, finder: RootOwners | None = None) -> list[str]:
+def roots(
+    world: World, *, fresh: bool = False, finder: RootOwners | None = None, namespace: str = NAMESPACE
+) -> list[str]:
     process = Process(world.api)
     process.observe("pods")
-    found = (finder or RootOwners(world.api)).of(process.pods.labelled("team", "train"), fresh=fresh)
+    found = (finder or RootOwners(world.api)).of(process.pods.labeled(namespace, "train"), fresh=fresh)
     assert not any(owner.controller for owner in found)
     return [f"{owner.kind} {owner.name}" for owner in found]
 
@@ -125,3 +129,31 @@ def test_each_controller_is_read_once_for_all_its_pods(world: World) -> None:
     assert len([call for call in world.api.calls if call[0] == "get"]) == 2
     assert roots(world, finder=finder, fresh=True) == ["JobSet jobset"]
     assert len([call for call in world.api.calls if call[0] == "get"]) == 4
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob"}, {"apiVersion": "extensions/v1"}],
+    ids=["kind", "version"],
+)
+def test_a_reference_with_the_uid_of_another_object_does_not_change_what_is_known_of_that(
+    world: World, change: Json
+) -> None:
+    """Users write owner references: a pod of one tenant may name the uid of another's ReplicaSet."""
+    above = world.controller("apps/v1 Deployment", "app")
+    replicas = world.controller("apps/v1 ReplicaSet", "replicas", [above])
+    world.pod("forged", "train", owners=[replicas | change])
+    finder = RootOwners(world.api)
+    assert roots(world, finder=finder) == ["Pod forged"]
+    world.api.delete(PODS, "forged", NAMESPACE)
+    world.pod("p", "train", owners=[replicas])
+    assert roots(world, finder=finder) == ["Deployment app"]
+
+
+def test_what_is_known_of_an_object_is_not_known_of_one_with_its_uid_in_another_namespace(world: World) -> None:
+    job = chain(world, "jobset.x-k8s.io/v1alpha2 JobSet", "batch/v1 Job")
+    world.pod("p", "train", owners=[job])
+    finder = RootOwners(world.api)
+    assert roots(world, finder=finder) == ["JobSet jobset"]
+    world.pod("forged", "train", owners=[job], namespace="foreign")
+    assert roots(world, finder=finder, namespace="foreign") == []

@@ -69,14 +69,14 @@ def test_the_indexes_follow_the_pods_of_the_cluster() -> None:
     try:
         assert watched.reflector.synced.wait(10)
         assert [found.key for found in watched.using("team", "t")] == [("team", "a")]
-        assert [found.key for found in watched.labelled("team", "d")] == [("team", "a")]
+        assert [found.key for found in watched.labeled("team", "d")] == [("team", "a")]
         assert watched.using("elsewhere", "t") == ()
         api.merge(RAW, "a", {"spec": {"nodeName": "n1"}}, "team")
         until(lambda: len(watched.on_node("n1")) == 1, "the pod on its node")
         api.merge(RAW, "a", {"metadata": {"annotations": {"x": "y"}}}, "team")
         api.delete(RAW, "a", "team")
         until(lambda: not watched.using("team", "t"), "the pod to go")
-        assert (watched.labelled("team", "d"), watched.on_node("n1")) == ((), ())
+        assert (watched.labeled("team", "d"), watched.on_node("n1")) == ((), ())
     finally:
         watched.reflector.close()
     assert seen == [(False, True), (True, True), (True, False)]

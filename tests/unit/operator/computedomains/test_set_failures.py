@@ -4,8 +4,10 @@ from collections.abc import Callable
 
 import pytest
 from gkm.kube.errors import ApiError
+from gkm_operator.computedomains.creation_pacing import BATCH, BURST
 from gkm_operator.computedomains.presence import Presence
-from support.operator.domains import SETS, Process, World, grouped
+from support.grove.objects import NAMESPACE, pod_clique_set
+from support.operator.domains import ENROLLED, SETS, Process, World, grouped
 
 AVAILABLE = Presence(available=True, sets=True)
 
@@ -51,7 +53,7 @@ def test_each_domain_has_an_event_on_its_set(world: World, process: Process) -> 
 
 def test_a_failed_creation_is_reported_and_retried_and_the_others_are_tried(world: World, process: Process) -> None:
     world.create_set("my-pcs", replicas=4)
-    refusing("create", "my-pcs-2")(world)
+    refusing("create", "my-pcs-2", 500)(world)
     process.observe()
     (error,) = process.work()
     assert isinstance(error, ApiError)
@@ -60,6 +62,105 @@ def test_a_failed_creation_is_reported_and_retried_and_the_others_are_tried(worl
     assert ("my-pcs", "Warning", "ComputeDomainFailed", note) in world.events()
     assert [key.name for key in process.keys] == ["my-pcs"]
     assert process.reconciler.sets.missing == {next(iter(process.keys)): 4}
+
+
+@pytest.mark.parametrize("status", [403, 422])
+def test_a_quota_that_is_exceeded_ends_the_creations_of_a_reconcile(
+    world: World, process: Process, status: int
+) -> None:
+    """The next request would be refused, too; the domains that are not required any more go all the same."""
+    world.create_set("my-pcs", *grouped("old"), annotations={})
+    world.settle(process)
+    groups = {"spec": {"replicas": 100, "template": {"cliques": grouped("new")}}}
+    world.api.merge(SETS, "my-pcs", groups, NAMESPACE)
+    refusing("create", "my-pcs-2-new", status)(world)
+    process.observe()
+    before = len(world.writes())
+    assert len(process.work()) == 1
+    assert world.writes()[before:] == [
+        ("merge", "computedomains", "my-pcs-0-old"),
+        ("delete", "computedomains", "my-pcs-0-old"),
+        ("create", "computedomains", "my-pcs-0-new"),
+        ("create", "computedomains", "my-pcs-1-new"),
+    ]
+    assert len([event for event in world.events() if event[2] == "ComputeDomainFailed"]) == 1
+
+
+def test_one_reconcile_creates_25_domains_and_the_rest_later(world: World, process: Process) -> None:
+    world.create_set(replicas=60)
+    process.observe()
+    numbers = []
+    for _ in range(4):
+        assert process.work() == []
+        numbers.append(len(world.domains()))
+        process.observe()
+        process.pass_time(1.0)
+    assert numbers == [25, 50, 60, 60]
+
+
+def test_one_reconcile_releases_25_domains_and_the_rest_later(world: World, process: Process) -> None:
+    world.create_set(replicas=60)
+    world.settle(process)
+    world.scale(0)
+    process.observe()
+    assert process.work() == []
+    assert len(going(world)) == 25
+    world.settle(process)
+    assert world.domains() == []
+
+
+def going(world: World) -> list[str]:
+    return [name for name in world.domains() if "deletionTimestamp" in world.domain(name)["metadata"]]
+
+
+def test_domains_that_only_pods_hold_delay_no_others(world: World, process: Process) -> None:
+    world.create_set(replicas=60)
+    world.settle(process)
+    for domain in world.domains():
+        world.use(domain, 1)
+    world.settle(process)
+    world.scale(0)
+    world.settle(process)
+    assert len(going(world)) == 60
+    world.create_set("other", replicas=30)
+    world.settle(process)
+    assert len(world.domains()) == 90
+    process.reconciler.enqueue_all()
+    before = len(world.api.calls)
+    assert process.work() == []
+    assert world.api.calls[before:] == []
+
+
+def test_a_namespace_creates_a_burst_and_then_three_domains_a_second(world: World, process: Process) -> None:
+    """NVIDIA's controller reconciles ten times a second, and three times for each new domain."""
+    world.create_set("first", replicas=250)
+    world.create_set("second", replicas=250)
+    world.pod("p", "train")
+    for _ in range(20):
+        process.observe()
+        assert process.work() == []
+        process.pass_time(1.0)
+    seconds = process.seconds
+    made = len(world.domains())
+    assert BURST <= made <= BURST + 3 * (seconds + BATCH)
+    while process.wait(3 * BATCH / 3 + 1):
+        process.observe()
+        assert process.work() == []
+    assert len(world.domains()) == 501
+    assert process.seconds >= (501 - BURST) / 3 - BATCH
+
+
+def test_a_namespace_that_waits_delays_no_other(world: World, process: Process) -> None:
+    world.create_set("big", replicas=400)
+    for _ in range(16):
+        process.observe()
+        assert process.work() == []
+        process.pass_time(1.0)
+    assert len(world.domains()) < 400
+    world.api.create(SETS, pod_clique_set("small", annotations=ENROLLED, replicas=20, namespace="other"))
+    process.observe()
+    assert process.work() == []
+    assert len([name for name in world.domains() if name.startswith("small-")]) == 20
 
 
 def test_the_group_of_a_failed_domain_is_named(world: World, process: Process) -> None:

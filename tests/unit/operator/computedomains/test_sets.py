@@ -11,6 +11,8 @@ from support.operator.domains import (
     GROUP,
     MARK,
     NVIDIA,
+    OFF,
+    ON,
     OURS,
     SETS,
     TEMPLATES,
@@ -26,9 +28,10 @@ def world() -> World:
     return World()
 
 
-@pytest.fixture
-def process(world: World) -> Process:
-    return Process(world.api)
+@pytest.fixture(params=[ON, OFF], ids=["on", "off"])
+def process(world: World, request: pytest.FixtureRequest) -> Process:
+    """The switch decides about enrollment only."""
+    return Process(world.api, request.param)
 
 
 def test_a_domain_is_written_as_grove_writes_it(world: World, process: Process) -> None:
@@ -76,6 +79,7 @@ def test_a_group_has_domains_of_its_own_with_its_label(world: World, process: Pr
         ({}, [clique("router", 0)]),
         ({GROUP: "none"}, []),
         ({GROUP: "workers"}, [clique("router", 0)]),
+        ({}, [clique("worker", resourceClaims=[{"name": "gpus", "resourceClaimName": "gpus"}])]),
     ],
 )
 def test_a_set_without_mnnvl_costs_no_request(

@@ -5,7 +5,7 @@ import pytest
 from gkm.api.grove import PodCliqueSet
 from gkm.api.mnnvl_metadata import AUTO_MNNVL, MNNVL_GROUP
 from gkm.api.pod_specs import PodClaim
-from gkm_operator.mnnvl.enrolment import default_annotation, unread_sharing
+from gkm_operator.mnnvl.enrollment import default_annotation, unread_sharing
 from gkm_operator.mnnvl.gpu_requests import GPURequests
 from gkm_operator.mnnvl.injection import inject
 from gkm_operator.mnnvl.required import required_groups
@@ -97,7 +97,7 @@ def test_every_container_of_a_reached_pod_gets_the_claim_once() -> None:
     assert inject(a_pod_spec(**found), "t", "", GPUS, everywhere=True).operations == []
 
 
-def test_what_cannot_be_decided_enrols_no_set_and_is_warned_of() -> None:
+def test_what_cannot_be_decided_enrolls_no_set_and_is_warned_of() -> None:
     given = pod_clique_set("test-pcs", clique("worker", 0))
     sharing_set(given, GPU, shared_claim("gpu-template", namespace="other"))
     found = msgspec.convert(given, PodCliqueSet)

@@ -206,7 +206,7 @@ def test_a_pod_clique_with_gpus_is_in_a_required_domain_or_in_none(fields: Json)
         key = domain_of(made, a_pod_clique("test-pcs", "0", template.name, within.name if within else ""))
         if GPUS.any(template.spec.pod_spec):
             assert key is None or key in required
-        assert key is None or dialect.enrols(made)
+        assert key is None or dialect.enrolls(made)
 
 
 @given(set_fields(), st.integers(0, 4), st.integers(0, 4))

@@ -12,7 +12,7 @@ from gkm_operator.mnnvl.required import (
 )
 from support.grove.objects import clique, scaling_group
 from support.grove.tables import table
-from support.grove.typed import GPUS, a_pod_clique, a_set, labelled_pod_clique
+from support.grove.typed import GPUS, a_pod_clique, a_set, labeled_pod_clique
 
 ENABLED = {AUTO_MNNVL: "enabled"}
 
@@ -76,7 +76,7 @@ def test_every_pod_clique_with_gpus_belongs_to_a_required_domain() -> None:
     ],
 )
 def test_a_pod_clique_with_other_names_or_labels_belongs_to_no_domain(name: str, labels: dict[str, str]) -> None:
-    assert domain_of(a_set(annotations=ENABLED), labelled_pod_clique(name, labels)) is None
+    assert domain_of(a_set(annotations=ENABLED), labeled_pod_clique(name, labels)) is None
 
 
 def test_a_template_that_the_set_has_no_more_inherits() -> None:

@@ -15,7 +15,7 @@ from gkm.api.grove import PodCliqueSet
 from gkm.api.mnnvl_metadata import AUTO_MNNVL
 from gkm.api.network_settings import Network
 from gkm.api.pod_specs import PodSpec
-from gkm_operator.mnnvl import dialect, enrolment, naming
+from gkm_operator.mnnvl import dialect, enrollment, naming
 from gkm_operator.mnnvl.difference import difference, existing
 from gkm_operator.mnnvl.gpu_requests import GPURequests
 from gkm_operator.mnnvl.injection import inject
@@ -65,7 +65,7 @@ def auto(value: str | None, **others: str) -> dict[str, str]:
 )
 def test_p1_a_mutating(operation: str, gpus: GPURequests, requests: int, before: str | None, after: str | None) -> None:
     given = a_set(clique("worker", requests), annotations=auto(before))
-    added = enrolment.default_annotation(given, gpus, operation=operation)
+    added = enrollment.default_annotation(given, gpus, operation=operation)
     assert (added, before) in {(None, after), (after, None)}
 
 
@@ -122,7 +122,7 @@ def test_p1_c_validating_on_update(
 )
 def test_p1_c_legacy_set_is_updated(gpus: GPURequests) -> None:
     before, after = a_set(replicas=1), a_set(replicas=2)
-    assert enrolment.default_annotation(after, gpus, operation="UPDATE") is None
+    assert enrollment.default_annotation(after, gpus, operation="UPDATE") is None
     assert not list(dialect.update_problems(before, after, enabled=gpus.settings.auto_mnnvl_enabled))
 
 
@@ -139,7 +139,7 @@ def test_p1_c_legacy_set_is_updated(gpus: GPURequests) -> None:
 )
 def test_p1_d_enabled(annotations: dict[str, str] | None, enrolled: bool) -> None:  # noqa: FBT001 -- a row
     given = a_set(annotations=annotations)
-    assert dialect.enrols(given) is enrolled
+    assert dialect.enrolls(given) is enrolled
     assert bool(required_domains(given, GPUS)) is enrolled
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import pytest
 from gkm.api.grove import PodCliqueSet
 from gkm.api.mnnvl_metadata import AUTO_MNNVL, MNNVL_GROUP
-from gkm_operator.mnnvl import dialect, enrolment, naming
+from gkm_operator.mnnvl import dialect, enrollment, naming
 from gkm_operator.mnnvl.difference import difference, existing
 from gkm_operator.mnnvl.injection import inject
 from gkm_operator.mnnvl.required import DomainKey, domain_of, required_domains, required_groups
@@ -288,4 +288,4 @@ def test_p2_i_propagation(
     on_the_set: dict[str, str] | None, on_the_config: dict[str, str] | None, expected: dict[str, str]
 ) -> None:
     given = a_set(annotations=on_the_set, scaling_groups=[scaling_group("sg", "worker", annotations=on_the_config)])
-    assert enrolment.scaling_group_annotations(given, "sg") == expected
+    assert enrollment.scaling_group_annotations(given, "sg") == expected

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 import yaml
-from gkm.api import config
+from gkm.api import computedomains, config
 from gkm.api.grove import PodCliqueSet
 from gkm.api.network_settings import Network
 from gkm.api.pod_specs import PodSpec
@@ -20,7 +20,7 @@ from support.grove.typed import GPUS, a_pod_clique
 
 PAGE = (Path(__file__).parents[4] / "docs" / "reference" / "computedomains.md").read_text()
 EXAMPLES = [yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)]
-SWITCH, AUTO, GROUPS, INJECTED, JOB = EXAMPLES
+SWITCH, QUOTA, AUTO, GROUPS, INJECTED, JOB = EXAMPLES
 NAMES = [re.findall(r"`([^`]+)`", line) for line in re.findall(r"^ComputeDomains: (.*?\.)(?: |$)", PAGE, re.MULTILINE)]
 
 
@@ -51,6 +51,10 @@ def test_the_claim_is_added_as_the_page_shows_it() -> None:
 def test_a_standalone_clique_of_the_example_is_in_its_group(clique: str, group: str | None) -> None:
     key = domain_of(as_set(GROUPS), a_pod_clique("disagg", "0", clique))
     assert (key.group if key else None) == group
+
+
+def test_the_quota_is_for_the_kind_that_gkm_creates() -> None:
+    assert set(QUOTA["spec"]["hard"]) == {f"count/{computedomains.DEFINITION}"}
 
 
 def test_the_switch_and_the_pods_of_the_job_are_as_the_page_states() -> None:

@@ -6,6 +6,7 @@ import pytest
 from gkm.api.domain_capacity import GROVE_MANAGES_DOMAINS
 from gkm.api.mnnvl_metadata import AUTO_MNNVL, PART_OF
 from gkm.kube.errors import ApiError
+from gkm.kube.resources import Json
 from support.grove.objects import NAMESPACE, pod_clique_set
 from support.grove.tables import table
 from support.operator.enrolled_cliques import CLIQUES, ENABLED, GROUPS, a_site, an_object, keys
@@ -71,6 +72,23 @@ def test_an_existing_clique_keeps_the_claim_of_a_domain_that_is_being_deleted() 
     assert not site.review(CLIQUES, an_object()).allowed
     kept = site.review(CLIQUES, an_object(), an_object())
     assert (kept.allowed, kept.claims()) == (True, CLAIM)
+
+
+@pytest.mark.parametrize("old", [None, an_object()], ids=["CREATE", "UPDATE"])
+def test_a_clique_gets_the_claim_of_the_successor_of_a_domain_that_is_being_deleted(old: Json | None) -> None:
+    """A pod on a dead node holds the former one, so the controller gave the successor another name."""
+    site = a_site(replicas=1, present=1)
+    successor = copy.deepcopy(site.api.get(DOMAINS, "test-pcs-0", NAMESPACE))
+    for field in ("uid", "resourceVersion"):
+        del successor["metadata"][field]
+    successor["metadata"]["name"] = successor["spec"]["channel"]["resourceClaimTemplate"]["name"] = "test-pcs-0-0123"
+    site.api.delete(DOMAINS, "test-pcs-0", NAMESPACE)
+    site.api.create(DOMAINS, successor)
+    site.observe()
+    found = site.review(CLIQUES, an_object(), old)
+    (claim,) = found.object["spec"]["podSpec"]["resourceClaims"]
+    assert claim["resourceClaimTemplateName"] == "test-pcs-0-0123"
+    assert found.labels["gkm.io/compute-domain"] == "test-pcs-0-0123"
 
 
 @BOTH

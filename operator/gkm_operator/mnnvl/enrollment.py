@@ -17,10 +17,10 @@ def default_annotation(
 ) -> str | None:
     """Return the value of auto-mnnvl to add to a set, None to add none.
 
-    Only CREATE enrols: a set from before the feature stays as it is. A set that names a group, or `none`, has decided.
+    Only CREATE enrolls: a set from before the feature stays as it is. A set that names a group, or `none`, has decided.
     """
     settings = gpus.settings
-    enrols = (
+    enrolls = (
         operation == "CREATE"
         and settings.auto_mnnvl_enabled
         and settings.mnnvl_dialect == "auto-mnnvl"
@@ -28,7 +28,7 @@ def default_annotation(
         and not dialect.names_groups(pod_clique_set)
         and bool(gpus.cliques(pod_clique_set, classes))
     )
-    return dialect.ENABLED if enrols else None
+    return dialect.ENABLED if enrolls else None
 
 
 def scaling_group_annotations(pod_clique_set: PodCliqueSet, scaling_group: str) -> Mapping[str, str]:
@@ -53,7 +53,7 @@ def warnings(
         if part.name and AUTO_MNNVL in part.annotations:
             yield f"{AUTO_MNNVL} has no effect on {dialect.shown_part(part)}; use {MNNVL_GROUP}"
     yield from unread_sharing(pod_clique_set)
-    if dialect.enrols(pod_clique_set) and not gpus.cliques(pod_clique_set, classes):
+    if dialect.enrolls(pod_clique_set) and not gpus.cliques(pod_clique_set, classes):
         yield "no container of the PodCliqueSet requests GPUs, so no pod joins a ComputeDomain"
 
 

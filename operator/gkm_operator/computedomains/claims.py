@@ -1,0 +1,66 @@
+"""Reads single ResourceClaims that pods name: whether they are for GPUs. A watch would show those of all pods.
+
+Admission reads them for the same question (gkm_operator.admission.domains), so both agree about what a set requires.
+"""
+
+import time
+from collections.abc import Iterable
+
+from gkm.hoststate.lru import LRUCache
+from gkm.hoststate.pacing import Clock, TokenBucket
+from gkm.kube.api import Api, Key
+from gkm.kube.errors import ApiError
+from gkm.kube.resources import CLAIMS
+
+FOUND_SECONDS, ABSENT_SECONDS = 60.0, 5.0
+"""How long a claim is remembered. Its spec is immutable, but it may be deleted and made anew."""
+BURST, PER_SECOND = 100, 10.0
+"""Reads of a namespace."""
+_MAX_CLAIMS, _MAX_NAMESPACES = 4096, 1024
+_LASTING = frozenset({403, 404})
+
+UNSEEN_SECONDS = 30.0
+"""The interval of looks for a claim that decides and cannot be seen."""
+
+Classes = tuple[str, ...]
+Unseen = tuple[str, str]
+"""Kind and name of a claim, or claim template, that cannot be seen."""
+
+
+def any_claim(unseen: Iterable[Unseen]) -> bool:
+    """Return whether some are claims: their templates are watched."""
+    return any(kind == CLAIMS.kind for kind, _ in unseen)
+
+
+class ClaimReader:
+    """Thread-safe."""
+
+    def __init__(self, api: Api, clock: Clock = time.monotonic) -> None:
+        self._api = api
+        self._clock = clock
+        self._found: LRUCache[Key, tuple[float, Classes | None]] = LRUCache(_MAX_CLAIMS)
+        self._buckets: LRUCache[str, TokenBucket] = LRUCache(_MAX_NAMESPACES)
+
+    def device_classes(self, namespace: str, name: str) -> Classes | None:
+        """Return the device classes that a claim requests; None if it cannot be seen, or not now.
+
+        Raises:
+            ApiError: the API server does not answer.
+        """
+        until, classes = self._found.get((namespace, name)) or (0.0, None)
+        if self._clock() < until:
+            return classes
+        bucket = self._buckets.get_or_create(namespace, lambda: TokenBucket(BURST, 1 / PER_SECOND, self._clock))
+        if bucket.try_acquire():
+            classes = self._read(namespace, name)
+            seconds = ABSENT_SECONDS if classes is None else FOUND_SECONDS
+            self._found.put((namespace, name), (self._clock() + seconds, classes))
+        return classes
+
+    def _read(self, namespace: str, name: str) -> Classes | None:
+        try:
+            return tuple(self._api.get(CLAIMS, name, namespace).device_classes())
+        except ApiError as error:
+            if error.status in _LASTING or error.unreadable:
+                return None
+            raise
