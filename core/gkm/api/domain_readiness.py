@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct, field
 
-from gkm.api.meta import Condition, Count
+from gkm.api.meta import FALSE, Condition, Count
 
 MNNVL_READY_TYPE = "MNNVLReady"
 MAX_NAMES, MAX_CLIQUES = 16, 64
@@ -33,6 +33,10 @@ class ReadyReason(StrEnum):
     PODS_PENDING = "PodsPending"
     NODES_NOT_READY = "NodesNotReady"
     ALL_NODES_READY = "AllNodesReady"
+
+
+UNUSED = (ReadyReason.WAITING_FOR_PODS, "no pod uses the domain")
+"""Reason and message of a domain that no pod uses."""
 
 
 class CliqueMembers(Struct, frozen=True):
@@ -59,6 +63,12 @@ class MNNVLReadiness(Condition, frozen=True, rename="camel"):
     def text(self) -> str:
         """Return the annotation."""
         return msgspec.json.encode(self).decode()
+
+
+def unused(now: str) -> MNNVLReadiness:
+    """Return the condition of a domain that no pod uses; its CREATE carries it, for a later write costs a request."""
+    reason, message = UNUSED
+    return MNNVLReadiness(type=MNNVL_READY_TYPE, status=FALSE, reason=reason, message=message, last_transition_time=now)
 
 
 def parse_readiness(text: str | None) -> MNNVLReadiness | None:

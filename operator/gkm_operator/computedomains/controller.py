@@ -23,9 +23,9 @@ from gkm.kube.workqueue import WorkQueue
 from gkm_operator import metrics
 from gkm_operator.computedomains import events
 from gkm_operator.computedomains.objects import Workload
-from gkm_operator.computedomains.presence import Presence, look
+from gkm_operator.computedomains.presence import Presence, observe
 from gkm_operator.computedomains.reconciler import WorkloadReconciler
-from gkm_operator.computedomains.status_controller import DomainStatusController
+from gkm_operator.computedomains.status.controller import DomainStatusController
 from gkm_operator.computedomains.watcher import DomainWatcher
 from gkm_operator.computedomains.write_pacing import WritePacing
 
@@ -141,7 +141,7 @@ class DomainsController:
         while not self._stop.is_set():
             self._look_now.clear()
             try:
-                found = look(self._api, self._settings.grove_cluster_role, self.presence)
+                found = observe(self._api, self._settings.grove_cluster_role, self.presence)
                 self._apply(found)
             except ApiError as error:
                 failures += 1

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from gkm.api import computedomains, grove
 from gkm.api.computedomains import ComputeDomain
+from gkm.api.domain_readiness import unused
 from gkm.api.grove import PodCliqueSet
 from gkm.api.mnnvl_metadata import (
     COMPONENT,
@@ -32,7 +33,6 @@ from gkm.api.mnnvl_metadata import (
 )
 from gkm.kube.resources import PODCLIQUESETS
 
-from gkm_operator.computedomains.readiness import at_birth
 from gkm_operator.mnnvl.difference import existing
 from gkm_operator.mnnvl.naming import alternative_name, domain_name
 from gkm_operator.mnnvl.required import DomainKey
@@ -84,7 +84,7 @@ class DesiredDomain:
             "name": name,
             "namespace": self.workload.namespace,
             "labels": {**self.labels, OBJECT_NAME: name, WRITER_LABEL: WRITER},
-            "annotations": {PODS_USING: "0", MNNVL_READY: at_birth(now).text()},
+            "annotations": {PODS_USING: "0", MNNVL_READY: unused(now).text()},
             "finalizers": [FINALIZER],
             "ownerReferences": [owner_json(owner) for owner in self.owners],
         }

@@ -57,7 +57,7 @@ class PodMetadata(MnnvlMetadata, frozen=True, gc=False):
             structs.force_setattr(self, name, value)
 
 
-class PlacedSpec(PodSpec, frozen=True):
+class ScheduledSpec(PodSpec, frozen=True):
     """The specification of a pod, with its node."""
 
     node_name: str = ""
@@ -70,7 +70,7 @@ class PodStatus(Struct, frozen=True, rename="camel", gc=False):
     start_time: str = ""
 
 
-_NO_SPEC, _NO_STATUS = PlacedSpec(), PodStatus()
+_NO_SPEC, _NO_STATUS = ScheduledSpec(), PodStatus()
 
 
 class DomainPod(Struct, frozen=True, gc=False):
@@ -81,7 +81,7 @@ class DomainPod(Struct, frozen=True, gc=False):
     """
 
     metadata: PodMetadata
-    spec: PlacedSpec = _NO_SPEC
+    spec: ScheduledSpec = _NO_SPEC
     status: PodStatus = _NO_STATUS
     node: str = ""
     started: str = ""

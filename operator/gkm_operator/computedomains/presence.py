@@ -31,14 +31,14 @@ class Presence:
         return found, Condition(GROVE_MANAGES_DOMAINS, TRUE if self.grove_manages else FALSE, by, "", self.since)
 
 
-def look(api: Api, grove_cluster_role: str, before: Presence) -> Presence:
+def observe(api: Api, grove_cluster_role: str, before: Presence) -> Presence:
     """Return the presence now; `before` itself if nothing has changed.
 
     Raises:
         ApiError: the API server does not respond, or not now.
     """
     try:
-        found = _look(api, grove_cluster_role)
+        found = _observe(api, grove_cluster_role)
     except ApiError as error:
         if error.status != _FORBIDDEN:
             raise
@@ -74,7 +74,7 @@ def is_served(api: Api, resource: Resource[Any]) -> bool:
     return True
 
 
-def _look(api: Api, grove_cluster_role: str) -> Presence:
+def _observe(api: Api, grove_cluster_role: str) -> Presence:
     if lacks := missing_kind(api):
         return Presence(reason="KindMissing", message=f"{lacks}: install NVIDIA's DRA driver")
     return Presence(

@@ -16,14 +16,14 @@ from gkm.kube.api import Api
 from gkm.kube.events import Recorder
 
 from gkm_operator.computedomains.claims import ClaimReader
-from gkm_operator.computedomains.creation_pacing import CreationPacing
-from gkm_operator.computedomains.grove_pods import joins_domain_of_set
-from gkm_operator.computedomains.labels import LabelReconciler
-from gkm_operator.computedomains.lifecycle import DomainWriter
+from gkm_operator.computedomains.lifecycle.creation_pacing import CreationPacing
+from gkm_operator.computedomains.lifecycle.grove_pods import joins_domain_of_set
+from gkm_operator.computedomains.lifecycle.labels import LabelReconciler
+from gkm_operator.computedomains.lifecycle.sets import SetReconciler
+from gkm_operator.computedomains.lifecycle.writer import DomainWriter
 from gkm_operator.computedomains.objects import Workload, WorkloadKind, workload_of
 from gkm_operator.computedomains.pods import DomainPod, DomainPods, is_overdue
 from gkm_operator.computedomains.presence import Presence
-from gkm_operator.computedomains.sets import SetReconciler
 from gkm_operator.computedomains.watcher import DomainWatcher
 from gkm_operator.computedomains.write_pacing import WritePacing
 

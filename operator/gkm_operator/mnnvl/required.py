@@ -47,7 +47,7 @@ def required_domains(
 ) -> frozenset[DomainKey]:
     """Return one domain for each replica and group.
 
-    Beyond MAX_DOMAINS the last replicas have none, and `limit_problem` says so: HPA may scale a set past admission.
+    Beyond MAX_DOMAINS the last replicas have none, which `limit_problem` reports: HPA may scale a set past admission.
     """
     groups = required_groups(pod_clique_set, gpus, classes)
     replicas = min(pod_clique_set.replicas, MAX_DOMAINS // max(len(groups), 1))

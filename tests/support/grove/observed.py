@@ -8,9 +8,9 @@ from gkm.api.computedomains import CHANNEL_CLASS, ComputeDomain
 from gkm.api.network_settings import Network
 from gkm.api.resource_claims import ResourceClaimTemplate
 from gkm.api.topology_settings import Topology
-from gkm_operator.computedomains.cliques import ClaimingClique
-from gkm_operator.computedomains.nodes import FabricNode, fabric_nodes
+from gkm_operator.computedomains.capacity.nodes import FabricNode, fabric_nodes
 from gkm_operator.computedomains.pods import DomainPod, pods
+from gkm_operator.computedomains.status.cliques import ClaimingClique
 from gkm_operator.mnnvl.gpu_requests import GPURequests
 from support.grove.objects import NAMESPACE, claim_template, compute_domain
 from support.grove.pods import pod

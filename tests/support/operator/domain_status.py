@@ -7,7 +7,7 @@ from gkm.api.domain_readiness import MNNVLReadiness, parse_readiness
 from gkm.api.mnnvl_metadata import MNNVL_READY
 from gkm.kube.api import Change, ObjectEntry, WatchEvent
 from gkm.kube.resources import COMPUTEDOMAINS, Resource
-from gkm_operator.computedomains.status_controller import DomainStatusController
+from gkm_operator.computedomains.status.controller import DomainStatusController
 from gkm_operator.computedomains.watcher import DomainWatcher
 from gkm_operator.computedomains.write_pacing import WritePacing
 from support.grove.objects import NAMESPACE

@@ -271,3 +271,8 @@ def resource_claim(name: str, device_class: str) -> Json:
     """A ResourceClaim that requests one device of a class."""
     template = claim_template(name, device_class)
     return template | {"kind": "ResourceClaim", "spec": template["spec"]["spec"]}
+
+
+def owners(world: World, name: str = "train") -> list[tuple[str, str]]:
+    """Kind and name of the owners of a domain."""
+    return [(owner["kind"], owner["name"]) for owner in world.domain(name)["metadata"]["ownerReferences"]]

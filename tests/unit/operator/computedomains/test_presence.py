@@ -8,7 +8,7 @@ from gkm.api import crds
 from gkm.hoststate.pacing import Backoff
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import CLAIM_TEMPLATES, CLUSTERROLES, COMPUTEDOMAINS, PODCLIQUESETS, Json
-from gkm_operator.computedomains.presence import Presence, look
+from gkm_operator.computedomains.presence import Presence, observe
 from gkm_operator.preconditions import check
 from gkm_operator.preconditions.check import MNNVLMissing, RightsMissing
 from gkm_operator.preconditions.crds import DEFINITIONS
@@ -121,7 +121,7 @@ def role(**rule: Any) -> Json:  # noqa: ANN401 -- JSON
 def test_groves_role_shows_whether_grove_manages_domains(rule: Json, *, manages: bool) -> None:
     api = api_with((V1BETA1, "computedomains"))
     api.create(CLUSTERROLES, role(**rule))
-    found = look(api, "grove:system:grove-operator", Presence())
+    found = observe(api, "grove:system:grove-operator", Presence())
     assert (found.available, found.sets, found.grove_manages) == (True, True, manages)
     assert [(one.type, one.status) for one in found.conditions()] == [
         ("DomainsAvailable", "True"),
@@ -133,12 +133,12 @@ def test_without_grove_gkm_manages_domains_and_sets_may_be_missing() -> None:
     api = api_with((V1BETA1, "computedomains"))
     assert api.served is not None
     api.served -= {(PODCLIQUESETS.api_version, "podcliquesets")}
-    found = look(api, "grove:system:grove-operator", Presence())
+    found = observe(api, "grove:system:grove-operator", Presence())
     assert (found.available, found.sets, found.grove_manages) == (True, False, False)
 
 
 def test_a_missing_kind_is_a_condition() -> None:
-    found = look(api_with(), "grove:system:grove-operator", Presence())
+    found = observe(api_with(), "grove:system:grove-operator", Presence())
     condition = found.conditions()[0]
     assert (condition.status, condition.reason) == ("False", "KindMissing")
     assert "computedomains.resource.nvidia.com, version v1beta1) is not installed" in condition.message
@@ -149,18 +149,18 @@ def test_a_missing_kind_is_a_condition() -> None:
 def test_a_missing_right_is_a_condition(plural: str) -> None:
     api = api_with((V1BETA1, "computedomains"))
     api.fault = lambda _, asked: ApiError(403, "Forbidden", f"no {plural}") if asked == plural else None
-    found = look(api, "grove:system:grove-operator", Presence())
+    found = observe(api, "grove:system:grove-operator", Presence())
     assert (found.available, found.reason) == (False, "RightsMissing")
     assert found.message == f"no {plural}: apply deploy/components/domains"
 
 
 def test_a_look_that_finds_nothing_new_keeps_the_time() -> None:
-    first = look(api_with(), "grove:system:grove-operator", Presence())
-    assert look(api_with(), "grove:system:grove-operator", first) is first
+    first = observe(api_with(), "grove:system:grove-operator", Presence())
+    assert observe(api_with(), "grove:system:grove-operator", first) is first
 
 
 def test_an_api_server_that_is_away_changes_nothing() -> None:
     api = api_with()
     api.fault = lambda _verb, _plural: ApiError(0, "Unreachable", "away")
     with pytest.raises(ApiError):
-        look(api, "grove:system:grove-operator", Presence())
+        observe(api, "grove:system:grove-operator", Presence())

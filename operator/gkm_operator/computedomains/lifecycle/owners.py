@@ -41,7 +41,7 @@ class Owned(Struct, frozen=True):
     metadata: MnnvlMetadata
 
 
-class _Gone(Exception):
+class _OwnerAbsent(Exception):
     """A controller does not exist any more, or is going: the garbage collector deletes what it controls."""
 
 
@@ -78,7 +78,7 @@ class RootOwners:
         cache: LRUCache[_Reference, _Controller] = LRUCache(MAX_CACHED) if fresh else self._cache
         found: dict[str, Owner] = {}
         for pod in pods:
-            with suppress(_Gone):
+            with suppress(_OwnerAbsent):
                 root = self._root(pod.metadata, cache)
                 found[root.uid] = root
         return sorted(found.values(), key=lambda owner: (owner.kind, owner.name, owner.uid))
@@ -114,10 +114,10 @@ class RootOwners:
             metadata = self._api.get(resource, owner.name, namespace).metadata
         except ApiError as error:
             if error.reason == "NotFound":
-                raise _Gone from error
+                raise _OwnerAbsent from error
             if error.status in (_FORBIDDEN, _NOT_FOUND):  # the kind is not served
                 return _UNREADABLE
             raise
         if metadata.uid != owner.uid or metadata.terminating:
-            raise _Gone
+            raise _OwnerAbsent
         return _Controller(metadata.controller)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 from gkm.kube.errors import ApiError
-from gkm_operator.computedomains.creation_pacing import BATCH, BURST
+from gkm_operator.computedomains.lifecycle.creation_pacing import BATCH, BURST
 from gkm_operator.computedomains.presence import Presence
 from support.grove.objects import NAMESPACE, pod_clique_set
 from support.operator.domains import ENROLLED, SETS, Process, World, grouped

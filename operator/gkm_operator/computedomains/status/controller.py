@@ -22,13 +22,14 @@ from gkm.kube.workqueue import WorkQueue
 
 from gkm_operator import metrics
 from gkm_operator.caches.throttling import EventBudget
-from gkm_operator.computedomains import events, readiness_events
-from gkm_operator.computedomains.capacity_report import CapacityReport
-from gkm_operator.computedomains.domain_states import DomainStates, state
-from gkm_operator.computedomains.marks import Annotations, Target, is_used, mark, must_protect, patch, targets
-from gkm_operator.computedomains.observed_domain import ObservedDomain
-from gkm_operator.computedomains.observer import DomainObserver
-from gkm_operator.computedomains.readiness import readiness
+from gkm_operator.computedomains import events
+from gkm_operator.computedomains.capacity.report import CapacityReport
+from gkm_operator.computedomains.status import readiness_events
+from gkm_operator.computedomains.status.domain_states import DomainStates, state
+from gkm_operator.computedomains.status.marks import Annotations, Target, is_used, mark, must_protect, patch, targets
+from gkm_operator.computedomains.status.observed_domain import ObservedDomain
+from gkm_operator.computedomains.status.observer import DomainObserver
+from gkm_operator.computedomains.status.readiness import readiness
 from gkm_operator.computedomains.watcher import DomainWatcher
 from gkm_operator.computedomains.write_pacing import WritePacing
 

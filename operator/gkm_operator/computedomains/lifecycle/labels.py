@@ -17,11 +17,11 @@ from gkm.kube.api import Api
 
 from gkm_operator.computedomains import events, objects
 from gkm_operator.computedomains.claims import UNSEEN_SECONDS, ClaimReader, Unseen, any_claim
-from gkm_operator.computedomains.creation_pacing import CreationPacing
-from gkm_operator.computedomains.grove_pods import joins_domain_of_set
-from gkm_operator.computedomains.lifecycle import DomainWriter
+from gkm_operator.computedomains.lifecycle.creation_pacing import CreationPacing
+from gkm_operator.computedomains.lifecycle.grove_pods import joins_domain_of_set
+from gkm_operator.computedomains.lifecycle.owners import RootOwners
+from gkm_operator.computedomains.lifecycle.writer import DomainWriter
 from gkm_operator.computedomains.objects import Workload
-from gkm_operator.computedomains.owners import RootOwners
 from gkm_operator.computedomains.pods import DomainPod, DomainPods
 from gkm_operator.computedomains.presence import Presence
 from gkm_operator.computedomains.watcher import DomainWatcher

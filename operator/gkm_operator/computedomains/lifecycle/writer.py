@@ -31,7 +31,7 @@ _MAX_EMITTED = 8192
 """Events of lasting states that are not sent again. Beyond it, the API server refuses a second one by its name."""
 
 
-class NamesTaken(Retry):
+class NamesInUse(Retry):
     """Every name that a domain may have belongs to another object."""
 
 
@@ -66,12 +66,12 @@ class DomainWriter:
         """Create a domain, unless it exists.
 
         Raises:
-            ApiError, NamesTaken: it was not created; an event says so.
+            ApiError, NamesTaken: it was not created; an event names the reason.
             Retry: its name will be free in a moment.
         """
         try:
             made = self._create(desired)
-        except (ApiError, NamesTaken) as error:
+        except (ApiError, NamesInUse) as error:
             self.warn(regarding, events.not_created(desired.purpose, _reason(error)), error)
             raise
         if made is not None:
@@ -85,7 +85,7 @@ class DomainWriter:
         their precondition: another leader may have seen later that the domain is required, or pods may use it.
 
         Raises:
-            ApiError: a step failed; an event says so, except for a domain that has changed meanwhile.
+            ApiError: a step failed; an event names the reason, except for a domain that has changed meanwhile.
         """
         metadata = domain.metadata
         change = objects.without_finalizer(metadata)
@@ -125,7 +125,7 @@ class DomainWriter:
     def _create(self, desired: DesiredDomain) -> ComputeDomain | None:
         """Return the new domain, None if it exists already."""
         for name in desired.names:
-            if self._is_taken(desired, name):
+            if self._is_in_use(desired, name):
                 continue
             self._check_leading()
             try:
@@ -139,7 +139,7 @@ class DomainWriter:
                 continue
             if desired.is_met_by(found):
                 return None
-        raise NamesTaken(
+        raise NamesInUse(
             f"other ComputeDomains or ResourceClaimTemplates of namespace {desired.workload.namespace} have the name "
             f"{' and '.join(desired.names)}; delete or rename them"
         )
@@ -156,7 +156,7 @@ class DomainWriter:
                 return entry.value
         raise Retry(f"ComputeDomain {namespace}/{name} exists and cannot be read")
 
-    def _is_taken(self, desired: DesiredDomain, name: str) -> bool:
+    def _is_in_use(self, desired: DesiredDomain, name: str) -> bool:
         """Return whether a name belongs to another domain, or to a claim template that NVIDIA's controller cannot make.
 
         A template that NVIDIA's controller made for a domain that is gone goes, too.

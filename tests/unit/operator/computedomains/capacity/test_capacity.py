@@ -9,9 +9,9 @@ from gkm.api.domain_capacity import Capacity, CliqueCapacity, NodePool, parse_ca
 from gkm.api.meta import Condition
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import NODES, Json, Resource
-from gkm_operator.computedomains.capacity import MAX_TEXT, capacity, capacity_text
-from gkm_operator.computedomains.capacity_report import INTERVAL_SECONDS, CapacityReport
-from gkm_operator.computedomains.nodes import has_gpus
+from gkm_operator.computedomains.capacity.free_nodes import MAX_TEXT, capacity, capacity_text
+from gkm_operator.computedomains.capacity.nodes import has_gpus
+from gkm_operator.computedomains.capacity.report import INTERVAL_SECONDS, CapacityReport
 from support.grove.objects import claim_template
 from support.grove.observed import CLIQUE, node, node_json
 from support.grove.pods import pod
@@ -119,8 +119,8 @@ class Site:
 
 @pytest.fixture
 def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    monkeypatch.setattr("gkm_operator.computedomains.capacity_report.INTERVAL_SECONDS", 0.05)
-    monkeypatch.setattr("gkm_operator.computedomains.capacity_report.CALM_SECONDS", 0.01)
+    monkeypatch.setattr("gkm_operator.computedomains.capacity.report.INTERVAL_SECONDS", 0.05)
+    monkeypatch.setattr("gkm_operator.computedomains.capacity.report.CALM_SECONDS", 0.01)
     made = Site()
     yield made
     made.close()

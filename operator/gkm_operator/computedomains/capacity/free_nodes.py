@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 from gkm.api.domain_capacity import MAX_BYTES, MAX_CLIQUES, MAX_POOLS, Capacity, CliqueCapacity, NodePool
 
-from gkm_operator.computedomains.nodes import FabricNode
+from gkm_operator.computedomains.capacity.nodes import FabricNode
 
 MAX_TEXT = MAX_BYTES * 3 // 4
 """The limit of etcd is for the whole ConfigMap, and the conditions need some of it."""

@@ -3,8 +3,8 @@
 import pytest
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import Json
-from gkm_operator.computedomains import owners
-from gkm_operator.computedomains.owners import RootOwners
+from gkm_operator.computedomains.lifecycle import owners
+from gkm_operator.computedomains.lifecycle.owners import RootOwners
 from support.grove.objects import NAMESPACE
 from support.operator.domains import Process, World
 from support.operator.plans import PODS

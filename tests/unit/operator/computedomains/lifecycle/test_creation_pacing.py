@@ -3,7 +3,13 @@
 from collections.abc import Sequence
 
 import pytest
-from gkm_operator.computedomains.creation_pacing import BATCH, BURST, LONGEST_SECONDS, PER_SECOND, CreationPacing
+from gkm_operator.computedomains.lifecycle.creation_pacing import (
+    BATCH,
+    BURST,
+    LONGEST_SECONDS,
+    PER_SECOND,
+    CreationPacing,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -9,8 +9,8 @@ from typing import Any
 from gkm.api.mnnvl_metadata import PODS_USING, USED_BY, MnnvlMetadata
 from gkm.kube.resources import CLAIM_TEMPLATES, COMPUTEDOMAINS, Resource
 
-from gkm_operator.computedomains.observed_domain import ObservedDomain
 from gkm_operator.computedomains.pods import DomainPod
+from gkm_operator.computedomains.status.observed_domain import ObservedDomain
 
 UNUSED = "0"
 MAX_USERS = 5

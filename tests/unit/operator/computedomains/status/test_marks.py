@@ -4,7 +4,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import pytest
-from gkm_operator.computedomains.marks import is_used, mark
+from gkm_operator.computedomains.status.marks import is_used, mark
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.grove.observed import NAME, Json, domain_json, template_json, user

@@ -13,6 +13,7 @@ from gkm.api.domain_readiness import (
     MAX_CLIQUES,
     MAX_NAMES,
     MNNVL_READY_TYPE,
+    UNUSED,
     CliqueMembers,
     MNNVLReadiness,
     ReadyReason,
@@ -22,8 +23,8 @@ from gkm.api.mnnvl_metadata import NODE_LABEL
 from gkm.api.resource_claims import ResourceClaimTemplate
 from gkm.hoststate.escaping import escape
 
-from gkm_operator.computedomains.observed_domain import ObservedDomain
 from gkm_operator.computedomains.pods import DomainPod
+from gkm_operator.computedomains.status.observed_domain import ObservedDomain
 
 _SHOWN = 5
 """Names in a message."""
@@ -31,13 +32,6 @@ _LONGEST_CLIQUE = 63
 """NVIDIA's identifiers have 47 characters, and are values of labels."""
 
 Cause = tuple[ReadyReason, str]
-_UNUSED: Cause = (ReadyReason.WAITING_FOR_PODS, "no pod uses the domain")
-
-
-def at_birth(now: str) -> MNNVLReadiness:
-    """Return the condition of a domain that no pod uses, for its CREATE: a later write would cost a request."""
-    reason, message = _UNUSED
-    return MNNVLReadiness(type=MNNVL_READY_TYPE, status=FALSE, reason=reason, message=message, last_transition_time=now)
 
 
 def readiness(
@@ -68,7 +62,7 @@ def _causes(observed: ObservedDomain, *, is_new: bool) -> Iterator[Cause]:
     """Yield the causes that hold, the most important first, and at last that all is well."""
     yield from _lost(observed)
     if not observed.expected and not observed.pods:
-        yield _UNUSED
+        yield UNUSED
     if observed.template is not None or not is_new:
         yield from _template_missing(observed)
     if pods := observed.unclaimed:

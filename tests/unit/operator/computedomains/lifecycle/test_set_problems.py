@@ -5,22 +5,17 @@ from dataclasses import replace
 import pytest
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import EVENTS, Json
-from gkm_operator.computedomains.claims import FOUND_SECONDS, UNSEEN_SECONDS
 from gkm_operator.computedomains.presence import Presence
-from support.grove.objects import NAMESPACE, claim_template, clique, compute_domain, container
+from support.grove.objects import NAMESPACE, compute_domain
 from support.operator.domains import (
     AUTO,
-    CLAIMS,
     DOMAINS,
-    GROUP,
     NVIDIA,
     OURS,
     SETS,
     TEMPLATES,
     Process,
     World,
-    grouped,
-    resource_claim,
 )
 from support.operator.plans import PODS
 
@@ -175,93 +170,6 @@ def test_orphaned_domains_work_until_their_pods_have_ended(world: World, process
     assert world.domains() == []
 
 
-def by_claim(template: str = "", **claim: str) -> Json:
-    """A clique of a group whose GPUs come by a claim template, or by another claim."""
-    resources = {"claims": [{"name": "gpus"}]}
-    spec = {"containers": [container("main") | {"resources": resources}]}
-    made = clique("worker", annotations={GROUP: "workers"})
-    made["spec"]["podSpec"] = spec | {
-        "resourceClaims": [{"name": "gpus", **(claim or {"resourceClaimTemplateName": template})}]
-    }
-    return made
-
-
-def test_a_claim_template_for_gpus_makes_a_group_require_its_domain(world: World, process: Process) -> None:
-    world.create_set("s", by_claim("gpus"), annotations={})
-    world.settle(process)
-    assert world.domains() == []
-    world.api.create(TEMPLATES, claim_template("gpus", "gpu.nvidia.com"))
-    world.settle(process)
-    assert world.domains() == ["s-0-workers"]
-
-
-def test_a_set_that_waits_for_a_claim_template_says_so(world: World, process: Process) -> None:
-    world.create_set("s", by_claim("gpus"), annotations={})
-    world.settle(process)
-    note = (
-        "GKM cannot see whether some cliques request GPUs, and creates no ComputeDomain for them yet: "
-        "ResourceClaimTemplate gpus does not exist, or GKM may not read it; create it"
-    )
-    assert world.events() == [("s", "Warning", "ComputeDomainUndecided", note)]
-
-
-def test_a_claim_that_a_pod_names_is_seen_as_admission_sees_it(world: World, process: Process) -> None:
-    world.api.create(CLAIMS, resource_claim("gpus", "gpu.nvidia.com"))
-    world.api.create(CLAIMS, resource_claim("other", "example.com"))
-    world.create_set("s", by_claim(resourceClaimName="gpus"), annotations={})
-    world.create_set("t", by_claim(resourceClaimName="other"), annotations={})
-    world.settle(process)
-    assert world.domains() == ["s-0-workers"]
-    assert [event[2] for event in world.events()] == ["ComputeDomainCreated"]
-    world.api.delete(CLAIMS, "gpus", NAMESPACE)
-    process.pass_time(FOUND_SECONDS)
-    process.reconciler.enqueue_all()
-    world.settle(process)
-    assert world.domains() == ["s-0-workers"]
-
-
-def test_a_claim_that_comes_later_is_found_without_a_watch(world: World, process: Process) -> None:
-    world.create_set("s", by_claim(resourceClaimName="gpus"), annotations={})
-    world.settle(process)
-    assert world.domains() == []
-    ((_, _, reason, note),) = world.events()
-    assert (reason, "ResourceClaim gpus does not exist" in note) == ("ComputeDomainUndecided", True)
-    world.api.create(CLAIMS, resource_claim("gpus", "gpu.nvidia.com"))
-    process.pass_time(UNSEEN_SECONDS)
-    world.settle(process)
-    assert world.domains() == ["s-0-workers"]
-
-
-def test_claims_without_the_right_to_read_them_delay_their_group_only(world: World, process: Process) -> None:
-    world.create_set("s", by_claim(resourceClaimName="gpus"), *grouped("others"), annotations={})
-    world.api.fault = lambda _, plural: ApiError(403, "Forbidden", "no") if plural == "resourceclaims" else None
-    world.settle(process)
-    assert world.domains() == ["s-0-others"]
-
-
-def test_claims_that_an_api_server_cannot_show_now_are_read_again(world: World, process: Process) -> None:
-    world.api.create(CLAIMS, resource_claim("gpus", "gpu.nvidia.com"))
-    world.create_set("s", by_claim(resourceClaimName="gpus"), annotations={})
-    world.api.fault = lambda _, plural: ApiError(500, "", "") if plural == "resourceclaims" else None
-    process.observe()
-    assert len(process.work()) == 1
-    world.api.fault = lambda _verb, _plural: None
-    world.settle(process)
-    assert world.domains() == ["s-0-workers"]
-
-
-def test_a_domain_stays_when_a_claim_template_that_decided_is_deleted(world: World, process: Process) -> None:
-    world.api.create(TEMPLATES, claim_template("gpus", "gpu.nvidia.com"))
-    world.create_set("s", by_claim("gpus"), annotations={}, replicas=2)
-    world.settle(process)
-    world.api.delete(TEMPLATES, "gpus", NAMESPACE)
-    world.settle(process)
-    assert world.domains() == ["s-0-workers", "s-1-workers"]
-    world.scale(1, "s")
-    world.settle(process)
-    assert world.domains() == ["s-0-workers"]
-
-
 def test_a_domain_of_the_same_name_that_came_meanwhile_is_not_deleted(world: World, process: Process) -> None:
     world.create_set()
     world.settle(process)
@@ -289,53 +197,6 @@ def test_a_domain_that_replaced_a_half_released_one_is_not_deleted(world: World,
     assert error.conflict
     world.settle(process)
     assert world.domains() == ["test-pcs-0"]
-
-
-def test_a_half_released_domain_that_pods_use_meanwhile_is_not_deleted_by_a_watch_that_lags(
-    world: World, process: Process
-) -> None:
-    """Another leader saw that the replica is required again; this one was suspended between its read and its DELETE."""
-    world.create_set()
-    world.settle(process)
-    world.api.merge(DOMAINS, "test-pcs-0", {"metadata": {"finalizers": [NVIDIA]}}, NAMESPACE)
-    world.scale(0)
-    process.observe()
-    world.use("test-pcs-0", 4)
-    (error,) = process.work()
-    assert isinstance(error, ApiError)
-    assert error.conflict
-    assert "deletionTimestamp" not in world.domain("test-pcs-0")["metadata"]
-    assert [event[2] for event in world.events()] == ["ComputeDomainCreated"]
-
-
-@pytest.mark.parametrize("writes", range(4))
-def test_a_process_that_ceases_to_lead_writes_nothing_more(world: World, process: Process, writes: int) -> None:
-    world.create_set()
-    world.settle(process)
-    world.scale(0)
-    world.create_set("the-next", replicas=8)
-    before = len(world.writes())
-    process.leads = lambda: len(world.writes()) < before + writes
-    process.observe()
-    assert process.work() != []
-    assert len(world.writes()) == before + writes
-
-
-def test_a_process_that_does_not_lead_gives_a_label_no_domain_and_no_owners(world: World, process: Process) -> None:
-    world.pod("p", "train")
-    world.settle(process)
-    process.leads = lambda: False
-    world.pod("p2", "train")
-    process.observe()
-    assert process.work() == []
-    process.pass_time(2.0)
-    world.pod("q", "other")
-    before = world.writes()
-    process.observe()
-    assert [str(error) for error in process.work()] == [
-        "this process does not lead any more, and writes no ComputeDomain"
-    ] * 2
-    assert world.writes() == before
 
 
 def test_a_foreign_domain_that_the_watch_has_not_shown_is_left_alone(world: World, process: Process) -> None:

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from gkm.api.domain_readiness import unused
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import NODES, PODCLIQUES, Json, Resource
 from gkm_operator import metrics
-from gkm_operator.computedomains.readiness import at_birth
 from support.grove.observed import (
     CLIQUE,
     NAME,
@@ -58,7 +58,7 @@ def test_the_condition_is_an_annotation_with_its_figures() -> None:
 
 
 def test_a_domain_that_gkm_created_needs_no_write_until_a_pod_uses_it() -> None:
-    annotations = {"gkm.io/pods-using": "0", "gkm.io/mnnvl-ready": at_birth("2026-01-01T00:00:00Z").text()}
+    annotations = {"gkm.io/pods-using": "0", "gkm.io/mnnvl-ready": unused("2026-01-01T00:00:00Z").text()}
     scene = StatusScene(annotations=annotations)
     assert [scene.reconcile(after=seconds) for seconds in (0.0, 2.0, 15.0, 60.0)] == [None] * 4
     assert scene.writes() == []
@@ -215,8 +215,8 @@ def test_the_metric_counts_domains_by_state() -> None:
 
 @pytest.fixture
 def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningStatus]:
-    monkeypatch.setattr("gkm_operator.computedomains.status_controller.SETTLE_SECONDS", 0.01)
-    monkeypatch.setattr("gkm_operator.computedomains.status_controller.TEMPLATE_SECONDS", 0.01)
+    monkeypatch.setattr("gkm_operator.computedomains.status.controller.SETTLE_SECONDS", 0.01)
+    monkeypatch.setattr("gkm_operator.computedomains.status.controller.TEMPLATE_SECONDS", 0.01)
     made = RunningStatus()
     yield made
     made.close()

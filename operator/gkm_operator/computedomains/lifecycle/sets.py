@@ -17,12 +17,12 @@ from gkm.kube.workqueue import Retry
 
 from gkm_operator.computedomains import events
 from gkm_operator.computedomains.claims import UNSEEN_SECONDS, ClaimReader, Unseen, any_claim
-from gkm_operator.computedomains.creation_pacing import CreationPacing
-from gkm_operator.computedomains.lifecycle import DomainWriter, run_all
+from gkm_operator.computedomains.lifecycle.creation_pacing import CreationPacing
+from gkm_operator.computedomains.lifecycle.set_plan import NOTHING, Required, SetPlan, plan, unused_only
+from gkm_operator.computedomains.lifecycle.writer import DomainWriter, run_all
 from gkm_operator.computedomains.objects import DesiredDomain, Workload
 from gkm_operator.computedomains.pods import OVERDUE_SECONDS
 from gkm_operator.computedomains.presence import Presence
-from gkm_operator.computedomains.set_plan import NOTHING, Required, SetPlan, plan, unused_only
 from gkm_operator.computedomains.watcher import DomainWatcher
 from gkm_operator.mnnvl import dialect
 from gkm_operator.mnnvl.gpu_requests import GPURequests

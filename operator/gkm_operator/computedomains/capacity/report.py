@@ -15,7 +15,7 @@ from gkm.kube.resources import CONFIGMAPS
 from gkm.kube.workqueue import WorkQueue
 
 from gkm_operator import metrics
-from gkm_operator.computedomains.capacity import capacity_text
+from gkm_operator.computedomains.capacity.free_nodes import capacity_text
 
 NAME = "domain-capacity"
 FIELD_MANAGER = "gkm-domains"

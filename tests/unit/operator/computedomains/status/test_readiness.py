@@ -11,10 +11,11 @@ from gkm.api.domain_readiness import (
     MNNVLReadiness,
     ReadyReason,
     parse_readiness,
+    unused,
 )
-from gkm_operator.computedomains.observed_domain import ObservedDomain
 from gkm_operator.computedomains.pods import DomainPod
-from gkm_operator.computedomains.readiness import at_birth, readiness
+from gkm_operator.computedomains.status.observed_domain import ObservedDomain
+from gkm_operator.computedomains.status.readiness import readiness
 from support.grove.observed import CLIQUE, Json, domain, joined, template, user
 
 NOW, LATER = "2026-02-01T00:00:00Z", "2026-02-01T01:00:00Z"
@@ -242,7 +243,7 @@ def test_a_new_domain_waits_for_its_template_as_its_pods_do() -> None:
 
 
 def test_the_condition_at_birth_is_that_of_an_unused_domain() -> None:
-    assert decided(observed(template=None)) == at_birth(NOW)
+    assert decided(observed(template=None)) == unused(NOW)
 
 
 def test_the_time_of_a_transition_changes_with_the_status_only() -> None:

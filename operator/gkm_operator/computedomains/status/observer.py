@@ -16,11 +16,11 @@ from gkm.kube.api import Api, Key
 from gkm.kube.index import Index
 from gkm.kube.reflector import Reflector
 
-from gkm_operator.computedomains.capacity import capacity
-from gkm_operator.computedomains.cliques import CLAIMING_CLIQUES, ClaimingClique
-from gkm_operator.computedomains.nodes import FabricNode, fabric_nodes, has_gpus
-from gkm_operator.computedomains.observed_domain import ObservedDomain
+from gkm_operator.computedomains.capacity.free_nodes import capacity
+from gkm_operator.computedomains.capacity.nodes import FabricNode, fabric_nodes, has_gpus
 from gkm_operator.computedomains.pods import DomainPod, DomainPods
+from gkm_operator.computedomains.status.cliques import CLAIMING_CLIQUES, ClaimingClique
+from gkm_operator.computedomains.status.observed_domain import ObservedDomain
 from gkm_operator.computedomains.watcher import DomainWatcher
 from gkm_operator.mnnvl.gpu_requests import GPURequests
 from gkm_operator.mnnvl.injection import own_claim

@@ -1,0 +1,1 @@
+"""Whole free nodes by NVLink clique, which admission warns with."""

@@ -1,0 +1,1 @@
+"""Creates and releases ComputeDomains: for PodCliqueSets, and for pods with a label."""
