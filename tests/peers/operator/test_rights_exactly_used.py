@@ -126,6 +126,12 @@ def domains(place: Accounts) -> None:
     team.until_names(TEAM, "pcs-0", *owners)
     team.make_template("pcs-0", TEAM)
     team.use("pcs-0", TEAM)
+    undecided = [{"name": "main", "resources": {"claims": [{"name": "b"}]}}]
+    by_claim = clique("worker", containers=undecided, resourceClaims=claims[1:])
+    place.cluster.apply(pod_clique_set("by-claim", by_claim, namespace=TEAM, annotations=ENROLLED))
+    read = Right("gkm-controllers", "get", "resource.k8s.io", "resourceclaims")
+    place.cluster.until(lambda: any(map(read.covers, place.audit.requests())), "the claim to be looked for")
+    place.cluster.kubectl("delete", "podcliqueset", "by-claim", "--namespace", TEAM)
     labels = {"app.kubernetes.io/part-of": "unknown", "grove.io/podcliqueset-replica-index": "0"}
     unknown = object_of("grove.io/v1alpha1", "PodClique", "unknown-0-worker", TEAM, labels=labels)
     place.cluster.apply(unknown | {"spec": clique("worker")["spec"]})
