@@ -12,7 +12,7 @@ import pytest
 from gkm.kube.api import Api
 from gkm.kube.errors import ApiError
 from support.grove.objects import NAMESPACE, compute_domain
-from support.kube.interposed_api import Around, InterposedApi, Killed, failing_at, killed_at
+from support.kube.interposed_api import Around, Call, InterposedApi, Killed, failing_at, killed_at
 from support.operator.domains import DOMAINS, NVIDIA, OURS, SETS, TEMPLATES, Process, World, grouped
 from support.operator.plans import PODS, everything, gpu_pod
 
@@ -157,7 +157,7 @@ def requests_of(scenario: Scenario) -> int:
     """The number of requests of a process that nothing disturbs."""
     count = 0
 
-    def around(_verb: str, _plural: str, send: Callable[[], object]) -> object:
+    def around(_call: Call, send: Callable[[], object]) -> object:
         nonlocal count
         count += 1
         return send()
@@ -198,7 +198,7 @@ def test_two_leaders_at_once_whose_caches_lag_converge(name: str) -> None:
         chance = random.Random(seed)
         world = prepared(scenario)
 
-        def around(_verb: str, _plural: str, send: Callable[[], object], chance: random.Random = chance) -> object:
+        def around(_call: Call, send: Callable[[], object], chance: random.Random = chance) -> object:
             if chance.random() < 0.15:
                 raise ApiError(409, "Conflict", "the object has been modified")
             answer = send()

@@ -1,15 +1,30 @@
 """An API between a process and another API: a test decides about every request, before and after it is answered."""
 
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from gkm.kube.api import EVERYTHING, PAGE_LIMIT, Api, ListPage, ListSelector, Object, Watch
+from gkm.kube.decoding import plain
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import Resource
 
 T = TypeVar("T")
-Around = Callable[[str, str, Callable[[], Any]], Any]
-"""Called with verb, plural and the function that sends the request; returns the answer."""
+
+
+class Call(NamedTuple):
+    """A request; a list has no name."""
+
+    verb: str
+    plural: str
+    name: str = ""
+
+    @property
+    def writes(self) -> bool:
+        return self.verb not in {"get", "list"}
+
+
+Around = Callable[[Call, Callable[[], Any]], Any]
+"""Called with a request and the function that sends it; returns the answer."""
 
 
 class Killed(BaseException):
@@ -24,13 +39,15 @@ class InterposedApi:
         self._around = around
 
     def get(self, resource: Resource[T], name: str, namespace: str | None = None) -> T:
-        found: T = self._around("get", resource.plural, lambda: self._api.get(resource, name, namespace))
+        call = Call("get", resource.plural, name)
+        found: T = self._around(call, lambda: self._api.get(resource, name, namespace))
         return found
 
     def list_pages(
         self, resource: Resource[T], selector: ListSelector = EVERYTHING, limit: int = PAGE_LIMIT
     ) -> Iterator[ListPage[T]]:
-        yield from self._around("list", resource.plural, lambda: list(self._api.list_pages(resource, selector, limit)))
+        call = Call("list", resource.plural)
+        yield from self._around(call, lambda: list(self._api.list_pages(resource, selector, limit)))
 
     def watch(self, resource: Resource[T], resource_version: str, selector: ListSelector = EVERYTHING) -> Watch[T]:
         return self._api.watch(resource, resource_version, selector)
@@ -39,15 +56,17 @@ class InterposedApi:
         def send() -> T:
             return self._api.apply(resource, value, field_manager=field_manager, subresource=subresource)
 
-        found: T = self._around("apply", resource.plural, send)
+        found: T = self._around(Call("apply", resource.plural, plain(value)["metadata"].get("name", "")), send)
         return found
 
     def merge(self, resource: Resource[T], name: str, patch: Object, namespace: str | None = None) -> T:
-        found: T = self._around("merge", resource.plural, lambda: self._api.merge(resource, name, patch, namespace))
+        call = Call("merge", resource.plural, name)
+        found: T = self._around(call, lambda: self._api.merge(resource, name, patch, namespace))
         return found
 
     def create(self, resource: Resource[T], value: Object) -> T:
-        found: T = self._around("create", resource.plural, lambda: self._api.create(resource, value))
+        call = Call("create", resource.plural, plain(value)["metadata"].get("name", ""))
+        found: T = self._around(call, lambda: self._api.create(resource, value))
         return found
 
     def delete(
@@ -60,8 +79,7 @@ class InterposedApi:
         resource_version: str = "",
     ) -> None:
         self._around(
-            "delete",
-            resource.plural,
+            Call("delete", resource.plural, name),
             lambda: self._api.delete(resource, name, namespace, uid=uid, resource_version=resource_version),
         )
 
@@ -70,7 +88,7 @@ def killed_at(step: int, *, after: bool) -> Around:
     """Kill the process at its request with this number, from 0, before it is sent or after it is answered."""
     count = iter(range(1 << 30))
 
-    def around(_verb: str, _plural: str, send: Callable[[], Any]) -> Any:  # noqa: ANN401 -- any answer
+    def around(_call: Call, send: Callable[[], Any]) -> Any:  # noqa: ANN401 -- any answer
         number = next(count)
         if number > step or (number == step and not after):
             raise Killed
@@ -86,7 +104,7 @@ def failing_at(step: int, *, after: bool) -> Around:
     """Fail the request with this number, once: it never arrives, or its answer is lost."""
     count = iter(range(1 << 30))
 
-    def around(_verb: str, _plural: str, send: Callable[[], Any]) -> Any:  # noqa: ANN401 -- any answer
+    def around(_call: Call, send: Callable[[], Any]) -> Any:  # noqa: ANN401 -- any answer
         fails = next(count) == step
         if fails and not after:
             raise ApiError(500, "InternalError", "it did not arrive")

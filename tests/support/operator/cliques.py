@@ -1,11 +1,11 @@
 """The built-in controllers run step by step over an API in memory, and what a set requires, computed anew."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
 from gkm.api.config import Config, Grove
-from gkm.kube.api import EVERYTHING, PAGE_LIMIT, Api, ListPage, ListSelector, Object
+from gkm.kube.api import Api
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import Resource
 from gkm.kube.workqueue import Retry
@@ -14,8 +14,8 @@ from support.grove import desired
 from support.grove.driver import CLIQUES, GROUPS, PODS, SERVICES, SETS
 from support.grove.objects import NAMESPACE, clique, pod_clique_set, scaling_group
 from support.kube.fake_api import FakeApi, Key
-from support.kube.fake_watch import FakeWatch
 from support.kube.garbage import collect_garbage
+from support.kube.interposed_api import Call, InterposedApi, Killed
 
 T = TypeVar("T")
 Json = dict[str, Any]
@@ -56,62 +56,20 @@ class InjectingApi(FakeApi):
         return super()._store(resource, key, old, new)
 
 
-class Killed(BaseException):
-    """The process is no more."""
-
-
-class Mortal:
+class Mortal(InterposedApi):
     """The API of a process that ends before its n-th write, if a number is given."""
 
     def __init__(self, api: Api, lives: int | None = None) -> None:
-        self._api = api
+        super().__init__(api, self._decide)
         self.lives = lives
-        self.writes: list[tuple[str, str, str]] = []
+        self.writes: list[Call] = []
 
-    def _write(self, call: tuple[str, str, str], send: Callable[[], T]) -> T:
-        if self.lives is not None and len(self.writes) >= self.lives:
-            raise Killed
-        self.writes.append(call)
+    def _decide(self, call: Call, send: Callable[[], Any]) -> Any:  # noqa: ANN401 -- any answer
+        if call.writes:
+            if self.lives is not None and len(self.writes) >= self.lives:
+                raise Killed
+            self.writes.append(call)
         return send()
-
-    def get(self, resource: Resource[T], name: str, namespace: str | None = None) -> T:
-        return self._api.get(resource, name, namespace)
-
-    def list_pages(
-        self, resource: Resource[T], selector: ListSelector = EVERYTHING, limit: int = PAGE_LIMIT
-    ) -> Iterator[ListPage[T]]:
-        return self._api.list_pages(resource, selector, limit)
-
-    def watch(self, resource: Resource[T], resource_version: str, selector: ListSelector = EVERYTHING) -> FakeWatch[T]:
-        raise NotImplementedError
-
-    def apply(self, resource: Resource[T], value: Object, *, field_manager: str, subresource: str = "") -> T:
-        call = ("apply", resource.plural, value["metadata"]["name"])  # type: ignore[index] # JSON, in this controller
-        return self._write(
-            call, lambda: self._api.apply(resource, value, field_manager=field_manager, subresource=subresource)
-        )
-
-    def merge(self, resource: Resource[T], name: str, patch: Object, namespace: str | None = None) -> T:
-        call = ("merge", resource.plural, name)
-        return self._write(call, lambda: self._api.merge(resource, name, patch, namespace))
-
-    def create(self, resource: Resource[T], value: Object) -> T:
-        call = ("create", resource.plural, value["metadata"]["name"])  # type: ignore[index]
-        return self._write(call, lambda: self._api.create(resource, value))
-
-    def delete(
-        self,
-        resource: Resource[Any],
-        name: str,
-        namespace: str | None = None,
-        *,
-        uid: str = "",
-        resource_version: str = "",
-    ) -> None:
-        self._write(
-            ("delete", resource.plural, name),
-            lambda: self._api.delete(resource, name, namespace, uid=uid, resource_version=resource_version),
-        )
 
 
 class Stepper:

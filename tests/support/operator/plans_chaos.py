@@ -2,21 +2,17 @@
 
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any, TypeVar
 
-from gkm.kube.api import EVERYTHING, PAGE_LIMIT, Api, ListPage, ListSelector, Object
+from gkm.kube.api import Api, Object
 from gkm.kube.errors import ApiError
 from gkm.kube.resources import NODES, PLACEMENTPLANS, Resource
 from support.kube.fake_api import FakeApi
-from support.kube.fake_watch import FakeWatch
+from support.kube.interposed_api import Call, InterposedApi, Killed
 from support.operator.plans import RAW_PLANS, RAW_RUNS, claims, everything, newest
 
 T = TypeVar("T")
-
-
-class Killed(BaseException):
-    """The process that asked is no more."""
 
 
 class Witness(FakeApi):
@@ -51,17 +47,19 @@ def every_node(api: Api) -> list[dict[str, Any]]:
     return everything(api, NODES)
 
 
-class Process:
+class Process(InterposedApi):
     """The API as one process sees it: it may die before or after each write, and answers may be lost."""
 
     def __init__(self, api: Witness, chance: random.Random, deaths: float, losses: float) -> None:
-        self._api = api
+        super().__init__(api, self._decide)
         self._chance = chance
         self._deaths = deaths
         self._losses = losses
         self.dead = False
 
-    def _write(self, send: Any) -> Any:  # noqa: ANN401 -- whatever is sent
+    def _decide(self, call: Call, send: Callable[[], Any]) -> Any:  # noqa: ANN401 -- any answer
+        if not call.writes:
+            return send()
         self._maybe_die()
         fate = self._chance.random()
         if fate < self._losses / 2:
@@ -76,39 +74,3 @@ class Process:
         if self.dead or self._chance.random() < self._deaths:
             self.dead = True
             raise Killed
-
-    def get(self, resource: Resource[T], name: str, namespace: str | None = None) -> T:
-        return self._api.get(resource, name, namespace)
-
-    def list_pages(
-        self, resource: Resource[T], selector: ListSelector = EVERYTHING, limit: int = PAGE_LIMIT
-    ) -> Iterator[ListPage[T]]:
-        return self._api.list_pages(resource, selector, limit)
-
-    def watch(self, resource: Resource[T], resource_version: str, selector: ListSelector = EVERYTHING) -> FakeWatch[T]:
-        return self._api.watch(resource, resource_version, selector)
-
-    def apply(self, resource: Resource[T], value: Object, *, field_manager: str, subresource: str = "") -> T:
-        found: T = self._write(
-            lambda: self._api.apply(resource, value, field_manager=field_manager, subresource=subresource)
-        )
-        return found
-
-    def merge(self, resource: Resource[T], name: str, patch: Object, namespace: str | None = None) -> T:
-        found: T = self._write(lambda: self._api.merge(resource, name, patch, namespace))
-        return found
-
-    def create(self, resource: Resource[T], value: Object) -> T:
-        found: T = self._write(lambda: self._api.create(resource, value))
-        return found
-
-    def delete(
-        self,
-        resource: Resource[Any],
-        name: str,
-        namespace: str | None = None,
-        *,
-        uid: str = "",
-        resource_version: str = "",
-    ) -> None:
-        self._write(lambda: self._api.delete(resource, name, namespace, uid=uid, resource_version=resource_version))

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from support.grove.driver import CLIQUES, GROUPS, PODS, SERVICES, SETS
 from support.grove.objects import NAMESPACE, clique, pod_clique_set, scaling_group
 from support.kube.garbage import collect_garbage
-from support.operator.cliques import InjectingApi, Killed, Mortal, Stepper, a_set, differences, observed, set_key
+from support.kube.interposed_api import Killed
+from support.operator.cliques import InjectingApi, Mortal, Stepper, a_set, differences, observed, set_key
 
 Json = dict[str, Any]
 STEPS = st.lists(st.tuples(st.integers(0, 15), st.integers(0, 7)), min_size=1, max_size=14)
