@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
 from gkm.api.fabrics import UUID_PATTERN, NVLink, NVLinkHealth
-from gkm.api.grammar import agree
+from gkm.api.grammar import agree, listed
 from gkm.gpus.fabric import impairs, merged, problems_in_mask
 from gkm.gpus.groups import gpu_type
 from gkm.gpus.values import Gpu, GpuFabricInfo, Inventory, printable
@@ -155,6 +155,4 @@ def _fault(gpu: Gpu) -> str:
 
 
 def _gpu_list(gpus: Sequence[Gpu]) -> str:
-    shown = ", ".join(str(gpu.index) for gpu in gpus[:_SHOWN])
-    more = f" and {len(gpus) - _SHOWN} more" if len(gpus) > _SHOWN else ""
-    return f"{agree(len(gpus), 'GPU', 'GPUs')} {shown}{more}"
+    return f"{agree(len(gpus), 'GPU', 'GPUs')} {listed([str(gpu.index) for gpu in gpus], _SHOWN)}"

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from gkm.api.grammar import listed
+
 MAX_NAMES = 5
 
 
@@ -58,9 +60,7 @@ def named(kind: str, namespace: str, name: str) -> str:
 
 def some(names: Iterable[str]) -> str:
     """Return the first names, and the number of the others."""
-    found = sorted(names)
-    rest = f" and {len(found) - MAX_NAMES} more" if len(found) > MAX_NAMES else ""
-    return ", ".join(found[:MAX_NAMES]) + rest
+    return listed(sorted(names), MAX_NAMES)
 
 
 def command(*words: str) -> str:

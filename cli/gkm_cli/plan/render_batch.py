@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from gkm.api.grammar import agree, count_of
+from gkm.api.grammar import agree, count_of, listed
 
 from gkm_cli.plan.render import render_fragmentation, render_notes, render_quarantined
 from gkm_cli.plan.render_domains import render_domains
@@ -48,8 +48,7 @@ def _what_if(terminal: Terminal, queue: BatchDecision) -> None:
     terminal.line(f"{queue.extra}, one more, {fits}: {admitted}")
     for word, names in (("displaced", changed.displaced), ("gained", changed.gained), ("moved", changed.moved)):
         if names:
-            more = f" and {len(names) - MAX_REFUSED} more" if len(names) > MAX_REFUSED else ""
-            terminal.line(f"{word}: {', '.join(names[:MAX_REFUSED])}{more}")
+            terminal.line(f"{word}: {listed(names, MAX_REFUSED)}")
 
 
 def _admitted(terminal: Terminal, queue: BatchDecision) -> None:

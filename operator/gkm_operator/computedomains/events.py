@@ -7,6 +7,7 @@ from collections.abc import Collection
 
 from gkm.api import grove
 from gkm.api.computedomains import ComputeDomain
+from gkm.api.grammar import agree, listed
 from gkm.api.grove import PodCliqueSet
 from gkm.api.mnnvl_metadata import USED_BY, Owner
 from gkm.kube.events import EventBody, Regarding
@@ -85,11 +86,9 @@ def too_many(problem: str) -> EventBody:
 def undecided(unseen: Collection[tuple[str, str]]) -> EventBody:
     """Return the event for a set whose domains depend on claims, by kind and name, that cannot be seen."""
     names = [f"{kind} {name}" for kind, name in sorted(unseen)]
-    more = len(names) - _SHOWN
-    listed = ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
     note = (
-        f"GKM cannot see whether some cliques request GPUs, and creates no ComputeDomain for them yet: {listed} "
-        f"{'does' if len(names) == 1 else 'do'} not exist, or GKM may not read it; create it"
+        "GKM cannot see whether some cliques request GPUs, and creates no ComputeDomain for them yet: "
+        f"{listed(names, _SHOWN)} {agree(len(names), 'does', 'do')} not exist, or GKM may not read it; create it"
     )
     return EventBody("Warning", "ComputeDomainUndecided", CREATE, note)
 

@@ -6,8 +6,7 @@ sync; if claims that do not exist yet decide about that, it waits for them. An U
 domain, also one that is being deleted: it comes back when its pods have ended, and they may end by this very update.
 """
 
-from collections.abc import Sequence
-
+from gkm.api.grammar import listed
 from gkm.api.mnnvl_metadata import DOMAIN_LABEL, REPLICA_INDEX
 from gkm.api.network_settings import Network
 
@@ -122,7 +121,11 @@ def _refusal(found: SetDomains, key: DomainKey | None = None) -> ReviewResponse 
     lost = [one.name for one in found.difference.lost if one.key == key or one.name not in found.foreign]
     if not missing and not lost:
         return None
-    causes = [f"{what} {_listed(names)}" for what, names in (("without", missing), ("with deleted", lost)) if names]
+    causes = [
+        f"{what} {listed(names, _SHOWN_DOMAINS)}"
+        for what, names in (("without", missing), ("with deleted", lost))
+        if names
+    ]
     message = (
         f"PodCliqueSet {name} is {' and '.join(causes)} of its {len(found.required)} ComputeDomains; GKM creates them, "
         "and its operator repeats this request. If this lasts, see the events of the PodCliqueSet"
@@ -137,8 +140,3 @@ def _not_part(found: SetDomains, key: DomainKey) -> ReviewResponse:
         f"{domain_name(owner.metadata.name, key.replica, key.group)} for this PodClique; it was scaled or changed since"
     )
     return ReviewResponse(allowed=False, message=message)
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = len(names) - _SHOWN_DOMAINS
-    return ", ".join(names[:_SHOWN_DOMAINS]) + (f" and {more} more" if more > 0 else "")

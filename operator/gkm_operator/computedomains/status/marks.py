@@ -6,6 +6,7 @@ ValidatingAdmissionPolicies refuse to delete an object whose mark is not 0.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from gkm.api.grammar import listed
 from gkm.api.mnnvl_metadata import PODS_USING, USED_BY, MnnvlMetadata
 from gkm.kube.resources import CLAIM_TEMPLATES, COMPUTEDOMAINS, Resource
 
@@ -25,9 +26,7 @@ Target = tuple[Resource[Any], MnnvlMetadata]
 def mark(pods: Iterable[DomainPod]) -> Annotations:
     """Return the mark for the living pods that use an object; terminating pods count until they are gone."""
     names = sorted(pod.metadata.name for pod in pods)
-    more = len(names) - MAX_USERS
-    text = ", ".join(names[:MAX_USERS]) + (f" and {more} more" if more > 0 else "")
-    return {PODS_USING: str(len(names)), USED_BY: text or None}
+    return {PODS_USING: str(len(names)), USED_BY: listed(names, MAX_USERS) or None}
 
 
 def must_protect(metadata: MnnvlMetadata, wanted: Annotations) -> bool:

@@ -18,6 +18,7 @@ from gkm.api.domain_readiness import (
     MNNVLReadiness,
     ReadyReason,
 )
+from gkm.api.grammar import count_of, listed
 from gkm.api.meta import FALSE, TRUE
 from gkm.api.mnnvl_metadata import NODE_LABEL
 from gkm.api.resource_claims import ResourceClaimTemplate
@@ -70,7 +71,7 @@ def _causes(observed: ObservedDomain, *, is_new: bool) -> Iterator[Cause]:
         yield ReadyReason.CLAIM_MISSING, f"{_pods(pods)} with its label got no claim, {why}: create them again"
     yield from _misplaced(observed)
     yield from _incomplete(observed)
-    yield ReadyReason.ALL_NODES_READY, f"{_count(len(observed.nodes), 'node')} joined and ready"
+    yield ReadyReason.ALL_NODES_READY, f"{count_of(len(observed.nodes), 'node')} joined and ready"
 
 
 def _lost(observed: ObservedDomain) -> Iterator[Cause]:
@@ -110,14 +111,14 @@ def _misplaced(observed: ObservedDomain) -> Iterator[Cause]:
     """Yield which nodes can never join as they are."""
     if taken := observed.taken:
         others = (f"{node} ({escape(taken[node])})" for node in taken)
-        count = f"{_count(len(taken), 'node')} of its pods"
+        count = f"{count_of(len(taken), 'node')} of its pods"
         yield ReadyReason.NODE_TAKEN, f"another ComputeDomain has the IMEX channel of {count}: {_names(others)}"
     members = observed.members
     if isolated := [node.name for node in members if node.isolated]:
-        count = f"{len(isolated)} of {_count(len(members), 'joined node')}"
+        count = f"{len(isolated)} of {count_of(len(members), 'joined node')}"
         yield ReadyReason.NODES_ISOLATED, f"{count} have no NVLink fabric: {_names(map(escape, isolated))}"
     if len(cliques := _cliques(members)) > 1:
-        sizes = (f"{escape(name)} ({_count(clique.joined, 'node')})" for name, clique in cliques.items())
+        sizes = (f"{escape(name)} ({count_of(clique.joined, 'node')})" for name, clique in cliques.items())
         yield ReadyReason.SEVERAL_CLIQUES, f"there is no NVLink between the cliques of its nodes: {_names(sizes)}"
 
 
@@ -127,10 +128,10 @@ def _incomplete(observed: ObservedDomain) -> Iterator[Cause]:
     waiting = [pod for pod in observed.pods if not pod.node]
     if (placed := len(observed.pods) - len(waiting)) < wanted:
         pending = f"; pending: {_names(pod.metadata.name for pod in waiting)}" if waiting else ""
-        yield ReadyReason.PODS_PENDING, f"{placed} of {_count(wanted, 'pod')} run on a node{pending}"
+        yield ReadyReason.PODS_PENDING, f"{placed} of {count_of(wanted, 'pod')} run on a node{pending}"
     ready = {node.name for node in observed.members if node.ready}
     if absent := observed.nodes - ready:
-        count = f"{len(absent)} of {_count(len(observed.nodes), 'node')}"
+        count = f"{len(absent)} of {count_of(len(observed.nodes), 'node')}"
         yield ReadyReason.NODES_NOT_READY, f"{count} have no ready IMEX daemon: {_names(absent)}"
 
 
@@ -156,15 +157,9 @@ def _is_time(condition: MNNVLReadiness) -> bool:
 
 
 def _pods(pods: Sequence[DomainPod]) -> str:
-    return f"{_count(len(pods), 'pod')} ({_names(pod.metadata.name for pod in pods)})"
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number} {thing}{'' if number == 1 else 's'}"
+    return f"{count_of(len(pods), 'pod')} ({_names(pod.metadata.name for pod in pods)})"
 
 
 def _names(names: Iterable[str]) -> str:
     """Return some names in alphabetical order, so that equal facts give equal messages."""
-    listed = sorted(names)
-    more = len(listed) - _SHOWN
-    return ", ".join(listed[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    return listed(sorted(names), _SHOWN)
