@@ -19,7 +19,7 @@ from gkm.kube.reflector import OnChange, Reflector
 from gkm.kube.resources import Resource
 from msgspec import Struct, structs
 
-from gkm_operator.mnnvl.gpu_requests import GPURequests
+from gkm_operator.mnnvl.gpu_requests import DeviceClasses, GPURequests
 
 T = TypeVar("T")
 
@@ -77,7 +77,7 @@ class DomainPod(Struct, frozen=True, gc=False):
     """A pod. `spec` and `status` are empty once it is decoded.
 
     `node` is "" until it is scheduled, and `started` until its kubelet accepted it. `requests_gpus` counts resources
-    only: whether one of its `claims` is for GPUs depends on another object (gkm_operator.mnnvl.gpu_requests).
+    only: whether one of its `claims` is for GPUs depends on another object (`DomainPods.requests_gpus`).
     """
 
     metadata: PodMetadata
@@ -164,6 +164,7 @@ class DomainPods:
 
     def __init__(self, api: Api, gpus: GPURequests) -> None:
         self.changed: list[OnChange[DomainPod]] = []
+        self.gpus = gpus
         self.reflector = Reflector(api, pods(gpus), self.change, retain=matters)
         self._by_template: Index[Key, DomainPod] = Index(lambda pod: pod.template_keys, _uid)
         self._by_label: Index[Key, DomainPod] = Index(_label_keys, _uid)
@@ -178,6 +179,10 @@ class DomainPods:
         self._by_node.change(old, new)
         for callback in self.changed:
             callback(old, new)
+
+    def requests_gpus(self, pod: DomainPod, classes: DeviceClasses) -> bool:
+        """Return whether a pod requests GPUs, by a resource or by a claim."""
+        return pod.requests_gpus or any(self.gpus.any_gpu_class(classes(claim)) for claim in pod.claims)
 
     def using(self, namespace: str, template: str) -> tuple[DomainPod, ...]:
         """Return the living pods of a namespace that reference a ResourceClaimTemplate, in no order."""

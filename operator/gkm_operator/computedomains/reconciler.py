@@ -67,7 +67,7 @@ class WorkloadReconciler:
         )
         self._watcher = watcher
         self._enqueue = enqueue
-        self._gpu_classes = frozenset(settings.gpu_device_classes)
+        self._gpus = pods.gpus
         watcher.set_changed.append(self._set_changed)
         watcher.domain_changed.append(self._domain_changed)
         watcher.template_changed.append(self._template_changed)
@@ -118,7 +118,7 @@ class WorkloadReconciler:
         if new is None:
             for domain in self._watcher.domains_with_template(template.metadata.namespace, template.metadata.name):
                 self._domain_changed(None, domain)
-        if self._gpu_classes.isdisjoint(template.device_classes()):
+        if not self._gpus.any_gpu_class(template.device_classes()):
             return
         for pod_clique_set in self._watcher.sets.values():
             if pod_clique_set.metadata.namespace == template.metadata.namespace:

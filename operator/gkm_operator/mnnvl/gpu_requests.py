@@ -29,15 +29,17 @@ class ContainerPlace:
 
 @dataclass(frozen=True, slots=True)
 class GPURequests:
-    """The rule of one configuration."""
+    """The rule of one configuration; `device_classes` are those of GPUs."""
 
     settings: Network
+    device_classes: frozenset[str] = field(init=False)
     _names: frozenset[str] = field(init=False)
     _prefixes: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         """Split the resources into names and prefixes: a hostile pod may have 100,000 resources."""
         resources = self.settings.gpu_resources
+        object.__setattr__(self, "device_classes", frozenset(self.settings.gpu_device_classes))
         object.__setattr__(self, "_names", frozenset(resources))
         object.__setattr__(self, "_prefixes", tuple(glob[:-1] for glob in resources if glob.endswith("*")))
 
@@ -53,7 +55,7 @@ class GPURequests:
         ]
         deciding = frozenset(chain.from_iterable(claims for _, claims, _ in places))
         gpu_claims = frozenset(
-            claim.name for claim in spec.claims if claim.name in deciding and self._is_gpu_class(classes(claim))
+            claim.name for claim in spec.claims if claim.name in deciding and self.any_gpu_class(classes(claim))
         )
         return [place for place, claims, by_resource in places if by_resource or not gpu_claims.isdisjoint(claims)]
 
@@ -62,9 +64,13 @@ class GPURequests:
         by_resource = any(self._requests_resource(container) for _, _, container in spec.each_container())
         return by_resource or bool(self.containers(spec, classes))
 
+    def any_gpu_class(self, classes: Iterable[str]) -> bool:
+        """Return whether one of these device classes is of GPUs."""
+        return not self.device_classes.isdisjoint(classes)
+
     def sharing(self, pod_clique_set: PodCliqueSet, classes: DeviceClasses = no_device_classes) -> GPUSharing:
         """Return which pods of a set get claims for GPUs from Grove."""
-        return GPUSharing(pod_clique_set, self._is_gpu_class, classes)
+        return GPUSharing(pod_clique_set, self.any_gpu_class, classes)
 
     def cliques(self, pod_clique_set: PodCliqueSet, classes: DeviceClasses = no_device_classes) -> frozenset[str]:
         """Return the names of the clique templates whose pods request GPUs, by themselves or by a shared claim."""
@@ -86,9 +92,6 @@ class GPURequests:
             (name in self._names or name.startswith(self._prefixes)) and _is_positive(quantity)
             for name, quantity in quantities.items()
         )
-
-    def _is_gpu_class(self, classes: Iterable[str]) -> bool:
-        return not set(self.settings.gpu_device_classes).isdisjoint(classes)
 
 
 def _claims(container: Container) -> Iterator[str]:

@@ -62,7 +62,6 @@ class LabelReconciler:
         self._clock = clock
         self._unused_since: dict[Workload, float] = {}
         self._enabled = settings.auto_mnnvl_enabled
-        self._gpu_classes = frozenset(settings.gpu_device_classes)
         self._owners = RootOwners(api)
 
     def reconcile(self, workload: Workload, presence: Presence) -> float | None:
@@ -151,6 +150,6 @@ class LabelReconciler:
                 return False
             if own_claim(pod.claims, workload.name, classes):
                 return False
-            return pod.requests_gpus or any(not self._gpu_classes.isdisjoint(classes(claim)) for claim in pod.claims)
+            return self._pods.requests_gpus(pod, classes)
 
         return [pod for pod in self._pods.labeled(workload.namespace, workload.name) if joins(pod)]

@@ -44,7 +44,6 @@ class DomainObserver:
         self._source = source
         self._changed = changed
         self._capacity_changed = capacity_changed
-        self._gpu_classes = frozenset(config.network.gpu_device_classes)
         self._by_uid: Index[str, ComputeDomain] = Index(lambda domain: [domain.metadata.uid], _key)
         self._cliques_by_template: Index[Key, ClaimingClique] = Index(
             lambda clique: clique.template_keys, lambda clique: clique.key
@@ -163,8 +162,8 @@ class DomainObserver:
     def _is_busy(self, node: str) -> bool:
         """Return whether a pod on a node requests GPUs; a claim with unknown device classes counts as one for GPUs."""
         for pod in self.pods.on_node(node):
-            classes = self._source.device_classes(pod.metadata.namespace, unknown=self._gpu_classes)
-            if pod.requests_gpus or any(not self._gpu_classes.isdisjoint(classes(claim)) for claim in pod.claims):
+            classes = self._source.device_classes(pod.metadata.namespace, unknown=self.pods.gpus.device_classes)
+            if self.pods.requests_gpus(pod, classes):
                 return True
         return False
 
