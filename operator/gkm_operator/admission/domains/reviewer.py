@@ -6,7 +6,6 @@ A review that must read decides in several attempts: what it decoded is dropped 
 import logging
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
@@ -100,23 +99,22 @@ class WorkloadReviewer(Generic[T]):
         if envelope.operation not in {"CREATE", "UPDATE"} or envelope.sub_resource:
             return ReviewResponse(allowed=True)
         view = ReviewView(self.cluster)
-        with ExitStack() as waiting:
-            waits = False
-            while True:
-                with self.budgets.decoding.reserve(envelope.namespace, size, view.remaining_seconds):
-                    response = self._attempt(envelope, view)
-                if response is not None:
-                    return response
-                if not waits:
-                    waiting.enter_context(
-                        self.budgets.waiting.reserve(envelope.namespace, size, view.remaining_seconds)
-                    )
-                    decoded()  # from now on the body counts here: the server may read others while this one waits
-                    waits = True
+        response = self._attempt(envelope, size, view)
+        if response is not None:
+            return response
+        with self.budgets.waiting.reserve(envelope.namespace, size, view.remaining_seconds):
+            decoded()  # from now on the body counts here: the server may read others while this one waits
+            while response is None:
                 view.read()
+                response = self._attempt(envelope, size, view)
+        return response
 
-    def _attempt(self, envelope: Envelope, view: ReviewView) -> ReviewResponse | None:
+    def _attempt(self, envelope: Envelope, size: int, view: ReviewView) -> ReviewResponse | None:
         """Return the response; None if the view must read first."""
+        with self.budgets.decoding.reserve(envelope.namespace, size, view.remaining_seconds):
+            return self._decode_and_decide(envelope, view)
+
+    def _decode_and_decide(self, envelope: Envelope, view: ReviewView) -> ReviewResponse | None:
         try:
             response = self.decision(view).decide(requests.decode(envelope, self.type))
         except Unread:
