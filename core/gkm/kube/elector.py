@@ -11,6 +11,7 @@ from gkm.hoststate.logs import fields
 from gkm.kube.api import Api
 from gkm.kube.errors import ApiError
 from gkm.kube.leases import LEASES, Lease, LeaseSpec, LeaseTiming, ObservedLease, can_acquire, expires_at, renewed_spec
+from gkm.kube.workqueue import Retry
 
 _LOG = logging.getLogger(__name__)
 
@@ -24,6 +25,10 @@ def boottime_seconds() -> float:
     Setting the time of day does not change it, so a jump of that clock does not change the leader.
     """
     return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class NotLeading(Retry):
+    """Another process may hold the lease: this one must not write any more."""
 
 
 class Elector:

@@ -15,6 +15,7 @@ from gkm.api.mnnvl_metadata import GROVE_OPERATOR, MANAGED_BY
 from gkm.hoststate.logs import fields
 from gkm.hoststate.pacing import Backoff
 from gkm.kube.api import Api, Key, ListSelector
+from gkm.kube.elector import NotLeading
 from gkm.kube.events import Recorder
 from gkm.kube.index import Index
 from gkm.kube.reflector import Reflector
@@ -191,7 +192,7 @@ class CliquesController:
 
     def _check_may_write(self) -> None:
         if not self._leads():
-            raise Retry("this process is not the leader any more")
+            raise NotLeading("this process is not the leader any more")
         if self._grove_is_present():
             raise Retry("the Grove operator was installed meanwhile")
 

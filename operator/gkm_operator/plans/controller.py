@@ -8,6 +8,7 @@ from threading import Event, Thread
 from gkm.api.config import Config
 from gkm.hoststate.logs import fields
 from gkm.kube.api import Api
+from gkm.kube.elector import NotLeading
 from gkm.kube.events import Recorder
 from gkm.kube.secrets import DEFAULT_NAMESPACE
 
@@ -19,7 +20,7 @@ from gkm_operator.plans.state.node_loss import GracePeriod
 from gkm_operator.plans.state.plan_index import PlanIndex
 from gkm_operator.plans.state.watcher import ClusterWatcher, PodsUnread
 from gkm_operator.plans.write.flavors import FlavorCounts
-from gkm_operator.plans.write.writer import FIELD_MANAGER, NotLeading, PlanWriter
+from gkm_operator.plans.write.writer import FIELD_MANAGER, PlanWriter
 
 _LOG = logging.getLogger(__name__)
 

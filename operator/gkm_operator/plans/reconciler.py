@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from gkm.api.meta import timestamp
 from gkm.hoststate.logs import fields
+from gkm.kube.elector import NotLeading
 
 from gkm_operator.plans.planner import NewPlan, Planner
 from gkm_operator.plans.planning.assessment import PlanningResult, RunAssessment, assess
@@ -21,7 +22,7 @@ from gkm_operator.plans.state.plan_index import PlanRecord
 from gkm_operator.plans.state.snapshot import ClusterSnapshot, double_allocations
 from gkm_operator.plans.write import events
 from gkm_operator.plans.write.status_reports import StatusThrottle
-from gkm_operator.plans.write.writer import NotLeading, PlanWriter, SendResult
+from gkm_operator.plans.write.writer import PlanWriter, SendResult
 
 _LOG = logging.getLogger(__name__)
 

@@ -11,6 +11,7 @@ from gkm.api.meta import timestamp
 from gkm.api.mnnvl_metadata import NODE_LABEL, MnnvlMetadata, Owner
 from gkm.hoststate.lru import LRUCache
 from gkm.kube.api import Api, ListSelector
+from gkm.kube.elector import NotLeading
 from gkm.kube.errors import NO_RESPONSE, ApiError
 from gkm.kube.events import EventBody, Recorder, Regarding
 from gkm.kube.resources import COMPUTEDOMAINS
@@ -33,10 +34,6 @@ _MAX_EMITTED = 8192
 
 class NamesInUse(Retry):
     """Every name that a domain may have belongs to another object."""
-
-
-class NotLeading(Retry):
-    """Another process may lead now, so this one must not write."""
 
 
 class DomainWriter:
@@ -66,7 +63,7 @@ class DomainWriter:
         """Create a domain, unless it exists.
 
         Raises:
-            ApiError, NamesTaken: it was not created; an event names the reason.
+            ApiError, NamesInUse: it was not created; an event names the reason.
             Retry: its name will be free in a moment.
         """
         try:

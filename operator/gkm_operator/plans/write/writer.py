@@ -16,6 +16,7 @@ from gkm.api.runs import RunStatus
 from gkm.hoststate.logs import fields
 from gkm.hoststate.lru import LRUCache
 from gkm.kube.api import Api, Key, ListSelector
+from gkm.kube.elector import NotLeading
 from gkm.kube.errors import ApiError
 from gkm.kube.events import EventBody, Recorder, Regarding
 
@@ -48,10 +49,6 @@ class SendResult(Enum):
     UNKNOWN = "unknown"
     EXISTS = "exists"
     REFUSED = "refused"
-
-
-class NotLeading(RuntimeError):
-    """Another process may hold the lease: this one must not write any more."""
 
 
 class _WrittenStatus(NamedTuple):
