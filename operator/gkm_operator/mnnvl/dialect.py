@@ -18,7 +18,7 @@ WHOLE_SET = ""
 MAX_GROUP_LENGTH = 63
 MAX_SET_NAME = 63
 """Kubernetes limits the values of labels; Grove's own limit is 45, with the names of cliques and scaling groups."""
-_SHOWN = 80
+_MAX_EXCERPT = 80
 _AGAIN = "delete the PodCliqueSet and create it again"
 _GROUP = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", re.ASCII)
 
@@ -79,11 +79,11 @@ def update_problems(old: PodCliqueSet, new: PodCliqueSet, *, enabled: bool) -> I
             if was == now:
                 continue
             if was is None:
-                yield f"{key} of {shown_part(part)} cannot be added to an existing PodCliqueSet; {_AGAIN}"
+                yield f"{key} of {part_excerpt(part)} cannot be added to an existing PodCliqueSet; {_AGAIN}"
             elif now is None:
-                yield f"{key} of {shown_part(part)} cannot be removed; {_AGAIN}"
+                yield f"{key} of {part_excerpt(part)} cannot be removed; {_AGAIN}"
             else:
-                yield f"{key} of {shown_part(part)} is immutable: it is {_shown(was)}; {_AGAIN}"
+                yield f"{key} of {part_excerpt(part)} is immutable: it is {_excerpt(was)}; {_AGAIN}"
     yield from _problems(new, added, enabled=enabled)
 
 
@@ -92,7 +92,7 @@ def invalid_group(group: str) -> str | None:
     if not group:
         return "must not be empty"
     if len(group) > MAX_GROUP_LENGTH or not _GROUP.fullmatch(group):
-        return f"is not a valid DNS-1123 label: {_shown(group)}"
+        return f"is not a valid DNS-1123 label: {_excerpt(group)}"
     return None
 
 
@@ -111,17 +111,17 @@ def _problems(pod_clique_set: PodCliqueSet, parts: Sequence[Part], *, enabled: b
             continue
         if (auto == ENABLED and group == NONE and _is_set(part)) or (auto == DISABLED and group != NONE):
             yield (
-                f"{AUTO_MNNVL}: {auto} of the PodCliqueSet contradicts {MNNVL_GROUP}: {_shown(group)} of "
-                f"{shown_part(part)}; remove one of them"
+                f"{AUTO_MNNVL}: {auto} of the PodCliqueSet contradicts {MNNVL_GROUP}: {_excerpt(group)} of "
+                f"{part_excerpt(part)}; remove one of them"
             )
 
 
 def _invalid_values(part: Part) -> Iterator[str]:
     auto = part.annotations.get(AUTO_MNNVL)
     if auto is not None and _is_set(part) and auto not in {ENABLED, DISABLED}:
-        yield f'{AUTO_MNNVL} of the PodCliqueSet must be "{ENABLED}" or "{DISABLED}", not {_shown(auto)}'
+        yield f'{AUTO_MNNVL} of the PodCliqueSet must be "{ENABLED}" or "{DISABLED}", not {_excerpt(auto)}'
     if (problem := invalid_group(part.annotations.get(MNNVL_GROUP, NONE))) is not None:
-        yield f"{MNNVL_GROUP} of {shown_part(part)} {problem}"
+        yield f"{MNNVL_GROUP} of {part_excerpt(part)} {problem}"
 
 
 def _enrolls(part: Part) -> bool:
@@ -139,10 +139,10 @@ def _is_set(part: Part) -> bool:
     return part.kind == "PodCliqueSet"
 
 
-def shown_part(part: Part) -> str:
+def part_excerpt(part: Part) -> str:
     """Return a part as messages show it: escaped, and short."""
-    return f"{part.kind} {_shown(part.name)}" if part.name else f"the {part.kind}"
+    return f"{part.kind} {_excerpt(part.name)}" if part.name else f"the {part.kind}"
 
 
-def _shown(value: str) -> str:
-    return repr(value[:_SHOWN])
+def _excerpt(value: str) -> str:
+    return repr(value[:_MAX_EXCERPT])

@@ -51,7 +51,7 @@ def warnings(
     """Yield the annotations without an effect. Grove accepts them, too."""
     for part in pod_clique_set.parts():
         if part.name and AUTO_MNNVL in part.annotations:
-            yield f"{AUTO_MNNVL} has no effect on {dialect.shown_part(part)}; use {MNNVL_GROUP}"
+            yield f"{AUTO_MNNVL} has no effect on {dialect.part_excerpt(part)}; use {MNNVL_GROUP}"
     yield from unread_sharing(pod_clique_set)
     if dialect.enrolls(pod_clique_set) and not gpus.cliques(pod_clique_set, classes):
         yield "no container of the PodCliqueSet requests GPUs, so no pod joins a ComputeDomain"
@@ -60,9 +60,12 @@ def warnings(
 def unread_sharing(pod_clique_set: PodCliqueSet) -> Iterator[str]:
     """Yield the claims that pods of the set share, and of which it is not known whether they are for GPUs."""
     namespace = pod_clique_set.metadata.namespace
-    elsewhere = {(one.namespace, one.name) for one in pod_clique_set.shared_claims() if is_elsewhere(one, namespace)}
-    for one in sorted(elsewhere)[:_SHOWN]:
+    elsewhere = {
+        (claim.namespace, claim.name) for claim in pod_clique_set.shared_claims() if is_elsewhere(claim, namespace)
+    }
+    for template_namespace, name in sorted(elsewhere)[:_SHOWN]:
         yield (
-            f"GKM does not read claim template {one[1][:80]!r} of namespace {one[0][:80]!r} (resourceSharing): pods "
-            "that request GPUs by it alone join no ComputeDomain; use a template of the PodCliqueSet or its namespace"
+            f"GKM does not read claim template {name[:80]!r} of namespace {template_namespace[:80]!r} "
+            "(resourceSharing): pods that request GPUs by it alone join no ComputeDomain; use a template of the "
+            "PodCliqueSet or its namespace"
         )

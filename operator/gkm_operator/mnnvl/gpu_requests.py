@@ -20,8 +20,8 @@ def no_device_classes(_claim: PodClaim) -> Iterable[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class ContainerPlace:
-    """The place of a container in a pod specification."""
+class ContainerLocation:
+    """The location of a container in a pod specification."""
 
     field: str
     index: int
@@ -43,21 +43,23 @@ class GPURequests:
         object.__setattr__(self, "_names", frozenset(resources))
         object.__setattr__(self, "_prefixes", tuple(glob[:-1] for glob in resources if glob.endswith("*")))
 
-    def containers(self, spec: PodSpec, classes: DeviceClasses = no_device_classes) -> list[ContainerPlace]:
-        """Return the places of the containers and init containers that request GPUs.
+    def containers(self, spec: PodSpec, classes: DeviceClasses = no_device_classes) -> list[ContainerLocation]:
+        """Return the locations of the containers and init containers that request GPUs.
 
         Looks only at claims that decide: those of containers that request no GPU by a resource.
         """
-        places = [
-            (ContainerPlace(field, index), () if by_resource else tuple(_claims(container)), by_resource)
+        locations = [
+            (ContainerLocation(field, index), () if by_resource else tuple(_claims(container)), by_resource)
             for field, index, container in spec.each_container()
             for by_resource in (self._requests_resource(container),)
         ]
-        deciding = frozenset(chain.from_iterable(claims for _, claims, _ in places))
+        deciding = frozenset(chain.from_iterable(claims for _, claims, _ in locations))
         gpu_claims = frozenset(
             claim.name for claim in spec.claims if claim.name in deciding and self.any_gpu_class(classes(claim))
         )
-        return [place for place, claims, by_resource in places if by_resource or not gpu_claims.isdisjoint(claims)]
+        return [
+            location for location, claims, by_resource in locations if by_resource or not gpu_claims.isdisjoint(claims)
+        ]
 
     def any(self, spec: PodSpec, classes: DeviceClasses = no_device_classes) -> bool:
         """Return whether a container requests GPUs; look at no claim if one does by a resource."""

@@ -35,7 +35,7 @@ class GPUSharing:
         classes: Callable[[PodClaim], Iterable[str]],
     ) -> None:
         template, namespace = pod_clique_set.spec.template, pod_clique_set.metadata.namespace
-        own = {one.name: one.template_spec.spec for one in template.resource_claim_templates or ()}
+        own = {claim.name: claim.template_spec.spec for claim in template.resource_claim_templates or ()}
 
         def is_for_gpus(claim: SharedClaim) -> bool:
             if not claim.namespace and claim.name in own:
@@ -48,7 +48,7 @@ class GPUSharing:
         self._set = reach(template.resource_sharing)
         self._groups = {group.name: reach(group.resource_sharing) for group in pod_clique_set.scaling_groups}
         self._cliques = {
-            one.name for one in pod_clique_set.cliques if any(map(is_for_gpus, one.resource_sharing or ()))
+            clique.name for clique in pod_clique_set.cliques if any(map(is_for_gpus, clique.resource_sharing or ()))
         }
 
     def reaches(self, clique: CliqueTemplate, scaling_group: ScalingGroupTemplate | None) -> bool:

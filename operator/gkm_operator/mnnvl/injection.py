@@ -7,7 +7,7 @@ from typing import Any
 from gkm.api.computedomains import CHANNEL_CLASS
 from gkm.api.pod_specs import PodClaim, PodSpec
 
-from gkm_operator.mnnvl.gpu_requests import ContainerPlace, DeviceClasses, GPURequests, no_device_classes
+from gkm_operator.mnnvl.gpu_requests import ContainerLocation, DeviceClasses, GPURequests, no_device_classes
 
 CLAIM = "mnnvl-claim"
 
@@ -36,9 +36,9 @@ def inject(
     `template` is the name of the ResourceClaimTemplate, `at` the JSON pointer of the pod specification. A claim of the
     user is never replaced, and a pod with a channel of its own gets no second one: it could not be scheduled.
     """
-    every = [ContainerPlace(field, index) for field, index, _ in spec.each_container()] if everywhere else []
-    places = every or gpus.containers(spec, classes)
-    if not places:
+    every = [ContainerLocation(field, index) for field, index, _ in spec.each_container()] if everywhere else []
+    locations = every or gpus.containers(spec, classes)
+    if not locations:
         return Injection()
     if skipped := own_claim(spec.claims, template, classes):
         return Injection(skipped=skipped)
@@ -46,8 +46,8 @@ def inject(
     if _injected(spec.claims) is None:
         claim = {"name": CLAIM, "resourceClaimTemplateName": template}
         operations.append(_append(f"{at}/resourceClaims", claim, spec.resource_claims is None))
-    for place in places:
-        operations.extend(_container_operations(spec, place, at))
+    for location in locations:
+        operations.extend(_container_operations(spec, location, at))
     return Injection(operations)
 
 
@@ -66,20 +66,20 @@ def _injected(claims: Iterable[PodClaim]) -> PodClaim | None:
     return next((claim for claim in claims if claim.name == CLAIM), None)
 
 
-def _container_operations(spec: PodSpec, place: ContainerPlace, at: str) -> Iterable[Operation]:
-    containers = spec.containers if place.field == "containers" else spec.init_containers
-    resources = (containers or ())[place.index].resources
+def _container_operations(spec: PodSpec, location: ContainerLocation, at: str) -> Iterable[Operation]:
+    containers = spec.containers if location.field == "containers" else spec.init_containers
+    resources = (containers or ())[location.index].resources
     if resources is None:
         yield {
             "op": "add",
-            "path": f"{at}/{place.field}/{place.index}/resources",
+            "path": f"{at}/{location.field}/{location.index}/resources",
             "value": {"claims": [{"name": CLAIM}]},
         }
         return
     claims = resources.claims
     if any(claim.name == CLAIM for claim in claims or ()):
         return
-    yield _append(f"{at}/{place.field}/{place.index}/resources/claims", {"name": CLAIM}, claims is None)
+    yield _append(f"{at}/{location.field}/{location.index}/resources/claims", {"name": CLAIM}, claims is None)
 
 
 def _append(path: str, value: object, is_new: bool) -> Operation:  # noqa: FBT001 -- one private caller's fact

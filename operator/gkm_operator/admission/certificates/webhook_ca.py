@@ -101,13 +101,13 @@ def merged_bundle(before: bytes, ours: Sequence[bytes], now: datetime) -> bytes 
     The other CAs follow in their order, without expired ones, duplicates, and anything that is not a certificate. An
     expired CA alone does not cause a write: replicas whose clocks disagree would overwrite each other forever.
     """
-    own = [x509.load_pem_x509_certificate(one) for one in ours]
+    own = [x509.load_pem_x509_certificate(pem) for pem in ours]
     found = list(_certificates(before))
-    if all(one in found[:SAFE_CAS] for one in own):
+    if all(ca in found[:SAFE_CAS] for ca in own):
         return None
-    unexpired = [one for one in found if now - CLOCKS_DIFFER < one.not_valid_after_utc]
+    unexpired = [ca for ca in found if now - CLOCKS_DIFFER < ca.not_valid_after_utc]
     merged = list(dict.fromkeys((*own, *unexpired)))[:MAX_CAS]
-    return b"".join(one.public_bytes(Encoding.PEM) for one in merged)
+    return b"".join(ca.public_bytes(Encoding.PEM) for ca in merged)
 
 
 def _certificates(pem: bytes) -> Iterator[x509.Certificate]:

@@ -118,7 +118,7 @@ def _refusal(found: SetDomains, key: DomainKey | None = None) -> ReviewResponse 
     """Return the refusal of an object until all domains exist; `key` is its own one."""
     name = found.pod_clique_set.metadata.name
     missing = [domain_name(name, key.replica, key.group) for key in found.difference.create]
-    lost = [one.name for one in found.difference.lost if one.key == key or one.name not in found.foreign]
+    lost = [domain.name for domain in found.difference.lost if domain.key == key or domain.name not in found.foreign]
     if not missing and not lost:
         return None
     causes = [

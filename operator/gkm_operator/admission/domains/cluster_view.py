@@ -91,7 +91,8 @@ class ClusterView:
         self._capacity = _parsed(domain_capacity.parse_capacity, data, domain_capacity.CAPACITY_KEY)
         conditions = _parsed(domain_capacity.parse_conditions, data, domain_capacity.CONDITIONS_KEY) or ()
         self._grove_manages = any(
-            (one.type, one.status) == (domain_capacity.GROVE_MANAGES_DOMAINS, TRUE) for one in conditions
+            (condition.type, condition.status) == (domain_capacity.GROVE_MANAGES_DOMAINS, TRUE)
+            for condition in conditions
         )
 
     def _reflectors(self) -> tuple[Reflector[Any], ...]:

@@ -139,15 +139,17 @@ def reviewers(view: ClusterView, settings: Network) -> Mapping[str, WorkloadRevi
     """Return the reviewers by path (deploy/components/domains/webhooks.yaml)."""
     budgets = Budgets()
 
-    def one(kind: str, object_type: type[T], how: Callable[..., Decision[T]]) -> WorkloadReviewer[T]:
-        decide = partial(how, settings=settings)
+    def grove_reviewer(kind: str, object_type: type[T], review: Callable[..., Decision[T]]) -> WorkloadReviewer[T]:
+        decide = partial(review, settings=settings)
         return WorkloadReviewer(grove.GROUP, kind, object_type, decide, view, budgets)
 
     pods = partial(PodReview, settings=settings)
     return {
-        "/podcliquesets/default": one("PodCliqueSet", requests.ReviewedSet, SetDefaults),
-        "/podcliquesets/validate": one("PodCliqueSet", requests.ReviewedSet, SetValidation),
-        "/podcliques": one("PodClique", requests.ReviewedClique, CliqueReview),
-        "/podcliquescalinggroups": one("PodCliqueScalingGroup", requests.ReviewedScalingGroup, ScalingGroupReview),
+        "/podcliquesets/default": grove_reviewer("PodCliqueSet", requests.ReviewedSet, SetDefaults),
+        "/podcliquesets/validate": grove_reviewer("PodCliqueSet", requests.ReviewedSet, SetValidation),
+        "/podcliques": grove_reviewer("PodClique", requests.ReviewedClique, CliqueReview),
+        "/podcliquescalinggroups": grove_reviewer(
+            "PodCliqueScalingGroup", requests.ReviewedScalingGroup, ScalingGroupReview
+        ),
         "/pods": WorkloadReviewer("", "Pod", requests.ReviewedPod, pods, view, budgets, lenient=True),
     }

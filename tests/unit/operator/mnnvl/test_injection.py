@@ -68,7 +68,7 @@ def test_resources_are_configurable() -> None:
 )
 def test_resources_and_device_classes_count_on_their_own(settings: Network, found: list[int]) -> None:
     pod = a_pod_spec(**pod_with(container("main", 8), claiming("other", "gpu"), claims={"gpu": "gpu-template"}))
-    assert [place.index for place in GPURequests(settings).containers(pod, device_classes)] == found
+    assert [location.index for location in GPURequests(settings).containers(pod, device_classes)] == found
 
 
 @table(
@@ -83,7 +83,7 @@ def test_resources_and_device_classes_count_on_their_own(settings: Network, foun
 )
 def test_a_container_requests_gpus_by_a_claim(claims: Json, found: bool) -> None:  # noqa: FBT001 -- a row
     pod = a_pod_spec(**pod_with(claiming("main", "c"), container("sidecar"), claims=claims))
-    assert [place.index for place in GPUS.containers(pod, device_classes)] == ([0] if found else [])
+    assert [location.index for location in GPUS.containers(pod, device_classes)] == ([0] if found else [])
 
 
 @table(
@@ -165,5 +165,5 @@ def test_only_claims_that_decide_are_looked_at() -> None:
     spec = a_pod_spec(**pod_with(first, claiming("second", "gpus", "nic"), claims=claims))
     assert GPUS.any(spec, classes)
     assert looked == []
-    assert [place.index for place in GPUS.containers(spec, classes)] == [0, 1]
+    assert [location.index for location in GPUS.containers(spec, classes)] == [0, 1]
     assert looked == ["gpus", "nic"]
