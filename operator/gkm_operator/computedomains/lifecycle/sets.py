@@ -9,15 +9,15 @@ from functools import partial
 from gkm.api.computedomains import ComputeDomain
 from gkm.api.grove import PodCliqueSet
 from gkm.api.network_settings import Network
-from gkm.kube.api import Api, ListSelector
+from gkm.kube.api import Api
 from gkm.kube.errors import ApiError
 from gkm.kube.events import EventBody, Regarding
 from gkm.kube.resources import PODCLIQUESETS
-from gkm.kube.workqueue import Retry
 
 from gkm_operator.computedomains import events
 from gkm_operator.computedomains.claims import UNSEEN_SECONDS, ClaimReader, Unseen, any_claim
 from gkm_operator.computedomains.lifecycle.creation_pacing import CreationPacing
+from gkm_operator.computedomains.lifecycle.live_objects import live_object
 from gkm_operator.computedomains.lifecycle.set_plan import NOTHING, Required, SetPlan, plan, unused_only
 from gkm_operator.computedomains.lifecycle.writer import DomainWriter, run_all
 from gkm_operator.computedomains.objects import DesiredDomain, Workload
@@ -162,20 +162,10 @@ class SetReconciler:
             Retry: the set exists and cannot be decoded, so what it requires is not known.
         """
         try:
-            pod_clique_set = self._read(workload)
+            pod_clique_set = live_object(self._api, PODCLIQUESETS, workload.namespace, workload.name)
         except ApiError as error:
             # No PodCliqueSet at all: their kind, or its version, was removed. Pods may still run.
             if not error.not_found:
                 raise
             return unused_only(self._plan(None, workload))
         return self._plan(pod_clique_set, workload)
-
-    def _read(self, workload: Workload) -> PodCliqueSet | None:
-        """Return the set. A list of one name, because a missing set is then no error, and a missing kind is 404."""
-        selector = ListSelector(workload.namespace, fields=f"metadata.name={workload.name}")
-        for page in self._api.list_pages(PODCLIQUESETS, selector, limit=1):
-            if page.unreadable:
-                raise Retry(f"PodCliqueSet {workload.namespace}/{workload.name} cannot be read")
-            for entry in page.entries:
-                return entry.value
-        return None

@@ -10,7 +10,7 @@ from gkm.api.computedomains import ComputeDomain
 from gkm.api.meta import timestamp
 from gkm.api.mnnvl_metadata import NODE_LABEL, MnnvlMetadata, Owner
 from gkm.hoststate.lru import LRUCache
-from gkm.kube.api import Api, ListSelector
+from gkm.kube.api import Api
 from gkm.kube.elector import NotLeading
 from gkm.kube.errors import NO_RESPONSE, ApiError
 from gkm.kube.events import EventBody, Recorder, Regarding
@@ -19,6 +19,7 @@ from gkm.kube.workqueue import Retry
 
 from gkm_operator.caches.throttling import EventBudget
 from gkm_operator.computedomains import events, objects
+from gkm_operator.computedomains.lifecycle.live_objects import live_object
 from gkm_operator.computedomains.objects import DesiredDomain, Json
 from gkm_operator.computedomains.watcher import DomainWatcher
 
@@ -131,7 +132,9 @@ class DomainWriter:
                 if error.reason != "AlreadyExists":
                     raise
             # The watch lags behind this or another leader's write.
-            found = self._find(desired.workload.namespace, name)
+            found = live_object(self._api, COMPUTEDOMAINS, desired.workload.namespace, name)
+            if found is None:
+                raise Retry(f"ComputeDomain {desired.workload.namespace}/{name} went meanwhile")
             if self._is_former(desired, found):
                 continue
             if desired.is_met_by(found):
@@ -140,18 +143,6 @@ class DomainWriter:
             f"other ComputeDomains or ResourceClaimTemplates of namespace {desired.workload.namespace} have the name "
             f"{' and '.join(desired.names)}; delete or rename them"
         )
-
-    def _find(self, namespace: str, name: str) -> ComputeDomain:
-        """Return a domain as it is now.
-
-        Raises:
-            Retry: it went meanwhile, or it cannot be decoded.
-        """
-        selector = ListSelector(namespace, fields=f"metadata.name={name}")
-        for page in self._api.list_pages(COMPUTEDOMAINS, selector, limit=1):
-            for entry in page.entries:
-                return entry.value
-        raise Retry(f"ComputeDomain {namespace}/{name} exists and cannot be read")
 
     def _is_in_use(self, desired: DesiredDomain, name: str) -> bool:
         """Return whether a name belongs to another domain, or to a claim template that NVIDIA's controller cannot make.
