@@ -8,25 +8,20 @@ from gkm.kube.client import connect
 from gkm.kube.resources import PLACEMENTPLANS, Json
 from support.cluster.cluster import Cluster, KubectlFailed
 from support.kube.our_kinds import CONTROLLERS
-from support.operator.deployment import manifests
 
 pytestmark = pytest.mark.peers
 NAMESPACE = "runs-policy"
-POLICIES = ("gkm-runs-flavor", "gkm-plans-writer")
 HASH = "0" * 64
 
 
 @pytest.fixture(scope="module")
 def place(gkm_cluster: Cluster) -> Iterator[Cluster]:
-    """The shared cluster with the policies that ship, which stay for other tests, and two flavors."""
+    """The shared cluster, which has the policies, and two flavors."""
     gkm_cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
-    shipped = [found for found in manifests() if found["metadata"]["name"] in POLICIES]
-    gkm_cluster.apply({"apiVersion": "v1", "kind": "List", "items": shipped})
     flavors(gkm_cluster, "gb200,h100")
     try:
-        # An API server takes a moment to see a policy.
-        gkm_cluster.until(lambda: refused(gkm_cluster, run(flavor="h20")), "the flavors to be looked at")
-        gkm_cluster.until(lambda: refused(gkm_cluster, plan()), "plans to be kept")
+        # An API server takes a moment to see the parameters of a policy.
+        gkm_cluster.until(lambda: refused(gkm_cluster, run(flavor="h20")), "the flavors to be known")
         yield gkm_cluster
     finally:
         gkm_cluster.kubectl("delete", "configmap", "gkm-flavors", "-n", "gkm-system")

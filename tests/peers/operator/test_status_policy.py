@@ -60,15 +60,13 @@ def place(gkm_cluster: Cluster) -> Iterator[Cluster]:
 
 @pytest.fixture(params=[NAMESPACE, None], ids=["GKMCache", "ClusterGKMCache"])
 def claimed(place: Cluster, request: pytest.FixtureRequest) -> Iterator[Json]:
-    """A cache without a status, in a cluster that holds to the policy."""
+    """A cache without a status."""
     namespace: str | None = request.param
     resource = of(namespace)
     admin = connect(str(place.kubeconfig))
     value = cache(NAME, IMAGE, namespace)
     admin.create(resource, value)
     try:
-        # An API server takes a moment to see a policy.
-        place.until(lambda: refusal(place, place.kubeconfig, value, "--dry-run=server"), "the policy to hold")
         yield value
     finally:
         admin.delete(resource, NAME, namespace)
