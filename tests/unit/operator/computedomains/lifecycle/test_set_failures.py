@@ -64,6 +64,18 @@ def test_a_failed_creation_is_reported_and_retried_and_the_others_are_tried(worl
     assert process.reconciler.sets.missing == {next(iter(process.keys)): 4}
 
 
+def test_a_domain_that_existed_and_went_meanwhile_is_created_later(world: World, process: Process) -> None:
+    world.create_set("my-pcs")
+    process.observe()
+    exists = ApiError(409, "AlreadyExists", "")
+    world.api.fault = lambda verb, plural: exists if (verb, plural) == ("create", "computedomains") else None
+    assert [str(error) for error in process.work()] == [f"ComputeDomain {NAMESPACE}/my-pcs-0 went meanwhile"]
+    assert world.events() == []
+    world.api.fault = lambda _verb, _plural: None
+    world.settle(process)
+    assert world.domains() == ["my-pcs-0"]
+
+
 @pytest.mark.parametrize("status", [403, 422])
 def test_a_quota_that_is_exceeded_ends_the_creations_of_a_reconcile(
     world: World, process: Process, status: int
