@@ -1,9 +1,9 @@
 r"""The one YAML loader for text from outside, and the writer.
 
-The loader reads YAML 1.2: `off`, `no` and `yes` are strings, only true and false are booleans. (PyYAML alone reads
-YAML 1.1, where `mode: off` means false.) Before it builds any value, it parses the events of the text and refuses too
-many values, too many levels, merge keys and, unless the caller allows them, aliases. It also refuses a mapping that
-holds a key twice: PyYAML would silently drop the first value.
+The loader reads YAML 1.2: `off`, `no` and `yes` are strings, only true and false are booleans, and a date is a string.
+(PyYAML alone reads YAML 1.1, where `mode: off` means false.) Before it builds any value, it parses the events of the
+text and refuses too many values, too many levels, merge keys and, unless the caller allows them, aliases. It also
+refuses a mapping that holds a key twice: PyYAML would silently drop the first value.
 
 The writer escapes every text that is not printable (`"\u202e"`), because YAML allows bidirectional overrides and C1
 control characters in plain text.
@@ -26,7 +26,7 @@ MAX_DEPTH = 64
 """Levels. PyYAML's fast loader recurses at each level: 65,000 brackets crashed the process (SIGSEGV)."""
 _UNREADABLE = (yaml.YAMLError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """PyYAML's constructors raise all of these for an explicit tag whose text does not fit: `!!bool x`, `!!int ""`."""
-_BOOL = "tag:yaml.org,2002:bool"
+_BOOL, _TIMESTAMP = "tag:yaml.org,2002:bool", "tag:yaml.org,2002:timestamp"
 
 
 class InvalidYAML(ValueError):
@@ -34,10 +34,10 @@ class InvalidYAML(ValueError):
 
 
 class _Loader(yaml.CSafeLoader):
-    """The safe loader, with the booleans of YAML 1.2 (core schema, section 10.3.2) and unique keys."""
+    """The safe loader, with the types of YAML 1.2 (core schema, section 10.3.2) and unique keys."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 -- PyYAML's own
-        first: [(tag, pattern) for tag, pattern in found if tag != _BOOL]
+        first: [(tag, pattern) for tag, pattern in found if tag not in {_BOOL, _TIMESTAMP}]
         for first, found in yaml.CSafeLoader.yaml_implicit_resolvers.items()
     }
 

@@ -1,4 +1,4 @@
-"""The YAML loader: bounded values and levels, no aliases or merge keys, unique keys, booleans of YAML 1.2."""
+"""The YAML loader: bounded values and levels, no aliases or merge keys, unique keys, the types of YAML 1.2."""
 
 import pytest
 from gkm.api import config, documents
@@ -55,6 +55,11 @@ def test_the_merge_key_as_quoted_text_is_text() -> None:
 def test_on_off_yes_and_no_are_strings() -> None:
     text = "[on, off, yes, no, Yes, true, False]"
     assert documents.decode(text, object) == ["on", "off", "yes", "no", "Yes", True, False]
+
+
+def test_a_date_is_a_string() -> None:
+    text = "[2026-01-01, 2026-01-01T00:00:00Z, 2026-01-01 00:00:00.5 +01:00]"
+    assert documents.decode(text, object) == ["2026-01-01", "2026-01-01T00:00:00Z", "2026-01-01 00:00:00.5 +01:00"]
 
 
 def test_documents_come_in_order_and_their_values_count_together() -> None:
